@@ -1,0 +1,2 @@
+//! The `tabane` command.
+fn main() {}
