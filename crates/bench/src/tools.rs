@@ -1,0 +1,354 @@
+//! The command lines of Tabane and its peers.
+
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// The password of every repository made here.
+const PASSWORD: &str = "tabane-bench";
+
+/// A backup program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Tabane itself.
+    Tabane,
+    /// restic, with `--compression auto`.
+    Restic,
+    /// borg 1.x, `repokey-blake2`, with its default compression lz4.
+    Borg,
+    /// rustic with its defaults (zstd).
+    Rustic,
+}
+
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Scenario {
+    /// The first backup into an empty repository
+    First,
+    /// A second backup of the unchanged tree
+    Unchanged,
+    /// A backup after every file got a new modification time
+    Rescan,
+    /// A restore of everything into an empty directory
+    Restore,
+    /// A check that reads and verifies all data
+    Check,
+}
+
+impl Scenario {
+    /// The name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scenario::First => "first",
+            Scenario::Unchanged => "unchanged",
+            Scenario::Rescan => "rescan",
+            Scenario::Restore => "restore",
+            Scenario::Check => "check",
+        }
+    }
+
+    /// How many times restic's wall time must exceed ours.
+    pub fn bar(self) -> f64 {
+        match self {
+            Scenario::First | Scenario::Rescan | Scenario::Restore => 2.5,
+            Scenario::Unchanged | Scenario::Check => 2.0,
+        }
+    }
+}
+
+/// A program found on this machine.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    /// Which one.
+    pub kind: Kind,
+    /// Its executable.
+    pub program: PathBuf,
+    /// What it says of its version.
+    pub version: String,
+}
+
+/// Where one tool keeps its things while it is measured.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// The tree to back up.
+    pub tree: PathBuf,
+    /// The repository.
+    pub repository: PathBuf,
+    /// Cache, home and configuration.
+    pub cache: PathBuf,
+    /// The empty directory to restore into.
+    pub target: PathBuf,
+}
+
+impl Kind {
+    /// The name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Tabane => "tabane",
+            Kind::Restic => "restic",
+            Kind::Borg => "borg",
+            Kind::Rustic => "rustic",
+        }
+    }
+
+    /// The peer of this name.
+    pub fn peer(name: &str) -> Result<Kind> {
+        match name {
+            "restic" => Ok(Kind::Restic),
+            "borg" => Ok(Kind::Borg),
+            "rustic" => Ok(Kind::Rustic),
+            _ => bail!("no peer is called {name:?}; known are restic, borg and rustic"),
+        }
+    }
+
+    /// How it is set up, for the report.
+    pub fn settings(self) -> &'static str {
+        match self {
+            Kind::Tabane => "defaults",
+            Kind::Restic => "--compression auto, repository version 2",
+            Kind::Borg => "repokey-blake2, lz4 (its default)",
+            Kind::Rustic => "defaults (zstd)",
+        }
+    }
+
+    /// Exit codes that mean "done": borg's 1 is a warning, 3 of restic, rustic and Tabane says
+    /// that some files could not be read.
+    pub fn accepted(self) -> &'static [i32] {
+        match self {
+            Kind::Borg => &[0, 1],
+            Kind::Tabane | Kind::Restic | Kind::Rustic => &[0, 3],
+        }
+    }
+}
+
+impl Tool {
+    /// The tool at `program`, if it runs there and tells its version.
+    pub fn at(kind: Kind, program: PathBuf) -> Result<Tool> {
+        let argument = match kind {
+            Kind::Restic => "version",
+            Kind::Tabane | Kind::Borg | Kind::Rustic => "--version",
+        };
+        let output = Command::new(&program)
+            .arg(argument)
+            .output()
+            .with_context(|| format!("cannot run {}", program.display()))?;
+        if !output.status.success() {
+            bail!(
+                "`{} {argument}` failed ({})",
+                program.display(),
+                output.status
+            );
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        let mut words = text.lines().next().unwrap_or_default().split_whitespace();
+        let version = words
+            .find(|word| word.starts_with(|first: char| first.is_ascii_digit()))
+            .unwrap_or("?")
+            .to_owned();
+        Ok(Tool {
+            kind,
+            program,
+            version,
+        })
+    }
+
+    /// The command that makes an empty repository.
+    pub fn init(&self, places: &Places) -> Command {
+        let mut command = self.command(places);
+        match self.kind {
+            Kind::Tabane => command.arg("init").arg("--repo").arg(&places.repository),
+            Kind::Restic => command.arg("init").arg("--quiet"),
+            Kind::Borg => command
+                .args(["init", "--encryption", "repokey-blake2"])
+                .arg(&places.repository),
+            Kind::Rustic => command.arg("init"),
+        };
+        command
+    }
+
+    /// The command of one scenario; a restore is of the backup that `latest` made.
+    pub fn scenario(&self, scenario: Scenario, latest: Scenario, places: &Places) -> Command {
+        let mut command = self.command(places);
+        let Places {
+            tree,
+            repository,
+            target,
+            ..
+        } = places;
+        let backup = matches!(
+            scenario,
+            Scenario::First | Scenario::Unchanged | Scenario::Rescan
+        );
+        match self.kind {
+            Kind::Tabane if backup => {
+                command.arg("backup").arg("--repo").arg(repository);
+                command.arg(tree)
+            }
+            Kind::Tabane if scenario == Scenario::Restore => {
+                command.args(["restore", "latest", "--repo"]);
+                command.arg(repository).arg("--target").arg(target)
+            }
+            Kind::Tabane => command
+                .args(["check", "--read-data", "--repo"])
+                .arg(repository),
+            Kind::Restic if backup => command.args(["backup", "--compression", "auto"]).arg(tree),
+            Kind::Restic if scenario == Scenario::Restore => {
+                command.args(["restore", "latest", "--target"]).arg(target)
+            }
+            Kind::Restic => command.args(["check", "--read-data"]),
+            Kind::Borg if backup => command
+                .arg("create")
+                .arg(archive(repository, scenario))
+                .arg(tree),
+            Kind::Borg if scenario == Scenario::Restore => {
+                command.current_dir(target).arg("extract");
+                command.arg(archive(repository, latest))
+            }
+            Kind::Borg => command.args(["check", "--verify-data"]).arg(repository),
+            Kind::Rustic if backup => command.arg("backup").arg(tree),
+            Kind::Rustic if scenario == Scenario::Restore => {
+                command.args(["restore", "latest"]).arg(target)
+            }
+            Kind::Rustic => command.args(["check", "--read-data"]),
+        };
+        command
+    }
+
+    /// Where in the target the restored tree lies.
+    pub fn restored(&self, places: &Places) -> PathBuf {
+        let relative = places.tree.strip_prefix("/").unwrap_or(&places.tree);
+        let whole = places.target.join(relative);
+        match places.tree.file_name().map(|name| places.target.join(name)) {
+            Some(short) if !whole.exists() && short.exists() => short,
+            _ => whole,
+        }
+    }
+
+    /// The program with the settings of a user without any of their own.
+    fn command(&self, places: &Places) -> Command {
+        let mut command = Command::new(&self.program);
+        let prefix = format!("{}_", self.kind.name().to_uppercase());
+        // Tabane's own switches, TABANE_SIMD say, may be what is to be measured.
+        if self.kind != Kind::Tabane {
+            for (name, _) in std::env::vars_os() {
+                if name.to_string_lossy().starts_with(&prefix) {
+                    command.env_remove(name);
+                }
+            }
+        }
+        match self.kind {
+            Kind::Tabane => command
+                .env_remove("TABANE_REPOSITORY")
+                .env_remove("TABANE_REPO")
+                .env_remove("TABANE_PASSWORD_FILE")
+                .env_remove("TABANE_PASSWORD_COMMAND")
+                .env("TABANE_PASSWORD", PASSWORD)
+                .env("TABANE_CACHE_DIR", &places.cache),
+            Kind::Restic => command
+                .env("RESTIC_PASSWORD", PASSWORD)
+                .env("RESTIC_REPOSITORY", &places.repository)
+                .env("RESTIC_CACHE_DIR", &places.cache),
+            Kind::Borg => command
+                .env("BORG_PASSPHRASE", PASSWORD)
+                .env("BORG_BASE_DIR", &places.cache),
+            Kind::Rustic => command
+                .env("RUSTIC_PASSWORD", PASSWORD)
+                .env("RUSTIC_REPOSITORY", &places.repository)
+                .env("RUSTIC_CACHE_DIR", &places.cache)
+                .env("RUSTIC_NO_PROGRESS", "true")
+                .env("XDG_CONFIG_HOME", &places.cache),
+        };
+        command
+    }
+}
+
+/// borg's name of the archive that a scenario made.
+fn archive(repository: &Path, scenario: Scenario) -> OsString {
+    let mut location = repository.as_os_str().to_owned();
+    location.push("::");
+    location.push(scenario.name());
+    location
+}
+
+/// Looks a program up the way a shell does.
+pub fn find_in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|file| is_executable(file))
+}
+
+/// Whether `file` is a regular file that may be executed.
+fn is_executable(file: &Path) -> bool {
+    file.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+/// Tabane where no path was given: beside this benchmark, or in `PATH`.
+pub fn find_tabane() -> Option<PathBuf> {
+    let beside = std::env::current_exe()
+        .ok()
+        .and_then(|exe| Some(exe.parent()?.join("tabane")));
+    beside
+        .filter(|file| is_executable(file))
+        .or_else(|| find_in_path("tabane"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(command: &Command) -> Vec<String> {
+        command
+            .get_args()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect()
+    }
+
+    #[test]
+    fn command_lines() {
+        let places = Places {
+            tree: "/t".into(),
+            repository: "/r".into(),
+            cache: "/c".into(),
+            target: "/o".into(),
+        };
+        let tool = |kind| Tool {
+            kind,
+            program: "x".into(),
+            version: String::new(),
+        };
+        let line = |kind, scenario| {
+            words(&tool(kind).scenario(scenario, Scenario::Rescan, &places)).join(" ")
+        };
+        assert_eq!(line(Kind::Tabane, Scenario::Rescan), "backup --repo /r /t");
+        assert_eq!(
+            line(Kind::Tabane, Scenario::Restore),
+            "restore latest --repo /r --target /o"
+        );
+        assert_eq!(
+            line(Kind::Tabane, Scenario::Check),
+            "check --read-data --repo /r"
+        );
+        assert_eq!(
+            line(Kind::Restic, Scenario::First),
+            "backup --compression auto /t"
+        );
+        assert_eq!(
+            line(Kind::Borg, Scenario::Unchanged),
+            "create /r::unchanged /t"
+        );
+        assert_eq!(line(Kind::Borg, Scenario::Restore), "extract /r::rescan");
+        assert_eq!(line(Kind::Borg, Scenario::Check), "check --verify-data /r");
+        assert_eq!(line(Kind::Rustic, Scenario::Restore), "restore latest /o");
+    }
+
+    #[test]
+    fn unknown_peers_are_refused() {
+        assert!(Kind::peer("tar").is_err());
+        assert_eq!(Kind::peer("borg").unwrap(), Kind::Borg);
+    }
+}
