@@ -28,8 +28,6 @@ const SEGMENT_BYTES: u64 = 32 << 20;
 const BUFFER_BYTES: usize = 256 << 10;
 /// A file counts as sparse when this much of its length is not allocated.
 const SPARSE_FROM_BYTES: u64 = 64 << 10;
-/// An offset that means "differs, but not at a place": never a place in a file.
-const NOWHERE: u64 = u64::MAX;
 
 /// Compare two trees byte for byte and attribute for attribute.
 ///
@@ -237,7 +235,7 @@ fn lines(found: Vec<Found>) -> Vec<String> {
     for Found { path, offset, text } in found {
         match offset {
             Some(offset) => {
-                let least = contents.entry(path).or_insert(NOWHERE);
+                let least = contents.entry(path).or_insert(offset);
                 *least = offset.min(*least);
             }
             None => sorted.push((path, text)),

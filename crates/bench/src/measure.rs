@@ -18,6 +18,9 @@ pub struct Sample {
     /// The greatest resident set of the process. The kernel starts this at the resident set of the
     /// process that spawned it, so the benchmark keeps its own small.
     pub peak_rss_bytes: u64,
+    /// CPU time that everything else on the machine took meanwhile. Much of it means that the wall
+    /// time is not to be trusted.
+    pub others_cpu: Duration,
     /// The code it exited with.
     pub exit_code: i32,
 }
@@ -32,6 +35,7 @@ pub fn measure(mut command: Command, log: &Path, accepted: &[i32]) -> Result<Sam
         .stdin(Stdio::null())
         .stdout(output.try_clone().context("cannot share the log")?)
         .stderr(output);
+    let busy_before = machine_busy();
     let start = Instant::now();
     let child = command
         .spawn()
@@ -40,11 +44,14 @@ pub fn measure(mut command: Command, log: &Path, accepted: &[i32]) -> Result<Sam
         .wait4()
         .with_context(|| format!("cannot wait for {program}"))?;
     let wall = start.elapsed();
+    let busy = machine_busy().saturating_sub(busy_before);
+    let cpu = used.rusage.utime + used.rusage.stime;
     let code = used.status.code();
     match code {
         Some(code) if accepted.contains(&code) => Ok(Sample {
             wall,
-            cpu: used.rusage.utime + used.rusage.stime,
+            cpu,
+            others_cpu: busy.saturating_sub(cpu),
             peak_rss_bytes: used.rusage.maxrss,
             exit_code: code,
         }),
@@ -61,6 +68,27 @@ pub fn measure(mut command: Command, log: &Path, accepted: &[i32]) -> Result<Sam
             )
         }
     }
+}
+
+/// CPU time that all processors together have been busy since the start of the machine, or taken
+/// by other virtual machines; zero where that cannot be known.
+fn machine_busy() -> Duration {
+    let Ok(text) = fs::read_to_string("/proc/stat") else {
+        return Duration::ZERO;
+    };
+    // user nice system idle iowait irq softirq steal
+    let ticks: u64 = text
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .skip(1)
+        .take(8)
+        .enumerate()
+        .filter(|(index, _)| ![3, 4].contains(index))
+        .filter_map(|(_, ticks)| ticks.parse::<u64>().ok())
+        .sum();
+    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second().max(1) as f64)
 }
 
 /// The last lines of a log.

@@ -20,6 +20,8 @@ use crate::tree;
 const BAR_REPOSITORY: f64 = 1.03;
 /// Tabane may use this much memory, in MB.
 const BAR_PEAK_RSS_MB: f64 = 300.0;
+/// Part of the machine's CPU time taken by others from which a timing counts as disturbed.
+const OTHERS_PART_WARN: f64 = 0.08;
 /// Part of the tree's size that a repository surely takes, for the refusal to start.
 const REPOSITORY_PART_LIKELY: f64 = 0.6;
 /// The same with incompressible data, for the warning.
@@ -112,6 +114,12 @@ impl Row {
 
     fn peak_rss_mb(&self) -> f64 {
         self.sample.peak_rss_bytes as f64 / 1e6
+    }
+
+    /// The part of the machine that others took meanwhile.
+    fn others_part(&self) -> f64 {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        self.sample.others_cpu.as_secs_f64() / (self.wall_s() * processors as f64)
     }
 }
 
@@ -586,7 +594,8 @@ impl Bench {
         json!({
             "kind": "run", "tool": row.kind.name(), "version": tool.version,
             "scenario": row.scenario.name(), "run": row.run, "wall_s": round(row.wall_s()),
-            "cpu_s": round(row.cpu_s()), "peak_rss_mb": round(row.peak_rss_mb()),
+            "cpu_s": round(row.cpu_s()),
+            "others_cpu_s": round(row.sample.others_cpu.as_secs_f64()), "peak_rss_mb": round(row.peak_rss_mb()),
             "tree_mb": round(self.census.megabytes()), "files": self.census.files,
             "speed_mb_per_s": round(self.census.megabytes() / row.wall_s()),
             "repository_mb": round(row.repository_mb), "exit_code": row.sample.exit_code,
@@ -613,6 +622,23 @@ impl Bench {
             }
         } else {
             self.print_tables(&summary, &bars);
+        }
+        // Ticks are coarse: short runs cannot be judged.
+        let disturbed: Vec<&Row> = rows
+            .iter()
+            .filter(|row| row.wall_s() > 0.5 && row.others_part() > OTHERS_PART_WARN)
+            .collect();
+        if let Some(worst) = disturbed
+            .iter()
+            .map(|row| row.others_part())
+            .reduce(f64::max)
+        {
+            eprintln!(
+                "*** Others took part in the machine during {} of {} timings (up to {:.0}% of it): their wall times and ratios are not to be quoted.",
+                disturbed.len(),
+                rows.len(),
+                100.0 * worst
+            );
         }
         bars.iter().all(Bar::met) && rows.iter().all(|row| row.restored_whole != Some(false))
     }
@@ -887,6 +913,7 @@ mod tests {
                 wall: Duration::from_millis(wall_ms),
                 cpu: Duration::from_millis(wall_ms),
                 peak_rss_bytes: 310_000_000,
+                others_cpu: Duration::ZERO,
                 exit_code: 0,
             },
             repository_mb,
