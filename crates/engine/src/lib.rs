@@ -1,1 +1,15 @@
-//! engine
+//! Bundles independent pieces of work and runs them on pinned workers.
+//!
+//! Two things wait for company here: messages that are hashed together, one a SIMD lane
+//! ([`Bundle`], [`Algorithm::digest_many`]), and tasks that share the cores ([`Pool`]).
+//! Nothing here knows of files or networks.
+
+#![forbid(unsafe_code)]
+
+mod algorithm;
+mod bundle;
+mod pool;
+
+pub use algorithm::{Algorithm, DIGEST_LEN_MAX, Digest, UnknownAlgorithm};
+pub use bundle::Bundle;
+pub use pool::{Pool, Submitter};

@@ -1,1 +1,54 @@
-//! store
+//! The Tabane repository.
+//!
+//! A repository is a set of immutable objects in a [`storage::Storage`]: *packs* hold blocks, *index* objects say
+//! where each block is, *snapshots* name the root of a directory tree whose files are lists of blocks. Objects are
+//! named by the hash of their bytes and are never changed, so a crash leaves rubbish, never damage, and any number
+//! of clients can write at once. `docs/format.md` has every byte.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use tabane_store::{Repository, storage::LocalStorage};
+//!
+//! let storage = Arc::new(LocalStorage::new("/backup"));
+//! let password = b"correct horse".to_vec().into();
+//! let repository = Arc::new(Repository::open(storage, &password)?);
+//! for (id, snapshot) in tabane_store::snapshot::list(&repository, &Default::default())? {
+//!     println!("{} {}", id.short(), snapshot.time);
+//! }
+//! # Ok::<(), tabane_store::Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod backup;
+pub mod chunker;
+pub mod compress;
+mod config;
+mod crypto;
+mod error;
+pub mod host;
+mod id;
+pub mod index;
+pub mod key;
+pub mod node;
+pub mod pack;
+pub mod reader;
+mod repository;
+pub mod snapshot;
+pub mod storage;
+mod sync;
+pub mod tree;
+mod writer;
+
+/// Reading files and their attributes.
+pub mod source {
+    pub mod attributes;
+    #[path = "/tmp/exclude_stub.rs"]
+    pub mod exclude;
+}
+
+pub use config::Config;
+pub use error::{Error, Result};
+pub use id::Id;
+pub use repository::{InitOptions, Repository};
+pub use tabane_engine::Algorithm;

@@ -1,0 +1,254 @@
+//! Pinned workers with a bounded queue.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+
+type Task<W> = Box<dyn FnOnce(&mut W, &Submitter<W>) + Send>;
+
+/// Threads, one a core and pinned to it, each with a state of its own of type `W`.
+///
+/// The queue is bounded, so that whoever produces work is held back instead of filling the memory. A task may
+/// submit tasks: when the queue is full it runs one itself (see [`Submitter::submit_or_run`]), so nothing can block for ever.
+pub struct Pool<W> {
+    submitter: Submitter<W>,
+    threads: Vec<JoinHandle<W>>,
+}
+
+/// The side of a [`Pool`] that takes tasks.
+pub struct Submitter<W> {
+    shared: Arc<Shared<W>>,
+}
+
+struct Shared<W> {
+    queue: Mutex<Queue<W>>,
+    depth: usize,
+    /// Work was added or the pool closed.
+    wake_worker: Condvar,
+    /// Room was made.
+    wake_producer: Condvar,
+}
+
+struct Queue<W> {
+    tasks: VecDeque<Task<W>>,
+    running: usize,
+    closed: bool,
+    /// A task panicked: what is submitted from now on is dropped.
+    failed: bool,
+}
+
+impl<W: Send + 'static> Pool<W> {
+    /// As many workers as `states`, and a queue of `depth` tasks beyond those that run.
+    ///
+    /// Worker `i` is pinned to the `i`-th processor that this process may use, when there are enough of them.
+    pub fn new(states: Vec<W>, depth: usize) -> Self {
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(Queue {
+                tasks: VecDeque::new(),
+                running: 0,
+                closed: false,
+                failed: false,
+            }),
+            depth: depth.max(1),
+            wake_worker: Condvar::new(),
+            wake_producer: Condvar::new(),
+        });
+        let submitter = Submitter { shared };
+        let processors = usable_processors();
+        let pin = processors.len() >= states.len();
+        let threads = states
+            .into_iter()
+            .enumerate()
+            .map(|(number, state)| {
+                let submitter = submitter.clone();
+                let processor = pin.then(|| processors[number]);
+                std::thread::Builder::new()
+                    .name(format!("worker {number}"))
+                    .spawn(move || {
+                        if let Some(processor) = processor {
+                            pin_to(processor);
+                        }
+                        submitter.work(state)
+                    })
+                    .expect("the system can start a thread")
+            })
+            .collect();
+        Self { submitter, threads }
+    }
+
+    /// The side to submit tasks from.
+    pub fn submitter(&self) -> &Submitter<W> {
+        &self.submitter
+    }
+
+    /// Waits for all tasks, and for the tasks that they submitted, and returns the workers' states.
+    ///
+    /// # Panics
+    /// When a task panicked.
+    pub fn finish(self) -> Vec<W> {
+        self.submitter.lock().closed = true;
+        self.submitter.shared.wake_worker.notify_all();
+        self.threads
+            .into_iter()
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .collect()
+    }
+}
+
+impl<W> Submitter<W> {
+    /// Adds a task; waits while the queue is full. Not for use within a task: see [`Submitter::submit_or_run`].
+    pub fn submit(&self, task: impl FnOnce(&mut W, &Submitter<W>) + Send + 'static) {
+        let mut queue = self.lock();
+        while queue.tasks.len() >= self.shared.depth && !queue.failed {
+            queue = wait(&self.shared.wake_producer, queue);
+        }
+        if queue.failed {
+            return;
+        }
+        queue.tasks.push_back(Box::new(task));
+        drop(queue);
+        self.shared.wake_worker.notify_one();
+    }
+
+    /// From within a task: adds `task` if a worker is free for it or the queue has room, and otherwise runs it here and now.
+    pub fn submit_or_run(
+        &self,
+        worker: &mut W,
+        task: impl FnOnce(&mut W, &Submitter<W>) + Send + 'static,
+    ) {
+        {
+            let mut queue = self.lock();
+            if queue.tasks.len() < self.shared.depth {
+                // In front: it belongs to work that has begun, whose memory should be freed first.
+                queue.tasks.push_front(Box::new(task));
+                drop(queue);
+                self.shared.wake_worker.notify_one();
+                return;
+            }
+        }
+        task(worker, self);
+    }
+
+    fn work(&self, mut state: W) -> W {
+        let mut queue = self.lock();
+        loop {
+            if let Some(task) = queue.tasks.pop_front() {
+                queue.running += 1;
+                drop(queue);
+                self.shared.wake_producer.notify_one();
+                let running = Running(self);
+                task(&mut state, self);
+                drop(running);
+                queue = self.lock();
+            } else if queue.failed || queue.closed && queue.running == 0 {
+                drop(queue);
+                self.shared.wake_worker.notify_all();
+                return state;
+            } else {
+                queue = wait(&self.shared.wake_worker, queue);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue<W>> {
+        self.shared.queue.lock().expect("no task runs under this lock")
+    }
+}
+
+impl<W> Clone for Submitter<W> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+/// Counts a running task down even when it panics, so that the other workers can end.
+struct Running<'a, W>(&'a Submitter<W>);
+
+impl<W> Drop for Running<'_, W> {
+    fn drop(&mut self) {
+        let mut queue = self.0.lock();
+        queue.running -= 1;
+        if std::thread::panicking() {
+            // The panic is reported by `finish`; what still waits must not keep a producer waiting.
+            queue.tasks.clear();
+            queue.failed = true;
+            self.0.shared.wake_producer.notify_all();
+        }
+        drop(queue);
+        self.0.shared.wake_worker.notify_all();
+    }
+}
+
+fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condition.wait(guard).expect("no task runs under this lock")
+}
+
+#[cfg(target_os = "linux")]
+fn usable_processors() -> Vec<usize> {
+    use rustix::thread::{CpuSet, sched_getaffinity};
+    match sched_getaffinity(None) {
+        Ok(set) => (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn pin_to(processor: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(processor);
+    // A refusal costs speed, not correctness.
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn usable_processors() -> Vec<usize> {
+    Vec::new()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn pin_to(_processor: usize) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn runs_every_task_and_the_tasks_of_tasks() {
+        let done = Arc::new(AtomicUsize::new(0));
+        let pool = Pool::new(vec![0_usize; 3], 2);
+        for _ in 0..100 {
+            let done = Arc::clone(&done);
+            pool.submitter().submit(move |count, submitter| {
+                *count += 1;
+                for _ in 0..5 {
+                    let done = Arc::clone(&done);
+                    submitter.submit_or_run(count, move |count, _| {
+                        *count += 1;
+                        done.fetch_add(1, Ordering::Relaxed);
+                    });
+                }
+            });
+        }
+        let counts = pool.finish();
+        assert_eq!(done.load(Ordering::Relaxed), 500);
+        assert_eq!(counts.iter().sum::<usize>(), 600);
+    }
+
+    #[test]
+    #[should_panic(expected = "told to")]
+    fn a_panic_reaches_the_caller() {
+        let pool = Pool::new(vec![(), ()], 1);
+        pool.submitter().submit(|(), _| panic!("told to"));
+        for _ in 0..20 {
+            pool.submitter().submit(|(), _| {});
+        }
+        pool.finish();
+    }
+}

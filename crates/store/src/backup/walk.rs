@@ -1,0 +1,423 @@
+//! Walks the source and hands out what is to be read.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use tabane_engine::Submitter;
+
+use super::directory::{Directory, Place};
+use super::read::{Batch, FileJob, LargeFile};
+use super::{Outcome, Run, Source, cannot_read};
+use crate::error::{Error, Result};
+use crate::node::{Kind, Node, Piece, Time};
+use crate::reader::BlockReader;
+use crate::snapshot::Snapshot;
+use crate::source::attributes::{self, Found};
+use crate::source::exclude::{Decision, Excludes, Scope};
+use crate::tree;
+use crate::writer::Encoder;
+
+/// Walks the source in one thread.
+pub struct Walker<'a> {
+    run: &'a Arc<Run>,
+    submitter: Submitter<Encoder>,
+    excludes: Excludes,
+    reader: BlockReader,
+    parent_root: Vec<Piece>,
+    batch: Batch,
+}
+
+/// The source paths as a tree, so that each directory is walked once.
+#[derive(Default)]
+struct Targets {
+    /// Everything below is wanted.
+    whole: bool,
+    children: BTreeMap<OsString, Targets>,
+}
+
+impl Targets {
+    fn new(paths: &[PathBuf]) -> Self {
+        let mut root = Self::default();
+        for path in paths {
+            let mut at = &mut root;
+            for component in path.components() {
+                if let Component::Normal(name) = component {
+                    at = at.children.entry(name.to_owned()).or_default();
+                }
+            }
+            at.whole = true;
+        }
+        root
+    }
+}
+
+/// A directory that is walked.
+struct Level<'a> {
+    /// Absolute, for messages and patterns.
+    path: &'a Path,
+    fd: Arc<OwnedFd>,
+    device: u64,
+    directory: Arc<Directory>,
+    /// What the parent snapshot has here, sorted by name.
+    parent: Vec<Node>,
+    scope: Scope,
+    /// Whether it is, or is below, what was asked for.
+    whole: bool,
+}
+
+impl<'a> Walker<'a> {
+    /// A walker that compares with `parent`.
+    pub fn new(
+        run: &'a Arc<Run>,
+        submitter: Submitter<Encoder>,
+        parent: Option<&Snapshot>,
+    ) -> Result<Self> {
+        Ok(Self {
+            run,
+            submitter,
+            excludes: Excludes::new(&run.options.excludes)?,
+            reader: BlockReader::new(&run.repository),
+            parent_root: parent.map(|snapshot| snapshot.root.clone()).unwrap_or_default(),
+            batch: Batch::default(),
+        })
+    }
+
+    /// Hands out everything at and below `paths`, which are absolute.
+    pub fn walk(mut self, paths: &[PathBuf]) -> Result<()> {
+        let targets = Targets::new(paths);
+        let root = Path::new("/");
+        let fd = attributes::open_directory(rustix::fs::CWD, root.as_os_str())
+            .map_err(cannot_read(root))?;
+        let device = rustix::fs::fstat(&fd)
+            .map_err(|error| cannot_read(root)(error.into()))?
+            .st_dev;
+        let parent_root = std::mem::take(&mut self.parent_root);
+        let parent = self.parent_entries(&parent_root, root);
+        let names = self.names(root, &fd, &targets)?;
+        let level = Level {
+            path: root,
+            fd: Arc::new(fd),
+            device,
+            directory: Directory::new(None, None, names.len()),
+            parent,
+            scope: Scope::root(),
+            whole: targets.whole,
+        };
+        self.entries(level, names, &targets)?;
+        self.flush();
+        Ok(())
+    }
+
+    /// Hands out standard input as the file `path`.
+    pub fn stdin(self, path: &Path) -> Result<()> {
+        let root = Directory::new(None, None, 1);
+        let name = path.file_name().unwrap_or(OsStr::new("stdin"));
+        let now = self.run.options.time;
+        let time = Time {
+            s: now.as_second(),
+            ns: now.subsec_nanosecond().unsigned_abs(),
+        };
+        let node = Node {
+            name: name.as_bytes().to_vec(),
+            mode: 0o600,
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            mtime: time,
+            ctime: time,
+            atime: None,
+            inode: 0,
+            hard_link: None,
+            xattrs: Vec::new(),
+            kind: Kind::File {
+                size: 0,
+                content: Vec::new(),
+            },
+        };
+        let here = attributes::open_directory(rustix::fs::CWD, OsStr::new("/"))
+            .map_err(cannot_read(path))?;
+        let job = FileJob {
+            place: root.place(0),
+            directory: Arc::new(here),
+            path: path.to_owned(),
+            found: Found {
+                node,
+                device: 0,
+                allocated: 0,
+            },
+            outcome: Outcome::New,
+        };
+        let run = Arc::clone(self.run);
+        self.submitter.submit(move |encoder, submitter| {
+            LargeFile::process_stdin(job, &run, encoder, submitter);
+        });
+        self.run.assembler.all_listed(&self.run.repository, root)
+    }
+
+    /// The names to store of a directory, sorted.
+    fn names(&self, path: &Path, fd: &OwnedFd, targets: &Targets) -> Result<Vec<OsString>> {
+        if !targets.whole {
+            return Ok(targets.children.keys().cloned().collect());
+        }
+        list(fd).map_err(cannot_read(path))
+    }
+
+    /// Hands out the entries of a directory and everything below them.
+    fn entries(&mut self, level: Level<'_>, names: Vec<OsString>, targets: &Targets) -> Result<()> {
+        let none = Targets::default();
+        for (number, name) in names.iter().enumerate() {
+            let place = level.directory.place(number);
+            let target = targets.children.get(name);
+            let path = level.path.join(name);
+            let found = attributes::stat(level.fd.as_fd(), name, self.run.options.with_atime);
+            let found = match found {
+                Ok(found) => found,
+                Err(error) if target.is_some_and(|target| target.whole) => {
+                    return Err(cannot_read(&path)(error));
+                }
+                Err(error) => {
+                    self.missing(&path, place, &error)?;
+                    continue;
+                }
+            };
+            let is_directory = found.node.directory().is_some();
+            // What was asked for by name is never left out.
+            let excluded = target.is_none()
+                && (self.excludes.is_excluded(&path, is_directory)
+                    || level.scope.is_excluded(&path, is_directory)
+                    || self.excludes.is_too_large(&found.node));
+            if excluded {
+                self.done(place, None)?;
+            } else if is_directory {
+                let everything = Targets {
+                    whole: true,
+                    ..Targets::default()
+                };
+                let below = match target {
+                    Some(target) if !target.whole => target,
+                    _ => &everything,
+                };
+                self.directory(&level, &path, place, found, below)?;
+            } else {
+                let below_file = target.unwrap_or(&none);
+                if !below_file.whole && !below_file.children.is_empty() {
+                    let error = io::ErrorKind::NotADirectory.into();
+                    return Err(cannot_read(&path)(error));
+                }
+                self.entry(&level, path, place, found)?;
+            }
+        }
+        self.run
+            .assembler
+            .all_listed(&self.run.repository, level.directory)
+    }
+
+    fn directory(
+        &mut self,
+        above: &Level<'_>,
+        path: &Path,
+        place: Place,
+        found: Found,
+        targets: &Targets,
+    ) -> Result<()> {
+        let name = OsStr::from_bytes(&found.node.name);
+        let opened = attributes::open_directory(above.fd.as_fd(), name).and_then(|fd| {
+            let xattrs = attributes::xattrs(fd.as_fd())?;
+            Ok((fd, xattrs))
+        });
+        let mut node = found.node;
+        let fd = match opened {
+            Ok((fd, xattrs)) => {
+                node.xattrs = xattrs;
+                fd
+            }
+            Err(error) => return self.missing(path, place, &error),
+        };
+        // A mount point below what was asked for is kept, empty.
+        let foreign = self.run.options.one_file_system && above.whole && found.device != above.device;
+        let mut scope = above.scope.clone();
+        let names = if !targets.whole {
+            self.names(path, &fd, targets)?
+        } else if foreign {
+            Vec::new()
+        } else {
+            let listed = list(&fd).and_then(|names| {
+                match above.scope.enter(&self.excludes, fd.as_fd(), path, &names)? {
+                    Decision::Enter(entered) => {
+                        scope = entered;
+                        Ok(names)
+                    }
+                    Decision::SkipContents { keep } => Ok(keep),
+                }
+            });
+            listed.unwrap_or_else(|error| {
+                self.run.error(path, &error);
+                Vec::new()
+            })
+        };
+        let parent_content = above.in_parent(&node.name).and_then(Node::directory);
+        let parent = match parent_content {
+            Some(content) => self.parent_entries(content, path),
+            None => Vec::new(),
+        };
+        self.run.count(path, Outcome::Directory, 0);
+        let level = Level {
+            path,
+            fd: Arc::new(fd),
+            device: found.device,
+            directory: Directory::new(Some(place), Some(node), names.len()),
+            parent,
+            scope,
+            whole: targets.whole,
+        };
+        self.entries(level, names, targets)
+    }
+
+    /// Hands out an entry that is no directory.
+    fn entry(&mut self, level: &Level<'_>, path: PathBuf, place: Place, found: Found) -> Result<()> {
+        let mut node = found.node.clone();
+        if !matches!(node.kind, Kind::File { .. }) {
+            match attributes::xattrs_at(level.fd.as_fd(), OsStr::from_bytes(&node.name)) {
+                Ok(xattrs) => node.xattrs = xattrs,
+                Err(error) => return self.missing(&path, place, &error),
+            }
+            self.run.count(&path, Outcome::Other, 0);
+            return self.done(place, Some(node));
+        }
+        let known = level.in_parent(&node.name);
+        if let Some(known) = known.filter(|known| unchanged(known, &node))
+            && self.run.writer.has_all(known.blocks())
+        {
+            node.xattrs.clone_from(&known.xattrs);
+            node.kind.clone_from(&known.kind);
+            self.run.count(&path, Outcome::Unmodified, node.size());
+            return self.done(place, Some(node));
+        }
+        let job = FileJob {
+            place,
+            directory: Arc::clone(&level.fd),
+            path,
+            outcome: match known {
+                Some(_) => Outcome::Changed,
+                None => Outcome::New,
+            },
+            found,
+        };
+        if Batch::takes(&job.found) {
+            if let Some(batch) = self.batch.add(job) {
+                self.submit(batch);
+            }
+        } else {
+            let run = Arc::clone(self.run);
+            self.submitter.submit(move |encoder, submitter| {
+                LargeFile::process(job, &run, encoder, submitter);
+            });
+        }
+        Ok(())
+    }
+
+    fn submit(&self, batch: Batch) {
+        let run = Arc::clone(self.run);
+        self.submitter.submit(move |encoder, submitter| {
+            batch.process(&run, encoder, submitter);
+        });
+    }
+
+    fn flush(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        self.submit(batch);
+    }
+
+    /// What the parent snapshot has in a directory. If that cannot be read, its files are read again.
+    fn parent_entries(&mut self, content: &[Piece], path: &Path) -> Vec<Node> {
+        let (writer, reader) = (&self.run.writer, &mut self.reader);
+        let read = writer.with_index(|index| tree::read(reader, index, content));
+        read.unwrap_or_else(|error| {
+            let text = format!("its files are read again: the parent snapshot's directory: {error}");
+            self.run.observer.warning(path, &text);
+            Vec::new()
+        })
+    }
+
+    /// Reports an entry that cannot be read, and leaves it out.
+    fn missing(&self, path: &Path, place: Place, error: &io::Error) -> Result<()> {
+        match error.kind() {
+            io::ErrorKind::NotFound => self.run.observer.warning(path, "vanished before it was read"),
+            _ => self.run.error(path, error),
+        }
+        self.done(place, None)
+    }
+
+    fn done(&self, place: Place, node: Option<Node>) -> Result<()> {
+        self.run.assembler.entry_done(&self.run.repository, place, node)
+    }
+}
+
+impl Level<'_> {
+    /// The parent snapshot's entry of this name.
+    fn in_parent(&self, name: &[u8]) -> Option<&Node> {
+        let at = self
+            .parent
+            .binary_search_by(|node| node.name.as_slice().cmp(name));
+        at.ok().map(|at| &self.parent[at])
+    }
+}
+
+/// Whether a file need not be read again.
+fn unchanged(known: &Node, node: &Node) -> bool {
+    let identity = |node: &Node| (node.size(), node.mtime, node.ctime, node.inode);
+    matches!(known.kind, Kind::File { .. }) && identity(known) == identity(node)
+}
+
+/// The names in a directory, sorted.
+fn list(fd: &OwnedFd) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(fd)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(OsStr::from_bytes(name).to_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The source paths as they are in the snapshot: absolute, sorted, each once.
+pub fn absolute_paths(source: &Source) -> Result<Vec<PathBuf>> {
+    let given = match source {
+        Source::Stdin(name) => {
+            let name = name.file_name().ok_or_else(|| {
+                Error::Invalid(format!("{} is no name for a file", name.display()))
+            })?;
+            return Ok(vec![Path::new("/").join(name)]);
+        }
+        Source::Paths(paths) => paths,
+    };
+    if given.is_empty() {
+        return Err(Error::Invalid("nothing to back up: name at least one path".to_owned()));
+    }
+    let mut paths = given
+        .iter()
+        .map(|path| {
+            std::fs::symlink_metadata(path).map_err(cannot_read(path))?;
+            let absolute = std::path::absolute(path).map_err(cannot_read(path))?;
+            if !absolute.components().any(|part| part == Component::ParentDir) {
+                return Ok(absolute);
+            }
+            // `..` behind a link leads elsewhere than it looks: only the system can say where.
+            let resolve = |path: &Path| path.canonicalize().map_err(cannot_read(path));
+            match (absolute.parent(), absolute.file_name()) {
+                (Some(parent), Some(name)) => Ok(resolve(parent)?.join(name)),
+                _ => resolve(&absolute),
+            }
+        })
+        .collect::<Result<Vec<_>>>()?;
+    paths.sort();
+    paths.dedup();
+    Ok(paths)
+}

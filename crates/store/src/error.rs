@@ -1,0 +1,140 @@
+//! What can go wrong, each with what to do next.
+
+use std::io;
+
+use crate::id::Id;
+use crate::storage::Name;
+
+/// The result of everything that touches a repository.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error that ends an operation. Its text is one sentence for a person.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is nothing at this place.
+    #[error("there is no repository at {0}: create one with `tabane init --repo {0}`, or check the path")]
+    NoRepository(String),
+    /// `init` found a repository.
+    #[error("there is already a repository at {0}: use it, or choose another place")]
+    RepositoryExists(String),
+    /// `init` found other files.
+    #[error("{0} is not empty and is not a repository: choose an empty or a new directory")]
+    NotEmpty(String),
+    /// The repository was written by a later version.
+    #[error("the repository has format {found}, this program knows formats up to {known}: install a newer tabane")]
+    NewerFormat {
+        /// Format of the repository.
+        found: u8,
+        /// The latest that is known here.
+        known: u8,
+    },
+    /// No key of the repository opens with this password.
+    #[error("wrong password: it opens none of the repository's {0} key(s)")]
+    WrongPassword(usize),
+    /// The last key would be removed, or the one in use.
+    #[error("{0}")]
+    KeyInUse(String),
+    /// The storage failed.
+    #[error("cannot {action} {what}: {source}{}", hint(source))]
+    Storage {
+        /// What was tried: "read", "write", …
+        action: &'static str,
+        /// On what.
+        what: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// An object is not what was written.
+    #[error("{what} is damaged: {why}; run `tabane check --read-data` to see what is affected")]
+    Damaged {
+        /// Which object, or which part of it.
+        what: String,
+        /// How that shows.
+        why: String,
+    },
+    /// A block that a snapshot needs is in no index.
+    #[error("block {0} is missing from the repository; run `tabane check` to see what is affected")]
+    MissingBlock(Id),
+    /// No snapshot has that name.
+    #[error("no snapshot matches {0:?}: `tabane snapshots` lists them")]
+    NoSnapshot(String),
+    /// More than one snapshot has that prefix.
+    #[error("{prefix:?} could mean {count} snapshots: give more digits of the ID (`tabane snapshots` lists them)")]
+    AmbiguousSnapshot {
+        /// What was asked for.
+        prefix: String,
+        /// How many begin so.
+        count: usize,
+    },
+    /// No key has that name.
+    #[error("no key matches {0:?}: `tabane key list` lists them")]
+    NoKey(String),
+    /// A path is not in the snapshot.
+    #[error("{path} is not in snapshot {snapshot}: `tabane ls {snapshot}` lists what is")]
+    NoSuchPath {
+        /// The path that was asked for.
+        path: String,
+        /// The snapshot, short.
+        snapshot: String,
+    },
+    /// A path of the snapshot is of the wrong kind.
+    #[error("{0}")]
+    WrongKind(String),
+    /// A source or target path cannot be used.
+    #[error("cannot {action} {path}: {source}{}", hint(source))]
+    Path {
+        /// What was tried.
+        action: &'static str,
+        /// The path, as text.
+        path: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// An option has an unusable value.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl Error {
+    /// An [`Error::Storage`] for an object.
+    pub fn storage(action: &'static str, name: Name) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Storage {
+            action,
+            what: name.to_string(),
+            source,
+        }
+    }
+
+    /// An [`Error::Path`].
+    pub fn path(
+        action: &'static str,
+        path: impl AsRef<std::path::Path>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Path {
+            action,
+            path: path.as_ref().display().to_string(),
+            source,
+        }
+    }
+
+    /// An [`Error::Damaged`].
+    pub fn damaged(what: impl ToString, why: impl ToString) -> Self {
+        Self::Damaged {
+            what: what.to_string(),
+            why: why.to_string(),
+        }
+    }
+}
+
+/// What to do about the commonest failures of a file system.
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free some space and run the command again, nothing already stored is lost"
+        }
+        io::ErrorKind::PermissionDenied => "; check the permissions, or run as another user",
+        io::ErrorKind::ReadOnlyFilesystem => "; mount it writable, or choose another place",
+        _ => "",
+    }
+}

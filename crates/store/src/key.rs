@@ -1,0 +1,202 @@
+//! Passwords: each wraps the master key once, in an object of its own.
+
+use argon2::{Algorithm, Argon2, Params, Version};
+use serde::{Deserialize, Serialize};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::crypto::{MasterKey, ObjectKey, object_id, random};
+use crate::error::{Error, Result};
+use crate::id::Id;
+use crate::storage::{Name, ObjectKind, Storage};
+
+/// A password; wiped from memory when dropped.
+pub type Password = Zeroizing<Vec<u8>>;
+
+/// Cost of Argon2id (RFC 9106): memory in KiB, passes, lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KdfCost {
+    /// Memory in KiB.
+    pub memory_kib: u32,
+    /// Passes over the memory.
+    pub passes: u32,
+    /// Lanes.
+    pub lanes: u32,
+}
+
+impl Default for KdfCost {
+    /// RFC 9106's second recommendation, 64 MiB and 3 passes, with one lane.
+    fn default() -> Self {
+        Self {
+            memory_kib: 64 * 1024,
+            passes: 3,
+            lanes: 1,
+        }
+    }
+}
+
+/// No key of a repository may ask for more memory or time than this: a hostile one could.
+const COST_MAX: KdfCost = KdfCost {
+    memory_kib: 4 * 1024 * 1024,
+    passes: 64,
+    lanes: 64,
+};
+
+/// What the object of a key holds, as JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct KeyFile {
+    format: u8,
+    /// Who added it.
+    pub username: String,
+    /// Where.
+    pub hostname: String,
+    /// When.
+    pub created: jiff::Timestamp,
+    kdf: String,
+    cost: KdfCost,
+    salt: String,
+    wrapped: String,
+}
+
+const KDF: &str = "argon2id";
+
+/// A key's object and its name.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// Name of its object.
+    pub id: Id,
+    /// Its contents.
+    pub file: KeyFile,
+}
+
+/// Adds a key that opens `master` with `password`.
+///
+/// # Errors
+/// When the storage fails, or for an empty password.
+pub fn add(
+    storage: &dyn Storage,
+    master: &MasterKey,
+    password: &Password,
+    cost: KdfCost,
+) -> Result<Id> {
+    if password.is_empty() {
+        return Err(Error::Invalid("the password is empty: choose one".to_owned()));
+    }
+    let salt: [u8; 16] = random();
+    let wrapping = stretch(password, &salt, cost)?;
+    let host = crate::host::describe();
+    let file = KeyFile {
+        format: crate::crypto::FORMAT,
+        username: host.username,
+        hostname: host.hostname,
+        created: jiff::Timestamp::now(),
+        kdf: KDF.to_owned(),
+        cost,
+        salt: hex::encode(salt),
+        wrapped: hex::encode(master.wrap(&wrapping)),
+    };
+    let bytes = serde_json::to_vec_pretty(&file).expect("a key file is plain data");
+    let name = Name::new(ObjectKind::Key, object_id(&[&bytes]));
+    storage
+        .put(name, &[&bytes])
+        .map_err(Error::storage("write", name))?;
+    Ok(name.id)
+}
+
+/// All keys, oldest first.
+///
+/// # Errors
+/// When the storage fails or a key is damaged.
+pub fn list(storage: &dyn Storage) -> Result<Vec<Key>> {
+    let mut keys = ids(storage)?
+        .into_iter()
+        .map(|id| load(storage, id))
+        .collect::<Result<Vec<_>>>()?;
+    keys.sort_by_key(|key| (key.file.created, key.id));
+    Ok(keys)
+}
+
+/// Tries the password on every key; returns the master key and the key that it opened.
+///
+/// # Errors
+/// [`Error::WrongPassword`] when none opens; [`Error::Damaged`] when none opens and one cannot be read.
+pub fn open(storage: &dyn Storage, password: &Password) -> Result<(MasterKey, Id)> {
+    let ids = ids(storage)?;
+    let mut damaged = None;
+    for &id in &ids {
+        match load(storage, id).and_then(|key| key.unwrap(password)) {
+            Ok(Some(master)) => return Ok((master, id)),
+            Ok(None) => {}
+            Err(error) => damaged = Some(error),
+        }
+    }
+    Err(damaged.unwrap_or(Error::WrongPassword(ids.len())))
+}
+
+/// Reads one key and checks it against its name.
+///
+/// # Errors
+/// When the storage fails or the key is damaged.
+pub fn load(storage: &dyn Storage, id: Id) -> Result<Key> {
+    let name = Name::new(ObjectKind::Key, id);
+    let bytes = storage
+        .get(name, None)
+        .map_err(Error::storage("read", name))?;
+    if object_id(&[&bytes]) != id {
+        return Err(Error::damaged(name, "its bytes do not match its name"));
+    }
+    let file = serde_json::from_slice(&bytes).map_err(|error| Error::damaged(name, error))?;
+    Ok(Key { id, file })
+}
+
+impl Key {
+    fn unwrap(&self, password: &Password) -> Result<Option<MasterKey>> {
+        let name = Name::new(ObjectKind::Key, self.id);
+        let file = &self.file;
+        if file.format > crate::crypto::FORMAT {
+            return Err(Error::NewerFormat {
+                found: file.format,
+                known: crate::crypto::FORMAT,
+            });
+        }
+        if file.kdf != KDF {
+            return Err(Error::damaged(name, format!("unknown KDF {:?}", file.kdf)));
+        }
+        let KdfCost {
+            memory_kib,
+            passes,
+            lanes,
+        } = file.cost;
+        if memory_kib > COST_MAX.memory_kib || passes > COST_MAX.passes || lanes > COST_MAX.lanes {
+            return Err(Error::damaged(name, "its KDF would cost too much"));
+        }
+        let decode =
+            |text: &str| hex::decode(text).map_err(|error| Error::damaged(name, error));
+        let wrapping = stretch(password, &decode(&file.salt)?, file.cost)?;
+        Ok(MasterKey::unwrap(&wrapping, decode(&file.wrapped)?))
+    }
+}
+
+fn ids(storage: &dyn Storage) -> Result<Vec<Id>> {
+    let listed = storage
+        .list(ObjectKind::Key)
+        .map_err(|source| Error::Storage {
+            action: "list",
+            what: "keys".to_owned(),
+            source,
+        })?;
+    let mut ids: Vec<Id> = listed.into_iter().map(|(id, _)| id).collect();
+    ids.sort();
+    Ok(ids)
+}
+
+fn stretch(password: &Password, salt: &[u8], cost: KdfCost) -> Result<ObjectKey> {
+    let invalid = |error| Error::Invalid(format!("cannot use these Argon2id parameters: {error}"));
+    let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, Some(32)).map_err(invalid)?;
+    let mut key = [0; 32];
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+        .hash_password_into(password, salt, &mut key)
+        .map_err(invalid)?;
+    let wrapping = ObjectKey::new(&key);
+    key.zeroize();
+    Ok(wrapping)
+}

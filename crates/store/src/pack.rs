@@ -1,0 +1,241 @@
+//! Packs: objects that hold blocks.
+//!
+//! Blocks are bundled once more on their way out: neighbours go into one *segment*, which is compressed and
+//! sealed as a whole. So small files are compressed together, and the length of a block does not show.
+//!
+//! ```text
+//! header (40) · segment 0 · segment 1 · … · footer · length of the sealed footer (u32, little-endian)
+//! ```
+//! Segment `i` is sealed under nonce `i + 1`, the footer (a [`PackContents`] in postcard's encoding) under nonce 0.
+
+use serde::{Deserialize, Serialize};
+
+use crate::chunker::BLOCK_LEN_MAX;
+use crate::crypto::{HEADER_LEN, MasterKey, ObjectKey, ObjectSalt, TAG_LEN, header, random};
+use crate::error::{Error, Result};
+use crate::id::Id;
+use crate::storage::ObjectKind;
+
+/// A segment is closed when it holds this many bytes before compression.
+pub const SEGMENT_LEN: usize = 512 << 10;
+
+/// No segment is longer before compression, in bytes.
+pub const SEGMENT_LEN_MAX: usize = SEGMENT_LEN + BLOCK_LEN_MAX as usize;
+
+/// A pack is closed when it has this many bytes.
+pub const PACK_LEN: usize = 16 << 20;
+
+/// What blocks are for. Packs hold one sort only, so that directories can be read without files between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum BlockKind {
+    /// Contents of files.
+    Data,
+    /// Contents of directories.
+    Tree,
+}
+
+/// How a segment is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Codec {
+    /// As it is.
+    Stored,
+    /// One Zstandard frame (RFC 8878).
+    Zstd,
+}
+
+/// What a pack holds: its footer, and its part of an index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackContents {
+    /// The salt of the pack's header, so that segments can be read without it.
+    pub salt: ObjectSalt,
+    /// What its blocks are for.
+    pub kind: BlockKind,
+    /// Its segments, in order.
+    pub segments: Vec<Segment>,
+}
+
+/// A run of blocks that is compressed and sealed as one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// Bytes in the pack, tag included.
+    pub stored_len: u32,
+    /// How it is encoded.
+    pub codec: Codec,
+    /// Digest and length in bytes of each block, in order.
+    pub blocks: Vec<(Id, u32)>,
+}
+
+impl Segment {
+    /// Bytes before compression.
+    pub fn raw_len(&self) -> usize {
+        self.blocks.iter().map(|&(_, len)| len as usize).sum()
+    }
+}
+
+impl PackContents {
+    /// Bytes of all segments as stored, tags included.
+    pub fn segments_len(&self) -> u64 {
+        let lens = self.segments.iter().map(|segment| u64::from(segment.stored_len));
+        lens.sum()
+    }
+
+    /// Checks the limits that the format sets; `what` names the pack in errors.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub fn validate(&self, what: &str) -> Result<()> {
+        let too_long = |segment: &Segment| {
+            let raw_len = segment.blocks.iter().map(|&(_, len)| u64::from(len)).sum::<u64>();
+            raw_len > SEGMENT_LEN_MAX as u64
+                || (segment.stored_len as usize) < TAG_LEN
+                || segment.stored_len as usize > SEGMENT_LEN_MAX + TAG_LEN
+        };
+        if self.segments.iter().any(too_long) || self.segments_len() > u64::from(u32::MAX) {
+            return Err(Error::damaged(what, "its contents break the limits of the format"));
+        }
+        Ok(())
+    }
+}
+
+/// A pack in the making.
+pub struct PackWriter {
+    key: ObjectKey,
+    bytes: Vec<u8>,
+    contents: PackContents,
+}
+
+impl PackWriter {
+    /// An empty pack.
+    pub fn new(master: &MasterKey, kind: BlockKind) -> Self {
+        let salt = random();
+        let mut bytes = Vec::with_capacity(PACK_LEN + 2 * SEGMENT_LEN);
+        bytes.extend_from_slice(&header(ObjectKind::Pack, &salt));
+        Self {
+            key: master.object_key(ObjectKind::Pack, &salt),
+            bytes,
+            contents: PackContents {
+                salt,
+                kind,
+                segments: Vec::new(),
+            },
+        }
+    }
+
+    /// Seals and appends a segment whose bytes are encoded already.
+    pub fn push(&mut self, codec: Codec, encoded: &[u8], blocks: Vec<(Id, u32)>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(encoded);
+        let number = self.contents.segments.len();
+        self.key.seal(nonce_of_segment(number), &mut self.bytes, start);
+        self.contents.segments.push(Segment {
+            stored_len: (self.bytes.len() - start) as u32,
+            codec,
+            blocks,
+        });
+    }
+
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether no segment is in it.
+    pub fn is_empty(&self) -> bool {
+        self.contents.segments.is_empty()
+    }
+
+    /// The finished object and what it holds.
+    pub fn finish(mut self) -> (Vec<u8>, PackContents) {
+        let footer = postcard::to_stdvec(&self.contents).expect("contents are plain data");
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&footer);
+        self.key.seal(NONCE_OF_FOOTER, &mut self.bytes, start);
+        let sealed_len = (self.bytes.len() - start) as u32;
+        self.bytes.extend_from_slice(&sealed_len.to_le_bytes());
+        (self.bytes, self.contents)
+    }
+}
+
+/// Reads the footer of a whole pack; `what` names it in errors.
+///
+/// # Errors
+/// [`Error::Damaged`], [`Error::NewerFormat`].
+pub fn read_contents(master: &MasterKey, pack: &[u8], what: &str) -> Result<PackContents> {
+    let salt = crate::crypto::parse_header(ObjectKind::Pack, pack, what)?;
+    let damaged = |why: &str| Error::damaged(what, why);
+    let (body, trailer) = pack
+        .split_last_chunk::<4>()
+        .ok_or_else(|| damaged("it is too short"))?;
+    let footer_len = u32::from_le_bytes(*trailer) as usize;
+    let start = body
+        .len()
+        .checked_sub(footer_len)
+        .filter(|&start| start >= HEADER_LEN)
+        .ok_or_else(|| damaged("its footer does not fit"))?;
+    let mut footer = body[start..].to_vec();
+    let footer = master
+        .object_key(ObjectKind::Pack, &salt)
+        .open(NONCE_OF_FOOTER, &mut footer)
+        .ok_or_else(|| damaged("its footer fails authentication"))?;
+    let contents: PackContents =
+        postcard::from_bytes(footer).map_err(|error| damaged(&error.to_string()))?;
+    contents.validate(what)?;
+    if contents.salt != salt || HEADER_LEN as u64 + contents.segments_len() != start as u64 {
+        return Err(damaged("its footer does not fit its body"));
+    }
+    Ok(contents)
+}
+
+/// Opens segments, keeping what can be kept between them.
+#[derive(Default)]
+pub struct SegmentReader {
+    decompressor: Option<zstd::bulk::Decompressor<'static>>,
+}
+
+impl SegmentReader {
+    /// Decrypts and decompresses segment `number` of a pack, whose stored bytes are `sealed`.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], naming `what`.
+    pub fn open(
+        &mut self,
+        key: &ObjectKey,
+        number: usize,
+        codec: Codec,
+        raw_len: usize,
+        mut sealed: Vec<u8>,
+        what: impl Fn() -> String,
+    ) -> Result<Vec<u8>> {
+        let damaged = |why: &str| Error::damaged(what(), format!("segment {number} {why}"));
+        let plain_len = key
+            .open(nonce_of_segment(number), &mut sealed)
+            .ok_or_else(|| damaged("fails authentication"))?
+            .len();
+        sealed.truncate(plain_len);
+        let raw = match codec {
+            Codec::Stored => sealed,
+            Codec::Zstd => {
+                let decompressor = match &mut self.decompressor {
+                    Some(decompressor) => decompressor,
+                    none => none.insert(
+                        zstd::bulk::Decompressor::new()
+                            .map_err(|error| damaged(&format!("cannot be decompressed: {error}")))?,
+                    ),
+                };
+                decompressor
+                    .decompress(&sealed, raw_len)
+                    .map_err(|error| damaged(&format!("cannot be decompressed: {error}")))?
+            }
+        };
+        if raw.len() != raw_len {
+            return Err(damaged("has another length than its blocks"));
+        }
+        Ok(raw)
+    }
+}
+
+const NONCE_OF_FOOTER: u64 = 0;
+
+fn nonce_of_segment(number: usize) -> u64 {
+    number as u64 + 1
+}

@@ -1,0 +1,113 @@
+//! Reads blocks out of packs.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::id::Id;
+use crate::index::Index;
+use crate::node::Piece;
+use crate::pack::SegmentReader;
+use crate::repository::Repository;
+use crate::storage::{Name, ObjectKind};
+
+/// Decoded segments that are kept: neighbours are usually asked for next.
+const CACHED_SEGMENTS: usize = 16;
+
+/// Reads blocks, one caller at a time; make one for each thread.
+pub struct BlockReader {
+    repository: Arc<Repository>,
+    segments: SegmentReader,
+    /// The latest used at the back.
+    cache: VecDeque<(Id, u32, Arc<[u8]>)>,
+}
+
+impl BlockReader {
+    /// A reader with an empty cache.
+    pub fn new(repository: &Arc<Repository>) -> Self {
+        Self {
+            repository: Arc::clone(repository),
+            segments: SegmentReader::default(),
+            cache: VecDeque::new(),
+        }
+    }
+
+    /// Reads a segment, past the cache.
+    ///
+    /// # Errors
+    /// When the storage fails or the segment is damaged.
+    pub fn read_segment(&mut self, index: &Index, number: u32) -> Result<Vec<u8>> {
+        let segment = index.segment(number);
+        let pack = index.pack(segment.pack);
+        let name = Name::new(ObjectKind::Pack, pack.id);
+        let start = u64::from(segment.offset);
+        let sealed = self
+            .repository
+            .storage()
+            .get(name, Some(start..start + u64::from(segment.stored_len)))
+            .map_err(Error::storage("read", name))?;
+        let key = self.repository.master().object_key(ObjectKind::Pack, &pack.salt);
+        self.segments.open(
+            &key,
+            segment.number as usize,
+            segment.codec,
+            segment.raw_len as usize,
+            sealed,
+            || name.to_string(),
+        )
+    }
+
+    /// Reads a segment, through the cache.
+    fn cached_segment(&mut self, index: &Index, number: u32) -> Result<Arc<[u8]>> {
+        let segment = index.segment(number);
+        let (pack, place) = (index.pack(segment.pack).id, segment.number);
+        let found = self
+            .cache
+            .iter()
+            .position(|(cached, number, _)| *cached == pack && *number == place);
+        let entry = match found.and_then(|at| self.cache.remove(at)) {
+            Some(entry) => entry,
+            None => {
+                let raw = self.read_segment(index, number)?;
+                if self.cache.len() == CACHED_SEGMENTS {
+                    self.cache.pop_front();
+                }
+                (pack, place, raw.into())
+            }
+        };
+        let raw = Arc::clone(&entry.2);
+        self.cache.push_back(entry);
+        Ok(raw)
+    }
+
+    /// Reads a block and appends it to `out`.
+    ///
+    /// # Errors
+    /// [`Error::MissingBlock`], or when the storage fails or the block is damaged.
+    pub fn append_block(&mut self, index: &Index, block: Id, out: &mut Vec<u8>) -> Result<()> {
+        let location = index.find(&block).ok_or(Error::MissingBlock(block))?;
+        let segment = self.cached_segment(index, location.segment)?;
+        let start = location.offset as usize;
+        out.extend_from_slice(&segment[start..start + location.len as usize]);
+        Ok(())
+    }
+
+    /// Reads a content that has no holes, as that of a directory.
+    ///
+    /// # Errors
+    /// As [`BlockReader::append_block`]; [`Error::Damaged`] when a length is not as promised.
+    pub fn read_content(&mut self, index: &Index, content: &[Piece]) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for piece in content {
+            let Piece::Block { id, len } = *piece else {
+                return Err(Error::damaged("a directory", "it has a hole"));
+            };
+            let start = bytes.len();
+            self.append_block(index, id, &mut bytes)?;
+            if bytes.len() - start != len as usize {
+                return Err(Error::damaged(format!("block {id}"), "it has another length"));
+            }
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,227 @@
+//! A repository: a storage, its keys and its configuration.
+
+use std::io;
+use std::sync::Arc;
+
+use tabane_engine::Algorithm;
+
+use crate::chunker::{Chunker, Chunking};
+use crate::config::Config;
+use crate::crypto::{MasterKey, object_id, random};
+use crate::error::{Error, Result};
+use crate::id::Id;
+use crate::index::{Index, IndexSegment};
+use crate::key::{self, KdfCost, Password};
+use crate::storage::{Name, ObjectKind, Storage};
+
+/// What is chosen when a repository is made.
+#[derive(Clone, Copy, Debug)]
+pub struct InitOptions {
+    /// The hash that names blocks.
+    pub hash: Algorithm,
+    /// How files are cut.
+    pub chunking: Chunking,
+    /// What guessing a password costs.
+    pub kdf_cost: KdfCost,
+}
+
+impl Default for InitOptions {
+    fn default() -> Self {
+        Self {
+            hash: Algorithm::Sha256,
+            chunking: Chunking::default(),
+            kdf_cost: KdfCost::default(),
+        }
+    }
+}
+
+/// An open repository.
+pub struct Repository {
+    storage: Arc<dyn Storage>,
+    master: MasterKey,
+    key: Id,
+    config: Config,
+    chunker: Chunker,
+}
+
+impl Repository {
+    /// Makes a new repository.
+    ///
+    /// # Errors
+    /// [`Error::RepositoryExists`], [`Error::NotEmpty`], unusable options, or when the storage fails.
+    pub fn init(
+        storage: Arc<dyn Storage>,
+        password: &Password,
+        options: InitOptions,
+    ) -> Result<Self> {
+        let location = storage.location();
+        match storage.stat(Name::CONFIG) {
+            Ok(_) => return Err(Error::RepositoryExists(location)),
+            Err(error) if is_absent(&error) => {}
+            Err(source) => return Err(Error::storage("read", Name::CONFIG)(source)),
+        }
+        let config = Config {
+            id: Id(random()),
+            hash: options.hash,
+            chunking: options.chunking,
+            chunker_secret: Id(random()),
+        };
+        let chunker = Chunker::new(config.chunking, &config.chunker_secret)?;
+        if password.is_empty() {
+            return Err(Error::Invalid("the password is empty: choose one".to_owned()));
+        }
+        storage.create().map_err(|source| match source.kind() {
+            io::ErrorKind::DirectoryNotEmpty => Error::NotEmpty(location.clone()),
+            _ => Error::Storage {
+                action: "create",
+                what: format!("a repository at {location}"),
+                source,
+            },
+        })?;
+        // The config comes last: without it there is no repository.
+        let master = MasterKey::random();
+        let key = key::add(&*storage, &master, password, options.kdf_cost)?;
+        let json = serde_json::to_vec(&config).expect("a config is plain data");
+        let sealed = master.seal_object(ObjectKind::Config, &json);
+        storage
+            .put(Name::CONFIG, &[&sealed])
+            .map_err(|source| match source.kind() {
+                io::ErrorKind::AlreadyExists => Error::RepositoryExists(location),
+                _ => Error::storage("write", Name::CONFIG)(source),
+            })?;
+        Ok(Self {
+            storage,
+            master,
+            key,
+            config,
+            chunker,
+        })
+    }
+
+    /// Opens a repository with one of its passwords.
+    ///
+    /// # Errors
+    /// [`Error::NoRepository`], [`Error::WrongPassword`], [`Error::NewerFormat`], damage, or when the storage fails.
+    pub fn open(storage: Arc<dyn Storage>, password: &Password) -> Result<Self> {
+        let sealed = storage
+            .get(Name::CONFIG, None)
+            .map_err(|source| match is_absent(&source) {
+                true => Error::NoRepository(storage.location()),
+                false => Error::storage("read", Name::CONFIG)(source),
+            })?;
+        // A newer format says so before a password is tried.
+        crate::crypto::parse_header(ObjectKind::Config, &sealed, "config")?;
+        let (master, key) = key::open(&*storage, password)?;
+        let json = master.open_object(ObjectKind::Config, sealed, "config")?;
+        let config: Config =
+            serde_json::from_slice(&json).map_err(|error| Error::damaged("config", error))?;
+        let chunker = Chunker::new(config.chunking, &config.chunker_secret)?;
+        Ok(Self {
+            storage,
+            master,
+            key,
+            config,
+            chunker,
+        })
+    }
+
+    /// Where the objects are.
+    pub fn storage(&self) -> &dyn Storage {
+        &*self.storage
+    }
+
+    /// The secret from which object keys come.
+    pub fn master(&self) -> &MasterKey {
+        &self.master
+    }
+
+    /// The key that the password opened.
+    pub fn key(&self) -> Id {
+        self.key
+    }
+
+    /// What is fixed for the repository's life.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The repository's chunker.
+    pub fn chunker(&self) -> &Chunker {
+        &self.chunker
+    }
+
+    /// The objects of a kind with their lengths in bytes, sorted by ID.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub fn list(&self, kind: ObjectKind) -> Result<Vec<(Id, u64)>> {
+        let mut listed = self.storage.list(kind).map_err(|source| Error::Storage {
+            action: "list",
+            what: kind.name().to_owned(),
+            source,
+        })?;
+        listed.sort();
+        Ok(listed)
+    }
+
+    /// Seals and writes an object of one part; returns its name.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub fn put_sealed(&self, kind: ObjectKind, payload: &[u8]) -> Result<Id> {
+        let sealed = self.master.seal_object(kind, payload);
+        let name = Name::new(kind, object_id(&[&sealed]));
+        self.storage
+            .put(name, &[&sealed])
+            .map_err(Error::storage("write", name))?;
+        Ok(name.id)
+    }
+
+    /// Reads an object of one part, checks it against its name and opens it.
+    ///
+    /// # Errors
+    /// When the storage fails or the object is damaged.
+    pub fn get_sealed(&self, kind: ObjectKind, id: Id) -> Result<Vec<u8>> {
+        let name = Name::new(kind, id);
+        let sealed = self
+            .storage
+            .get(name, None)
+            .map_err(Error::storage("read", name))?;
+        if object_id(&[&sealed]) != id {
+            return Err(Error::damaged(name, "its bytes do not match its name"));
+        }
+        self.master.open_object(kind, sealed, &name.to_string())
+    }
+
+    /// Reads one object of the index.
+    ///
+    /// # Errors
+    /// When the storage fails or the object is damaged.
+    pub fn read_index_segment(&self, id: Id) -> Result<IndexSegment> {
+        let payload = self.get_sealed(ObjectKind::Index, id)?;
+        postcard::from_bytes(&payload)
+            .map_err(|error| Error::damaged(Name::new(ObjectKind::Index, id), error))
+    }
+
+    /// Reads the whole index.
+    ///
+    /// # Errors
+    /// When the storage fails or an index object is damaged.
+    pub fn load_index(&self) -> Result<Index> {
+        let mut index = Index::default();
+        for (id, _) in self.list(ObjectKind::Index)? {
+            for (pack, contents) in self.read_index_segment(id)? {
+                index.add(pack, &contents)?;
+            }
+        }
+        Ok(index)
+    }
+}
+
+/// Whether an error of reading `config` means that there is no repository.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}

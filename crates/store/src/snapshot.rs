@@ -1,0 +1,174 @@
+//! Snapshots: what was there at one time.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::id::Id;
+use crate::node::Piece;
+use crate::repository::Repository;
+use crate::storage::ObjectKind;
+
+/// The contents of a snapshot's object, sealed JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// When the backup began.
+    pub time: Timestamp,
+    /// The machine.
+    pub hostname: String,
+    /// The user.
+    pub username: String,
+    /// The paths that were asked for, absolute and sorted (bytes that are not UTF-8 replaced).
+    pub paths: Vec<String>,
+    /// Free words to find it by.
+    pub tags: Vec<String>,
+    /// The snapshot that unchanged files were taken from.
+    pub parent: Option<Id>,
+    /// The content of `/`, a directory.
+    pub root: Vec<Piece>,
+    /// The program that wrote it.
+    pub program_version: String,
+    /// What there was to do.
+    pub summary: Summary,
+}
+
+/// What a backup did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// When the backup ended.
+    pub end: Timestamp,
+    /// Files that the parent snapshot does not have.
+    pub files_new: u64,
+    /// Files that differ from the parent snapshot's.
+    pub files_changed: u64,
+    /// Files taken from the parent snapshot unread.
+    pub files_unmodified: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Links, devices and other entries without content.
+    pub others: u64,
+    /// Entries that could not be read and are missing.
+    pub errors: u64,
+    /// Bytes of all files, holes included.
+    pub total_bytes: u64,
+    /// Bytes that were read.
+    pub read_bytes: u64,
+    /// Bytes of blocks that the repository did not have.
+    pub added_bytes: u64,
+    /// Bytes written to the repository for them.
+    pub stored_bytes: u64,
+    /// Blocks that the repository did not have.
+    pub blocks_new: u64,
+    /// Blocks that it had.
+    pub blocks_duplicate: u64,
+}
+
+/// Which snapshots are meant. Empty lists allow all.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Any of these machines.
+    pub hosts: Vec<String>,
+    /// All tags of any of these comma-separated lists.
+    pub tags: Vec<String>,
+    /// All of these paths.
+    pub paths: Vec<String>,
+}
+
+impl Filter {
+    /// Whether a snapshot is meant.
+    pub fn allows(&self, snapshot: &Snapshot) -> bool {
+        let has_all = |list: &String| {
+            list.split(',').filter(|tag| !tag.is_empty()).all(|tag| snapshot.tags.iter().any(|has| has == tag))
+        };
+        (self.hosts.is_empty() || self.hosts.contains(&snapshot.hostname))
+            && (self.tags.is_empty() || self.tags.iter().any(has_all))
+            && self.paths.iter().all(|path| snapshot.paths.contains(path))
+    }
+}
+
+/// Writes a snapshot; returns its ID.
+///
+/// # Errors
+/// When the storage fails.
+pub fn save(repository: &Repository, snapshot: &Snapshot) -> Result<Id> {
+    let json = serde_json::to_vec(snapshot).expect("a snapshot is plain data");
+    repository.put_sealed(ObjectKind::Snapshot, &json)
+}
+
+/// Reads a snapshot.
+///
+/// # Errors
+/// When the storage fails or the snapshot is damaged.
+pub fn load(repository: &Repository, id: Id) -> Result<Snapshot> {
+    let json = repository.get_sealed(ObjectKind::Snapshot, id)?;
+    serde_json::from_slice(&json)
+        .map_err(|error| Error::damaged(format!("snapshot {}", id.short()), error))
+}
+
+/// All snapshots that `filter` allows, oldest first.
+///
+/// # Errors
+/// When the storage fails or a snapshot is damaged.
+pub fn list(repository: &Repository, filter: &Filter) -> Result<Vec<(Id, Snapshot)>> {
+    let mut snapshots = Vec::new();
+    for (id, _) in repository.list(ObjectKind::Snapshot)? {
+        let snapshot = load(repository, id)?;
+        if filter.allows(&snapshot) {
+            snapshots.push((id, snapshot));
+        }
+    }
+    snapshots.sort_by_key(|(id, snapshot)| (snapshot.time, *id));
+    Ok(snapshots)
+}
+
+/// The snapshot that `name` means: `latest` of those that `filter` allows, an ID, or its beginning.
+///
+/// # Errors
+/// [`Error::NoSnapshot`], [`Error::AmbiguousSnapshot`], damage, or when the storage fails.
+pub fn find(repository: &Repository, name: &str, filter: &Filter) -> Result<(Id, Snapshot)> {
+    if name == "latest" {
+        let found = list(repository, filter)?.pop();
+        return found.ok_or_else(|| Error::NoSnapshot(name.to_owned()));
+    }
+    let listed = repository.list(ObjectKind::Snapshot)?;
+    let mut matching = listed.iter().map(|&(id, _)| id).filter(|id| id.has_prefix(name));
+    match (matching.next(), matching.count()) {
+        (Some(id), 0) if !name.is_empty() => Ok((id, load(repository, id)?)),
+        (Some(_), others) if !name.is_empty() => Err(Error::AmbiguousSnapshot {
+            prefix: name.to_owned(),
+            count: others + 1,
+        }),
+        _ => Err(Error::NoSnapshot(name.to_owned())),
+    }
+}
+
+/// The latest snapshot of the same machine and paths, from before `time`: what a backup compares with.
+///
+/// # Errors
+/// When the storage fails. Damaged snapshots are passed over.
+pub fn find_parent(
+    repository: &Repository,
+    hostname: &str,
+    paths: &[String],
+    time: Timestamp,
+) -> Result<Option<(Id, Snapshot)>> {
+    let mut best: Option<(Id, Snapshot)> = None;
+    for (id, _) in repository.list(ObjectKind::Snapshot)? {
+        let Ok(snapshot) = load(repository, id) else {
+            continue;
+        };
+        let fits =
+            snapshot.hostname == hostname && snapshot.paths == paths && snapshot.time <= time;
+        if fits && best.as_ref().is_none_or(|(_, best)| best.time < snapshot.time) {
+            best = Some((id, snapshot));
+        }
+    }
+    Ok(best)
+}
+
+/// How a path is written in a snapshot's list of paths.
+pub fn path_text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

@@ -1,0 +1,179 @@
+//! A repository in a directory.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags};
+
+use super::{Name, ObjectKind, Storage};
+use crate::id::Id;
+
+/// Where an object is written before it gets its name.
+const TEMPORARY: &str = "tmp";
+
+/// Objects as files below a directory.
+///
+/// An object is written to `tmp/`, synced, renamed without replacing, and its directory is synced: so it is
+/// there whole or not at all, and stays once [`Storage::put`] has returned.
+pub struct LocalStorage {
+    root: PathBuf,
+}
+
+impl LocalStorage {
+    /// The directory `root`, which need not exist yet.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    fn path(&self, name: Name) -> PathBuf {
+        self.root.join(name.path())
+    }
+
+    /// Puts the written and synced `temporary` in its place.
+    fn publish(&self, temporary: &Path, path: &Path) -> io::Result<()> {
+        let folder = path.parent().expect("an object is below the root");
+        let rename = || rename_without_replacing(temporary, path);
+        match rename() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => {
+                create_directory(folder)?;
+                sync_directory(folder.parent().expect("a folder is below the root"))?;
+                rename()?;
+            }
+            result => result?,
+        }
+        sync_directory(folder)
+    }
+}
+
+impl Storage for LocalStorage {
+    fn location(&self) -> String {
+        self.root.display().to_string()
+    }
+
+    fn create(&self) -> io::Result<()> {
+        create_directory(&self.root)?;
+        for entry in fs::read_dir(&self.root)? {
+            // What an interrupted creation left behind is no obstacle.
+            let name = entry?.file_name();
+            let ours = name == TEMPORARY
+                || ObjectKind::ALL
+                    .iter()
+                    .any(|kind| *kind != ObjectKind::Config && name == kind.name());
+            if !ours {
+                return Err(io::ErrorKind::DirectoryNotEmpty.into());
+            }
+        }
+        for kind in ObjectKind::ALL {
+            if kind != ObjectKind::Config {
+                create_directory(&self.root.join(kind.name()))?;
+            }
+        }
+        create_directory(&self.root.join(TEMPORARY))?;
+        sync_directory(&self.root)?;
+        match self.root.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => sync_directory(parent),
+            _ => Ok(()),
+        }
+    }
+
+    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+        let mut random = [0; 16];
+        aws_lc_rs::rand::fill(&mut random).map_err(|_| io::Error::other("no random numbers"))?;
+        let temporary = self.root.join(TEMPORARY).join(hex::encode(random));
+        let write = || -> io::Result<()> {
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&temporary)?;
+            for part in parts {
+                file.write_all(part)?;
+            }
+            file.sync_all()?;
+            self.publish(&temporary, &self.path(name))
+        };
+        write().inspect_err(|_| {
+            // Gone already where only the last sync failed; rubbish in any case.
+            let _ = fs::remove_file(&temporary);
+        })
+    }
+
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+        let mut file = File::open(self.path(name))?;
+        match range {
+            None => {
+                let mut bytes = Vec::new();
+                file.read_to_end(&mut bytes)?;
+                Ok(bytes)
+            }
+            Some(range) => {
+                let mut bytes = vec![0; (range.end - range.start) as usize];
+                file.read_exact_at(&mut bytes, range.start)?;
+                Ok(bytes)
+            }
+        }
+    }
+
+    fn list(&self, kind: ObjectKind) -> io::Result<Vec<(Id, u64)>> {
+        let mut found = Vec::new();
+        match kind {
+            ObjectKind::Config => {
+                found.push((Name::CONFIG.id, self.stat(Name::CONFIG)?));
+            }
+            ObjectKind::Pack => {
+                for folder in fs::read_dir(self.root.join(kind.name()))? {
+                    let folder = folder?;
+                    if folder.file_type()?.is_dir() {
+                        list_folder(&folder.path(), &mut found)?;
+                    }
+                }
+            }
+            _ => list_folder(&self.root.join(kind.name()), &mut found)?,
+        }
+        Ok(found)
+    }
+
+    fn stat(&self, name: Name) -> io::Result<u64> {
+        Ok(fs::metadata(self.path(name))?.len())
+    }
+
+    fn delete(&self, name: Name) -> io::Result<()> {
+        let path = self.path(name);
+        fs::remove_file(&path)?;
+        sync_directory(path.parent().expect("an object is below the root"))
+    }
+}
+
+/// Adds the files whose names are IDs; other files are none of ours.
+fn list_folder(folder: &Path, found: &mut Vec<(Id, u64)>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
+            found.push((id, entry.metadata()?.len()));
+        }
+    }
+    Ok(())
+}
+
+fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Some network file systems lack the flag: a link never replaces either.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+            fs::hard_link(from, to)?;
+            fs::remove_file(from)
+        }
+        result => Ok(result?),
+    }
+}
+
+/// Creates a directory and its parents, for the owner alone.
+fn create_directory(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}

@@ -1,0 +1,130 @@
+//! Where objects live: a small trait, and one file for each kind of target.
+
+mod local;
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+
+pub use local::LocalStorage;
+
+use crate::id::Id;
+
+/// The kinds of object that a repository consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectKind {
+    /// The one object `config`.
+    Config,
+    /// A master key, wrapped by a password.
+    Key,
+    /// A snapshot.
+    Snapshot,
+    /// A segment of the index.
+    Index,
+    /// Blocks.
+    Pack,
+}
+
+impl ObjectKind {
+    /// All kinds, those that others depend on first.
+    pub const ALL: [Self; 5] = [
+        Self::Config,
+        Self::Key,
+        Self::Pack,
+        Self::Index,
+        Self::Snapshot,
+    ];
+
+    /// The folder, or for `config` the name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Config => "config",
+            Self::Key => "keys",
+            Self::Snapshot => "snapshots",
+            Self::Index => "index",
+            Self::Pack => "packs",
+        }
+    }
+}
+
+/// Names one object. Objects other than `config` are named by the SHA-256 of their bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name {
+    /// Its kind.
+    pub kind: ObjectKind,
+    /// Its ID; zeros for `config`.
+    pub id: Id,
+}
+
+impl Name {
+    /// The one config.
+    pub const CONFIG: Self = Self {
+        kind: ObjectKind::Config,
+        id: Id([0; 32]),
+    };
+
+    /// The object of `kind` with this ID.
+    pub fn new(kind: ObjectKind, id: Id) -> Self {
+        Self { kind, id }
+    }
+
+    /// Path below the repository's root, with `/` between its parts.
+    ///
+    /// Packs are spread over 256 folders, since there may be many.
+    pub fn path(&self) -> String {
+        let (folder, id) = (self.kind.name(), self.id);
+        match self.kind {
+            ObjectKind::Config => folder.to_owned(),
+            ObjectKind::Pack => format!("{folder}/{}/{id}", hex::encode(&id.0[..1])),
+            _ => format!("{folder}/{id}"),
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path())
+    }
+}
+
+/// A place that holds immutable objects: a directory, a bucket, or several of them.
+///
+/// It need not be clever or trusted: everything is encrypted and authenticated above it. It must keep two
+/// promises: [`Storage::put`] is atomic, and an object that was put is durable when it returns.
+pub trait Storage: Send + Sync {
+    /// Where this is, for people.
+    fn location(&self) -> String;
+
+    /// Makes the place ready to hold a new repository.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::DirectoryNotEmpty`] when it holds something else.
+    fn create(&self) -> io::Result<()>;
+
+    /// Writes an object, whole or not at all. Its bytes are `parts`, one behind the other.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`] when there is one of that name, which stays as it is.
+    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()>;
+
+    /// Reads an object, or `range` of it.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]; [`io::ErrorKind::UnexpectedEof`] when the object ends before the range does.
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>>;
+
+    /// The objects of a kind with their lengths in bytes, in no order.
+    fn list(&self, kind: ObjectKind) -> io::Result<Vec<(Id, u64)>>;
+
+    /// Length of an object in bytes.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`].
+    fn stat(&self, name: Name) -> io::Result<u64>;
+
+    /// Removes an object.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`].
+    fn delete(&self, name: Name) -> io::Result<()>;
+}

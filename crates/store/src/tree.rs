@@ -1,0 +1,47 @@
+//! Directories: each is a list of [`Node`]s sorted by name, one behind the other in postcard's encoding.
+//!
+//! The list is cut into blocks as a file is, so that a change in a directory of a million names stores little.
+
+use crate::error::{Error, Result};
+use crate::index::Index;
+use crate::node::{Node, Piece};
+use crate::reader::BlockReader;
+
+/// The bytes of a directory.
+pub fn encode(nodes: &[Node]) -> Vec<u8> {
+    nodes.iter().fold(Vec::new(), |bytes, node| {
+        postcard::to_extend(node, bytes).expect("a node is plain data")
+    })
+}
+
+/// Undoes [`encode`], and checks what later code relies on.
+///
+/// # Errors
+/// [`Error::Damaged`] for bytes that are no directory, for names that are none, or out of order.
+pub fn decode(mut bytes: &[u8]) -> Result<Vec<Node>> {
+    let damaged = |why: String| Error::damaged("a directory", why);
+    let mut nodes: Vec<Node> = Vec::new();
+    while !bytes.is_empty() {
+        let (node, rest) =
+            postcard::take_from_bytes::<Node>(bytes).map_err(|error| damaged(error.to_string()))?;
+        let name = &node.name;
+        if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') || name.contains(&0)
+        {
+            return Err(damaged(format!("{:?} is no name", name.escape_ascii().to_string())));
+        }
+        if nodes.last().is_some_and(|last| last.name >= *name) {
+            return Err(damaged("its names are out of order".to_owned()));
+        }
+        nodes.push(node);
+        bytes = rest;
+    }
+    Ok(nodes)
+}
+
+/// Reads a directory from the repository.
+///
+/// # Errors
+/// When the storage fails, a block is missing or damaged.
+pub fn read(reader: &mut BlockReader, index: &Index, content: &[Piece]) -> Result<Vec<Node>> {
+    decode(&reader.read_content(index, content)?)
+}

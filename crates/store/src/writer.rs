@@ -1,0 +1,416 @@
+//! Writes blocks into packs, each block once.
+//!
+//! Every worker has an [`Encoder`] of its own and fills packs of its own; all share a [`Writer`], which knows the
+//! blocks that are there, writes finished packs in the background and indexes them once they are durable.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, RwLock};
+use std::thread::JoinHandle;
+
+use tabane_engine::{Algorithm, Digest};
+
+use crate::compress::{Compression, Compressor};
+use crate::crypto::object_id;
+use crate::error::{Error, Result};
+use crate::id::Id;
+use crate::index::Index;
+use crate::pack::{BlockKind, Codec, PACK_LEN, PackContents, PackWriter, SEGMENT_LEN};
+use crate::reader::BlockReader;
+use crate::repository::Repository;
+use crate::storage::{Name, ObjectKind};
+use crate::sync::lock;
+
+/// Packs that are written at the same time.
+const UPLOADS: usize = 2;
+
+/// An index object is written when this many packs wait for one: what is indexed survives an interruption.
+const PACKS_PER_INDEX: usize = 32;
+
+/// What all encoders of a run share.
+pub struct Writer {
+    shared: Arc<Shared>,
+    uploads: Option<SyncSender<PackWriter>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    repository: Arc<Repository>,
+    /// What is durable.
+    index: RwLock<Index>,
+    /// Blocks that are on their way; with their bytes if the hash alone does not tell blocks apart.
+    pending: Mutex<HashMap<Id, Option<Arc<[u8]>>>>,
+    unindexed: Mutex<Vec<(Id, PackContents)>>,
+    failed: AtomicBool,
+    failure: Mutex<Option<Error>>,
+    counters: Counters,
+}
+
+#[derive(Default)]
+struct Counters {
+    added_bytes: AtomicU64,
+    stored_bytes: AtomicU64,
+    blocks_new: AtomicU64,
+    blocks_duplicate: AtomicU64,
+}
+
+/// What a [`Writer`] did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Written {
+    /// Bytes of blocks that were new.
+    pub added_bytes: u64,
+    /// Bytes of the packs that hold them.
+    pub stored_bytes: u64,
+    /// Blocks that were new.
+    pub blocks_new: u64,
+    /// Blocks that were there.
+    pub blocks_duplicate: u64,
+}
+
+/// Bundles, compresses and packs the new blocks of one worker.
+pub struct Encoder {
+    shared: Arc<Shared>,
+    uploads: Option<SyncSender<PackWriter>>,
+    kind: BlockKind,
+    compressor: Compressor,
+    /// Blocks that are worth compressing.
+    compressible: OpenSegment,
+    /// Blocks that are not.
+    random: OpenSegment,
+    pack: Option<PackWriter>,
+    reader: BlockReader,
+}
+
+#[derive(Default)]
+struct OpenSegment {
+    raw: Vec<u8>,
+    blocks: Vec<(Id, u32)>,
+}
+
+impl Writer {
+    /// A writer into `repository`, which holds what `index` says. With `dry_run` it only counts.
+    pub fn new(repository: &Arc<Repository>, index: Index, dry_run: bool) -> Self {
+        let shared = Arc::new(Shared {
+            repository: Arc::clone(repository),
+            index: RwLock::new(index),
+            pending: Mutex::default(),
+            unindexed: Mutex::default(),
+            failed: AtomicBool::new(false),
+            failure: Mutex::default(),
+            counters: Counters::default(),
+        });
+        let mut writer = Self {
+            shared,
+            uploads: None,
+            threads: Vec::new(),
+        };
+        if !dry_run {
+            writer.start_uploads();
+        }
+        writer
+    }
+
+    fn start_uploads(&mut self) {
+        let (sender, receiver) = sync_channel(UPLOADS);
+        let receiver = Arc::new(Mutex::new(receiver));
+        self.uploads = Some(sender);
+        self.threads = (0..UPLOADS)
+            .map(|number| {
+                let (shared, receiver) = (Arc::clone(&self.shared), Arc::clone(&receiver));
+                std::thread::Builder::new()
+                    .name(format!("upload {number}"))
+                    .spawn(move || shared.upload_all(&receiver))
+                    .expect("the system can start a thread")
+            })
+            .collect();
+    }
+
+    /// An encoder for blocks of one kind.
+    pub fn encoder(&self, kind: BlockKind, compression: Compression) -> Encoder {
+        Encoder {
+            shared: Arc::clone(&self.shared),
+            uploads: self.uploads.clone(),
+            kind,
+            compressor: Compressor::new(compression),
+            compressible: OpenSegment::default(),
+            random: OpenSegment::default(),
+            pack: None,
+            reader: BlockReader::new(&self.shared.repository),
+        }
+    }
+
+    /// Whether the index has all these blocks.
+    pub fn has_all(&self, blocks: impl IntoIterator<Item = (Id, u32)>) -> bool {
+        let index = self.shared.index.read().expect("no panic under this lock");
+        blocks.into_iter().all(|(id, _)| index.find(&id).is_some())
+    }
+
+    /// Runs `read` with the index as it is now.
+    pub fn with_index<T>(&self, read: impl FnOnce(&Index) -> T) -> T {
+        read(&self.shared.index.read().expect("no panic under this lock"))
+    }
+
+    /// What was done so far.
+    pub fn written(&self) -> Written {
+        let counters = &self.shared.counters;
+        Written {
+            added_bytes: counters.added_bytes.load(Ordering::Relaxed),
+            stored_bytes: counters.stored_bytes.load(Ordering::Relaxed),
+            blocks_new: counters.blocks_new.load(Ordering::Relaxed),
+            blocks_duplicate: counters.blocks_duplicate.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Waits until all packs are durable and indexed. All encoders must have been flushed and dropped.
+    ///
+    /// # Errors
+    /// The first failure of any encoder or upload.
+    pub fn finish(mut self) -> Result<Written> {
+        self.uploads = None;
+        for thread in self.threads.drain(..) {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+        if let Some(error) = lock(&self.shared.failure).take() {
+            return Err(error);
+        }
+        self.shared.write_index(1)?;
+        Ok(self.written())
+    }
+}
+
+impl Shared {
+    fn upload_all(&self, packs: &Mutex<Receiver<PackWriter>>) {
+        loop {
+            let next = lock(packs).recv();
+            let Ok(pack) = next else { return };
+            // After a failure the packs are still taken, so that nobody waits for ever.
+            if self.failed.load(Ordering::Relaxed) {
+                continue;
+            }
+            if let Err(error) = self.upload(pack) {
+                self.fail(error);
+            }
+        }
+    }
+
+    fn upload(&self, pack: PackWriter) -> Result<()> {
+        let (bytes, contents) = pack.finish();
+        let id = object_id(&[&bytes]);
+        let name = Name::new(ObjectKind::Pack, id);
+        self.repository
+            .storage()
+            .put(name, &[&bytes])
+            .map_err(Error::storage("write", name))?;
+        let stored = &self.counters.stored_bytes;
+        stored.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.index
+            .write()
+            .expect("no panic under this lock")
+            .add(id, &contents)?;
+        // Only now: a block is in the index or pending, never in neither.
+        let mut pending = lock(&self.pending);
+        for (block, _) in contents.segments.iter().flat_map(|segment| &segment.blocks) {
+            pending.remove(block);
+        }
+        drop(pending);
+        lock(&self.unindexed).push((id, contents));
+        self.write_index(PACKS_PER_INDEX)
+    }
+
+    /// Writes an index object if at least `at_least` packs wait for one.
+    fn write_index(&self, at_least: usize) -> Result<()> {
+        let waiting = {
+            let mut unindexed = lock(&self.unindexed);
+            if unindexed.len() < at_least {
+                return Ok(());
+            }
+            std::mem::take(&mut *unindexed)
+        };
+        let payload = postcard::to_stdvec(&waiting).expect("an index is plain data");
+        let written = self.repository.put_sealed(ObjectKind::Index, &payload);
+        written.map(|_| ())
+    }
+
+    fn fail(&self, error: Error) {
+        lock(&self.failure).get_or_insert(error);
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// For each block its ID, and whether the caller is the one to store it.
+    fn claim(
+        &self,
+        blocks: &[&[u8]],
+        digests: Vec<Digest>,
+        reader: &mut BlockReader,
+    ) -> Result<Vec<(Id, bool)>> {
+        let hash = self.repository.config().hash;
+        if hash == Algorithm::Sha1 {
+            let pairs = blocks.iter().zip(digests);
+            return pairs
+                .map(|(block, digest)| self.claim_confirmed(block, digest, hash, reader))
+                .collect();
+        }
+        // Both locks at once: between them a block could go from pending to indexed.
+        let index = self.index.read().expect("no panic under this lock");
+        let mut pending = lock(&self.pending);
+        let claim = |digest| {
+            let id = Id(digest);
+            let new = index.find(&id).is_none() && pending.insert(id, None).is_none();
+            (id, new)
+        };
+        Ok(digests.into_iter().map(claim).collect())
+    }
+
+    /// As [`Shared::claim`], for a hash with known collisions: a match counts only if the bytes are the same.
+    ///
+    /// Blocks with the same digest are told apart by a number in the byte behind it.
+    fn claim_confirmed(
+        &self,
+        block: &[u8],
+        digest: Digest,
+        hash: Algorithm,
+        reader: &mut BlockReader,
+    ) -> Result<(Id, bool)> {
+        let mut id = Id(digest);
+        for variant in 0..=u8::MAX {
+            id.0[hash.digest_len()] = variant;
+            let index = self.index.read().expect("no panic under this lock");
+            let same = if index.find(&id).is_some() {
+                let mut known = Vec::new();
+                reader.append_block(&index, id, &mut known)?;
+                known == block
+            } else {
+                match lock(&self.pending).entry(id) {
+                    Entry::Occupied(known) => known.get().as_deref() == Some(block),
+                    Entry::Vacant(entry) => {
+                        entry.insert(Some(block.into()));
+                        return Ok((id, true));
+                    }
+                }
+            };
+            if same {
+                return Ok((id, false));
+            }
+        }
+        let text = hex::encode(&digest[..hash.digest_len()]);
+        Err(Error::Invalid(format!(
+            "more than 256 different blocks have the {hash} digest {text}: make a repository with another hash"
+        )))
+    }
+}
+
+impl Encoder {
+    /// Stores those blocks that are new; returns the ID of each.
+    ///
+    /// # Errors
+    /// When this or any other part of the run has failed.
+    pub fn store(&mut self, blocks: &[&[u8]], digests: Vec<Digest>) -> Result<Vec<Id>> {
+        let claimed = self.shared.claim(blocks, digests, &mut self.reader)?;
+        let (mut new, mut added) = (0, 0);
+        for (&block, &(id, is_new)) in blocks.iter().zip(&claimed) {
+            if is_new {
+                new += 1;
+                added += block.len() as u64;
+                self.add(id, block)?;
+            }
+        }
+        let counters = &self.shared.counters;
+        counters.blocks_new.fetch_add(new, Ordering::Relaxed);
+        counters.added_bytes.fetch_add(added, Ordering::Relaxed);
+        let duplicate = claimed.len() as u64 - new;
+        counters.blocks_duplicate.fetch_add(duplicate, Ordering::Relaxed);
+        Ok(claimed.into_iter().map(|(id, _)| id).collect())
+    }
+
+    fn add(&mut self, id: Id, block: &[u8]) -> Result<()> {
+        if self.uploads.is_none() {
+            return Ok(());
+        }
+        let compress = self.compressor.wants(block);
+        let segment = match compress {
+            true => &mut self.compressible,
+            false => &mut self.random,
+        };
+        segment.raw.extend_from_slice(block);
+        segment.blocks.push((id, block.len() as u32));
+        if segment.raw.len() >= SEGMENT_LEN {
+            self.close_segment(compress)?;
+        }
+        Ok(())
+    }
+
+    fn close_segment(&mut self, compress: bool) -> Result<()> {
+        let segment = match compress {
+            true => &mut self.compressible,
+            false => &mut self.random,
+        };
+        if segment.blocks.is_empty() {
+            return Ok(());
+        }
+        let (codec, encoded) = match compress {
+            true => self.compressor.encode(&segment.raw),
+            false => (Codec::Stored, segment.raw.as_slice()),
+        };
+        let pack = self
+            .pack
+            .get_or_insert_with(|| PackWriter::new(self.shared.repository.master(), self.kind));
+        pack.push(codec, encoded, std::mem::take(&mut segment.blocks));
+        segment.raw.clear();
+        if pack.len() >= PACK_LEN {
+            self.upload()?;
+        }
+        Ok(())
+    }
+
+    /// Hands the pack over to be written, if there is one.
+    fn upload(&mut self) -> Result<()> {
+        if self.shared.failed.load(Ordering::Relaxed) {
+            // Whoever failed has said why; this only ends the run.
+            return Err(Error::Invalid("another part of the run has failed".to_owned()));
+        }
+        if let (Some(pack), Some(uploads)) = (self.pack.take(), &self.uploads) {
+            uploads.send(pack).expect("uploads are taken until the end");
+        }
+        Ok(())
+    }
+
+    /// Takes over the open segments of another encoder, so that a small run makes few packs.
+    ///
+    /// # Errors
+    /// As [`Encoder::store`].
+    pub fn absorb(&mut self, mut other: Self) -> Result<()> {
+        for segment in [&other.compressible, &other.random] {
+            let mut rest = segment.raw.as_slice();
+            for &(id, len) in &segment.blocks {
+                let (block, behind) = rest.split_at(len as usize);
+                self.add(id, block)?;
+                rest = behind;
+            }
+        }
+        other.upload()
+    }
+
+    /// Packs and uploads all that is left.
+    ///
+    /// # Errors
+    /// As [`Encoder::store`].
+    pub fn flush(mut self) -> Result<()> {
+        self.close_segment(true)?;
+        self.close_segment(false)?;
+        self.upload()
+    }
+
+    /// Ends the run with an error, which [`Writer::finish`] returns.
+    pub fn fail(&self, error: Error) {
+        self.shared.fail(error);
+    }
+
+    /// Whether the run has failed.
+    pub fn has_failed(&self) -> bool {
+        self.shared.failed.load(Ordering::Relaxed)
+    }
+}
