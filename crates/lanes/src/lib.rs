@@ -1,1 +1,126 @@
-//! lanes
+//! Hashes many independent messages at once, one message a SIMD lane.
+//!
+//! A hash such as SHA-1 is a chain: each step waits for the one before, so that one message cannot fill a
+//! processor's vector units. Many messages can. [`hash_many`] takes any number of messages of any lengths and
+//! returns their digests, in order:
+//!
+//! ```
+//! use tabane_lanes::{Algorithm, hash_many};
+//!
+//! let digests = hash_many(Algorithm::Sha1, &[b"abc", b"", b"a rather longer message"]);
+//! assert_eq!(digests[0].to_string(), "a9993e364706816aba3e25717850c26c9cd0d89d");
+//! assert_eq!(digests.len(), 3);
+//! ```
+//!
+//! Which instructions run is decided on each call by the processor, the algorithm and the number of messages left:
+//! one goes to the SHA instructions, sixteen to AVX-512, and what remains of sixteen when most have ended goes on
+//! with fewer lanes. The environment variable `TABANE_SIMD` (`portable`, `sse41`, `avx2`, `avx512`, `shani`) forces
+//! one [`Backend`].
+//!
+//! # How it is built
+//!
+//! * `algorithm`: one file an algorithm, each written once, generic over `Vector`, a register of `u32` lanes.
+//!   *To add one*, write a file that implements `Kernel` and add its line to the table in `algorithm/mod.rs`.
+//! * `arch`: one file an instruction set, each implementing `Vector`. *To add one*, write the file and give it its
+//!   lines in [`Backend`] and `arch/mod.rs`.
+//! * `plan`: what each of these costs, and hence which one runs for how many messages.
+//! * `schedule`: which message is in which lane, padding, and what to do with unequal lengths.
+//!
+//! A message is never copied, except for the part of it that shares a block with the padding.
+
+pub(crate) mod algorithm;
+mod arch;
+mod backend;
+mod digest;
+mod plan;
+mod schedule;
+mod vector;
+
+pub use algorithm::{Algorithm, UnknownAlgorithm};
+pub use backend::{Backend, BackendError};
+pub use digest::Digest;
+
+use plan::Plan;
+
+/// Hashes each of `inputs`; the digests come in the same order.
+///
+/// Any number of messages of any lengths, on the calling thread. The more there are, and the more alike in length,
+/// the better the lanes are filled; sixteen or more do it.
+///
+/// # Panics
+///
+/// If the environment variable `TABANE_SIMD` is wrong: see [`Backend::forced`].
+pub fn hash_many(algorithm: Algorithm, inputs: &[&[u8]]) -> Vec<Digest> {
+    let mut digests = vec![Digest::default(); inputs.len()];
+    hash_many_into(algorithm, inputs, &mut digests);
+    digests
+}
+
+/// Hashes each of `inputs` into the same place of `digests`.
+///
+/// # Panics
+///
+/// If the slices differ in length, and as [`hash_many`].
+pub fn hash_many_into(algorithm: Algorithm, inputs: &[&[u8]], digests: &mut [Digest]) {
+    (algorithm.entry().hash_many)(chosen(algorithm), inputs, digests);
+}
+
+/// Hashes one message.
+///
+/// # Panics
+///
+/// As [`hash_many`].
+pub fn hash_one(algorithm: Algorithm, input: &[u8]) -> Digest {
+    (algorithm.entry().hash_one)(chosen(algorithm), input)
+}
+
+/// As [`hash_many`], with the kernels of one backend only, whatever `TABANE_SIMD` says. For tests and measurements.
+///
+/// # Errors
+///
+/// The processor lacks the backend, or the backend has no kernel for the algorithm.
+pub fn hash_many_on(
+    backend: Backend,
+    algorithm: Algorithm,
+    inputs: &[&[u8]],
+) -> Result<Vec<Digest>, BackendError> {
+    let mut digests = vec![Digest::default(); inputs.len()];
+    (algorithm.entry().hash_many)(only(backend, algorithm)?, inputs, &mut digests);
+    Ok(digests)
+}
+
+/// As [`hash_one`], with the kernels of one backend only, whatever `TABANE_SIMD` says. For tests and measurements.
+///
+/// # Errors
+///
+/// As [`hash_many_on`].
+pub fn hash_one_on(
+    backend: Backend,
+    algorithm: Algorithm,
+    input: &[u8],
+) -> Result<Digest, BackendError> {
+    Ok((algorithm.entry().hash_one)(
+        only(backend, algorithm)?,
+        input,
+    ))
+}
+
+fn only(backend: Backend, algorithm: Algorithm) -> Result<&'static Plan, BackendError> {
+    if !backend.is_available() {
+        return Err(BackendError::Unavailable(backend));
+    }
+    if !backend.supports(algorithm) {
+        return Err(BackendError::Unsupported(backend, algorithm));
+    }
+    Ok(Plan::only(backend, algorithm))
+}
+
+/// What `TABANE_SIMD` forces, else the fastest.
+fn chosen(algorithm: Algorithm) -> &'static Plan {
+    match Backend::forced() {
+        Ok(None) => Plan::automatic(algorithm),
+        Ok(Some(backend)) if backend.supports(algorithm) => Plan::only(backend, algorithm),
+        Ok(Some(_)) => Plan::only(Backend::Portable, algorithm),
+        Err(error) => panic!("{}: {error}", backend::VARIABLE),
+    }
+}

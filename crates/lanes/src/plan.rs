@@ -1,0 +1,201 @@
+//! Which engine runs, by processor, algorithm and number of messages.
+
+use std::sync::OnceLock;
+
+use crate::arch::Engine;
+use crate::{Algorithm, Backend};
+
+/// Numbers of messages for which the choice is worked out exactly; beyond, the engine with the best rate runs.
+const COUNTED: usize = 64;
+
+/// What one block *in each lane* costs, in tenths of a nanosecond: on processors with AVX-512 in full width in four
+/// pipes (Zen 5, measured), and on all others (Sapphire Rapids). Only the ratios within a column matter.
+///
+/// The break-even points between engines follow from these numbers alone: see [`Plan::new`]. The test
+/// `measure_costs` below prints them for the processor that it runs on.
+#[rustfmt::skip]
+const COSTS: &[(Algorithm, Backend, usize, [u32; 2])] = &[
+    (Algorithm::Sha1,   Backend::Portable,  1, [ 650, 1000]),
+    (Algorithm::Sha1,   Backend::Sse41,     4, [1440, 2200]),
+    (Algorithm::Sha1,   Backend::Avx2,      8, [1440, 2200]),
+    (Algorithm::Sha1,   Backend::Avx512,    8, [ 965, 1050]),
+    (Algorithm::Sha1,   Backend::Avx512,   16, [ 980, 1580]),
+    (Algorithm::Sha1,   Backend::Avx512,   32, [1405, 3300]),
+    (Algorithm::Sha1,   Backend::ShaNi,     1, [ 325,  410]),
+    (Algorithm::Sha1,   Backend::ShaNi,     2, [ 365,  800]),
+    (Algorithm::Sha1,   Backend::ShaNi,     3, [ 425, 1210]),
+    (Algorithm::Sha1,   Backend::ShaNi,     4, [ 508, 1620]),
+    (Algorithm::Sha256, Backend::Portable,  1, [1330, 1700]),
+    (Algorithm::Sha256, Backend::Sse41,     4, [4200, 5000]),
+    (Algorithm::Sha256, Backend::Avx2,      8, [2830, 4600]),
+    (Algorithm::Sha256, Backend::Avx512,    8, [1960, 2100]),
+    (Algorithm::Sha256, Backend::Avx512,   16, [1990, 3050]),
+    (Algorithm::Sha256, Backend::Avx512,   32, [2900, 6500]),
+    (Algorithm::Sha256, Backend::ShaNi,     1, [ 342,  470]),
+    (Algorithm::Sha256, Backend::ShaNi,     2, [ 445,  880]),
+    (Algorithm::Sha256, Backend::ShaNi,     3, [ 590, 1320]),
+    (Algorithm::Sha256, Backend::ShaNi,     4, [ 745, 1760]),
+];
+
+/// The column of [`COSTS`] for this processor.
+fn column() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::__cpuid;
+        let maker = __cpuid(0);
+        let amd = (maker.ebx, maker.edx, maker.ecx) == (0x6874_7541, 0x6974_6e65, 0x444d_4163);
+        let version = __cpuid(1).eax;
+        // Family 1Ah is Zen 5; families from 0Fh on are the sum of two fields.
+        if amd && (version >> 8 & 0xf) + (version >> 20 & 0xff) >= 0x1a {
+            return 0;
+        }
+    }
+    1
+}
+
+/// The cost of an engine, or for one that nobody has measured a guess that prefers wide ones.
+fn cost(algorithm: Algorithm, engine: &Engine, column: usize) -> u32 {
+    let measured = COSTS
+        .iter()
+        .find(|&&(a, b, lanes, _)| (a, b, lanes) == (algorithm, engine.backend, engine.lanes));
+    measured.map_or(1000 + engine.lanes as u32, |&(.., costs)| costs[column])
+}
+
+/// The engines that may run, and which one does so for how many messages.
+pub(crate) struct Plan {
+    engines: Vec<Engine>,
+    choice: [u8; COUNTED + 1],
+}
+
+impl Plan {
+    /// The fastest that this processor offers.
+    pub(crate) fn automatic(algorithm: Algorithm) -> &'static Plan {
+        static PLANS: [OnceLock<Plan>; Algorithm::ALL.len()] =
+            [const { OnceLock::new() }; Algorithm::ALL.len()];
+        PLANS[algorithm as usize].get_or_init(|| {
+            let engines = Backend::available()
+                .flat_map(algorithm.entry().engines)
+                .collect();
+            let column = column();
+            Plan::new(engines, |engine| cost(algorithm, engine, column))
+        })
+    }
+
+    /// Only `backend`, which must be available and support the algorithm.
+    pub(crate) fn only(backend: Backend, algorithm: Algorithm) -> &'static Plan {
+        static PLANS: [[OnceLock<Plan>; Algorithm::ALL.len()]; Backend::ALL.len()] =
+            [const { [const { OnceLock::new() }; Algorithm::ALL.len()] }; Backend::ALL.len()];
+        assert!(backend.is_available());
+        PLANS[backend as usize][algorithm as usize].get_or_init(|| {
+            let column = column();
+            Plan::new((algorithm.entry().engines)(backend), |engine| {
+                cost(algorithm, engine, column)
+            })
+        })
+    }
+
+    /// Finds, for each number of messages of equal length, the sequence of engines with the least sum of costs
+    /// (six messages may be best as four and two), and keeps its first engine: the scheduler asks again whenever
+    /// the number of messages left changes.
+    fn new(engines: Vec<Engine>, cost: impl Fn(&Engine) -> u32) -> Plan {
+        assert!(!engines.is_empty());
+        let costs: Vec<u64> = engines
+            .iter()
+            .map(|engine| u64::from(cost(engine)))
+            .collect();
+        let mut least = [0; COUNTED + 1];
+        let mut choice = [0; COUNTED + 1];
+        for messages in 1..=COUNTED {
+            let sum = |i: usize| costs[i] + least[messages - messages.min(engines[i].lanes)];
+            let best = (0..engines.len())
+                .min_by_key(|&i| sum(i))
+                .expect("there are engines");
+            least[messages] = sum(best);
+            choice[messages] = best as u8;
+        }
+        let rate = |&i: &usize| costs[i] * 1_000_000 / engines[i].lanes as u64;
+        choice[COUNTED] = (0..engines.len())
+            .min_by_key(rate)
+            .expect("there are engines") as u8;
+        Plan { engines, choice }
+    }
+
+    /// The engine to run when `messages` are left.
+    #[inline]
+    pub(crate) fn engine(&self, messages: usize) -> &Engine {
+        &self.engines[usize::from(self.choice[messages.min(COUNTED)])]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vector::LaneSet;
+
+    /// Which engines the costs choose, for each processor: few messages go to SHA-NI, many to the widest.
+    #[test]
+    fn choices() {
+        let engines = |algorithm: Algorithm| -> Vec<Engine> {
+            Backend::ALL
+                .iter()
+                .copied()
+                .flat_map(algorithm.entry().engines)
+                .collect()
+        };
+        for &algorithm in Algorithm::ALL {
+            for column in 0..2 {
+                let plan = Plan::new(engines(algorithm), |engine| cost(algorithm, engine, column));
+                let chosen: Vec<_> = (1..=COUNTED)
+                    .map(|n| (plan.engine(n).backend, plan.engine(n).lanes))
+                    .collect();
+                println!("{algorithm} {column}: {chosen:?}");
+                if cfg!(target_arch = "x86_64") {
+                    assert_eq!(chosen[0], (Backend::ShaNi, 1));
+                    assert_eq!(chosen[COUNTED - 1], (Backend::Avx512, [32, 16][column]));
+                    // What is left is never fewer than the lanes by so much that one at a time were better.
+                    for (n, &(_, lanes)) in chosen.iter().enumerate() {
+                        assert!(
+                            lanes == 1 || n + 1 > lanes / 8,
+                            "{lanes} lanes for {}",
+                            n + 1
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// Prints [`COSTS`] for this processor:
+    /// `cargo test --release -p tabane-lanes --lib -- --ignored --nocapture measure_costs`.
+    #[test]
+    #[ignore = "a measurement"]
+    fn measure_costs() {
+        const BLOCKS: usize = 256;
+        let data = vec![0x5a_u8; 33 * (64 * BLOCKS + 64)];
+        for &algorithm in Algorithm::ALL {
+            for engine in Backend::available().flat_map(algorithm.entry().engines) {
+                let mut set = LaneSet::new();
+                for (lane, pointer) in set.data.iter_mut().enumerate() {
+                    *pointer = data[lane * (64 * BLOCKS + 64)..].as_ptr();
+                }
+                let mut best = f64::MAX;
+                for _ in 0..60 {
+                    let start = std::time::Instant::now();
+                    for _ in 0..5 {
+                        // SAFETY: the backend is available; every pointer has BLOCKS blocks.
+                        unsafe { (engine.compress)(&mut set, BLOCKS) };
+                    }
+                    best = best.min(start.elapsed().as_secs_f64() / (5 * BLOCKS) as f64);
+                }
+                let rate = 64e-9 * engine.lanes as f64 / best;
+                println!(
+                    "    (Algorithm::{algorithm:?}, Backend::{:?}, {:2}, {:5}), // {rate:.2} GB/s, {:.1} a lane",
+                    engine.backend,
+                    engine.lanes,
+                    (best * 1e10) as u64,
+                    best * 1e10 / engine.lanes as f64
+                );
+            }
+        }
+    }
+}
