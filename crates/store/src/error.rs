@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::id::Id;
+use crate::source::exclude::ExcludeError;
 use crate::storage::Name;
 
 /// The result of everything that touches a repository.
@@ -124,6 +125,12 @@ impl Error {
             what: what.to_string(),
             why: why.to_string(),
         }
+    }
+}
+
+impl From<ExcludeError> for Error {
+    fn from(error: ExcludeError) -> Self {
+        Self::Invalid(error.to_string())
     }
 }
 

@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backup;
+pub mod check;
 pub mod chunker;
 pub mod compress;
 mod config;
@@ -34,6 +35,7 @@ pub mod node;
 pub mod pack;
 pub mod reader;
 mod repository;
+pub mod restore;
 pub mod snapshot;
 pub mod storage;
 mod sync;
@@ -43,8 +45,12 @@ mod writer;
 /// Reading files and their attributes.
 pub mod source {
     pub mod attributes;
-    #[path = "/tmp/exclude_stub.rs"]
     pub mod exclude;
+}
+
+/// Creating files and giving them their attributes.
+pub mod target {
+    pub mod attributes;
 }
 
 pub use config::Config;

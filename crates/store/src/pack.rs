@@ -193,7 +193,7 @@ pub struct SegmentReader {
 }
 
 impl SegmentReader {
-    /// Decrypts and decompresses segment `number` of a pack, whose stored bytes are `sealed`.
+    /// Decrypts (in place) and decompresses segment `number` of a pack, whose stored bytes are `sealed`.
     ///
     /// # Errors
     /// [`Error::Damaged`], naming `what`.
@@ -203,28 +203,22 @@ impl SegmentReader {
         number: usize,
         codec: Codec,
         raw_len: usize,
-        mut sealed: Vec<u8>,
+        sealed: &mut [u8],
         what: impl Fn() -> String,
     ) -> Result<Vec<u8>> {
         let damaged = |why: &str| Error::damaged(what(), format!("segment {number} {why}"));
-        let plain_len = key
-            .open(nonce_of_segment(number), &mut sealed)
-            .ok_or_else(|| damaged("fails authentication"))?
-            .len();
-        sealed.truncate(plain_len);
+        let plain = key
+            .open(nonce_of_segment(number), sealed)
+            .ok_or_else(|| damaged("fails authentication"))?;
         let raw = match codec {
-            Codec::Stored => sealed,
+            Codec::Stored => plain.to_vec(),
             Codec::Zstd => {
+                let not_zstd = |error| damaged(&format!("cannot be decompressed: {error}"));
                 let decompressor = match &mut self.decompressor {
                     Some(decompressor) => decompressor,
-                    none => none.insert(
-                        zstd::bulk::Decompressor::new()
-                            .map_err(|error| damaged(&format!("cannot be decompressed: {error}")))?,
-                    ),
+                    none => none.insert(zstd::bulk::Decompressor::new().map_err(not_zstd)?),
                 };
-                decompressor
-                    .decompress(&sealed, raw_len)
-                    .map_err(|error| damaged(&format!("cannot be decompressed: {error}")))?
+                decompressor.decompress(plain, raw_len).map_err(not_zstd)?
             }
         };
         if raw.len() != raw_len {

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tabane_engine::Algorithm;
+use tabane_engine::{Algorithm, Digest};
 
 use crate::chunker::{Chunker, Chunking};
 use crate::config::Config;
@@ -148,6 +148,12 @@ impl Repository {
     /// The repository's chunker.
     pub fn chunker(&self) -> &Chunker {
         &self.chunker
+    }
+
+    /// Whether bytes with this digest are the block of this name.
+    pub fn is_block(&self, block: &Id, digest: &Digest) -> bool {
+        let len = self.config.hash.digest_len();
+        block.0[..len] == digest[..len]
     }
 
     /// The objects of a kind with their lengths in bytes, sorted by ID.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use tabane_engine::{Bundle, Submitter};
 use super::directory::Place;
 use super::{Outcome, Run};
 use crate::error::Result;
-use crate::node::{Kind, Node, Piece};
+use crate::node::{Kind, Node, Piece, Xattr};
 use crate::source::attributes::{self, Found};
 use crate::sync::lock;
 use crate::writer::Encoder;
@@ -76,7 +76,7 @@ impl Batch {
         let mut files: Vec<(FileJob, Node)> = Vec::with_capacity(self.jobs.len());
         for job in self.jobs {
             let start = bundle.arena.len();
-            match read_small(&job, &mut bundle.arena) {
+            match read_small(run, &job, &mut bundle.arena) {
                 Ok(Some(node)) => {
                     let mut at = start;
                     let len = bundle.arena.len();
@@ -119,7 +119,7 @@ impl Batch {
 }
 
 /// Reads a whole file behind what is in `arena`; nothing when it is no longer small.
-fn read_small(job: &FileJob, arena: &mut Vec<u8>) -> io::Result<Option<Node>> {
+fn read_small(run: &Run, job: &FileJob, arena: &mut Vec<u8>) -> io::Result<Option<Node>> {
     let (file, found) = open(job)?;
     if !Batch::takes(&found) {
         return Ok(None);
@@ -131,7 +131,7 @@ fn read_small(job: &FileJob, arena: &mut Vec<u8>) -> io::Result<Option<Node>> {
     // If it is growing, its beginning is what was there when it was opened.
     arena.truncate(start + expected);
     let size = (arena.len() - start) as u64;
-    node.xattrs = attributes::xattrs(file.as_fd())?;
+    node.xattrs = xattrs(run, &job.path, file.as_fd());
     node.kind = Kind::File {
         size,
         content: Vec::new(),
@@ -161,6 +161,14 @@ fn open(job: &FileJob) -> io::Result<(OwnedFd, Found)> {
         Kind::File { .. } => Ok((file, found)),
         _ => Err(io::Error::other("it is no longer a regular file")),
     }
+}
+
+/// The extended attributes of a file; if they cannot be read that is reported, and the file is stored without.
+fn xattrs(run: &Run, path: &Path, file: BorrowedFd<'_>) -> Vec<Xattr> {
+    attributes::xattrs(file).unwrap_or_else(|error| {
+        run.error(path, &error);
+        Vec::new()
+    })
 }
 
 /// Reports a file that could not be read, and leaves it out.
@@ -247,7 +255,7 @@ impl LargeFile {
             }
             // A hole at the end of a file that was not cut short meanwhile.
             cutter.hole(size.min(changed.node.size()).saturating_sub(end));
-            attributes::xattrs(file.as_fd())
+            Ok(xattrs(run, &job.path, file.as_fd()))
         });
         large.read_to_the_end(result, run, encoder);
     }
@@ -277,7 +285,7 @@ impl LargeFile {
 
     fn read_to_the_end(
         &self,
-        result: io::Result<Vec<crate::node::Xattr>>,
+        result: io::Result<Vec<Xattr>>,
         run: &Run,
         encoder: &Encoder,
     ) {

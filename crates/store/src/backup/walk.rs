@@ -189,7 +189,7 @@ impl<'a> Walker<'a> {
             let excluded = target.is_none()
                 && (self.excludes.is_excluded(&path, is_directory)
                     || level.scope.is_excluded(&path, is_directory)
-                    || self.excludes.is_too_large(&found.node));
+                    || self.excludes.is_too_large(found.node.size()));
             if excluded {
                 self.done(place, None)?;
             } else if is_directory {
@@ -245,19 +245,19 @@ impl<'a> Walker<'a> {
         } else if foreign {
             Vec::new()
         } else {
-            let listed = list(&fd).and_then(|names| {
-                match above.scope.enter(&self.excludes, fd.as_fd(), path, &names)? {
-                    Decision::Enter(entered) => {
-                        scope = entered;
-                        Ok(names)
-                    }
-                    Decision::SkipContents { keep } => Ok(keep),
-                }
-            });
-            listed.unwrap_or_else(|error| {
+            let names = list(&fd).unwrap_or_else(|error| {
                 self.run.error(path, &error);
                 Vec::new()
-            })
+            });
+            let entered = above.scope.enter(&self.excludes, fd.as_fd(), path, &names);
+            for problem in &entered.problems {
+                self.run.observer.warning(&problem.path, &problem.error.to_string());
+            }
+            scope = entered.scope;
+            match entered.decision {
+                Decision::Walk => names,
+                Decision::SkipContents { keep } => keep,
+            }
         };
         let parent_content = above.in_parent(&node.name).and_then(Node::directory);
         let parent = match parent_content {

@@ -1,0 +1,348 @@
+//! Is everything there, and is it what was written?
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+use tabane_engine::Pool;
+
+use crate::crypto::{HEADER_LEN, TAG_LEN};
+use crate::error::{Error, Result};
+use crate::id::Id;
+use crate::index::Index;
+use crate::key;
+use crate::node::Piece;
+use crate::pack::{self, PackContents, SegmentReader};
+use crate::reader::BlockReader;
+use crate::repository::Repository;
+use crate::snapshot;
+use crate::storage::{Name, ObjectKind};
+use crate::tree;
+
+/// Which packs are read and compared with their digests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ReadData {
+    /// None: only the structure is checked.
+    Nothing,
+    /// All.
+    All,
+    /// The `number`-th of `of` parts, from 1; each pack is in one part, whatever else there is.
+    Part {
+        /// Which part.
+        number: u32,
+        /// How many there are.
+        of: u32,
+    },
+    /// As many as this share of all, chosen at random.
+    Percent(f64),
+    /// As many as have this many bytes together, chosen at random.
+    Bytes(u64),
+}
+
+/// Is told what happens; called from many threads.
+pub trait Observer: Send + Sync {
+    /// Something is wrong.
+    fn problem(&self, what: &str);
+
+    /// Something is worth knowing, and harmless.
+    fn note(&self, what: &str);
+
+    /// So many bytes of packs were read, of so many in all.
+    fn progress(&self, done_bytes: u64, total_bytes: u64);
+}
+
+/// What was looked at, and how many problems there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CheckReport {
+    /// Snapshots.
+    pub snapshots: u64,
+    /// Objects of the index.
+    pub index_objects: u64,
+    /// Packs that the index names.
+    pub packs: u64,
+    /// Blocks that the index names.
+    pub blocks: u64,
+    /// Packs that were read.
+    pub read_packs: u64,
+    /// Bytes that were read of them.
+    pub read_bytes: u64,
+    /// Packs that no index names.
+    pub unreferenced_packs: u64,
+    /// Things that are wrong.
+    pub problems: u64,
+}
+
+struct Run {
+    repository: Arc<Repository>,
+    observer: Arc<dyn Observer>,
+    problems: AtomicU64,
+}
+
+impl Run {
+    fn problem(&self, what: &dyn std::fmt::Display) {
+        self.problems.fetch_add(1, Ordering::Relaxed);
+        self.observer.problem(&what.to_string());
+    }
+}
+
+/// Checks a repository.
+///
+/// Problems are reported one by one and counted; they are no error.
+///
+/// # Errors
+/// When the storage cannot be listed.
+pub fn check(
+    repository: &Arc<Repository>,
+    read_data: ReadData,
+    observer: Arc<dyn Observer>,
+) -> Result<CheckReport> {
+    let run = Arc::new(Run {
+        repository: Arc::clone(repository),
+        observer,
+        problems: AtomicU64::new(0),
+    });
+    let mut report = CheckReport::default();
+    check_keys(&run)?;
+    let (index, contents) = read_index(&run, &mut report)?;
+    let packs = check_packs(&run, &contents, &mut report)?;
+    report.packs = contents.len() as u64;
+    report.blocks = index.len() as u64;
+    check_snapshots(&run, &index, &mut report)?;
+    let chosen = choose(read_data, packs);
+    report.read_packs = chosen.len() as u64;
+    report.read_bytes = read_packs(&run, chosen, &contents);
+    report.problems = run.problems.load(Ordering::Relaxed);
+    Ok(report)
+}
+
+fn check_keys(run: &Run) -> Result<()> {
+    for (id, _) in run.repository.list(ObjectKind::Key)? {
+        if let Err(error) = key::load(run.repository.storage(), id) {
+            run.problem(&error);
+        }
+    }
+    Ok(())
+}
+
+type Contents = Arc<HashMap<Id, PackContents>>;
+
+/// Reads all objects of the index, those that can be read.
+fn read_index(run: &Run, report: &mut CheckReport) -> Result<(Index, Contents)> {
+    let mut index = Index::default();
+    let mut contents = HashMap::new();
+    for (id, _) in run.repository.list(ObjectKind::Index)? {
+        report.index_objects += 1;
+        let segment = match run.repository.read_index_segment(id) {
+            Ok(segment) => segment,
+            Err(error) => {
+                run.problem(&error);
+                continue;
+            }
+        };
+        for (pack, pack_contents) in segment {
+            if let Err(error) = index.add(pack, &pack_contents) {
+                run.problem(&error);
+            }
+            contents.insert(pack, pack_contents);
+        }
+    }
+    Ok((index, Arc::new(contents)))
+}
+
+/// Compares the packs that are there with those that the index names; returns those in both with their lengths.
+fn check_packs(
+    run: &Run,
+    contents: &HashMap<Id, PackContents>,
+    report: &mut CheckReport,
+) -> Result<Vec<(Id, u64)>> {
+    let listed = run.repository.list(ObjectKind::Pack)?;
+    let there: HashMap<Id, u64> = listed.iter().copied().collect();
+    for (id, pack) in contents {
+        let name = Name::new(ObjectKind::Pack, *id);
+        let footer_len = postcard::to_stdvec(pack).expect("contents are plain data").len();
+        let expected = (HEADER_LEN + footer_len + TAG_LEN + 4) as u64 + pack.segments_len();
+        match there.get(id) {
+            None => run.problem(&format_args!("{name} is missing")),
+            Some(len) if *len != expected => run.problem(&format_args!(
+                "{name} has {len} bytes, it should have {expected}"
+            )),
+            Some(_) => {}
+        }
+    }
+    let unreferenced = listed.iter().filter(|(id, _)| !contents.contains_key(id)).count();
+    if unreferenced > 0 {
+        report.unreferenced_packs = unreferenced as u64;
+        run.observer.note(&format!(
+            "{unreferenced} pack(s) are in no index: an interrupted backup left them, or one is running; no snapshot needs them"
+        ));
+    }
+    let known = listed.into_iter().filter(|(id, _)| contents.contains_key(id));
+    Ok(known.collect())
+}
+
+/// Reads every directory of every snapshot once, and looks up every block.
+fn check_snapshots(run: &Run, index: &Index, report: &mut CheckReport) -> Result<()> {
+    let mut reader = BlockReader::new(&run.repository);
+    let mut seen = HashSet::new();
+    for (id, _) in run.repository.list(ObjectKind::Snapshot)? {
+        report.snapshots += 1;
+        match snapshot::load(&run.repository, id) {
+            Ok(snapshot) => {
+                let what = format!("snapshot {}", id.short());
+                check_tree(run, index, &mut reader, &mut seen, snapshot.root, what);
+            }
+            Err(error) => run.problem(&error),
+        }
+    }
+    Ok(())
+}
+
+fn check_tree(
+    run: &Run,
+    index: &Index,
+    reader: &mut BlockReader,
+    seen: &mut HashSet<Vec<u8>>,
+    root: Vec<Piece>,
+    what: String,
+) {
+    let mut directories = vec![(what, root)];
+    while let Some((path, content)) = directories.pop() {
+        // Directories of the same content are the same directory, whatever they are called.
+        let identity = postcard::to_stdvec(&content).expect("a content is plain data");
+        if !seen.insert(identity) {
+            continue;
+        }
+        let nodes = match tree::read(reader, index, &content) {
+            Ok(nodes) => nodes,
+            Err(error) => {
+                run.problem(&format_args!("{path}: {error}"));
+                continue;
+            }
+        };
+        for node in nodes {
+            let name = format!("{path}/{}", node.name.escape_ascii());
+            if let Some(content) = node.directory() {
+                directories.push((name, content.to_vec()));
+                continue;
+            }
+            for (block, len) in node.blocks() {
+                let why = match index.find(&block) {
+                    None => "is missing",
+                    Some(location) if location.len != len => "has another length",
+                    Some(_) => continue,
+                };
+                run.problem(&format_args!("{name}: block {block} {why}"));
+            }
+        }
+    }
+}
+
+/// The packs to read.
+fn choose(read_data: ReadData, mut packs: Vec<(Id, u64)>) -> Vec<(Id, u64)> {
+    let total: u64 = packs.iter().map(|(_, len)| len).sum();
+    let budget = match read_data {
+        ReadData::Nothing => return Vec::new(),
+        ReadData::All => return packs,
+        ReadData::Part { number, of } => {
+            let of = of.max(1);
+            let part = |id: &Id| u32::from_le_bytes(*id.0.first_chunk().expect("an ID has 32 bytes")) % of;
+            packs.retain(|(id, _)| part(id) + 1 == number);
+            return packs;
+        }
+        ReadData::Percent(percent) => (total as f64 * percent / 100.0).ceil() as u64,
+        ReadData::Bytes(bytes) => bytes,
+    };
+    // The names of packs are hashes: to turn the order by a random number shuffles it.
+    let turn: [u8; 32] = crate::crypto::random();
+    packs.sort_by_key(|(id, _)| {
+        let mut key = id.0;
+        key.iter_mut().zip(turn).for_each(|(byte, turn)| *byte ^= turn);
+        key
+    });
+    let mut taken = 0;
+    packs.retain(|(_, len)| {
+        let take = taken < budget;
+        taken += if take { *len } else { 0 };
+        take
+    });
+    packs
+}
+
+/// Reads packs from end to end and compares every block with its digest; returns how many bytes that were.
+fn read_packs(run: &Arc<Run>, packs: Vec<(Id, u64)>, contents: &Contents) -> u64 {
+    let total: u64 = packs.iter().map(|(_, len)| len).sum();
+    let done = Arc::new(AtomicU64::new(0));
+    let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let states = (0..workers).map(|_| SegmentReader::default()).collect();
+    let pool = Pool::new(states, workers);
+    for (id, len) in packs {
+        let (run, contents, done) = (Arc::clone(run), Arc::clone(contents), Arc::clone(&done));
+        pool.submitter().submit(move |segments, _| {
+            if let Err(error) = read_pack(&run, id, &contents[&id], segments) {
+                run.problem(&error);
+            }
+            let done = done.fetch_add(len, Ordering::Relaxed) + len;
+            run.observer.progress(done, total);
+        });
+    }
+    pool.finish();
+    done.load(Ordering::Relaxed)
+}
+
+/// Decoded bytes whose blocks are hashed together.
+const BATCH_LEN: usize = 4 << 20;
+
+/// Reads a pack. Its header, segments, footer and their lengths are all authenticated, so no byte can differ.
+fn read_pack(
+    run: &Run,
+    id: Id,
+    expected: &PackContents,
+    segments: &mut SegmentReader,
+) -> Result<()> {
+    let name = Name::new(ObjectKind::Pack, id);
+    let what = name.to_string();
+    let storage = run.repository.storage();
+    let mut bytes = storage.get(name, None).map_err(Error::storage("read", name))?;
+    let master = run.repository.master();
+    if pack::read_contents(master, &bytes, &what)? != *expected {
+        return Err(Error::damaged(name, "its footer is not what the index says"));
+    }
+    let key = master.object_key(ObjectKind::Pack, &expected.salt);
+    let (mut at, mut batch, mut batch_len) = (HEADER_LEN, Vec::new(), 0);
+    for (number, segment) in expected.segments.iter().enumerate() {
+        let end = at + segment.stored_len as usize;
+        let sealed = &mut bytes[at..end];
+        at = end;
+        let raw_len = segment.raw_len();
+        let raw = segments.open(&key, number, segment.codec, raw_len, sealed, || what.clone())?;
+        batch_len += raw_len;
+        batch.push((raw, &segment.blocks));
+        if batch_len >= BATCH_LEN {
+            check_digests(run, name, &batch)?;
+            batch.clear();
+            batch_len = 0;
+        }
+    }
+    check_digests(run, name, &batch)
+}
+
+fn check_digests(run: &Run, name: Name, batch: &[(Vec<u8>, &Vec<(Id, u32)>)]) -> Result<()> {
+    let mut blocks = Vec::new();
+    for (raw, ids) in batch {
+        let mut rest = raw.as_slice();
+        for &(id, len) in *ids {
+            let (block, behind) = rest.split_at(len as usize);
+            blocks.push((id, block));
+            rest = behind;
+        }
+    }
+    let messages: Vec<&[u8]> = blocks.iter().map(|&(_, block)| block).collect();
+    let digests = run.repository.config().hash.digest_many(&messages);
+    for ((id, _), digest) in blocks.iter().zip(&digests) {
+        if !run.repository.is_block(id, digest) {
+            return Err(Error::damaged(name, format!("block {id} does not match its digest")));
+        }
+    }
+    Ok(())
+}

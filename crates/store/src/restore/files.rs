@@ -1,0 +1,561 @@
+//! Contents of files: what is right already, what is written, and whether it arrived.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use tabane_engine::{Bundle, Pool};
+
+use super::Run;
+use super::plan::{attribute_errors, in_directory, remove};
+use crate::error::{Error, Result};
+use crate::id::Id;
+use crate::node::{Kind, Node, Piece};
+use crate::reader::BlockReader;
+use crate::source::attributes::data_extents;
+use crate::sync::lock;
+use crate::target::attributes;
+
+/// Decoded bytes that a worker has at a time: enough blocks to fill the lanes.
+const BATCH_LEN: u64 = 4 << 20;
+
+/// Files with blocks in several segments that are kept open between them.
+const OPEN_FILES: u32 = 256;
+
+/// A regular file to restore.
+pub struct File {
+    /// Below the target.
+    pub path: PathBuf,
+    /// What it should be.
+    pub node: Node,
+    /// Blocks to write; whoever writes the last one finishes the file.
+    outstanding: AtomicU32,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// It could not be written; that was said.
+    failed: bool,
+    /// It was made in this run, or found to be there and good to write into.
+    begun: bool,
+    open: Option<Arc<fs::File>>,
+}
+
+/// A block's place in a file.
+#[derive(Clone, Copy)]
+struct Use {
+    file: u32,
+    /// In the file.
+    start: u64,
+    block: Id,
+    /// In the decoded segment.
+    offset: u32,
+    len: u32,
+}
+
+impl File {
+    /// A file of which nothing is done.
+    pub fn new(path: PathBuf, node: Node) -> Self {
+        Self {
+            path,
+            node,
+            outstanding: AtomicU32::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    /// The blocks of the file with where they begin in it.
+    pub fn blocks(&self) -> impl Iterator<Item = (u64, Id, u32)> + '_ {
+        let content: &[Piece] = match &self.node.kind {
+            Kind::File { content, .. } => content,
+            _ => &[],
+        };
+        let mut at = 0;
+        content.iter().filter_map(move |piece| {
+            let start = at;
+            at += piece.len();
+            match *piece {
+                Piece::Block { id, len } => Some((start, id, len)),
+                Piece::Hole { .. } => None,
+            }
+        })
+    }
+
+    fn has_holes(&self) -> bool {
+        match &self.node.kind {
+            Kind::File { content, .. } => {
+                content.iter().any(|piece| matches!(piece, Piece::Hole { .. }))
+            }
+            _ => false,
+        }
+    }
+}
+
+fn pool(run: &Run) -> Pool<BlockReader> {
+    let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let states = (0..workers)
+        .map(|_| BlockReader::new(&run.repository))
+        .collect();
+    Pool::new(states, workers)
+}
+
+/// Writes all files.
+pub fn write_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) {
+    let wanted = compare_all(run, target, files);
+    let mut by_segment: HashMap<u32, Vec<Use>> = HashMap::new();
+    let mut without_blocks = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        let uses = match locate(run, file, number, &wanted[number]) {
+            Ok(uses) => uses,
+            Err(error) => {
+                run.error(&file.path, &error);
+                lock(&file.state).failed = true;
+                continue;
+            }
+        };
+        file.outstanding.store(uses.len() as u32, Ordering::Relaxed);
+        if uses.is_empty() {
+            without_blocks.push(number);
+        }
+        for (segment, place) in uses {
+            by_segment.entry(segment).or_default().push(place);
+        }
+    }
+    let pool = pool(run);
+    for numbers in without_blocks.chunks(256) {
+        let (run, target, files, numbers) = (Arc::clone(run), Arc::clone(target), Arc::clone(files), numbers.to_vec());
+        pool.submitter().submit(move |_, _| {
+            for number in numbers {
+                write(&run, &target, &files[number], &[], 0);
+            }
+        });
+    }
+    let mut segments: Vec<(u32, Vec<Use>)> = by_segment.into_iter().collect();
+    // Segments are numbered pack by pack: each pack is read from its front to its end.
+    segments.sort_unstable_by_key(|&(segment, _)| segment);
+    let (mut batch, mut batch_len) = (Vec::new(), 0);
+    for (segment, uses) in segments {
+        batch_len += u64::from(run.index.segment(segment).raw_len);
+        batch.push((segment, uses));
+        if batch_len >= BATCH_LEN {
+            submit(run, target, files, &pool, std::mem::take(&mut batch));
+            batch_len = 0;
+        }
+    }
+    submit(run, target, files, &pool, batch);
+    pool.finish();
+}
+
+/// Where the wanted blocks of a file are: for each the segment and the place.
+fn locate(run: &Run, file: &File, number: usize, wanted: &Wanted) -> Result<Vec<(u32, Use)>> {
+    let mut uses = Vec::new();
+    for (at, (start, block, len)) in file.blocks().enumerate() {
+        if wanted.skips(at) {
+            continue;
+        }
+        let location = run
+            .index
+            .find(&block)
+            .ok_or(Error::MissingBlock(block))?;
+        if location.len != len {
+            return Err(Error::damaged(
+                format!("block {block}"),
+                "it has another length than the snapshot says",
+            ));
+        }
+        let place = Use {
+            file: number as u32,
+            start,
+            block,
+            offset: location.offset,
+            len,
+        };
+        uses.push((location.segment, place));
+    }
+    Ok(uses)
+}
+
+fn submit(
+    run: &Arc<Run>,
+    target: &Arc<OwnedFd>,
+    files: &Arc<Vec<File>>,
+    pool: &Pool<BlockReader>,
+    batch: Vec<(u32, Vec<Use>)>,
+) {
+    let (run, target, files) = (Arc::clone(run), Arc::clone(target), Arc::clone(files));
+    pool.submitter()
+        .submit(move |reader, _| process(&run, &target, &files, reader, batch));
+}
+
+/// Reads segments, checks the blocks that are wanted, all of them side by side, and writes them.
+fn process(
+    run: &Run,
+    target: &OwnedFd,
+    files: &[File],
+    reader: &mut BlockReader,
+    batch: Vec<(u32, Vec<Use>)>,
+) {
+    let mut segments = Vec::with_capacity(batch.len());
+    for (segment, uses) in batch {
+        if run.has_failed() {
+            return;
+        }
+        match reader.read_segment(&run.index, segment) {
+            Ok(raw) => segments.push((raw, uses)),
+            Err(error) => {
+                for place in &uses {
+                    give_up(run, &files[place.file as usize], &error);
+                }
+            }
+        }
+    }
+    // A block that is used more than once is hashed once.
+    let mut unique: HashMap<Id, bool> = HashMap::new();
+    let mut blocks: Vec<(Id, &[u8])> = Vec::new();
+    for (raw, uses) in &segments {
+        for place in uses {
+            if unique.insert(place.block, false).is_none() {
+                blocks.push((place.block, part(raw, place)));
+            }
+        }
+    }
+    let messages: Vec<&[u8]> = blocks.iter().map(|&(_, bytes)| bytes).collect();
+    let digests = run.repository.config().hash.digest_many(&messages);
+    for ((block, _), digest) in blocks.iter().zip(&digests) {
+        unique.insert(*block, run.repository.is_block(block, digest));
+    }
+    for (raw, uses) in &segments {
+        // A file's uses are neighbours: they were added file by file.
+        for uses in uses.chunk_by(|a, b| a.file == b.file) {
+            let file = &files[uses[0].file as usize];
+            if let Some(bad) = uses.iter().find(|place| !unique[&place.block]) {
+                let error = Error::damaged(
+                    format!("block {}", bad.block),
+                    "its bytes do not match its digest",
+                );
+                give_up(run, file, &error);
+                continue;
+            }
+            let parts: Vec<(u64, &[u8])> =
+                uses.iter().map(|place| (place.start, part(raw, place))).collect();
+            write(run, target, file, &parts, uses.len() as u32);
+        }
+    }
+}
+
+fn part<'a>(raw: &'a [u8], place: &Use) -> &'a [u8] {
+    &raw[place.offset as usize..][..place.len as usize]
+}
+
+/// Says once why a file cannot be restored.
+fn give_up(run: &Run, file: &File, error: &dyn std::fmt::Display) {
+    let mut state = lock(&file.state);
+    if !std::mem::replace(&mut state.failed, true) {
+        run.error(&file.path, error);
+    }
+    close(run, &mut state);
+}
+
+/// Closes a file that was kept open.
+fn close(run: &Run, state: &mut State) {
+    if state.open.take().is_some() {
+        run.open_files.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Writes parts of a file, and gives it its attributes when these were the last of its `outstanding` blocks.
+fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], blocks: u32) {
+    let before = file.outstanding.load(Ordering::Relaxed);
+    let written = (|| -> io::Result<()> {
+        let Some(open) = open(run, target, file, before == blocks)? else {
+            return Ok(());
+        };
+        let mut bytes = 0;
+        for run_of_parts in parts.chunk_by(|a, b| a.0 + a.1.len() as u64 == b.0) {
+            // Neighbours in the file and in the segment go out in one call.
+            let mut at = run_of_parts[0].0;
+            for (_, part) in run_of_parts {
+                open.write_all_at(part, at)?;
+                at += part.len() as u64;
+                bytes += part.len() as u64;
+            }
+        }
+        run.counters.restored_bytes.fetch_add(bytes, Ordering::Relaxed);
+        run.observer.restored(bytes);
+        if file.outstanding.fetch_sub(blocks, Ordering::AcqRel) == blocks {
+            // Only now: a file may be longer than its last block, and an existing one than it should be.
+            if file.has_holes() || open.metadata()?.len() != file.node.size() {
+                open.set_len(file.node.size())?;
+            }
+            attribute_errors(run, &file.path, &attributes::apply(open.as_fd(), &file.node));
+            close(run, &mut lock(&file.state));
+            run.observer.entry(&file.path);
+        }
+        Ok(())
+    })();
+    if let Err(error) = written {
+        let mut state = lock(&file.state);
+        if !std::mem::replace(&mut state.failed, true) {
+            drop(state);
+            run.io_error(&file.path, "write", error);
+        }
+    }
+}
+
+/// Opens a file for writing; nothing if it is given up. `whole`: nobody else will want it.
+fn open(run: &Run, target: &OwnedFd, file: &File, whole: bool) -> io::Result<Option<Arc<fs::File>>> {
+    let mut state = lock(&file.state);
+    if state.failed {
+        return Ok(None);
+    }
+    if let Some(open) = &state.open {
+        return Ok(Some(Arc::clone(open)));
+    }
+    let begun = std::mem::replace(&mut state.begun, true);
+    let opened = in_directory(target, &file.path, |directory, name| {
+        if begun {
+            let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+            let open = || rustix::fs::openat(directory, name, flags, Mode::empty());
+            return match open() {
+                // A file that is read-only, as an earlier restore may have left it.
+                Err(rustix::io::Errno::ACCESS) => {
+                    rustix::fs::chmodat(directory, name, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
+                    Ok(open()?)
+                }
+                result => Ok(result?),
+            };
+        }
+        match attributes::create_file(directory, name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                remove(directory, name)?;
+                attributes::create_file(directory, name)
+            }
+            result => result,
+        }
+    })?;
+    let opened = Arc::new(fs::File::from(opened));
+    if !whole && run.open_files.load(Ordering::Relaxed) < OPEN_FILES {
+        run.open_files.fetch_add(1, Ordering::Relaxed);
+        state.open = Some(Arc::clone(&opened));
+    }
+    Ok(Some(opened))
+}
+
+/// Which blocks of a file are to be written.
+#[derive(Clone, Default)]
+enum Wanted {
+    /// All of them.
+    #[default]
+    All,
+    /// Those that are true.
+    Some(Vec<bool>),
+}
+
+impl Wanted {
+    fn skips(&self, block: usize) -> bool {
+        matches!(self, Self::Some(wanted) if !wanted[block])
+    }
+}
+
+/// Finds out what of the files is there and right; an existing file of which something is kept has begun.
+fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) -> Vec<Wanted> {
+    let existing: Vec<usize> = (0..files.len())
+        .filter(|&number| exists(target, &files[number]))
+        .collect();
+    let wanted = Arc::new(Mutex::new(vec![Wanted::All; files.len()]));
+    let found = Arc::clone(&wanted);
+    read_all(run, target, files, &existing, move |run, file, number, comparison| {
+        let Ok(comparison) = comparison else {
+            return;
+        };
+        let all_right = comparison.wrong.is_empty() && comparison.holes_right;
+        // To write into a file with other names would change those, and a hole cannot be put back.
+        if !all_right && (comparison.other_names || file.has_holes()) {
+            return;
+        }
+        let mut blocks = vec![false; file.blocks().count()];
+        for &block in &comparison.wrong {
+            blocks[block] = true;
+        }
+        let right: u64 = file
+            .blocks()
+            .zip(&blocks)
+            .filter(|(_, wanted)| !**wanted)
+            .map(|((_, _, len), _)| u64::from(len))
+            .sum();
+        run.counters.skipped_bytes.fetch_add(right, Ordering::Relaxed);
+        run.observer.restored(right);
+        lock(&file.state).begun = true;
+        lock(&found)[number] = Wanted::Some(blocks);
+    });
+    std::mem::take(&mut lock(&wanted))
+}
+
+fn exists(target: &OwnedFd, file: &File) -> bool {
+    in_directory(target, &file.path, |directory, name| {
+        let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+    })
+    .unwrap_or(false)
+}
+
+/// Reads all files again and reports what is not as it should be.
+pub fn verify_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) {
+    let good: Vec<usize> = (0..files.len())
+        .filter(|&number| !lock(&files[number].state).failed)
+        .collect();
+    read_all(run, target, files, &good, |run, file, _, comparison| {
+        let what = match comparison {
+            Err(error) => format!("cannot be read again: {error}"),
+            Ok(comparison) if comparison.size != file.node.size() => {
+                "has another length than in the snapshot".to_owned()
+            }
+            Ok(comparison) if !comparison.wrong.is_empty() || !comparison.holes_right => {
+                "differs from the snapshot".to_owned()
+            }
+            Ok(_) => {
+                run.counters.verified_bytes.fetch_add(file.node.size(), Ordering::Relaxed);
+                return;
+            }
+        };
+        run.error(&file.path, &what);
+    });
+}
+
+/// How an existing file compares with what it should be.
+struct Comparison {
+    size: u64,
+    /// It has more than one name.
+    other_names: bool,
+    /// Numbers of the blocks that differ.
+    wrong: Vec<usize>,
+    /// Where there should be a hole, there is one.
+    holes_right: bool,
+}
+
+/// Reads files in batches whose blocks are hashed together, and hands each comparison to `done`.
+fn read_all(
+    run: &Arc<Run>,
+    target: &Arc<OwnedFd>,
+    files: &Arc<Vec<File>>,
+    numbers: &[usize],
+    done: impl Fn(&Run, &File, usize, io::Result<Comparison>) + Send + Sync + 'static,
+) {
+    let pool = pool(run);
+    let done = Arc::new(done);
+    let (mut batch, mut len) = (Vec::new(), 0);
+    for (at, &number) in numbers.iter().enumerate() {
+        len += files[number].node.size();
+        batch.push(number);
+        if len < BATCH_LEN && batch.len() < 1024 && at + 1 < numbers.len() {
+            continue;
+        }
+        len = 0;
+        let (run, target, files, done, batch) = (
+            Arc::clone(run),
+            Arc::clone(target),
+            Arc::clone(files),
+            Arc::clone(&done),
+            std::mem::take(&mut batch),
+        );
+        pool.submitter().submit(move |_, _| {
+            let mut comparer = Comparer {
+                run: &run,
+                bundle: Bundle::with_capacity(0),
+                comparisons: Vec::new(),
+            };
+            for &number in &batch {
+                let comparison = comparer.file(&target, &files[number]);
+                comparer.comparisons.push(comparison);
+            }
+            comparer.flush();
+            for (number, comparison) in batch.into_iter().zip(comparer.comparisons) {
+                done(&run, &files[number], number, comparison);
+            }
+        });
+    }
+    pool.finish();
+}
+
+struct Comparer<'a> {
+    run: &'a Run,
+    /// Blocks with the number of their comparison, their own number, and what they should be.
+    bundle: Bundle<(usize, usize, Id)>,
+    comparisons: Vec<io::Result<Comparison>>,
+}
+
+impl Comparer<'_> {
+    fn file(&mut self, target: &OwnedFd, file: &File) -> io::Result<Comparison> {
+        let open: fs::File = in_directory(target, &file.path, crate::source::attributes::open_file)?.into();
+        let stat = rustix::fs::fstat(&open)?;
+        let size = stat.st_size as u64;
+        let mut comparison = Comparison {
+            size,
+            other_names: stat.st_nlink > 1,
+            wrong: Vec::new(),
+            holes_right: true,
+        };
+        if file.has_holes() {
+            let allocated = stat.st_blocks as u64 * 512;
+            let extents = data_extents(open.as_fd(), size, allocated)?;
+            comparison.holes_right = size == file.node.size() && !in_holes(&extents, &file.node);
+        }
+        let number = self.comparisons.len();
+        for (at, (start, id, len)) in file.blocks().enumerate() {
+            let before = self.bundle.arena.len();
+            self.bundle.arena.resize(before + len as usize, 0);
+            match open.read_exact_at(&mut self.bundle.arena[before..], start) {
+                Ok(()) => self.bundle.add(before..before + len as usize, (number, at, id)),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    self.bundle.arena.truncate(before);
+                    comparison.wrong.push(at);
+                }
+                Err(error) => return Err(error),
+            }
+            if self.bundle.arena.len() as u64 >= BATCH_LEN {
+                // This file's comparison is not in the list yet.
+                self.comparisons.push(Ok(comparison));
+                self.flush();
+                comparison = self.comparisons.pop().expect("it was pushed")?;
+            }
+        }
+        Ok(comparison)
+    }
+
+    /// Hashes what was read.
+    fn flush(&mut self) {
+        let bundle = std::mem::replace(&mut self.bundle, Bundle::with_capacity(0));
+        let digests = bundle.digests(self.run.repository.config().hash);
+        for ((_, (number, block, id)), digest) in bundle.iter().zip(digests) {
+            if !self.run.repository.is_block(id, &digest)
+                && let Ok(comparison) = &mut self.comparisons[*number]
+            {
+                comparison.wrong.push(*block);
+            }
+        }
+    }
+}
+
+/// Whether there is data where there should be holes.
+fn in_holes(extents: &[Range<u64>], node: &Node) -> bool {
+    let Kind::File { content, .. } = &node.kind else {
+        return false;
+    };
+    let mut at = 0;
+    content.iter().any(|piece| {
+        let range = at..at + piece.len();
+        at = range.end;
+        matches!(piece, Piece::Hole { .. })
+            && extents
+                .iter()
+                .any(|extent| extent.start < range.end && range.start < extent.end)
+    })
+}

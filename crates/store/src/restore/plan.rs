@@ -1,0 +1,371 @@
+//! What is to be restored; makes directories and everything that has no content.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType};
+
+use super::files::File;
+use super::{RestoreSummary, Run};
+use crate::error::{Error, Result};
+use crate::id::Id;
+use crate::node::{HardLink, Kind, Node};
+use crate::reader::BlockReader;
+use crate::snapshot::Snapshot;
+use crate::source::attributes::open_directory;
+use crate::source::exclude::{Includes, Selection};
+use crate::target::attributes::{self, AttributeError};
+use crate::tree;
+
+/// What is left to do when everything without content is there.
+pub struct Plan {
+    /// The target directory; nothing in a dry run.
+    pub target: Option<OwnedFd>,
+    /// Regular files, by number.
+    pub files: Vec<File>,
+    /// Further names of files.
+    pub links: Vec<Link>,
+    /// Directories that await their attributes, those above others first.
+    pub directories: Vec<(PathBuf, Node)>,
+    /// What was counted.
+    pub summary: RestoreSummary,
+}
+
+/// A further name of something.
+pub struct Link {
+    path: PathBuf,
+    first: First,
+}
+
+/// The first name of a hard link.
+#[derive(Clone)]
+enum First {
+    File(usize),
+    Other(PathBuf),
+}
+
+/// A directory on the way down, made when something in it is restored.
+struct Step {
+    /// Below the target; empty for the target itself.
+    path: PathBuf,
+    node: Option<Node>,
+    made: bool,
+}
+
+struct Planner<'a> {
+    run: &'a Run,
+    includes: Includes,
+    reader: BlockReader,
+    plan: Plan,
+    firsts: HashMap<HardLink, First>,
+    way: Vec<Step>,
+}
+
+/// Plans the restore and does what needs no content.
+///
+/// # Errors
+/// When the target cannot be used, the subpath is not in the snapshot, or the repository cannot be read.
+pub fn make(run: &Run, snapshot_id: Id, snapshot: &Snapshot) -> Result<Plan> {
+    let mut reader = BlockReader::new(&run.repository);
+    let (above, nodes) = find(run, &mut reader, snapshot_id, snapshot)?;
+    let target = match run.options.dry_run {
+        true => None,
+        false => Some(open_target(&run.options.target)?),
+    };
+    let mut planner = Planner {
+        run,
+        includes: Includes::new(&run.options.includes)?,
+        reader,
+        plan: Plan {
+            target,
+            files: Vec::new(),
+            links: Vec::new(),
+            directories: Vec::new(),
+            summary: RestoreSummary::default(),
+        },
+        firsts: HashMap::new(),
+        way: vec![Step {
+            path: PathBuf::new(),
+            node: None,
+            made: true,
+        }],
+    };
+    planner.entries(&above, nodes, Selection::Enter)?;
+    Ok(planner.plan)
+}
+
+/// The entries at the subpath, with the path in the snapshot that they are in.
+fn find(
+    run: &Run,
+    reader: &mut BlockReader,
+    snapshot_id: Id,
+    snapshot: &Snapshot,
+) -> Result<(PathBuf, Vec<Node>)> {
+    let mut path = PathBuf::from("/");
+    let mut nodes = tree::read(reader, &run.index, &snapshot.root)?;
+    for component in run.options.subpath.components() {
+        let Component::Normal(name) = component else {
+            continue;
+        };
+        let no_such_path = || Error::NoSuchPath {
+            path: run.options.subpath.display().to_string(),
+            snapshot: snapshot_id.short(),
+        };
+        let at = nodes
+            .iter()
+            .position(|node| node.name == name.as_bytes())
+            .ok_or_else(no_such_path)?;
+        let node = nodes.swap_remove(at);
+        nodes = match node.directory() {
+            Some(content) => {
+                path.push(name);
+                tree::read(reader, &run.index, content)?
+            }
+            // Whatever comes behind a file's name is not in the snapshot.
+            None if path.join(name) == run.options.subpath => return Ok((path, vec![node])),
+            None => return Err(no_such_path()),
+        };
+    }
+    Ok((path, nodes))
+}
+
+fn open_target(target: &Path) -> Result<OwnedFd> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(target)
+        .and_then(|()| {
+            // The target itself may be a link; what is below it is never followed.
+            let target = target.canonicalize()?;
+            open_directory(CWD, target.as_os_str())
+        })
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => Error::WrongKind(format!(
+                "the target {} is not a directory: choose a directory, or a new name for one",
+                target.display()
+            )),
+            _ => Error::path("use the target", target)(error),
+        })
+}
+
+impl Planner<'_> {
+    /// Plans the entries of the directory that is the last step; `above` is its path in the snapshot.
+    fn entries(&mut self, above: &Path, nodes: Vec<Node>, parent: Selection) -> Result<()> {
+        for node in nodes {
+            if self.run.has_failed() {
+                return Ok(());
+            }
+            let name = OsStr::from_bytes(&node.name);
+            let path = above.join(name);
+            let is_directory = node.directory().is_some();
+            let selection = self.includes.select(&path, is_directory, parent);
+            if selection == Selection::Skip {
+                continue;
+            }
+            let below = self.way.last().expect("the target is a step").path.join(name);
+            if let Kind::Directory { content } = &node.kind {
+                let entries = match tree::read(&mut self.reader, &self.run.index, content) {
+                    Ok(entries) => entries,
+                    Err(error) => {
+                        self.run.error(&path, &error);
+                        continue;
+                    }
+                };
+                self.way.push(Step {
+                    path: below,
+                    node: Some(node),
+                    made: false,
+                });
+                if selection != Selection::Take || self.make_way() {
+                    self.entries(&path, entries, selection)?;
+                }
+                self.way.pop();
+            } else if self.make_way() {
+                self.entry(below, node);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the directories on the way that are not there; false if one cannot be made.
+    fn make_way(&mut self) -> bool {
+        for step in self.way.iter_mut().filter(|step| !step.made) {
+            let node = step.node.take().expect("only the target has no node");
+            let made = match &self.plan.target {
+                Some(target) => make_directory(target, &step.path),
+                None => Ok(()),
+            };
+            if let Err(error) = made {
+                self.run.io_error(&step.path, "make the directory", error);
+                step.node = Some(node);
+                return false;
+            }
+            step.made = true;
+            self.plan.summary.directories += 1;
+            self.plan.directories.push((step.path.clone(), node));
+        }
+        true
+    }
+
+    /// Plans an entry that is no directory.
+    fn entry(&mut self, path: PathBuf, node: Node) {
+        if let Some(link) = node.hard_link {
+            if let Some(first) = self.firsts.get(&link) {
+                let first = first.clone();
+                self.plan.links.push(Link { path, first });
+                self.plan.summary.others += 1;
+                return;
+            }
+            let first = match node.kind {
+                Kind::File { .. } => First::File(self.plan.files.len()),
+                _ => First::Other(path.clone()),
+            };
+            self.firsts.insert(link, first);
+        }
+        if let Kind::File { size, .. } = node.kind {
+            self.plan.summary.files += 1;
+            self.plan.summary.total_bytes += size;
+            self.plan.files.push(File::new(path, node));
+            return;
+        }
+        self.plan.summary.others += 1;
+        let Some(target) = &self.plan.target else {
+            return;
+        };
+        let made = in_directory(target, &path, |directory, name| {
+            if !is_same(directory, name, &node) {
+                remove(directory, name)?;
+                attributes::create(directory, name, &node)?;
+            }
+            Ok(attributes::apply_at(directory, name, &node))
+        });
+        match made {
+            Ok(failures) => attribute_errors(self.run, &path, &failures),
+            Err(error) => self.run.io_error(&path, "make", error),
+        }
+        self.run.observer.entry(&path);
+    }
+}
+
+/// Whether there is such a link, pipe or device already.
+fn is_same(directory: rustix::fd::BorrowedFd<'_>, name: &OsStr, node: &Node) -> bool {
+    crate::source::attributes::stat(directory, name, false)
+        .is_ok_and(|found| found.node.kind == node.kind)
+}
+
+fn make_directory(target: &OwnedFd, path: &Path) -> io::Result<()> {
+    in_directory(target, path, |directory, name| {
+        match attributes::create_directory(directory, name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if file_type(directory, name)? == Some(FileType::Directory) {
+                    return Ok(());
+                }
+                remove(directory, name)?;
+                attributes::create_directory(directory, name)
+            }
+            result => result,
+        }
+    })
+}
+
+/// Gives the files that have them their further names.
+pub fn link_all(run: &Run, target: &OwnedFd, files: &[File], links: &[Link]) {
+    for Link { path, first } in links {
+        if run.has_failed() {
+            return;
+        }
+        let first = match first {
+            First::File(number) => &files[*number].path,
+            First::Other(path) => path,
+        };
+        let linked = in_directory(target, first, |first_directory, first_name| {
+            in_directory(target, path, |directory, name| {
+                let stat = |directory, name| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+                let wanted = stat(first_directory, first_name)?;
+                if stat(directory, name)
+                    .is_ok_and(|there| (there.st_dev, there.st_ino) == (wanted.st_dev, wanted.st_ino))
+                {
+                    return Ok(());
+                }
+                remove(directory, name)?;
+                attributes::hard_link(first_directory, first_name, directory, name)
+            })
+        });
+        if let Err(error) = linked {
+            run.io_error(path, "link", error);
+        }
+        run.observer.entry(path);
+    }
+}
+
+/// Gives directories their attributes, those below others first, since that changes the times of those above.
+pub fn finish_directories(run: &Run, target: &OwnedFd, directories: &[(PathBuf, Node)]) {
+    for (path, node) in directories.iter().rev() {
+        let applied = in_directory(target, path, |directory, name| {
+            let directory = open_directory(directory, name)?;
+            Ok(attributes::apply(directory.as_fd(), node))
+        });
+        match applied {
+            Ok(failures) => attribute_errors(run, path, &failures),
+            Err(error) => run.io_error(path, "finish", error),
+        }
+        run.observer.entry(path);
+    }
+}
+
+/// Reports attributes that could not be restored.
+pub fn attribute_errors(run: &Run, path: &Path, failures: &[AttributeError]) {
+    for failure in failures {
+        run.error(path, failure);
+    }
+}
+
+/// Removes what is there, unless it is a directory that is not empty.
+pub fn remove(directory: rustix::fd::BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    let flags = match file_type(directory, name)? {
+        None => return Ok(()),
+        Some(FileType::Directory) => AtFlags::REMOVEDIR,
+        Some(_) => AtFlags::empty(),
+    };
+    Ok(rustix::fs::unlinkat(directory, name, flags)?)
+}
+
+fn file_type(directory: rustix::fd::BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<FileType>> {
+    match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
+        Err(rustix::io::Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Longest path that is handed to the system, in bytes; its own limit is 4096.
+const PATH_LEN_MAX: usize = 4000;
+
+/// Runs `act` on the directory of `path`, which is below `target`, and the last part of its name.
+///
+/// What is longer than the system takes at once is walked in steps.
+pub fn in_directory<T>(
+    target: &OwnedFd,
+    path: &Path,
+    act: impl FnOnce(rustix::fd::BorrowedFd<'_>, &OsStr) -> io::Result<T>,
+) -> io::Result<T> {
+    if path.as_os_str().len() <= PATH_LEN_MAX {
+        return act(target.as_fd(), path.as_os_str());
+    }
+    let mut directory = target.try_clone()?;
+    let mut step = PathBuf::new();
+    for component in path.components() {
+        if step.as_os_str().len() + component.as_os_str().len() >= PATH_LEN_MAX {
+            directory = open_directory(directory.as_fd(), step.as_os_str())?;
+            step.clear();
+        }
+        step.push(component);
+    }
+    act(directory.as_fd(), step.as_os_str())
+}
