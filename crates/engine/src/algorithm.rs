@@ -107,7 +107,12 @@ impl FromStr for Algorithm {
 impl fmt::Display for UnknownAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known: Vec<_> = Algorithm::names().collect();
-        write!(f, "unknown hash {:?}: choose one of {}", self.0, known.join(", "))
+        write!(
+            f,
+            "unknown hash {:?}: choose one of {}",
+            self.0,
+            known.join(", ")
+        )
     }
 }
 
@@ -137,7 +142,11 @@ mod tests {
                 .map(|byte| format!("{byte:02x}"))
                 .collect();
             assert_eq!(hex, expected, "{algorithm}");
-            assert!(digest[algorithm.digest_len()..].iter().all(|&byte| byte == 0));
+            assert!(
+                digest[algorithm.digest_len()..]
+                    .iter()
+                    .all(|&byte| byte == 0)
+            );
         }
     }
 

@@ -15,10 +15,10 @@ pub struct Bundle<T> {
 }
 
 impl<T> Bundle<T> {
-    /// An empty bundle with room for `capacity` bytes.
-    pub fn with_capacity(capacity: usize) -> Self {
+    /// A bundle without messages, whose arena is `arena`.
+    pub fn new(arena: Vec<u8>) -> Self {
         Self {
-            arena: Vec::with_capacity(capacity),
+            arena,
             messages: Vec::new(),
         }
     }
@@ -62,10 +62,12 @@ mod tests {
 
     #[test]
     fn a_bundle_equals_its_messages() {
-        let mut bundle = Bundle::with_capacity(0);
+        let mut bundle = Bundle::new(Vec::new());
         for owner in 0..40_usize {
             let start = bundle.arena.len();
-            bundle.arena.extend((0..owner * 7).map(|i| (i ^ owner) as u8));
+            bundle
+                .arena
+                .extend((0..owner * 7).map(|i| (i ^ owner) as u8));
             bundle.add(start..bundle.arena.len(), owner);
         }
         let digests = bundle.digests(Algorithm::Sha256);

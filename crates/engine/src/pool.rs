@@ -155,7 +155,10 @@ impl<W> Submitter<W> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue<W>> {
-        self.shared.queue.lock().expect("no task runs under this lock")
+        self.shared
+            .queue
+            .lock()
+            .expect("no task runs under this lock")
     }
 }
 
@@ -193,7 +196,9 @@ fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, 
 fn usable_processors() -> Vec<usize> {
     use rustix::thread::{CpuSet, sched_getaffinity};
     match sched_getaffinity(None) {
-        Ok(set) => (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect(),
+        Ok(set) => (0..CpuSet::MAX_CPU)
+            .filter(|&cpu| set.is_set(cpu))
+            .collect(),
         Err(_) => Vec::new(),
     }
 }

@@ -160,7 +160,9 @@ fn check_packs(
     let there: HashMap<Id, u64> = listed.iter().copied().collect();
     for (id, pack) in contents {
         let name = Name::new(ObjectKind::Pack, *id);
-        let footer_len = postcard::to_stdvec(pack).expect("contents are plain data").len();
+        let footer_len = postcard::to_stdvec(pack)
+            .expect("contents are plain data")
+            .len();
         let expected = (HEADER_LEN + footer_len + TAG_LEN + 4) as u64 + pack.segments_len();
         match there.get(id) {
             None => run.problem(&format_args!("{name} is missing")),
@@ -170,14 +172,19 @@ fn check_packs(
             Some(_) => {}
         }
     }
-    let unreferenced = listed.iter().filter(|(id, _)| !contents.contains_key(id)).count();
+    let unreferenced = listed
+        .iter()
+        .filter(|(id, _)| !contents.contains_key(id))
+        .count();
     if unreferenced > 0 {
         report.unreferenced_packs = unreferenced as u64;
         run.observer.note(&format!(
             "{unreferenced} pack(s) are in no index: an interrupted backup left them, or one is running; no snapshot needs them"
         ));
     }
-    let known = listed.into_iter().filter(|(id, _)| contents.contains_key(id));
+    let known = listed
+        .into_iter()
+        .filter(|(id, _)| contents.contains_key(id));
     Ok(known.collect())
 }
 
@@ -246,7 +253,8 @@ fn choose(read_data: ReadData, mut packs: Vec<(Id, u64)>) -> Vec<(Id, u64)> {
         ReadData::All => return packs,
         ReadData::Part { number, of } => {
             let of = of.max(1);
-            let part = |id: &Id| u32::from_le_bytes(*id.0.first_chunk().expect("an ID has 32 bytes")) % of;
+            let part =
+                |id: &Id| u32::from_le_bytes(*id.0.first_chunk().expect("an ID has 32 bytes")) % of;
             packs.retain(|(id, _)| part(id) + 1 == number);
             return packs;
         }
@@ -257,7 +265,9 @@ fn choose(read_data: ReadData, mut packs: Vec<(Id, u64)>) -> Vec<(Id, u64)> {
     let turn: [u8; 32] = crate::crypto::random();
     packs.sort_by_key(|(id, _)| {
         let mut key = id.0;
-        key.iter_mut().zip(turn).for_each(|(byte, turn)| *byte ^= turn);
+        key.iter_mut()
+            .zip(turn)
+            .for_each(|(byte, turn)| *byte ^= turn);
         key
     });
     let mut taken = 0;
@@ -303,10 +313,15 @@ fn read_pack(
     let name = Name::new(ObjectKind::Pack, id);
     let what = name.to_string();
     let storage = run.repository.storage();
-    let mut bytes = storage.get(name, None).map_err(Error::storage("read", name))?;
+    let mut bytes = storage
+        .get(name, None)
+        .map_err(Error::storage("read", name))?;
     let master = run.repository.master();
     if pack::read_contents(master, &bytes, &what)? != *expected {
-        return Err(Error::damaged(name, "its footer is not what the index says"));
+        return Err(Error::damaged(
+            name,
+            "its footer is not what the index says",
+        ));
     }
     let key = master.object_key(ObjectKind::Pack, &expected.salt);
     let (mut at, mut batch, mut batch_len) = (HEADER_LEN, Vec::new(), 0);
@@ -315,9 +330,14 @@ fn read_pack(
         let sealed = &mut bytes[at..end];
         at = end;
         let raw_len = segment.raw_len();
-        let raw = segments.open(&key, number, segment.codec, raw_len, sealed, || what.clone())?;
+        let raw = segments.open(&key, number, segment.codec, raw_len, sealed, || {
+            what.clone()
+        })?;
         batch_len += raw_len;
-        batch.push((raw, &segment.blocks));
+        batch.push(Decoded {
+            raw,
+            blocks: &segment.blocks,
+        });
         if batch_len >= BATCH_LEN {
             check_digests(run, name, &batch)?;
             batch.clear();
@@ -327,11 +347,17 @@ fn read_pack(
     check_digests(run, name, &batch)
 }
 
-fn check_digests(run: &Run, name: Name, batch: &[(Vec<u8>, &Vec<(Id, u32)>)]) -> Result<()> {
+/// A segment whose blocks are to be hashed.
+struct Decoded<'a> {
+    raw: Vec<u8>,
+    blocks: &'a [(Id, u32)],
+}
+
+fn check_digests(run: &Run, name: Name, batch: &[Decoded<'_>]) -> Result<()> {
     let mut blocks = Vec::new();
-    for (raw, ids) in batch {
-        let mut rest = raw.as_slice();
-        for &(id, len) in *ids {
+    for segment in batch {
+        let mut rest = segment.raw.as_slice();
+        for &(id, len) in segment.blocks {
             let (block, behind) = rest.split_at(len as usize);
             blocks.push((id, block));
             rest = behind;
@@ -341,7 +367,10 @@ fn check_digests(run: &Run, name: Name, batch: &[(Vec<u8>, &Vec<(Id, u32)>)]) ->
     let digests = run.repository.config().hash.digest_many(&messages);
     for ((id, _), digest) in blocks.iter().zip(&digests) {
         if !run.repository.is_block(id, digest) {
-            return Err(Error::damaged(name, format!("block {id} does not match its digest")));
+            return Err(Error::damaged(
+                name,
+                format!("block {id} does not match its digest"),
+            ));
         }
     }
     Ok(())

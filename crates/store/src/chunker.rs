@@ -202,7 +202,10 @@ mod tests {
             state ^= state << 17;
             state.wrapping_mul(0x2545_f491_4f6c_dd1d)
         };
-        (0..len.div_ceil(8)).flat_map(|_| next().to_le_bytes()).take(len).collect()
+        (0..len.div_ceil(8))
+            .flat_map(|_| next().to_le_bytes())
+            .take(len)
+            .collect()
     }
 
     /// The definition, word for word.
@@ -218,7 +221,11 @@ mod tests {
         let (mut start, mut lens) = (0, Vec::new());
         for end in 0..data.len() {
             let len = end + 1 - start;
-            let limit = if len < chunker.avg { chunker.strict } else { chunker.lax };
+            let limit = if len < chunker.avg {
+                chunker.strict
+            } else {
+                chunker.lax
+            };
             if len == chunker.max || len >= chunker.min && hash_at(end) < limit {
                 lens.push(len);
                 start = end + 1;

@@ -69,7 +69,8 @@ impl Compressor {
     pub fn encode<'a>(&'a mut self, raw: &'a [u8]) -> (Codec, &'a [u8]) {
         if let Some(context) = &mut self.context {
             self.buffer.clear();
-            self.buffer.reserve(zstd::zstd_safe::compress_bound(raw.len()));
+            self.buffer
+                .reserve(zstd::zstd_safe::compress_bound(raw.len()));
             let compressed = context.compress_to_buffer(raw, &mut self.buffer);
             if compressed.is_ok_and(|len| len < raw.len()) {
                 return (Codec::Zstd, &self.buffer);
@@ -111,7 +112,9 @@ mod tests {
 
     #[test]
     fn random_bytes_are_left_alone_and_text_is_not() {
-        let random: Vec<u8> = (0..16).flat_map(|_| crate::crypto::random::<4096>()).collect();
+        let random: Vec<u8> = (0..16)
+            .flat_map(|_| crate::crypto::random::<4096>())
+            .collect();
         let text = b"all work and no play makes jack a dull boy ".repeat(1500);
         let mut compressor = Compressor::new(Compression::AUTO);
         assert!(!compressor.wants(&random));

@@ -24,7 +24,10 @@ mod algorithm_name {
     use serde::{Deserialize, Deserializer, Serializer};
     use tabane_engine::Algorithm;
 
-    pub fn serialize<S: Serializer>(algorithm: &Algorithm, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(
+        algorithm: &Algorithm,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(algorithm.name())
     }
 

@@ -59,8 +59,7 @@ impl MasterKey {
         let mut bytes = Vec::with_capacity(HEADER_LEN + payload.len() + TAG_LEN);
         bytes.extend_from_slice(&header(kind, &salt));
         bytes.extend_from_slice(payload);
-        self.object_key(kind, &salt)
-            .seal(0, &mut bytes, HEADER_LEN);
+        self.object_key(kind, &salt).seal(0, &mut bytes, HEADER_LEN);
         bytes
     }
 
@@ -175,7 +174,11 @@ pub fn object_id(parts: &[&[u8]]) -> Id {
     for part in parts {
         context.update(part);
     }
-    Id(context.finish().as_ref().try_into().expect("SHA-256 has 32 bytes"))
+    Id(context
+        .finish()
+        .as_ref()
+        .try_into()
+        .expect("SHA-256 has 32 bytes"))
 }
 
 /// Magic, kind and format; it also binds a derived key to them.
@@ -209,13 +212,19 @@ mod tests {
         let master = MasterKey::random();
         let sealed = master.seal_object(ObjectKind::Index, b"payload");
         let open = |master: &MasterKey, kind, bytes| master.open_object(kind, bytes, "it");
-        assert_eq!(open(&master, ObjectKind::Index, sealed.clone()).unwrap(), b"payload");
+        assert_eq!(
+            open(&master, ObjectKind::Index, sealed.clone()).unwrap(),
+            b"payload"
+        );
         assert!(open(&master, ObjectKind::Snapshot, sealed.clone()).is_err());
         assert!(open(&MasterKey::random(), ObjectKind::Index, sealed.clone()).is_err());
         for at in 0..sealed.len() {
             let mut flipped = sealed.clone();
             flipped[at] ^= 1;
-            assert!(open(&master, ObjectKind::Index, flipped).is_err(), "byte {at}");
+            assert!(
+                open(&master, ObjectKind::Index, flipped).is_err(),
+                "byte {at}"
+            );
             assert!(open(&master, ObjectKind::Index, sealed[..at].to_vec()).is_err());
         }
     }

@@ -14,7 +14,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// There is nothing at this place.
-    #[error("there is no repository at {0}: create one with `tabane init --repo {0}`, or check the path")]
+    #[error(
+        "there is no repository at {0}: create one with `tabane init --repo {0}`, or check the path"
+    )]
     NoRepository(String),
     /// `init` found a repository.
     #[error("there is already a repository at {0}: use it, or choose another place")]
@@ -23,7 +25,9 @@ pub enum Error {
     #[error("{0} is not empty and is not a repository: choose an empty or a new directory")]
     NotEmpty(String),
     /// The repository was written by a later version.
-    #[error("the repository has format {found}, this program knows formats up to {known}: install a newer tabane")]
+    #[error(
+        "the repository has format {found}, this program knows formats up to {known}: install a newer tabane"
+    )]
     NewerFormat {
         /// Format of the repository.
         found: u8,
@@ -61,7 +65,9 @@ pub enum Error {
     #[error("no snapshot matches {0:?}: `tabane snapshots` lists them")]
     NoSnapshot(String),
     /// More than one snapshot has that prefix.
-    #[error("{prefix:?} could mean {count} snapshots: give more digits of the ID (`tabane snapshots` lists them)")]
+    #[error(
+        "{prefix:?} could mean {count} snapshots: give more digits of the ID (`tabane snapshots` lists them)"
+    )]
     AmbiguousSnapshot {
         /// What was asked for.
         prefix: String,

@@ -91,9 +91,9 @@ impl Index {
                 raw_len: segment.raw_len() as u32,
                 codec: segment.codec,
             });
-            offset = offset
-                .checked_add(segment.stored_len)
-                .ok_or_else(|| Error::damaged(format!("pack {}", pack.short()), "it is too long"))?;
+            offset = offset.checked_add(segment.stored_len).ok_or_else(|| {
+                Error::damaged(format!("pack {}", pack.short()), "it is too long")
+            })?;
             let mut at = 0;
             for &(id, len) in &segment.blocks {
                 self.blocks.entry(id).or_insert(Location {

@@ -79,7 +79,9 @@ pub fn add(
     cost: KdfCost,
 ) -> Result<Id> {
     if password.is_empty() {
-        return Err(Error::Invalid("the password is empty: choose one".to_owned()));
+        return Err(Error::Invalid(
+            "the password is empty: choose one".to_owned(),
+        ));
     }
     let salt: [u8; 16] = random();
     let wrapping = stretch(password, &salt, cost)?;
@@ -169,8 +171,7 @@ impl Key {
         if memory_kib > COST_MAX.memory_kib || passes > COST_MAX.passes || lanes > COST_MAX.lanes {
             return Err(Error::damaged(name, "its KDF would cost too much"));
         }
-        let decode =
-            |text: &str| hex::decode(text).map_err(|error| Error::damaged(name, error));
+        let decode = |text: &str| hex::decode(text).map_err(|error| Error::damaged(name, error));
         let wrapping = stretch(password, &decode(&file.salt)?, file.cost)?;
         Ok(MasterKey::unwrap(&wrapping, decode(&file.wrapped)?))
     }
@@ -191,7 +192,8 @@ fn ids(storage: &dyn Storage) -> Result<Vec<Id>> {
 
 fn stretch(password: &Password, salt: &[u8], cost: KdfCost) -> Result<ObjectKey> {
     let invalid = |error| Error::Invalid(format!("cannot use these Argon2id parameters: {error}"));
-    let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, Some(32)).map_err(invalid)?;
+    let params =
+        Params::new(cost.memory_kib, cost.passes, cost.lanes, Some(32)).map_err(invalid)?;
     let mut key = [0; 32];
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
         .hash_password_into(password, salt, &mut key)

@@ -21,11 +21,14 @@
 #![forbid(unsafe_code)]
 
 pub mod backup;
+pub mod browse;
 pub mod check;
 pub mod chunker;
 pub mod compress;
 mod config;
 mod crypto;
+pub mod diff;
+pub mod dump;
 mod error;
 pub mod host;
 mod id;
@@ -37,6 +40,7 @@ pub mod reader;
 mod repository;
 pub mod restore;
 pub mod snapshot;
+pub mod stats;
 pub mod storage;
 mod sync;
 pub mod tree;

@@ -75,7 +75,10 @@ impl Segment {
 impl PackContents {
     /// Bytes of all segments as stored, tags included.
     pub fn segments_len(&self) -> u64 {
-        let lens = self.segments.iter().map(|segment| u64::from(segment.stored_len));
+        let lens = self
+            .segments
+            .iter()
+            .map(|segment| u64::from(segment.stored_len));
         lens.sum()
     }
 
@@ -85,13 +88,20 @@ impl PackContents {
     /// [`Error::Damaged`].
     pub fn validate(&self, what: &str) -> Result<()> {
         let too_long = |segment: &Segment| {
-            let raw_len = segment.blocks.iter().map(|&(_, len)| u64::from(len)).sum::<u64>();
+            let raw_len = segment
+                .blocks
+                .iter()
+                .map(|&(_, len)| u64::from(len))
+                .sum::<u64>();
             raw_len > SEGMENT_LEN_MAX as u64
                 || (segment.stored_len as usize) < TAG_LEN
                 || segment.stored_len as usize > SEGMENT_LEN_MAX + TAG_LEN
         };
         if self.segments.iter().any(too_long) || self.segments_len() > u64::from(u32::MAX) {
-            return Err(Error::damaged(what, "its contents break the limits of the format"));
+            return Err(Error::damaged(
+                what,
+                "its contents break the limits of the format",
+            ));
         }
         Ok(())
     }
@@ -105,10 +115,11 @@ pub struct PackWriter {
 }
 
 impl PackWriter {
-    /// An empty pack.
-    pub fn new(master: &MasterKey, kind: BlockKind) -> Self {
+    /// An empty pack, which is made in `bytes`.
+    pub fn new(master: &MasterKey, kind: BlockKind, mut bytes: Vec<u8>) -> Self {
         let salt = random();
-        let mut bytes = Vec::with_capacity(PACK_LEN + 2 * SEGMENT_LEN);
+        bytes.clear();
+        bytes.reserve(PACK_LEN + 2 * SEGMENT_LEN);
         bytes.extend_from_slice(&header(ObjectKind::Pack, &salt));
         Self {
             key: master.object_key(ObjectKind::Pack, &salt),
@@ -126,7 +137,8 @@ impl PackWriter {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(encoded);
         let number = self.contents.segments.len();
-        self.key.seal(nonce_of_segment(number), &mut self.bytes, start);
+        self.key
+            .seal(nonce_of_segment(number), &mut self.bytes, start);
         self.contents.segments.push(Segment {
             stored_len: (self.bytes.len() - start) as u32,
             codec,

@@ -46,7 +46,10 @@ impl BlockReader {
             .storage()
             .get(name, Some(start..start + u64::from(segment.stored_len)))
             .map_err(Error::storage("read", name))?;
-        let key = self.repository.master().object_key(ObjectKind::Pack, &pack.salt);
+        let key = self
+            .repository
+            .master()
+            .object_key(ObjectKind::Pack, &pack.salt);
         self.segments.open(
             &key,
             segment.number as usize,
@@ -105,7 +108,10 @@ impl BlockReader {
             let start = bytes.len();
             self.append_block(index, id, &mut bytes)?;
             if bytes.len() - start != len as usize {
-                return Err(Error::damaged(format!("block {id}"), "it has another length"));
+                return Err(Error::damaged(
+                    format!("block {id}"),
+                    "it has another length",
+                ));
             }
         }
         Ok(bytes)

@@ -68,7 +68,9 @@ impl Repository {
         };
         let chunker = Chunker::new(config.chunking, &config.chunker_secret)?;
         if password.is_empty() {
-            return Err(Error::Invalid("the password is empty: choose one".to_owned()));
+            return Err(Error::Invalid(
+                "the password is empty: choose one".to_owned(),
+            ));
         }
         storage.create().map_err(|source| match source.kind() {
             io::ErrorKind::DirectoryNotEmpty => Error::NotEmpty(location.clone()),
@@ -103,12 +105,13 @@ impl Repository {
     /// # Errors
     /// [`Error::NoRepository`], [`Error::WrongPassword`], [`Error::NewerFormat`], damage, or when the storage fails.
     pub fn open(storage: Arc<dyn Storage>, password: &Password) -> Result<Self> {
-        let sealed = storage
-            .get(Name::CONFIG, None)
-            .map_err(|source| match is_absent(&source) {
-                true => Error::NoRepository(storage.location()),
-                false => Error::storage("read", Name::CONFIG)(source),
-            })?;
+        let sealed =
+            storage
+                .get(Name::CONFIG, None)
+                .map_err(|source| match is_absent(&source) {
+                    true => Error::NoRepository(storage.location()),
+                    false => Error::storage("read", Name::CONFIG)(source),
+                })?;
         // A newer format says so before a password is tried.
         crate::crypto::parse_header(ObjectKind::Config, &sealed, "config")?;
         let (master, key) = key::open(&*storage, password)?;

@@ -80,7 +80,9 @@ impl Filter {
     /// Whether a snapshot is meant.
     pub fn allows(&self, snapshot: &Snapshot) -> bool {
         let has_all = |list: &String| {
-            list.split(',').filter(|tag| !tag.is_empty()).all(|tag| snapshot.tags.iter().any(|has| has == tag))
+            list.split(',')
+                .filter(|tag| !tag.is_empty())
+                .all(|tag| snapshot.tags.iter().any(|has| has == tag))
         };
         (self.hosts.is_empty() || self.hosts.contains(&snapshot.hostname))
             && (self.tags.is_empty() || self.tags.iter().any(has_all))
@@ -133,7 +135,10 @@ pub fn find(repository: &Repository, name: &str, filter: &Filter) -> Result<(Id,
         return found.ok_or_else(|| Error::NoSnapshot(name.to_owned()));
     }
     let listed = repository.list(ObjectKind::Snapshot)?;
-    let mut matching = listed.iter().map(|&(id, _)| id).filter(|id| id.has_prefix(name));
+    let mut matching = listed
+        .iter()
+        .map(|&(id, _)| id)
+        .filter(|id| id.has_prefix(name));
     match (matching.next(), matching.count()) {
         (Some(id), 0) if !name.is_empty() => Ok((id, load(repository, id)?)),
         (Some(_), others) if !name.is_empty() => Err(Error::AmbiguousSnapshot {
@@ -161,7 +166,11 @@ pub fn find_parent(
         };
         let fits =
             snapshot.hostname == hostname && snapshot.paths == paths && snapshot.time <= time;
-        if fits && best.as_ref().is_none_or(|(_, best)| best.time < snapshot.time) {
+        if fits
+            && best
+                .as_ref()
+                .is_none_or(|(_, best)| best.time < snapshot.time)
+        {
             best = Some((id, snapshot));
         }
     }

@@ -25,9 +25,16 @@ pub fn decode(mut bytes: &[u8]) -> Result<Vec<Node>> {
         let (node, rest) =
             postcard::take_from_bytes::<Node>(bytes).map_err(|error| damaged(error.to_string()))?;
         let name = &node.name;
-        if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') || name.contains(&0)
+        if name.is_empty()
+            || name == b"."
+            || name == b".."
+            || name.contains(&b'/')
+            || name.contains(&0)
         {
-            return Err(damaged(format!("{:?} is no name", name.escape_ascii().to_string())));
+            return Err(damaged(format!(
+                "{:?} is no name",
+                name.escape_ascii().to_string()
+            )));
         }
         if nodes.last().is_some_and(|last| last.name >= *name) {
             return Err(damaged("its names are out of order".to_owned()));

@@ -21,7 +21,7 @@ use crate::pack::{BlockKind, Codec, PACK_LEN, PackContents, PackWriter, SEGMENT_
 use crate::reader::BlockReader;
 use crate::repository::Repository;
 use crate::storage::{Name, ObjectKind};
-use crate::sync::lock;
+use crate::sync::{Buffers, lock};
 
 /// Packs that are written at the same time.
 const UPLOADS: usize = 2;
@@ -46,6 +46,8 @@ struct Shared {
     failed: AtomicBool,
     failure: Mutex<Option<Error>>,
     counters: Counters,
+    /// Bytes of packs.
+    buffers: Buffers,
 }
 
 #[derive(Default)]
@@ -100,6 +102,7 @@ impl Writer {
             failed: AtomicBool::new(false),
             failure: Mutex::default(),
             counters: Counters::default(),
+            buffers: Buffers::default(),
         });
         let mut writer = Self {
             shared,
@@ -207,6 +210,7 @@ impl Shared {
             .map_err(Error::storage("write", name))?;
         let stored = &self.counters.stored_bytes;
         stored.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.buffers.give(bytes);
         self.index
             .write()
             .expect("no panic under this lock")
@@ -322,7 +326,9 @@ impl Encoder {
         counters.blocks_new.fetch_add(new, Ordering::Relaxed);
         counters.added_bytes.fetch_add(added, Ordering::Relaxed);
         let duplicate = claimed.len() as u64 - new;
-        counters.blocks_duplicate.fetch_add(duplicate, Ordering::Relaxed);
+        counters
+            .blocks_duplicate
+            .fetch_add(duplicate, Ordering::Relaxed);
         Ok(claimed.into_iter().map(|(id, _)| id).collect())
     }
 
@@ -355,9 +361,10 @@ impl Encoder {
             true => self.compressor.encode(&segment.raw),
             false => (Codec::Stored, segment.raw.as_slice()),
         };
-        let pack = self
-            .pack
-            .get_or_insert_with(|| PackWriter::new(self.shared.repository.master(), self.kind));
+        let pack = self.pack.get_or_insert_with(|| {
+            let buffer = self.shared.buffers.take();
+            PackWriter::new(self.shared.repository.master(), self.kind, buffer)
+        });
         pack.push(codec, encoded, std::mem::take(&mut segment.blocks));
         segment.raw.clear();
         if pack.len() >= PACK_LEN {
@@ -370,7 +377,9 @@ impl Encoder {
     fn upload(&mut self) -> Result<()> {
         if self.shared.failed.load(Ordering::Relaxed) {
             // Whoever failed has said why; this only ends the run.
-            return Err(Error::Invalid("another part of the run has failed".to_owned()));
+            return Err(Error::Invalid(
+                "another part of the run has failed".to_owned(),
+            ));
         }
         if let (Some(pack), Some(uploads)) = (self.pack.take(), &self.uploads) {
             uploads.send(pack).expect("uploads are taken until the end");

@@ -125,10 +125,13 @@ impl Assembler {
         let mut encoder = lock(&self.encoder);
         let encoder = encoder.as_mut().expect("nothing is stored after the end");
         let ids = encoder.store(&blocks, digests)?;
-        let pieces = ids.into_iter().zip(&blocks).map(|(id, block)| Piece::Block {
-            id,
-            len: block.len() as u32,
-        });
+        let pieces = ids
+            .into_iter()
+            .zip(&blocks)
+            .map(|(id, block)| Piece::Block {
+                id,
+                len: block.len() as u32,
+            });
         Ok(pieces.collect())
     }
 

@@ -22,6 +22,7 @@ use crate::pack::BlockKind;
 use crate::repository::Repository;
 use crate::snapshot::{self, Snapshot, Summary};
 use crate::source::exclude::ExcludeOptions;
+use crate::sync::Buffers;
 use crate::writer::{Encoder, Writer};
 
 use directory::Assembler;
@@ -116,6 +117,8 @@ struct Run {
     options: BackupOptions,
     assembler: Assembler,
     counters: Counters,
+    /// Arenas of bundles.
+    buffers: Buffers,
 }
 
 #[derive(Default)]
@@ -188,10 +191,15 @@ pub fn backup(
         options,
         assembler,
         counters: Counters::default(),
+        buffers: Buffers::default(),
     });
     // One task waits for each worker: more would only hold memory.
     let pool = Pool::new(encoders, workers);
-    let walker = Walker::new(&run, pool.submitter().clone(), parent.as_ref().map(|(_, snapshot)| snapshot));
+    let walker = Walker::new(
+        &run,
+        pool.submitter().clone(),
+        parent.as_ref().map(|(_, snapshot)| snapshot),
+    );
     let walked = match source {
         Source::Paths(_) => walker.and_then(|walker| walker.walk(&paths)),
         Source::Stdin(_) => walker.and_then(|walker| walker.stdin(&paths[0])),

@@ -72,7 +72,7 @@ impl Batch {
         if encoder.has_failed() {
             return;
         }
-        let mut bundle = Bundle::with_capacity((self.len + self.len / 8) as usize);
+        let mut bundle = Bundle::new(run.buffers.take());
         let mut files: Vec<(FileJob, Node)> = Vec::with_capacity(self.jobs.len());
         for job in self.jobs {
             let start = bundle.arena.len();
@@ -80,7 +80,12 @@ impl Batch {
                 Ok(Some(node)) => {
                     let mut at = start;
                     let len = bundle.arena.len();
-                    for block_len in run.repository.chunker().blocks(&bundle.arena[start..len], true).collect::<Vec<_>>() {
+                    for block_len in run
+                        .repository
+                        .chunker()
+                        .blocks(&bundle.arena[start..len], true)
+                        .collect::<Vec<_>>()
+                    {
                         bundle.add(at..at + block_len, files.len());
                         at += block_len;
                     }
@@ -99,7 +104,9 @@ impl Batch {
             }
         }
         let read_bytes = bundle.arena.len() as u64;
-        run.counters.read_bytes.fetch_add(read_bytes, Ordering::Relaxed);
+        run.counters
+            .read_bytes
+            .fetch_add(read_bytes, Ordering::Relaxed);
         let stored = store(run, &bundle, encoder).and_then(|pieces| {
             for ((_, &file), piece) in bundle.iter().zip(pieces) {
                 if let Kind::File { content, .. } = &mut files[file].1.kind {
@@ -108,13 +115,15 @@ impl Batch {
             }
             for (job, node) in files {
                 run.count(&job.path, job.outcome, node.size());
-                run.assembler.entry_done(&run.repository, job.place, Some(node))?;
+                run.assembler
+                    .entry_done(&run.repository, job.place, Some(node))?;
             }
             Ok(())
         });
         if let Err(error) = stored {
             encoder.fail(error);
         }
+        run.buffers.give(bundle.arena);
     }
 }
 
@@ -174,7 +183,9 @@ fn xattrs(run: &Run, path: &Path, file: BorrowedFd<'_>) -> Vec<Xattr> {
 /// Reports a file that could not be read, and leaves it out.
 fn unreadable(run: &Run, job: FileJob, error: io::Error, encoder: &Encoder) {
     match error.kind() {
-        io::ErrorKind::NotFound => run.observer.warning(&job.path, "vanished before it was read"),
+        io::ErrorKind::NotFound => run
+            .observer
+            .warning(&job.path, "vanished before it was read"),
         _ => run.error(&job.path, &error),
     }
     if let Err(error) = run.assembler.entry_done(&run.repository, job.place, None) {
@@ -187,10 +198,13 @@ fn store<T>(run: &Run, bundle: &Bundle<T>, encoder: &mut Encoder) -> Result<Vec<
     let digests = bundle.digests(run.repository.config().hash);
     let blocks: Vec<&[u8]> = bundle.iter().map(|(block, _)| block).collect();
     let ids = encoder.store(&blocks, digests)?;
-    let pieces = ids.into_iter().zip(&blocks).map(|(id, block)| Piece::Block {
-        id,
-        len: block.len() as u32,
-    });
+    let pieces = ids
+        .into_iter()
+        .zip(&blocks)
+        .map(|(id, block)| Piece::Block {
+            id,
+            len: block.len() as u32,
+        });
     Ok(pieces.collect())
 }
 
@@ -250,8 +264,10 @@ impl LargeFile {
             let after = rustix::fs::fstat(&file)?;
             let changed = attributes::node_from_stat(OsStr::new(""), &after, false)?;
             if (changed.node.mtime, changed.node.ctime) != seen {
-                run.observer
-                    .warning(&job.path, "changed while it was read; the snapshot has what was read");
+                run.observer.warning(
+                    &job.path,
+                    "changed while it was read; the snapshot has what was read",
+                );
             }
             // A hole at the end of a file that was not cut short meanwhile.
             cutter.hole(size.min(changed.node.size()).saturating_sub(end));
@@ -268,7 +284,8 @@ impl LargeFile {
         submitter: &Submitter<Encoder>,
     ) {
         let large = Self::begin(&job, job.found.node.clone());
-        let result = Cutter::new(&large, run, submitter).data(&mut io::stdin().lock(), u64::MAX, encoder);
+        let result =
+            Cutter::new(&large, run, submitter).data(&mut io::stdin().lock(), u64::MAX, encoder);
         large.read_to_the_end(result.map(|_| Vec::new()), run, encoder);
     }
 
@@ -283,12 +300,7 @@ impl LargeFile {
         })
     }
 
-    fn read_to_the_end(
-        &self,
-        result: io::Result<Vec<Xattr>>,
-        run: &Run,
-        encoder: &Encoder,
-    ) {
+    fn read_to_the_end(&self, result: io::Result<Vec<Xattr>>, run: &Run, encoder: &Encoder) {
         match result {
             Ok(xattrs) => {
                 if let Some(node) = lock(&self.node).as_mut() {
@@ -330,7 +342,11 @@ struct Cutter<'a> {
 }
 
 impl<'a> Cutter<'a> {
-    fn new(large: &'a Arc<LargeFile>, run: &'a Arc<Run>, submitter: &'a Submitter<Encoder>) -> Self {
+    fn new(
+        large: &'a Arc<LargeFile>,
+        run: &'a Arc<Run>,
+        submitter: &'a Submitter<Encoder>,
+    ) -> Self {
         Self {
             large,
             run,
@@ -350,13 +366,16 @@ impl<'a> Cutter<'a> {
         let room = BUNDLE_LEN.max(2 * chunker.block_len_max());
         let (mut total, mut rest) = (0, Vec::new());
         loop {
-            let mut bundle: Bundle<usize> = Bundle::with_capacity(room);
+            let mut bundle: Bundle<usize> = Bundle::new(self.run.buffers.take());
             bundle.arena.append(&mut rest);
             let wanted = (len - total).min((room - bundle.arena.len()) as u64);
             let count = file.by_ref().take(wanted).read_to_end(&mut bundle.arena)? as u64;
             total += count;
             self.run.observer.read(count);
-            self.run.counters.read_bytes.fetch_add(count, Ordering::Relaxed);
+            self.run
+                .counters
+                .read_bytes
+                .fetch_add(count, Ordering::Relaxed);
             let end = count < wanted || total == len;
             let mut at = 0;
             let lens: Vec<usize> = chunker.blocks(&bundle.arena, end).collect();
@@ -396,7 +415,7 @@ impl<'a> Cutter<'a> {
                 }
                 Err(error) => encoder.fail(error),
             }
-            drop(bundle);
+            run.buffers.give(bundle.arena);
             large.release(&run, encoder);
         });
     }

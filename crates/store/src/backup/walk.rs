@@ -82,7 +82,9 @@ impl<'a> Walker<'a> {
             submitter,
             excludes: Excludes::new(&run.options.excludes)?,
             reader: BlockReader::new(&run.repository),
-            parent_root: parent.map(|snapshot| snapshot.root.clone()).unwrap_or_default(),
+            parent_root: parent
+                .map(|snapshot| snapshot.root.clone())
+                .unwrap_or_default(),
             batch: Batch::default(),
         })
     }
@@ -238,7 +240,8 @@ impl<'a> Walker<'a> {
             Err(error) => return self.missing(path, place, &error),
         };
         // A mount point below what was asked for is kept, empty.
-        let foreign = self.run.options.one_file_system && above.whole && found.device != above.device;
+        let foreign =
+            self.run.options.one_file_system && above.whole && found.device != above.device;
         let mut scope = above.scope.clone();
         let names = if !targets.whole {
             self.names(path, &fd, targets)?
@@ -251,7 +254,9 @@ impl<'a> Walker<'a> {
             });
             let entered = above.scope.enter(&self.excludes, fd.as_fd(), path, &names);
             for problem in &entered.problems {
-                self.run.observer.warning(&problem.path, &problem.error.to_string());
+                self.run
+                    .observer
+                    .warning(&problem.path, &problem.error.to_string());
             }
             scope = entered.scope;
             match entered.decision {
@@ -278,7 +283,13 @@ impl<'a> Walker<'a> {
     }
 
     /// Hands out an entry that is no directory.
-    fn entry(&mut self, level: &Level<'_>, path: PathBuf, place: Place, found: Found) -> Result<()> {
+    fn entry(
+        &mut self,
+        level: &Level<'_>,
+        path: PathBuf,
+        place: Place,
+        found: Found,
+    ) -> Result<()> {
         let mut node = found.node.clone();
         if !matches!(node.kind, Kind::File { .. }) {
             match attributes::xattrs_at(level.fd.as_fd(), OsStr::from_bytes(&node.name)) {
@@ -337,7 +348,8 @@ impl<'a> Walker<'a> {
         let (writer, reader) = (&self.run.writer, &mut self.reader);
         let read = writer.with_index(|index| tree::read(reader, index, content));
         read.unwrap_or_else(|error| {
-            let text = format!("its files are read again: the parent snapshot's directory: {error}");
+            let text =
+                format!("its files are read again: the parent snapshot's directory: {error}");
             self.run.observer.warning(path, &text);
             Vec::new()
         })
@@ -346,14 +358,19 @@ impl<'a> Walker<'a> {
     /// Reports an entry that cannot be read, and leaves it out.
     fn missing(&self, path: &Path, place: Place, error: &io::Error) -> Result<()> {
         match error.kind() {
-            io::ErrorKind::NotFound => self.run.observer.warning(path, "vanished before it was read"),
+            io::ErrorKind::NotFound => self
+                .run
+                .observer
+                .warning(path, "vanished before it was read"),
             _ => self.run.error(path, error),
         }
         self.done(place, None)
     }
 
     fn done(&self, place: Place, node: Option<Node>) -> Result<()> {
-        self.run.assembler.entry_done(&self.run.repository, place, node)
+        self.run
+            .assembler
+            .entry_done(&self.run.repository, place, node)
     }
 }
 
@@ -399,14 +416,19 @@ pub fn absolute_paths(source: &Source) -> Result<Vec<PathBuf>> {
         Source::Paths(paths) => paths,
     };
     if given.is_empty() {
-        return Err(Error::Invalid("nothing to back up: name at least one path".to_owned()));
+        return Err(Error::Invalid(
+            "nothing to back up: name at least one path".to_owned(),
+        ));
     }
     let mut paths = given
         .iter()
         .map(|path| {
             std::fs::symlink_metadata(path).map_err(cannot_read(path))?;
             let absolute = std::path::absolute(path).map_err(cannot_read(path))?;
-            if !absolute.components().any(|part| part == Component::ParentDir) {
+            if !absolute
+                .components()
+                .any(|part| part == Component::ParentDir)
+            {
                 return Ok(absolute);
             }
             // `..` behind a link leads elsewhere than it looks: only the system can say where.

@@ -35,6 +35,8 @@ pub struct File {
     pub path: PathBuf,
     /// What it should be.
     pub node: Node,
+    /// There may be something of that name already.
+    may_exist: bool,
     /// Blocks to write; whoever writes the last one finishes the file.
     outstanding: AtomicU32,
     state: Mutex<State>,
@@ -63,10 +65,11 @@ struct Use {
 
 impl File {
     /// A file of which nothing is done.
-    pub fn new(path: PathBuf, node: Node) -> Self {
+    pub fn new(path: PathBuf, node: Node, may_exist: bool) -> Self {
         Self {
             path,
             node,
+            may_exist,
             outstanding: AtomicU32::new(0),
             state: Mutex::default(),
         }
@@ -91,9 +94,9 @@ impl File {
 
     fn has_holes(&self) -> bool {
         match &self.node.kind {
-            Kind::File { content, .. } => {
-                content.iter().any(|piece| matches!(piece, Piece::Hole { .. }))
-            }
+            Kind::File { content, .. } => content
+                .iter()
+                .any(|piece| matches!(piece, Piece::Hole { .. })),
             _ => false,
         }
     }
@@ -131,7 +134,12 @@ pub fn write_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) 
     }
     let pool = pool(run);
     for numbers in without_blocks.chunks(256) {
-        let (run, target, files, numbers) = (Arc::clone(run), Arc::clone(target), Arc::clone(files), numbers.to_vec());
+        let (run, target, files, numbers) = (
+            Arc::clone(run),
+            Arc::clone(target),
+            Arc::clone(files),
+            numbers.to_vec(),
+        );
         pool.submitter().submit(move |_, _| {
             for number in numbers {
                 write(&run, &target, &files[number], &[], 0);
@@ -161,10 +169,7 @@ fn locate(run: &Run, file: &File, number: usize, wanted: &Wanted) -> Result<Vec<
         if wanted.skips(at) {
             continue;
         }
-        let location = run
-            .index
-            .find(&block)
-            .ok_or(Error::MissingBlock(block))?;
+        let location = run.index.find(&block).ok_or(Error::MissingBlock(block))?;
         if location.len != len {
             return Err(Error::damaged(
                 format!("block {block}"),
@@ -244,8 +249,10 @@ fn process(
                 give_up(run, file, &error);
                 continue;
             }
-            let parts: Vec<(u64, &[u8])> =
-                uses.iter().map(|place| (place.start, part(raw, place))).collect();
+            let parts: Vec<(u64, &[u8])> = uses
+                .iter()
+                .map(|place| (place.start, part(raw, place)))
+                .collect();
             write(run, target, file, &parts, uses.len() as u32);
         }
     }
@@ -288,14 +295,20 @@ fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], block
                 bytes += part.len() as u64;
             }
         }
-        run.counters.restored_bytes.fetch_add(bytes, Ordering::Relaxed);
+        run.counters
+            .restored_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
         run.observer.restored(bytes);
         if file.outstanding.fetch_sub(blocks, Ordering::AcqRel) == blocks {
-            // Only now: a file may be longer than its last block, and an existing one than it should be.
-            if file.has_holes() || open.metadata()?.len() != file.node.size() {
+            // A file may end in a hole, and an existing one be longer than it should be.
+            if file.has_holes() || file.may_exist && open.metadata()?.len() != file.node.size() {
                 open.set_len(file.node.size())?;
             }
-            attribute_errors(run, &file.path, &attributes::apply(open.as_fd(), &file.node));
+            attribute_errors(
+                run,
+                &file.path,
+                &attributes::apply(open.as_fd(), &file.node),
+            );
             close(run, &mut lock(&file.state));
             run.observer.entry(&file.path);
         }
@@ -311,7 +324,12 @@ fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], block
 }
 
 /// Opens a file for writing; nothing if it is given up. `whole`: nobody else will want it.
-fn open(run: &Run, target: &OwnedFd, file: &File, whole: bool) -> io::Result<Option<Arc<fs::File>>> {
+fn open(
+    run: &Run,
+    target: &OwnedFd,
+    file: &File,
+    whole: bool,
+) -> io::Result<Option<Arc<fs::File>>> {
     let mut state = lock(&file.state);
     if state.failed {
         return Ok(None);
@@ -327,7 +345,12 @@ fn open(run: &Run, target: &OwnedFd, file: &File, whole: bool) -> io::Result<Opt
             return match open() {
                 // A file that is read-only, as an earlier restore may have left it.
                 Err(rustix::io::Errno::ACCESS) => {
-                    rustix::fs::chmodat(directory, name, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
+                    rustix::fs::chmodat(
+                        directory,
+                        name,
+                        Mode::RUSR | Mode::WUSR,
+                        AtFlags::empty(),
+                    )?;
                     Ok(open()?)
                 }
                 result => Ok(result?),
@@ -368,34 +391,42 @@ impl Wanted {
 /// Finds out what of the files is there and right; an existing file of which something is kept has begun.
 fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) -> Vec<Wanted> {
     let existing: Vec<usize> = (0..files.len())
-        .filter(|&number| exists(target, &files[number]))
+        .filter(|&number| files[number].may_exist && exists(target, &files[number]))
         .collect();
     let wanted = Arc::new(Mutex::new(vec![Wanted::All; files.len()]));
     let found = Arc::clone(&wanted);
-    read_all(run, target, files, &existing, move |run, file, number, comparison| {
-        let Ok(comparison) = comparison else {
-            return;
-        };
-        let all_right = comparison.wrong.is_empty() && comparison.holes_right;
-        // To write into a file with other names would change those, and a hole cannot be put back.
-        if !all_right && (comparison.other_names || file.has_holes()) {
-            return;
-        }
-        let mut blocks = vec![false; file.blocks().count()];
-        for &block in &comparison.wrong {
-            blocks[block] = true;
-        }
-        let right: u64 = file
-            .blocks()
-            .zip(&blocks)
-            .filter(|(_, wanted)| !**wanted)
-            .map(|((_, _, len), _)| u64::from(len))
-            .sum();
-        run.counters.skipped_bytes.fetch_add(right, Ordering::Relaxed);
-        run.observer.restored(right);
-        lock(&file.state).begun = true;
-        lock(&found)[number] = Wanted::Some(blocks);
-    });
+    read_all(
+        run,
+        target,
+        files,
+        &existing,
+        move |run, file, number, comparison| {
+            let Ok(comparison) = comparison else {
+                return;
+            };
+            let all_right = comparison.wrong.is_empty() && comparison.holes_right;
+            // To write into a file with other names would change those, and a hole cannot be put back.
+            if !all_right && (comparison.other_names || file.has_holes()) {
+                return;
+            }
+            let mut blocks = vec![false; file.blocks().count()];
+            for &block in &comparison.wrong {
+                blocks[block] = true;
+            }
+            let right: u64 = file
+                .blocks()
+                .zip(&blocks)
+                .filter(|(_, wanted)| !**wanted)
+                .map(|((_, _, len), _)| u64::from(len))
+                .sum();
+            run.counters
+                .skipped_bytes
+                .fetch_add(right, Ordering::Relaxed);
+            run.observer.restored(right);
+            lock(&file.state).begun = true;
+            lock(&found)[number] = Wanted::Some(blocks);
+        },
+    );
     std::mem::take(&mut lock(&wanted))
 }
 
@@ -422,7 +453,9 @@ pub fn verify_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>)
                 "differs from the snapshot".to_owned()
             }
             Ok(_) => {
-                run.counters.verified_bytes.fetch_add(file.node.size(), Ordering::Relaxed);
+                run.counters
+                    .verified_bytes
+                    .fetch_add(file.node.size(), Ordering::Relaxed);
                 return;
             }
         };
@@ -469,7 +502,7 @@ fn read_all(
         pool.submitter().submit(move |_, _| {
             let mut comparer = Comparer {
                 run: &run,
-                bundle: Bundle::with_capacity(0),
+                bundle: Bundle::new(Vec::new()),
                 comparisons: Vec::new(),
             };
             for &number in &batch {
@@ -494,7 +527,8 @@ struct Comparer<'a> {
 
 impl Comparer<'_> {
     fn file(&mut self, target: &OwnedFd, file: &File) -> io::Result<Comparison> {
-        let open: fs::File = in_directory(target, &file.path, crate::source::attributes::open_file)?.into();
+        let open: fs::File =
+            in_directory(target, &file.path, crate::source::attributes::open_file)?.into();
         let stat = rustix::fs::fstat(&open)?;
         let size = stat.st_size as u64;
         let mut comparison = Comparison {
@@ -513,7 +547,9 @@ impl Comparer<'_> {
             let before = self.bundle.arena.len();
             self.bundle.arena.resize(before + len as usize, 0);
             match open.read_exact_at(&mut self.bundle.arena[before..], start) {
-                Ok(()) => self.bundle.add(before..before + len as usize, (number, at, id)),
+                Ok(()) => self
+                    .bundle
+                    .add(before..before + len as usize, (number, at, id)),
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     self.bundle.arena.truncate(before);
                     comparison.wrong.push(at);
@@ -532,7 +568,7 @@ impl Comparer<'_> {
 
     /// Hashes what was read.
     fn flush(&mut self) {
-        let bundle = std::mem::replace(&mut self.bundle, Bundle::with_capacity(0));
+        let bundle = std::mem::replace(&mut self.bundle, Bundle::new(Vec::new()));
         let digests = bundle.digests(self.run.repository.config().hash);
         for ((_, (number, block, id)), digest) in bundle.iter().zip(digests) {
             if !self.run.repository.is_block(id, &digest)

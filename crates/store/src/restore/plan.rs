@@ -56,6 +56,8 @@ struct Step {
     path: PathBuf,
     node: Option<Node>,
     made: bool,
+    /// It was there before: so may be what is restored into it.
+    existed: bool,
 }
 
 struct Planner<'a> {
@@ -94,6 +96,7 @@ pub fn make(run: &Run, snapshot_id: Id, snapshot: &Snapshot) -> Result<Plan> {
             path: PathBuf::new(),
             node: None,
             made: true,
+            existed: true,
         }],
     };
     planner.entries(&above, nodes, Selection::Enter)?;
@@ -146,10 +149,12 @@ fn open_target(target: &Path) -> Result<OwnedFd> {
             open_directory(CWD, target.as_os_str())
         })
         .map_err(|error| match error.kind() {
-            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => Error::WrongKind(format!(
-                "the target {} is not a directory: choose a directory, or a new name for one",
-                target.display()
-            )),
+            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+                Error::WrongKind(format!(
+                    "the target {} is not a directory: choose a directory, or a new name for one",
+                    target.display()
+                ))
+            }
             _ => Error::path("use the target", target)(error),
         })
 }
@@ -168,7 +173,12 @@ impl Planner<'_> {
             if selection == Selection::Skip {
                 continue;
             }
-            let below = self.way.last().expect("the target is a step").path.join(name);
+            let below = self
+                .way
+                .last()
+                .expect("the target is a step")
+                .path
+                .join(name);
             if let Kind::Directory { content } = &node.kind {
                 let entries = match tree::read(&mut self.reader, &self.run.index, content) {
                     Ok(entries) => entries,
@@ -181,6 +191,7 @@ impl Planner<'_> {
                     path: below,
                     node: Some(node),
                     made: false,
+                    existed: true,
                 });
                 if selection != Selection::Take || self.make_way() {
                     self.entries(&path, entries, selection)?;
@@ -199,12 +210,15 @@ impl Planner<'_> {
             let node = step.node.take().expect("only the target has no node");
             let made = match &self.plan.target {
                 Some(target) => make_directory(target, &step.path),
-                None => Ok(()),
+                None => Ok(true),
             };
-            if let Err(error) = made {
-                self.run.io_error(&step.path, "make the directory", error);
-                step.node = Some(node);
-                return false;
+            match made {
+                Ok(existed) => step.existed = existed,
+                Err(error) => {
+                    self.run.io_error(&step.path, "make the directory", error);
+                    step.node = Some(node);
+                    return false;
+                }
             }
             step.made = true;
             self.plan.summary.directories += 1;
@@ -231,7 +245,8 @@ impl Planner<'_> {
         if let Kind::File { size, .. } = node.kind {
             self.plan.summary.files += 1;
             self.plan.summary.total_bytes += size;
-            self.plan.files.push(File::new(path, node));
+            let may_exist = self.way.last().expect("the target is a step").existed;
+            self.plan.files.push(File::new(path, node, may_exist));
             return;
         }
         self.plan.summary.others += 1;
@@ -259,18 +274,20 @@ fn is_same(directory: rustix::fd::BorrowedFd<'_>, name: &OsStr, node: &Node) -> 
         .is_ok_and(|found| found.node.kind == node.kind)
 }
 
-fn make_directory(target: &OwnedFd, path: &Path) -> io::Result<()> {
+/// Makes a directory; true if it was there.
+fn make_directory(target: &OwnedFd, path: &Path) -> io::Result<bool> {
     in_directory(target, path, |directory, name| {
         match attributes::create_directory(directory, name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if file_type(directory, name)? == Some(FileType::Directory) {
-                    return Ok(());
+                    return Ok(true);
                 }
                 remove(directory, name)?;
-                attributes::create_directory(directory, name)
+                attributes::create_directory(directory, name)?;
             }
-            result => result,
+            result => result?,
         }
+        Ok(false)
     })
 }
 
@@ -286,11 +303,13 @@ pub fn link_all(run: &Run, target: &OwnedFd, files: &[File], links: &[Link]) {
         };
         let linked = in_directory(target, first, |first_directory, first_name| {
             in_directory(target, path, |directory, name| {
-                let stat = |directory, name| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+                let stat = |directory, name| {
+                    rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+                };
                 let wanted = stat(first_directory, first_name)?;
-                if stat(directory, name)
-                    .is_ok_and(|there| (there.st_dev, there.st_ino) == (wanted.st_dev, wanted.st_ino))
-                {
+                if stat(directory, name).is_ok_and(|there| {
+                    (there.st_dev, there.st_ino) == (wanted.st_dev, wanted.st_ino)
+                }) {
                     return Ok(());
                 }
                 remove(directory, name)?;

@@ -151,7 +151,11 @@ impl Storage for LocalStorage {
 fn list_folder(folder: &Path, found: &mut Vec<(Id, u64)>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        if let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
+        if let Some(id) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        {
             found.push((id, entry.metadata()?.len()));
         }
     }
@@ -171,7 +175,10 @@ fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Creates a directory and its parents, for the owner alone.
 fn create_directory(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
 }
 
 fn sync_directory(path: &Path) -> io::Result<()> {
