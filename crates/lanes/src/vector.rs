@@ -3,6 +3,9 @@
 /// The most lanes that one [`Engine`](crate::arch::Engine) may have, and so the stride of [`LaneSet`].
 pub(crate) const MAX_LANES: usize = 32;
 
+/// How many bytes ahead of their use data is asked for: a few blocks, as long as memory takes to answer.
+const AHEAD: usize = 256;
+
 /// The most 32-bit words of state that an algorithm may have.
 pub(crate) const MAX_WORDS: usize = 8;
 
@@ -24,6 +27,42 @@ impl LaneSet {
         Self {
             state: [[0; MAX_LANES]; MAX_WORDS],
             data: [core::ptr::null(); MAX_LANES],
+        }
+    }
+}
+
+/// Asks for the data that will be needed soon: as many streams as there are lanes are more than the hardware follows.
+pub(crate) struct Ahead<'a> {
+    data: &'a [*const u8; MAX_LANES],
+    offset: usize,
+}
+
+impl<'a> Ahead<'a> {
+    /// For lanes that are reading at `offset`.
+    #[inline(always)]
+    pub(crate) fn new(data: &'a [*const u8; MAX_LANES], offset: usize) -> Self {
+        Self {
+            data,
+            offset: offset.wrapping_add(AHEAD),
+        }
+    }
+
+    /// Asks for part `part` of `parts`, where each lane's next line is in one of the parts.
+    ///
+    /// In a loop, that spreads the requests over a block. Within straight code the compiler collects them.
+    #[inline(always)]
+    pub(crate) fn fetch<V: Vector>(&self, part: usize, parts: usize) {
+        for lane in part * V::LANES / parts..(part + 1) * V::LANES / parts {
+            // Not in the level 2 cache: there the stream of data would push out this very code.
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a prefetch faults nowhere, also past the end of a message.
+            unsafe {
+                use core::arch::x86_64::{_MM_HINT_NTA, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_NTA>(
+                    self.data[lane % MAX_LANES].wrapping_add(self.offset).cast(),
+                );
+            }
+            let _ = (self.data[lane % MAX_LANES], self.offset);
         }
     }
 }

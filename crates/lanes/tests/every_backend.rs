@@ -185,6 +185,20 @@ fn equal_lengths() {
     }
 }
 
+/// Messages that fall into the same sets of the caches, so that lanes start one group after the other.
+#[test]
+fn blocks_of_a_file() {
+    let data = noise(40 << 14);
+    for &algorithm in Algorithm::ALL {
+        for count in [13, 17, 40] {
+            check(
+                algorithm,
+                &data.chunks_exact(1 << 14).take(count).collect::<Vec<_>>(),
+            );
+        }
+    }
+}
+
 /// Reads past the end of a message would meet an unmapped page or another object here, under a sanitiser at least;
 /// everywhere, what follows must not change the digest.
 #[test]

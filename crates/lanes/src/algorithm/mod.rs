@@ -11,7 +11,7 @@ pub(crate) mod sha256;
 
 use crate::digest::Digest;
 use crate::plan::Plan;
-use crate::vector::{MAX_WORDS, Vector};
+use crate::vector::{Ahead, MAX_WORDS, Vector};
 
 /// A hash of the Merkle–Damgård kind with 64-byte blocks, 32-bit words and a 64-bit length at the end.
 pub(crate) trait Kernel: 'static {
@@ -23,7 +23,8 @@ pub(crate) trait Kernel: 'static {
     const BIG_ENDIAN: bool;
 
     /// Adds one block of each lane to the state. `state` has `MAX_WORDS` elements, of which the first `WORDS` count.
-    fn compress<V: Vector>(state: &mut [V], block: [V; 16]);
+    /// Calls [`Ahead::fetch`] for every part of as many parts as it likes.
+    fn compress<V: Vector>(state: &mut [V], block: [V; 16], ahead: Ahead<'_>);
 }
 
 /// What the rest of the crate needs to know of an algorithm at run time.

@@ -1,7 +1,7 @@
 //! SHA-1 (FIPS 180-4, section 6.1), one message a lane.
 
 use super::Kernel;
-use crate::vector::Vector;
+use crate::vector::{Ahead, Vector};
 
 pub(crate) enum Sha1 {}
 
@@ -17,8 +17,9 @@ impl Kernel for Sha1 {
     const BIG_ENDIAN: bool = true;
 
     #[inline(always)]
-    fn compress<V: Vector>(s: &mut [V], mut w: [V; 16]) {
+    fn compress<V: Vector>(s: &mut [V], mut w: [V; 16], ahead: Ahead<'_>) {
         let mut v = [s[0], s[1], s[2], s[3], s[4]];
+        ahead.fetch::<V>(0, 1);
         repeat!(round(&mut v, &mut w):
             0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19
             20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39

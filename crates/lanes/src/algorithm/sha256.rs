@@ -1,7 +1,7 @@
 //! SHA-256 (FIPS 180-4, section 6.2), one message a lane.
 
 use super::Kernel;
-use crate::vector::Vector;
+use crate::vector::{Ahead, Vector};
 
 pub(crate) enum Sha256 {}
 
@@ -33,59 +33,66 @@ impl Kernel for Sha256 {
     const BIG_ENDIAN: bool = true;
 
     #[inline(always)]
-    fn compress<V: Vector>(s: &mut [V], mut w: [V; 16]) {
+    fn compress<V: Vector>(s: &mut [V], mut w: [V; 16], ahead: Ahead<'_>) {
         let mut v = [s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]];
-        repeat!(round(&mut v, &mut w):
-            0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15
-            16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
-            32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47
-            48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
+        // A loop, so that the code is small enough to stay in the cache beside the data.
+        for turn in 0..3 {
+            ahead.fetch::<V>(turn, 3);
+            repeat!(round_and_expand(&mut v, &mut w, &K[16 * turn..][..16]):
+                0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+        }
+        repeat!(round(&mut v, &w, &K[48..]): 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
         for i in 0..8 {
             s[i] = s[i].add(v[i]);
         }
     }
 }
 
-/// Step `T`. The eight variables change their places, not their contents: `v[(I + 64 - T) % 8]` is variable `I`.
-/// The schedule is a ring of 16 words.
+/// The word of the schedule that takes the place of word `T`: a ring of 16 words.
 #[inline(always)]
-fn round<const T: usize, V: Vector>(v: &mut [V; 8], w: &mut [V; 16]) {
+fn expand<const T: usize, V: Vector>(w: &mut [V; 16]) {
+    let (x, y) = (w[(T + 1) % 16], w[(T + 14) % 16]);
+    let x = x
+        .rotate_left::<25, 7>()
+        .xor3(x.rotate_left::<14, 18>(), x.shift_right::<3>());
+    let y = y
+        .rotate_left::<15, 17>()
+        .xor3(y.rotate_left::<13, 19>(), y.shift_right::<10>());
+    w[T] = w[T].add(w[(T + 9) % 16]).add(x).add(y);
+}
+
+/// Step `T` of 16, and the word for 16 steps later.
+#[inline(always)]
+fn round_and_expand<const T: usize, V: Vector>(v: &mut [V; 8], w: &mut [V; 16], k: &[u32]) {
+    round::<T, V>(v, w, k);
+    expand::<T, V>(w);
+}
+
+/// Step `T` of 16. The eight variables change their places, not their contents: `v[(I + 16 - T) % 8]` is variable `I`.
+#[inline(always)]
+fn round<const T: usize, V: Vector>(v: &mut [V; 8], w: &[V; 16], k: &[u32]) {
     let at = const {
         [
-            64 - T,
-            65 - T,
-            66 - T,
-            67 - T,
-            68 - T,
-            69 - T,
-            70 - T,
-            71 - T,
+            16 - T,
+            17 - T,
+            18 - T,
+            19 - T,
+            20 - T,
+            21 - T,
+            22 - T,
+            23 - T,
         ]
     };
     let [a, b, c, d] = [v[at[0] % 8], v[at[1] % 8], v[at[2] % 8], v[at[3] % 8]];
     let [e, f, g, h] = [v[at[4] % 8], v[at[5] % 8], v[at[6] % 8], v[at[7] % 8]];
 
-    if T >= 16 {
-        let (x, y) = (w[(T + 1) % 16], w[(T + 14) % 16]);
-        let x = x
-            .rotate_left::<25, 7>()
-            .xor3(x.rotate_left::<14, 18>(), x.shift_right::<3>());
-        let y = y
-            .rotate_left::<15, 17>()
-            .xor3(y.rotate_left::<13, 19>(), y.shift_right::<10>());
-        w[T % 16] = w[T % 16].add(w[(T + 9) % 16]).add(x).add(y);
-    }
     let e_mixed = e
         .rotate_left::<26, 6>()
         .xor3(e.rotate_left::<21, 11>(), e.rotate_left::<7, 25>());
     let a_mixed = a
         .rotate_left::<30, 2>()
         .xor3(a.rotate_left::<19, 13>(), a.rotate_left::<10, 22>());
-    let t = w[T % 16]
-        .add_word(K[T])
-        .add(h)
-        .add(e.choose(f, g))
-        .add(e_mixed);
+    let t = w[T].add_word(k[T]).add(h).add(e.choose(f, g)).add(e_mixed);
     v[at[3] % 8] = d.add(t);
     v[at[7] % 8] = t.add(a_mixed.add(a.majority(b, c)));
 }

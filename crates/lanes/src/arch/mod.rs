@@ -5,7 +5,7 @@ pub(crate) mod portable;
 pub(crate) mod x86_64;
 
 use crate::algorithm::Kernel;
-use crate::vector::{LaneSet, MAX_LANES, MAX_WORDS, Vector};
+use crate::vector::{Ahead, LaneSet, MAX_LANES, MAX_WORDS, Vector};
 use crate::{Algorithm, Backend};
 
 /// Adds `blocks` blocks of 64 bytes of each lane to that lane's state. Does not move `data`.
@@ -65,19 +65,25 @@ pub(crate) unsafe fn compress_lanes<K: Kernel, V: Vector>(set: &mut LaneSet, blo
     let mut aligned = Aligned([0; 64]);
     core::hint::black_box(&mut aligned);
 
-    let LaneSet { state, data } = set;
     // SAFETY: the caller vouches for the instruction set; every row has MAX_LANES >= V::LANES words.
-    let mut words = unsafe { [V::load(state[0].as_ptr()); MAX_WORDS] };
-    for (words, row) in words.iter_mut().zip(&*state).take(K::WORDS) {
+    let mut words = unsafe { [V::load(set.state[0].as_ptr()); MAX_WORDS] };
+    for (words, row) in words.iter_mut().zip(&set.state).take(K::WORDS) {
         // SAFETY: as above.
         *words = unsafe { V::load(row.as_ptr()) };
     }
     for block in 0..blocks {
+        let offset = 64 * block;
         // SAFETY: the caller vouches for the instruction set and for `blocks` blocks behind each pointer.
-        let block = unsafe { load_blocks::<K, V>(data, 64 * block) };
-        K::compress(&mut words, block);
+        let block = unsafe {
+            if K::BIG_ENDIAN {
+                V::load_blocks::<true>(set.data.as_ptr(), offset)
+            } else {
+                V::load_blocks::<false>(set.data.as_ptr(), offset)
+            }
+        };
+        K::compress(&mut words, block, Ahead::new(&set.data, offset));
     }
-    for (row, words) in state.iter_mut().zip(words).take(K::WORDS) {
+    for (row, words) in set.state.iter_mut().zip(words).take(K::WORDS) {
         // SAFETY: every row has MAX_LANES >= V::LANES words.
         unsafe { words.store(row.as_mut_ptr()) };
     }
@@ -86,36 +92,3 @@ pub(crate) unsafe fn compress_lanes<K: Kernel, V: Vector>(set: &mut LaneSet, blo
 /// Something as aligned as the widest register.
 #[repr(align(64))]
 struct Aligned(#[expect(dead_code, reason = "its place matters, not its contents")] [u8; 64]);
-
-/// Loads the block at `offset` of every lane, and asks for those that follow.
-///
-/// # Safety
-///
-/// As [`Vector::load_blocks`].
-#[inline(always)]
-unsafe fn load_blocks<K: Kernel, V: Vector>(
-    data: &[*const u8; MAX_LANES],
-    offset: usize,
-) -> [V; 16] {
-    #[cfg(target_arch = "x86_64")]
-    if PREFETCH_BYTES > 0 {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        for pointer in data.iter().take(V::LANES) {
-            // SAFETY: a prefetch faults nowhere, also past the end of a message.
-            unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(pointer.wrapping_add(offset + PREFETCH_BYTES).cast())
-            };
-        }
-    }
-    // SAFETY: the caller's promise.
-    unsafe {
-        if K::BIG_ENDIAN {
-            V::load_blocks::<true>(data.as_ptr(), offset)
-        } else {
-            V::load_blocks::<false>(data.as_ptr(), offset)
-        }
-    }
-}
-
-/// How far ahead of its use a lane's data is asked for: as many streams as lanes are more than the hardware follows.
-const PREFETCH_BYTES: usize = 256;
