@@ -1,2 +1,98 @@
 //! The `tabane` command.
-fn main() {}
+//!
+//! `main` sets the process up and turns results into exit codes; each command is one file in [`commands`] and one
+//! line of the table there. What a library user would want is in `tabane_store`.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod exit;
+mod format;
+mod output;
+mod password;
+mod process;
+mod progress;
+mod select;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use args::Global;
+use exit::{Exit, Failure};
+
+/// Keeps files: every block once, encrypted, many hashed at a time.
+#[derive(Parser)]
+#[command(name = "tabane", version, about, max_term_width = 100)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = exit::HELP, after_long_help = exit::LONG_HELP)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: commands::Command,
+}
+
+fn main() -> ExitCode {
+    process::exit_on_panic();
+    match run() {
+        Ok(exit) => exit.into(),
+        Err(failure) => report(&failure),
+    }
+}
+
+fn run() -> Result<Exit, Failure> {
+    process::harden();
+    process::exit_on_signals()?;
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return explain(&error),
+    };
+    tabane_lanes::Backend::forced().map_err(|error| Failure::Other(error.to_string()))?;
+    let exit = cli.command.run(&cli.global)?;
+    io::stdout().flush()?;
+    Ok(exit)
+}
+
+/// Prints the help that was asked for, or what is wrong with the arguments.
+fn explain(error: &clap::Error) -> Result<Exit, Failure> {
+    use clap::error::ErrorKind;
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            error.print()?;
+            Ok(Exit::Success)
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            error.print()?;
+            Ok(Exit::Usage)
+        }
+        _ => {
+            let text = error.render().to_string();
+            let text = text.strip_prefix("error: ").unwrap_or(&text);
+            Err(Failure::Usage(text.trim_end().to_owned()))
+        }
+    }
+}
+
+/// Says what went wrong; returns how the process ends.
+fn report(failure: &Failure) -> ExitCode {
+    if let Failure::Output(error) = failure
+        && error.kind() == io::ErrorKind::BrokenPipe
+    {
+        process::die_of_broken_pipe();
+    }
+    let text = match failure {
+        // Its lines are clap's own, with what the user typed quoted.
+        Failure::Usage(text) => text.clone(),
+        _ => format::printable(&failure.to_string()),
+    };
+    let _ = writeln!(io::stderr(), "tabane: {text}");
+    failure.exit().into()
+}
+
+/// The definition of all commands, for completions and manual pages.
+fn definition() -> clap::Command {
+    Cli::command()
+}

@@ -1,0 +1,383 @@
+//! `tabane backup`
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use jiff::Timestamp;
+use serde_json::json;
+use tabane_store::backup::{self, BackupOptions, Observer, Outcome, Parent, Source};
+use tabane_store::compress::Compression;
+use tabane_store::snapshot::{self, Summary};
+use tabane_store::source::exclude::ExcludeOptions;
+use tabane_store::{Error, Repository};
+
+use crate::args::Global;
+use crate::exit::{Exit, Failure, Result};
+use crate::format;
+use crate::output::{Output, into_object, print_json, warn};
+use crate::progress::Progress;
+
+/// Store files and directories as a new snapshot
+#[derive(Args)]
+#[command(after_help = "\
+Files that have not changed since the latest snapshot of the same host and paths (by size, times and inode)
+are not read again; --force reads them all.
+
+Patterns: `*.o` matches a name at any depth, `/srv/*.o` a whole path, `**` any number of directories,
+`dir/` directories only; a later `!pattern` takes an earlier one back.
+
+What cannot be read is reported and left out; the snapshot is made all the same, and the exit code is 3.
+
+Examples:
+  tabane backup --repo /mnt/backup ~/Documents ~/Pictures
+  tabane backup --init --repo ./my-repo ~/src --exclude target --ignore-file .gitignore
+  tabane backup -r /mnt/backup / --one-file-system --exclude-caches --tag weekly
+  pg_dump shop | tabane backup -r /mnt/backup --stdin --stdin-filename shop.sql")]
+pub struct Backup {
+    /// Files and directories to store
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Create the repository if there is none, with the defaults of `tabane init`
+    #[arg(long)]
+    init: bool,
+    /// Show what would be stored, and store nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Read every file again, whether or not it seems unchanged
+    #[arg(short, long, conflicts_with = "parent")]
+    force: bool,
+    /// Compare with this snapshot instead of the latest one of the same host and paths
+    #[arg(long, value_name = "SNAPSHOT")]
+    parent: Option<String>,
+    /// Store times of last access, too
+    #[arg(long)]
+    with_atime: bool,
+    /// How hard to compress: off, auto, max, or a Zstandard level from 1 to 22
+    #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = parse_compression)]
+    compression: Compression,
+
+    /// Read the paths from this file, one a line; empty lines and lines that start with # don't count (- is standard input)
+    #[arg(long, value_name = "FILE", help_heading = "What to store")]
+    files_from: Vec<PathBuf>,
+    /// The same, but every line is a path
+    #[arg(long, value_name = "FILE", help_heading = "What to store")]
+    files_from_verbatim: Vec<PathBuf>,
+    /// The same, but each path ends in a NUL byte, as from `find -print0`
+    #[arg(long, value_name = "FILE", help_heading = "What to store")]
+    files_from_raw: Vec<PathBuf>,
+    /// Store standard input as a file
+    #[arg(long, help_heading = "What to store")]
+    #[arg(conflicts_with_all = ["paths", "files_from", "files_from_verbatim", "files_from_raw"])]
+    stdin: bool,
+    /// Name of that file
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "stdin",
+        help_heading = "What to store"
+    )]
+    stdin_filename: PathBuf,
+    /// Stay on the file system of each path
+    #[arg(short = 'x', long, help_heading = "What to store")]
+    one_file_system: bool,
+
+    /// Leave out what matches (repeatable)
+    #[arg(
+        short,
+        long,
+        value_name = "PATTERN",
+        help_heading = "What to leave out"
+    )]
+    exclude: Vec<String>,
+    /// Leave out what matches, whatever its case (repeatable)
+    #[arg(long, value_name = "PATTERN", help_heading = "What to leave out")]
+    iexclude: Vec<String>,
+    /// Leave out what matches a line of this file (repeatable)
+    #[arg(long, value_name = "FILE", help_heading = "What to leave out")]
+    exclude_file: Vec<PathBuf>,
+    /// Leave out what is in directories with a CACHEDIR.TAG
+    #[arg(long, help_heading = "What to leave out")]
+    exclude_caches: bool,
+    /// Leave out what is in directories that have a file of this name, or one that begins with this header
+    #[arg(long, value_name = "NAME[:HEADER]", help_heading = "What to leave out")]
+    exclude_if_present: Vec<String>,
+    /// Leave out files that are larger (units of 1024: 100M, 2GiB)
+    #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes, help_heading = "What to leave out")]
+    exclude_larger_than: Option<u64>,
+    /// Obey files of this name in the tree, written as .gitignore (repeatable)
+    #[arg(long, value_name = "NAME", help_heading = "What to leave out")]
+    ignore_file: Vec<String>,
+
+    /// Tag the snapshot (repeatable, or separated by commas)
+    #[arg(
+        long,
+        value_name = "TAG",
+        value_delimiter = ',',
+        help_heading = "About the snapshot"
+    )]
+    tag: Vec<String>,
+    /// Name of the host in the snapshot [default: this machine's]
+    #[arg(
+        short = 'H',
+        long,
+        value_name = "HOST",
+        help_heading = "About the snapshot"
+    )]
+    host: Option<String>,
+    /// Time of the snapshot: 2026-01-02 15:04:05 (local), RFC 3339, or now
+    #[arg(long, value_name = "TIME", value_parser = format::parse_time, help_heading = "About the snapshot")]
+    time: Option<Timestamp>,
+}
+
+fn parse_compression(text: &str) -> std::result::Result<Compression, String> {
+    text.parse().map_err(|error: Error| error.to_string())
+}
+
+impl Backup {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        let source = self.source()?;
+        // Nothing is created for a backup that cannot begin.
+        if let Source::Paths(paths) = &source {
+            for path in paths {
+                std::fs::symlink_metadata(path).map_err(Error::path("read", path))?;
+            }
+        }
+        let (repository, new) = match self.init && !self.dry_run {
+            true => global.open_or_init()?,
+            false => (global.open()?, false),
+        };
+        if new {
+            super::init::report(global, &repository)?;
+        }
+        warn_of_itself(global, &source);
+        let options = self.options(&repository)?;
+        let progress = Progress::start(global);
+        let reporter = Arc::new(Reporter(Arc::clone(&progress)));
+        let made = backup::backup(&repository, &source, options, reporter);
+        progress.stop();
+        let made = made?;
+        report(global, &made, &progress)?;
+        Ok(match made.snapshot.summary.errors {
+            0 => Exit::Success,
+            _ => Exit::Incomplete,
+        })
+    }
+
+    fn source(&self) -> Result<Source> {
+        if self.stdin {
+            return Ok(Source::Stdin(self.stdin_filename.clone()));
+        }
+        let mut paths = self.paths.clone();
+        for file in &self.files_from {
+            let lines = read_list(file, b'\n')?.into_iter();
+            paths.extend(lines.filter(|line| !line.starts_with(b"#")).map(into_path));
+        }
+        for file in &self.files_from_verbatim {
+            paths.extend(read_list(file, b'\n')?.into_iter().map(into_path));
+        }
+        for file in &self.files_from_raw {
+            paths.extend(read_list(file, b'\0')?.into_iter().map(into_path));
+        }
+        match paths.is_empty() {
+            true => Err(Failure::Usage(
+                "nothing to back up: name at least one path, or use --stdin".to_owned(),
+            )),
+            false => Ok(Source::Paths(paths)),
+        }
+    }
+
+    fn options(self, repository: &Repository) -> Result<BackupOptions> {
+        let parent = match &self.parent {
+            _ if self.force => Parent::None,
+            Some(name) => {
+                Parent::Snapshot(snapshot::find(repository, name, &Default::default())?.0)
+            }
+            None => Parent::Latest,
+        };
+        let here = tabane_store::host::describe();
+        Ok(BackupOptions {
+            excludes: ExcludeOptions {
+                patterns: self.exclude,
+                insensitive: self.iexclude,
+                files: self.exclude_file,
+                caches: self.exclude_caches,
+                if_present: self.exclude_if_present,
+                ignore_files: self.ignore_file,
+                larger_than: self.exclude_larger_than,
+            },
+            one_file_system: self.one_file_system,
+            with_atime: self.with_atime,
+            parent,
+            dry_run: self.dry_run,
+            compression: self.compression,
+            hostname: self.host.unwrap_or(here.hostname),
+            username: here.username,
+            tags: self.tag.into_iter().filter(|tag| !tag.is_empty()).collect(),
+            time: self.time.unwrap_or_else(Timestamp::now),
+        })
+    }
+}
+
+/// The parts of a file that end in `end`, but no empty ones.
+fn read_list(path: &Path, end: u8) -> Result<Vec<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    let read = match path.as_os_str() == "-" {
+        true => std::io::stdin().read_to_end(&mut bytes),
+        false => std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)),
+    };
+    read.map_err(Error::path("read", path))?;
+    let parts = bytes
+        .split(|&byte| byte == end)
+        .filter(|part| !part.is_empty());
+    Ok(parts.map(<[u8]>::to_vec).collect())
+}
+
+fn into_path(bytes: Vec<u8>) -> PathBuf {
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+/// A repository within what it is to hold grows with every backup.
+fn warn_of_itself(global: &Global, source: &Source) {
+    let (Some(repository), Source::Paths(paths)) = (&global.repo, source) else {
+        return;
+    };
+    let Ok(repository) = repository.canonicalize() else {
+        return;
+    };
+    let holds = |path: &&PathBuf| {
+        path.canonicalize()
+            .is_ok_and(|path| repository.starts_with(path))
+    };
+    if let Some(path) = paths.iter().find(holds)
+        && !global.quiet
+    {
+        warn(format!(
+            "the repository itself is in {}, and is stored too: --exclude {} leaves it out",
+            path.display(),
+            repository.display()
+        ));
+    }
+}
+
+struct Reporter(Arc<Progress>);
+
+impl Observer for Reporter {
+    fn warning(&self, path: &Path, what: &str) {
+        self.0.path_warning(path, what);
+    }
+
+    fn entry(&self, path: &Path, outcome: Outcome) {
+        self.0.entry(path);
+        match outcome {
+            Outcome::New => self.0.verbose(1, "new", path),
+            Outcome::Changed => self.0.verbose(1, "changed", path),
+            Outcome::Unmodified => self.0.verbose(2, "unmodified", path),
+            Outcome::Directory | Outcome::Other => self.0.verbose(2, "stored", path),
+        }
+    }
+
+    fn read(&self, bytes: u64) {
+        self.0.bytes(bytes);
+    }
+}
+
+fn report(global: &Global, made: &backup::Backup, progress: &Progress) -> Result<()> {
+    let summary = &made.snapshot.summary;
+    let elapsed = progress.elapsed();
+    // Directories are stored as blocks too, which may be more than all files.
+    let duplicate = summary.read_bytes.saturating_sub(summary.added_bytes);
+    if global.json {
+        let mut object = into_object(json!({"message_type": "summary"}));
+        if let Some(id) = made.id {
+            object.insert("snapshot_id".to_owned(), id.to_string().into());
+        }
+        object.append(&mut into_object(json!({
+            "dry_run": made.id.is_none(),
+            "parent": made.snapshot.parent.map(|id| id.to_string()),
+            "files_new": summary.files_new,
+            "files_changed": summary.files_changed,
+            "files_unmodified": summary.files_unmodified,
+            "directories": summary.directories,
+            "others": summary.others,
+            "errors": summary.errors,
+            "blocks_new": summary.blocks_new,
+            "blocks_duplicate": summary.blocks_duplicate,
+            "total_bytes": summary.total_bytes,
+            "read_bytes": summary.read_bytes,
+            "duplicate_bytes": duplicate,
+            "added_bytes": summary.added_bytes,
+            "stored_bytes": summary.stored_bytes,
+            "elapsed_s": elapsed.as_secs_f64(),
+            "speed_mb_per_s": format::megabytes_per_second(summary.total_bytes, elapsed),
+        })));
+        return print_json(&object.into());
+    }
+    if global.quiet {
+        return Ok(());
+    }
+    let Summary {
+        files_new,
+        files_changed,
+        files_unmodified,
+        ..
+    } = *summary;
+    let [new, changed, unmodified] =
+        [files_new, files_changed, files_unmodified].map(format::grouped);
+    let mut output = Output::new();
+    output.line(format!(
+        "Files:      {new} new, {changed} changed, {unmodified} unmodified"
+    ))?;
+    let mut others = String::new();
+    if summary.others > 0 {
+        others = format!(
+            ", and {} links and other entries",
+            format::grouped(summary.others)
+        );
+    }
+    output.line(format!(
+        "Dirs:       {}{others}",
+        format::grouped(summary.directories)
+    ))?;
+    output.line(format!(
+        "Processed:  {} in {} ({}), of which {} were read",
+        format::bytes(summary.total_bytes),
+        format::duration(elapsed),
+        format::speed(summary.total_bytes, elapsed),
+        format::bytes(summary.read_bytes),
+    ))?;
+    output.line(format!(
+        "Duplicate:  {} ({} were there already)",
+        format::bytes(duplicate),
+        format::count(summary.blocks_duplicate, "block"),
+    ))?;
+    let stored = match made.id {
+        Some(_) => "stored as",
+        None => "would be stored as",
+    };
+    output.line(format!(
+        "Added:      {} ({}), {stored} {}",
+        format::bytes(summary.added_bytes),
+        format::count(summary.blocks_new, "new block"),
+        format::bytes(summary.stored_bytes),
+    ))?;
+    match summary.errors {
+        0 => {}
+        1 => output.line("Left out:   1 entry that could not be read, see above")?,
+        errors => {
+            let errors = format::grouped(errors);
+            output.line(format!(
+                "Left out:   {errors} entries that could not be read, see above"
+            ))?;
+        }
+    }
+    match made.id {
+        Some(id) => output.line(format!("snapshot {} saved", id.short()))?,
+        None => output.line("dry run: nothing was stored")?,
+    }
+    output.finish()
+}

@@ -1,0 +1,149 @@
+//! `tabane check`
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clap::Args;
+use serde_json::json;
+use tabane_store::check::{self, Observer, ReadData};
+
+use crate::args::Global;
+use crate::exit::{Exit, Result};
+use crate::format;
+use crate::output::{Output, into_object, print_json, warn};
+use crate::progress::Progress;
+
+/// Look for damage in the repository
+#[derive(Args)]
+#[command(after_help = "\
+Without options, checks that everything that snapshots need is there. --read-data also reads every byte,
+decrypts it and compares it with its digest. --read-data-subset does so for a part: 2/7 the second seventh
+(seven runs with 1/7 to 7/7 read everything), 5% a random share, 10G about as many random bytes.
+
+The exit code is 1 if there are problems.
+
+Examples:
+  tabane check -r /mnt/backup
+  tabane check -r /mnt/backup --read-data
+  tabane check -r /mnt/backup --read-data-subset $(date +%u)/7")]
+pub struct Check {
+    /// Read all data
+    #[arg(long, conflicts_with = "read_data_subset")]
+    read_data: bool,
+    /// Read a part of the data
+    #[arg(long, value_name = "N/T|P%|SIZE", value_parser = parse_subset)]
+    read_data_subset: Option<ReadData>,
+}
+
+fn parse_subset(text: &str) -> std::result::Result<ReadData, String> {
+    if let Some((number, of)) = text.split_once('/') {
+        return match (number.parse::<u32>(), of.parse::<u32>()) {
+            (Ok(number), Ok(of)) if (1..=of).contains(&number) => Ok(ReadData::Part { number, of }),
+            _ => Err("write a part as N/T with N from 1 to T, as 2/7".to_owned()),
+        };
+    }
+    if let Some(percent) = text.strip_suffix('%') {
+        return match percent.parse::<f64>() {
+            Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(ReadData::Percent(percent)),
+            _ => {
+                Err("write a share as P% with P above 0 and at most 100, as 5% or 0.5%".to_owned())
+            }
+        };
+    }
+    format::parse_bytes(text)
+        .ok()
+        .filter(|&bytes| bytes > 0)
+        .map(ReadData::Bytes)
+        .ok_or_else(|| "write it as 2/7, 5% or 10G".to_owned())
+}
+
+impl Check {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        let repository = global.open()?;
+        let read_data = match self.read_data_subset {
+            Some(subset) => subset,
+            None if self.read_data => ReadData::All,
+            None => ReadData::Nothing,
+        };
+        let progress = Progress::start(global);
+        let reporter = Arc::new(Reporter {
+            progress: Arc::clone(&progress),
+            quiet: global.quiet,
+        });
+        let report = check::check(&repository, read_data, reporter);
+        progress.stop();
+        let report = report?;
+        let elapsed = progress.elapsed();
+        let failed = report.problems > 0;
+        if global.json {
+            let mut object = into_object(json!({"message_type": "summary"}));
+            object.append(&mut into_object(
+                serde_json::to_value(report).unwrap_or_default(),
+            ));
+            object.insert("elapsed_s".to_owned(), elapsed.as_secs_f64().into());
+            print_json(&object.into())?;
+        } else if !global.quiet {
+            let mut output = Output::new();
+            output.line(format!(
+                "checked {}, {} with {}, {}",
+                format::count(report.snapshots, "snapshot"),
+                format::count(report.packs, "pack"),
+                format::count(report.blocks, "block"),
+                format::count(report.index_objects, "index object"),
+            ))?;
+            match read_data {
+                ReadData::Nothing => output.line(
+                    "the data themselves were not read: `tabane check --read-data` does that too",
+                )?,
+                _ => output.line(format!(
+                    "read {} of {} in {} ({})",
+                    format::bytes(report.read_bytes),
+                    format::count(report.read_packs, "pack"),
+                    format::duration(elapsed),
+                    format::speed(report.read_bytes, elapsed),
+                ))?,
+            }
+            if !failed {
+                output.line("no problems were found")?;
+            }
+            output.finish()?;
+        }
+        if failed {
+            warn(format!(
+                "{} found (see above): keep a copy of the repository as it is, restore what you need from the \
+                 snapshots that still can be, and run `tabane backup --force` on the sources, which stores again \
+                 what is missing",
+                match report.problems {
+                    1 => "1 problem was".to_owned(),
+                    problems => format!("{} problems were", format::grouped(problems)),
+                }
+            ));
+            return Ok(Exit::Failure);
+        }
+        Ok(Exit::Success)
+    }
+}
+
+struct Reporter {
+    progress: Arc<Progress>,
+    quiet: bool,
+}
+
+impl Observer for Reporter {
+    fn problem(&self, what: &str) {
+        self.progress.warning(what);
+    }
+
+    fn note(&self, what: &str) {
+        if !self.quiet {
+            self.progress.note(what);
+        }
+    }
+
+    fn progress(&self, done_bytes: u64, total_bytes: u64) {
+        let counters = self.progress.counters();
+        counters.bytes.store(done_bytes, Ordering::Relaxed);
+        counters.total_bytes.store(total_bytes, Ordering::Relaxed);
+    }
+}

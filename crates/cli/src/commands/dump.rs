@@ -1,0 +1,74 @@
+//! `tabane dump`
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use tabane_store::browse::Browser;
+use tabane_store::dump::{self, DumpError};
+
+use crate::args::Global;
+use crate::exit::{Exit, Failure, Result};
+use crate::format;
+use crate::output::{Output, warn};
+use crate::select::{Place, PlaceParser, Selection};
+
+/// Write a file, or a directory as an archive, to standard output
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tabane dump -r /mnt/backup latest /home/ada/notes.txt | less
+  tabane dump -r /mnt/backup latest /home/ada | tar -x -C /tmp
+  tabane dump -r /mnt/backup latest shop.sql | psql shop")]
+pub struct Dump {
+    /// Which snapshot (an ID, its beginning, or latest), and where in it
+    #[arg(value_name = "SNAPSHOT[:PATH]", value_parser = PlaceParser)]
+    place: Place,
+    /// What of it
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    /// Form of the archive that a directory is written as
+    #[arg(short, long, value_name = "FORMAT", default_value = "tar")]
+    archive: Archive,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Archive {
+    /// POSIX.1-2001 (PAX)
+    Tar,
+}
+
+impl Dump {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        let repository = global.open()?;
+        let (id, snapshot) = self.place.find(&repository, &self.selection)?;
+        let mut browser = Browser::new(&repository)?;
+        let path = self.place.join(&self.path);
+        let node = browser.find(id, &snapshot, &path)?;
+        let mut output = Output::new();
+        if node.directory().is_some() {
+            let Archive::Tar = self.archive;
+            let archived = dump::archive(&mut browser, &path, &node, &mut output)?;
+            if archived.sockets_left_out > 0 && !global.quiet {
+                let sockets = format::count(archived.sockets_left_out, "socket");
+                warn(format!("{sockets} left out: an archive cannot hold them"));
+            }
+        } else {
+            dump::file(&mut browser, &node, &mut output)?;
+        }
+        output.flush()?;
+        Ok(Exit::Success)
+    }
+}
+
+impl From<DumpError> for Failure {
+    fn from(error: DumpError) -> Self {
+        match error {
+            DumpError::Repository(error) => Self::Store(error),
+            DumpError::Output(error) => Self::Output(error),
+        }
+    }
+}

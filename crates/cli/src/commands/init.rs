@@ -1,0 +1,101 @@
+//! `tabane init`
+
+use clap::Args;
+use serde_json::json;
+use tabane_store::chunker::Chunking;
+use tabane_store::{Algorithm, InitOptions, Repository};
+
+use crate::args::Global;
+use crate::exit::{Exit, Result};
+use crate::format;
+use crate::output::print_json;
+
+/// Create a repository
+#[derive(Args)]
+#[command(after_help = "\
+The choices are for the repository's whole life.
+
+SHA-1 has known collisions: someone who can choose files that you back up could make two with the same
+digest. With --hash sha1 a match is therefore confirmed byte for byte before a block counts as known, which
+reads every duplicate back. Take sha256 or blake3 unless you compare with other systems.
+
+Examples:
+  tabane init --repo /mnt/backup
+  tabane init --repo /mnt/backup --hash blake3
+  tabane init --repo /mnt/images --chunk-size fixed:64KiB    # disk images, changed in place")]
+pub struct Init {
+    /// Hash that names blocks: sha256, blake3, or sha1 (which has known collisions, see below)
+    #[arg(long, value_name = "NAME", default_value_t = Algorithm::Sha256, value_parser = parse_hash)]
+    hash: Algorithm,
+    /// Average length of blocks cut by content, a power of two; or fixed:SIZE for blocks of one length
+    #[arg(long, value_name = "SIZE|fixed:SIZE", value_parser = parse_chunking)]
+    chunk_size: Option<Chunking>,
+}
+
+fn parse_hash(name: &str) -> std::result::Result<Algorithm, String> {
+    let names = || Algorithm::names().collect::<Vec<_>>().join(", ");
+    name.parse().map_err(|_| format!("use one of: {}", names()))
+}
+
+fn parse_chunking(text: &str) -> std::result::Result<Chunking, String> {
+    let len = |text| {
+        let len = u32::try_from(format::parse_bytes(text)?);
+        len.map_err(|_| "that is too long for a block".to_owned())
+    };
+    let chunking = match text.strip_prefix("fixed:") {
+        Some(text) => Chunking::Fixed { len: len(text)? },
+        None => {
+            let avg = len(text)?;
+            if avg.checked_mul(8).is_none() {
+                return Err("that is too long for a block".to_owned());
+            }
+            Chunking::content(avg)
+        }
+    };
+    chunking.validate().map_err(|error| error.to_string())?;
+    Ok(chunking)
+}
+
+impl Init {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        let mut options = InitOptions {
+            hash: self.hash,
+            ..InitOptions::default()
+        };
+        if let Some(chunking) = self.chunk_size {
+            options.chunking = chunking;
+        }
+        let repository = global.init(options)?;
+        report(global, &repository)?;
+        Ok(Exit::Success)
+    }
+}
+
+/// Says what was made.
+pub fn report(global: &Global, repository: &Repository) -> Result<()> {
+    let config = repository.config();
+    let location = repository.storage().location();
+    if global.json {
+        return print_json(&json!({
+            "message_type": "initialized",
+            "id": config.id.to_string(),
+            "repository": location,
+            "hash": config.hash.name(),
+            "chunking": serde_json::to_value(config.chunking).unwrap_or_default(),
+        }));
+    }
+    if !global.quiet {
+        let mut output = crate::output::Output::new();
+        output.line(format!(
+            "created repository {} at {}",
+            config.id.short(),
+            format::printable(&location)
+        ))?;
+        output.line(
+            "Remember the password: without it, nothing in the repository can ever be read again.",
+        )?;
+        output.finish()?;
+    }
+    Ok(())
+}

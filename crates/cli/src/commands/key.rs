@@ -1,0 +1,186 @@
+//! `tabane key`
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use tabane_store::key::{self, KdfCost};
+use tabane_store::storage::{Name, ObjectKind};
+use tabane_store::{Error, Id, Repository};
+
+use crate::args::Global;
+use crate::exit::{Exit, Result};
+use crate::format;
+use crate::output::{Output, Table, print_json};
+use crate::password;
+
+/// Manage the passwords that open the repository
+#[derive(Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = "\
+Each key is one password for the whole repository. Removing a key does not help against someone who knows its
+password and has a copy of the key: the data stay encrypted with the same master key.
+
+Examples:
+  tabane key list -r /mnt/backup
+  tabane key add -r /mnt/backup
+  tabane key passwd -r /mnt/backup --new-password-file ~/.config/tabane/password
+  tabane key remove -r /mnt/backup 1a2b3c4d")]
+pub struct Key {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// List all keys; * marks the one in use
+    List,
+    /// Add a password
+    Add(NewPassword),
+    /// Remove a key, by its ID or the beginning of it
+    Remove {
+        /// Which key; neither the one in use nor the last
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Change the password in use
+    Passwd(NewPassword),
+}
+
+#[derive(Args)]
+struct NewPassword {
+    /// Read the new password from this file instead of asking for it
+    #[arg(long, value_name = "FILE")]
+    new_password_file: Option<PathBuf>,
+}
+
+impl Key {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        let repository = global.open()?;
+        match self.action {
+            Action::List => list(global, &repository)?,
+            Action::Add(new) => {
+                let id = add(&repository, &new)?;
+                say(
+                    global,
+                    json!({"message_type": "key_added", "id": id.to_string()}),
+                    || format!("added key {}", id.short()),
+                )?;
+            }
+            Action::Remove { id } => {
+                let id = find(&repository, &id)?;
+                if id == repository.key() {
+                    return Err(Error::KeyInUse(format!(
+                        "key {} is the one in use: open the repository with another password to remove it",
+                        id.short()
+                    ))
+                    .into());
+                }
+                remove(&repository, id)?;
+                say(
+                    global,
+                    json!({"message_type": "key_removed", "id": id.to_string()}),
+                    || format!("removed key {}", id.short()),
+                )?;
+            }
+            Action::Passwd(new) => {
+                let old = repository.key();
+                let id = add(&repository, &new)?;
+                remove(&repository, old)?;
+                let value = json!({
+                    "message_type": "password_changed",
+                    "id": id.to_string(),
+                    "removed_id": old.to_string(),
+                });
+                say(global, value, || {
+                    format!(
+                        "the password is changed: key {} replaces {}",
+                        id.short(),
+                        old.short()
+                    )
+                })?;
+            }
+        }
+        Ok(Exit::Success)
+    }
+}
+
+fn list(global: &Global, repository: &Repository) -> Result<()> {
+    let keys = key::list(repository.storage())?;
+    let in_use = repository.key();
+    let mut output = Output::new();
+    if global.json {
+        let objects = keys.iter().map(|key| {
+            json!({
+                "current": key.id == in_use,
+                "id": key.id.to_string(),
+                "short_id": key.id.short(),
+                "username": key.file.username,
+                "hostname": key.file.hostname,
+                "created": key.file.created.to_string(),
+            })
+        });
+        output.json(&Value::Array(objects.collect()))?;
+        return output.finish();
+    }
+    let mut table = Table::new(&["ID", "User", "Host", "Created"]);
+    for key in &keys {
+        let mark = if key.id == in_use { '*' } else { ' ' };
+        table.row(vec![
+            format!("{mark}{}", key.id.short()),
+            format::printable(&key.file.username),
+            format::printable(&key.file.hostname),
+            format::local_time(key.file.created),
+        ]);
+    }
+    table.print(&mut output)?;
+    output.finish()
+}
+
+fn add(repository: &Repository, new: &NewPassword) -> Result<Id> {
+    let password = password::of_new_key(new.new_password_file.as_deref())?;
+    Ok(key::add(
+        repository.storage(),
+        repository.master(),
+        &password,
+        KdfCost::default(),
+    )?)
+}
+
+fn find(repository: &Repository, prefix: &str) -> Result<Id> {
+    let listed = repository.list(ObjectKind::Key)?;
+    let mut matching = listed
+        .iter()
+        .map(|&(id, _)| id)
+        .filter(|id| id.has_prefix(prefix));
+    match (matching.next(), matching.next()) {
+        (Some(id), None) if !prefix.is_empty() => Ok(id),
+        (Some(_), Some(_)) if !prefix.is_empty() => Err(Error::Invalid(format!(
+            "{prefix:?} could mean several keys: give more digits of the ID (`tabane key list` lists them)"
+        ))
+        .into()),
+        _ => Err(Error::NoKey(prefix.to_owned()).into()),
+    }
+}
+
+fn remove(repository: &Repository, id: Id) -> Result<()> {
+    let name = Name::new(ObjectKind::Key, id);
+    repository
+        .storage()
+        .delete(name)
+        .map_err(Error::storage("remove", name))?;
+    Ok(())
+}
+
+fn say(global: &Global, value: Value, text: impl FnOnce() -> String) -> Result<()> {
+    if global.json {
+        return print_json(&value);
+    }
+    if !global.quiet {
+        let mut output = Output::new();
+        output.line(text())?;
+        output.finish()?;
+    }
+    Ok(())
+}

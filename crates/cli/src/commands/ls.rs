@@ -1,0 +1,134 @@
+//! `tabane ls`
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+use tabane_store::browse::{Browser, Entry, Walk, absolute, root};
+use tabane_store::node::{Kind, Node};
+
+use crate::args::Global;
+use crate::exit::{Exit, Result};
+use crate::format;
+use crate::output::{Output, into_object, node_json, snapshot_json};
+use crate::select::{Place, PlaceParser, Selection};
+
+/// List what is in a snapshot
+#[derive(Args)]
+#[command(after_help = "\
+Lists everything below a directory unless --no-recursive is given. On a terminal, characters that it would
+obey are shown as \\x1b and the like; elsewhere names are printed as they are. --json prints an object a line:
+the snapshot, then an entry each; a path that is not UTF-8 has its bytes in path_bytes_hex too.
+
+Examples:
+  tabane ls -r /mnt/backup latest
+  tabane ls -r /mnt/backup -l 1a2b3c4d:/home/ada Documents
+  tabane ls -r /mnt/backup --json latest /etc")]
+pub struct Ls {
+    /// Which snapshot (an ID, its beginning, or latest), and where in it
+    #[arg(value_name = "SNAPSHOT[:PATH]", value_parser = PlaceParser)]
+    place: Place,
+    /// Only these and what is below them
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Show permissions, owners, sizes and times
+    #[arg(short, long)]
+    long: bool,
+    /// Don't list what is in directories below
+    #[arg(long)]
+    no_recursive: bool,
+    /// List what is in directories below (the default)
+    #[arg(long, hide = true, conflicts_with = "no_recursive")]
+    recursive: bool,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+impl Ls {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        let repository = global.open()?;
+        let (id, snapshot) = self.place.find(&repository, &self.selection)?;
+        let mut browser = Browser::new(&repository)?;
+        let mut output = Output::new();
+        if global.json {
+            let mut object = into_object(json!({"message_type": "snapshot"}));
+            object.append(&mut snapshot_json(id, &snapshot));
+            output.json(&object.into())?;
+        } else if global.verbose > 0 {
+            output.line(format!(
+                "snapshot {} of {} at {} by {}@{}",
+                id.short(),
+                format::printable(&snapshot.paths.join(" ")),
+                format::local_time(snapshot.time),
+                format::printable(&snapshot.username),
+                format::printable(&snapshot.hostname),
+            ))?;
+        }
+        let starts = match self.paths.is_empty() {
+            true => vec![self.place.path.clone()],
+            false => self
+                .paths
+                .iter()
+                .map(|path| self.place.join(path))
+                .collect(),
+        };
+        // Nothing is printed if one of them is not there.
+        let starts = starts
+            .into_iter()
+            .map(|path| Ok((browser.find(id, &snapshot, &path)?, path)))
+            .collect::<Result<Vec<_>>>()?;
+        let top = root(&snapshot);
+        for (node, path) in starts {
+            // A directory that was asked for is not part of what is in it.
+            if node.directory().is_none() {
+                self.print(global, &mut output, &path, &node)?;
+            }
+            let mut walk = Walk::below(
+                &absolute(&path),
+                if path == Path::new("/") { &top } else { &node },
+            );
+            while let Some(Entry { path, node }) = walk.next(&mut browser)? {
+                self.print(global, &mut output, &path, &node)?;
+                if self.no_recursive {
+                    walk.skip_contents();
+                }
+            }
+        }
+        output.finish()?;
+        Ok(Exit::Success)
+    }
+
+    fn print(&self, global: &Global, output: &mut Output, path: &Path, node: &Node) -> Result<()> {
+        if global.json {
+            let mut object = into_object(json!({"message_type": "node"}));
+            object.append(&mut node_json(path, node));
+            return output.json(&object.into());
+        }
+        if self.long {
+            let size = match node.kind {
+                Kind::CharDevice { major, minor } | Kind::BlockDevice { major, minor } => {
+                    format!("{major}, {minor}")
+                }
+                _ => node.size().to_string(),
+            };
+            let text = format!(
+                "{} {:>5} {:>5} {size:>12} {} ",
+                format::mode(node),
+                node.uid,
+                node.gid,
+                format::file_time(node.mtime),
+            );
+            output.name(text.as_bytes())?;
+        }
+        output.path(path)?;
+        if let Kind::Symlink { target } = &node.kind
+            && self.long
+        {
+            output.name(b" -> ")?;
+            output.name(std::ffi::OsStr::from_bytes(target).as_bytes())?;
+        }
+        output.line("")
+    }
+}

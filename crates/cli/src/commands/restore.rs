@@ -1,0 +1,174 @@
+//! `tabane restore`
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clap::Args;
+use serde_json::json;
+use tabane_store::restore::{self, Observer, RestoreOptions};
+use tabane_store::source::exclude::IncludeOptions;
+
+use crate::args::Global;
+use crate::exit::{Exit, Result};
+use crate::format;
+use crate::output::{Output, into_object, print_json, warn};
+use crate::progress::Progress;
+use crate::select::{Place, PlaceParser, Selection};
+
+/// Bring files back from a snapshot
+#[derive(Args)]
+#[command(after_help = "\
+What is in the target already and equals the snapshot is not written again: an interrupted restore goes on
+where it was. What the snapshot does not have stays. Without a path, the target gets the whole tree from /
+on: /home/ada/notes comes back as TARGET/home/ada/notes. With latest:/home/ada it comes back as TARGET/notes.
+
+Examples:
+  tabane restore -r /mnt/backup latest --target /tmp/restored
+  tabane restore -r /mnt/backup latest:/home/ada -t /home/ada --verify
+  tabane restore -r /mnt/backup 1a2b3c4d -t /tmp/photos --include '*.jpg' --exclude thumbnails")]
+pub struct Restore {
+    /// Which snapshot (an ID, its beginning, or latest), and which path of it
+    #[arg(value_name = "SNAPSHOT[:PATH]", value_parser = PlaceParser)]
+    place: Place,
+    /// Directory that takes what is restored; made if it is not there
+    #[arg(short, long, value_name = "DIR")]
+    target: PathBuf,
+    /// Read everything again at the end and compare it with the snapshot
+    #[arg(long)]
+    verify: bool,
+    /// Show what would be restored, and write nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+
+    /// Restore only what matches (repeatable)
+    #[arg(short, long, value_name = "PATTERN", help_heading = "What to restore")]
+    include: Vec<String>,
+    /// Restore only what matches, whatever its case (repeatable)
+    #[arg(long, value_name = "PATTERN", help_heading = "What to restore")]
+    iinclude: Vec<String>,
+    /// Restore only what matches a line of this file (repeatable)
+    #[arg(long, value_name = "FILE", help_heading = "What to restore")]
+    include_file: Vec<PathBuf>,
+    /// Leave out what matches (repeatable)
+    #[arg(short, long, value_name = "PATTERN", help_heading = "What to restore")]
+    exclude: Vec<String>,
+    /// Leave out what matches, whatever its case (repeatable)
+    #[arg(long, value_name = "PATTERN", help_heading = "What to restore")]
+    iexclude: Vec<String>,
+    /// Leave out what matches a line of this file (repeatable)
+    #[arg(long, value_name = "FILE", help_heading = "What to restore")]
+    exclude_file: Vec<PathBuf>,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+impl Restore {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        let repository = global.open()?;
+        let (id, snapshot) = self.place.find(&repository, &self.selection)?;
+        let options = RestoreOptions {
+            target: self.target.clone(),
+            subpath: self.place.path.clone(),
+            includes: IncludeOptions {
+                include: self.include,
+                include_insensitive: self.iinclude,
+                include_files: self.include_file,
+                exclude: self.exclude,
+                exclude_insensitive: self.iexclude,
+                exclude_files: self.exclude_file,
+            },
+            verify: self.verify,
+            dry_run: self.dry_run,
+        };
+        let progress = Progress::start(global);
+        let reporter = Arc::new(Reporter(Arc::clone(&progress)));
+        let summary = restore::restore(&repository, id, &snapshot, options, reporter);
+        progress.stop();
+        let summary = summary?;
+        let elapsed = progress.elapsed();
+        if global.json {
+            let mut object = into_object(json!({
+                "message_type": "summary",
+                "snapshot_id": id.to_string(),
+                "dry_run": self.dry_run,
+            }));
+            object.append(&mut into_object(
+                serde_json::to_value(summary).unwrap_or_default(),
+            ));
+            object.insert("elapsed_s".to_owned(), elapsed.as_secs_f64().into());
+            let speed = format::megabytes_per_second(summary.total_bytes, elapsed);
+            object.insert("speed_mb_per_s".to_owned(), speed.into());
+            print_json(&object.into())?;
+        } else if !global.quiet {
+            let mut output = Output::new();
+            output.line(format!(
+                "{} snapshot {} to {}: {}, {}, {}",
+                if self.dry_run {
+                    "would restore"
+                } else {
+                    "restored"
+                },
+                id.short(),
+                format::path(&self.target),
+                format::count(summary.files, "file"),
+                format::count(summary.directories, "directory"),
+                format::count(summary.others, "other"),
+            ))?;
+            if self.dry_run {
+                output.line(format!(
+                    "{} in all; nothing was written",
+                    format::bytes(summary.total_bytes)
+                ))?;
+            } else {
+                output.line(format!(
+                    "{} in {} ({}): {} written, {} were right already",
+                    format::bytes(summary.total_bytes),
+                    format::duration(elapsed),
+                    format::speed(summary.total_bytes, elapsed),
+                    format::bytes(summary.restored_bytes),
+                    format::bytes(summary.skipped_bytes),
+                ))?;
+            }
+            if self.verify && !self.dry_run {
+                let verified = format::bytes(summary.verified_bytes);
+                output.line(format!("{verified} were read again and compared"))?;
+            }
+            output.finish()?;
+        }
+        if summary.errors > 0 {
+            warn(format!(
+                "{} could not be restored as they were (see above): mend the cause and run the same command \
+                 again, which writes only what is missing",
+                format::count(summary.errors, "thing")
+            ));
+            return Ok(Exit::Failure);
+        }
+        Ok(Exit::Success)
+    }
+}
+
+struct Reporter(Arc<Progress>);
+
+impl Observer for Reporter {
+    fn warning(&self, path: &Path, what: &str) {
+        self.0.path_warning(path, what);
+    }
+
+    fn planned(&self, _: u64, bytes: u64) {
+        self.0
+            .counters()
+            .total_bytes
+            .store(bytes, Ordering::Relaxed);
+    }
+
+    fn entry(&self, path: &Path) {
+        self.0.entry(path);
+        self.0.verbose(1, "restored", path);
+    }
+
+    fn restored(&self, bytes: u64) {
+        self.0.bytes(bytes);
+    }
+}

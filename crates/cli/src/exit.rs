@@ -1,0 +1,111 @@
+//! Exit codes, and the errors that lead to them.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use tabane_store::Error;
+
+/// How a command ended. The numbers are restic's where it has one for the case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Success = 0,
+    /// Something went wrong, or `check` found damage.
+    Failure = 1,
+    /// The arguments make no sense.
+    Usage = 2,
+    /// The backup was made, but some of the source could not be read.
+    Incomplete = 3,
+    /// There is no repository at the place given.
+    NoRepository = 10,
+    /// The password opens no key.
+    WrongPassword = 12,
+    /// A signal ended the program.
+    Interrupted = 130,
+}
+
+/// What `-h` says last.
+pub const HELP: &str = "`tabane help COMMAND` tells more about a command; `tabane --help` lists exit codes and variables.";
+
+/// What `--help` says last.
+pub const LONG_HELP: &str = "\
+Environment:
+  TABANE_REPOSITORY        the repository, unless --repo is given
+  TABANE_PASSWORD          the password itself
+  TABANE_PASSWORD_FILE     a file with the password, unless --password-file is given
+  TABANE_PASSWORD_COMMAND  a command that prints it, unless --password-command is given
+  TABANE_SIMD              forces an instruction set for hashing: portable, sse41, avx2, avx512 or shani
+  NO_COLOR                 no colours if it is set
+
+Exit codes:
+    0  done
+    1  an error; `check` found damage; `restore` could not write everything
+    2  wrong usage
+    3  the backup was made, but some source files could not be read
+   10  there is no repository at that place
+   12  wrong password
+  130  interrupted
+
+Examples:
+  tabane init --repo /mnt/backup
+  tabane backup --repo /mnt/backup ~/Documents ~/Pictures
+  tabane snapshots --repo /mnt/backup
+  tabane restore --repo /mnt/backup latest --target /tmp/restored";
+
+/// The result of everything in this program.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+/// Why a command could not do what it was told.
+#[derive(Debug)]
+pub enum Failure {
+    /// The repository or the file system said no.
+    Store(Error),
+    /// The arguments make no sense.
+    Usage(String),
+    /// Standard output cannot be written.
+    Output(io::Error),
+    /// Anything else, in one sentence.
+    Other(String),
+}
+
+impl Failure {
+    /// The code for it.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Store(Error::NoRepository(_)) => Exit::NoRepository,
+            Self::Store(Error::WrongPassword(_)) => Exit::WrongPassword,
+            Self::Usage(_) => Exit::Usage,
+            _ => Exit::Failure,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Output(error) => write!(f, "cannot write to standard output: {error}"),
+            Self::Usage(text) | Self::Other(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// All other input and output is reported by the store, with paths.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}

@@ -1,0 +1,231 @@
+//! Standard output: buffered text or JSON lines.
+
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::path::Path;
+
+use std::os::unix::ffi::OsStrExt;
+
+use serde_json::{Map, Value, json};
+use tabane_store::Id;
+use tabane_store::browse::kind_name;
+use tabane_store::node::{Kind, Node};
+use tabane_store::snapshot::Snapshot;
+
+use crate::exit::Result;
+use crate::format;
+
+/// A JSON object in the making.
+pub type Object = Map<String, Value>;
+
+/// Standard output, buffered; call [`Output::finish`] in the end.
+pub struct Output {
+    stdout: BufWriter<StdoutLock<'static>>,
+    terminal: bool,
+}
+
+impl Output {
+    /// Takes standard output for this thread.
+    pub fn new() -> Self {
+        let stdout = io::stdout();
+        Self {
+            terminal: stdout.is_terminal(),
+            stdout: BufWriter::with_capacity(64 << 10, stdout.lock()),
+        }
+    }
+
+    /// Writes a line.
+    pub fn line(&mut self, text: impl AsRef<str>) -> Result<()> {
+        writeln!(self.stdout, "{}", text.as_ref())?;
+        Ok(())
+    }
+
+    /// Writes a JSON object as a line.
+    pub fn json(&mut self, value: &Value) -> Result<()> {
+        writeln!(self.stdout, "{value}")?;
+        Ok(())
+    }
+
+    /// Writes a path: its very bytes, but nothing that a terminal would obey.
+    pub fn path(&mut self, path: &Path) -> Result<()> {
+        self.name(path.as_os_str().as_bytes())
+    }
+
+    /// Writes the bytes of a name, as [`Output::path`].
+    pub fn name(&mut self, name: &[u8]) -> Result<()> {
+        match self.terminal {
+            true => self.stdout.write_all(format::escape(name).as_bytes())?,
+            false => self.stdout.write_all(name)?,
+        }
+        Ok(())
+    }
+
+    /// Writes out what is buffered.
+    pub fn finish(mut self) -> Result<()> {
+        self.stdout.flush()?;
+        Ok(())
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stdout.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stdout.flush()
+    }
+}
+
+/// Prints one JSON object.
+pub fn print_json(value: &Value) -> Result<()> {
+    let mut output = Output::new();
+    output.json(value)?;
+    output.finish()
+}
+
+/// Prints a warning.
+pub fn warn(text: impl AsRef<str>) {
+    let _ = writeln!(io::stderr(), "tabane: {}", format::printable(text.as_ref()));
+}
+
+/// Columns under bold headings, as wide as what is in them.
+pub struct Table {
+    rows: Vec<Vec<String>>,
+    right: Vec<bool>,
+}
+
+impl Table {
+    /// An empty table; a heading that ends in `>` has its column flush right.
+    pub fn new(headings: &[&str]) -> Self {
+        let heading = |text: &&str| text.trim_end_matches('>').to_owned();
+        Self {
+            rows: vec![headings.iter().map(heading).collect()],
+            right: headings.iter().map(|text| text.ends_with('>')).collect(),
+        }
+    }
+
+    /// Adds a row. Cells may have several lines.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// Prints the table.
+    pub fn print(&self, output: &mut Output) -> Result<()> {
+        let widths: Vec<usize> = (0..self.right.len())
+            .map(|column| {
+                let lines = self.rows.iter().flat_map(|row| row[column].lines());
+                lines.map(|line| line.chars().count()).max().unwrap_or(0)
+            })
+            .collect();
+        for (number, row) in self.rows.iter().enumerate() {
+            let height = row
+                .iter()
+                .map(|cell| cell.lines().count())
+                .max()
+                .unwrap_or(0);
+            for line in 0..height {
+                let mut text = String::new();
+                for (column, cell) in row.iter().enumerate() {
+                    let cell = cell.lines().nth(line).unwrap_or("");
+                    let fill = widths[column] - cell.chars().count();
+                    let (before, behind) = if self.right[column] {
+                        (fill, 0)
+                    } else {
+                        (0, fill)
+                    };
+                    text.extend([&" ".repeat(before), cell, &" ".repeat(behind), "  "]);
+                }
+                output.line(text.trim_end())?;
+            }
+            if number == 0 {
+                let width = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
+                output.line("-".repeat(width))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds a path to an object: as text, and if that loses something also its bytes in hexadecimal.
+pub fn put_path(object: &mut Object, key: &str, bytes: &[u8]) {
+    object.insert(key.to_owned(), String::from_utf8_lossy(bytes).into());
+    if std::str::from_utf8(bytes).is_err() {
+        let hex = bytes
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>();
+        object.insert(format!("{key}_bytes_hex"), hex.into());
+    }
+}
+
+/// A snapshot as an object.
+pub fn snapshot_json(id: Id, snapshot: &Snapshot) -> Object {
+    let summary = &snapshot.summary;
+    let object = json!({
+        "id": id.to_string(),
+        "short_id": id.short(),
+        "time": snapshot.time.to_string(),
+        "hostname": snapshot.hostname,
+        "username": snapshot.username,
+        "paths": snapshot.paths,
+        "tags": snapshot.tags,
+        "parent": snapshot.parent.map(|id| id.to_string()),
+        "program_version": snapshot.program_version,
+        "end_time": summary.end.to_string(),
+        "files_new": summary.files_new,
+        "files_changed": summary.files_changed,
+        "files_unmodified": summary.files_unmodified,
+        "directories": summary.directories,
+        "others": summary.others,
+        "errors": summary.errors,
+        "total_bytes": summary.total_bytes,
+        "read_bytes": summary.read_bytes,
+        "added_bytes": summary.added_bytes,
+        "stored_bytes": summary.stored_bytes,
+        "blocks_new": summary.blocks_new,
+        "blocks_duplicate": summary.blocks_duplicate,
+    });
+    into_object(object)
+}
+
+/// An entry of a snapshot as an object.
+pub fn node_json(path: &Path, node: &Node) -> Object {
+    let mut object = Object::new();
+    let time = |time| match format::timestamp(time) {
+        Some(time) => Value::from(time.to_string()),
+        None => Value::Null,
+    };
+    put_path(&mut object, "path", path.as_os_str().as_bytes());
+    put_path(&mut object, "name", &node.name);
+    object.insert("type".to_owned(), kind_name(&node.kind).into());
+    object.insert("uid".to_owned(), node.uid.into());
+    object.insert("gid".to_owned(), node.gid.into());
+    object.insert("mode".to_owned(), format!("{:04o}", node.mode).into());
+    object.insert("permissions".to_owned(), format::mode(node).into());
+    object.insert("mtime".to_owned(), time(node.mtime));
+    object.insert("ctime".to_owned(), time(node.ctime));
+    if let Some(atime) = node.atime {
+        object.insert("atime".to_owned(), time(atime));
+    }
+    object.insert("inode".to_owned(), node.inode.into());
+    match &node.kind {
+        Kind::File { size, .. } => {
+            object.insert("size_bytes".to_owned(), (*size).into());
+        }
+        Kind::Symlink { target } => put_path(&mut object, "link_target", target),
+        Kind::CharDevice { major, minor } | Kind::BlockDevice { major, minor } => {
+            object.insert("device_major".to_owned(), (*major).into());
+            object.insert("device_minor".to_owned(), (*minor).into());
+        }
+        Kind::Directory { .. } | Kind::Fifo | Kind::Socket => {}
+    }
+    object
+}
+
+/// The object that `json!({…})` made.
+pub fn into_object(value: Value) -> Object {
+    match value {
+        Value::Object(object) => object,
+        _ => Object::new(),
+    }
+}

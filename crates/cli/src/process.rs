@@ -1,0 +1,96 @@
+//! What concerns the process as a whole: limits, signals, panics.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::sync::Mutex;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level;
+
+use crate::exit::{Exit, Failure, Result};
+
+/// Keeps secrets out of core files, and lets the program open as many files as the system allows.
+///
+/// Where the system refuses, the program works all the same.
+pub fn harden() {
+    let no_core = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    let _ = setrlimit(Resource::Core, no_core);
+    let files = getrlimit(Resource::Nofile);
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: files.maximum,
+            ..files
+        },
+    );
+}
+
+/// Makes a panic, which is a bug, one sentence and exit code 1 on whatever thread it happens.
+pub fn exit_on_panic() {
+    std::panic::set_hook(Box::new(|info| {
+        let what = info.payload_as_str().unwrap_or("unknown");
+        let place = info
+            .location()
+            .map(|place| format!(" at {place}"))
+            .unwrap_or_default();
+        let _ = writeln!(
+            io::stderr(),
+            "tabane: this is a bug in tabane, please report it: {what}{place}; nothing that was stored is lost"
+        );
+        low_level::exit(Exit::Failure as i32);
+    }));
+}
+
+/// The terminal, and how it was before someone was asked for a password at it.
+static TERMINAL: Mutex<Option<(File, Termios)>> = Mutex::new(None);
+
+/// Remembers how the terminal is, so that an interrupted question for a password does not leave it mute.
+pub fn remember_terminal() {
+    let found = File::open("/dev/tty")
+        .ok()
+        .and_then(|file| tcgetattr(&file).ok().map(|state| (file, state)));
+    if let Ok(mut terminal) = TERMINAL.lock() {
+        *terminal = found;
+    }
+}
+
+/// From now on, SIGINT, SIGTERM and SIGHUP end the program at once.
+///
+/// That is safe at any point, since a repository is consistent after every single operation.
+pub fn exit_on_signals() -> Result<()> {
+    let cannot = |error| Failure::Other(format!("cannot handle signals: {error}"));
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(cannot)?;
+    let wait = move || {
+        if signals.forever().next().is_some() {
+            if let Ok(mut terminal) = TERMINAL.try_lock()
+                && let Some((file, state)) = terminal.take()
+            {
+                let _ = tcsetattr(&file, OptionalActions::Now, &state);
+            }
+            let mut stderr = io::stderr();
+            // Overwrites a line of progress.
+            let clear = if stderr.is_terminal() { "\r\x1b[K" } else { "" };
+            let _ = writeln!(
+                stderr,
+                "{clear}tabane: interrupted: nothing that was stored is lost; run the same command again"
+            );
+            low_level::exit(Exit::Interrupted as i32);
+        }
+    };
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(wait)
+        .map_err(cannot)?;
+    Ok(())
+}
+
+/// Ends as a program that knows nothing of SIGPIPE does when its reader is gone: silently.
+pub fn die_of_broken_pipe() {
+    let _ = low_level::emulate_default_handler(SIGPIPE);
+}

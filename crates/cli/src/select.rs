@@ -1,0 +1,118 @@
+//! How the snapshots that a command works on are named.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tabane_store::snapshot::{self, Filter, Snapshot};
+use tabane_store::{Id, Repository};
+
+use crate::exit::Result;
+
+/// Options that choose among snapshots.
+#[derive(Args, Clone, Debug)]
+pub struct Selection {
+    /// Only snapshots of this host (repeatable: any of them)
+    #[arg(
+        short = 'H',
+        long,
+        value_name = "HOST",
+        help_heading = "Choosing snapshots"
+    )]
+    pub host: Vec<String>,
+    /// Only snapshots with all of these tags, separated by commas (repeatable: any of them)
+    #[arg(long, value_name = "TAG[,TAG…]", help_heading = "Choosing snapshots")]
+    pub tag: Vec<String>,
+    /// Only snapshots of this path (repeatable: all of them)
+    #[arg(long, value_name = "PATH", help_heading = "Choosing snapshots")]
+    pub path: Vec<PathBuf>,
+}
+
+impl Selection {
+    /// The filter for these options.
+    pub fn filter(&self) -> Filter {
+        let absolute = |path: &PathBuf| {
+            let absolute = std::path::absolute(path);
+            snapshot::path_text(absolute.as_ref().unwrap_or(path))
+        };
+        Filter {
+            hosts: self.host.clone(),
+            tags: self.tag.clone(),
+            paths: self.path.iter().map(absolute).collect(),
+        }
+    }
+
+    /// The snapshots with these names; all that the filter allows if there are none. Oldest first.
+    pub fn list(&self, repository: &Repository, names: &[String]) -> Result<Vec<(Id, Snapshot)>> {
+        let filter = self.filter();
+        if names.is_empty() {
+            return Ok(snapshot::list(repository, &filter)?);
+        }
+        let mut found = names
+            .iter()
+            .map(|name| snapshot::find(repository, name, &filter))
+            .collect::<tabane_store::Result<Vec<_>>>()?;
+        found.sort_by_key(|(id, snapshot)| (snapshot.time, *id));
+        found.dedup_by_key(|(id, _)| *id);
+        Ok(found)
+    }
+}
+
+/// `SNAPSHOT` or `SNAPSHOT:PATH`.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// An ID, its beginning, or `latest`.
+    pub snapshot: String,
+    /// Where in it; `/` for all.
+    pub path: PathBuf,
+}
+
+impl Place {
+    /// Finds the snapshot.
+    pub fn find(&self, repository: &Repository, selection: &Selection) -> Result<(Id, Snapshot)> {
+        Ok(snapshot::find(
+            repository,
+            &self.snapshot,
+            &selection.filter(),
+        )?)
+    }
+
+    /// `path` below this place; `/` at its beginning means the place itself.
+    pub fn join(&self, path: &Path) -> PathBuf {
+        let relative: PathBuf = path
+            .components()
+            .filter(|part| matches!(part, std::path::Component::Normal(_)))
+            .collect();
+        self.path.join(relative)
+    }
+}
+
+/// Reads [`Place`]s on the command line, where any bytes may stand.
+#[derive(Clone)]
+pub struct PlaceParser;
+
+impl clap::builder::TypedValueParser for PlaceParser {
+    type Value = Place;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        _: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> std::result::Result<Place, clap::Error> {
+        use std::os::unix::ffi::OsStrExt;
+        let bytes = value.as_bytes();
+        let colon = bytes.iter().position(|&byte| byte == b':');
+        let (name, path) = match colon {
+            Some(at) => (&bytes[..at], &bytes[at + 1..]),
+            None => (bytes, &b"/"[..]),
+        };
+        let invalid = || {
+            let text = format!("{} is no SNAPSHOT[:PATH]\n", value.display());
+            clap::Error::raw(clap::error::ErrorKind::InvalidValue, text).with_cmd(command)
+        };
+        Ok(Place {
+            snapshot: std::str::from_utf8(name).map_err(|_| invalid())?.to_owned(),
+            path: tabane_store::browse::absolute(Path::new(std::ffi::OsStr::from_bytes(path))),
+        })
+    }
+}
