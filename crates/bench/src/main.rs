@@ -2,6 +2,8 @@
 //!
 //! Each subcommand lives in a file of its own:
 //!
+//! - `lanes` times the hashing of many messages on one core;
+//! - `chunk-size` compares lengths of blocks;
 //! - `store` times whole backup programs as subprocesses, alternating between them;
 //! - `tree` builds reproducible test trees full of unusual files;
 //! - `compare-trees` compares two trees byte for byte and attribute for attribute.
@@ -12,8 +14,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod chunk_size;
 mod compare_trees;
 mod disk;
+mod lanes;
 mod measure;
 mod store;
 mod tools;
@@ -30,6 +34,10 @@ struct Cli {
 /// What to do.
 #[derive(Subcommand)]
 enum Command {
+    /// Time the hashing of many messages on one core, beside OpenSSL
+    Lanes(lanes::Args),
+    /// Compare lengths of blocks: sizes of repository and index, speed
+    ChunkSize(chunk_size::Args),
     /// Time backup, restore and check of Tabane and its installed peers
     Store(store::Args),
     /// Build a reproducible test tree
@@ -40,6 +48,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Lanes(args) => lanes::run(&args),
+        Command::ChunkSize(args) => chunk_size::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Tree(args) => tree::run(&args),
         Command::CompareTrees(args) => compare_trees::run(&args),
