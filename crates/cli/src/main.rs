@@ -46,6 +46,11 @@ fn main() -> ExitCode {
 fn run() -> Result<Exit, Failure> {
     process::harden();
     process::exit_on_signals()?;
+    // With variables for arguments, clap would not see that there are none.
+    if std::env::args_os().len() < 2 {
+        write!(io::stderr(), "{}", definition().render_help())?;
+        return Ok(Exit::Usage);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return explain(&error),
@@ -95,4 +100,12 @@ fn report(failure: &Failure) -> ExitCode {
 /// The definition of all commands, for completions and manual pages.
 fn definition() -> clap::Command {
     Cli::command()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_definition_is_consistent() {
+        super::definition().debug_assert();
+    }
 }

@@ -332,17 +332,12 @@ fn report(global: &Global, made: &backup::Backup, progress: &Progress) -> Result
     output.line(format!(
         "Files:      {new} new, {changed} changed, {unmodified} unmodified"
     ))?;
-    let mut others = String::new();
-    if summary.others > 0 {
-        others = format!(
-            ", and {} links and other entries",
-            format::grouped(summary.others)
-        );
-    }
-    output.line(format!(
-        "Dirs:       {}{others}",
-        format::grouped(summary.directories)
-    ))?;
+    let others = match summary.others {
+        0 => String::new(),
+        others => format!(", and {} (links, devices)", format::count(others, "other")),
+    };
+    let directories = format::grouped(summary.directories);
+    output.line(format!("Dirs:       {directories}{others}"))?;
     output.line(format!(
         "Processed:  {} in {} ({}), of which {} were read",
         format::bytes(summary.total_bytes),

@@ -26,7 +26,7 @@ pub struct Dump {
     place: Place,
     /// What of it
     #[arg(value_name = "PATH")]
-    path: PathBuf,
+    what: PathBuf,
     /// Form of the archive that a directory is written as
     #[arg(short, long, value_name = "FORMAT", default_value = "tar")]
     archive: Archive,
@@ -46,7 +46,7 @@ impl Dump {
         let repository = global.open()?;
         let (id, snapshot) = self.place.find(&repository, &self.selection)?;
         let mut browser = Browser::new(&repository)?;
-        let path = self.place.join(&self.path);
+        let path = self.place.join(&self.what);
         let node = browser.find(id, &snapshot, &path)?;
         let mut output = Output::new();
         if node.directory().is_some() {

@@ -1,0 +1,176 @@
+//! A directory for a test, with a source tree and a repository in it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub const PASSWORD: &str = "correct horse battery staple";
+
+pub struct Bed {
+    directory: TempDir,
+}
+
+/// What a run of the program gave.
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+    pub bytes: Vec<u8>,
+}
+
+impl Bed {
+    /// With a source tree, without a repository.
+    pub fn new() -> Self {
+        let bed = Self {
+            directory: tempfile::tempdir().expect("a directory for the test"),
+        };
+        let source = bed.source();
+        fs::create_dir_all(source.join("docs/deep")).expect("directories");
+        fs::write(source.join("docs/notes.txt"), "first version\n").expect("a file");
+        fs::write(source.join("docs/deep/data.bin"), varied(300_000)).expect("a file");
+        fs::write(source.join("docs/deep/copy.bin"), varied(300_000)).expect("a file");
+        fs::write(source.join("empty"), "").expect("a file");
+        fs::hard_link(source.join("docs/notes.txt"), source.join("linked")).expect("a link");
+        symlink("docs/notes.txt", source.join("pointer")).expect("a link");
+        bed
+    }
+
+    /// With a source tree and an empty repository.
+    pub fn with_repository() -> Self {
+        let bed = Self::new();
+        bed.run(["init"]).succeeds();
+        bed
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn source(&self) -> PathBuf {
+        self.path("source")
+    }
+
+    pub fn repository(&self) -> PathBuf {
+        self.path("repository")
+    }
+
+    /// A command with repository and password, and nothing else of the environment that matters.
+    pub fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
+        let mut command = bare_command(args);
+        command
+            .env("TABANE_REPOSITORY", self.repository())
+            .env("TABANE_PASSWORD", PASSWORD);
+        command
+    }
+
+    pub fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Ran {
+        run(&mut self.command(args))
+    }
+
+    /// Backs the source tree up, with these arguments more.
+    pub fn backup(&self, args: &[&str]) -> Ran {
+        let source = self.source();
+        let args = args.iter().map(OsStr::new);
+        self.run(
+            [OsStr::new("backup"), source.as_os_str()]
+                .into_iter()
+                .chain(args),
+        )
+    }
+}
+
+pub fn bare_command<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tabane"));
+    command.args(args).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        let forces_kernels = name == "TABANE_SIMD";
+        if name.to_string_lossy().starts_with("TABANE_") && !forces_kernels {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+pub fn run(command: &mut Command) -> Ran {
+    command.output().expect("the program can be started").into()
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            bytes: output.stdout,
+        }
+    }
+}
+
+impl Ran {
+    #[track_caller]
+    pub fn succeeds(self) -> Self {
+        assert_eq!(self.code, Some(0), "{}{}", self.stdout, self.stderr);
+        assert_eq!(self.stderr, "");
+        self
+    }
+
+    /// Ended with this code, one sentence, and this in it.
+    #[track_caller]
+    pub fn fails(self, code: i32, what: &str) -> Self {
+        assert_eq!(self.code, Some(code), "{}{}", self.stdout, self.stderr);
+        assert!(self.stderr.starts_with("tabane: "), "{}", self.stderr);
+        assert!(self.stderr.contains(what), "{}", self.stderr);
+        for bad in ["panicked", "backtrace", "RUST_BACKTRACE", "Os {", "Error {"] {
+            assert!(!self.stderr.contains(bad), "{}", self.stderr);
+        }
+        if code != 2 {
+            assert_eq!(self.stderr.lines().count(), 1, "{}", self.stderr);
+        }
+        self
+    }
+
+    #[track_caller]
+    pub fn says(self, what: &str) -> Self {
+        assert!(
+            self.stdout.contains(what),
+            "{what:?} is not in: {}",
+            self.stdout
+        );
+        self
+    }
+
+    /// The lines of standard output as JSON.
+    #[track_caller]
+    pub fn json(&self) -> Vec<Value> {
+        let parse = |line: &str| serde_json::from_str(line).expect(line);
+        self.stdout.lines().map(parse).collect()
+    }
+
+    /// The last line as JSON.
+    #[track_caller]
+    pub fn last_json(&self) -> Value {
+        self.json().pop().expect("a line")
+    }
+}
+
+/// Bytes that repeat nowhere, the same each time.
+pub fn varied(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+/// How a path of the source comes back below a target.
+pub fn restored(target: &Path, path: &Path) -> PathBuf {
+    target.join(path.strip_prefix("/").expect("absolute"))
+}

@@ -1,0 +1,10 @@
+//! Runs the real binary on real directories.
+
+#![forbid(unsafe_code)]
+
+mod bad_input;
+mod bed;
+mod documents;
+mod everyday;
+mod process;
+mod scripting;
