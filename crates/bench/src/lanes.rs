@@ -268,8 +268,10 @@ fn print(lines: &[Line], args: &Args, block: usize, mixed: &[&[u8]]) {
         let from_memory = of(Hasher::Automatic, Shape::FromMemory);
         if !args.json {
             println!(
-                "\n{algorithm}, messages of {} KiB, one core{:>14} {:>10}",
-                args.block, "GB/s", "x OpenSSL"
+                "\n{:<60} {:>8} {:>10}",
+                format!("{algorithm}, messages of {} KiB, one core", args.block),
+                "GB/s",
+                "x OpenSSL"
             );
         }
         for line in lines.iter().filter(|line| line.algorithm == algorithm) {
@@ -311,6 +313,7 @@ fn print(lines: &[Line], args: &Args, block: usize, mixed: &[&[u8]]) {
                 continue;
             }
             let what = match line.shape {
+                Shape::Equal(1) => "1 message".to_owned(),
                 Shape::Equal(count) => format!("{count} messages"),
                 Shape::FromMemory => format!("{} MiB from memory", bytes >> 20),
                 Shape::Mixed => format!(
@@ -319,7 +322,7 @@ fn print(lines: &[Line], args: &Args, block: usize, mixed: &[&[u8]]) {
                 ),
             };
             let times = times_openssl.map_or("-".to_owned(), |times| format!("{times:.2}"));
-            println!("  {program:<10} {backend:<10} {what:<18} {rate:>8.2} {times:>10}");
+            println!("  {program:<10} {backend:<10} {what:<36} {rate:>8.2} {times:>10}");
         }
     }
 }
