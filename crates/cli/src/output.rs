@@ -88,7 +88,7 @@ pub fn warn(text: impl AsRef<str>) {
     let _ = writeln!(io::stderr(), "tabane: {}", format::printable(text.as_ref()));
 }
 
-/// Columns under bold headings, as wide as what is in them.
+/// Columns under headings, as wide as what is in them.
 pub struct Table {
     rows: Vec<Vec<String>>,
     right: Vec<bool>,

@@ -57,8 +57,7 @@ impl Progress {
             true => ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()),
             false => ProgressBar::hidden(),
         };
-        let style =
-            ProgressStyle::with_template("{spinner} {wide_msg}").expect("it is well-formed");
+        let style = ProgressStyle::with_template("{wide_msg}").expect("it is well-formed");
         bar.set_style(style);
         let interval = match (draws, global.json && !global.quiet) {
             (true, _) => Some(DRAW_INTERVAL),
@@ -71,10 +70,7 @@ impl Progress {
             let tick = move || {
                 while receiver.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
                     match draws {
-                        true => {
-                            bar.set_message(counters.text(start));
-                            bar.tick();
-                        }
+                        true => bar.set_message(counters.text(start)),
                         false => print_line(&counters.json(start)),
                     }
                 }
@@ -143,12 +139,12 @@ impl Progress {
         }
     }
 
-    /// Something went wrong.
-    pub fn warning(&self, what: &str) {
+    /// Something is wrong with what was looked at.
+    pub fn problem(&self, what: &str) {
         self.counters.warnings.fetch_add(1, Ordering::Relaxed);
         match self.json {
             true => print_line(&into_object(
-                json!({"message_type": "warning", "what": what}),
+                json!({"message_type": "problem", "what": what}),
             )),
             false => self.bar.suspend(|| warn(what)),
         }

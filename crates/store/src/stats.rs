@@ -252,10 +252,13 @@ impl Counter<'_> {
         if let [Piece::Block { id, .. }] = content {
             return *id;
         }
-        let mut bytes = Vec::with_capacity(content.len() * 41);
+        let mut bytes = Vec::with_capacity(content.len() * 33);
         for piece in content {
             match piece {
-                Piece::Block { id, .. } => bytes.extend_from_slice(&id.0),
+                Piece::Block { id, .. } => {
+                    bytes.push(1);
+                    bytes.extend_from_slice(&id.0);
+                }
                 Piece::Hole { len } => {
                     bytes.push(0);
                     bytes.extend_from_slice(&len.to_le_bytes());

@@ -12,7 +12,7 @@ use serde_json::json;
 use tabane_store::backup::{self, BackupOptions, Observer, Outcome, Parent, Source};
 use tabane_store::compress::Compression;
 use tabane_store::snapshot::{self, Summary};
-use tabane_store::source::exclude::ExcludeOptions;
+use tabane_store::source::exclude::{ExcludeOptions, Excludes};
 use tabane_store::{Error, Repository};
 
 use crate::args::Global;
@@ -24,10 +24,10 @@ use crate::progress::Progress;
 /// Store files and directories as a new snapshot
 #[derive(Args)]
 #[command(after_help = "\
-Files that have not changed since the latest snapshot of the same host and paths (by size, times and inode)
+Files that have not changed since the latest snapshot of the same host and paths (by size, times and inode) \
 are not read again; --force reads them all.
 
-Patterns: `*.o` matches a name at any depth, `/srv/*.o` a whole path, `**` any number of directories,
+Patterns: `*.o` matches a name at any depth, `/srv/*.o` a whole path, `**` any number of directories, \
 `dir/` directories only; a later `!pattern` takes an earlier one back.
 
 What cannot be read is reported and left out; the snapshot is made all the same, and the exit code is 3.
@@ -154,8 +154,10 @@ impl Backup {
         if new {
             super::init::report(global, &repository)?;
         }
-        warn_of_itself(global, &source);
         let options = self.options(&repository)?;
+        if !global.quiet {
+            warn_of_itself(global, &source, &options.excludes)?;
+        }
         let progress = Progress::start(global);
         let reporter = Arc::new(Reporter(Arc::clone(&progress)));
         let made = backup::backup(&repository, &source, options, reporter);
@@ -242,26 +244,30 @@ fn into_path(bytes: Vec<u8>) -> PathBuf {
 }
 
 /// A repository within what it is to hold grows with every backup.
-fn warn_of_itself(global: &Global, source: &Source) {
+fn warn_of_itself(global: &Global, source: &Source, excludes: &ExcludeOptions) -> Result<()> {
     let (Some(repository), Source::Paths(paths)) = (&global.repo, source) else {
-        return;
+        return Ok(());
     };
     let Ok(repository) = repository.canonicalize() else {
-        return;
+        return Ok(());
     };
     let holds = |path: &&PathBuf| {
-        path.canonicalize()
-            .is_ok_and(|path| repository.starts_with(path))
+        let path = path.canonicalize();
+        path.is_ok_and(|path| repository.starts_with(path))
     };
-    if let Some(path) = paths.iter().find(holds)
-        && !global.quiet
-    {
-        warn(format!(
-            "the repository itself is in {}, and is stored too: --exclude {} leaves it out",
-            path.display(),
-            repository.display()
-        ));
+    if let Some(path) = paths.iter().find(holds) {
+        let excludes =
+            Excludes::new(excludes).map_err(|error| Error::Invalid(error.to_string()))?;
+        let mut folders = repository.ancestors();
+        if !folders.any(|folder| excludes.is_excluded(folder, true)) {
+            warn(format!(
+                "the repository itself is in {}, and is stored too: --exclude {} leaves it out",
+                path.display(),
+                repository.display()
+            ));
+        }
     }
+    Ok(())
 }
 
 struct Reporter(Arc<Progress>);
@@ -346,9 +352,9 @@ fn report(global: &Global, made: &backup::Backup, progress: &Progress) -> Result
         format::bytes(summary.read_bytes),
     ))?;
     output.line(format!(
-        "Duplicate:  {} ({} were there already)",
+        "Duplicate:  {} ({})",
         format::bytes(duplicate),
-        format::count(summary.blocks_duplicate, "block"),
+        format::count(summary.blocks_duplicate, "known block"),
     ))?;
     let stored = match made.id {
         Some(_) => "stored as",

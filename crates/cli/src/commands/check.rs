@@ -16,8 +16,8 @@ use crate::progress::Progress;
 /// Look for damage in the repository
 #[derive(Args)]
 #[command(after_help = "\
-Without options, checks that everything that snapshots need is there. --read-data also reads every byte,
-decrypts it and compares it with its digest. --read-data-subset does so for a part: 2/7 the second seventh
+Without options, checks that everything that snapshots need is there. --read-data also reads every byte, \
+decrypts it and compares it with its digest. --read-data-subset does so for a part: 2/7 the second seventh \
 (seven runs with 1/7 to 7/7 read everything), 5% a random share, 10G about as many random bytes.
 
 The exit code is 1 if there are problems.
@@ -132,7 +132,7 @@ struct Reporter {
 
 impl Observer for Reporter {
     fn problem(&self, what: &str) {
-        self.progress.warning(what);
+        self.progress.problem(what);
     }
 
     fn note(&self, what: &str) {

@@ -15,8 +15,8 @@ use crate::output::print_json;
 #[command(after_help = "\
 The choices are for the repository's whole life.
 
-SHA-1 has known collisions: someone who can choose files that you back up could make two with the same
-digest. With --hash sha1 a match is therefore confirmed byte for byte before a block counts as known, which
+SHA-1 has known collisions: someone who can choose files that you back up could make two with the same \
+digest. With --hash sha1 a match is therefore confirmed byte for byte before a block counts as known, which \
 reads every duplicate back. Take sha256 or blake3 unless you compare with other systems.
 
 Examples:

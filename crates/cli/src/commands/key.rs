@@ -18,7 +18,7 @@ use crate::password;
 #[derive(Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
-Each key is one password for the whole repository. Removing a key does not help against someone who knows its
+Each key is one password for the whole repository. Removing a key does not help against someone who knows its \
 password and has a copy of the key: the data stay encrypted with the same master key.
 
 Examples:

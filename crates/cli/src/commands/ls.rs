@@ -1,11 +1,10 @@
 //! `tabane ls`
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use tabane_store::browse::{Browser, Entry, Walk, absolute, root};
+use tabane_store::browse::{Browser, Entry, Walk};
 use tabane_store::node::{Kind, Node};
 
 use crate::args::Global;
@@ -17,8 +16,8 @@ use crate::select::{Place, PlaceParser, Selection};
 /// List what is in a snapshot
 #[derive(Args)]
 #[command(after_help = "\
-Lists everything below a directory unless --no-recursive is given. On a terminal, characters that it would
-obey are shown as \\x1b and the like; elsewhere names are printed as they are. --json prints an object a line:
+Lists everything below a directory unless --no-recursive is given. On a terminal, characters that it would \
+obey are shown as \\x1b and the like; elsewhere names are printed as they are. --json prints an object a line: \
 the snapshot, then an entry each; a path that is not UTF-8 has its bytes in path_bytes_hex too.
 
 Examples:
@@ -79,16 +78,12 @@ impl Ls {
             .into_iter()
             .map(|path| Ok((browser.find(id, &snapshot, &path)?, path)))
             .collect::<Result<Vec<_>>>()?;
-        let top = root(&snapshot);
         for (node, path) in starts {
             // A directory that was asked for is not part of what is in it.
             if node.directory().is_none() {
                 self.print(global, &mut output, &path, &node)?;
             }
-            let mut walk = Walk::below(
-                &absolute(&path),
-                if path == Path::new("/") { &top } else { &node },
-            );
+            let mut walk = Walk::below(&path, &node);
             while let Some(Entry { path, node }) = walk.next(&mut browser)? {
                 self.print(global, &mut output, &path, &node)?;
                 if self.no_recursive {
@@ -127,7 +122,7 @@ impl Ls {
             && self.long
         {
             output.name(b" -> ")?;
-            output.name(std::ffi::OsStr::from_bytes(target).as_bytes())?;
+            output.name(target)?;
         }
         output.line("")
     }

@@ -19,8 +19,8 @@ use crate::select::{Place, PlaceParser, Selection};
 /// Bring files back from a snapshot
 #[derive(Args)]
 #[command(after_help = "\
-What is in the target already and equals the snapshot is not written again: an interrupted restore goes on
-where it was. What the snapshot does not have stays. Without a path, the target gets the whole tree from /
+What is in the target already and equals the snapshot is not written again: an interrupted restore goes on \
+where it was. What the snapshot does not have stays. Without a path, the target gets the whole tree from / \
 on: /home/ada/notes comes back as TARGET/home/ada/notes. With latest:/home/ada it comes back as TARGET/notes.
 
 Examples:

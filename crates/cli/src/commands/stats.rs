@@ -14,7 +14,7 @@ use crate::select::Selection;
 /// Show how much snapshots hold, and how little of it is stored
 #[derive(Args)]
 #[command(after_help = "\
-Counts all snapshots, or those that are named or chosen. What several of them share is stored once, so the
+Counts all snapshots, or those that are named or chosen. What several of them share is stored once, so the \
 stored sizes of single snapshots add up to more than that of all together.
 
 Examples:

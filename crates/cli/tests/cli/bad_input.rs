@@ -209,7 +209,7 @@ fn what_cannot_be_read_is_code_3_and_the_rest_is_stored() {
 fn unreadable(bed: &Bed) -> Option<PathBuf> {
     let locked = bed.source().join("locked");
     fs::write(&locked, "secret").expect("written");
-    fs::set_permissions(&locked, PermissionsExt::from_mode(0)).expect("set");
+    fs::set_permissions(&locked, PermissionsExt::from_mode(0o000)).expect("set");
     let write_only = PathBuf::from("/proc/sys/vm/compact_memory");
     [locked, write_only]
         .into_iter()
