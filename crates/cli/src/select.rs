@@ -7,6 +7,7 @@ use tabane_store::snapshot::{self, Filter, Snapshot};
 use tabane_store::{Id, Repository};
 
 use crate::exit::Result;
+use crate::output::warn;
 
 /// Options that choose among snapshots.
 #[derive(Args, Clone, Debug)]
@@ -45,7 +46,11 @@ impl Selection {
     pub fn list(&self, repository: &Repository, names: &[String]) -> Result<Vec<(Id, Snapshot)>> {
         let filter = self.filter();
         if names.is_empty() {
-            return Ok(snapshot::list(repository, &filter)?);
+            let listing = snapshot::list(repository, &filter)?;
+            for error in &listing.damaged {
+                warn(error.to_string());
+            }
+            return Ok(listing.snapshots);
         }
         let mut found = names
             .iter()

@@ -37,9 +37,14 @@ pub enum Error {
     /// No key of the repository opens with this password.
     #[error("wrong password: it opens none of the repository's {0} key(s)")]
     WrongPassword(usize),
-    /// The last key would be removed, or the one in use.
-    #[error("{0}")]
-    KeyInUse(String),
+    /// The key that opened the repository would be removed.
+    #[error("key {} is the one in use: open the repository with another password to remove it", .0.short())]
+    KeyInUse(Id),
+    /// More than one key has that prefix.
+    #[error(
+        "{0:?} could mean several keys: give more digits of the ID (`tabane key list` lists them)"
+    )]
+    AmbiguousKey(String),
     /// The storage failed.
     #[error("cannot {action} {what}: {source}{}", hint(source))]
     Storage {
@@ -64,6 +69,9 @@ pub enum Error {
     /// No snapshot has that name.
     #[error("no snapshot matches {0:?}: `tabane snapshots` lists them")]
     NoSnapshot(String),
+    /// Some snapshot cannot be read, and it may be the latest.
+    #[error("cannot tell which snapshot is the latest ({0}): name one by its ID (`tabane snapshots` lists them)")]
+    LatestUnclear(Box<Error>),
     /// More than one snapshot has that prefix.
     #[error(
         "{prefix:?} could mean {count} snapshots: give more digits of the ID (`tabane snapshots` lists them)"

@@ -7,6 +7,7 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::crypto::{MasterKey, ObjectKey, object_id, random};
 use crate::error::{Error, Result};
 use crate::id::Id;
+use crate::repository::Repository;
 use crate::storage::{Name, ObjectKind, Storage};
 
 /// A password; wiped from memory when dropped.
@@ -148,6 +149,45 @@ pub fn load(storage: &dyn Storage, id: Id) -> Result<Key> {
     }
     let file = serde_json::from_slice(&bytes).map_err(|error| Error::damaged(name, error))?;
     Ok(Key { id, file })
+}
+
+/// The key whose ID begins with `prefix`.
+///
+/// # Errors
+/// [`Error::NoKey`], [`Error::AmbiguousKey`], or when the storage fails.
+pub fn find(storage: &dyn Storage, prefix: &str) -> Result<Id> {
+    let mut matching = ids(storage)?;
+    matching.retain(|id| !prefix.is_empty() && id.has_prefix(prefix));
+    match matching[..] {
+        [] => Err(Error::NoKey(prefix.to_owned())),
+        [id] => Ok(id),
+        _ => Err(Error::AmbiguousKey(prefix.to_owned())),
+    }
+}
+
+/// Removes a key other than the one that opened the repository, so that the last one stays.
+///
+/// # Errors
+/// [`Error::KeyInUse`], or when the storage fails.
+pub fn remove(repository: &Repository, id: Id) -> Result<()> {
+    if id == repository.key() {
+        return Err(Error::KeyInUse(id));
+    }
+    delete(repository.storage(), id)
+}
+
+/// Removes the key that opened the repository, now that there is `new`.
+///
+/// # Errors
+/// When `new` cannot be read, or the storage fails.
+pub fn replace(repository: &Repository, new: Id) -> Result<()> {
+    load(repository.storage(), new)?;
+    delete(repository.storage(), repository.key())
+}
+
+fn delete(storage: &dyn Storage, id: Id) -> Result<()> {
+    let name = Name::new(ObjectKind::Key, id);
+    storage.delete(name).map_err(Error::storage("remove", name))
 }
 
 impl Key {

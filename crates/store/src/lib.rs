@@ -12,7 +12,7 @@
 //! let storage = Arc::new(LocalStorage::new("/backup"));
 //! let password = b"correct horse".to_vec().into();
 //! let repository = Arc::new(Repository::open(storage, &password)?);
-//! for (id, snapshot) in tabane_store::snapshot::list(&repository, &Default::default())? {
+//! for (id, snapshot) in tabane_store::snapshot::list(&repository, &Default::default())?.snapshots {
 //!     println!("{} {}", id.short(), snapshot.time);
 //! }
 //! # Ok::<(), tabane_store::Error>(())

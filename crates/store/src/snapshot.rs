@@ -109,30 +109,49 @@ pub fn load(repository: &Repository, id: Id) -> Result<Snapshot> {
         .map_err(|error| Error::damaged(format!("snapshot {}", id.short()), error))
 }
 
-/// All snapshots that `filter` allows, oldest first.
+/// Snapshots that can be read, and those that cannot.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// Oldest first.
+    pub snapshots: Vec<(Id, Snapshot)>,
+    /// Why the others cannot be read.
+    pub damaged: Vec<Error>,
+}
+
+/// All snapshots that `filter` allows. Those that cannot be read don't hide the others.
 ///
 /// # Errors
-/// When the storage fails or a snapshot is damaged.
-pub fn list(repository: &Repository, filter: &Filter) -> Result<Vec<(Id, Snapshot)>> {
-    let mut snapshots = Vec::new();
+/// When the storage cannot be listed.
+pub fn list(repository: &Repository, filter: &Filter) -> Result<Listing> {
+    let mut listing = Listing::default();
     for (id, _) in repository.list(ObjectKind::Snapshot)? {
-        let snapshot = load(repository, id)?;
-        if filter.allows(&snapshot) {
-            snapshots.push((id, snapshot));
+        match load(repository, id) {
+            Ok(snapshot) if filter.allows(&snapshot) => listing.snapshots.push((id, snapshot)),
+            Ok(_) => {}
+            Err(error) => listing.damaged.push(error),
         }
     }
-    snapshots.sort_by_key(|(id, snapshot)| (snapshot.time, *id));
-    Ok(snapshots)
+    listing
+        .snapshots
+        .sort_by_key(|(id, snapshot)| (snapshot.time, *id));
+    Ok(listing)
 }
 
 /// The snapshot that `name` means: `latest` of those that `filter` allows, an ID, or its beginning.
 ///
 /// # Errors
-/// [`Error::NoSnapshot`], [`Error::AmbiguousSnapshot`], damage, or when the storage fails.
+/// [`Error::NoSnapshot`], [`Error::AmbiguousSnapshot`], [`Error::LatestUnclear`], damage, or when the storage fails.
 pub fn find(repository: &Repository, name: &str, filter: &Filter) -> Result<(Id, Snapshot)> {
     if name == "latest" {
-        let found = list(repository, filter)?.pop();
-        return found.ok_or_else(|| Error::NoSnapshot(name.to_owned()));
+        let Listing {
+            mut snapshots,
+            mut damaged,
+        } = list(repository, filter)?;
+        return match (damaged.pop(), snapshots.pop()) {
+            (Some(error), _) => Err(Error::LatestUnclear(Box::new(error))),
+            (None, Some(latest)) => Ok(latest),
+            (None, None) => Err(Error::NoSnapshot(name.to_owned())),
+        };
     }
     let listed = repository.list(ObjectKind::Snapshot)?;
     let mut matching = listed
@@ -159,22 +178,11 @@ pub fn find_parent(
     paths: &[String],
     time: Timestamp,
 ) -> Result<Option<(Id, Snapshot)>> {
-    let mut best: Option<(Id, Snapshot)> = None;
-    for (id, _) in repository.list(ObjectKind::Snapshot)? {
-        let Ok(snapshot) = load(repository, id) else {
-            continue;
-        };
-        let fits =
-            snapshot.hostname == hostname && snapshot.paths == paths && snapshot.time <= time;
-        if fits
-            && best
-                .as_ref()
-                .is_none_or(|(_, best)| best.time < snapshot.time)
-        {
-            best = Some((id, snapshot));
-        }
-    }
-    Ok(best)
+    let mut snapshots = list(repository, &Filter::default())?.snapshots;
+    snapshots.retain(|(_, snapshot)| {
+        snapshot.hostname == hostname && snapshot.paths == paths && snapshot.time <= time
+    });
+    Ok(snapshots.pop())
 }
 
 /// How a path is written in a snapshot's list of paths.

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tabane_store::key::{self, KdfCost};
-use tabane_store::storage::{Name, ObjectKind};
-use tabane_store::{Error, Id, Repository};
+use tabane_store::{Id, Repository};
 
 use crate::args::Global;
 use crate::exit::{Exit, Result};
@@ -69,15 +68,8 @@ impl Key {
                 )?;
             }
             Action::Remove { id } => {
-                let id = find(&repository, &id)?;
-                if id == repository.key() {
-                    return Err(Error::KeyInUse(format!(
-                        "key {} is the one in use: open the repository with another password to remove it",
-                        id.short()
-                    ))
-                    .into());
-                }
-                remove(&repository, id)?;
+                let id = key::find(repository.storage(), &id)?;
+                key::remove(&repository, id)?;
                 say(
                     global,
                     json!({"message_type": "key_removed", "id": id.to_string()}),
@@ -87,7 +79,7 @@ impl Key {
             Action::Passwd(new) => {
                 let old = repository.key();
                 let id = add(&repository, &new)?;
-                remove(&repository, old)?;
+                key::replace(&repository, id)?;
                 let value = json!({
                     "message_type": "password_changed",
                     "id": id.to_string(),
@@ -146,31 +138,6 @@ fn add(repository: &Repository, new: &NewPassword) -> Result<Id> {
         &password,
         KdfCost::default(),
     )?)
-}
-
-fn find(repository: &Repository, prefix: &str) -> Result<Id> {
-    let listed = repository.list(ObjectKind::Key)?;
-    let mut matching = listed
-        .iter()
-        .map(|&(id, _)| id)
-        .filter(|id| id.has_prefix(prefix));
-    match (matching.next(), matching.next()) {
-        (Some(id), None) if !prefix.is_empty() => Ok(id),
-        (Some(_), Some(_)) if !prefix.is_empty() => Err(Error::Invalid(format!(
-            "{prefix:?} could mean several keys: give more digits of the ID (`tabane key list` lists them)"
-        ))
-        .into()),
-        _ => Err(Error::NoKey(prefix.to_owned()).into()),
-    }
-}
-
-fn remove(repository: &Repository, id: Id) -> Result<()> {
-    let name = Name::new(ObjectKind::Key, id);
-    repository
-        .storage()
-        .delete(name)
-        .map_err(Error::storage("remove", name))?;
-    Ok(())
 }
 
 fn say(global: &Global, value: Value, text: impl FnOnce() -> String) -> Result<()> {
