@@ -183,6 +183,7 @@ pub fn snapshot_json(id: Id, snapshot: &Snapshot) -> Object {
         "added_bytes": summary.added_bytes,
         "stored_bytes": summary.stored_bytes,
         "blocks_new": summary.blocks_new,
+        "duplicate_bytes": summary.duplicate_bytes,
         "blocks_duplicate": summary.blocks_duplicate,
     });
     into_object(object)

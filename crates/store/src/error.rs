@@ -70,7 +70,9 @@ pub enum Error {
     #[error("no snapshot matches {0:?}: `tabane snapshots` lists them")]
     NoSnapshot(String),
     /// Some snapshot cannot be read, and it may be the latest.
-    #[error("cannot tell which snapshot is the latest ({0}): name one by its ID (`tabane snapshots` lists them)")]
+    #[error(
+        "cannot tell which snapshot is the latest ({0}): name one by its ID (`tabane snapshots` lists them)"
+    )]
     LatestUnclear(Box<Error>),
     /// More than one snapshot has that prefix.
     #[error(

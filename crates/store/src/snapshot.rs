@@ -57,6 +57,8 @@ pub struct Summary {
     pub read_bytes: u64,
     /// Bytes of blocks that the repository did not have.
     pub added_bytes: u64,
+    /// Bytes of files that were read and that the repository had.
+    pub duplicate_bytes: u64,
     /// Bytes written to the repository for them.
     pub stored_bytes: u64,
     /// Blocks that the repository did not have.

@@ -53,6 +53,7 @@ struct Shared {
 #[derive(Default)]
 struct Counters {
     added_bytes: AtomicU64,
+    duplicate_bytes: AtomicU64,
     stored_bytes: AtomicU64,
     blocks_new: AtomicU64,
     blocks_duplicate: AtomicU64,
@@ -63,6 +64,8 @@ struct Counters {
 pub struct Written {
     /// Bytes of blocks that were new.
     pub added_bytes: u64,
+    /// Bytes of blocks of files that were there.
+    pub duplicate_bytes: u64,
     /// Bytes of the packs that hold them.
     pub stored_bytes: u64,
     /// Blocks that were new.
@@ -160,6 +163,7 @@ impl Writer {
         let counters = &self.shared.counters;
         Written {
             added_bytes: counters.added_bytes.load(Ordering::Relaxed),
+            duplicate_bytes: counters.duplicate_bytes.load(Ordering::Relaxed),
             stored_bytes: counters.stored_bytes.load(Ordering::Relaxed),
             blocks_new: counters.blocks_new.load(Ordering::Relaxed),
             blocks_duplicate: counters.blocks_duplicate.load(Ordering::Relaxed),
@@ -314,21 +318,22 @@ impl Encoder {
     /// When this or any other part of the run has failed.
     pub fn store(&mut self, blocks: &[&[u8]], digests: Vec<Digest>) -> Result<Vec<Id>> {
         let claimed = self.shared.claim(blocks, digests, &mut self.reader)?;
-        let (mut new, mut added) = (0, 0);
+        let (mut new, mut added, mut duplicate) = (0, 0, 0);
         for (&block, &(id, is_new)) in blocks.iter().zip(&claimed) {
             if is_new {
                 new += 1;
                 added += block.len() as u64;
                 self.add(id, block)?;
+            } else if self.kind == BlockKind::Data {
+                duplicate += block.len() as u64;
             }
         }
+        let count = |counter: &AtomicU64, by| counter.fetch_add(by, Ordering::Relaxed);
         let counters = &self.shared.counters;
-        counters.blocks_new.fetch_add(new, Ordering::Relaxed);
-        counters.added_bytes.fetch_add(added, Ordering::Relaxed);
-        let duplicate = claimed.len() as u64 - new;
-        counters
-            .blocks_duplicate
-            .fetch_add(duplicate, Ordering::Relaxed);
+        count(&counters.added_bytes, added);
+        count(&counters.duplicate_bytes, duplicate);
+        count(&counters.blocks_new, new);
+        count(&counters.blocks_duplicate, claimed.len() as u64 - new);
         Ok(claimed.into_iter().map(|(id, _)| id).collect())
     }
 

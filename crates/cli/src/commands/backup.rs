@@ -295,8 +295,7 @@ impl Observer for Reporter {
 fn report(global: &Global, made: &backup::Backup, progress: &Progress) -> Result<()> {
     let summary = &made.snapshot.summary;
     let elapsed = progress.elapsed();
-    // Directories are stored as blocks too, which may be more than all files.
-    let duplicate = summary.read_bytes.saturating_sub(summary.added_bytes);
+    let duplicate = summary.duplicate_bytes;
     if global.json {
         let mut object = into_object(json!({"message_type": "summary"}));
         if let Some(id) = made.id {

@@ -233,6 +233,7 @@ pub fn backup(
             total_bytes: counters.total_bytes.into_inner(),
             read_bytes: counters.read_bytes.into_inner(),
             added_bytes: written.added_bytes,
+            duplicate_bytes: written.duplicate_bytes,
             stored_bytes: written.stored_bytes,
             blocks_new: written.blocks_new,
             blocks_duplicate: written.blocks_duplicate,
