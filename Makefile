@@ -1,0 +1,194 @@
+# Tests, checks and installs Tabane. Needs make, a POSIX shell, a Rust toolchain and a C compiler.
+#
+#   make            builds the tabane command, optimised
+#   make test       runs every test, after installing the few programs that the tests use
+#   make lint       formatting, clippy and documentation, warnings as errors
+#   make bench      measures the hash kernels and whole backups beside the tools that are installed
+#   make install    copies the command, its manual pages and completions: PREFIX=/usr/local DESTDIR=
+#   make uninstall  removes what install copied
+#   make clean      removes everything built
+#
+# CARGOFLAGS goes to every build, as in: make test CARGOFLAGS=--locked
+
+SHELL = /bin/sh
+CARGO = cargo
+CARGOFLAGS =
+PREFIX = /usr/local
+DESTDIR =
+BENCHFLAGS =
+
+# The instruction sets of TABANE_SIMD that the tests force, one after another.
+SIMD = portable sse41 avx2 avx512 shani
+
+# Always all members, since cargo compiles dependencies anew where another choice of members asks less of them.
+# For the same reason everything here but bench and install is the dev profile.
+CARGO_TEST = $(CARGO) test $(CARGOFLAGS) --workspace --no-fail-fast
+
+# A shell command that prints the folder for what cargo builds.
+TARGET = $(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/'
+
+all: build
+
+build:
+	$(CARGO) build $(CARGOFLAGS) --release
+
+# The last line counts the tests of all runs. A failed run fails the whole, whatever was counted.
+test: test-tools
+	@log=$$(mktemp) && trap 'rm -f "$$log" "$$log.status"' EXIT && trap 'exit 1' HUP INT TERM && \
+	{ code=0; $(MAKE) test-all || code=$$?; echo $$code > "$$log.status"; } 2>&1 | tee "$$log"; \
+	echo; \
+	grep -E '^ *(NOT RUN|NOT CHECKED|NOT INSTALLED)' "$$log" | sort -u || true; \
+	awk -v status="$$(cat "$$log.status")" ' \
+		function count(what) { return match($$0, "[0-9]+ " what) ? substr($$0, RSTART) + 0 : 0 } \
+		/^test result: / { runs++; \
+			passed += count("passed"); failed += count("failed"); ignored += count("ignored") } \
+		END { \
+			if (status != 0 && !failed) print "a step ended with an error, see above"; \
+			bad = status != 0 || failed || !passed; \
+			printf "test result: %s. %d passed; %d failed; %d ignored; in %d runs\n", \
+				bad ? "FAILED" : "ok", passed, failed, ignored, runs; \
+			exit bad }' "$$log"
+
+# What make test counts. No prerequisites, so that the steps keep their order under make -j.
+test-all:
+	$(CARGO_TEST) --all-targets -- --show-output
+	$(CARGO_TEST) --doc
+	@$(MAKE) test-simd
+	@$(MAKE) test-command
+
+# The kernels and all that hashes with them, once for each instruction set that the processor has.
+test-simd: test-programs
+	@tabane=$$($(TARGET))/debug/tabane; \
+	for simd in $(SIMD); do \
+		if why=$$(TABANE_SIMD=$$simd "$$tabane" version 2>&1); then \
+			echo; echo "=== TABANE_SIMD=$$simd ==="; \
+			TABANE_SIMD=$$simd $(CARGO_TEST) --lib --test every_backend || exit 1; \
+		else \
+			case $$why in \
+			*"lacks $$simd"*) printf '\n%s\n\n' "NOT RUN: TABANE_SIMD=$$simd: this processor lacks it" ;; \
+			*) echo "$$why"; exit 1 ;; \
+			esac; \
+		fi; \
+	done
+
+# The command from outside: one backup with each instruction set into one repository. All but the first must find
+# every block there, but for those of the directories above, which change meanwhile.
+test-command: test-programs
+	@bin=$$($(TARGET))/debug; tabane=$$bin/tabane; bench=$$bin/tabane-bench; \
+	echo; echo "=== the command, end to end ==="; \
+	unset TABANE_REPOSITORY TABANE_PASSWORD_FILE TABANE_PASSWORD_COMMAND TABANE_SIMD; \
+	TABANE_PASSWORD='pass word'; export TABANE_PASSWORD; \
+	dir=$$(mktemp -d) && trap 'chmod -R u+rwx "$$dir"; rm -rf "$$dir"' EXIT && \
+	trap 'exit 1' HUP INT TERM || exit 1; \
+	TABANE_CACHE_DIR=$$dir/cache; export TABANE_CACHE_DIR; \
+	passed=0 failed=0; \
+	check() { \
+		what=$$1 expected=$$2; shift 2; \
+		code=0; "$$@" > "$$dir/out" 2>&1 < /dev/null || code=$$?; \
+		if [ $$code = $$expected ]; then \
+			passed=$$((passed + 1)); echo "test $$what ... ok"; \
+		else \
+			failed=$$((failed + 1)); echo "test $$what ... FAILED: exit code $$code, not $$expected:"; cat "$$dir/out"; \
+		fi; \
+	}; \
+	mkdir "$$dir/source"; \
+	check 'build a tree of names' 0 "$$bench" tree --kind names --out "$$dir/source/names"; \
+	check 'build a tree of links' 0 "$$bench" tree --kind links --out "$$dir/source/links"; \
+	check 'build a tree of data' 0 "$$bench" tree --kind mixed --files 300 --out "$$dir/source/mixed"; \
+	check 'no repository' 10 "$$tabane" snapshots --repo "$$dir/repo"; \
+	for simd in $(SIMD); do \
+		if ! TABANE_SIMD=$$simd "$$tabane" version > /dev/null 2>&1; then \
+			echo "NOT RUN: TABANE_SIMD=$$simd: this processor lacks it"; continue; \
+		fi; \
+		check "$$simd: back up" 0 env TABANE_SIMD=$$simd \
+			"$$tabane" backup --init --force --repo "$$dir/repo" --json "$$dir/source"; \
+		cp "$$dir/out" "$$dir/backup-$$simd"; \
+		if [ $$simd != portable ]; then \
+			check "$$simd: find every block again" 0 grep '"blocks_new":[0-9],' "$$dir/backup-$$simd"; \
+		fi; \
+		check "$$simd: restore" 0 env TABANE_SIMD=$$simd \
+			"$$tabane" restore --repo "$$dir/repo" "latest:$$dir" --target "$$dir/restored"; \
+		check "$$simd: restored is the same" 0 "$$bench" compare-trees "$$dir/source" "$$dir/restored/source"; \
+		chmod -R u+rwx "$$dir/restored"; rm -rf "$$dir/restored"; \
+		check "$$simd: check --read-data" 0 env TABANE_SIMD=$$simd "$$tabane" check --read-data --repo "$$dir/repo"; \
+	done; \
+	check 'list snapshots' 0 "$$tabane" snapshots --repo "$$dir/repo"; \
+	check 'list files' 0 "$$tabane" ls --repo "$$dir/repo" latest; \
+	check 'wrong password' 12 env TABANE_PASSWORD=wrong "$$tabane" snapshots --repo "$$dir/repo"; \
+	check 'wrong usage' 2 "$$tabane" restore --repo "$$dir/repo" --no-such-option; \
+	check 'an instruction set that there is not' 1 env TABANE_SIMD=altivec "$$tabane" version; \
+	check 'install' 0 $(MAKE) install-from FROM="$$bin" DESTDIR="$$dir/root" PREFIX=/usr; \
+	check 'installed command runs' 0 "$$dir/root/usr/bin/tabane" version; \
+	check 'installed manual page' 0 test -s "$$dir/root/usr/share/man/man1/tabane-backup.1"; \
+	check 'uninstall' 0 $(MAKE) uninstall DESTDIR="$$dir/root" PREFIX=/usr; \
+	check 'nothing is left' 1 sh -c 'find "$$1" -type f | grep .' - "$$dir/root"; \
+	[ $$failed = 0 ] && word=ok || word=FAILED; \
+	echo; echo "test result: $$word. $$passed passed; $$failed failed; 0 ignored"; \
+	[ $$failed = 0 ]
+
+# The programs that test-simd and test-command start; cargo test leaves them in the same place.
+test-programs:
+	@$(CARGO_TEST) --all-targets --no-run > /dev/null 2>&1 || $(CARGO_TEST) --all-targets --no-run
+
+# Programs that some tests start. On Debian and its kin they are installed; elsewhere they are asked for. Tests go
+# on without them and say NOT CHECKED.
+test-tools:
+	@missing=; packages=; \
+	need() { command -v "$$1" > /dev/null 2>&1 || { missing="$$missing $$1"; packages="$$packages $$2"; }; }; \
+	need openssl openssl; need setfacl acl; need getfacl acl; need setfattr attr; need python3 python3-minimal; \
+	[ -n "$$missing" ] || exit 0; \
+	if command -v apt-get > /dev/null 2>&1; then \
+		if [ "$$(id -u)" = 0 ]; then sudo=; else sudo='sudo -n'; fi; \
+		echo "Installing what tests need:$$packages"; \
+		install() { $$sudo env DEBIAN_FRONTEND=noninteractive \
+			apt-get install -y -q --no-install-recommends $$packages < /dev/null; }; \
+		install || { $$sudo apt-get update -q < /dev/null && install; } && exit 0; \
+	fi; \
+	printf '\n%s\n%s\n\n' "NOT INSTALLED:$$missing (Debian packages:$$packages)" \
+		"NOT CHECKED: what tests do with$$missing. Install them and run make test again." >&2
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings $$RUSTDOCFLAGS" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps
+
+# TREE is what to back up; without it a mixed tree is made.
+bench:
+	$(CARGO) build $(CARGOFLAGS) --release --workspace
+	@bin=$$($(TARGET))/release; \
+	"$$bin/tabane-bench" lanes $(BENCHFLAGS) || exit 1; \
+	if [ -n "$(TREE)" ]; then \
+		"$$bin/tabane-bench" store --tree "$(TREE)" $(BENCHFLAGS); \
+	else \
+		dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && trap 'exit 1' HUP INT TERM || exit 1; \
+		"$$bin/tabane-bench" store --make-tree "$$dir/tree" $(BENCHFLAGS); \
+	fi
+
+install: build
+	@$(MAKE) install-from FROM="$$($(TARGET))/release"
+
+# Copies from the folder FROM.
+install-from:
+	@root="$(DESTDIR)$(PREFIX)"; umask 022; set -e; \
+	mkdir -p "$$root/bin" "$$root/share/man/man1" "$$root/share/bash-completion/completions" \
+		"$$root/share/zsh/site-functions" "$$root/share/fish/vendor_completions.d"; \
+	cp "$(FROM)/tabane" "$$root/bin/tabane.new"; \
+	chmod 755 "$$root/bin/tabane.new"; \
+	mv -f "$$root/bin/tabane.new" "$$root/bin/tabane"; \
+	"$(FROM)/tabane" man --quiet --dir "$$root/share/man/man1"; \
+	"$(FROM)/tabane" completions bash > "$$root/share/bash-completion/completions/tabane"; \
+	"$(FROM)/tabane" completions zsh > "$$root/share/zsh/site-functions/_tabane"; \
+	"$(FROM)/tabane" completions fish > "$$root/share/fish/vendor_completions.d/tabane.fish"; \
+	echo "installed $$root/bin/tabane, its manual pages and completions"
+
+uninstall:
+	@root="$(DESTDIR)$(PREFIX)"; \
+	rm -f "$$root/bin/tabane" "$$root/share/man/man1/tabane.1" "$$root/share/man/man1"/tabane-*.1 \
+		"$$root/share/bash-completion/completions/tabane" "$$root/share/zsh/site-functions/_tabane" \
+		"$$root/share/fish/vendor_completions.d/tabane.fish"
+
+clean:
+	$(CARGO) clean
+
+.PHONY: all build test test-all test-simd test-command test-programs test-tools lint bench install install-from \
+	uninstall clean
