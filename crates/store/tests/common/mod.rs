@@ -1,0 +1,336 @@
+//! What the integration tests share. Each test program uses a part of it.
+#![allow(dead_code)]
+
+pub mod compare;
+pub mod fault;
+pub mod memory;
+pub mod mount;
+pub mod process;
+pub mod tree;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use tabane_store::backup::{self, Backup, BackupOptions, Outcome, Parent, Source, backup};
+use tabane_store::check::{CheckReport, ReadData, check};
+use tabane_store::chunker::Chunking;
+use tabane_store::compress::Compression;
+use tabane_store::key::{KdfCost, Password};
+use tabane_store::restore::{self, RestoreOptions, RestoreSummary, restore};
+use tabane_store::storage::{LocalStorage, Storage};
+use tabane_store::{Algorithm, Id, InitOptions, Repository, snapshot};
+use tempfile::TempDir;
+
+/// The password of all repositories of the tests.
+pub fn password() -> Password {
+    b"correct horse".to_vec().into()
+}
+
+/// The usual options, but for a password that costs nothing to guess.
+pub fn init_options() -> InitOptions {
+    InitOptions {
+        kdf_cost: KdfCost {
+            memory_kib: 8,
+            passes: 1,
+            lanes: 1,
+        },
+        ..InitOptions::default()
+    }
+}
+
+pub fn init(storage: impl Storage + 'static) -> Arc<Repository> {
+    init_with(storage, init_options())
+}
+
+pub fn init_with(storage: impl Storage + 'static, options: InitOptions) -> Arc<Repository> {
+    Arc::new(Repository::init(Arc::new(storage), &password(), options).expect("init"))
+}
+
+pub fn open(storage: impl Storage + 'static) -> Arc<Repository> {
+    Arc::new(Repository::open(Arc::new(storage), &password()).expect("open"))
+}
+
+pub fn backup_options() -> BackupOptions {
+    BackupOptions {
+        excludes: Default::default(),
+        one_file_system: false,
+        with_atime: false,
+        parent: Parent::Latest,
+        dry_run: false,
+        compression: Compression::AUTO,
+        hostname: "host".to_owned(),
+        username: "user".to_owned(),
+        tags: Vec::new(),
+        time: jiff::Timestamp::now(),
+    }
+}
+
+pub fn restore_options(target: &Path) -> RestoreOptions {
+    RestoreOptions {
+        target: target.to_owned(),
+        subpath: PathBuf::from("/"),
+        includes: Default::default(),
+        verify: false,
+        dry_run: false,
+    }
+}
+
+type ReadHook = Box<dyn Fn(u64) + Send + Sync>;
+type EntryHook = Box<dyn Fn(&Path, Outcome) + Send + Sync>;
+
+/// Writes down what it is told, and calls hooks.
+#[derive(Default)]
+pub struct Recorder {
+    warnings: Mutex<Vec<(PathBuf, String)>>,
+    notes: Mutex<Vec<String>>,
+    entries: Mutex<Vec<(PathBuf, Outcome)>>,
+    on_read: Option<ReadHook>,
+    on_entry: Option<EntryHook>,
+}
+
+impl Recorder {
+    pub fn on_read(hook: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        Self {
+            on_read: Some(Box::new(hook)),
+            ..Self::default()
+        }
+    }
+
+    pub fn on_entry(hook: impl Fn(&Path, Outcome) + Send + Sync + 'static) -> Self {
+        Self {
+            on_entry: Some(Box::new(hook)),
+            ..Self::default()
+        }
+    }
+
+    pub fn warnings(&self) -> Vec<(PathBuf, String)> {
+        self.warnings.lock().unwrap().clone()
+    }
+
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap().clone()
+    }
+
+    pub fn outcome(&self, path: &Path) -> Option<Outcome> {
+        let entries = self.entries.lock().unwrap();
+        let found = entries.iter().find(|(at, _)| at == path);
+        found.map(|(_, outcome)| *outcome)
+    }
+
+    fn warn(&self, path: &Path, what: &str) {
+        let warning = (path.to_owned(), what.to_owned());
+        self.warnings.lock().unwrap().push(warning);
+    }
+}
+
+impl backup::Observer for Recorder {
+    fn warning(&self, path: &Path, what: &str) {
+        self.warn(path, what);
+    }
+
+    fn entry(&self, path: &Path, outcome: Outcome) {
+        if let Some(hook) = &self.on_entry {
+            hook(path, outcome);
+        }
+        let entry = (path.to_owned(), outcome);
+        self.entries.lock().unwrap().push(entry);
+    }
+
+    fn read(&self, bytes: u64) {
+        if let Some(hook) = &self.on_read {
+            hook(bytes);
+        }
+    }
+}
+
+impl restore::Observer for Recorder {
+    fn warning(&self, path: &Path, what: &str) {
+        self.warn(path, what);
+    }
+
+    fn planned(&self, _files: u64, _bytes: u64) {}
+
+    fn entry(&self, _path: &Path) {}
+
+    fn restored(&self, _bytes: u64) {}
+}
+
+impl tabane_store::check::Observer for Recorder {
+    fn problem(&self, what: &str) {
+        self.warn(Path::new(""), what);
+    }
+
+    fn note(&self, what: &str) {
+        self.notes.lock().unwrap().push(what.to_owned());
+    }
+
+    fn progress(&self, _done_bytes: u64, _total_bytes: u64) {}
+}
+
+/// Backs up, and wants no warning.
+pub fn back_up(repository: &Arc<Repository>, paths: &[&Path]) -> Backup {
+    back_up_with(repository, paths, backup_options())
+}
+
+pub fn back_up_with(
+    repository: &Arc<Repository>,
+    paths: &[&Path],
+    options: BackupOptions,
+) -> Backup {
+    let recorder = Arc::new(Recorder::default());
+    let made = back_up_observed(repository, paths, options, &recorder).expect("backup");
+    assert_eq!(recorder.warnings(), [], "a backup warned");
+    assert_eq!(made.snapshot.summary.errors, 0);
+    made
+}
+
+pub fn back_up_observed(
+    repository: &Arc<Repository>,
+    paths: &[&Path],
+    options: BackupOptions,
+    recorder: &Arc<Recorder>,
+) -> tabane_store::Result<Backup> {
+    let paths = paths.iter().map(|path| path.to_path_buf()).collect();
+    let observer: Arc<Recorder> = Arc::clone(recorder);
+    backup(repository, &Source::Paths(paths), options, observer)
+}
+
+/// Restores what the options say, and wants no warning.
+pub fn restore_with(
+    repository: &Arc<Repository>,
+    id: Id,
+    options: RestoreOptions,
+) -> RestoreSummary {
+    let (summary, warnings) = restore_observed(repository, id, options);
+    assert_eq!(warnings, [], "a restore warned");
+    assert_eq!(summary.errors, 0);
+    summary
+}
+
+pub fn restore_observed(
+    repository: &Arc<Repository>,
+    id: Id,
+    options: RestoreOptions,
+) -> (RestoreSummary, Vec<(PathBuf, String)>) {
+    let recorder = Arc::new(Recorder::default());
+    let loaded = snapshot::load(repository, id).expect("the snapshot loads");
+    let observer: Arc<Recorder> = Arc::clone(&recorder);
+    let summary = restore(repository, id, &loaded, options, observer).expect("restore");
+    (summary, recorder.warnings())
+}
+
+/// Restores a directory of a snapshot, without the path to it, and compares it with `expected`.
+pub fn assert_restores(repository: &Arc<Repository>, id: Id, subpath: &Path, expected: &Path) {
+    let target = scratch();
+    restore_with(
+        repository,
+        id,
+        RestoreOptions {
+            subpath: subpath.to_owned(),
+            ..restore_options(target.path())
+        },
+    );
+    compare::assert_same_contents(expected, target.path());
+}
+
+/// Reads everything in the repository, and wants no problem.
+pub fn assert_clean(repository: &Arc<Repository>) -> CheckReport {
+    let recorder = Arc::new(Recorder::default());
+    let observer: Arc<Recorder> = Arc::clone(&recorder);
+    let report = check(repository, ReadData::All, observer).expect("check");
+    assert_eq!(recorder.warnings(), [], "the check found problems");
+    assert_eq!(report.problems, 0);
+    report
+}
+
+/// A repository in a directory, and a directory to back up.
+pub struct Place {
+    pub dir: TempDir,
+    pub source: PathBuf,
+    pub repository: Arc<Repository>,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Self::with(init_options())
+    }
+
+    pub fn with(options: InitOptions) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("source");
+        fs::create_dir(&source).unwrap();
+        let repository = init_with(LocalStorage::new(dir.path().join("repository")), options);
+        Self {
+            dir,
+            source,
+            repository,
+        }
+    }
+
+    pub fn hashing(hash: Algorithm) -> Self {
+        Self::with(InitOptions {
+            hash,
+            ..init_options()
+        })
+    }
+
+    pub fn chunking(chunking: Chunking) -> Self {
+        Self::with(InitOptions {
+            chunking,
+            ..init_options()
+        })
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Backs the source up, restores it elsewhere and wants no difference.
+    pub fn round_trip(&self) -> Backup {
+        let made = back_up(&self.repository, &[&self.source]);
+        let target = self.path("target");
+        let _ = fs::remove_dir_all(&target);
+        self.restore_source(&made, &target);
+        compare::assert_same_contents(&self.source, &target);
+        made
+    }
+
+    /// Restores what is in the source into `target`.
+    pub fn restore_source(&self, made: &Backup, target: &Path) -> RestoreSummary {
+        restore_with(&self.repository, id(made), self.source_into(target))
+    }
+
+    pub fn source_into(&self, target: &Path) -> RestoreOptions {
+        RestoreOptions {
+            subpath: self.source.clone(),
+            ..restore_options(target)
+        }
+    }
+}
+
+/// The snapshot that a backup made.
+pub fn id(made: &Backup) -> Id {
+    made.id.expect("it was no dry run")
+}
+
+/// A directory in memory if there is room: tests that make thousands of files don't wait for a disk.
+pub fn scratch() -> TempDir {
+    const ROOM: u64 = 2 << 30;
+    let memory = Path::new("/dev/shm");
+    let room = rustix::fs::statvfs(memory).map(|stat| stat.f_bavail * stat.f_frsize);
+    match room {
+        Ok(room) if room >= ROOM => tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()),
+        _ => tempfile::tempdir(),
+    }
+    .unwrap()
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Says loudly what a test leaves out, and why.
+pub fn not_checked(what: &str, why: impl std::fmt::Display) {
+    eprintln!("\n*** NOT CHECKED: {what}: {why}\n");
+}

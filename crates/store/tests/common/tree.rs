@@ -1,0 +1,80 @@
+//! Makes files to back up.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Bytes that look random and are the same each time (SplitMix64).
+pub fn random_bytes(seed: u64, len: usize) -> Vec<u8> {
+    // Mixed first: the sequences of neighbouring seeds would be one sequence, shifted.
+    let mut state = mix(seed);
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        bytes.extend_from_slice(&mix(state).to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+fn mix(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+/// Text that compresses well.
+pub fn text(len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len + 64);
+    let mut line = 0;
+    while bytes.len() < len {
+        bytes.extend_from_slice(format!("line {line}: all work and no play\n").as_bytes());
+        line += 1;
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+pub fn write(path: impl AsRef<Path>, bytes: &[u8]) {
+    let path = path.as_ref();
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).unwrap();
+    }
+    File::create(path).unwrap().write_all(bytes).unwrap();
+}
+
+/// A small tree of some of everything that needs no rights.
+pub fn small_tree(root: &Path, seed: u64) {
+    write(root.join("empty"), b"");
+    write(root.join("one byte"), b"x");
+    write(root.join("text"), &text(30_000));
+    write(root.join("random"), &random_bytes(seed, 70_000));
+    fs::create_dir(root.join("empty directory")).unwrap();
+    for number in 0..40_u64 {
+        let bytes = random_bytes(seed + number, 100 * number as usize);
+        write(root.join(format!("many/{}/{number}", number % 3)), &bytes);
+    }
+    fs::hard_link(root.join("text"), root.join("many/text again")).unwrap();
+    std::os::unix::fs::symlink("../text", root.join("many/link")).unwrap();
+}
+
+/// A file with these runs of bytes, and holes between them.
+pub fn sparse(path: &Path, len: u64, runs: &[(u64, &[u8])]) {
+    let file = File::create(path).unwrap();
+    file.set_len(len).unwrap();
+    for (at, bytes) in runs {
+        file.write_all_at(bytes, *at).unwrap();
+    }
+}
+
+/// Sets the time of last change, in seconds from 1970 and nanoseconds.
+pub fn set_mtime(path: &Path, s: i64, ns: u32) {
+    let whole = Duration::from_secs(s.unsigned_abs());
+    let time: SystemTime = match s < 0 {
+        true => UNIX_EPOCH - whole + Duration::from_nanos(ns.into()),
+        false => UNIX_EPOCH + whole + Duration::from_nanos(ns.into()),
+    };
+    File::open(path).unwrap().set_modified(time).unwrap();
+}

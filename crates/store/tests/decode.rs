@@ -1,0 +1,245 @@
+//! What is read is decoded without panics, whatever its bytes are.
+
+mod common;
+
+use common::init;
+use common::memory::MemoryStorage;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use tabane_store::Id;
+use tabane_store::index::Index;
+use tabane_store::node::{HardLink, Kind, Node, Piece, Time, Xattr};
+use tabane_store::pack::{
+    self, BlockKind, Codec, PackContents, PackWriter, Segment, SegmentReader,
+};
+use tabane_store::storage::ObjectKind;
+use tabane_store::{snapshot, tree};
+
+fn ids() -> impl Strategy<Value = Id> {
+    any::<[u8; 32]>().prop_map(Id)
+}
+
+fn bytes(len: usize) -> impl Strategy<Value = Vec<u8>> {
+    vec(any::<u8>(), 0..len)
+}
+
+fn pieces() -> impl Strategy<Value = Vec<Piece>> {
+    let piece = prop_oneof![
+        (ids(), any::<u32>()).prop_map(|(id, len)| Piece::Block { id, len }),
+        any::<u64>().prop_map(|len| Piece::Hole { len }),
+    ];
+    vec(piece, 0..5)
+}
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        (any::<u64>(), pieces()).prop_map(|(size, content)| Kind::File { size, content }),
+        pieces().prop_map(|content| Kind::Directory { content }),
+        bytes(300).prop_map(|target| Kind::Symlink { target }),
+        any::<(u32, u32)>().prop_map(|(major, minor)| Kind::CharDevice { major, minor }),
+        any::<(u32, u32)>().prop_map(|(major, minor)| Kind::BlockDevice { major, minor }),
+        Just(Kind::Fifo),
+        Just(Kind::Socket),
+    ]
+}
+
+fn times() -> impl Strategy<Value = Time> {
+    any::<(i64, u32)>().prop_map(|(s, ns)| Time { s, ns })
+}
+
+fn names() -> impl Strategy<Value = Vec<u8>> {
+    let byte = any::<u8>().prop_filter("no name has it", |byte| *byte != 0 && *byte != b'/');
+    vec(byte, 1..260).prop_filter("no name", |name| name != b"." && name != b"..")
+}
+
+prop_compose! {
+    fn nodes()(
+        name in names(),
+        (mode, uid, gid) in any::<(u32, u32, u32)>(),
+        (mtime, ctime, atime) in (times(), times(), option::of(times())),
+        inode in any::<u64>(),
+        link in option::of(any::<(u64, u64)>()),
+        xattrs in vec((bytes(50), bytes(300)), 0..4),
+        kind in kinds(),
+    ) -> Node {
+        Node {
+            name,
+            mode,
+            uid,
+            gid,
+            mtime,
+            ctime,
+            atime,
+            inode,
+            hard_link: link.map(|(device, inode)| HardLink { device, inode }),
+            xattrs: xattrs.into_iter().map(|(name, value)| Xattr { name, value }).collect(),
+            kind,
+        }
+    }
+}
+
+fn directories() -> impl Strategy<Value = Vec<Node>> {
+    vec(nodes(), 0..8).prop_map(|mut nodes| {
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        nodes.dedup_by(|a, b| a.name == b.name);
+        nodes
+    })
+}
+
+fn contents() -> impl Strategy<Value = PackContents> {
+    let lens = prop_oneof![0..2000_u32, any::<u32>()];
+    let codec = prop_oneof![Just(Codec::Stored), Just(Codec::Zstd)];
+    let kind = prop_oneof![Just(BlockKind::Data), Just(BlockKind::Tree)];
+    let segment =
+        (lens.clone(), codec, vec((ids(), lens), 0..5)).prop_map(|(stored_len, codec, blocks)| {
+            Segment {
+                stored_len,
+                codec,
+                blocks,
+            }
+        });
+    (any::<[u8; 32]>(), kind, vec(segment, 0..5)).prop_map(|(salt, kind, segments)| PackContents {
+        salt,
+        kind,
+        segments,
+    })
+}
+
+proptest! {
+    #[test]
+    fn directories_come_back(nodes in directories()) {
+        prop_assert_eq!(tree::decode(&tree::encode(&nodes)).unwrap(), nodes);
+    }
+
+    #[test]
+    fn any_bytes_as_a_directory(bytes in bytes(500)) {
+        let _ = tree::decode(&bytes);
+    }
+
+    #[test]
+    fn a_damaged_directory(nodes in directories(), at in any::<prop::sample::Index>(), byte: u8) {
+        let mut encoded = tree::encode(&nodes);
+        if !encoded.is_empty() {
+            let at = at.index(encoded.len());
+            encoded[at] = byte;
+            let _ = tree::decode(&encoded);
+            let _ = tree::decode(&encoded[..at]);
+        }
+    }
+
+    #[test]
+    fn names_that_are_none(nodes in directories(), at in any::<prop::sample::Index>(), which in 0..5_usize) {
+        let bad: [&[u8]; 5] = [b"", b".", b"..", b"a/b", b"a\0b"];
+        let mut nodes = nodes;
+        if !nodes.is_empty() {
+            let at = at.index(nodes.len());
+            nodes[at].name = bad[which].to_vec();
+            prop_assert!(tree::decode(&tree::encode(&nodes)).is_err());
+        }
+    }
+
+    #[test]
+    fn names_out_of_order(nodes in directories()) {
+        prop_assume!(nodes.len() > 1);
+        let reversed: Vec<Node> = nodes.iter().rev().cloned().collect();
+        prop_assert!(tree::decode(&tree::encode(&reversed)).is_err());
+        let twice = [nodes[0].clone(), nodes[0].clone()];
+        prop_assert!(tree::decode(&tree::encode(&twice)).is_err());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_bytes_as_a_pack(bytes in bytes(500), salt: [u8; 32]) {
+        let repository = init(MemoryStorage::default());
+        prop_assert!(pack::read_contents(repository.master(), &bytes, "it").is_err());
+        let begun = [b"TABANEP\x01", salt.as_slice(), &bytes].concat();
+        prop_assert!(pack::read_contents(repository.master(), &begun, "it").is_err());
+    }
+
+    #[test]
+    fn a_pack_whose_footer_is_anything(footer in bytes(300), salt: [u8; 32]) {
+        let repository = init(MemoryStorage::default());
+        let key = repository.master().object_key(ObjectKind::Pack, &salt);
+        let mut pack = [b"TABANEP\x01", salt.as_slice(), &footer].concat();
+        key.seal(0, &mut pack, 40);
+        let len = pack.len() as u32 - 40;
+        pack.extend_from_slice(&len.to_le_bytes());
+        let _ = pack::read_contents(repository.master(), &pack, "it");
+    }
+
+    #[test]
+    fn a_pack_whose_footer_lies(mut contents in contents(), salt: [u8; 32], body in bytes(300)) {
+        let repository = init(MemoryStorage::default());
+        contents.salt = salt;
+        let key = repository.master().object_key(ObjectKind::Pack, &salt);
+        let mut pack = [b"TABANEP\x01", salt.as_slice(), &body].concat();
+        let start = pack.len();
+        pack.extend_from_slice(&postcard::to_stdvec(&contents).unwrap());
+        key.seal(0, &mut pack, start);
+        let len = (pack.len() - start) as u32;
+        pack.extend_from_slice(&len.to_le_bytes());
+        if let Ok(read) = pack::read_contents(repository.master(), &pack, "it") {
+            prop_assert_eq!(read.segments_len(), body.len() as u64);
+        }
+    }
+
+    #[test]
+    fn packs_come_back(blocks in vec(bytes(3000), 1..10), kind in 0..2) {
+        let repository = init(MemoryStorage::default());
+        let kind = if kind == 0 { BlockKind::Data } else { BlockKind::Tree };
+        let mut writer = PackWriter::new(repository.master(), kind, Vec::new());
+        for block in &blocks {
+            writer.push(Codec::Stored, block, vec![(Id::default(), block.len() as u32)]);
+        }
+        let (pack, contents) = writer.finish();
+        let read = pack::read_contents(repository.master(), &pack, "it").unwrap();
+        prop_assert_eq!(&read, &contents);
+        let key = repository.master().object_key(ObjectKind::Pack, &read.salt);
+        let (mut reader, mut at) = (SegmentReader::default(), 40);
+        for (number, (segment, block)) in read.segments.iter().zip(&blocks).enumerate() {
+            let mut sealed = pack[at..at + segment.stored_len as usize].to_vec();
+            at += sealed.len();
+            let name = || "it".to_owned();
+            let raw = reader.open(&key, number, segment.codec, segment.raw_len(), &mut sealed, name);
+            prop_assert_eq!(&raw.unwrap(), block);
+        }
+    }
+
+    #[test]
+    fn a_segment_that_is_no_zstd_frame(bytes in bytes(300), raw_len in 0..1_000_000_usize) {
+        let repository = init(MemoryStorage::default());
+        let key = repository.master().object_key(ObjectKind::Pack, &[7; 32]);
+        let mut sealed = bytes;
+        key.seal(1, &mut sealed, 0);
+        let name = || "it".to_owned();
+        let _ = SegmentReader::default().open(&key, 0, Codec::Zstd, raw_len, &mut sealed, name);
+    }
+
+    #[test]
+    fn an_index_of_anything(contents in vec((ids(), contents()), 0..5)) {
+        let mut index = Index::default();
+        for (pack, contents) in &contents {
+            let _ = index.add(*pack, contents);
+        }
+        for (id, location) in index.blocks() {
+            prop_assert_eq!(index.find(id), Some(*location));
+            let segment = index.segment(location.segment);
+            prop_assert!(location.offset + location.len <= segment.raw_len);
+        }
+    }
+
+    #[test]
+    fn sealed_objects_of_anything(bytes in bytes(500)) {
+        let repository = init(MemoryStorage::default());
+        let index = repository.put_sealed(ObjectKind::Index, &bytes).unwrap();
+        let _ = repository.read_index_segment(index);
+        let _ = repository.load_index();
+        let id = repository.put_sealed(ObjectKind::Snapshot, &bytes).unwrap();
+        let _ = snapshot::load(&repository, id);
+        let _ = snapshot::list(&repository, &Default::default());
+    }
+}

@@ -1,0 +1,244 @@
+//! The next backup reads what has changed, all of it, and nothing else.
+
+mod common;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use common::tree::{random_bytes, set_mtime, small_tree, write};
+use common::{
+    Place, Recorder, back_up, back_up_observed, back_up_with, backup_options, compare, id,
+};
+use tabane_store::backup::{Backup, BackupOptions, Outcome, Parent};
+use tabane_store::browse::Browser;
+use tabane_store::node::Node;
+use tabane_store::snapshot::{self, Summary};
+
+/// A source that was backed up once.
+fn backed_up() -> (Place, Backup) {
+    let place = Place::new();
+    small_tree(&place.source, 1);
+    write(place.source.join("big"), &random_bytes(2, 3 << 20));
+    let made = back_up(&place.repository, &[&place.source]);
+    (place, made)
+}
+
+/// Backs up once more, compares what is restored, and returns the summary and what became of each file.
+fn again(place: &Place) -> (Summary, Arc<Recorder>) {
+    let recorder = Arc::new(Recorder::default());
+    let made = back_up_observed(
+        &place.repository,
+        &[&place.source],
+        backup_options(),
+        &recorder,
+    )
+    .unwrap();
+    assert_eq!(recorder.warnings(), []);
+    let target = place.path("target");
+    let _ = fs::remove_dir_all(&target);
+    place.restore_source(&made, &target);
+    compare::assert_same_contents(&place.source, &target);
+    (made.snapshot.summary, recorder)
+}
+
+/// What a snapshot has of the source.
+fn source_in(place: &Place, made: &Backup) -> Node {
+    let mut browser = Browser::new(&place.repository).unwrap();
+    browser
+        .find(id(made), &made.snapshot, &place.source)
+        .unwrap()
+}
+
+#[test]
+fn nothing_changed() {
+    let (place, first) = backed_up();
+    let second = back_up(&place.repository, &[&place.source]);
+    assert_eq!(second.snapshot.parent, first.id);
+    let summary = &second.snapshot.summary;
+    let files = first.snapshot.summary.files_new;
+    assert_eq!(summary.read_bytes, 0);
+    // Directories above the source may have changed: others use them, too.
+    assert!(summary.added_bytes < 10_000);
+    assert_eq!((summary.files_new, summary.files_changed), (0, 0));
+    assert_eq!(summary.files_unmodified, files);
+    assert_eq!(summary.total_bytes, first.snapshot.summary.total_bytes);
+    assert_eq!(source_in(&place, &second), source_in(&place, &first));
+    again(&place);
+}
+
+#[test]
+fn a_touched_file_is_read_and_adds_nothing_but_its_directory() {
+    let (place, _) = backed_up();
+    set_mtime(&place.source.join("random"), 1_000_000_000, 5);
+    let (summary, recorder) = again(&place);
+    assert_eq!(summary.read_bytes, 70_000);
+    assert_eq!(summary.files_changed, 1);
+    assert!(summary.added_bytes < 20_000);
+    let outcome = |name: &str| recorder.outcome(&place.source.join(name));
+    assert_eq!(outcome("random"), Some(Outcome::Changed));
+    assert_eq!(outcome("big"), Some(Outcome::Unmodified));
+}
+
+/// Neither length nor time of the last change tell; the time of the last change of the inode does.
+#[test]
+fn a_change_that_hides_itself() {
+    let (place, _) = backed_up();
+    for name in ["random", "big"] {
+        let path = place.source.join(name);
+        let before = fs::metadata(&path).unwrap();
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[12_345] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        set_mtime(&path, before.mtime(), before.mtime_nsec() as u32);
+        let after = fs::metadata(&path).unwrap();
+        assert_eq!(before.modified().unwrap(), after.modified().unwrap());
+        assert_eq!(before.len(), after.len());
+    }
+    let (summary, _) = again(&place);
+    assert_eq!(summary.files_changed, 2);
+}
+
+#[test]
+fn a_file_replaced_by_another_of_the_same_length_and_time() {
+    let (place, _) = backed_up();
+    let path = place.source.join("random");
+    let before = fs::metadata(&path).unwrap();
+    write(place.path("other"), &random_bytes(9, 70_000));
+    fs::rename(place.path("other"), &path).unwrap();
+    set_mtime(&path, before.mtime(), before.mtime_nsec() as u32);
+    assert_eq!(again(&place).0.files_changed, 1);
+}
+
+#[test]
+fn attributes_alone() {
+    let (place, _) = backed_up();
+    let path = place.source.join("random");
+    fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    let _ = xattr::set(place.source.join("text"), "user.new", b"v");
+    let _ = xattr::set(place.source.join("many"), "user.new", b"v");
+    again(&place);
+}
+
+#[test]
+fn new_and_removed_and_changed_types() {
+    let (place, _) = backed_up();
+    let at = |name: &str| place.source.join(name);
+    write(at("new"), b"new");
+    fs::remove_file(at("one byte")).unwrap();
+    fs::remove_file(at("random")).unwrap();
+    write(at("random/is a directory now"), b"x");
+    fs::remove_dir(at("empty directory")).unwrap();
+    write(at("empty directory"), b"is a file now");
+    fs::remove_file(at("many/link")).unwrap();
+    write(at("many/link"), b"is a file now");
+    let (summary, _) = again(&place);
+    assert_eq!(summary.files_new + summary.files_changed, 4);
+}
+
+#[test]
+fn renamed_files_add_no_data() {
+    let (place, _) = backed_up();
+    fs::rename(place.source.join("big"), place.source.join("renamed")).unwrap();
+    let (summary, _) = again(&place);
+    assert_eq!(summary.read_bytes, 3 << 20);
+    assert!(summary.added_bytes < 20_000);
+}
+
+#[test]
+fn an_insertion_adds_what_is_around_it() {
+    let (place, _) = backed_up();
+    let mut bytes = random_bytes(3, 8 << 20);
+    write(place.source.join("file"), &bytes);
+    again(&place);
+    bytes.insert(1_000_000, 7);
+    write(place.source.join("file"), &bytes);
+    let (summary, _) = again(&place);
+    assert!(summary.added_bytes < 3 << 20, "{}", summary.added_bytes);
+}
+
+#[test]
+fn no_parent_on_request() {
+    let (place, _) = backed_up();
+    let options = BackupOptions {
+        parent: Parent::None,
+        ..backup_options()
+    };
+    let made = back_up_with(&place.repository, &[&place.source], options);
+    let summary = &made.snapshot.summary;
+    assert_eq!(made.snapshot.parent, None);
+    assert!(summary.added_bytes < 10_000);
+    // Names of one inode are read once each.
+    assert_eq!(summary.read_bytes, summary.total_bytes);
+}
+
+#[test]
+fn which_parent() {
+    let (place, first) = backed_up();
+    let parent = |options: BackupOptions, paths: &[&Path]| {
+        back_up_with(&place.repository, paths, options)
+            .snapshot
+            .parent
+    };
+    let source: &[&Path] = &[&place.source];
+    let other_host = BackupOptions {
+        hostname: "another".to_owned(),
+        ..backup_options()
+    };
+    assert_eq!(parent(other_host, source), None);
+    let below = place.source.join("many");
+    assert_eq!(parent(backup_options(), &[&below]), None);
+    // A backup of another time is not compared with one from after it.
+    let early = BackupOptions {
+        time: "2001-02-03T04:05:06Z".parse().unwrap(),
+        ..backup_options()
+    };
+    assert_eq!(parent(early, source), None);
+    assert_eq!(parent(backup_options(), source), first.id);
+    let chosen = BackupOptions {
+        parent: Parent::Snapshot(id(&first)),
+        ..backup_options()
+    };
+    assert_eq!(parent(chosen, source), first.id);
+}
+
+/// As after a `prune` that went wrong: what is gone is stored again.
+#[test]
+fn a_parent_whose_blocks_are_gone() {
+    let (place, first) = backed_up();
+    let repository = place.path("repository");
+    fs::remove_dir_all(repository.join("index")).unwrap();
+    fs::create_dir(repository.join("index")).unwrap();
+    let recorder = Arc::new(Recorder::default());
+    let made = back_up_observed(
+        &place.repository,
+        &[&place.source],
+        backup_options(),
+        &recorder,
+    )
+    .unwrap();
+    assert_eq!(made.snapshot.summary.files_unmodified, 0);
+    common::assert_restores(&place.repository, id(&made), &place.source, &place.source);
+    // The same blocks again: what the first snapshot has of the source is whole once more.
+    assert_eq!(source_in(&place, &first), source_in(&place, &made));
+}
+
+#[test]
+fn a_dry_run_stores_nothing() {
+    let (place, _) = backed_up();
+    write(place.source.join("new"), &random_bytes(4, 5 << 20));
+    let before = compare::listing(&place.path("repository"));
+    let options = BackupOptions {
+        dry_run: true,
+        ..backup_options()
+    };
+    let made = back_up_with(&place.repository, &[&place.source], options);
+    assert_eq!(compare::listing(&place.path("repository")), before);
+    assert_eq!(made.id, None);
+    let summary = &made.snapshot.summary;
+    assert_eq!(summary.files_new, 1);
+    assert!(summary.added_bytes >= 5 << 20 && summary.stored_bytes == 0);
+    let listed = snapshot::list(&place.repository, &Default::default()).unwrap();
+    assert_eq!(listed.snapshots.len(), 1);
+}

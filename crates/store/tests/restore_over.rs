@@ -1,0 +1,447 @@
+//! Restore into a tree that is there: what is right stays, what is wrong is put right, and nothing else is touched.
+
+mod common;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use common::tree::{random_bytes, set_mtime, small_tree, write};
+use common::{
+    Place, back_up, compare, id, is_root, not_checked, restore_observed, restore_options,
+    restore_with,
+};
+use tabane_store::Error;
+use tabane_store::backup::Backup;
+use tabane_store::restore::{RestoreOptions, RestoreSummary};
+use tabane_store::source::exclude::IncludeOptions;
+
+/// A source that was backed up and restored once.
+struct Restored {
+    place: Place,
+    made: Backup,
+    target: PathBuf,
+}
+
+impl Restored {
+    fn new(make: impl FnOnce(&Path)) -> Self {
+        let place = Place::new();
+        make(&place.source);
+        let made = place.round_trip();
+        let target = place.path("target");
+        Self {
+            place,
+            made,
+            target,
+        }
+    }
+
+    /// Restores once more over what is there, and compares.
+    fn again(&self) -> RestoreSummary {
+        let summary = self.place.restore_source(&self.made, &self.target);
+        compare::assert_same_contents(&self.place.source, &self.target);
+        summary
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.target.join(name)
+    }
+}
+
+#[test]
+fn what_is_right_is_not_written_again() {
+    let restored = Restored::new(|source| {
+        small_tree(source, 1);
+        write(source.join("big"), &random_bytes(2, 6 << 20));
+    });
+    let summary = restored.again();
+    assert_eq!(summary.restored_bytes, 0);
+    assert_eq!(summary.skipped_bytes, summary.total_bytes);
+    assert!(summary.total_bytes > 6 << 20);
+}
+
+#[test]
+fn only_the_wrong_part_of_a_file_is_written() {
+    let restored = Restored::new(|source| write(source.join("big"), &random_bytes(3, 6 << 20)));
+    let before = fs::metadata(restored.at("big")).unwrap().ino();
+    for position in [0, 3 << 20, (6 << 20) - 1] {
+        flip(&restored.at("big"), position);
+        let summary = restored.again();
+        assert!(summary.restored_bytes > 0);
+        assert!(summary.restored_bytes < 3 << 20, "{summary:?}");
+        let sum = summary.restored_bytes + summary.skipped_bytes;
+        assert_eq!(sum, summary.total_bytes);
+    }
+    assert_eq!(fs::metadata(restored.at("big")).unwrap().ino(), before);
+}
+
+#[test]
+fn a_wrong_byte_with_the_right_time_is_put_right() {
+    let restored = Restored::new(|source| small_tree(source, 4));
+    let time = fs::metadata(restored.at("random")).unwrap();
+    flip(&restored.at("random"), 12_345);
+    set_mtime(
+        &restored.at("random"),
+        time.mtime(),
+        time.mtime_nsec() as u32,
+    );
+    assert!(restored.again().restored_bytes > 0);
+}
+
+#[test]
+fn wrong_lengths_are_put_right() {
+    let restored = Restored::new(|source| small_tree(source, 5));
+    let resize = |name: &str, len: u64| {
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(restored.at(name))
+            .unwrap();
+        file.set_len(len).unwrap();
+    };
+    for (name, len) in [
+        ("text", 100),
+        ("text", 100_000),
+        ("empty", 1),
+        ("one byte", 0),
+        ("random", 70_001),
+        ("random", 0),
+    ] {
+        resize(name, len);
+        restored.again();
+    }
+}
+
+#[test]
+fn wrong_types_are_put_right() {
+    let restored = Restored::new(|source| small_tree(source, 6));
+    let replace = |name: &str| {
+        let path = restored.at(name);
+        fs::remove_file(&path)
+            .or_else(|_| fs::remove_dir(&path))
+            .unwrap();
+        path
+    };
+    fs::create_dir(replace("random")).unwrap();
+    symlink("/etc/passwd", replace("one byte")).unwrap();
+    write(replace("empty directory"), b"a file");
+    write(replace("many/link"), b"a file");
+    restored.again();
+    symlink("elsewhere", replace("many/link")).unwrap();
+    let outside = restored.place.path("outside");
+    fs::create_dir(&outside).unwrap();
+    symlink(&outside, replace("empty directory")).unwrap();
+    restored.again();
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+#[test]
+fn a_link_to_a_directory_is_not_followed() {
+    let restored = Restored::new(|source| small_tree(source, 7));
+    let outside = restored.place.path("outside");
+    fs::rename(restored.at("many"), &outside).unwrap();
+    symlink(&outside, restored.at("many")).unwrap();
+    flip(&outside.join("0/39"), 5);
+    let before = compare::contents(&outside);
+    restored.again();
+    assert_eq!(compare::contents(&outside), before);
+}
+
+#[test]
+fn a_full_directory_in_the_place_of_a_file_is_reported() {
+    let restored = Restored::new(|source| small_tree(source, 8));
+    fs::remove_file(restored.at("random")).unwrap();
+    write(restored.at("random/precious"), b"x");
+    let (summary, warnings) = restore_observed(
+        &restored.place.repository,
+        id(&restored.made),
+        restored.place.source_into(&restored.target),
+    );
+    assert_eq!(summary.errors, 1);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].0.ends_with("random"));
+    assert_eq!(fs::read(restored.at("random/precious")).unwrap(), b"x");
+}
+
+#[test]
+fn other_names_of_a_wrong_file_keep_their_bytes() {
+    type Change = fn(&Path);
+    let changes: [(&str, Change); 4] = [
+        ("one wrong byte", |path| flip(path, 0)),
+        ("shorter", |path| resize(path, 10)),
+        ("longer", |path| {
+            let mut bytes = fs::read(path).unwrap();
+            bytes.extend_from_slice(b"precious");
+            fs::write(path, bytes).unwrap();
+        }),
+        ("empty", |path| resize(path, 0)),
+    ];
+    for (what, change) in changes {
+        for name in ["random", "empty"] {
+            if name == "empty" && what != "longer" {
+                continue;
+            }
+            let restored = Restored::new(|source| small_tree(source, 9));
+            change(&restored.at(name));
+            let other = restored.place.path("other name");
+            fs::hard_link(restored.at(name), &other).unwrap();
+            let before = fs::read(&other).unwrap();
+            restored.again();
+            let after = fs::read(&other).unwrap();
+            assert!(after == before, "{what}: the other name of {name} changed");
+        }
+    }
+}
+
+/// A tool may have linked files of the same content; each must still get attributes of its own.
+#[test]
+fn names_that_became_links_are_files_of_their_own_again() {
+    let restored = Restored::new(|source| {
+        for (name, mode) in [("a", 0o600), ("b", 0o644)] {
+            write(source.join(name), b"the same");
+            fs::set_permissions(source.join(name), Permissions::from_mode(mode)).unwrap();
+        }
+    });
+    fs::remove_file(restored.at("b")).unwrap();
+    fs::hard_link(restored.at("a"), restored.at("b")).unwrap();
+    restored.again();
+}
+
+#[test]
+fn hard_links_that_were_cut_are_made_again() {
+    let restored = Restored::new(|source| small_tree(source, 10));
+    let bytes = fs::read(restored.at("text")).unwrap();
+    fs::remove_file(restored.at("many/text again")).unwrap();
+    fs::write(restored.at("many/text again"), bytes).unwrap();
+    restored.again();
+    fs::remove_file(restored.at("text")).unwrap();
+    restored.again();
+}
+
+#[test]
+fn attributes_are_put_right() {
+    let restored = Restored::new(|source| {
+        small_tree(source, 11);
+        let _ = xattr::set(source.join("text"), "user.kept", b"v");
+    });
+    for name in ["text", "many", "random"] {
+        let path = restored.at(name);
+        let _ = xattr::set(&path, "user.not in the snapshot", b"v");
+        let _ = xattr::set(&path, "user.kept", b"changed");
+        fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
+        set_mtime(&path, 1, 1);
+        if is_root() {
+            std::os::unix::fs::chown(&path, Some(1234), Some(4321)).unwrap();
+        }
+    }
+    if !is_root() {
+        not_checked("owners that are put right", "this needs root");
+    }
+    let summary = restored.again();
+    assert_eq!(summary.restored_bytes, 0);
+}
+
+#[test]
+fn what_is_not_in_the_snapshot_stays() {
+    let restored = Restored::new(|source| small_tree(source, 12));
+    write(restored.at("more"), b"x");
+    restored
+        .place
+        .restore_source(&restored.made, &restored.target);
+    assert_eq!(fs::read(restored.at("more")).unwrap(), b"x");
+}
+
+/// As when a system is restored over itself.
+#[test]
+fn a_program_that_runs_and_is_right_is_no_error() {
+    let Some(sleep) = ["/bin/sleep", "/usr/bin/sleep"]
+        .iter()
+        .find(|path| Path::new(path).exists())
+    else {
+        return not_checked("a running program", "there is no sleep");
+    };
+    let restored = Restored::new(|source| {
+        fs::copy(sleep, source.join("sleep")).unwrap();
+    });
+    let child = std::process::Command::new(restored.at("sleep"))
+        .arg("60")
+        .spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => return not_checked("a running program", error),
+    };
+    let (_, warnings) = restore_observed(
+        &restored.place.repository,
+        id(&restored.made),
+        restored.place.source_into(&restored.target),
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(warnings, []);
+}
+
+#[test]
+fn subpaths() {
+    let place = Place::new();
+    small_tree(&place.source, 13);
+    let made = back_up(&place.repository, &[&place.source]);
+    let options = |name: &str, target: &str| RestoreOptions {
+        subpath: place.source.join(name),
+        ..restore_options(&place.path(target))
+    };
+    restore_with(&place.repository, id(&made), options("many", "directory"));
+    compare::assert_same_contents(&place.source.join("many"), &place.path("directory"));
+    restore_with(&place.repository, id(&made), options("text", "file"));
+    let found = compare::contents(&place.path("file"));
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        found[Path::new("text")],
+        fs::read(place.source.join("text")).unwrap()
+    );
+    for missing in ["nothing", "text/below a file"] {
+        let snapshot = &made.snapshot;
+        let result = tabane_store::restore::restore(
+            &place.repository,
+            id(&made),
+            snapshot,
+            options(missing, "missing"),
+            std::sync::Arc::new(common::Recorder::default()),
+        );
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::NoSuchPath { .. }), "{error}");
+        assert!(!place.path("missing").exists());
+    }
+}
+
+#[test]
+fn includes() {
+    let place = Place::new();
+    small_tree(&place.source, 14);
+    let made = back_up(&place.repository, &[&place.source]);
+    let only = |include: &[&str], exclude: &[&str], target: &str| {
+        let strings = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let options = RestoreOptions {
+            includes: IncludeOptions {
+                include: strings(include),
+                exclude: strings(exclude),
+                ..IncludeOptions::default()
+            },
+            ..place.source_into(&place.path(target))
+        };
+        restore_with(&place.repository, id(&made), options);
+        let found = compare::listing(&place.path(target));
+        let names = found.keys().map(|path| path.to_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(only(&["text"], &[], "a"), ["text"]);
+    assert_eq!(
+        only(&["many/1/7", "one*"], &[], "b"),
+        ["many", "many/1", "many/1/7", "one byte"]
+    );
+    let rest = only(&[], &["many", "e*"], "c");
+    assert_eq!(rest, ["one byte", "random", "text"]);
+    assert_eq!(
+        only(&["many/text again"], &[], "d"),
+        ["many", "many/text again"]
+    );
+    compare::assert_same(
+        &place.source.join("many/1/7"),
+        &place.path("b").join("many/1/7"),
+    );
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    let place = Place::new();
+    small_tree(&place.source, 15);
+    let made = back_up(&place.repository, &[&place.source]);
+    let options = RestoreOptions {
+        dry_run: true,
+        ..place.source_into(&place.path("target"))
+    };
+    let summary = restore_with(&place.repository, id(&made), options);
+    assert!(summary.files > 40 && summary.restored_bytes == 0);
+    assert!(!place.path("target").exists());
+}
+
+#[test]
+fn verify_reads_what_was_restored() {
+    let place = Place::new();
+    small_tree(&place.source, 16);
+    write(place.source.join("big"), &random_bytes(17, 9 << 20));
+    let made = back_up(&place.repository, &[&place.source]);
+    let options = || RestoreOptions {
+        verify: true,
+        ..place.source_into(&place.path("target"))
+    };
+    let summary = restore_with(&place.repository, id(&made), options());
+    assert_eq!(summary.verified_bytes, summary.total_bytes);
+}
+
+/// Files are changed when their directory is done, which is after they are, and before they are verified.
+#[test]
+fn verify_notices_what_changed_meanwhile() {
+    struct Meddler {
+        target: PathBuf,
+        recorder: common::Recorder,
+    }
+    impl tabane_store::restore::Observer for Meddler {
+        fn warning(&self, path: &Path, what: &str) {
+            tabane_store::restore::Observer::warning(&self.recorder, path, what);
+        }
+        fn planned(&self, _files: u64, _bytes: u64) {}
+        fn entry(&self, path: &Path) {
+            if path == Path::new("empty directory") {
+                flip(&self.target.join("big"), 7 << 20);
+                resize(&self.target.join("random"), 10);
+                fs::remove_file(self.target.join("one byte")).unwrap();
+            }
+        }
+        fn restored(&self, _bytes: u64) {}
+    }
+    let place = Place::new();
+    small_tree(&place.source, 18);
+    write(place.source.join("big"), &random_bytes(19, 9 << 20));
+    let made = back_up(&place.repository, &[&place.source]);
+    let target = place.path("target");
+    let options = RestoreOptions {
+        verify: true,
+        ..place.source_into(&target)
+    };
+    let meddler = std::sync::Arc::new(Meddler {
+        target,
+        recorder: common::Recorder::default(),
+    });
+    let observer: std::sync::Arc<Meddler> = std::sync::Arc::clone(&meddler);
+    let summary = tabane_store::restore::restore(
+        &place.repository,
+        id(&made),
+        &made.snapshot,
+        options,
+        observer,
+    );
+    assert_eq!(summary.unwrap().errors, 3);
+    let mut names: Vec<PathBuf> = meddler
+        .recorder
+        .warnings()
+        .into_iter()
+        .map(|(path, _)| path)
+        .collect();
+    names.sort();
+    assert_eq!(names, ["big", "one byte", "random"].map(PathBuf::from));
+}
+
+fn flip(path: &Path, position: u64) {
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, position).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], position).unwrap();
+}
+
+fn resize(path: &Path, len: u64) {
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.set_len(len).unwrap();
+}
