@@ -33,7 +33,7 @@ build:
 	$(CARGO) build $(CARGOFLAGS) --release
 
 # The last line counts the tests of all runs. A failed run fails the whole, whatever was counted.
-test: test-tools
+test:
 	@log=$$(mktemp) && trap 'rm -f "$$log" "$$log.status"' EXIT && trap 'exit 1' HUP INT TERM && \
 	{ code=0; $(MAKE) test-all || code=$$?; echo $$code > "$$log.status"; } 2>&1 | tee "$$log"; \
 	echo; \
@@ -51,6 +51,7 @@ test: test-tools
 
 # What make test counts. No prerequisites, so that the steps keep their order under make -j.
 test-all:
+	@$(MAKE) test-tools
 	$(CARGO_TEST) --all-targets -- --show-output
 	$(CARGO_TEST) --doc
 	@$(MAKE) test-simd
@@ -135,7 +136,7 @@ test-programs:
 test-tools:
 	@missing=; packages=; \
 	need() { command -v "$$1" > /dev/null 2>&1 || { missing="$$missing $$1"; packages="$$packages $$2"; }; }; \
-	need openssl openssl; need setfacl acl; need getfacl acl; need setfattr attr; need python3 python3-minimal; \
+	need openssl openssl; need setfacl acl; need setfattr attr; need python3 python3-minimal; \
 	[ -n "$$missing" ] || exit 0; \
 	if command -v apt-get > /dev/null 2>&1; then \
 		if [ "$$(id -u)" = 0 ]; then sudo=; else sudo='sudo -n'; fi; \
