@@ -255,7 +255,7 @@ fn access_control_lists() {
     let file = place.source.join("file");
     write(&file, b"x");
     let access = acl(&[
-        (0x01, 6, u32::MAX),
+        (0x01, 7, u32::MAX),
         (0x02, 5, 12_345),
         (0x04, 4, u32::MAX),
         (0x08, 7, 54_321),
