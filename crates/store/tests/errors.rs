@@ -16,7 +16,7 @@ use common::{
 use tabane_store::chunker::Chunking;
 use tabane_store::key::{self, KdfCost, Password};
 use tabane_store::restore::{RestoreOptions, restore};
-use tabane_store::storage::{LocalStorage, Name, ObjectKind, Storage};
+use tabane_store::storage::{LocalStorage, Name, ObjectKind};
 use tabane_store::{Error, Id, InitOptions, Repository, snapshot};
 
 fn try_init(path: &Path, options: InitOptions) -> Result<Repository, Error> {

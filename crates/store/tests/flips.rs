@@ -172,7 +172,7 @@ fn every_length() {
     let mut cuts = Vec::new();
     for (name, bytes) in &sample.objects {
         // All near the ends, and every seventh between them.
-        let near = |len: &usize| *len < 50 || *len + 50 > bytes.len() || len % 7 == 0;
+        let near = |len: &usize| *len < 50 || *len + 50 > bytes.len() || len.is_multiple_of(7);
         cuts.extend((0..bytes.len()).filter(near).map(|len| (*name, len)));
         cuts.push((*name, bytes.len() + 1));
         cuts.push((*name, bytes.len() + 100));
