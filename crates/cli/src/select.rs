@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use tabane_store::backup::resolve;
 use tabane_store::snapshot::{self, Filter, Snapshot};
 use tabane_store::{Id, Repository};
 
@@ -32,8 +33,9 @@ impl Selection {
     /// The filter for these options.
     pub fn filter(&self) -> Filter {
         let absolute = |path: &PathBuf| {
-            let absolute = std::path::absolute(path);
-            snapshot::path_text(absolute.as_ref().unwrap_or(path))
+            // What is not there any more is taken as it is written.
+            let resolved = resolve(path).or_else(|_| std::path::absolute(path));
+            snapshot::path_text(resolved.as_ref().unwrap_or(path))
         };
         Filter {
             hosts: self.host.clone(),

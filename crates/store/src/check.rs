@@ -104,11 +104,13 @@ pub fn check(
     });
     let mut report = CheckReport::default();
     check_keys(&run)?;
+    // Before the index: so the index knows all that the snapshots need, even if a backup ends meanwhile.
+    let snapshots = read_snapshots(&run, &mut report)?;
     let (index, contents) = read_index(&run, &mut report)?;
     let packs = check_packs(&run, &contents, &mut report)?;
     report.packs = contents.len() as u64;
     report.blocks = index.len() as u64;
-    check_snapshots(&run, &index, &mut report)?;
+    check_snapshots(&run, &index, snapshots);
     let chosen = choose(read_data, packs);
     report.read_packs = chosen.len() as u64;
     report.read_bytes = read_packs(&run, chosen, &contents);
@@ -188,21 +190,26 @@ fn check_packs(
     Ok(known.collect())
 }
 
-/// Reads every directory of every snapshot once, and looks up every block.
-fn check_snapshots(run: &Run, index: &Index, report: &mut CheckReport) -> Result<()> {
-    let mut reader = BlockReader::new(&run.repository);
-    let mut seen = HashSet::new();
+/// The roots of the snapshots that can be read, with their names.
+fn read_snapshots(run: &Run, report: &mut CheckReport) -> Result<Vec<(String, Vec<Piece>)>> {
+    let mut roots = Vec::new();
     for (id, _) in run.repository.list(ObjectKind::Snapshot)? {
         report.snapshots += 1;
         match snapshot::load(&run.repository, id) {
-            Ok(snapshot) => {
-                let what = format!("snapshot {}", id.short());
-                check_tree(run, index, &mut reader, &mut seen, snapshot.root, what);
-            }
+            Ok(snapshot) => roots.push((format!("snapshot {}", id.short()), snapshot.root)),
             Err(error) => run.problem(&error),
         }
     }
-    Ok(())
+    Ok(roots)
+}
+
+/// Reads every directory of every snapshot once, and looks up every block.
+fn check_snapshots(run: &Run, index: &Index, roots: Vec<(String, Vec<Piece>)>) {
+    let mut reader = BlockReader::new(&run.repository);
+    let mut seen = HashSet::new();
+    for (what, root) in roots {
+        check_tree(run, index, &mut reader, &mut seen, root, what);
+    }
 }
 
 fn check_tree(

@@ -118,15 +118,26 @@ pub fn list(storage: &dyn Storage) -> Result<Vec<Key>> {
     Ok(keys)
 }
 
-/// Tries the password on every key; returns the master key and the key that it opened.
+/// Tries the password on every key; returns the first master key that `is_right`, and the key that it opened.
+///
+/// A key may open and yet not be right: an interrupted creation leaves a key of a master key that nothing uses.
 ///
 /// # Errors
-/// [`Error::WrongPassword`] when none opens; [`Error::Damaged`] when none opens and one cannot be read.
-pub fn open(storage: &dyn Storage, password: &Password) -> Result<(MasterKey, Id)> {
+/// [`Error::WrongPassword`] when none opens; [`Error::Damaged`] when one that cannot be read, or what `is_right`
+/// looks at, may be the reason.
+pub fn open(
+    storage: &dyn Storage,
+    password: &Password,
+    is_right: impl Fn(&MasterKey) -> Result<()>,
+) -> Result<(MasterKey, Id)> {
     let ids = ids(storage)?;
     let mut damaged = None;
     for &id in &ids {
-        match load(storage, id).and_then(|key| key.unwrap(password)) {
+        let opened = load(storage, id).and_then(|key| match key.unwrap(password)? {
+            Some(master) => is_right(&master).map(|()| Some(master)),
+            None => Ok(None),
+        });
+        match opened {
             Ok(Some(master)) => return Ok((master, id)),
             Ok(None) => {}
             Err(error) => damaged = Some(error),
@@ -179,13 +190,16 @@ pub fn remove(repository: &Repository, id: Id) -> Result<()> {
 /// Removes the key that opened the repository, now that there is `new`.
 ///
 /// # Errors
-/// When `new` cannot be read, or the storage fails.
+/// [`Error::KeyInUse`] when they are the same; when `new` cannot be read, or the storage fails.
 pub fn replace(repository: &Repository, new: Id) -> Result<()> {
+    if new == repository.key() {
+        return Err(Error::KeyInUse(new));
+    }
     load(repository.storage(), new)?;
     delete(repository.storage(), repository.key())
 }
 
-fn delete(storage: &dyn Storage, id: Id) -> Result<()> {
+pub(crate) fn delete(storage: &dyn Storage, id: Id) -> Result<()> {
     let name = Name::new(ObjectKind::Key, id);
     storage.delete(name).map_err(Error::storage("remove", name))
 }

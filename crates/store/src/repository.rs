@@ -72,7 +72,12 @@ impl Repository {
                 "the password is empty: choose one".to_owned(),
             ));
         }
+        let exists = || storage.stat(Name::CONFIG).is_ok();
         storage.create().map_err(|source| match source.kind() {
+            // Somebody else was faster.
+            io::ErrorKind::DirectoryNotEmpty if exists() => {
+                Error::RepositoryExists(location.clone())
+            }
             io::ErrorKind::DirectoryNotEmpty => Error::NotEmpty(location.clone()),
             _ => Error::Storage {
                 action: "create",
@@ -85,12 +90,14 @@ impl Repository {
         let key = key::add(&*storage, &master, password, options.kdf_cost)?;
         let json = serde_json::to_vec(&config).expect("a config is plain data");
         let sealed = master.seal_object(ObjectKind::Config, &json);
-        storage
-            .put(Name::CONFIG, &[&sealed])
-            .map_err(|source| match source.kind() {
+        if let Err(source) = storage.put(Name::CONFIG, &[&sealed]) {
+            // The key opens nothing; if it stays, `open` passes it over.
+            let _ = key::delete(&*storage, key);
+            return Err(match source.kind() {
                 io::ErrorKind::AlreadyExists => Error::RepositoryExists(location),
                 _ => Error::storage("write", Name::CONFIG)(source),
-            })?;
+            });
+        }
         Ok(Self {
             storage,
             master,
@@ -114,8 +121,12 @@ impl Repository {
                 })?;
         // A newer format says so before a password is tried.
         crate::crypto::parse_header(ObjectKind::Config, &sealed, "config")?;
-        let (master, key) = key::open(&*storage, password)?;
-        let json = master.open_object(ObjectKind::Config, sealed, "config")?;
+        let open_config =
+            |master: &MasterKey| master.open_object(ObjectKind::Config, sealed.clone(), "config");
+        let (master, key) = key::open(&*storage, password, |master| {
+            open_config(master).map(|_| ())
+        })?;
+        let json = open_config(&master)?;
         let config: Config =
             serde_json::from_slice(&json).map_err(|error| Error::damaged("config", error))?;
         let chunker = Chunker::new(config.chunking, &config.chunker_secret)?;

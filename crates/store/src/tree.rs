@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::index::Index;
-use crate::node::{Node, Piece};
+use crate::node::{Kind, Node, Piece};
 use crate::reader::BlockReader;
 
 /// The bytes of a directory.
@@ -38,6 +38,15 @@ pub fn decode(mut bytes: &[u8]) -> Result<Vec<Node>> {
         }
         if nodes.last().is_some_and(|last| last.name >= *name) {
             return Err(damaged("its names are out of order".to_owned()));
+        }
+        if let Kind::File { size, content } = &node.kind {
+            let mut lens = content.iter().map(Piece::len);
+            let sum = lens.try_fold(0, u64::checked_add);
+            if sum != Some(*size) {
+                return Err(damaged(
+                    "the pieces of a file do not add up to its size".to_owned(),
+                ));
+            }
         }
         nodes.push(node);
         bytes = rest;

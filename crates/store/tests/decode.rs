@@ -27,14 +27,17 @@ fn bytes(len: usize) -> impl Strategy<Value = Vec<u8>> {
 fn pieces() -> impl Strategy<Value = Vec<Piece>> {
     let piece = prop_oneof![
         (ids(), any::<u32>()).prop_map(|(id, len)| Piece::Block { id, len }),
-        any::<u64>().prop_map(|len| Piece::Hole { len }),
+        (0..1_u64 << 60).prop_map(|len| Piece::Hole { len }),
     ];
     vec(piece, 0..5)
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {
     prop_oneof![
-        (any::<u64>(), pieces()).prop_map(|(size, content)| Kind::File { size, content }),
+        pieces().prop_map(|content| Kind::File {
+            size: content.iter().map(Piece::len).sum(),
+            content,
+        }),
         pieces().prop_map(|content| Kind::Directory { content }),
         bytes(300).prop_map(|target| Kind::Symlink { target }),
         any::<(u32, u32)>().prop_map(|(major, minor)| Kind::CharDevice { major, minor }),

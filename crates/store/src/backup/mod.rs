@@ -28,6 +28,8 @@ use crate::writer::{Encoder, Writer};
 use directory::Assembler;
 use walk::Walker;
 
+pub use walk::resolve;
+
 /// What to back up, and how.
 #[derive(Clone, Debug)]
 pub struct BackupOptions {

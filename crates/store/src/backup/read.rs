@@ -140,6 +140,7 @@ fn read_small(run: &Run, job: &FileJob, arena: &mut Vec<u8>) -> io::Result<Optio
     // If it is growing, its beginning is what was there when it was opened.
     arena.truncate(start + expected);
     let size = (arena.len() - start) as u64;
+    warn_if_changed(run, job, file.as_fd(), &node)?;
     node.xattrs = xattrs(run, &job.path, file.as_fd());
     node.kind = Kind::File {
         size,
@@ -178,6 +179,22 @@ fn xattrs(run: &Run, path: &Path, file: BorrowedFd<'_>) -> Vec<Xattr> {
         run.error(path, &error);
         Vec::new()
     })
+}
+
+/// Reports a file that is no longer as it was when it was opened; returns what it is now.
+fn warn_if_changed(
+    run: &Run,
+    job: &FileJob,
+    file: BorrowedFd<'_>,
+    opened: &Node,
+) -> io::Result<Node> {
+    let stat = rustix::fs::fstat(file)?;
+    let now = attributes::node_from_stat(OsStr::new(""), &stat, false)?.node;
+    if (now.size(), now.mtime, now.ctime) != (opened.size(), opened.mtime, opened.ctime) {
+        let what = "changed while it was read; the snapshot has what was read";
+        run.observer.warning(&job.path, what);
+    }
+    Ok(now)
 }
 
 /// Reports a file that could not be read, and leaves it out.
@@ -245,7 +262,7 @@ impl LargeFile {
         encoder: &mut Encoder,
         submitter: &Submitter<Encoder>,
     ) {
-        let seen = (found.node.mtime, found.node.ctime);
+        let node = found.node.clone();
         let size = found.node.size();
         let extents = attributes::data_extents(file.as_fd(), size, found.allocated);
         let large = Self::begin(&job, found.node);
@@ -261,16 +278,9 @@ impl LargeFile {
                     break;
                 }
             }
-            let after = rustix::fs::fstat(&file)?;
-            let changed = attributes::node_from_stat(OsStr::new(""), &after, false)?;
-            if (changed.node.mtime, changed.node.ctime) != seen {
-                run.observer.warning(
-                    &job.path,
-                    "changed while it was read; the snapshot has what was read",
-                );
-            }
+            let now = warn_if_changed(run, &job, file.as_fd(), &node)?;
             // A hole at the end of a file that was not cut short meanwhile.
-            cutter.hole(size.min(changed.node.size()).saturating_sub(end));
+            cutter.hole(size.min(now.size()).saturating_sub(end));
             Ok(xattrs(run, &job.path, file.as_fd()))
         });
         large.read_to_the_end(result, run, encoder);

@@ -35,8 +35,8 @@ pub struct Walker<'a> {
 /// The source paths as a tree, so that each directory is walked once.
 #[derive(Default)]
 struct Targets {
-    /// Everything below is wanted.
-    whole: bool,
+    /// It was asked for by name, and all that is below.
+    named: bool,
     children: BTreeMap<OsString, Targets>,
 }
 
@@ -50,9 +50,14 @@ impl Targets {
                     at = at.children.entry(name.to_owned()).or_default();
                 }
             }
-            at.whole = true;
+            at.named = true;
         }
         root
+    }
+
+    /// The names that lead to what was asked for, sorted.
+    fn names(&self) -> Vec<OsString> {
+        self.children.keys().cloned().collect()
     }
 }
 
@@ -100,7 +105,10 @@ impl<'a> Walker<'a> {
             .st_dev;
         let parent_root = std::mem::take(&mut self.parent_root);
         let parent = self.parent_entries(&parent_root, root);
-        let names = self.names(root, &fd, &targets)?;
+        let names = match targets.named {
+            true => list(&fd).map_err(cannot_read(root))?,
+            false => targets.names(),
+        };
         let level = Level {
             path: root,
             fd: Arc::new(fd),
@@ -108,7 +116,7 @@ impl<'a> Walker<'a> {
             directory: Directory::new(None, None, names.len()),
             parent,
             scope: Scope::root(),
-            whole: targets.whole,
+            whole: targets.named,
         };
         self.entries(level, names, &targets)?;
         self.flush();
@@ -160,53 +168,38 @@ impl<'a> Walker<'a> {
         self.run.assembler.all_listed(&self.run.repository, root)
     }
 
-    /// The names to store of a directory, sorted.
-    fn names(&self, path: &Path, fd: &OwnedFd, targets: &Targets) -> Result<Vec<OsString>> {
-        if !targets.whole {
-            return Ok(targets.children.keys().cloned().collect());
-        }
-        list(fd).map_err(cannot_read(path))
-    }
-
     /// Hands out the entries of a directory and everything below them.
     fn entries(&mut self, level: Level<'_>, names: Vec<OsString>, targets: &Targets) -> Result<()> {
         let none = Targets::default();
         for (number, name) in names.iter().enumerate() {
             let place = level.directory.place(number);
-            let target = targets.children.get(name);
+            let target = targets.children.get(name).unwrap_or(&none);
             let path = level.path.join(name);
             let found = attributes::stat(level.fd.as_fd(), name, self.run.options.with_atime);
             let found = match found {
                 Ok(found) => found,
-                Err(error) if target.is_some_and(|target| target.whole) => {
-                    return Err(cannot_read(&path)(error));
-                }
+                Err(error) if target.named => return Err(cannot_read(&path)(error)),
                 Err(error) => {
                     self.missing(&path, place, &error)?;
                     continue;
                 }
             };
             let is_directory = found.node.directory().is_some();
-            // What was asked for by name is never left out.
-            let excluded = target.is_none()
+            // What was asked for by name is never left out, nor is the way to it.
+            let excluded = level.whole
+                && !target.named
                 && (self.excludes.is_excluded(&path, is_directory)
                     || level.scope.is_excluded(&path, is_directory)
                     || self.excludes.is_too_large(found.node.size()));
-            if excluded {
+            if excluded && target.children.is_empty() {
                 self.done(place, None)?;
             } else if is_directory {
-                let everything = Targets {
-                    whole: true,
-                    ..Targets::default()
-                };
-                let below = match target {
-                    Some(target) if !target.whole => target,
-                    _ => &everything,
-                };
-                self.directory(&level, &path, place, found, below)?;
+                // A mount point below what was asked for is kept, empty.
+                let foreign = self.run.options.one_file_system && found.device != level.device;
+                let whole = target.named || level.whole && !excluded && !foreign;
+                self.directory(&level, &path, place, found, target, whole)?;
             } else {
-                let below_file = target.unwrap_or(&none);
-                if !below_file.whole && !below_file.children.is_empty() {
+                if !target.children.is_empty() {
                     let error = io::ErrorKind::NotADirectory.into();
                     return Err(cannot_read(&path)(error));
                 }
@@ -225,6 +218,7 @@ impl<'a> Walker<'a> {
         place: Place,
         found: Found,
         targets: &Targets,
+        whole: bool,
     ) -> Result<()> {
         let name = OsStr::from_bytes(&found.node.name);
         let opened = attributes::open_directory(above.fd.as_fd(), name).and_then(|fd| {
@@ -239,31 +233,26 @@ impl<'a> Walker<'a> {
             }
             Err(error) => return self.missing(path, place, &error),
         };
-        // A mount point below what was asked for is kept, empty.
-        let foreign =
-            self.run.options.one_file_system && above.whole && found.device != above.device;
         let mut scope = above.scope.clone();
-        let names = if !targets.whole {
-            self.names(path, &fd, targets)?
-        } else if foreign {
-            Vec::new()
-        } else {
-            let names = list(&fd).unwrap_or_else(|error| {
+        let mut names = targets.names();
+        if whole {
+            let listed = list(&fd).unwrap_or_else(|error| {
                 self.run.error(path, &error);
                 Vec::new()
             });
-            let entered = above.scope.enter(&self.excludes, fd.as_fd(), path, &names);
+            let entered = above.scope.enter(&self.excludes, fd.as_fd(), path, &listed);
             for problem in &entered.problems {
-                self.run
-                    .observer
-                    .warning(&problem.path, &problem.error.to_string());
+                let text = problem.error.to_string();
+                self.run.observer.warning(&problem.path, &text);
             }
             scope = entered.scope;
-            match entered.decision {
-                Decision::Walk => names,
+            names.extend(match entered.decision {
+                Decision::Walk => listed,
                 Decision::SkipContents { keep } => keep,
-            }
-        };
+            });
+            names.sort();
+            names.dedup();
+        }
         let parent_content = above.in_parent(&node.name).and_then(Node::directory);
         let parent = match parent_content {
             Some(content) => self.parent_entries(content, path),
@@ -277,7 +266,7 @@ impl<'a> Walker<'a> {
             directory: Directory::new(Some(place), Some(node), names.len()),
             parent,
             scope,
-            whole: targets.whole,
+            whole,
         };
         self.entries(level, names, targets)
     }
@@ -422,24 +411,24 @@ pub fn absolute_paths(source: &Source) -> Result<Vec<PathBuf>> {
     }
     let mut paths = given
         .iter()
-        .map(|path| {
-            std::fs::symlink_metadata(path).map_err(cannot_read(path))?;
-            let absolute = std::path::absolute(path).map_err(cannot_read(path))?;
-            if !absolute
-                .components()
-                .any(|part| part == Component::ParentDir)
-            {
-                return Ok(absolute);
-            }
-            // `..` behind a link leads elsewhere than it looks: only the system can say where.
-            let resolve = |path: &Path| path.canonicalize().map_err(cannot_read(path));
-            match (absolute.parent(), absolute.file_name()) {
-                (Some(parent), Some(name)) => Ok(resolve(parent)?.join(name)),
-                _ => resolve(&absolute),
-            }
-        })
+        .map(|path| resolve(path).map_err(cannot_read(path)))
         .collect::<Result<Vec<_>>>()?;
     paths.sort();
     paths.dedup();
     Ok(paths)
+}
+
+/// The path under which a source is found in a snapshot: absolute, and without links on the way to it. If it is a link
+/// itself, it is the link that is stored.
+///
+/// # Errors
+/// When there is nothing of that name.
+pub fn resolve(path: &Path) -> io::Result<PathBuf> {
+    std::fs::symlink_metadata(path)?;
+    let absolute = std::path::absolute(path)?;
+    match (absolute.parent(), absolute.file_name()) {
+        (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),
+        // `/`, or `..` at the end.
+        _ => absolute.canonicalize(),
+    }
 }

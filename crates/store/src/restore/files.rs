@@ -1,6 +1,6 @@
 //! Contents of files: what is right already, what is written, and whether it arrived.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::ops::Range;
@@ -48,6 +48,8 @@ struct State {
     failed: bool,
     /// It was made in this run, or found to be there and good to write into.
     begun: bool,
+    /// It was there with the right content: only its attributes are left.
+    right: bool,
     open: Option<Arc<fs::File>>,
 }
 
@@ -280,6 +282,18 @@ fn close(run: &Run, state: &mut State) {
 
 /// Writes parts of a file, and gives it its attributes when these were the last of its `outstanding` blocks.
 fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], blocks: u32) {
+    if lock(&file.state).right {
+        // Not opened for writing: it may be a program that runs.
+        let applied = in_directory(target, &file.path, |directory, name| {
+            Ok(attributes::apply_at(directory, name, &file.node))
+        });
+        match applied {
+            Ok(failures) => attribute_errors(run, &file.path, &failures),
+            Err(error) => run.io_error(&file.path, "finish", error),
+        }
+        run.observer.entry(&file.path);
+        return;
+    }
     let before = file.outstanding.load(Ordering::Relaxed);
     let written = (|| -> io::Result<()> {
         let Some(open) = open(run, target, file, before == blocks)? else {
@@ -395,6 +409,7 @@ fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) ->
         .collect();
     let wanted = Arc::new(Mutex::new(vec![Wanted::All; files.len()]));
     let found = Arc::clone(&wanted);
+    let taken = Mutex::new(HashSet::new());
     read_all(
         run,
         target,
@@ -404,9 +419,17 @@ fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) ->
             let Ok(comparison) = comparison else {
                 return;
             };
-            let all_right = comparison.wrong.is_empty() && comparison.holes_right;
-            // To write into a file with other names would change those, and a hole cannot be put back.
-            if !all_right && (comparison.other_names || file.has_holes()) {
+            let right_size = comparison.size == file.node.size();
+            let all_right = comparison.wrong.is_empty() && comparison.holes_right && right_size;
+            // To change a file that has other names would change those: it is kept only if it is right and should
+            // have other names, and then for one file.
+            let own = match (comparison.shared_inode, file.node.hard_link) {
+                (None, _) => true,
+                (Some(inode), Some(_)) => all_right && lock(&taken).insert(inode),
+                (Some(_), None) => false,
+            };
+            // And a hole cannot be put back.
+            if !own || !all_right && file.has_holes() {
                 return;
             }
             let mut blocks = vec![false; file.blocks().count()];
@@ -423,7 +446,10 @@ fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) ->
                 .skipped_bytes
                 .fetch_add(right, Ordering::Relaxed);
             run.observer.restored(right);
-            lock(&file.state).begun = true;
+            let mut state = lock(&file.state);
+            state.begun = true;
+            state.right = all_right;
+            drop(state);
             lock(&found)[number] = Wanted::Some(blocks);
         },
     );
@@ -466,8 +492,8 @@ pub fn verify_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>)
 /// How an existing file compares with what it should be.
 struct Comparison {
     size: u64,
-    /// It has more than one name.
-    other_names: bool,
+    /// Its device and inode, if it has more than one name.
+    shared_inode: Option<(u64, u64)>,
     /// Numbers of the blocks that differ.
     wrong: Vec<usize>,
     /// Where there should be a hole, there is one.
@@ -533,7 +559,7 @@ impl Comparer<'_> {
         let size = stat.st_size as u64;
         let mut comparison = Comparison {
             size,
-            other_names: stat.st_nlink > 1,
+            shared_inode: (stat.st_nlink > 1).then_some((stat.st_dev, stat.st_ino)),
             wrong: Vec::new(),
             holes_right: true,
         };
