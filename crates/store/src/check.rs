@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Serialize;
 use tabane_engine::Pool;
 
-use crate::crypto::{HEADER_LEN, TAG_LEN};
+use crate::crypto::HEADER_LEN;
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::index::Index;
@@ -106,8 +106,8 @@ pub fn check(
     check_keys(&run)?;
     // Before the index: so the index knows all that the snapshots need, even if a backup ends meanwhile.
     let snapshots = read_snapshots(&run, &mut report)?;
-    let (index, contents) = read_index(&run, &mut report)?;
-    let packs = check_packs(&run, &contents, &mut report)?;
+    let contents = read_index(&run, &mut report)?;
+    let (packs, index) = check_packs(&run, &contents, &mut report)?;
     report.packs = contents.len() as u64;
     report.blocks = index.len() as u64;
     check_snapshots(&run, &index, snapshots);
@@ -130,48 +130,53 @@ fn check_keys(run: &Run) -> Result<()> {
 type Contents = Arc<HashMap<Id, PackContents>>;
 
 /// Reads all objects of the index, those that can be read.
-fn read_index(run: &Run, report: &mut CheckReport) -> Result<(Index, Contents)> {
-    let mut index = Index::default();
+fn read_index(run: &Run, report: &mut CheckReport) -> Result<Contents> {
     let mut contents = HashMap::new();
     for (id, _) in run.repository.list(ObjectKind::Index)? {
         report.index_objects += 1;
-        let segment = match run.repository.read_index_segment(id) {
-            Ok(segment) => segment,
-            Err(error) => {
-                run.problem(&error);
-                continue;
-            }
-        };
-        for (pack, pack_contents) in segment {
-            if let Err(error) = index.add(pack, &pack_contents) {
-                run.problem(&error);
-            }
-            contents.insert(pack, pack_contents);
+        match run.repository.read_index_segment(id) {
+            Ok(segment) => contents.extend(segment),
+            Err(error) => run.problem(&error),
         }
     }
-    Ok((index, Arc::new(contents)))
+    Ok(Arc::new(contents))
 }
 
-/// Compares the packs that are there with those that the index names; returns those in both with their lengths.
+/// Compares the packs that are there with those that the index names; returns those in both with their lengths, and the
+/// index of their blocks.
 fn check_packs(
     run: &Run,
     contents: &HashMap<Id, PackContents>,
     report: &mut CheckReport,
-) -> Result<Vec<(Id, u64)>> {
+) -> Result<(Vec<(Id, u64)>, Index)> {
     let listed = run.repository.list(ObjectKind::Pack)?;
     let there: HashMap<Id, u64> = listed.iter().copied().collect();
+    let (mut index, mut lost) = (Index::default(), Vec::new());
     for (id, pack) in contents {
-        let name = Name::new(ObjectKind::Pack, *id);
-        let footer_len = postcard::to_stdvec(pack)
-            .expect("contents are plain data")
-            .len();
-        let expected = (HEADER_LEN + footer_len + TAG_LEN + 4) as u64 + pack.segments_len();
+        let expected = pack.object_len();
         match there.get(id) {
-            None => run.problem(&format_args!("{name} is missing")),
-            Some(len) if *len != expected => run.problem(&format_args!(
-                "{name} has {len} bytes, it should have {expected}"
+            None => lost.push((id, "it is missing".to_owned())),
+            Some(len) if *len != expected => {
+                lost.push((id, format!("it has {len} bytes and should have {expected}")));
+            }
+            Some(_) => {
+                if let Err(error) = index.add(*id, pack) {
+                    run.problem(&error);
+                }
+            }
+        }
+    }
+    for (id, why) in lost {
+        let name = Name::new(ObjectKind::Pack, *id);
+        let mut blocks = contents[id]
+            .segments
+            .iter()
+            .flat_map(|segment| &segment.blocks);
+        match blocks.all(|(block, _)| index.find(block).is_some()) {
+            true => run.observer.note(&format!(
+                "{name}: {why}, but everything in it is stored elsewhere"
             )),
-            Some(_) => {}
+            false => run.problem(&format_args!("{name}: {why}")),
         }
     }
     let unreferenced = listed
@@ -187,7 +192,7 @@ fn check_packs(
     let known = listed
         .into_iter()
         .filter(|(id, _)| contents.contains_key(id));
-    Ok(known.collect())
+    Ok((known.collect(), index))
 }
 
 /// The roots of the snapshots that can be read, with their names.

@@ -91,8 +91,8 @@ pub fn archive(
 
 struct Archiver<'a, W: Write> {
     builder: Builder<&'a mut W>,
-    /// The first name of each inode that has several.
-    links: HashMap<HardLink, PathBuf>,
+    /// The first name of each inode that has several, and what it is: inode numbers are used again.
+    links: HashMap<HardLink, (PathBuf, Kind)>,
     archived: Archived,
 }
 
@@ -125,9 +125,12 @@ impl<W: Write> Archiver<'_, W> {
         let earlier = node
             .hard_link
             .and_then(|link| match self.links.entry(link) {
-                Slot::Occupied(first) => Some(first.get().clone()),
+                Slot::Occupied(first) => {
+                    let (path, kind) = first.get();
+                    (*kind == node.kind).then(|| path.clone())
+                }
                 Slot::Vacant(slot) => {
-                    slot.insert(path.to_owned());
+                    slot.insert((path.to_owned(), node.kind.clone()));
                     None
                 }
             });

@@ -82,6 +82,14 @@ impl PackContents {
         lens.sum()
     }
 
+    /// Bytes of the whole object.
+    pub fn object_len(&self) -> u64 {
+        let footer_len = postcard::to_stdvec(self)
+            .expect("contents are plain data")
+            .len();
+        (HEADER_LEN + footer_len + TAG_LEN + TRAILER_LEN) as u64 + self.segments_len()
+    }
+
     /// Checks the limits that the format sets; `what` names the pack in errors.
     ///
     /// # Errors
@@ -93,7 +101,8 @@ impl PackContents {
                 .iter()
                 .map(|&(_, len)| u64::from(len))
                 .sum::<u64>();
-            raw_len > SEGMENT_LEN_MAX as u64
+            segment.blocks.iter().any(|&(_, len)| len > BLOCK_LEN_MAX)
+                || raw_len > SEGMENT_LEN_MAX as u64
                 || (segment.stored_len as usize) < TAG_LEN
                 || segment.stored_len as usize > SEGMENT_LEN_MAX + TAG_LEN
         };
@@ -176,7 +185,7 @@ pub fn read_contents(master: &MasterKey, pack: &[u8], what: &str) -> Result<Pack
     let salt = crate::crypto::parse_header(ObjectKind::Pack, pack, what)?;
     let damaged = |why: &str| Error::damaged(what, why);
     let (body, trailer) = pack
-        .split_last_chunk::<4>()
+        .split_last_chunk::<TRAILER_LEN>()
         .ok_or_else(|| damaged("it is too short"))?;
     let footer_len = u32::from_le_bytes(*trailer) as usize;
     let start = body
@@ -239,6 +248,9 @@ impl SegmentReader {
         Ok(raw)
     }
 }
+
+/// Length of the length behind the footer.
+const TRAILER_LEN: usize = 4;
 
 const NONCE_OF_FOOTER: u64 = 0;
 

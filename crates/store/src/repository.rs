@@ -1,5 +1,6 @@
 //! A repository: a storage, its keys and its configuration.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
@@ -223,18 +224,31 @@ impl Repository {
             .map_err(|error| Error::damaged(Name::new(ObjectKind::Index, id), error))
     }
 
-    /// Reads the whole index.
+    /// As [`Repository::load_index`]; also returns the packs that are not: what was in them must be stored again.
+    ///
+    /// # Errors
+    /// When the storage fails or an index object is damaged.
+    pub fn load_index_and_lost(&self) -> Result<(Index, Vec<Id>)> {
+        let (mut index, mut lost) = (Index::default(), Vec::new());
+        let segments = self.list(ObjectKind::Index)?;
+        let there: HashMap<Id, u64> = self.list(ObjectKind::Pack)?.into_iter().collect();
+        for (id, _) in segments {
+            for (pack, contents) in self.read_index_segment(id)? {
+                match there.get(&pack) == Some(&contents.object_len()) {
+                    true => index.add(pack, &contents)?,
+                    false => lost.push(pack),
+                }
+            }
+        }
+        Ok((index, lost))
+    }
+
+    /// Reads the index of those packs that are there in their full length.
     ///
     /// # Errors
     /// When the storage fails or an index object is damaged.
     pub fn load_index(&self) -> Result<Index> {
-        let mut index = Index::default();
-        for (id, _) in self.list(ObjectKind::Index)? {
-            for (pack, contents) in self.read_index_segment(id)? {
-                index.add(pack, &contents)?;
-            }
-        }
-        Ok(index)
+        Ok(self.load_index_and_lost()?.0)
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Snapshot {
 /// What a backup did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
+    /// When the backup began, by the clock; [`Snapshot::time`] may be chosen.
+    pub start: Timestamp,
     /// When the backup ended.
     pub end: Timestamp,
     /// Files that the parent snapshot does not have.

@@ -15,12 +15,15 @@ use tabane_store::backup::{Backup, BackupOptions, Outcome, Parent};
 use tabane_store::browse::Browser;
 use tabane_store::node::Node;
 use tabane_store::snapshot::{self, Summary};
+use tabane_store::storage::{Name, ObjectKind};
 
 /// A source that was backed up once.
 fn backed_up() -> (Place, Backup) {
     let place = Place::new();
     small_tree(&place.source, 1);
     write(place.source.join("big"), &random_bytes(2, 3 << 20));
+    // What was changed within a tick of the clock before a backup is read again by the next one.
+    std::thread::sleep(std::time::Duration::from_millis(60));
     let made = back_up(&place.repository, &[&place.source]);
     (place, made)
 }
@@ -49,6 +52,54 @@ fn source_in(place: &Place, made: &Backup) -> Node {
     browser
         .find(id(made), &made.snapshot, &place.source)
         .unwrap()
+}
+
+#[test]
+fn what_changed_after_a_backup_began_is_read_again() {
+    let place = Place::new();
+    small_tree(&place.source, 1);
+    let late = place.source.join("zzz");
+    write(&late, b"before");
+    let changed = late.clone();
+    // The file is written after the beginning, and before it is read; it might be written again in the same tick.
+    let recorder = Arc::new(Recorder::on_entry(move |path, outcome| {
+        if outcome == Outcome::Directory && changed.starts_with(path) {
+            fs::write(&changed, b"behind").unwrap();
+        }
+    }));
+    let paths = [place.source.as_path()];
+    back_up_observed(&place.repository, &paths, backup_options(), &recorder).unwrap();
+    let second = back_up(&place.repository, &paths);
+    assert!(second.snapshot.summary.read_bytes >= 6);
+    let third = back_up(&place.repository, &paths);
+    assert_eq!(third.snapshot.summary.files_new, 0);
+}
+
+#[test]
+fn what_a_lost_pack_held_is_stored_again() {
+    let (place, _) = backed_up();
+    let kind = ObjectKind::Pack;
+    for (pack, len) in place.repository.list(kind).unwrap() {
+        if len > 1 << 20 {
+            place
+                .repository
+                .storage()
+                .delete(Name::new(kind, pack))
+                .unwrap();
+        }
+    }
+    let recorder = Arc::new(Recorder::default());
+    let paths = [place.source.as_path()];
+    let made = back_up_observed(&place.repository, &paths, backup_options(), &recorder).unwrap();
+    assert!(
+        recorder
+            .warnings()
+            .iter()
+            .any(|(_, what)| what.contains("stored again"))
+    );
+    assert!(made.snapshot.summary.added_bytes > 3 << 20);
+    common::assert_clean(&place.repository);
+    common::assert_restores(&place.repository, id(&made), &place.source, &place.source);
 }
 
 #[test]

@@ -18,11 +18,13 @@ use tabane_engine::Pool;
 use crate::compress::Compression;
 use crate::error::{Error, Result};
 use crate::id::Id;
+use crate::node::{Node, Time, Xattr};
 use crate::pack::BlockKind;
 use crate::repository::Repository;
 use crate::snapshot::{self, Snapshot, Summary};
 use crate::source::exclude::ExcludeOptions;
-use crate::sync::Buffers;
+use crate::storage::{Name, ObjectKind};
+use crate::sync::{Buffers, with_deep_stack};
 use crate::writer::{Encoder, Writer};
 
 use directory::Assembler;
@@ -142,6 +144,18 @@ impl Run {
         self.observer.warning(path, &what.to_string());
     }
 
+    /// Gives a node the extended attributes that were read; if they could not be, that is reported, and the node looks
+    /// changed to the next backup.
+    fn set_xattrs(&self, path: &Path, node: &mut Node, read: std::io::Result<Vec<Xattr>>) {
+        match read {
+            Ok(xattrs) => node.xattrs = xattrs,
+            Err(error) => {
+                self.error(path, &error);
+                node.ctime = Time::default();
+            }
+        }
+    }
+
     /// Counts an entry of `size` bytes.
     fn count(&self, path: &Path, outcome: Outcome, size: u64) {
         let counters = &self.counters;
@@ -171,6 +185,7 @@ pub fn backup(
     options: BackupOptions,
     observer: Arc<dyn Observer>,
 ) -> Result<Backup> {
+    let start = Timestamp::now();
     let paths = walk::absolute_paths(source)?;
     let path_texts: Vec<String> = paths.iter().map(|path| snapshot::path_text(path)).collect();
     let parent = match options.parent {
@@ -180,7 +195,13 @@ pub fn backup(
             snapshot::find_parent(repository, &options.hostname, &path_texts, options.time)?
         }
     };
-    let writer = Writer::new(repository, repository.load_index()?, options.dry_run);
+    let (index, lost) = repository.load_index_and_lost()?;
+    for pack in lost {
+        let name = Name::new(ObjectKind::Pack, pack).path();
+        let what = "is missing or cut short: what it held is stored again where it is still there";
+        observer.warning(Path::new(&name), what);
+    }
+    let writer = Writer::new(repository, index, options.dry_run);
     let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
     let encoders: Vec<Encoder> = (0..workers)
         .map(|_| writer.encoder(BlockKind::Data, options.compression))
@@ -203,7 +224,7 @@ pub fn backup(
         parent.as_ref().map(|(_, snapshot)| snapshot),
     );
     let walked = match source {
-        Source::Paths(_) => walker.and_then(|walker| walker.walk(&paths)),
+        Source::Paths(_) => walker.and_then(|walker| with_deep_stack(|| walker.walk(&paths))),
         Source::Stdin(_) => walker.and_then(|walker| walker.stdin(&paths[0])),
     };
     let flushed = merge(pool.finish());
@@ -225,6 +246,7 @@ pub fn backup(
         root,
         program_version: concat!("tabane ", env!("CARGO_PKG_VERSION")).to_owned(),
         summary: Summary {
+            start,
             end: Timestamp::now(),
             files_new: counters.files_new.into_inner(),
             files_changed: counters.files_changed.into_inner(),

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -26,8 +26,11 @@ const BUNDLE_LEN: usize = 8 << 20;
 /// A batch of small files is closed at this many bytes…
 const BATCH_LEN: u64 = 4 << 20;
 
-/// …or at this many files.
+/// …or at this many files…
 const BATCH_FILES: usize = 1024;
+
+/// …or when its files are in this many directories, all of which are open until it is read.
+const BATCH_DIRECTORIES: usize = 128;
 
 /// A file that is longer is read by itself.
 const SMALL_FILE_LEN_MAX: u64 = 2 << 20;
@@ -51,20 +54,25 @@ pub struct FileJob {
 pub struct Batch {
     jobs: Vec<FileJob>,
     len: u64,
+    directories: usize,
 }
 
 impl Batch {
     /// Adds a file; returns what should be processed now.
     pub fn add(&mut self, job: FileJob) -> Option<Self> {
         self.len += job.found.node.size();
+        let same = |last: &FileJob| Arc::ptr_eq(&last.directory, &job.directory);
+        self.directories += usize::from(!self.jobs.last().is_some_and(same));
         self.jobs.push(job);
-        let full = self.len >= BATCH_LEN || self.jobs.len() == BATCH_FILES;
+        let full = self.len >= BATCH_LEN
+            || self.jobs.len() == BATCH_FILES
+            || self.directories == BATCH_DIRECTORIES;
         full.then(|| std::mem::take(self))
     }
 
     /// Whether a file is small enough for a batch.
     pub fn takes(found: &Found) -> bool {
-        found.node.size() <= SMALL_FILE_LEN_MAX && found.allocated >= found.node.size()
+        found.node.size() <= SMALL_FILE_LEN_MAX
     }
 
     /// Reads and stores the files.
@@ -92,7 +100,7 @@ impl Batch {
                     run.observer.read((len - start) as u64);
                     files.push((job, node));
                 }
-                // It has grown since the walker saw it.
+                // It has grown since the walker saw it, or it has holes.
                 Ok(None) => {
                     bundle.arena.truncate(start);
                     LargeFile::process(job, run, encoder, submitter);
@@ -127,11 +135,20 @@ impl Batch {
     }
 }
 
-/// Reads a whole file behind what is in `arena`; nothing when it is no longer small.
+/// Reads a whole file behind what is in `arena`; nothing when it is no longer small, or has holes.
 fn read_small(run: &Run, job: &FileJob, arena: &mut Vec<u8>) -> io::Result<Option<Node>> {
     let (file, found) = open(job)?;
     if !Batch::takes(&found) {
         return Ok(None);
+    }
+    let size = found.node.size();
+    if found.allocated < size {
+        // Holes, or a file system that compresses or keeps small files elsewhere.
+        let extents = attributes::data_extents(file.as_fd(), size, found.allocated)?;
+        if !matches!(&extents[..], [whole] if *whole == (0..size)) {
+            return Ok(None);
+        }
+        rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))?;
     }
     let mut node = found.node;
     let (start, expected) = (arena.len(), node.size() as usize);
@@ -141,7 +158,7 @@ fn read_small(run: &Run, job: &FileJob, arena: &mut Vec<u8>) -> io::Result<Optio
     arena.truncate(start + expected);
     let size = (arena.len() - start) as u64;
     warn_if_changed(run, job, file.as_fd(), &node)?;
-    node.xattrs = xattrs(run, &job.path, file.as_fd());
+    run.set_xattrs(&job.path, &mut node, attributes::xattrs(file.as_fd()));
     node.kind = Kind::File {
         size,
         content: Vec::new(),
@@ -171,14 +188,6 @@ fn open(job: &FileJob) -> io::Result<(OwnedFd, Found)> {
         Kind::File { .. } => Ok((file, found)),
         _ => Err(io::Error::other("it is no longer a regular file")),
     }
-}
-
-/// The extended attributes of a file; if they cannot be read that is reported, and the file is stored without.
-fn xattrs(run: &Run, path: &Path, file: BorrowedFd<'_>) -> Vec<Xattr> {
-    attributes::xattrs(file).unwrap_or_else(|error| {
-        run.error(path, &error);
-        Vec::new()
-    })
 }
 
 /// Reports a file that is no longer as it was when it was opened; returns what it is now.
@@ -281,7 +290,7 @@ impl LargeFile {
             let now = warn_if_changed(run, &job, file.as_fd(), &node)?;
             // A hole at the end of a file that was not cut short meanwhile.
             cutter.hole(size.min(now.size()).saturating_sub(end));
-            Ok(xattrs(run, &job.path, file.as_fd()))
+            Ok(attributes::xattrs(file.as_fd()))
         });
         large.read_to_the_end(result, run, encoder);
     }
@@ -296,7 +305,7 @@ impl LargeFile {
         let large = Self::begin(&job, job.found.node.clone());
         let result =
             Cutter::new(&large, run, submitter).data(&mut io::stdin().lock(), u64::MAX, encoder);
-        large.read_to_the_end(result.map(|_| Vec::new()), run, encoder);
+        large.read_to_the_end(result.map(|_| Ok(Vec::new())), run, encoder);
     }
 
     fn begin(job: &FileJob, node: Node) -> Arc<Self> {
@@ -310,11 +319,16 @@ impl LargeFile {
         })
     }
 
-    fn read_to_the_end(&self, result: io::Result<Vec<Xattr>>, run: &Run, encoder: &Encoder) {
+    fn read_to_the_end(
+        &self,
+        result: io::Result<io::Result<Vec<Xattr>>>,
+        run: &Run,
+        encoder: &Encoder,
+    ) {
         match result {
             Ok(xattrs) => {
                 if let Some(node) = lock(&self.node).as_mut() {
-                    node.xattrs = xattrs;
+                    run.set_xattrs(&self.path, node, xattrs);
                 }
             }
             Err(error) => {

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
 use tabane_engine::Submitter;
 
 use super::directory::{Directory, Place};
@@ -19,6 +20,7 @@ use crate::reader::BlockReader;
 use crate::snapshot::Snapshot;
 use crate::source::attributes::{self, Found};
 use crate::source::exclude::{Decision, Excludes, Scope};
+use crate::sync::DEPTH_MAX;
 use crate::tree;
 use crate::writer::Encoder;
 
@@ -29,6 +31,8 @@ pub struct Walker<'a> {
     excludes: Excludes,
     reader: BlockReader,
     parent_root: Vec<Piece>,
+    /// When the parent snapshot was begun: what was changed at about that time or later is read again.
+    parent_start: Option<Timestamp>,
     batch: Batch,
 }
 
@@ -73,6 +77,8 @@ struct Level<'a> {
     scope: Scope,
     /// Whether it is, or is below, what was asked for.
     whole: bool,
+    /// Directories above it.
+    depth: usize,
 }
 
 impl<'a> Walker<'a> {
@@ -90,6 +96,7 @@ impl<'a> Walker<'a> {
             parent_root: parent
                 .map(|snapshot| snapshot.root.clone())
                 .unwrap_or_default(),
+            parent_start: parent.map(|snapshot| snapshot.summary.start),
             batch: Batch::default(),
         })
     }
@@ -117,6 +124,7 @@ impl<'a> Walker<'a> {
             parent,
             scope: Scope::root(),
             whole: targets.named,
+            depth: 0,
         };
         self.entries(level, names, &targets)?;
         self.flush();
@@ -221,18 +229,17 @@ impl<'a> Walker<'a> {
         whole: bool,
     ) -> Result<()> {
         let name = OsStr::from_bytes(&found.node.name);
-        let opened = attributes::open_directory(above.fd.as_fd(), name).and_then(|fd| {
-            let xattrs = attributes::xattrs(fd.as_fd())?;
-            Ok((fd, xattrs))
-        });
-        let mut node = found.node;
-        let fd = match opened {
-            Ok((fd, xattrs)) => {
-                node.xattrs = xattrs;
-                fd
-            }
+        if above.depth == DEPTH_MAX {
+            let text = format!("it is more than {DEPTH_MAX} directories deep");
+            return self.missing(path, place, &io::Error::other(text));
+        }
+        let fd = match attributes::open_directory(above.fd.as_fd(), name) {
+            Ok(fd) => fd,
             Err(error) => return self.missing(path, place, &error),
         };
+        let mut node = found.node;
+        let xattrs = attributes::xattrs(fd.as_fd());
+        self.run.set_xattrs(path, &mut node, xattrs);
         let mut scope = above.scope.clone();
         let mut names = targets.names();
         if whole {
@@ -267,6 +274,7 @@ impl<'a> Walker<'a> {
             parent,
             scope,
             whole,
+            depth: above.depth + 1,
         };
         self.entries(level, names, targets)
     }
@@ -281,15 +289,14 @@ impl<'a> Walker<'a> {
     ) -> Result<()> {
         let mut node = found.node.clone();
         if !matches!(node.kind, Kind::File { .. }) {
-            match attributes::xattrs_at(level.fd.as_fd(), OsStr::from_bytes(&node.name)) {
-                Ok(xattrs) => node.xattrs = xattrs,
-                Err(error) => return self.missing(&path, place, &error),
-            }
+            let name = OsStr::from_bytes(&node.name).to_owned();
+            let xattrs = attributes::xattrs_at(level.fd.as_fd(), &name);
+            self.run.set_xattrs(&path, &mut node, xattrs);
             self.run.count(&path, Outcome::Other, 0);
             return self.done(place, Some(node));
         }
         let known = level.in_parent(&node.name);
-        if let Some(known) = known.filter(|known| unchanged(known, &node))
+        if let Some(known) = known.filter(|known| unchanged(known, &node) && self.is_settled(&node))
             && self.run.writer.has_all(known.blocks())
         {
             node.xattrs.clone_from(&known.xattrs);
@@ -318,6 +325,28 @@ impl<'a> Walker<'a> {
             });
         }
         Ok(())
+    }
+
+    /// Whether a file with these times cannot have been changed after the parent snapshot read it.
+    ///
+    /// Times come in ticks: a file may be changed once more within the tick of its last change, and look the same.
+    fn is_settled(&self, node: &Node) -> bool {
+        let tick = match node.ctime.ns {
+            // A file system that keeps whole seconds.
+            0 => SignedDuration::from_secs(2),
+            _ => SignedDuration::from_millis(20),
+        };
+        let Some(before) = self
+            .parent_start
+            .and_then(|start| start.checked_sub(tick).ok())
+        else {
+            return false;
+        };
+        let before = Time {
+            s: before.as_second(),
+            ns: before.subsec_nanosecond().unsigned_abs(),
+        };
+        node.ctime < before
     }
 
     fn submit(&self, batch: Batch) {

@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use tabane_engine::{Bundle, Pool};
 
 use super::Run;
-use super::plan::{attribute_errors, in_directory, remove};
+use super::plan::{attribute_errors, in_directory, open_beneath, remove};
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::node::{Kind, Node, Piece};
@@ -92,6 +92,11 @@ impl File {
                 Piece::Hole { .. } => None,
             }
         })
+    }
+
+    /// Whether it could not be written, which was said.
+    pub fn has_failed(&self) -> bool {
+        lock(&self.state).failed
     }
 
     fn has_holes(&self) -> bool {
@@ -352,32 +357,33 @@ fn open(
         return Ok(Some(Arc::clone(open)));
     }
     let begun = std::mem::replace(&mut state.begun, true);
-    let opened = in_directory(target, &file.path, |directory, name| {
-        if begun {
-            let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-            let open = || rustix::fs::openat(directory, name, flags, Mode::empty());
-            return match open() {
-                // A file that is read-only, as an earlier restore may have left it.
-                Err(rustix::io::Errno::ACCESS) => {
-                    rustix::fs::chmodat(
-                        directory,
-                        name,
-                        Mode::RUSR | Mode::WUSR,
-                        AtFlags::empty(),
-                    )?;
-                    Ok(open()?)
-                }
-                result => Ok(result?),
-            };
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+    let new = flags | OFlags::CREATE | OFlags::EXCL;
+    let owner = Mode::RUSR | Mode::WUSR;
+    let first = match begun {
+        true => open_beneath(target, &file.path, flags, Mode::empty()),
+        false => open_beneath(target, &file.path, new, owner),
+    };
+    let opened = match first {
+        // A file that is read-only, as an earlier restore may have left it.
+        Err(error) if begun && error.kind() == io::ErrorKind::PermissionDenied => {
+            in_directory(target, &file.path, |directory, name| {
+                Ok(rustix::fs::chmodat(
+                    directory,
+                    name,
+                    owner,
+                    AtFlags::empty(),
+                )?)
+            })?;
+            open_beneath(target, &file.path, flags, Mode::empty())?
         }
-        match attributes::create_file(directory, name) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                remove(directory, name)?;
-                attributes::create_file(directory, name)
-            }
-            result => result,
+        // Something that is not to be written into.
+        Err(error) if !begun && error.kind() == io::ErrorKind::AlreadyExists => {
+            in_directory(target, &file.path, remove)?;
+            open_beneath(target, &file.path, new, owner)?
         }
-    })?;
+        result => result?,
+    };
     let opened = Arc::new(fs::File::from(opened));
     if !whole && run.open_files.load(Ordering::Relaxed) < OPEN_FILES {
         run.open_files.fetch_add(1, Ordering::Relaxed);
@@ -420,7 +426,8 @@ fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) ->
                 return;
             };
             let right_size = comparison.size == file.node.size();
-            let all_right = comparison.wrong.is_empty() && comparison.holes_right && right_size;
+            let all_right =
+                comparison.wrong.is_empty() && comparison.holes == Holes::Right && right_size;
             // To change a file that has other names would change those: it is kept only if it is right and should
             // have other names, and then for one file.
             let own = match (comparison.shared_inode, file.node.hard_link) {
@@ -467,7 +474,7 @@ fn exists(target: &OwnedFd, file: &File) -> bool {
 /// Reads all files again and reports what is not as it should be.
 pub fn verify_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) {
     let good: Vec<usize> = (0..files.len())
-        .filter(|&number| !lock(&files[number].state).failed)
+        .filter(|&number| !files[number].has_failed())
         .collect();
     read_all(run, target, files, &good, |run, file, _, comparison| {
         let what = match comparison {
@@ -475,7 +482,7 @@ pub fn verify_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>)
             Ok(comparison) if comparison.size != file.node.size() => {
                 "has another length than in the snapshot".to_owned()
             }
-            Ok(comparison) if !comparison.wrong.is_empty() || !comparison.holes_right => {
+            Ok(comparison) if !comparison.wrong.is_empty() || comparison.holes == Holes::Wrong => {
                 "differs from the snapshot".to_owned()
             }
             Ok(_) => {
@@ -496,8 +503,18 @@ struct Comparison {
     shared_inode: Option<(u64, u64)>,
     /// Numbers of the blocks that differ.
     wrong: Vec<usize>,
-    /// Where there should be a hole, there is one.
-    holes_right: bool,
+    holes: Holes,
+}
+
+/// What is where there should be holes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holes {
+    /// Holes.
+    Right,
+    /// Zeros that take up room: the same bytes, and all that some file systems can do.
+    Zeros,
+    /// Something else.
+    Wrong,
 }
 
 /// Reads files in batches whose blocks are hashed together, and hands each comparison to `done`.
@@ -561,12 +578,14 @@ impl Comparer<'_> {
             size,
             shared_inode: (stat.st_nlink > 1).then_some((stat.st_dev, stat.st_ino)),
             wrong: Vec::new(),
-            holes_right: true,
+            holes: Holes::Right,
         };
         if file.has_holes() {
             let allocated = stat.st_blocks as u64 * 512;
             let extents = data_extents(open.as_fd(), size, allocated)?;
-            comparison.holes_right = size == file.node.size() && !in_holes(&extents, &file.node);
+            if size == file.node.size() {
+                comparison.holes = holes(&open, &extents, &file.node)?;
+            }
         }
         let number = self.comparisons.len();
         for (at, (start, id, len)) in file.blocks().enumerate() {
@@ -606,18 +625,35 @@ impl Comparer<'_> {
     }
 }
 
-/// Whether there is data where there should be holes.
-fn in_holes(extents: &[Range<u64>], node: &Node) -> bool {
+/// What a file has where there should be holes; `extents` is where it has data.
+fn holes(open: &fs::File, extents: &[Range<u64>], node: &Node) -> io::Result<Holes> {
     let Kind::File { content, .. } = &node.kind else {
-        return false;
+        return Ok(Holes::Right);
     };
-    let mut at = 0;
-    content.iter().any(|piece| {
+    let mut buffer = vec![0; 64 << 10];
+    let (mut at, mut extents, mut holes) = (0, extents, Holes::Right);
+    for piece in content {
         let range = at..at + piece.len();
         at = range.end;
-        matches!(piece, Piece::Hole { .. })
-            && extents
-                .iter()
-                .any(|extent| extent.start < range.end && range.start < extent.end)
-    })
+        if matches!(piece, Piece::Block { .. }) {
+            continue;
+        }
+        let behind = extents.partition_point(|extent| extent.end <= range.start);
+        extents = &extents[behind..];
+        let overlapping = extents.iter().take_while(|extent| extent.start < range.end);
+        for extent in overlapping {
+            holes = Holes::Zeros;
+            let (mut start, end) = (extent.start.max(range.start), extent.end.min(range.end));
+            while start < end {
+                let len = (end - start).min(buffer.len() as u64);
+                let part = &mut buffer[..len as usize];
+                open.read_exact_at(part, start)?;
+                if part.iter().any(|&byte| byte != 0) {
+                    return Ok(Holes::Wrong);
+                }
+                start += len;
+            }
+        }
+    }
+    Ok(holes)
 }

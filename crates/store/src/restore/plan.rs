@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 
 use super::files::File;
 use super::{RestoreSummary, Run};
@@ -20,6 +21,7 @@ use crate::reader::BlockReader;
 use crate::snapshot::Snapshot;
 use crate::source::attributes::open_directory;
 use crate::source::exclude::{Includes, Selection};
+use crate::sync::{DEPTH_MAX, with_deep_stack};
 use crate::target::attributes::{self, AttributeError};
 use crate::tree;
 
@@ -47,7 +49,7 @@ pub struct Link {
 #[derive(Clone)]
 enum First {
     File(usize),
-    Other(PathBuf),
+    Other(PathBuf, Kind),
 }
 
 /// A directory on the way down, made when something in it is restored.
@@ -99,7 +101,16 @@ pub fn make(run: &Run, snapshot_id: Id, snapshot: &Snapshot) -> Result<Plan> {
             existed: true,
         }],
     };
-    planner.entries(&above, nodes, Selection::Enter)?;
+    let ancestors = above
+        .ancestors()
+        .collect::<Vec<_>>()
+        .into_iter()
+        .rev()
+        .skip(1);
+    let selection = ancestors.fold(Selection::Enter, |parent, path| {
+        planner.includes.select(path, true, parent)
+    });
+    with_deep_stack(|| planner.entries(&above, nodes, selection))?;
     Ok(planner.plan)
 }
 
@@ -187,6 +198,10 @@ impl Planner<'_> {
                         continue;
                     }
                 };
+                if self.way.len() > DEPTH_MAX {
+                    self.run.error(&path, &"it is too many directories deep");
+                    continue;
+                }
                 self.way.push(Step {
                     path: below,
                     node: Some(node),
@@ -230,7 +245,12 @@ impl Planner<'_> {
     /// Plans an entry that is no directory.
     fn entry(&mut self, path: PathBuf, node: Node) {
         if let Some(link) = node.hard_link {
-            if let Some(first) = self.firsts.get(&link) {
+            // Inode numbers are used again, and some file systems make them up: the same content makes it sure.
+            let same = |first: &&First| match first {
+                First::File(number) => self.plan.files[*number].node.kind == node.kind,
+                First::Other(_, kind) => *kind == node.kind,
+            };
+            if let Some(first) = self.firsts.get(&link).filter(same) {
                 let first = first.clone();
                 self.plan.links.push(Link { path, first });
                 self.plan.summary.others += 1;
@@ -238,7 +258,7 @@ impl Planner<'_> {
             }
             let first = match node.kind {
                 Kind::File { .. } => First::File(self.plan.files.len()),
-                _ => First::Other(path.clone()),
+                _ => First::Other(path.clone(), node.kind.clone()),
             };
             self.firsts.insert(link, first);
         }
@@ -269,7 +289,7 @@ impl Planner<'_> {
 }
 
 /// Whether there is such a link, pipe or device already.
-fn is_same(directory: rustix::fd::BorrowedFd<'_>, name: &OsStr, node: &Node) -> bool {
+fn is_same(directory: BorrowedFd<'_>, name: &OsStr, node: &Node) -> bool {
     crate::source::attributes::stat(directory, name, false)
         .is_ok_and(|found| found.node.kind == node.kind)
 }
@@ -280,6 +300,8 @@ fn make_directory(target: &OwnedFd, path: &Path) -> io::Result<bool> {
         match attributes::create_directory(directory, name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if file_type(directory, name)? == Some(FileType::Directory) {
+                    // Its owner may have taken his own rights away; in the end it gets those that it should have.
+                    let _ = rustix::fs::chmodat(directory, name, Mode::RWXU, AtFlags::empty());
                     return Ok(true);
                 }
                 remove(directory, name)?;
@@ -298,8 +320,12 @@ pub fn link_all(run: &Run, target: &OwnedFd, files: &[File], links: &[Link]) {
             return;
         }
         let first = match first {
+            First::File(number) if files[*number].has_failed() => {
+                run.error(path, &"its other name could not be restored");
+                continue;
+            }
             First::File(number) => &files[*number].path,
-            First::Other(path) => path,
+            First::Other(path, _) => path,
         };
         let linked = in_directory(target, first, |first_directory, first_name| {
             in_directory(target, path, |directory, name| {
@@ -346,7 +372,7 @@ pub fn attribute_errors(run: &Run, path: &Path, failures: &[AttributeError]) {
 }
 
 /// Removes what is there, unless it is a directory that is not empty.
-pub fn remove(directory: rustix::fd::BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+pub fn remove(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     let flags = match file_type(directory, name)? {
         None => return Ok(()),
         Some(FileType::Directory) => AtFlags::REMOVEDIR,
@@ -355,10 +381,10 @@ pub fn remove(directory: rustix::fd::BorrowedFd<'_>, name: &OsStr) -> io::Result
     Ok(rustix::fs::unlinkat(directory, name, flags)?)
 }
 
-fn file_type(directory: rustix::fd::BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<FileType>> {
+fn file_type(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<FileType>> {
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
-        Err(rustix::io::Errno::NOENT) => Ok(None),
+        Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
@@ -366,25 +392,53 @@ fn file_type(directory: rustix::fd::BorrowedFd<'_>, name: &OsStr) -> io::Result<
 /// Longest path that is handed to the system, in bytes; its own limit is 4096.
 const PATH_LEN_MAX: usize = 4000;
 
+/// Never follows a link, and never leaves the directory where it starts.
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
+
+/// Opens a file at `path`, which is below `target`; no part of the path may be a link.
+pub fn open_beneath(
+    target: &OwnedFd,
+    path: &Path,
+    flags: OFlags,
+    mode: Mode,
+) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    if path.as_os_str().len() <= PATH_LEN_MAX {
+        match rustix::fs::openat2(target, path, flags, mode, BENEATH) {
+            // An old kernel, or one that is told to know no such call.
+            Err(Errno::NOSYS | Errno::PERM) => {}
+            result => return Ok(result?),
+        }
+    }
+    in_directory(target, path, |directory, name| {
+        Ok(rustix::fs::openat(directory, name, flags, mode)?)
+    })
+}
+
 /// Runs `act` on the directory of `path`, which is below `target`, and the last part of its name.
 ///
-/// What is longer than the system takes at once is walked in steps.
+/// Nobody can make it leave the target by putting links in the way.
 pub fn in_directory<T>(
     target: &OwnedFd,
     path: &Path,
-    act: impl FnOnce(rustix::fd::BorrowedFd<'_>, &OsStr) -> io::Result<T>,
+    act: impl FnOnce(BorrowedFd<'_>, &OsStr) -> io::Result<T>,
 ) -> io::Result<T> {
-    if path.as_os_str().len() <= PATH_LEN_MAX {
-        return act(target.as_fd(), path.as_os_str());
+    let name = path.file_name().unwrap_or_default();
+    let parent = path.parent().unwrap_or(Path::new(""));
+    if parent.as_os_str().is_empty() {
+        return act(target.as_fd(), name);
     }
-    let mut directory = target.try_clone()?;
-    let mut step = PathBuf::new();
-    for component in path.components() {
-        if step.as_os_str().len() + component.as_os_str().len() >= PATH_LEN_MAX {
-            directory = open_directory(directory.as_fd(), step.as_os_str())?;
-            step.clear();
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    if parent.as_os_str().len() <= PATH_LEN_MAX {
+        match rustix::fs::openat2(target, parent, flags, Mode::empty(), BENEATH) {
+            Err(Errno::NOSYS | Errno::PERM) => {}
+            result => return act(result?.as_fd(), name),
         }
-        step.push(component);
     }
-    act(directory.as_fd(), step.as_os_str())
+    // Step by step: slower, and as safe.
+    let mut directory = rustix::fs::openat(target, ".", flags, Mode::empty())?;
+    for component in parent.components() {
+        directory = rustix::fs::openat(&directory, component.as_os_str(), flags, Mode::empty())?;
+    }
+    act(directory.as_fd(), name)
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags};
 
-use super::{Name, ObjectKind, Storage};
+use super::{Name, OBJECT_LEN_MAX, ObjectKind, Storage};
 use crate::id::Id;
 
 /// Where an object is written before it gets its name.
@@ -37,7 +37,8 @@ impl LocalStorage {
         let folder = path.parent().expect("an object is below the root");
         let rename = || rename_without_replacing(temporary, path);
         match rename() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => {
+            // Somebody removed the folder, or it is a repository of which that part was lost.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 create_directory(folder)?;
                 sync_directory(folder.parent().expect("a folder is below the root"))?;
                 rename()?;
@@ -72,10 +73,16 @@ impl Storage for LocalStorage {
             }
         }
         create_directory(&self.root.join(TEMPORARY))?;
+        let packs = self.root.join(ObjectKind::Pack.name());
+        for first in 0..=u8::MAX {
+            create_directory(&packs.join(hex::encode([first])))?;
+        }
+        sync_directory(&packs)?;
         sync_directory(&self.root)?;
         match self.root.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => sync_directory(parent),
-            _ => Ok(()),
+            Some(parent) if parent.as_os_str().is_empty() => sync_directory(Path::new(".")),
+            Some(parent) => sync_directory(parent),
+            None => Ok(()),
         }
     }
 
@@ -106,8 +113,11 @@ impl Storage for LocalStorage {
         match range {
             None => {
                 let mut bytes = Vec::new();
-                file.read_to_end(&mut bytes)?;
-                Ok(bytes)
+                (&file).take(OBJECT_LEN_MAX).read_to_end(&mut bytes)?;
+                match file.read(&mut [0])? {
+                    0 => Ok(bytes),
+                    _ => Err(io::Error::other("it is longer than any object")),
+                }
             }
             Some(range) => {
                 let mut bytes = vec![0; (range.end - range.start) as usize];

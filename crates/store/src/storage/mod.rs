@@ -10,6 +10,9 @@ pub use local::LocalStorage;
 
 use crate::id::Id;
 
+/// No object is longer, in bytes: what claims to be is not read, whoever put it there.
+pub const OBJECT_LEN_MAX: u64 = 1 << 30;
+
 /// The kinds of object that a repository consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectKind {
