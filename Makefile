@@ -3,6 +3,7 @@
 #   make            builds the tabane command, optimised
 #   make test       runs every test, after installing the few programs that the tests use
 #   make lint       formatting, clippy and documentation, warnings as errors
+#   make sanitize   the tests of the crate with unsafe code, under AddressSanitizer (x86-64 Linux)
 #   make bench      measures the hash kernels and whole backups beside the tools that are installed
 #   make install    copies the command, its manual pages and completions: PREFIX=/usr/local DESTDIR=
 #   make uninstall  removes what install copied
@@ -154,6 +155,11 @@ lint:
 	RUSTDOCFLAGS="-D warnings $$RUSTDOCFLAGS" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps
 
 # TREE is what to back up; without it a mixed tree is made.
+# Sanitizers are unstable in rustc: the variable lets the stable one have them.
+sanitize:
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address $$RUSTFLAGS" $(CARGO) test $(CARGOFLAGS) -p tabane-lanes --lib --tests \
+		--target x86_64-unknown-linux-gnu --target-dir "$$($(TARGET))/sanitize"
+
 bench:
 	$(CARGO) build $(CARGOFLAGS) --release --workspace
 	@bin=$$($(TARGET))/release; \
@@ -191,5 +197,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: all build test test-all test-simd test-command test-programs test-tools lint bench install install-from \
+.PHONY: all build test test-all test-simd test-command test-programs test-tools lint sanitize bench install install-from \
 	uninstall clean
