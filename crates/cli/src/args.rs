@@ -104,7 +104,11 @@ impl Global {
         if !exists(&*storage)? {
             return match absent {
                 Absent::Fail => Err(Error::NoRepository(storage.location()).into()),
-                Absent::Create => Ok((self.init(InitOptions::default())?, true)),
+                Absent::Create => match self.init(InitOptions::default()) {
+                    // Somebody else has just made it.
+                    Err(Failure::Store(Error::RepositoryExists(_))) => self.open_with(Absent::Fail),
+                    made => Ok((made?, true)),
+                },
             };
         }
         let mut attempts = 1;

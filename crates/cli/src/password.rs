@@ -127,7 +127,7 @@ fn ask(prompt: &str) -> Result<Password> {
     let password = rpassword::prompt_password(prompt).map_err(|_| {
         Failure::Other(
             "no password given, and no terminal to ask at: set TABANE_PASSWORD or TABANE_PASSWORD_FILE, \
-             or use --password-file or --password-command"
+             or use --password-file or --password-command (for a further key, --new-password-file)"
                 .to_owned(),
         )
     })?;

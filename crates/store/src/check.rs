@@ -1,8 +1,8 @@
 //! Is everything there, and is it what was written?
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 use tabane_engine::Pool;
@@ -18,6 +18,7 @@ use crate::reader::BlockReader;
 use crate::repository::Repository;
 use crate::snapshot;
 use crate::storage::{Name, ObjectKind};
+use crate::sync::lock;
 use crate::tree;
 
 /// Which packs are read and compared with their digests.
@@ -77,6 +78,8 @@ struct Run {
     repository: Arc<Repository>,
     observer: Arc<dyn Observer>,
     problems: AtomicU64,
+    /// Blocks that were read and found to be damaged.
+    bad_blocks: Mutex<HashSet<Id>>,
 }
 
 impl Run {
@@ -101,6 +104,7 @@ pub fn check(
         repository: Arc::clone(repository),
         observer,
         problems: AtomicU64::new(0),
+        bad_blocks: Mutex::default(),
     });
     let mut report = CheckReport::default();
     check_keys(&run)?;
@@ -110,10 +114,11 @@ pub fn check(
     let (packs, index) = check_packs(&run, &contents, &mut report)?;
     report.packs = contents.len() as u64;
     report.blocks = index.len() as u64;
-    check_snapshots(&run, &index, snapshots);
     let chosen = choose(read_data, packs);
     report.read_packs = chosen.len() as u64;
     report.read_bytes = read_packs(&run, chosen, &contents);
+    // In the end, so that the files that damaged blocks belong to can be named.
+    check_snapshots(&run, &index, snapshots);
     report.problems = run.problems.load(Ordering::Relaxed);
     Ok(report)
 }
@@ -185,9 +190,12 @@ fn check_packs(
         .count();
     if unreferenced > 0 {
         report.unreferenced_packs = unreferenced as u64;
-        run.observer.note(&format!(
-            "{unreferenced} pack(s) are in no index: an interrupted backup left them, or one is running; no snapshot needs them"
-        ));
+        let why = match run.problems.load(Ordering::Relaxed) {
+            0 => "an interrupted backup left them, or one is running; no snapshot needs them",
+            _ => "perhaps only in a part of it that cannot be read: don't remove them",
+        };
+        let note = format!("{unreferenced} pack(s) are in no index that could be read: {why}");
+        run.observer.note(&note);
     }
     let known = listed
         .into_iter()
@@ -226,6 +234,7 @@ fn check_tree(
     what: String,
 ) {
     let mut directories = vec![(what, root)];
+    let bad_blocks = lock(&run.bad_blocks);
     while let Some((path, content)) = directories.pop() {
         // Directories of the same content are the same directory, whatever they are called.
         let identity = postcard::to_stdvec(&content).expect("a content is plain data");
@@ -249,6 +258,7 @@ fn check_tree(
                 let why = match index.find(&block) {
                     None => "is missing",
                     Some(location) if location.len != len => "has another length",
+                    Some(_) if bad_blocks.contains(&block) => "is damaged",
                     Some(_) => continue,
                 };
                 run.problem(&format_args!("{name}: block {block} {why}"));
@@ -342,21 +352,31 @@ fn read_pack(
         let sealed = &mut bytes[at..end];
         at = end;
         let raw_len = segment.raw_len();
-        let raw = segments.open(&key, number, segment.codec, raw_len, sealed, || {
+        let opened = segments.open(&key, number, segment.codec, raw_len, sealed, || {
             what.clone()
-        })?;
+        });
+        let raw = match opened {
+            Ok(raw) => raw,
+            Err(error) => {
+                run.problem(&error);
+                let blocks = segment.blocks.iter().map(|&(block, _)| block);
+                lock(&run.bad_blocks).extend(blocks);
+                continue;
+            }
+        };
         batch_len += raw_len;
         batch.push(Decoded {
             raw,
             blocks: &segment.blocks,
         });
         if batch_len >= BATCH_LEN {
-            check_digests(run, name, &batch)?;
+            check_digests(run, name, &batch);
             batch.clear();
             batch_len = 0;
         }
     }
-    check_digests(run, name, &batch)
+    check_digests(run, name, &batch);
+    Ok(())
 }
 
 /// A segment whose blocks are to be hashed.
@@ -365,7 +385,7 @@ struct Decoded<'a> {
     blocks: &'a [(Id, u32)],
 }
 
-fn check_digests(run: &Run, name: Name, batch: &[Decoded<'_>]) -> Result<()> {
+fn check_digests(run: &Run, name: Name, batch: &[Decoded<'_>]) {
     let mut blocks = Vec::new();
     for segment in batch {
         let mut rest = segment.raw.as_slice();
@@ -379,11 +399,9 @@ fn check_digests(run: &Run, name: Name, batch: &[Decoded<'_>]) -> Result<()> {
     let digests = run.repository.config().hash.digest_many(&messages);
     for ((id, _), digest) in blocks.iter().zip(&digests) {
         if !run.repository.is_block(id, digest) {
-            return Err(Error::damaged(
-                name,
-                format!("block {id} does not match its digest"),
-            ));
+            let why = format!("block {id} does not match its digest");
+            run.problem(&Error::damaged(name, why));
+            lock(&run.bad_blocks).insert(*id);
         }
     }
-    Ok(())
 }

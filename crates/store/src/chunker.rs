@@ -83,7 +83,9 @@ impl Chunking {
             return Ok(());
         }
         Err(Error::Invalid(format!(
-            "cannot use {self:?}: lengths must be from {BLOCK_LEN_MIN} to {BLOCK_LEN_MAX} bytes, and an average a power of two"
+            "cannot use blocks of this length: a fixed length must be from {BLOCK_LEN_MIN} to {BLOCK_LEN_MAX} bytes, an average a power of two from {} to {}",
+            4 * BLOCK_LEN_MIN,
+            BLOCK_LEN_MAX / 8
         )))
     }
 }

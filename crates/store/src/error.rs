@@ -22,7 +22,9 @@ pub enum Error {
     #[error("there is already a repository at {0}: use it, or choose another place")]
     RepositoryExists(String),
     /// `init` found other files.
-    #[error("{0} is not empty and is not a repository: choose an empty or a new directory")]
+    #[error(
+        "{0} is not empty and is not a repository: choose an empty or a new directory (if it was a repository, bring back its file `config` from a copy)"
+    )]
     NotEmpty(String),
     /// The repository was written by a later version.
     #[error(
@@ -34,6 +36,11 @@ pub enum Error {
         /// The latest that is known here.
         known: u8,
     },
+    /// There is no key at all.
+    #[error(
+        "the repository has no keys, so nothing can open it: bring back its folder `keys` from a copy"
+    )]
+    NoKeys,
     /// No key of the repository opens with this password.
     #[error("wrong password: it opens none of the repository's {0} key(s)")]
     WrongPassword(usize),

@@ -131,6 +131,9 @@ pub fn open(
     is_right: impl Fn(&MasterKey) -> Result<()>,
 ) -> Result<(MasterKey, Id)> {
     let ids = ids(storage)?;
+    if ids.is_empty() {
+        return Err(Error::NoKeys);
+    }
     let mut damaged = None;
     for &id in &ids {
         let opened = load(storage, id).and_then(|key| match key.unwrap(password)? {

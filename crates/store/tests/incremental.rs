@@ -80,7 +80,7 @@ fn what_a_lost_pack_held_is_stored_again() {
     let (place, _) = backed_up();
     let kind = ObjectKind::Pack;
     for (pack, len) in place.repository.list(kind).unwrap() {
-        if len > 1 << 20 {
+        if len > 400_000 {
             place
                 .repository
                 .storage()
@@ -97,7 +97,7 @@ fn what_a_lost_pack_held_is_stored_again() {
             .iter()
             .any(|(_, what)| what.contains("stored again"))
     );
-    assert!(made.snapshot.summary.added_bytes > 3 << 20);
+    assert!(made.snapshot.summary.added_bytes > 400_000);
     common::assert_clean(&place.repository);
     common::assert_restores(&place.repository, id(&made), &place.source, &place.source);
 }

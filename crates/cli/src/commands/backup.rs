@@ -261,7 +261,7 @@ fn warn_of_itself(global: &Global, source: &Source, excludes: &ExcludeOptions) -
         let mut folders = repository.ancestors();
         if !folders.any(|folder| excludes.is_excluded(folder, true)) {
             warn(format!(
-                "the repository itself is in {}, and is stored too: --exclude {} leaves it out",
+                "the repository itself is below {}, and is stored too: --exclude {} leaves it out",
                 path.display(),
                 repository.display()
             ));

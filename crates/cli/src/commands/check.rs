@@ -112,8 +112,8 @@ impl Check {
         if failed {
             warn(format!(
                 "{} found (see above): keep a copy of the repository as it is, restore what you need from the \
-                 snapshots that still can be, and run `tabane backup --force` on the sources, which stores again \
-                 what is missing",
+                 snapshots that still can be; then remove the files of the damaged packs and run `tabane backup \
+                 --force` on the sources, which stores again what they held",
                 match report.problems {
                     1 => "1 problem was".to_owned(),
                     problems => format!("{} problems were", format::grouped(problems)),

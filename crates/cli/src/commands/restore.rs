@@ -139,9 +139,12 @@ impl Restore {
         }
         if summary.errors > 0 {
             warn(format!(
-                "{} could not be restored as they were (see above): mend the cause and run the same command \
+                "{} not restored as before (see above): mend the cause and run the same command \
                  again, which writes only what is missing",
-                format::count(summary.errors, "thing")
+                match summary.errors {
+                    1 => "1 entry was".to_owned(),
+                    errors => format!("{} entries were", format::grouped(errors)),
+                }
             ));
             return Ok(Exit::Failure);
         }

@@ -92,7 +92,10 @@ fn wrong_usage_is_code_2() {
         (&["backup", ".", "--stdin"], "cannot be used with"),
         (&["init", "--hash", "md5"], "sha256, blake3, sha1"),
         (&["init", "--chunk-size", "100K"], "power of two"),
-        (&["init", "--chunk-size", "fixed:1"], "lengths must be from"),
+        (
+            &["init", "--chunk-size", "fixed:1"],
+            "a fixed length must be from",
+        ),
         (&["restore", "latest"], "--target"),
         (&["check", "--read-data-subset", "8/7"], "N from 1 to T"),
         (&["check", "--read-data-subset", "0%"], "above 0"),

@@ -406,7 +406,7 @@ fn a_repository_within_the_source_is_pointed_out() {
     let ran = bed.run(["backup".as_ref(), bed.path("").as_os_str()]);
     assert_eq!(ran.code, Some(0));
     assert!(
-        ran.stderr.contains("the repository itself is in"),
+        ran.stderr.contains("the repository itself is below"),
         "{}",
         ran.stderr
     );

@@ -111,7 +111,7 @@ impl<'a> Walker<'a> {
             .map_err(|error| cannot_read(root)(error.into()))?
             .st_dev;
         let parent_root = std::mem::take(&mut self.parent_root);
-        let parent = self.parent_entries(&parent_root, root);
+        let parent = self.parent_entries(&parent_root, root)?;
         let names = match targets.named {
             true => list(&fd).map_err(cannot_read(root))?,
             false => targets.names(),
@@ -262,7 +262,7 @@ impl<'a> Walker<'a> {
         }
         let parent_content = above.in_parent(&node.name).and_then(Node::directory);
         let parent = match parent_content {
-            Some(content) => self.parent_entries(content, path),
+            Some(content) => self.parent_entries(content, path)?,
             None => Vec::new(),
         };
         self.run.count(path, Outcome::Directory, 0);
@@ -361,16 +361,21 @@ impl<'a> Walker<'a> {
         self.submit(batch);
     }
 
-    /// What the parent snapshot has in a directory. If that cannot be read, its files are read again.
-    fn parent_entries(&mut self, content: &[Piece], path: &Path) -> Vec<Node> {
+    /// What the parent snapshot has in a directory. If that is missing, its files are read again.
+    ///
+    /// # Errors
+    /// When it is damaged: the same directory would be taken for known, and be missing from the new snapshot too.
+    fn parent_entries(&mut self, content: &[Piece], path: &Path) -> Result<Vec<Node>> {
         let (writer, reader) = (&self.run.writer, &mut self.reader);
-        let read = writer.with_index(|index| tree::read(reader, index, content));
-        read.unwrap_or_else(|error| {
-            let text =
-                format!("its files are read again: the parent snapshot's directory: {error}");
-            self.run.observer.warning(path, &text);
-            Vec::new()
-        })
+        match writer.with_index(|index| tree::read(reader, index, content)) {
+            Err(error @ Error::MissingBlock(_)) => {
+                let text =
+                    format!("its files are read again: the parent snapshot's directory: {error}");
+                self.run.observer.warning(path, &text);
+                Ok(Vec::new())
+            }
+            result => result,
+        }
     }
 
     /// Reports an entry that cannot be read, and leaves it out.

@@ -67,6 +67,12 @@ impl Storage for LocalStorage {
                 return Err(io::ErrorKind::DirectoryNotEmpty.into());
             }
         }
+        for kind in [ObjectKind::Pack, ObjectKind::Index, ObjectKind::Snapshot] {
+            // A repository that has lost its config is not to be buried under a new one.
+            if self.list(kind).is_ok_and(|found| !found.is_empty()) {
+                return Err(io::ErrorKind::DirectoryNotEmpty.into());
+            }
+        }
         for kind in ObjectKind::ALL {
             if kind != ObjectKind::Config {
                 create_directory(&self.root.join(kind.name()))?;
