@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid,
@@ -98,13 +98,6 @@ pub fn create(dir: BorrowedFd<'_>, name: &OsStr, node: &Node) -> io::Result<()> 
         }
     };
     Ok(rustix::fs::mknodat(dir, name, kind, mode, device)?)
-}
-
-/// Creates an empty regular file, which must not exist yet, for writing; open to its owner only.
-pub fn create_file(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
-    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = Mode::RUSR | Mode::WUSR;
-    Ok(rustix::fs::openat(dir, name, flags, mode)?)
 }
 
 /// Creates a directory, which must not exist yet; open to its owner only.
@@ -422,10 +415,19 @@ mod tests {
     use crate::node::Xattr;
     use crate::source::attributes::stat;
     use std::fs::{self, File};
+    use std::os::fd::OwnedFd;
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
     use std::os::unix::process::CommandExt;
     use std::path::Path;
     use std::process::Command;
+
+    /// Creates an empty regular file, which must not exist yet, for writing; open to its owner only.
+    fn create_file(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
+        let flags =
+            OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        Ok(rustix::fs::openat(dir, name, flags, mode)?)
+    }
 
     fn root() -> bool {
         let root = rustix::process::geteuid().is_root();
