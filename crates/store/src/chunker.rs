@@ -146,7 +146,8 @@ impl Chunker {
             let start = self.min.saturating_sub(WINDOW);
             let warm = &usable[start..self.min - 1];
             let hash = warm.iter().fold(0, |hash, &byte| self.roll(hash, byte));
-            let middle = self.avg.min(usable.len());
+            // Up to here a block is shorter than the average, all of it if there are not that many bytes.
+            let middle = self.avg.min(usable.len() + 1);
             let before = &usable[self.min - 1..middle - 1];
             let behind = &usable[middle - 1..];
             let cut = match self.scan(hash, before, self.strict) {
