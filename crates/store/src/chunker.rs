@@ -279,6 +279,17 @@ mod tests {
         assert_ne!(cuts(1), cuts(2));
     }
 
+    #[test]
+    fn where_the_data_end_for_now_is_no_cut() {
+        let chunker = Chunker::new(Chunking::content(4096), &Id([8; 32])).unwrap();
+        let data = noise(12_000, 77);
+        let all: Vec<usize> = chunker.blocks(&data, true).collect();
+        for shown in 0..data.len() {
+            let some: Vec<usize> = chunker.blocks(&data[..shown], false).collect();
+            assert_eq!(&all[..some.len()], &some[..], "{shown} bytes shown");
+        }
+    }
+
     proptest! {
         #[test]
         fn what_is_certain_stays(len in 0_usize..40_000, shown in 0_usize..40_000, fixed: bool) {
