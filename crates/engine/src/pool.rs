@@ -76,6 +76,15 @@ impl<W: Send + 'static> Pool<W> {
         Self { submitter, threads }
     }
 
+    /// One worker for each processor, whose states `state` makes, and one waiting task for each: more would only hold memory.
+    pub fn for_all_processors(state: impl FnMut() -> W) -> Self {
+        let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
+        Self::new(
+            std::iter::repeat_with(state).take(workers).collect(),
+            workers,
+        )
+    }
+
     /// The side to submit tasks from.
     pub fn submitter(&self) -> &Submitter<W> {
         &self.submitter

@@ -305,9 +305,7 @@ fn choose(read_data: ReadData, mut packs: Vec<(Id, u64)>) -> Vec<(Id, u64)> {
 fn read_packs(run: &Arc<Run>, packs: Vec<(Id, u64)>, contents: &Contents) -> u64 {
     let total: u64 = packs.iter().map(|(_, len)| len).sum();
     let done = Arc::new(AtomicU64::new(0));
-    let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
-    let states = (0..workers).map(|_| SegmentReader::default()).collect();
-    let pool = Pool::new(states, workers);
+    let pool = Pool::for_all_processors(SegmentReader::default);
     for (id, len) in packs {
         let (run, contents, done) = (Arc::clone(run), Arc::clone(contents), Arc::clone(&done));
         pool.submitter().submit(move |segments, _| {

@@ -48,8 +48,6 @@ pub struct PackEntry {
     pub salt: [u8; 32],
     /// What its blocks are for.
     pub kind: BlockKind,
-    /// Bytes of its segments as stored.
-    pub segments_len: u64,
 }
 
 /// All blocks of a repository, in memory.
@@ -78,7 +76,6 @@ impl Index {
             id: pack,
             salt: contents.salt,
             kind: contents.kind,
-            segments_len: contents.segments_len(),
         });
         let mut offset = HEADER_LEN as u32;
         for (number, segment) in contents.segments.iter().enumerate() {
@@ -120,16 +117,6 @@ impl Index {
     /// The pack with this number.
     pub fn pack(&self, number: u32) -> &PackEntry {
         &self.packs[number as usize]
-    }
-
-    /// All packs, by number.
-    pub fn packs(&self) -> &[PackEntry] {
-        &self.packs
-    }
-
-    /// All segments, by number.
-    pub fn segments(&self) -> &[SegmentEntry] {
-        &self.segments
     }
 
     /// All blocks, in no order.

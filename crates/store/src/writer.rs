@@ -17,6 +17,7 @@ use crate::crypto::object_id;
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::index::Index;
+use crate::node::Piece;
 use crate::pack::{BlockKind, Codec, PACK_LEN, PackContents, PackWriter, SEGMENT_LEN};
 use crate::reader::BlockReader;
 use crate::repository::Repository;
@@ -318,11 +319,11 @@ impl Shared {
 }
 
 impl Encoder {
-    /// Stores those blocks that are new; returns the ID of each.
+    /// Stores those blocks that are new; returns all of them as the pieces of a content.
     ///
     /// # Errors
     /// When this or any other part of the run has failed.
-    pub fn store(&mut self, blocks: &[&[u8]], digests: Vec<Digest>) -> Result<Vec<Id>> {
+    pub fn store(&mut self, blocks: &[&[u8]], digests: Vec<Digest>) -> Result<Vec<Piece>> {
         let claimed = self.shared.claim(blocks, digests, &mut self.reader)?;
         let (mut new, mut added, mut duplicate) = (0, 0, 0);
         for (&block, &(id, is_new)) in blocks.iter().zip(&claimed) {
@@ -340,7 +341,14 @@ impl Encoder {
         count(&counters.duplicate_bytes, duplicate);
         count(&counters.blocks_new, new);
         count(&counters.blocks_duplicate, claimed.len() as u64 - new);
-        Ok(claimed.into_iter().map(|(id, _)| id).collect())
+        let pieces = claimed
+            .into_iter()
+            .zip(blocks)
+            .map(|((id, _), block)| Piece::Block {
+                id,
+                len: block.len() as u32,
+            });
+        Ok(pieces.collect())
     }
 
     fn add(&mut self, id: Id, block: &[u8]) -> Result<()> {

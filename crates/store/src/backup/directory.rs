@@ -34,7 +34,7 @@ pub struct Place {
 
 /// Stores directories when they are complete.
 pub struct Assembler {
-    encoder: Mutex<Option<Encoder>>,
+    encoder: Mutex<Encoder>,
     root: Mutex<Option<Vec<Piece>>>,
 }
 
@@ -64,7 +64,7 @@ impl Assembler {
     /// Stores directories with `encoder`.
     pub fn new(encoder: Encoder) -> Self {
         Self {
-            encoder: Mutex::new(Some(encoder)),
+            encoder: Mutex::new(encoder),
             root: Mutex::new(None),
         }
     }
@@ -122,17 +122,7 @@ impl Assembler {
             })
             .collect();
         let digests = repository.config().hash.digest_many(&blocks);
-        let mut encoder = lock(&self.encoder);
-        let encoder = encoder.as_mut().expect("nothing is stored after the end");
-        let ids = encoder.store(&blocks, digests)?;
-        let pieces = ids
-            .into_iter()
-            .zip(&blocks)
-            .map(|(id, block)| Piece::Block {
-                id,
-                len: block.len() as u32,
-            });
-        Ok(pieces.collect())
+        lock(&self.encoder).store(&blocks, digests)
     }
 
     /// Packs the last directories; returns the content of the root.
@@ -141,7 +131,7 @@ impl Assembler {
     /// When that fails, or has failed before.
     pub fn finish(self) -> Result<Vec<Piece>> {
         let encoder = self.encoder.into_inner().expect("no panic under this lock");
-        encoder.expect("this is the only end").flush()?;
+        encoder.flush()?;
         let root = self.root.into_inner().expect("no panic under this lock");
         root.ok_or_else(|| Error::Invalid("the backup ended before its time".to_owned()))
     }

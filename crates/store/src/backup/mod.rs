@@ -202,10 +202,7 @@ pub fn backup(
         observer.warning(Path::new(&name), what);
     }
     let writer = Writer::new(repository, index, options.dry_run);
-    let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
-    let encoders: Vec<Encoder> = (0..workers)
-        .map(|_| writer.encoder(BlockKind::Data, options.compression))
-        .collect();
+    let pool = Pool::for_all_processors(|| writer.encoder(BlockKind::Data, options.compression));
     let assembler = Assembler::new(writer.encoder(BlockKind::Tree, options.compression));
     let run = Arc::new(Run {
         repository: Arc::clone(repository),
@@ -216,8 +213,6 @@ pub fn backup(
         counters: Counters::default(),
         buffers: Buffers::default(),
     });
-    // One task waits for each worker: more would only hold memory.
-    let pool = Pool::new(encoders, workers);
     let walker = Walker::new(
         &run,
         pool.submitter().clone(),

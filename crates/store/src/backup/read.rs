@@ -223,15 +223,7 @@ fn unreadable(run: &Run, job: FileJob, error: io::Error, encoder: &Encoder) {
 fn store<T>(run: &Run, bundle: &Bundle<T>, encoder: &mut Encoder) -> Result<Vec<Piece>> {
     let digests = bundle.digests(run.repository.config().hash);
     let blocks: Vec<&[u8]> = bundle.iter().map(|(block, _)| block).collect();
-    let ids = encoder.store(&blocks, digests)?;
-    let pieces = ids
-        .into_iter()
-        .zip(&blocks)
-        .map(|(id, block)| Piece::Block {
-            id,
-            len: block.len() as u32,
-        });
-    Ok(pieces.collect())
+    encoder.store(&blocks, digests)
 }
 
 /// A file that is read by one worker while others store its bundles.

@@ -110,11 +110,7 @@ impl File {
 }
 
 fn pool(run: &Run) -> Pool<BlockReader> {
-    let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
-    let states = (0..workers)
-        .map(|_| BlockReader::new(&run.repository))
-        .collect();
-    Pool::new(states, workers)
+    Pool::for_all_processors(|| BlockReader::new(&run.repository))
 }
 
 /// Writes all files.
