@@ -28,6 +28,7 @@
 //!
 //! A message is never copied, except for the part of it that shares a block with the padding.
 
+pub mod aes;
 pub(crate) mod algorithm;
 mod arch;
 mod backend;

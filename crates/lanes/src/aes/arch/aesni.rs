@@ -1,0 +1,92 @@
+//! The AES instructions on one block a register.
+
+use core::arch::x86_64::*;
+
+use super::kernels;
+use crate::aes::Block;
+use crate::aes::block::BlockVector;
+
+/// One block. A value exists only where the processor has AES-NI and SSE4.1.
+#[derive(Clone, Copy)]
+pub(super) struct X1(pub(super) __m128i);
+
+impl BlockVector for X1 {
+    const BLOCKS: usize = 1;
+
+    #[inline(always)]
+    unsafe fn load(from: *const Block) -> Self {
+        // SAFETY: the caller's promise; unaligned.
+        unsafe { Self(_mm_loadu_si128(from.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut Block) {
+        // SAFETY: the caller's promise; unaligned.
+        unsafe { _mm_storeu_si128(to.cast(), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn broadcast(block: &Block) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::load(block) }
+    }
+
+    #[inline(always)]
+    unsafe fn counters(first: u128) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::load(&first.to_be_bytes()) }
+    }
+
+    #[inline(always)]
+    unsafe fn gather(from: *const *mut Block, offset: usize) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::load((*from).byte_add(offset)) }
+    }
+
+    #[inline(always)]
+    unsafe fn scatter(self, to: *const *mut Block, offset: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.store((*to).byte_add(offset)) }
+    }
+
+    #[inline(always)]
+    fn xor(self, other: Self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe { Self(_mm_xor_si128(self.0, other.0)) }
+    }
+
+    #[inline(always)]
+    fn encrypt_round(self, key: Self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe { Self(_mm_aesenc_si128(self.0, key.0)) }
+    }
+
+    #[inline(always)]
+    fn encrypt_last(self, key: Self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe { Self(_mm_aesenclast_si128(self.0, key.0)) }
+    }
+
+    #[inline(always)]
+    fn decrypt_round(self, key: Self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe { Self(_mm_aesdec_si128(self.0, key.0)) }
+    }
+
+    #[inline(always)]
+    fn decrypt_last(self, key: Self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe { Self(_mm_aesdeclast_si128(self.0, key.0)) }
+    }
+
+    #[inline(always)]
+    fn delayed(self, before: Self) -> Self {
+        before
+    }
+}
+
+kernels! {
+    #[target_feature(enable = "aes,sse4.1")]
+    one: X1, 8;
+    many: X1, 1; X1, 2; X1, 4; X1, 8;
+}

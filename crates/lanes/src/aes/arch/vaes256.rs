@@ -1,0 +1,115 @@
+//! VAES with AVX2: two blocks a register.
+
+use core::arch::x86_64::*;
+
+use super::aesni::X1;
+use super::kernels;
+use crate::aes::Block;
+use crate::aes::block::BlockVector;
+
+/// Two blocks. A value exists only where the processor has VAES and AVX2.
+#[derive(Clone, Copy)]
+pub(super) struct X2(__m256i);
+
+impl BlockVector for X2 {
+    const BLOCKS: usize = 2;
+
+    #[inline(always)]
+    unsafe fn load(from: *const Block) -> Self {
+        // SAFETY: the caller's promise; unaligned.
+        unsafe { Self(_mm256_loadu_si256(from.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut Block) {
+        // SAFETY: the caller's promise; unaligned.
+        unsafe { _mm256_storeu_si256(to.cast(), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn broadcast(block: &Block) -> Self {
+        // SAFETY: the caller's promise; unaligned.
+        unsafe {
+            Self(_mm256_broadcastsi128_si256(_mm_loadu_si128(
+                block.as_ptr().cast(),
+            )))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn counters(first: u128) -> Self {
+        let numbers = [first.to_be_bytes(), first.wrapping_add(1).to_be_bytes()];
+        // SAFETY: the caller's promise.
+        unsafe { Self::load(numbers.as_ptr()) }
+    }
+
+    #[inline(always)]
+    unsafe fn gather(from: *const *mut Block, offset: usize) -> Self {
+        // SAFETY: the caller's promise; unaligned.
+        unsafe {
+            let low = _mm_loadu_si128((*from).byte_add(offset).cast());
+            let high = _mm_loadu_si128((*from.add(1)).byte_add(offset).cast());
+            Self(_mm256_inserti128_si256::<1>(
+                _mm256_castsi128_si256(low),
+                high,
+            ))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scatter(self, to: *const *mut Block, offset: usize) {
+        // SAFETY: the caller's promise; unaligned.
+        unsafe {
+            _mm_storeu_si128(
+                (*to).byte_add(offset).cast(),
+                _mm256_castsi256_si128(self.0),
+            );
+            _mm_storeu_si128(
+                (*to.add(1)).byte_add(offset).cast(),
+                _mm256_extracti128_si256::<1>(self.0),
+            );
+        }
+    }
+
+    #[inline(always)]
+    fn xor(self, other: Self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe { Self(_mm256_xor_si256(self.0, other.0)) }
+    }
+
+    #[inline(always)]
+    fn encrypt_round(self, key: Self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe { Self(_mm256_aesenc_epi128(self.0, key.0)) }
+    }
+
+    #[inline(always)]
+    fn encrypt_last(self, key: Self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe { Self(_mm256_aesenclast_epi128(self.0, key.0)) }
+    }
+
+    #[inline(always)]
+    fn decrypt_round(self, key: Self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe { Self(_mm256_aesdec_epi128(self.0, key.0)) }
+    }
+
+    #[inline(always)]
+    fn decrypt_last(self, key: Self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe { Self(_mm256_aesdeclast_epi128(self.0, key.0)) }
+    }
+
+    #[inline(always)]
+    fn delayed(self, before: Self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe { Self(_mm256_permute2x128_si256::<0x21>(before.0, self.0)) }
+    }
+}
+
+kernels! {
+    #[target_feature(enable = "aes,vaes,avx2")]
+    one: X2, 8;
+    many: X1, 1; X2, 1; X2, 2; X2, 4; X2, 8;
+}

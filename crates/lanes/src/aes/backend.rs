@@ -1,0 +1,103 @@
+//! The instruction sets with kernels for AES.
+
+use core::fmt;
+
+use super::arch::{self, Kernels};
+
+/// An instruction set with kernels for AES. Later ones are faster.
+///
+/// All of them exist on every platform; [`is_available`](Backend::is_available) says which ones this processor has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Backend {
+    /// Plain Rust, bitsliced: available everywhere, and the reference for the others.
+    Portable,
+    /// The AES instructions: one block a register.
+    AesNi,
+    /// VAES with AVX2: two blocks a register.
+    Vaes256,
+    /// VAES with AVX-512 F, BW and VL: four blocks a register.
+    Vaes,
+}
+
+impl Backend {
+    /// Every backend, available or not.
+    pub const ALL: &[Backend] = &[Self::Portable, Self::AesNi, Self::Vaes256, Self::Vaes];
+
+    /// `"portable"`, `"aesni"`, `"vaes256"`, `"vaes"`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::AesNi => "aesni",
+            Self::Vaes256 => "vaes256",
+            Self::Vaes => "vaes",
+        }
+    }
+
+    /// Whether this processor, under this operating system, can run it.
+    pub fn is_available(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return match self {
+            Self::Portable => true,
+            Self::AesNi => is_x86_feature_detected!("aes") && is_x86_feature_detected!("sse4.1"),
+            Self::Vaes256 => {
+                Self::AesNi.is_available()
+                    && is_x86_feature_detected!("vaes")
+                    && is_x86_feature_detected!("avx2")
+            }
+            Self::Vaes => {
+                Self::Vaes256.is_available()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vl")
+            }
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        return matches!(self, Self::Portable);
+    }
+
+    /// The backends that this processor can run, [`Portable`](Backend::Portable) first.
+    pub fn available() -> impl Iterator<Item = Backend> {
+        Self::ALL
+            .iter()
+            .copied()
+            .filter(|backend| backend.is_available())
+    }
+
+    /// The fastest that the processor has and that `TABANE_SIMD` allows: `portable` forces this one, `sse41` and
+    /// `shani` allow the AES instructions, `avx2` those with 256 bits, `avx512` all.
+    ///
+    /// # Panics
+    ///
+    /// If `TABANE_SIMD` is wrong: see [`crate::Backend::forced`].
+    pub fn fastest() -> Backend {
+        let most = match crate::Backend::forced() {
+            Ok(None | Some(crate::Backend::Avx512)) => Self::Vaes,
+            Ok(Some(crate::Backend::Avx2)) => Self::Vaes256,
+            Ok(Some(crate::Backend::Portable)) => Self::Portable,
+            Ok(Some(_)) => Self::AesNi,
+            Err(error) => panic!("TABANE_SIMD: {error}"),
+        };
+        Self::available()
+            .filter(|&backend| backend <= most)
+            .max()
+            .unwrap_or(Self::Portable)
+    }
+
+    pub(super) fn kernels(self) -> &'static Kernels {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::AesNi => &arch::aesni::KERNELS,
+            #[cfg(target_arch = "x86_64")]
+            Self::Vaes256 => &arch::vaes256::KERNELS,
+            #[cfg(target_arch = "x86_64")]
+            Self::Vaes => &arch::vaes::KERNELS,
+            _ => &arch::portable::KERNELS,
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

@@ -1,0 +1,91 @@
+//! The rounds of AES on several registers at once, and where their keys come from.
+
+use super::Block;
+use super::block::BlockVector;
+
+/// Round keys of the longest key.
+pub(super) const MAX_ROUND_KEYS: usize = 15;
+
+/// The keys of a number of registers.
+pub(super) trait RoundKeys<V> {
+    /// The key of a round in a register.
+    fn get(&self, round: usize, register: usize) -> V;
+}
+
+/// One key for all blocks.
+pub(super) struct SameKey<V>([V; MAX_ROUND_KEYS]);
+
+impl<V: BlockVector> SameKey<V> {
+    /// # Safety
+    ///
+    /// The processor has the instruction set.
+    #[inline(always)]
+    pub(super) unsafe fn new(round_keys: &[Block; MAX_ROUND_KEYS]) -> Self {
+        // SAFETY: the caller's promise.
+        let mut keys = unsafe { [V::broadcast(&round_keys[0]); MAX_ROUND_KEYS] };
+        for (key, block) in keys.iter_mut().zip(round_keys).skip(1) {
+            // SAFETY: the caller's promise.
+            *key = unsafe { V::broadcast(block) };
+        }
+        Self(keys)
+    }
+}
+
+impl<V: BlockVector> RoundKeys<V> for SameKey<V> {
+    #[inline(always)]
+    fn get(&self, round: usize, _register: usize) -> V {
+        self.0[round]
+    }
+}
+
+/// Encrypts blocks to which the first round key was added already.
+#[inline(always)]
+pub(super) fn encrypt_whitened<V: BlockVector, const N: usize>(
+    mut blocks: [V; N],
+    keys: &impl RoundKeys<V>,
+    rounds: usize,
+) -> [V; N] {
+    for round in 1..rounds {
+        for (i, block) in blocks.iter_mut().enumerate() {
+            *block = block.encrypt_round(keys.get(round, i));
+        }
+    }
+    for (i, block) in blocks.iter_mut().enumerate() {
+        *block = block.encrypt_last(keys.get(rounds, i));
+    }
+    blocks
+}
+
+/// Encrypts blocks.
+#[inline(always)]
+pub(super) fn encrypt<V: BlockVector, const N: usize>(
+    mut blocks: [V; N],
+    keys: &impl RoundKeys<V>,
+    rounds: usize,
+) -> [V; N] {
+    for (i, block) in blocks.iter_mut().enumerate() {
+        *block = block.xor(keys.get(0, i));
+    }
+    encrypt_whitened(blocks, keys, rounds)
+}
+
+/// Decrypts blocks, with the keys of the equivalent inverse cipher.
+#[inline(always)]
+pub(super) fn decrypt<V: BlockVector, const N: usize>(
+    mut blocks: [V; N],
+    keys: &impl RoundKeys<V>,
+    rounds: usize,
+) -> [V; N] {
+    for (i, block) in blocks.iter_mut().enumerate() {
+        *block = block.xor(keys.get(0, i));
+    }
+    for round in 1..rounds {
+        for (i, block) in blocks.iter_mut().enumerate() {
+            *block = block.decrypt_round(keys.get(round, i));
+        }
+    }
+    for (i, block) in blocks.iter_mut().enumerate() {
+        *block = block.decrypt_last(keys.get(rounds, i));
+    }
+    blocks
+}

@@ -1,0 +1,93 @@
+//! Counter mode as a stream.
+
+use core::fmt;
+
+use zeroize::Zeroize;
+
+use super::key::Key;
+use super::{BLOCK, Block};
+
+/// A message in CTR mode (NIST SP 800-38A), encrypted or decrypted piece by piece, in pieces of any length.
+///
+/// The whole counter block counts, as a big-endian number modulo 2¹²⁸. (Where the standard of a protocol counts in
+/// fewer bits, as GCM does in 32, the two agree until that count wraps.)
+///
+/// ```
+/// use tabane_lanes::aes::{Ctr, Key};
+///
+/// let key = Key::new(&[7; 32])?;
+/// let mut message = *b"attack at dawn";
+/// Ctr::new(&key, &[9; 16]).apply(&mut message);
+///
+/// let mut again = Ctr::new(&key, &[9; 16]);
+/// let (a, b) = message.split_at_mut(5);
+/// again.apply(a);
+/// again.apply(b);
+/// assert_eq!(&message, b"attack at dawn");
+/// # Ok::<(), tabane_lanes::aes::Error>(())
+/// ```
+pub struct Ctr<'k> {
+    key: &'k Key,
+    /// The number of the next whole block.
+    counter: u128,
+    /// The last block of keystream that was begun.
+    stream: Block,
+    /// How many bytes of it are used: all where none is begun.
+    used: usize,
+}
+
+impl<'k> Ctr<'k> {
+    /// Starts at a counter block: a nonce and a first count, mostly. Never use one twice with the same key.
+    pub fn new(key: &'k Key, counter_block: &[u8; BLOCK]) -> Self {
+        Self {
+            key,
+            counter: u128::from_be_bytes(*counter_block),
+            stream: [0; BLOCK],
+            used: BLOCK,
+        }
+    }
+
+    /// Encrypts or decrypts the next bytes of the message, in place.
+    pub fn apply(&mut self, data: &mut [u8]) {
+        let begun = data.len().min(BLOCK - self.used);
+        let (begun, data) = data.split_at_mut(begun);
+        self.apply_stream(begun);
+
+        let (whole, rest) = data.split_at_mut(data.len() / BLOCK * BLOCK);
+        self.apply_blocks(whole);
+
+        if !rest.is_empty() {
+            let mut stream = [0; BLOCK];
+            self.apply_blocks(&mut stream);
+            self.stream = stream;
+            self.used = 0;
+            self.apply_stream(rest);
+        }
+    }
+
+    fn apply_stream(&mut self, data: &mut [u8]) {
+        for (byte, stream) in data.iter_mut().zip(&self.stream[self.used..]) {
+            *byte ^= stream;
+        }
+        self.used += data.len();
+    }
+
+    fn apply_blocks(&mut self, data: &mut [u8]) {
+        // SAFETY: a key's backend is available, and `data` is whole blocks.
+        unsafe { (self.key.kernels().ctr)(self.key, self.counter, data) };
+        self.counter = self.counter.wrapping_add((data.len() / BLOCK) as u128);
+    }
+}
+
+impl fmt::Debug for Ctr<'_> {
+    /// No secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ctr({:?})", self.key)
+    }
+}
+
+impl Drop for Ctr<'_> {
+    fn drop(&mut self) {
+        self.stream.zeroize();
+    }
+}
