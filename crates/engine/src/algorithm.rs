@@ -3,60 +3,121 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Longest digest of any [`Algorithm`], in bytes.
-pub const DIGEST_LEN_MAX: usize = 32;
-
-/// A digest in its first [`Algorithm::digest_len`] bytes, zeros behind.
-pub type Digest = [u8; DIGEST_LEN_MAX];
+use crate::digest::Digest;
+use crate::hasher::Hasher;
 
 /// A hash algorithm that runs over many messages at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Algorithm {
+    /// SHA-1 (FIPS 180-4), 20 bytes, one message a lane. Collisions are known.
+    Sha1,
     /// SHA-256 (FIPS 180-4), 32 bytes, one message a lane.
     Sha256,
     /// BLAKE3 in its default mode, 32 bytes; its lanes are within a message.
     Blake3,
-    /// SHA-1 (FIPS 180-4), 20 bytes, one message a lane. Collisions are known.
-    Sha1,
+    /// XXH64 with seed 0, 8 bytes. Finds accidents, not attacks.
+    Xxh64,
+    /// XXH3 of 64 bits with seed 0, 8 bytes. Finds accidents, not attacks.
+    Xxh3,
+    /// XXH3 of 128 bits with seed 0, 16 bytes. Finds accidents, not attacks.
+    Xxh128,
 }
 
-/// Every algorithm with its name: a new one is a line here and a case in `digest_many`.
-const TABLE: [(Algorithm, &str, usize); 3] = [
-    (Algorithm::Sha256, "sha256", 32),
-    (Algorithm::Blake3, "blake3", 32),
-    (Algorithm::Sha1, "sha1", 20),
-];
+/// What runs an algorithm.
+#[derive(Clone, Copy)]
+pub(crate) enum Kernel {
+    /// One message a lane.
+    Lanes(tabane_lanes::Algorithm),
+    /// The `blake3` crate.
+    Blake3,
+    /// The `twox-hash` crate.
+    Xxh64,
+    /// The `twox-hash` crate.
+    Xxh3,
+    /// The `twox-hash` crate.
+    Xxh128,
+}
+
+struct Row {
+    algorithm: Algorithm,
+    name: &'static str,
+    digest_len: usize,
+    kernel: Kernel,
+}
+
+/// Every algorithm: a new one of `tabane-lanes` is a variant above and a line here.
+const TABLE: [Row; 6] = {
+    use tabane_lanes::Algorithm as Lanes;
+    const fn row(
+        algorithm: Algorithm,
+        name: &'static str,
+        digest_len: usize,
+        kernel: Kernel,
+    ) -> Row {
+        Row {
+            algorithm,
+            name,
+            digest_len,
+            kernel,
+        }
+    }
+    [
+        row(Algorithm::Sha1, "sha1", 20, Kernel::Lanes(Lanes::Sha1)),
+        row(
+            Algorithm::Sha256,
+            "sha256",
+            32,
+            Kernel::Lanes(Lanes::Sha256),
+        ),
+        row(Algorithm::Blake3, "blake3", 32, Kernel::Blake3),
+        row(Algorithm::Xxh64, "xxh64", 8, Kernel::Xxh64),
+        row(Algorithm::Xxh3, "xxh3", 8, Kernel::Xxh3),
+        row(Algorithm::Xxh128, "xxh128", 16, Kernel::Xxh128),
+    ]
+};
 
 /// The name is none of [`Algorithm::names`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownAlgorithm(String);
 
 impl Algorithm {
+    /// All algorithms, in the order in which they are offered.
+    pub fn all() -> impl Iterator<Item = Algorithm> {
+        TABLE.iter().map(|row| row.algorithm)
+    }
+
     /// All names, in the order in which they are offered.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        TABLE.iter().map(|row| row.1)
+        TABLE.iter().map(|row| row.name)
     }
 
     /// The name that [`Algorithm::from_str`] takes.
     pub fn name(self) -> &'static str {
-        self.row().1
+        self.row().name
     }
 
     /// Length of a digest in bytes.
     pub fn digest_len(self) -> usize {
-        self.row().2
+        self.row().digest_len
     }
 
     /// The digests of independent messages, in their order.
     ///
     /// The more messages a call has, the fuller the lanes; a single one is hashed as fast as one can be.
     pub fn digest_many(self, messages: &[&[u8]]) -> Vec<Digest> {
-        match self {
-            Self::Sha256 => lanes(tabane_lanes::Algorithm::Sha256, messages),
-            Self::Sha1 => lanes(tabane_lanes::Algorithm::Sha1, messages),
-            Self::Blake3 => messages
+        match self.kernel() {
+            Kernel::Lanes(algorithm) => tabane_lanes::hash_many(algorithm, messages)
                 .iter()
-                .map(|message| *blake3::hash(message).as_bytes())
+                .map(from_lanes)
+                .collect(),
+            _ => messages
+                .iter()
+                .map(|message| {
+                    let mut hasher = Hasher::new(self);
+                    hasher.update(message);
+                    hasher.finish()
+                })
                 .collect(),
         }
     }
@@ -66,29 +127,26 @@ impl Algorithm {
         self.digest_many(&[message])[0]
     }
 
-    fn row(self) -> &'static (Algorithm, &'static str, usize) {
+    pub(crate) fn kernel(self) -> Kernel {
+        self.row().kernel
+    }
+
+    fn row(self) -> &'static Row {
         TABLE
             .iter()
-            .find(|row| row.0 == self)
+            .find(|row| row.algorithm == self)
             .expect("every algorithm has its row")
     }
 }
 
-fn lanes(algorithm: tabane_lanes::Algorithm, messages: &[&[u8]]) -> Vec<Digest> {
-    let widen = |digest: tabane_lanes::Digest| {
-        let mut wide = [0; DIGEST_LEN_MAX];
-        wide[..digest.as_ref().len()].copy_from_slice(digest.as_ref());
-        wide
-    };
-    tabane_lanes::hash_many(algorithm, messages)
-        .into_iter()
-        .map(widen)
-        .collect()
+/// Digests of the lanes are never longer than ours.
+pub(crate) fn from_lanes(digest: &tabane_lanes::Digest) -> Digest {
+    Digest::from_bytes(digest.as_ref()).expect("no digest of the lanes is longer")
 }
 
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.pad(self.name())
     }
 }
 
@@ -98,8 +156,8 @@ impl FromStr for Algorithm {
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         TABLE
             .iter()
-            .find(|row| row.1 == name)
-            .map(|row| row.0)
+            .find(|row| row.name == name)
+            .map(|row| row.algorithm)
             .ok_or_else(|| UnknownAlgorithm(name.to_owned()))
     }
 }
@@ -122,38 +180,37 @@ impl std::error::Error for UnknownAlgorithm {}
 mod tests {
     use super::*;
 
+    /// FIPS 180-4, RFC 1321, the test vectors of BLAKE3, and what `xxhsum` of the xxHash project prints.
     #[test]
     fn digests_match_published_vectors() {
         let vectors = [
-            (Algorithm::Sha1, "a9993e364706816aba3e25717850c26c9cd0d89d"),
+            ("sha1", "a9993e364706816aba3e25717850c26c9cd0d89d"),
             (
-                Algorithm::Sha256,
+                "sha256",
                 "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
             ),
             (
-                Algorithm::Blake3,
+                "blake3",
                 "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85",
             ),
+            ("xxh64", "44bc2cf5ad770999"),
+            ("xxh3", "78af5f94892f3950"),
+            ("xxh128", "06b05ab6733a618578af5f94892f3950"),
         ];
-        for (algorithm, expected) in vectors {
+        assert_eq!(vectors.len(), TABLE.len());
+        for (name, expected) in vectors {
+            let algorithm: Algorithm = name.parse().unwrap();
             let digest = algorithm.digest(b"abc");
-            let hex: String = digest[..algorithm.digest_len()]
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
-            assert_eq!(hex, expected, "{algorithm}");
-            assert!(
-                digest[algorithm.digest_len()..]
-                    .iter()
-                    .all(|&byte| byte == 0)
-            );
+            assert_eq!(digest.to_string(), expected, "{algorithm}");
+            assert_eq!(digest.as_ref().len(), algorithm.digest_len());
         }
     }
 
     #[test]
     fn names_round_trip() {
-        for name in Algorithm::names() {
-            assert_eq!(name.parse::<Algorithm>().unwrap().name(), name);
+        for (algorithm, name) in Algorithm::all().zip(Algorithm::names()) {
+            assert_eq!(name.parse(), Ok(algorithm));
+            assert_eq!(algorithm.name(), name);
         }
         assert!("md4".parse::<Algorithm>().is_err());
     }

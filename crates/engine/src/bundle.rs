@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::algorithm::{Algorithm, Digest};
+use crate::algorithm::Algorithm;
+use crate::digest::Digest;
 
 /// Messages side by side in one buffer, each with a tag that says whose it is.
 ///

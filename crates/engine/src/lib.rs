@@ -1,15 +1,19 @@
 //! Bundles independent pieces of work and runs them on pinned workers.
 //!
 //! Two things wait for company here: messages that are hashed together, one a SIMD lane
-//! ([`Bundle`], [`Algorithm::digest_many`]), and tasks that share the cores ([`Pool`]).
+//! ([`Bundle`], [`Algorithm::digest_many`], [`update_many`]), and tasks that share the cores ([`Pool`]).
 //! Nothing here knows of files or networks.
 
 #![forbid(unsafe_code)]
 
 mod algorithm;
 mod bundle;
+mod digest;
+mod hasher;
 mod pool;
 
-pub use algorithm::{Algorithm, DIGEST_LEN_MAX, Digest, UnknownAlgorithm};
+pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use bundle::Bundle;
+pub use digest::{DIGEST_LEN_MAX, Digest};
+pub use hasher::{Hasher, finish_many, update_many};
 pub use pool::{Pool, Submitter};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tabane_engine::Digest;
 
 /// Length of an [`Id`] in bytes.
 pub const ID_LEN: usize = 32;
@@ -23,6 +24,16 @@ impl Id {
     /// Whether the hexadecimal form starts with `prefix` (case-insensitive).
     pub fn has_prefix(&self, prefix: &str) -> bool {
         hex::encode(self.0).starts_with(&prefix.to_ascii_lowercase())
+    }
+}
+
+/// The name of a block: its digest, and zeros behind a shorter one. [`BLOCK_HASHES`](crate::BLOCK_HASHES)
+/// has none that is longer.
+impl From<Digest> for Id {
+    fn from(digest: Digest) -> Self {
+        let mut id = Self::default();
+        id.0[..digest.as_ref().len()].copy_from_slice(digest.as_ref());
+        id
     }
 }
 

@@ -57,7 +57,7 @@ pub mod target {
     pub mod attributes;
 }
 
-pub use config::Config;
+pub use config::{BLOCK_HASHES, Config, parse_block_hash};
 pub use error::{Error, Result};
 pub use id::Id;
 pub use repository::{InitOptions, Repository};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tabane_engine::{Algorithm, Digest};
 
 use crate::chunker::{Chunker, Chunking};
-use crate::config::Config;
+use crate::config::{Config, parse_block_hash};
 use crate::crypto::{MasterKey, object_id, random};
 use crate::error::{Error, Result};
 use crate::id::Id;
@@ -63,7 +63,7 @@ impl Repository {
         }
         let config = Config {
             id: Id(random()),
-            hash: options.hash,
+            hash: parse_block_hash(options.hash.name()).map_err(Error::Invalid)?,
             chunking: options.chunking,
             chunker_secret: Id(random()),
         };
@@ -167,8 +167,7 @@ impl Repository {
 
     /// Whether bytes with this digest are the block of this name.
     pub fn is_block(&self, block: &Id, digest: &Digest) -> bool {
-        let len = self.config.hash.digest_len();
-        block.0[..len] == digest[..len]
+        block.0.starts_with(digest.as_ref())
     }
 
     /// The objects of a kind with their lengths in bytes, sorted by ID.

@@ -265,7 +265,7 @@ impl Counter<'_> {
                 }
             }
         }
-        Id(self.repository.config().hash.digest(&bytes))
+        self.repository.config().hash.digest(&bytes).into()
     }
 
     fn finish(mut self) -> Result<Stats> {

@@ -269,7 +269,7 @@ impl Shared {
         let index = self.index.read().expect("no panic under this lock");
         let mut pending = lock(&self.pending);
         let claim = |digest| {
-            let id = Id(digest);
+            let id = Id::from(digest);
             let new = index.find(&id).is_none() && pending.insert(id, None).is_none();
             (id, new)
         };
@@ -286,7 +286,7 @@ impl Shared {
         hash: Algorithm,
         reader: &mut BlockReader,
     ) -> Result<(Id, bool)> {
-        let mut id = Id(digest);
+        let mut id = Id::from(digest);
         for variant in 0..=u8::MAX {
             id.0[hash.digest_len()] = variant;
             let index = self.index.read().expect("no panic under this lock");
@@ -311,9 +311,8 @@ impl Shared {
                 return Ok((id, false));
             }
         }
-        let text = hex::encode(&digest[..hash.digest_len()]);
         Err(Error::Invalid(format!(
-            "more than 256 different blocks have the {hash} digest {text}: make a repository with another hash"
+            "more than 256 different blocks have the {hash} digest {digest}: make a repository with another hash"
         )))
     }
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 use tabane_store::chunker::Chunking;
-use tabane_store::{Algorithm, InitOptions, Repository};
+use tabane_store::{Algorithm, InitOptions, Repository, parse_block_hash};
 
 use crate::args::Global;
 use crate::exit::{Exit, Result};
@@ -25,16 +25,11 @@ Examples:
   tabane init --repo /mnt/images --chunk-size fixed:64KiB    # disk images, changed in place")]
 pub struct Init {
     /// Hash that names blocks: sha256, blake3, or sha1 (which has known collisions, see below)
-    #[arg(long, value_name = "NAME", default_value_t = Algorithm::Sha256, value_parser = parse_hash)]
+    #[arg(long, value_name = "NAME", default_value_t = Algorithm::Sha256, value_parser = parse_block_hash)]
     hash: Algorithm,
     /// Average length of blocks cut by content, a power of two; or fixed:SIZE for blocks of one length
     #[arg(long, value_name = "SIZE|fixed:SIZE", value_parser = parse_chunking)]
     chunk_size: Option<Chunking>,
-}
-
-fn parse_hash(name: &str) -> std::result::Result<Algorithm, String> {
-    let names = || Algorithm::names().collect::<Vec<_>>().join(", ");
-    name.parse().map_err(|_| format!("use one of: {}", names()))
 }
 
 fn parse_chunking(text: &str) -> std::result::Result<Chunking, String> {
