@@ -2,31 +2,43 @@
 
 use core::fmt;
 
+use crate::vector::Word;
+
 /// The most bytes that a [`Digest`] holds.
-pub(crate) const MAX_DIGEST: usize = 32;
+pub(crate) const MAX_DIGEST: usize = 64;
 
 /// The hash of one message: [`Algorithm::digest_len`](crate::Algorithm::digest_len) bytes, in the order in which
 /// the standard prints them.
 ///
 /// Formats as lower-case hexadecimal with `{}` and `{:x}`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
     bytes: [u8; MAX_DIGEST],
     len: u8,
 }
 
+impl Default for Digest {
+    /// No bytes.
+    fn default() -> Self {
+        Self {
+            bytes: [0; MAX_DIGEST],
+            len: 0,
+        }
+    }
+}
+
 impl Digest {
-    /// Of `words`, most significant byte first if `big_endian`.
+    /// The first `len` bytes of `words`, most significant byte first if `big_endian`.
     #[inline]
-    pub(crate) fn from_words(words: impl ExactSizeIterator<Item = u32>, big_endian: bool) -> Self {
+    pub(crate) fn from_words<W: Word>(words: &[W], big_endian: bool, len: usize) -> Self {
         let mut bytes = [0; MAX_DIGEST];
-        let len = 4 * words.len();
-        for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
-            to.copy_from_slice(&if big_endian {
-                word.to_be_bytes()
+        for (to, &word) in bytes[..len].chunks_mut(W::BYTES).zip(words) {
+            let word: u64 = word.into();
+            if big_endian {
+                to.copy_from_slice(&word.to_be_bytes()[8 - W::BYTES..][..to.len()]);
             } else {
-                word.to_le_bytes()
-            });
+                to.copy_from_slice(&word.to_le_bytes()[..to.len()]);
+            }
         }
         Self {
             bytes,

@@ -19,7 +19,7 @@
 //!
 //! # How it is built
 //!
-//! * `algorithm`: one file an algorithm, each written once, generic over `Vector`, a register of `u32` lanes.
+//! * `algorithm`: one file an algorithm, each written once, generic over `Vector`, a register of lanes of words.
 //!   *To add one*, write a file that implements `Kernel` and add its line to the table in `algorithm/mod.rs`.
 //! * `arch`: one file an instruction set, each implementing `Vector`. *To add one*, write the file and give it its
 //!   lines in [`Backend`] and `arch/mod.rs`.
@@ -33,6 +33,8 @@ pub(crate) mod algorithm;
 mod arch;
 mod backend;
 mod digest;
+mod hasher;
+mod hmac;
 mod plan;
 mod schedule;
 mod vector;
@@ -40,6 +42,8 @@ mod vector;
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use backend::{Backend, BackendError};
 pub use digest::Digest;
+pub use hasher::{Hasher, finish_many, update_many};
+pub use hmac::{HmacKey, hmac_many};
 
 use plan::Plan;
 

@@ -3,149 +3,259 @@
 //! All lanes advance by as many blocks as the lane with the fewest has left; then that lane gets its padding or
 //! the next message. Long messages start first, so that the last ones to end are short. When too few are left for
 //! the lanes, those go on, from the state that they have reached, with a narrower engine.
+//!
+//! What goes through a lane is a *stretch* of a message, from any state: a whole message, or what one call adds to it.
 
 use crate::algorithm::Kernel;
 use crate::arch::Engine;
 use crate::digest::Digest;
+use crate::hasher::{End, Hasher, Update};
 use crate::plan::Plan;
-use crate::vector::{LaneSet, MAX_LANES};
+use crate::vector::{LaneSet, MAX_LANES, MAX_WORDS, Word};
 
-const BLOCK: usize = 64;
+/// The words of one lane's state, of which the first `INITIAL.len()` count.
+type State<K> = [<K as Kernel>::Word; MAX_WORDS];
 
-/// The end of a message and its padding: one or two blocks.
+/// Where a stretch begins, and whether its message ends with it.
+struct Start<'s, K: Kernel> {
+    state: State<K>,
+    /// Bytes that come before the data: less than a block.
+    head: &'s [u8],
+    /// If the message ends with the data: how many bytes of it come before them, the head included.
+    end: Option<u64>,
+}
+
+/// The stretches of a call, by number.
+trait Stretches<'a, K: Kernel> {
+    fn len(&self) -> usize;
+    fn data(&self, index: usize) -> &'a [u8];
+    fn start(&self, index: usize) -> Start<'_, K>;
+    /// Takes the state behind the last whole block, or behind the padding if the message has ended.
+    fn done(&mut self, index: usize, state: State<K>);
+}
+
+/// The state before the first block.
+#[inline]
+fn initial_state<K: Kernel>() -> State<K> {
+    let mut state = [K::Word::default(); MAX_WORDS];
+    state[..K::INITIAL.len()].copy_from_slice(K::INITIAL);
+    state
+}
+
+#[inline]
+fn digest<K: Kernel>(state: &State<K>) -> Digest {
+    Digest::from_words(state, K::BIG_ENDIAN, K::DIGEST_LEN)
+}
+
+/// The largest block of an algorithm, in bytes.
+pub(crate) const MAX_BLOCK: usize = 128;
+
+/// Blocks that are put together from the bytes before the data and their beginning, or from their end and the padding.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Tail([u8; 2 * BLOCK]);
+struct Scratch([u8; 2 * MAX_BLOCK]);
 
-impl Tail {
-    /// Writes the bytes after the last whole block of `message`, its padding and its length; returns the number of
-    /// blocks.
+impl Scratch {
+    const EMPTY: Self = Self([0; 2 * MAX_BLOCK]);
+
+    /// Writes the last bytes of a message, less than a block after the first `filled` that are here already, its padding
+    /// and its length; returns the number of blocks.
     #[inline]
-    fn fill<K: Kernel>(&mut self, message: &[u8]) -> usize {
-        let rest = &message[message.len() / BLOCK * BLOCK..];
-        let blocks = if rest.len() < BLOCK - 8 { 1 } else { 2 };
-        // The standards count bits modulo 2⁶⁴.
-        let bits = (message.len() as u64).wrapping_mul(8);
-        self.0[..BLOCK].fill(0);
-        self.0[BLOCK..].fill(0);
-        self.0[..rest.len()].copy_from_slice(rest);
-        self.0[rest.len()] = 0x80;
-        let length = if K::BIG_ENDIAN {
-            bits.to_be_bytes()
+    fn end<K: Kernel>(&mut self, filled: usize, rest: &[u8], message_len: u64) -> usize {
+        let length_bytes = 2 * K::Word::BYTES;
+        let used = filled + rest.len();
+        let blocks = if used < K::BLOCK - length_bytes { 1 } else { 2 };
+        let end = blocks * K::BLOCK;
+        self.0[filled..used].copy_from_slice(rest);
+        self.0[used..end].fill(0);
+        self.0[used] = 0x80;
+        // The standards count bits, modulo 2⁶⁴ where the length has as many.
+        let bits = u128::from(message_len) * 8;
+        let length = &mut self.0[end - length_bytes..end];
+        if K::BIG_ENDIAN {
+            length.copy_from_slice(&bits.to_be_bytes()[16 - length_bytes..]);
         } else {
-            bits.to_le_bytes()
-        };
-        self.0[blocks * BLOCK - 8..blocks * BLOCK].copy_from_slice(&length);
+            length.copy_from_slice(&bits.to_le_bytes()[..length_bytes]);
+        }
         blocks
     }
 }
 
-/// Messages at work. The first `active` lanes hold one each.
+/// What a lane still has to do after the blocks that it is reading.
+#[derive(Clone, Copy)]
+struct Rest<'a> {
+    index: usize,
+    data: &'a [u8],
+    /// As in [`Start`], counted to the beginning of `data`.
+    end: Option<u64>,
+}
+
+impl<'a> Rest<'a> {
+    /// The next blocks to read: what is before the data and their first bytes, the data's whole blocks, or what is left of
+    /// them with the padding. `None` if nothing is left to do.
+    ///
+    /// `head`, which is not empty only the first time, is less than a block.
+    #[inline]
+    fn next<K: Kernel>(
+        &mut self,
+        head: &[u8],
+        scratch: &mut Scratch,
+    ) -> Option<(*const u8, usize)> {
+        if !head.is_empty() {
+            scratch.0[..head.len()].copy_from_slice(head);
+            if let Some((first, rest)) = self.data.split_at_checked(K::BLOCK - head.len()) {
+                scratch.0[head.len()..K::BLOCK].copy_from_slice(first);
+                self.pass(first.len());
+                self.data = rest;
+                return Some((scratch.0.as_ptr(), 1));
+            }
+        } else if self.data.len() >= K::BLOCK {
+            let blocks = self.data.len() / K::BLOCK;
+            let (whole, rest) = self.data.split_at(blocks * K::BLOCK);
+            self.pass(whole.len());
+            self.data = rest;
+            return Some((whole.as_ptr(), blocks));
+        }
+        let before = self.end.take()?;
+        let blocks = scratch.end::<K>(head.len(), self.data, before + self.data.len() as u64);
+        self.data = &[];
+        Some((scratch.0.as_ptr(), blocks))
+    }
+
+    #[inline]
+    fn pass(&mut self, bytes: usize) {
+        if let Some(end) = &mut self.end {
+            *end += bytes as u64;
+        }
+    }
+}
+
+/// Stretches at work. The first `active` lanes hold one each.
 struct Lanes<'a> {
     set: LaneSet,
-    tails: [Tail; MAX_LANES],
-    /// Blocks left to read at `set.data`: of the message, or of its tail.
+    scratch: Vec<Scratch>,
+    /// Blocks left to read at `set.data`.
     left: [usize; MAX_LANES],
-    in_tail: [bool; MAX_LANES],
-    message: [(usize, &'a [u8]); MAX_LANES],
+    rest: [Rest<'a>; MAX_LANES],
     active: usize,
 }
 
 impl<'a> Lanes<'a> {
-    fn new() -> Self {
+    /// At most `most` of them will be active.
+    fn new(most: usize) -> Self {
+        let rest = Rest {
+            index: 0,
+            data: &[],
+            end: None,
+        };
         Self {
             set: LaneSet::new(),
-            tails: [Tail([0; 2 * BLOCK]); MAX_LANES],
+            scratch: vec![Scratch::EMPTY; most],
             left: [0; MAX_LANES],
-            in_tail: [false; MAX_LANES],
-            message: [(0, &[]); MAX_LANES],
+            rest: [rest; MAX_LANES],
             active: 0,
         }
     }
 
-    /// Puts a message in a lane.
+    /// Puts a stretch in a lane. False if it is not long enough for a block.
     #[inline]
-    fn start<K: Kernel>(&mut self, lane: usize, index: usize, message: &'a [u8]) {
-        for (row, &word) in self.set.state.iter_mut().zip(K::INITIAL) {
-            row[lane] = word;
+    fn start<K: Kernel>(
+        &mut self,
+        lane: usize,
+        index: usize,
+        start: &Start<'_, K>,
+        data: &'a [u8],
+    ) -> bool {
+        for (row, &word) in self
+            .set
+            .state
+            .iter_mut()
+            .zip(&start.state[..K::INITIAL.len()])
+        {
+            row.words_mut()[lane] = word;
         }
-        self.message[lane] = (index, message);
-        self.set.data[lane] = message.as_ptr();
-        self.left[lane] = message.len() / BLOCK;
-        self.in_tail[lane] = false;
-        if self.left[lane] == 0 {
-            self.start_tail::<K>(lane);
+        self.rest[lane] = Rest {
+            index,
+            data,
+            end: start.end,
+        };
+        self.go_on::<K>(lane, start.head)
+    }
+
+    /// Gives a lane its next blocks. False if there are none left.
+    #[inline]
+    fn go_on<K: Kernel>(&mut self, lane: usize, head: &[u8]) -> bool {
+        let next = self.rest[lane].next::<K>(head, &mut self.scratch[lane]);
+        if let Some((data, blocks)) = next {
+            self.set.data[lane] = data;
+            self.left[lane] = blocks;
         }
+        next.is_some()
     }
 
     #[inline]
-    fn start_tail<K: Kernel>(&mut self, lane: usize) {
-        self.left[lane] = self.tails[lane].fill::<K>(self.message[lane].1);
-        self.set.data[lane] = self.tails[lane].0.as_ptr();
-        self.in_tail[lane] = true;
-    }
-
-    #[inline]
-    fn digest<K: Kernel>(&self, lane: usize) -> Digest {
-        Digest::from_words(
-            self.set.state[..K::WORDS].iter().map(|row| row[lane]),
-            K::BIG_ENDIAN,
-        )
+    fn state<K: Kernel>(&self, lane: usize) -> State<K> {
+        let mut state = [K::Word::default(); MAX_WORDS];
+        for (word, row) in state.iter_mut().zip(&self.set.state).take(K::INITIAL.len()) {
+            *word = row.words()[lane];
+        }
+        state
     }
 
     /// Empties a lane; the last active lane takes its place.
     #[inline]
-    fn remove(&mut self, lane: usize) {
+    fn remove<K: Kernel>(&mut self, lane: usize) {
         self.active -= 1;
         let last = self.active;
         if lane == last {
             return;
         }
-        for row in &mut self.set.state {
-            row[lane] = row[last];
+        for row in &mut self.set.state[..K::INITIAL.len()] {
+            let words = row.words_mut::<K::Word>();
+            words[lane] = words[last];
         }
         self.left[lane] = self.left[last];
-        self.in_tail[lane] = self.in_tail[last];
-        self.message[lane] = self.message[last];
+        self.rest[lane] = self.rest[last];
         self.set.data[lane] = self.set.data[last];
-        if self.in_tail[last] {
-            self.tails[lane] = self.tails[last];
-            let read = self.set.data[last].addr() - self.tails[last].0.as_ptr().addr();
-            self.set.data[lane] = self.tails[lane].0[read..].as_ptr();
+        let scratch = self.scratch[last].0.as_ptr();
+        if self.set.data[last].addr().wrapping_sub(scratch.addr()) < size_of::<Scratch>() {
+            let offset = self.set.data[last].addr() - scratch.addr();
+            self.scratch[lane] = self.scratch[last];
+            self.set.data[lane] = self.scratch[lane].0[offset..].as_ptr();
         }
     }
 
-    /// Advances the first `engine.lanes` lanes by the fewest blocks that one of them has left, and by no more than
-    /// `most`; returns the number of them that hold messages.
+    /// Moves the lanes in use on by as many blocks as all of them have left, at most `most`; returns the number of lanes.
     #[inline]
-    fn step(&mut self, engine: &Engine, most: usize) -> usize {
+    fn step<K: Kernel>(&mut self, engine: &Engine, most: usize) -> usize {
         let used = engine.lanes.min(self.active);
         let blocks = self.left[..used]
             .iter()
             .fold(most, |least, &left| least.min(left));
-        // Lanes without a message read what lane 0 reads, and nobody looks at what becomes of their state.
+        // Lanes without a stretch read what lane 0 reads, and nobody looks at what becomes of their state.
         for lane in used..engine.lanes {
             self.set.data[lane] = self.set.data[0];
         }
         // SAFETY: plans hold only engines that the processor can run. Each of the engine's lanes has `blocks` blocks
-        // left to read at `data`, of a message that is borrowed for 'a or of its own tail, or it reads with lane 0.
+        // left to read at `data`, of data borrowed for 'a or of its own scratch, or it reads with lane 0.
         unsafe { (engine.compress)(&mut self.set, blocks) };
         for lane in 0..used {
             self.left[lane] -= blocks;
-            self.set.data[lane] = self.set.data[lane].wrapping_add(BLOCK * blocks);
+            self.set.data[lane] = self.set.data[lane].wrapping_add(K::BLOCK * blocks);
         }
         used
     }
 }
 
-/// Hashes each of `inputs` into the same place of `digests`.
-pub(crate) fn hash_many<K: Kernel>(plan: &Plan, inputs: &[&[u8]], digests: &mut [Digest]) {
-    assert_eq!(inputs.len(), digests.len());
-    let order = longest_first(inputs);
-    let mut queue = (0..inputs.len()).map(|i| order.as_ref().map_or(i, |order| order[i]));
-    let mut lanes = Lanes::new();
-    let widest = plan.engine(inputs.len()).lanes;
-    let mut stagger = collide(queue.clone().take(widest).map(|index| inputs[index]));
+/// Sends every stretch through the lanes.
+fn run<'a, K: Kernel>(plan: &Plan, stretches: &mut impl Stretches<'a, K>) {
+    let count = stretches.len();
+    let order = longest_first((0..count).map(|index| stretches.data(index).len()));
+    let place = |i: usize| order.as_ref().map_or(i, |order| order[i]);
+    let widest = plan.engine(count).lanes;
+    let mut stagger = collide((0..count.min(widest)).map(|i| stretches.data(place(i))));
+    let mut queue = (0..count).map(place);
+    let mut lanes = Lanes::new(plan.widest().min(count));
     loop {
         let mut engine = plan.engine(lanes.active + queue.len());
         let mut fill = engine.lanes;
@@ -159,8 +269,10 @@ pub(crate) fn hash_many<K: Kernel>(plan: &Plan, inputs: &[&[u8]], digests: &mut 
         }
         while lanes.active < fill {
             let Some(index) = queue.next() else { break };
-            lanes.start::<K>(lanes.active, index, inputs[index]);
-            lanes.active += 1;
+            let (lane, data) = (lanes.active, stretches.data(index));
+            if lanes.start(lane, index, &stretches.start(index), data) {
+                lanes.active += 1;
+            }
         }
         if lanes.active == 0 {
             return;
@@ -168,20 +280,18 @@ pub(crate) fn hash_many<K: Kernel>(plan: &Plan, inputs: &[&[u8]], digests: &mut 
         if stagger {
             engine = plan.engine(lanes.active);
         }
-        let used = lanes.step(engine, most);
+        let used = lanes.step::<K>(engine, most);
         // From the last lane down: what takes the place of a removed lane has been looked at already.
         for lane in (0..used).rev() {
-            if lanes.left[lane] > 0 {
+            if lanes.left[lane] > 0 || lanes.go_on::<K>(lane, &[]) {
                 continue;
             }
-            if !lanes.in_tail[lane] {
-                lanes.start_tail::<K>(lane);
-                continue;
-            }
-            digests[lanes.message[lane].0] = lanes.digest::<K>(lane);
-            match queue.next() {
-                Some(index) => lanes.start::<K>(lane, index, inputs[index]),
-                None => lanes.remove(lane),
+            stretches.done(lanes.rest[lane].index, lanes.state::<K>(lane));
+            let next = queue.find(|&index| {
+                lanes.start(lane, index, &stretches.start(index), stretches.data(index))
+            });
+            if next.is_none() {
+                lanes.remove::<K>(lane);
             }
         }
     }
@@ -198,11 +308,12 @@ const STAGGER_BLOCKS: usize = 6;
 /// Blocks of 64 KiB, one after the other in memory, do: what 16 lanes read at one moment all falls into the same set
 /// of the caches, which has no room for as many. It costs half of the speed. So lanes then start a few at a time.
 fn collide<'a>(messages: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
+    const LINE: usize = 64;
     const SETS: usize = 64;
-    const LONG: usize = 128 * BLOCK;
+    const LONG: usize = 128 * LINE;
     let mut starts = [0_u8; SETS];
     for message in messages.filter(|message| message.len() >= LONG) {
-        starts[message.as_ptr().addr() / BLOCK % SETS] += 1;
+        starts[message.as_ptr().addr() / LINE % SETS] += 1;
     }
     (0..SETS).any(|set| {
         let near = (0..STAGGER_BLOCKS).map(|after| starts[(set + after) % SETS]);
@@ -210,35 +321,156 @@ fn collide<'a>(messages: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
     })
 }
 
-/// Hashes one message.
-pub(crate) fn hash_one<K: Kernel>(plan: &Plan, message: &[u8]) -> Digest {
+/// Sends one stretch through as many lanes as the engine for one has; returns the state behind it.
+fn run_one<K: Kernel>(plan: &Plan, start: &Start<'_, K>, data: &[u8]) -> State<K> {
     let engine = plan.engine(1);
     let mut set = LaneSet::new();
-    for (row, &word) in set.state.iter_mut().zip(K::INITIAL) {
-        row[..engine.lanes].fill(word);
+    for (row, &word) in set.state.iter_mut().zip(&start.state[..K::INITIAL.len()]) {
+        row.words_mut()[..engine.lanes].fill(word);
     }
-    let mut tail = Tail([0; 2 * BLOCK]);
-    let tail_blocks = tail.fill::<K>(message);
-    for (data, blocks) in [
-        (message.as_ptr(), message.len() / BLOCK),
-        (tail.0.as_ptr(), tail_blocks),
-    ] {
+    let mut scratch = Scratch::EMPTY;
+    let mut rest = Rest {
+        index: 0,
+        data,
+        end: start.end,
+    };
+    let mut head = start.head;
+    while let Some((data, blocks)) = rest.next::<K>(head, &mut scratch) {
         set.data[..engine.lanes].fill(data);
         // SAFETY: plans hold only engines that the processor can run; every lane reads the same, which has `blocks`
         // blocks.
         unsafe { (engine.compress)(&mut set, blocks) };
+        head = &[];
     }
-    Digest::from_words(
-        set.state[..K::WORDS].iter().map(|row| row[0]),
-        K::BIG_ENDIAN,
-    )
+    let mut state = start.state;
+    for (word, row) in state.iter_mut().zip(&set.state).take(K::INITIAL.len()) {
+        *word = row.words()[0];
+    }
+    state
 }
 
-/// The indices of `inputs`, long ones first to within an eighth of their length; `None` if they already are.
-fn longest_first(inputs: &[&[u8]]) -> Option<Vec<usize>> {
+/// Whole messages.
+struct Messages<'a, 'd> {
+    inputs: &'a [&'a [u8]],
+    digests: &'d mut [Digest],
+}
+
+impl<'a, K: Kernel> Stretches<'a, K> for Messages<'a, '_> {
+    fn len(&self) -> usize {
+        self.inputs.len()
+    }
+    fn data(&self, index: usize) -> &'a [u8] {
+        self.inputs[index]
+    }
+    fn start(&self, _: usize) -> Start<'_, K> {
+        Start {
+            state: initial_state::<K>(),
+            head: &[],
+            end: Some(0),
+        }
+    }
+    fn done(&mut self, index: usize, state: State<K>) {
+        self.digests[index] = digest::<K>(&state);
+    }
+}
+
+/// Hashes each of `inputs` into the same place of `digests`.
+pub(crate) fn hash_many<K: Kernel>(plan: &Plan, inputs: &[&[u8]], digests: &mut [Digest]) {
+    assert_eq!(inputs.len(), digests.len());
+    run::<K>(plan, &mut Messages { inputs, digests });
+}
+
+/// Hashes one message.
+pub(crate) fn hash_one<K: Kernel>(plan: &Plan, message: &[u8]) -> Digest {
+    let start = Start {
+        state: initial_state::<K>(),
+        head: &[],
+        end: Some(0),
+    };
+    digest::<K>(&run_one::<K>(plan, &start, message))
+}
+
+/// The state of a new [`Hasher`].
+pub(crate) fn initial<K: Kernel>() -> [u64; MAX_WORDS] {
+    initial_state::<K>().map(Into::into)
+}
+
+impl Hasher {
+    fn start<K: Kernel>(&self, end: bool) -> Start<'_, K> {
+        Start {
+            state: self.state.map(K::Word::truncate),
+            head: self.pending(),
+            end: end.then_some(self.length),
+        }
+    }
+}
+
+/// What calls add to messages that have not ended.
+struct Updates<'p, 'h, 'a>(&'p mut [Update<'h, 'a>]);
+
+impl<'a, K: Kernel> Stretches<'a, K> for Updates<'_, '_, 'a> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn data(&self, index: usize) -> &'a [u8] {
+        self.0[index].1
+    }
+    fn start(&self, index: usize) -> Start<'_, K> {
+        self.0[index].0.start(false)
+    }
+    fn done(&mut self, index: usize, state: State<K>) {
+        self.0[index].0.state = state.map(Into::into);
+    }
+}
+
+/// Adds to each hasher, all of this algorithm.
+pub(crate) fn update_many<K: Kernel>(plan: &Plan, parts: &mut [Update]) {
+    if let [(hasher, data)] = parts {
+        hasher.state = run_one::<K>(plan, &hasher.start(false), data).map(Into::into);
+    } else {
+        run::<K>(plan, &mut Updates(parts));
+    }
+    for (hasher, data) in parts {
+        hasher.keep_rest(data);
+    }
+}
+
+/// The ends of messages.
+struct Ends<'p, 'h, 'a, 'd> {
+    parts: &'p [End<'h, 'a>],
+    digests: &'d mut [Digest],
+}
+
+impl<'a, K: Kernel> Stretches<'a, K> for Ends<'_, '_, 'a, '_> {
+    fn len(&self) -> usize {
+        self.parts.len()
+    }
+    fn data(&self, index: usize) -> &'a [u8] {
+        self.parts[index].1
+    }
+    fn start(&self, index: usize) -> Start<'_, K> {
+        self.parts[index].0.start(true)
+    }
+    fn done(&mut self, index: usize, state: State<K>) {
+        self.digests[index] = digest::<K>(&state);
+    }
+}
+
+/// Digests of what each hasher, all of this algorithm, has seen and the data behind it.
+pub(crate) fn finish_many<K: Kernel>(plan: &Plan, parts: &[End], digests: &mut [Digest]) {
+    assert_eq!(parts.len(), digests.len());
+    if let ([(hasher, data)], [to]) = (parts, &mut *digests) {
+        *to = digest::<K>(&run_one::<K>(plan, &hasher.start(true), data));
+    } else {
+        run::<K>(plan, &mut Ends { parts, digests });
+    }
+}
+
+/// The indices of `lengths`, long ones first to within an eighth; `None` if they already are.
+fn longest_first(lengths: impl Iterator<Item = usize> + Clone) -> Option<Vec<usize>> {
     // A floating-point number of 6 + 3 bits; larger for shorter messages.
-    let bucket = |message: &&[u8]| {
-        let blocks = message.len() / BLOCK + 1;
+    let bucket = |length: usize| {
+        let blocks = length / 64 + 1;
         let power = blocks.ilog2();
         let fraction = if power >= 3 {
             blocks >> (power - 3)
@@ -247,19 +479,21 @@ fn longest_first(inputs: &[&[u8]]) -> Option<Vec<usize>> {
         } & 7;
         511 - (8 * power as usize + fraction)
     };
-    if inputs.is_sorted_by_key(bucket) {
+    if lengths.clone().is_sorted_by_key(bucket) {
         return None;
     }
     let mut place = [0; 513];
-    for message in inputs {
-        place[bucket(message) + 1] += 1;
+    let mut count = 0;
+    for length in lengths.clone() {
+        place[bucket(length) + 1] += 1;
+        count += 1;
     }
     for i in 0..512 {
         place[i + 1] += place[i];
     }
-    let mut order = vec![0; inputs.len()];
-    for (index, message) in inputs.iter().enumerate() {
-        let place = &mut place[bucket(message)];
+    let mut order = vec![0; count];
+    for (index, length) in lengths.enumerate() {
+        let place = &mut place[bucket(length)];
         order[*place] = index;
         *place += 1;
     }

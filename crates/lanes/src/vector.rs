@@ -1,22 +1,71 @@
-//! The one interface between algorithms and instruction sets: a register of `u32` lanes.
+//! The one interface between algorithms and instruction sets: a register of lanes of words.
 
-/// The most lanes that one [`Engine`](crate::arch::Engine) may have, and so the stride of [`LaneSet`].
-pub(crate) const MAX_LANES: usize = 32;
+/// The most lanes that one [`Engine`](crate::arch::Engine) may have.
+pub(crate) const MAX_LANES: usize = 64;
 
 /// How many bytes ahead of their use data is asked for: a few blocks, as long as memory takes to answer.
 const AHEAD: usize = 256;
 
-/// The most 32-bit words of state that an algorithm may have.
+/// The most words of state that an algorithm may have.
 pub(crate) const MAX_WORDS: usize = 8;
+
+/// What an algorithm computes with: `u32` or `u64`.
+pub(crate) trait Word: Copy + Default + Into<u64> + 'static {
+    /// Bytes in a word.
+    const BYTES: usize = size_of::<Self>();
+
+    /// The low bits of `word`.
+    fn truncate(word: u64) -> Self;
+}
+
+impl Word for u32 {
+    #[inline(always)]
+    fn truncate(word: u64) -> Self {
+        word as u32
+    }
+}
+
+impl Word for u64 {
+    #[inline(always)]
+    fn truncate(word: u64) -> Self {
+        word
+    }
+}
+
+/// One word of state of every lane, side by side: as many `u32` as there may be lanes, or half as many `u64`.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Row([u64; MAX_LANES / 2]);
+
+impl Row {
+    /// As words, lane by lane.
+    #[inline(always)]
+    pub(crate) fn words<W: Word>(&self) -> &[W] {
+        // SAFETY: words are plain integers of at most eight bytes; together they are as long as the array.
+        unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast(), size_of::<Self>() / W::BYTES) }
+    }
+
+    /// As words, lane by lane.
+    #[inline(always)]
+    pub(crate) fn words_mut<W: Word>(&mut self) -> &mut [W] {
+        // SAFETY: as for `words`; any bytes are good words.
+        unsafe {
+            core::slice::from_raw_parts_mut(
+                self.0.as_mut_ptr().cast(),
+                size_of::<Self>() / W::BYTES,
+            )
+        }
+    }
+}
 
 /// What a compression kernel works on: the state of every lane, and where each lane's next block lies.
 ///
-/// Words of all lanes at one position lie side by side (`state[word][lane]`), so that a kernel loads and stores
-/// them without strided access.
+/// Words of all lanes at one position lie side by side, so that a kernel loads and stores them without strided
+/// access.
 #[repr(C, align(64))]
 pub(crate) struct LaneSet {
-    /// `state[word][lane]`.
-    pub(crate) state: [[u32; MAX_LANES]; MAX_WORDS],
+    /// `state[word].words()[lane]`.
+    pub(crate) state: [Row; MAX_WORDS],
     /// The next unread byte of each lane.
     pub(crate) data: [*const u8; MAX_LANES],
 }
@@ -25,100 +74,145 @@ impl LaneSet {
     /// Lanes with no state and no data.
     pub(crate) const fn new() -> Self {
         Self {
-            state: [[0; MAX_LANES]; MAX_WORDS],
+            state: [Row([0; MAX_LANES / 2]); MAX_WORDS],
             data: [core::ptr::null(); MAX_LANES],
         }
     }
 }
 
-/// Asks for the data that will be needed soon: as many streams as there are lanes are more than the hardware follows.
-pub(crate) struct Ahead<'a> {
+/// The block after the one that is being worked on: to be loaded piece by piece between the steps of that one, since
+/// loading waits for memory and steps wait for one another.
+pub(crate) struct Next<'a, V> {
     data: &'a [*const u8; MAX_LANES],
     offset: usize,
+    block: &'a mut [V; 16],
 }
 
-impl<'a> Ahead<'a> {
-    /// For lanes that are reading at `offset`.
+impl<'a, V: Vector> Next<'a, V> {
+    /// What lies at `offset` from each pointer goes to `block`.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set, and the first `V::LANES` pointers plus `offset` are readable for 16 words.
     #[inline(always)]
-    pub(crate) fn new(data: &'a [*const u8; MAX_LANES], offset: usize) -> Self {
+    pub(crate) unsafe fn new(
+        data: &'a [*const u8; MAX_LANES],
+        offset: usize,
+        block: &'a mut [V; 16],
+    ) -> Self {
         Self {
             data,
-            offset: offset.wrapping_add(AHEAD),
+            offset,
+            block,
         }
     }
 
-    /// Asks for part `part` of `parts`, where each lane's next line is in one of the parts.
-    ///
-    /// In a loop, that spreads the requests over a block. Within straight code the compiler collects them.
+    /// Loads part `part` of `parts` of the block, words most significant byte first if `BIG_ENDIAN`.
     #[inline(always)]
-    pub(crate) fn fetch<V: Vector>(&self, part: usize, parts: usize) {
-        for lane in part * V::LANES / parts..(part + 1) * V::LANES / parts {
-            // Not in the level 2 cache: there the stream of data would push out this very code.
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a prefetch faults nowhere, also past the end of a message.
+    pub(crate) fn load<const BIG_ENDIAN: bool>(&mut self, part: usize, parts: usize) {
+        for register in part * V::REGISTERS / parts..(part + 1) * V::REGISTERS / parts {
+            // SAFETY: promised to `new`.
             unsafe {
-                use core::arch::x86_64::{_MM_HINT_NTA, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_NTA>(
-                    self.data[lane % MAX_LANES].wrapping_add(self.offset).cast(),
-                );
+                V::load_block::<BIG_ENDIAN>(self.data.as_ptr(), self.offset, register, self.block);
             }
-            let _ = (self.data[lane % MAX_LANES], self.offset);
         }
     }
 }
 
-/// A register of `LANES` unsigned 32-bit numbers.
+/// Asks for a line that will be needed in a few blocks: as many streams as there are lanes are more than the hardware
+/// follows.
+#[inline(always)]
+pub(crate) fn ask_ahead(line: *const u8) {
+    // Not in the level 2 cache: there the stream of data would push out this very code.
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch faults nowhere, also past the end of a message.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_NTA, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_NTA>(line.wrapping_add(AHEAD).cast());
+    }
+    let _ = line;
+}
+
+/// A register of `LANES` unsigned numbers.
 ///
-/// Only the constructors ([`load`](Vector::load), [`load_blocks`](Vector::load_blocks)) are `unsafe`: they demand
+/// Only the constructors ([`load`](Vector::load) and [`load_block`](Vector::load_block) fills in) are `unsafe`: they demand
 /// that the processor has the instruction set. Whoever holds a value has met that demand, so that the operations
 /// on values, and with them the whole of every algorithm, are safe code.
 ///
 /// Every function must be `#[inline(always)]`: the caller at the bottom of the stack is the only one that has the
 /// `#[target_feature]`.
 pub(crate) trait Vector: Copy {
+    /// What is in a lane.
+    type Word: Word;
+
     /// How many messages are worked on at once.
     const LANES: usize;
+
+    /// Of how many registers of the processor it is made.
+    const REGISTERS: usize = 1;
+
+    /// Whether logic on three operands is one instruction. Where it is not, an algorithm may know a shorter way.
+    const TERNARY: bool = false;
 
     /// Reads `LANES` words.
     ///
     /// # Safety
     ///
     /// The processor has the instruction set, and `words` is readable for `LANES` words.
-    unsafe fn load(words: *const u32) -> Self;
+    unsafe fn load(words: *const Self::Word) -> Self;
 
     /// Writes `LANES` words.
     ///
     /// # Safety
     ///
     /// `words` is writable for `LANES` words.
-    unsafe fn store(self, words: *mut u32);
+    unsafe fn store(self, words: *mut Self::Word);
 
-    /// Reads 64 bytes from `data[lane] + offset` for each lane and transposes them: word `i` of every lane is in
-    /// the result's element `i`.
+    /// Reads 16 words from `data[lane] + offset` for each lane of register `register` and transposes them: word `i` of
+    /// every lane goes to that register of `block[i]`.
     ///
     /// # Safety
     ///
     /// The processor has the instruction set, `data` is readable for `LANES` pointers, and each of them plus
-    /// `offset` is readable for 64 bytes. There need not be anything readable beyond these.
-    unsafe fn load_blocks<const BIG_ENDIAN: bool>(
+    /// `offset` is readable for 16 words. There need not be anything readable beyond these. `register` is less than
+    /// `REGISTERS`.
+    unsafe fn load_block<const BIG_ENDIAN: bool>(
         data: *const *const u8,
         offset: usize,
-    ) -> [Self; 16];
+        register: usize,
+        block: &mut [Self; 16],
+    );
 
-    /// Lane by lane, modulo 2³².
+    /// The same value, which the compiler knows nothing of: it cannot change the order of additions across this.
+    ///
+    /// A sum is written so that what comes last is added last. The compiler takes all orders for equal.
+    #[inline(always)]
+    fn pin(self) -> Self {
+        self
+    }
+
+    /// `word` in every lane. `self` only proves that the processor has the instruction set.
+    fn splat(self, word: Self::Word) -> Self;
+    /// Lane by lane, modulo 2 to the number of bits in a word.
     fn add(self, other: Self) -> Self;
-    /// Adds one constant to every lane.
-    fn add_word(self, word: u32) -> Self;
     /// Bit by bit.
     fn and(self, other: Self) -> Self;
+    /// Bit by bit: `self & !other`.
+    fn and_not(self, other: Self) -> Self;
     /// Bit by bit.
     fn or(self, other: Self) -> Self;
     /// Bit by bit.
     fn xor(self, other: Self) -> Self;
-    /// Rotates each lane left by `LEFT` bits. `RIGHT` must be `32 - LEFT`.
+    /// Rotates each lane left by `LEFT` bits. `RIGHT` must be the number of bits in a word less `LEFT`.
     fn rotate_left<const LEFT: i32, const RIGHT: i32>(self) -> Self;
     /// Shifts each lane right by `BITS` bits.
     fn shift_right<const BITS: i32>(self) -> Self;
+
+    /// Adds one constant to every lane.
+    #[inline(always)]
+    fn add_word(self, word: Self::Word) -> Self {
+        self.add(self.splat(word))
+    }
 
     /// `self ^ b ^ c`.
     #[inline(always)]
@@ -137,90 +231,94 @@ pub(crate) trait Vector: Copy {
     fn majority(self, b: Self, c: Self) -> Self {
         self.and(b).or(self.or(b).and(c))
     }
+
+    /// `self ^ (b | !c)`.
+    #[inline(always)]
+    fn xor_or_not(self, b: Self, c: Self) -> Self {
+        let ones = self.splat(Self::Word::truncate(u64::MAX));
+        self.xor(b.or(c.xor(ones)))
+    }
 }
 
-/// Two registers that go through the same steps side by side: hides the latency of one behind the other.
+/// `N` registers that go through the same steps side by side: hides the latency of one behind the others.
 #[derive(Clone, Copy)]
-pub(crate) struct Pair<V>(V, V);
+pub(crate) struct Several<V, const N: usize>([V; N]);
 
-impl<V: Vector> Vector for Pair<V> {
-    const LANES: usize = 2 * V::LANES;
+/// The operations of [`Several`]: each is that of its registers, one by one. Loops, because a closure would have to
+/// be inlined to have the instruction set.
+macro_rules! one_by_one {
+    ($(fn $name:ident$(<$(const $constant:ident),*>)?($($arg:ident),*);)*) => {$(
+        #[inline(always)]
+        fn $name$(<$(const $constant: i32),*>)?(self, $($arg: Self),*) -> Self {
+            let mut result = self;
+            for i in 0..N {
+                result.0[i] = self.0[i].$name$(::<$($constant),*>)?($($arg.0[i]),*);
+            }
+            result
+        }
+    )*};
+}
+
+impl<V: Vector, const N: usize> Vector for Several<V, N> {
+    type Word = V::Word;
+    const LANES: usize = N * V::LANES;
+    const REGISTERS: usize = N;
+    const TERNARY: bool = V::TERNARY;
 
     #[inline(always)]
-    unsafe fn load(words: *const u32) -> Self {
-        // SAFETY: twice as many lanes were promised as one half needs.
-        unsafe { Self(V::load(words), V::load(words.add(V::LANES))) }
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, words: *mut u32) {
-        // SAFETY: twice as many lanes were promised as one half needs.
+    unsafe fn load(words: *const Self::Word) -> Self {
+        // SAFETY: N times as many lanes were promised as one register needs.
         unsafe {
-            self.0.store(words);
-            self.1.store(words.add(V::LANES));
+            let mut registers = [V::load(words); N];
+            for (i, register) in registers.iter_mut().enumerate() {
+                *register = V::load(words.add(i * V::LANES));
+            }
+            Self(registers)
         }
     }
 
     #[inline(always)]
-    unsafe fn load_blocks<const BIG_ENDIAN: bool>(
+    unsafe fn store(self, words: *mut Self::Word) {
+        for (i, register) in self.0.into_iter().enumerate() {
+            // SAFETY: N times as many lanes were promised as one register needs.
+            unsafe { register.store(words.add(i * V::LANES)) };
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_block<const BIG_ENDIAN: bool>(
         data: *const *const u8,
         offset: usize,
-    ) -> [Self; 16] {
-        // SAFETY: twice as many lanes were promised as one half needs.
-        let (low, high) = unsafe {
-            (
-                V::load_blocks::<BIG_ENDIAN>(data, offset),
-                V::load_blocks::<BIG_ENDIAN>(data.add(V::LANES), offset),
-            )
-        };
-        let mut block = [Self(low[0], high[0]); 16];
-        for i in 1..16 {
-            block[i] = Self(low[i], high[i]);
+        register: usize,
+        block: &mut [Self; 16],
+    ) {
+        // SAFETY: N times as many lanes were promised as one register needs.
+        unsafe {
+            let mut words = [block[0].0[0]; 16];
+            V::load_block::<BIG_ENDIAN>(data.add(register * V::LANES), offset, 0, &mut words);
+            for (to, word) in block.iter_mut().zip(words) {
+                to.0[register] = word;
+            }
         }
-        block
     }
 
     #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        Self(self.0.add(other.0), self.1.add(other.1))
+    fn splat(self, word: Self::Word) -> Self {
+        Self([self.0[0].splat(word); N])
     }
-    #[inline(always)]
-    fn add_word(self, word: u32) -> Self {
-        Self(self.0.add_word(word), self.1.add_word(word))
-    }
-    #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        Self(self.0.and(other.0), self.1.and(other.1))
-    }
-    #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        Self(self.0.or(other.0), self.1.or(other.1))
-    }
-    #[inline(always)]
-    fn xor(self, other: Self) -> Self {
-        Self(self.0.xor(other.0), self.1.xor(other.1))
-    }
-    #[inline(always)]
-    fn rotate_left<const LEFT: i32, const RIGHT: i32>(self) -> Self {
-        Self(
-            self.0.rotate_left::<LEFT, RIGHT>(),
-            self.1.rotate_left::<LEFT, RIGHT>(),
-        )
-    }
-    #[inline(always)]
-    fn shift_right<const BITS: i32>(self) -> Self {
-        Self(self.0.shift_right::<BITS>(), self.1.shift_right::<BITS>())
-    }
-    #[inline(always)]
-    fn xor3(self, b: Self, c: Self) -> Self {
-        Self(self.0.xor3(b.0, c.0), self.1.xor3(b.1, c.1))
-    }
-    #[inline(always)]
-    fn choose(self, yes: Self, no: Self) -> Self {
-        Self(self.0.choose(yes.0, no.0), self.1.choose(yes.1, no.1))
-    }
-    #[inline(always)]
-    fn majority(self, b: Self, c: Self) -> Self {
-        Self(self.0.majority(b.0, c.0), self.1.majority(b.1, c.1))
+
+    one_by_one! {
+        fn pin();
+        fn add(other);
+        fn and(other);
+        fn and_not(other);
+        fn or(other);
+        fn xor(other);
+        fn rotate_left<const LEFT, const RIGHT>();
+        fn shift_right<const BITS>();
+        fn xor3(b, c);
+        fn choose(yes, no);
+        fn majority(b, c);
+        fn xor_or_not(b, c);
     }
 }

@@ -11,8 +11,12 @@ use tabane_lanes::{
 /// What an independent implementation makes of a message.
 fn reference(algorithm: Algorithm, message: &[u8]) -> Vec<u8> {
     match algorithm {
+        Algorithm::Md5 => md5::Md5::digest(message).to_vec(),
         Algorithm::Sha1 => sha1::Sha1::digest(message).to_vec(),
+        Algorithm::Sha224 => sha2::Sha224::digest(message).to_vec(),
         Algorithm::Sha256 => sha2::Sha256::digest(message).to_vec(),
+        Algorithm::Sha384 => sha2::Sha384::digest(message).to_vec(),
+        Algorithm::Sha512 => sha2::Sha512::digest(message).to_vec(),
         other => panic!("no reference for {other}: add one"),
     }
 }
@@ -125,8 +129,79 @@ fn published_vectors() {
         "cf5b16a7 78af8380 036ce59e 7b049237 0b249b11 e8f07a51 afac4503 7afee9d1",
         "cdc76e5c 9914fb92 81a1c7e2 84d73e67 f1809a48 a497200e 046d39cc c7112cd0",
     ];
+    let md5 = [
+        "d41d8cd9 8f00b204 e9800998 ecf8427e",
+        "90015098 3cd24fb0 d6963f7d 28e17f72",
+        "8215ef07 96a20bca aae116d3 876c664a",
+        "03dd8807 a93175fb 062dfb55 dc7d359c",
+        "7707d6ae 4e027c70 eea2a935 c2296f21",
+    ];
+    let sha224 = [
+        "d14a028c 2a3a2bc9 476102bb 288234c4 15a2b01f 828ea62a c5b3e42f",
+        "23097d22 3405d822 8642a477 bda255b3 2aadbce4 bda0b3f7 e36c9da7",
+        "75388b16 512776cc 5dba5da1 fd890150 b0c6455c b4f58b19 52522525",
+        "c97ca9a5 59850ce9 7a04a96d ef6d99a9 e0e0e2ab 14e6b8df 265fc0b3",
+        "20794655 980c91d8 bbb4c1ea 97618a4b f03f4258 1948b2ee 4ee7ad67",
+    ];
+    let sha384 = [
+        "38b060a751ac9638 4cd9327eb1b1e36a 21fdb71114be0743 \
+         4c0cc7bf63f6e1da 274edebfe76f65fb d51ad2f14898b95b",
+        "cb00753f45a35e8b b5a03d699ac65007 272c32ab0eded163 \
+         1a8b605a43ff5bed 8086072ba1e7cc23 58baeca134c825a7",
+        "3391fdddfc8dc739 3707a65b1b470939 7cf8b1d162af05ab \
+         fe8f450de5f36bc6 b0455a8520bc4e6f 5fe95b1fe3c8452b",
+        "09330c33f71147e8 3d192fc782cd1b47 53111b173b3b05d2 \
+         2fa08086e3b0f712 fcc7c71a557e2db9 66c3e9fa91746039",
+        "9d0e1809716474cb 086e834e310a4a1c ed149e9c00f24852 \
+         7972cec5704c2a5b 07b8b3dc38ecc4eb ae97ddd87f3d8985",
+    ];
+    let sha512 = [
+        "cf83e1357eefb8bd f1542850d66d8007 d620e4050b5715dc 83f4a921d36ce9ce \
+         47d0d13c5d85f2b0 ff8318d2877eec2f 63b931bd47417a81 a538327af927da3e",
+        "ddaf35a193617aba cc417349ae204131 12e6fa4e89a97ea2 0a9eeee64b55d39a \
+         2192992a274fc1a8 36ba3c23a3feebbd 454d4423643ce80e 2a9ac94fa54ca49f",
+        "204a8fc6dda82f0a 0ced7beb8e08a416 57c16ef468b228a8 279be331a703c335 \
+         96fd15c13b1b07f9 aa1d3bea57789ca0 31ad85c7a71dd703 54ec631238ca3445",
+        "8e959b75dae313da 8cf4f72814fc143f 8f7779c6eb9f7fa1 7299aeadb6889018 \
+         501d289e4900f7e4 331b99dec4b5433a c7d329eeb6dd2654 5e96e55b874be909",
+        "e718483d0ce76964 4e2e42c7bc15b463 8e1f98b13b204428 5632a803afa973eb \
+         de0ff244877ea60a 4cb0432ce577c31b eb009c5c2c49aa2e 4eadb217ad8cc09b",
+    ];
+    check_against(Algorithm::Md5, &messages, &md5.map(hex));
     check_against(Algorithm::Sha1, &messages, &sha1.map(hex));
+    check_against(Algorithm::Sha224, &messages, &sha224.map(hex));
     check_against(Algorithm::Sha256, &messages, &sha256.map(hex));
+    check_against(Algorithm::Sha384, &messages, &sha384.map(hex));
+    check_against(Algorithm::Sha512, &messages, &sha512.map(hex));
+}
+
+/// RFC 1321, appendix A.5.
+#[test]
+fn md5_suite() {
+    let suite = [
+        ("", "d41d8cd98f00b204e9800998ecf8427e"),
+        ("a", "0cc175b9c0f1b6a831c399e269772661"),
+        ("abc", "900150983cd24fb0d6963f7d28e17f72"),
+        ("message digest", "f96b697d7cb7938d525a2f31aaf161d0"),
+        (
+            "abcdefghijklmnopqrstuvwxyz",
+            "c3fcd3d76192e4007dfb496cca67e13b",
+        ),
+        (
+            "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789",
+            "d174ab98d277d9f5a5611c2c9f419d9f",
+        ),
+        (
+            "12345678901234567890123456789012345678901234567890123456789012345678901234567890",
+            "57edf4a22be3c955ac49da2e2107b67a",
+        ),
+    ];
+    let messages = suite.map(|(message, _)| message.as_bytes());
+    check_against(
+        Algorithm::Md5,
+        &messages,
+        &suite.map(|(_, digest)| hex(digest)),
+    );
 }
 
 #[test]
@@ -145,7 +220,7 @@ fn lengths_around_blocks() {
     let blocks = [5, 8, 15, 16, 17, 64, 255, 1000, 1024, 4095, 1 << 14];
     let mut lengths: Vec<usize> = blocks
         .iter()
-        .flat_map(|blocks| [-9, -8, -1, 0, 1, 9].map(|by| (64 * blocks + by) as usize))
+        .flat_map(|blocks| [-17, -16, -9, -8, -1, 0, 1, 9].map(|by| (64 * blocks + by) as usize))
         .collect();
     for &algorithm in Algorithm::ALL {
         let messages: Vec<&[u8]> = lengths.iter().map(|&len| &data[..len]).collect();
@@ -174,9 +249,9 @@ fn counts_to_100() {
 
 #[test]
 fn equal_lengths() {
-    let data = noise(70 * 1001);
+    let data = noise(130 * 1001);
     for &algorithm in Algorithm::ALL {
-        for count in [1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 64, 65] {
+        for count in [1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 48, 64, 65, 96, 129] {
             check(
                 algorithm,
                 &data.chunks_exact(1001).take(count).collect::<Vec<_>>(),

@@ -6,25 +6,40 @@ macro_rules! repeat {
     (@ $f:ident $t:literal ($($arg:expr),*)) => { $f::<$t, V>($($arg),*) };
 }
 
-pub(crate) mod sha1;
+mod md5;
+mod sha1;
 pub(crate) mod sha256;
+mod sha512;
 
+use crate::arch::{Engine, Registers};
 use crate::digest::Digest;
+use crate::hasher::{End, Update};
 use crate::plan::Plan;
-use crate::vector::{Ahead, MAX_WORDS, Vector};
+use crate::vector::{MAX_WORDS, Next, Vector, Word};
 
-/// A hash of the Merkle–Damgård kind with 64-byte blocks, 32-bit words and a 64-bit length at the end.
+/// A hash of the Merkle–Damgård kind: blocks of 16 words, and the message's length in two words at the end.
 pub(crate) trait Kernel: 'static {
-    /// Words of state, which are also the words of the digest.
-    const WORDS: usize;
-    /// The state before the first block, `WORDS` long.
-    const INITIAL: &'static [u32];
+    /// What it computes with.
+    type Word: Registers;
+    /// The state before the first block.
+    const INITIAL: &'static [Self::Word];
+    /// Bytes in a digest: the state, or its beginning.
+    const DIGEST_LEN: usize;
     /// Whether words and the length are stored most significant byte first.
     const BIG_ENDIAN: bool;
+    /// Whether a step is so short, and the state so small, that three or four registers side by side hide the latency
+    /// better than two.
+    const SHORT: bool = false;
+    /// Bytes in a block.
+    const BLOCK: usize = 16 * <Self::Word as Word>::BYTES;
 
-    /// Adds one block of each lane to the state. `state` has `MAX_WORDS` elements, of which the first `WORDS` count.
-    /// Calls [`Ahead::fetch`] for every part of as many parts as it likes.
-    fn compress<V: Vector>(state: &mut [V], block: [V; 16], ahead: Ahead<'_>);
+    /// Adds one block of each lane to the state, `INITIAL.len()` elements. Calls [`Next::load`] once for every part of as
+    /// many parts as it likes. What becomes of `block` is its own affair.
+    fn compress<V: Vector<Word = Self::Word>>(
+        state: &mut [V],
+        block: &mut [V; 16],
+        next: Next<'_, V>,
+    );
 }
 
 /// What the rest of the crate needs to know of an algorithm at run time.
@@ -32,9 +47,13 @@ pub(crate) struct Entry {
     pub(crate) algorithm: Algorithm,
     pub(crate) name: &'static str,
     pub(crate) digest_len: usize,
-    pub(crate) engines: fn(crate::Backend) -> Vec<crate::arch::Engine>,
+    pub(crate) block_len: usize,
+    pub(crate) engines: fn(crate::Backend) -> Vec<Engine>,
     pub(crate) hash_many: fn(&Plan, &[&[u8]], &mut [Digest]),
     pub(crate) hash_one: fn(&Plan, &[u8]) -> Digest,
+    pub(crate) initial: fn() -> [u64; MAX_WORDS],
+    pub(crate) update_many: fn(&Plan, &mut [Update<'_, '_>]),
+    pub(crate) finish_many: fn(&Plan, &[End<'_, '_>], &mut [Digest]),
 }
 
 macro_rules! algorithms {
@@ -54,24 +73,35 @@ macro_rules! algorithms {
         pub(crate) static TABLE: [Entry; Algorithm::ALL.len()] = [$(Entry {
             algorithm: Algorithm::$variant,
             name: $name,
-            digest_len: 4 * <$kernel as Kernel>::WORDS,
+            digest_len: <$kernel as Kernel>::DIGEST_LEN,
+            block_len: <$kernel as Kernel>::BLOCK,
             engines: |backend| crate::arch::engines::<$kernel>(backend, Algorithm::$variant),
             hash_many: crate::schedule::hash_many::<$kernel>,
             hash_one: crate::schedule::hash_one::<$kernel>,
+            initial: crate::schedule::initial::<$kernel>,
+            update_many: crate::schedule::update_many::<$kernel>,
+            finish_many: crate::schedule::finish_many::<$kernel>,
         }),*];
 
         const _: () = {
-            $(assert!(<$kernel as Kernel>::WORDS <= MAX_WORDS);)*
-            $(assert!(<$kernel as Kernel>::WORDS == <$kernel as Kernel>::INITIAL.len());)*
+            $(assert!(<$kernel as Kernel>::INITIAL.len() <= MAX_WORDS);)*
         };
     };
 }
 
 algorithms! {
+    /// MD5 (RFC 1321): 16 bytes. Broken: anyone can make two messages that have the same. It guards against accidents.
+    Md5 = md5::Md5, "md5";
     /// SHA-1 (FIPS 180-4): 20 bytes. Collisions are known, so it identifies only what nobody has reason to forge.
     Sha1 = sha1::Sha1, "sha1";
+    /// SHA-224 (FIPS 180-4): 28 bytes.
+    Sha224 = sha256::Sha224, "sha224";
     /// SHA-256 (FIPS 180-4): 32 bytes.
     Sha256 = sha256::Sha256, "sha256";
+    /// SHA-384 (FIPS 180-4): 48 bytes.
+    Sha384 = sha512::Sha384, "sha384";
+    /// SHA-512 (FIPS 180-4): 64 bytes.
+    Sha512 = sha512::Sha512, "sha512";
 }
 
 impl Algorithm {
@@ -80,14 +110,19 @@ impl Algorithm {
         &TABLE[self as usize]
     }
 
-    /// The name in lower case, as [`FromStr`](core::str::FromStr) reads it: `"sha1"`, `"sha256"`.
+    /// The name in lower case, as [`FromStr`](core::str::FromStr) reads it: `"md5"`, `"sha256"`.
     pub fn name(self) -> &'static str {
         self.entry().name
     }
 
-    /// Bytes in a digest: 20 for SHA-1, 32 for SHA-256.
+    /// Bytes in a digest: 16 for MD5, 32 for SHA-256.
     pub fn digest_len(self) -> usize {
         self.entry().digest_len
+    }
+
+    /// Bytes in a block, the unit in which messages are hashed: 64, or 128 for SHA-384 and SHA-512.
+    pub fn block_len(self) -> usize {
+        self.entry().block_len
     }
 }
 

@@ -1,9 +1,10 @@
-//! SHA-256 (FIPS 180-4, section 6.2), one message a lane.
+//! SHA-256 and SHA-224 (FIPS 180-4, sections 6.2 and 6.3), one message a lane.
 
 use super::Kernel;
-use crate::vector::{Ahead, Vector};
+use crate::vector::{Next, Vector};
 
 pub(crate) enum Sha256 {}
+pub(crate) enum Sha224 {}
 
 /// The round constants: the first 32 bits of the fractional parts of the cube roots of the first 64 primes.
 #[rustfmt::skip]
@@ -19,38 +20,52 @@ pub(crate) const K: [u32; 64] = [
 ];
 
 impl Kernel for Sha256 {
-    const WORDS: usize = 8;
+    type Word = u32;
+    /// The first 32 bits of the fractional parts of the square roots of the first 8 primes.
+    #[rustfmt::skip]
     const INITIAL: &'static [u32] = &[
-        0x6a09_e667,
-        0xbb67_ae85,
-        0x3c6e_f372,
-        0xa54f_f53a,
-        0x510e_527f,
-        0x9b05_688c,
-        0x1f83_d9ab,
-        0x5be0_cd19,
+        0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
     ];
+    const DIGEST_LEN: usize = 32;
     const BIG_ENDIAN: bool = true;
 
     #[inline(always)]
-    fn compress<V: Vector>(s: &mut [V], mut w: [V; 16], ahead: Ahead<'_>) {
+    fn compress<V: Vector<Word = u32>>(s: &mut [V], w: &mut [V; 16], mut next: Next<'_, V>) {
+        let mut w = *w;
         let mut v = [s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]];
         // A loop, so that the code is small enough to stay in the cache beside the data.
         for turn in 0..3 {
-            ahead.fetch::<V>(turn, 3);
             repeat!(round_and_expand(&mut v, &mut w, &K[16 * turn..][..16]):
                 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
         }
+        next.load::<true>(0, 2);
         repeat!(round(&mut v, &w, &K[48..]): 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+        next.load::<true>(1, 2);
         for i in 0..8 {
             s[i] = s[i].add(v[i]);
         }
     }
 }
 
+impl Kernel for Sha224 {
+    type Word = u32;
+    /// The second 32 bits of the fractional parts of the square roots of the 9th to the 16th prime.
+    #[rustfmt::skip]
+    const INITIAL: &'static [u32] = &[
+        0xc1059ed8, 0x367cd507, 0x3070dd17, 0xf70e5939, 0xffc00b31, 0x68581511, 0x64f98fa7, 0xbefa4fa4,
+    ];
+    const DIGEST_LEN: usize = 28;
+    const BIG_ENDIAN: bool = true;
+
+    #[inline(always)]
+    fn compress<V: Vector<Word = u32>>(s: &mut [V], w: &mut [V; 16], next: Next<'_, V>) {
+        Sha256::compress(s, w, next);
+    }
+}
+
 /// The word of the schedule that takes the place of word `T`: a ring of 16 words.
 #[inline(always)]
-fn expand<const T: usize, V: Vector>(w: &mut [V; 16]) {
+fn expand<const T: usize, V: Vector<Word = u32>>(w: &mut [V; 16]) {
     let (x, y) = (w[(T + 1) % 16], w[(T + 14) % 16]);
     let x = x
         .rotate_left::<25, 7>()
@@ -63,14 +78,18 @@ fn expand<const T: usize, V: Vector>(w: &mut [V; 16]) {
 
 /// Step `T` of 16, and the word for 16 steps later.
 #[inline(always)]
-fn round_and_expand<const T: usize, V: Vector>(v: &mut [V; 8], w: &mut [V; 16], k: &[u32]) {
+fn round_and_expand<const T: usize, V: Vector<Word = u32>>(
+    v: &mut [V; 8],
+    w: &mut [V; 16],
+    k: &[u32],
+) {
     round::<T, V>(v, w, k);
     expand::<T, V>(w);
 }
 
 /// Step `T` of 16. The eight variables change their places, not their contents: `v[(I + 16 - T) % 8]` is variable `I`.
 #[inline(always)]
-fn round<const T: usize, V: Vector>(v: &mut [V; 8], w: &[V; 16], k: &[u32]) {
+fn round<const T: usize, V: Vector<Word = u32>>(v: &mut [V; 8], w: &[V; 16], k: &[u32]) {
     let at = const {
         [
             16 - T,

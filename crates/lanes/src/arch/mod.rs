@@ -5,15 +5,15 @@ pub(crate) mod portable;
 pub(crate) mod x86_64;
 
 use crate::algorithm::Kernel;
-use crate::vector::{Ahead, LaneSet, MAX_LANES, MAX_WORDS, Vector};
+use crate::vector::{LaneSet, MAX_LANES, MAX_WORDS, Next, Vector, Word};
 use crate::{Algorithm, Backend};
 
-/// Adds `blocks` blocks of 64 bytes of each lane to that lane's state. Does not move `data`.
+/// Adds `blocks` blocks of each lane to that lane's state. Does not move `data`.
 ///
 /// # Safety
 ///
 /// The processor has the engine's instruction set, and the first [`Engine::lanes`] pointers of `data` are each
-/// readable for `64 * blocks` bytes.
+/// readable for `blocks` blocks of the algorithm.
 pub(crate) type Compress = unsafe fn(set: &mut LaneSet, blocks: usize);
 
 /// One way of adding blocks to the state of a number of messages at once.
@@ -24,12 +24,34 @@ pub(crate) struct Engine {
     pub(crate) compress: Compress,
 }
 
+/// The registers of each instruction set that hold lanes of this word. A word is a lane of its own.
+pub(crate) trait Registers: Word + Vector<Word = Self> {
+    /// 128 bits.
+    #[cfg(target_arch = "x86_64")]
+    type Sse41: Vector<Word = Self>;
+    /// 256 bits.
+    #[cfg(target_arch = "x86_64")]
+    type Avx2: Vector<Word = Self>;
+    /// 256 bits, with what AVX-512 can do.
+    #[cfg(target_arch = "x86_64")]
+    type Avx512Half: Vector<Word = Self>;
+    /// 512 bits.
+    #[cfg(target_arch = "x86_64")]
+    type Avx512: Vector<Word = Self>;
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Registers for u32 {}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Registers for u64 {}
+
 /// The engines of a backend for an algorithm. Empty if the backend cannot do it or was not compiled in.
 ///
 /// Whether *this processor* can run them is [`Backend::is_available`]'s to say.
 pub(crate) fn engines<K: Kernel>(backend: Backend, algorithm: Algorithm) -> Vec<Engine> {
     let engine = |(lanes, compress)| {
-        assert!(lanes <= MAX_LANES);
+        assert!(lanes * K::Word::BYTES <= MAX_LANES * u32::BYTES);
         Engine {
             backend,
             lanes,
@@ -59,33 +81,50 @@ pub(crate) fn engines<K: Kernel>(backend: Backend, algorithm: Algorithm) -> Vec<
 ///
 /// As [`Compress`], with `V::LANES` lanes.
 #[inline(always)]
-pub(crate) unsafe fn compress_lanes<K: Kernel, V: Vector>(set: &mut LaneSet, blocks: usize) {
+pub(crate) unsafe fn compress_lanes<K: Kernel, V: Vector<Word = K::Word>>(
+    set: &mut LaneSet,
+    blocks: usize,
+) {
     // The compiler aligns the stack for variables but not for the registers that it saves there, and a register that
     // straddles two cache lines costs twice. So let there be a variable, and let it not be optimised away.
     let mut aligned = Aligned([0; 64]);
     core::hint::black_box(&mut aligned);
 
-    // SAFETY: the caller vouches for the instruction set; every row has MAX_LANES >= V::LANES words.
-    let mut words = unsafe { [V::load(set.state[0].as_ptr()); MAX_WORDS] };
-    for (words, row) in words.iter_mut().zip(&set.state).take(K::WORDS) {
+    if blocks == 0 {
+        return;
+    }
+    let words = K::INITIAL.len();
+    // SAFETY: the caller vouches for the instruction set; every row has room for as many lanes as an engine has.
+    let mut state = unsafe { [V::load(set.state[0].words().as_ptr()); MAX_WORDS] };
+    for (state, row) in state.iter_mut().zip(&set.state).take(words) {
         // SAFETY: as above.
-        *words = unsafe { V::load(row.as_ptr()) };
+        *state = unsafe { V::load(row.words().as_ptr()) };
     }
-    for block in 0..blocks {
-        let offset = 64 * block;
-        // SAFETY: the caller vouches for the instruction set and for `blocks` blocks behind each pointer.
-        let block = unsafe {
+    let mut buffers = [[state[0]; 16]; 2];
+    let [this, next] = &mut buffers;
+    let (mut this, mut next) = (this, next);
+    for register in 0..V::REGISTERS {
+        // SAFETY: the caller vouches for the instruction set and for `blocks` blocks, at least one, behind each pointer.
+        unsafe {
             if K::BIG_ENDIAN {
-                V::load_blocks::<true>(set.data.as_ptr(), offset)
+                V::load_block::<true>(set.data.as_ptr(), 0, register, this);
             } else {
-                V::load_blocks::<false>(set.data.as_ptr(), offset)
+                V::load_block::<false>(set.data.as_ptr(), 0, register, this);
             }
-        };
-        K::compress(&mut words, block, Ahead::new(&set.data, offset));
+        }
     }
-    for (row, words) in set.state.iter_mut().zip(words).take(K::WORDS) {
-        // SAFETY: every row has MAX_LANES >= V::LANES words.
-        unsafe { words.store(row.as_mut_ptr()) };
+    for block in 1..=blocks {
+        // Behind the last block there may be nothing to read, so it is read again.
+        let offset = K::BLOCK * block.min(blocks - 1);
+        // SAFETY: as above.
+        K::compress(&mut state, this, unsafe {
+            Next::new(&set.data, offset, next)
+        });
+        core::mem::swap(&mut this, &mut next);
+    }
+    for (row, state) in set.state.iter_mut().zip(state).take(words) {
+        // SAFETY: every row has room for as many lanes as an engine has.
+        unsafe { state.store(row.words_mut().as_mut_ptr()) };
     }
 }
 

@@ -1,18 +1,151 @@
 //! Instruction sets of x86-64.
 
-/// The operations of a [`Vector`](crate::vector::Vector) that are one instruction each.
-macro_rules! operations {
-    ($($(#[$attribute:meta])* fn $name:ident($($arg:ident),*) = $intrinsic:ident $(::<$constant:literal>)?;)*) => {$(
+use core::arch::x86_64::{__m128i, __m256i, __m512i, _mm_set_epi8};
+
+use super::Registers;
+
+/// Defines a register of lanes: its moves and the operations that are one instruction each. What follows in braces
+/// goes into its [`Vector`](crate::vector::Vector) as it is.
+macro_rules! register {
+    (
+        $(#[$attribute:meta])*
+        $name:ident($register:ty) = [$word:ty; $lanes:literal];
+        pin $pin:ident, load $load:ident, store $store:ident, splat $splat:ident as $signed:ty;
+        and_not $and_not:ident;
+        $(fn $operation:ident($($arg:ident),*) = $intrinsic:ident $(::<$constant:literal>)?;)*
+        { $($rest:tt)* }
+    ) => {
         $(#[$attribute])*
-        #[inline(always)]
-        fn $name(self, $($arg: Self),*) -> Self {
-            // SAFETY: a value of this type shows that the processor has the instruction set.
-            unsafe { Self($intrinsic$(::<$constant>)?(self.0, $($arg.0),*)) }
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name($register);
+
+        impl Vector for $name {
+            type Word = $word;
+            const LANES: usize = $lanes;
+
+            #[inline(always)]
+            unsafe fn load(words: *const $word) -> Self {
+                // SAFETY: the caller's promise; unaligned.
+                unsafe { Self($load(words.cast())) }
+            }
+
+            #[inline(always)]
+            unsafe fn store(self, words: *mut $word) {
+                // SAFETY: the caller's promise; unaligned.
+                unsafe { $store(words.cast(), self.0) }
+            }
+
+            #[inline(always)]
+            fn pin(self) -> Self {
+                // SAFETY: a value of this type shows that the processor has the instruction set.
+                unsafe { Self($pin(self.0)) }
+            }
+
+            #[inline(always)]
+            fn splat(self, word: $word) -> Self {
+                // SAFETY: a value of this type shows that the processor has the instruction set.
+                unsafe { Self($splat(word as $signed)) }
+            }
+
+            #[inline(always)]
+            fn and_not(self, other: Self) -> Self {
+                // SAFETY: a value of this type shows that the processor has the instruction set.
+                unsafe { Self($and_not(other.0, self.0)) }
+            }
+
+            $(
+                #[inline(always)]
+                fn $operation(self, $($arg: Self),*) -> Self {
+                    // SAFETY: a value of this type shows that the processor has the instruction set.
+                    unsafe { Self($intrinsic$(::<$constant>)?(self.0, $($arg.0),*)) }
+                }
+            )*
+
+            $($rest)*
         }
-    )*};
+    };
+}
+
+/// The body of [`Vector::pin`](crate::vector::Vector::pin): a function of its own, like every intrinsic, to have the
+/// instruction set.
+macro_rules! pin {
+    ($name:ident($register:ty as $class:ident), $feature:literal) => {
+        #[inline]
+        #[target_feature(enable = $feature)]
+        fn $name(mut register: $register) -> $register {
+            // SAFETY: there are no instructions.
+            unsafe {
+                core::arch::asm!("/* {0} */", inout($class) register, options(pure, nomem, nostack, preserves_flags));
+            }
+            register
+        }
+    };
+}
+
+pin!(pin_128(__m128i as xmm_reg), "sse2");
+pin!(pin_256(__m256i as ymm_reg), "avx");
+pin!(pin_512(__m512i as zmm_reg), "avx512f");
+
+/// Rotation where the instruction set has only shifts.
+macro_rules! rotate_by_shifts {
+    ($left:ident, $right:ident, $or:ident) => {
+        #[inline(always)]
+        fn rotate_left<const LEFT: i32, const RIGHT: i32>(self) -> Self {
+            const { assert!(LEFT + RIGHT == 8 * size_of::<Self::Word>() as i32) };
+            // SAFETY: a value of this type shows that the processor has the instruction set.
+            unsafe { Self($or($left::<LEFT>(self.0), $right::<RIGHT>(self.0))) }
+        }
+
+        #[inline(always)]
+        fn shift_right<const BITS: i32>(self) -> Self {
+            // SAFETY: a value of this type shows that the processor has the instruction set.
+            unsafe { Self($right::<BITS>(self.0)) }
+        }
+    };
+}
+
+/// Wraps bare registers into those of `$block`. A loop, because a closure would have to be inlined to have the
+/// instruction set.
+macro_rules! wrap {
+    ($block:ident, $words:expr) => {
+        for (to, word) in $block.iter_mut().zip($words) {
+            *to = Self(word);
+        }
+    };
 }
 
 pub(crate) mod avx2;
 pub(crate) mod avx512;
 pub(crate) mod shani;
 pub(crate) mod sse41;
+
+impl Registers for u32 {
+    type Sse41 = sse41::X4;
+    type Avx2 = avx2::X8;
+    type Avx512Half = avx512::X8;
+    type Avx512 = avx512::X16;
+}
+
+impl Registers for u64 {
+    type Sse41 = sse41::Y2;
+    type Avx2 = avx2::Y4;
+    type Avx512Half = avx512::Y4;
+    type Avx512 = avx512::Y8;
+}
+
+/// The byte shuffle that reverses each word of `BYTES` bytes.
+///
+/// # Safety
+///
+/// The processor has SSE2, as every x86-64 has.
+#[inline(always)]
+unsafe fn reverse<const BYTES: usize>() -> __m128i {
+    // SAFETY: as above.
+    unsafe {
+        if BYTES == 4 {
+            _mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3)
+        } else {
+            _mm_set_epi8(8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)
+        }
+    }
+}

@@ -15,13 +15,12 @@ pub(crate) fn engines(algorithm: Algorithm) -> Vec<(usize, Compress)> {
             (3, sha1::<3>),
             (4, sha1::<4>),
         ],
-        Algorithm::Sha256 => vec![
+        Algorithm::Sha224 | Algorithm::Sha256 => vec![
             (1, sha256::<1> as Compress),
             (2, sha256::<2>),
             (3, sha256::<3>),
             (4, sha256::<4>),
         ],
-        #[allow(unreachable_patterns)]
         _ => Vec::new(),
     }
 }
@@ -51,7 +50,7 @@ unsafe fn sha1<const N: usize>(set: &mut LaneSet, blocks: usize) {
         let state = &mut set.state;
         macro_rules! word {
             ($word:literal, $lane:ident) => {
-                state[$word][$lane] as i32
+                state[$word].words::<u32>()[$lane] as i32
             };
         }
         let mut abcd: [__m128i; N] =
@@ -112,11 +111,11 @@ unsafe fn sha1<const N: usize>(set: &mut LaneSet, blocks: usize) {
         }
 
         for i in 0..N {
-            state[0][i] = _mm_extract_epi32::<3>(abcd[i]) as u32;
-            state[1][i] = _mm_extract_epi32::<2>(abcd[i]) as u32;
-            state[2][i] = _mm_extract_epi32::<1>(abcd[i]) as u32;
-            state[3][i] = _mm_extract_epi32::<0>(abcd[i]) as u32;
-            state[4][i] = _mm_extract_epi32::<3>(e[i]) as u32;
+            state[0].words_mut()[i] = _mm_extract_epi32::<3>(abcd[i]) as u32;
+            state[1].words_mut()[i] = _mm_extract_epi32::<2>(abcd[i]) as u32;
+            state[2].words_mut()[i] = _mm_extract_epi32::<1>(abcd[i]) as u32;
+            state[3].words_mut()[i] = _mm_extract_epi32::<0>(abcd[i]) as u32;
+            state[4].words_mut()[i] = _mm_extract_epi32::<3>(e[i]) as u32;
         }
     }
 }
@@ -134,7 +133,7 @@ unsafe fn sha256<const N: usize>(set: &mut LaneSet, blocks: usize) {
         let state = &mut set.state;
         macro_rules! word {
             ($word:literal, $lane:ident) => {
-                state[$word][$lane] as i32
+                state[$word].words::<u32>()[$lane] as i32
             };
         }
         let mut abef: [__m128i; N] =
@@ -190,14 +189,14 @@ unsafe fn sha256<const N: usize>(set: &mut LaneSet, blocks: usize) {
         }
 
         for i in 0..N {
-            state[0][i] = _mm_extract_epi32::<3>(abef[i]) as u32;
-            state[1][i] = _mm_extract_epi32::<2>(abef[i]) as u32;
-            state[4][i] = _mm_extract_epi32::<1>(abef[i]) as u32;
-            state[5][i] = _mm_extract_epi32::<0>(abef[i]) as u32;
-            state[2][i] = _mm_extract_epi32::<3>(cdgh[i]) as u32;
-            state[3][i] = _mm_extract_epi32::<2>(cdgh[i]) as u32;
-            state[6][i] = _mm_extract_epi32::<1>(cdgh[i]) as u32;
-            state[7][i] = _mm_extract_epi32::<0>(cdgh[i]) as u32;
+            state[0].words_mut()[i] = _mm_extract_epi32::<3>(abef[i]) as u32;
+            state[1].words_mut()[i] = _mm_extract_epi32::<2>(abef[i]) as u32;
+            state[4].words_mut()[i] = _mm_extract_epi32::<1>(abef[i]) as u32;
+            state[5].words_mut()[i] = _mm_extract_epi32::<0>(abef[i]) as u32;
+            state[2].words_mut()[i] = _mm_extract_epi32::<3>(cdgh[i]) as u32;
+            state[3].words_mut()[i] = _mm_extract_epi32::<2>(cdgh[i]) as u32;
+            state[6].words_mut()[i] = _mm_extract_epi32::<1>(cdgh[i]) as u32;
+            state[7].words_mut()[i] = _mm_extract_epi32::<0>(cdgh[i]) as u32;
         }
     }
 }

@@ -1,94 +1,97 @@
-//! SSE4.1: 4 lanes.
+//! SSE4.1: 4 lanes of 32 bits, or 2 of 64.
 
 use core::arch::x86_64::*;
 
+use super::{pin_128, reverse};
 use crate::algorithm::Kernel;
-use crate::arch::{Compress, compress_lanes};
+use crate::arch::{Compress, Registers, compress_lanes};
 use crate::vector::{LaneSet, Vector};
 
-/// 4 lanes. A value exists only where the processor has SSE4.1.
-#[derive(Clone, Copy)]
-struct X4(__m128i);
+register! {
+    /// 4 lanes. A value exists only where the processor has SSE4.1.
+    X4(__m128i) = [u32; 4];
+    pin pin_128, load _mm_loadu_si128, store _mm_storeu_si128, splat _mm_set1_epi32 as i32;
+    and_not _mm_andnot_si128;
+    fn add(other) = _mm_add_epi32;
+    fn and(other) = _mm_and_si128;
+    fn or(other) = _mm_or_si128;
+    fn xor(other) = _mm_xor_si128;
+    {
+        rotate_by_shifts!(_mm_slli_epi32, _mm_srli_epi32, _mm_or_si128);
 
-impl Vector for X4 {
-    const LANES: usize = 4;
-
-    #[inline(always)]
-    unsafe fn load(words: *const u32) -> Self {
-        // SAFETY: the caller's promise; unaligned.
-        unsafe { Self(_mm_loadu_si128(words.cast())) }
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, words: *mut u32) {
-        // SAFETY: the caller's promise; unaligned.
-        unsafe { _mm_storeu_si128(words.cast(), self.0) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_blocks<const BIG_ENDIAN: bool>(
-        data: *const *const u8,
-        offset: usize,
-    ) -> [Self; 16] {
-        // SAFETY: the caller promises SSE4.1 and 64 readable bytes a lane.
-        unsafe {
-            let swap = _mm_set_epi32(0x0c0d_0e0f, 0x0809_0a0b, 0x0405_0607, 0x0001_0203);
-            let mut block = [Self(_mm_setzero_si128()); 16];
-            for quarter in 0..4 {
-                let mut rows = [_mm_setzero_si128(); 4];
-                for (lane, row) in rows.iter_mut().enumerate() {
-                    *row = _mm_loadu_si128((*data.add(lane)).add(offset + 16 * quarter).cast());
-                    if BIG_ENDIAN {
-                        *row = _mm_shuffle_epi8(*row, swap);
+        #[inline(always)]
+        unsafe fn load_block<const BIG_ENDIAN: bool>(
+            data: *const *const u8,
+            offset: usize,
+            _: usize,
+            block: &mut [Self; 16],
+        ) {
+            // SAFETY: the caller promises SSE4.1 and 64 readable bytes a lane.
+            unsafe {
+                for quarter in 0..4 {
+                    let mut rows = [_mm_setzero_si128(); 4];
+                    for (lane, row) in rows.iter_mut().enumerate() {
+                        *row = _mm_loadu_si128((*data.add(lane)).add(offset + 16 * quarter).cast());
+                        if BIG_ENDIAN {
+                            *row = _mm_shuffle_epi8(*row, reverse::<4>());
+                        }
                     }
+                    let low01 = _mm_unpacklo_epi32(rows[0], rows[1]);
+                    let low23 = _mm_unpacklo_epi32(rows[2], rows[3]);
+                    let high01 = _mm_unpackhi_epi32(rows[0], rows[1]);
+                    let high23 = _mm_unpackhi_epi32(rows[2], rows[3]);
+                    block[4 * quarter] = Self(_mm_unpacklo_epi64(low01, low23));
+                    block[4 * quarter + 1] = Self(_mm_unpackhi_epi64(low01, low23));
+                    block[4 * quarter + 2] = Self(_mm_unpacklo_epi64(high01, high23));
+                    block[4 * quarter + 3] = Self(_mm_unpackhi_epi64(high01, high23));
                 }
-                let low01 = _mm_unpacklo_epi32(rows[0], rows[1]);
-                let low23 = _mm_unpacklo_epi32(rows[2], rows[3]);
-                let high01 = _mm_unpackhi_epi32(rows[0], rows[1]);
-                let high23 = _mm_unpackhi_epi32(rows[2], rows[3]);
-                block[4 * quarter] = Self(_mm_unpacklo_epi64(low01, low23));
-                block[4 * quarter + 1] = Self(_mm_unpackhi_epi64(low01, low23));
-                block[4 * quarter + 2] = Self(_mm_unpacklo_epi64(high01, high23));
-                block[4 * quarter + 3] = Self(_mm_unpackhi_epi64(high01, high23));
             }
-            block
         }
     }
+}
 
-    operations! {
-        fn add(other) = _mm_add_epi32;
-        fn and(other) = _mm_and_si128;
-        fn or(other) = _mm_or_si128;
-        fn xor(other) = _mm_xor_si128;
-    }
+register! {
+    /// 2 lanes. A value exists only where the processor has SSE4.1.
+    Y2(__m128i) = [u64; 2];
+    pin pin_128, load _mm_loadu_si128, store _mm_storeu_si128, splat _mm_set1_epi64x as i64;
+    and_not _mm_andnot_si128;
+    fn add(other) = _mm_add_epi64;
+    fn and(other) = _mm_and_si128;
+    fn or(other) = _mm_or_si128;
+    fn xor(other) = _mm_xor_si128;
+    {
+        rotate_by_shifts!(_mm_slli_epi64, _mm_srli_epi64, _mm_or_si128);
 
-    #[inline(always)]
-    fn add_word(self, word: u32) -> Self {
-        // SAFETY: a value of this type shows that the processor has the instruction set.
-        unsafe { Self(_mm_add_epi32(self.0, _mm_set1_epi32(word as i32))) }
-    }
-
-    #[inline(always)]
-    fn rotate_left<const LEFT: i32, const RIGHT: i32>(self) -> Self {
-        const { assert!(LEFT + RIGHT == 32) };
-        // SAFETY: a value of this type shows that the processor has the instruction set.
-        unsafe {
-            Self(_mm_or_si128(
-                _mm_slli_epi32::<LEFT>(self.0),
-                _mm_srli_epi32::<RIGHT>(self.0),
-            ))
+        #[inline(always)]
+        unsafe fn load_block<const BIG_ENDIAN: bool>(
+            data: *const *const u8,
+            offset: usize,
+            _: usize,
+            block: &mut [Self; 16],
+        ) {
+            // SAFETY: the caller promises SSE4.1 and 128 readable bytes a lane.
+            unsafe {
+                for eighth in 0..8 {
+                    let mut rows = [_mm_setzero_si128(); 2];
+                    for (lane, row) in rows.iter_mut().enumerate() {
+                        *row = _mm_loadu_si128((*data.add(lane)).add(offset + 16 * eighth).cast());
+                        if BIG_ENDIAN {
+                            *row = _mm_shuffle_epi8(*row, reverse::<8>());
+                        }
+                    }
+                    block[2 * eighth] = Self(_mm_unpacklo_epi64(rows[0], rows[1]));
+                    block[2 * eighth + 1] = Self(_mm_unpackhi_epi64(rows[0], rows[1]));
+                }
+            }
         }
-    }
-
-    #[inline(always)]
-    fn shift_right<const BITS: i32>(self) -> Self {
-        // SAFETY: a value of this type shows that the processor has the instruction set.
-        unsafe { Self(_mm_srli_epi32::<BITS>(self.0)) }
     }
 }
 
 pub(crate) fn engines<K: Kernel>() -> Vec<(usize, Compress)> {
-    vec![(X4::LANES, compress::<K> as Compress)]
+    vec![(
+        <K::Word as Registers>::Sse41::LANES,
+        compress::<K> as Compress,
+    )]
 }
 
 /// # Safety
@@ -97,5 +100,5 @@ pub(crate) fn engines<K: Kernel>() -> Vec<(usize, Compress)> {
 #[target_feature(enable = "sse4.1")]
 unsafe fn compress<K: Kernel>(set: &mut LaneSet, blocks: usize) {
     // SAFETY: the caller's promise.
-    unsafe { compress_lanes::<K, X4>(set, blocks) }
+    unsafe { compress_lanes::<K, <K::Word as Registers>::Sse41>(set, blocks) }
 }
