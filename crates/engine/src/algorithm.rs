@@ -10,10 +10,18 @@ use crate::hasher::Hasher;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
+    /// MD5 (RFC 1321), 16 bytes, one message a lane. Collisions are known and cheap.
+    Md5,
     /// SHA-1 (FIPS 180-4), 20 bytes, one message a lane. Collisions are known.
     Sha1,
+    /// SHA-224 (FIPS 180-4), 28 bytes, one message a lane.
+    Sha224,
     /// SHA-256 (FIPS 180-4), 32 bytes, one message a lane.
     Sha256,
+    /// SHA-384 (FIPS 180-4), 48 bytes, one message a lane.
+    Sha384,
+    /// SHA-512 (FIPS 180-4), 64 bytes, one message a lane.
+    Sha512,
     /// BLAKE3 in its default mode, 32 bytes; its lanes are within a message.
     Blake3,
     /// XXH64 with seed 0, 8 bytes. Finds accidents, not attacks.
@@ -39,43 +47,25 @@ pub(crate) enum Kernel {
     Xxh128,
 }
 
-struct Row {
-    algorithm: Algorithm,
-    name: &'static str,
-    digest_len: usize,
-    kernel: Kernel,
+macro_rules! lanes {
+    ($algorithm:ident) => {
+        Kernel::Lanes(tabane_lanes::Algorithm::$algorithm)
+    };
 }
 
-/// Every algorithm: a new one of `tabane-lanes` is a variant above and a line here.
-const TABLE: [Row; 6] = {
-    use tabane_lanes::Algorithm as Lanes;
-    const fn row(
-        algorithm: Algorithm,
-        name: &'static str,
-        digest_len: usize,
-        kernel: Kernel,
-    ) -> Row {
-        Row {
-            algorithm,
-            name,
-            digest_len,
-            kernel,
-        }
-    }
-    [
-        row(Algorithm::Sha1, "sha1", 20, Kernel::Lanes(Lanes::Sha1)),
-        row(
-            Algorithm::Sha256,
-            "sha256",
-            32,
-            Kernel::Lanes(Lanes::Sha256),
-        ),
-        row(Algorithm::Blake3, "blake3", 32, Kernel::Blake3),
-        row(Algorithm::Xxh64, "xxh64", 8, Kernel::Xxh64),
-        row(Algorithm::Xxh3, "xxh3", 8, Kernel::Xxh3),
-        row(Algorithm::Xxh128, "xxh128", 16, Kernel::Xxh128),
-    ]
-};
+/// Every algorithm with its name and the length of its digest in bytes: a new one is a variant above and a line here.
+const TABLE: [(Algorithm, &str, usize, Kernel); 10] = [
+    (Algorithm::Md5, "md5", 16, lanes!(Md5)),
+    (Algorithm::Sha1, "sha1", 20, lanes!(Sha1)),
+    (Algorithm::Sha224, "sha224", 28, lanes!(Sha224)),
+    (Algorithm::Sha256, "sha256", 32, lanes!(Sha256)),
+    (Algorithm::Sha384, "sha384", 48, lanes!(Sha384)),
+    (Algorithm::Sha512, "sha512", 64, lanes!(Sha512)),
+    (Algorithm::Blake3, "blake3", 32, Kernel::Blake3),
+    (Algorithm::Xxh64, "xxh64", 8, Kernel::Xxh64),
+    (Algorithm::Xxh3, "xxh3", 8, Kernel::Xxh3),
+    (Algorithm::Xxh128, "xxh128", 16, Kernel::Xxh128),
+];
 
 /// The name is none of [`Algorithm::names`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,22 +74,22 @@ pub struct UnknownAlgorithm(String);
 impl Algorithm {
     /// All algorithms, in the order in which they are offered.
     pub fn all() -> impl Iterator<Item = Algorithm> {
-        TABLE.iter().map(|row| row.algorithm)
+        TABLE.iter().map(|row| row.0)
     }
 
     /// All names, in the order in which they are offered.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        TABLE.iter().map(|row| row.name)
+        TABLE.iter().map(|row| row.1)
     }
 
     /// The name that [`Algorithm::from_str`] takes.
     pub fn name(self) -> &'static str {
-        self.row().name
+        self.row().1
     }
 
     /// Length of a digest in bytes.
     pub fn digest_len(self) -> usize {
-        self.row().digest_len
+        self.row().2
     }
 
     /// The digests of independent messages, in their order.
@@ -128,13 +118,13 @@ impl Algorithm {
     }
 
     pub(crate) fn kernel(self) -> Kernel {
-        self.row().kernel
+        self.row().3
     }
 
-    fn row(self) -> &'static Row {
+    fn row(self) -> &'static (Algorithm, &'static str, usize, Kernel) {
         TABLE
             .iter()
-            .find(|row| row.algorithm == self)
+            .find(|row| row.0 == self)
             .expect("every algorithm has its row")
     }
 }
@@ -156,8 +146,8 @@ impl FromStr for Algorithm {
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         TABLE
             .iter()
-            .find(|row| row.name == name)
-            .map(|row| row.algorithm)
+            .find(|row| row.1 == name)
+            .map(|row| row.0)
             .ok_or_else(|| UnknownAlgorithm(name.to_owned()))
     }
 }
@@ -184,10 +174,25 @@ mod tests {
     #[test]
     fn digests_match_published_vectors() {
         let vectors = [
+            ("md5", "900150983cd24fb0d6963f7d28e17f72"),
             ("sha1", "a9993e364706816aba3e25717850c26c9cd0d89d"),
+            (
+                "sha224",
+                "23097d223405d8228642a477bda255b32aadbce4bda0b3f7e36c9da7",
+            ),
             (
                 "sha256",
                 "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+            ),
+            (
+                "sha384",
+                "cb00753f45a35e8bb5a03d699ac65007272c32ab0eded1631a8b605a43ff5bed\
+                 8086072ba1e7cc2358baeca134c825a7",
+            ),
+            (
+                "sha512",
+                "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a\
+                 2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
             ),
             (
                 "blake3",

@@ -13,7 +13,7 @@ pub struct Hasher(State);
 
 #[derive(Clone)]
 enum State {
-    Lanes(tabane_lanes::Algorithm, Vec<u8>),
+    Lanes(tabane_lanes::Hasher),
     Blake3(Box<blake3::Hasher>),
     Xxh64(twox_hash::XxHash64),
     Xxh3(Box<twox_hash::xxhash3_64::Hasher>),
@@ -24,7 +24,7 @@ impl Hasher {
     /// Of the empty message.
     pub fn new(algorithm: Algorithm) -> Self {
         Self(match algorithm.kernel() {
-            Kernel::Lanes(algorithm) => State::Lanes(algorithm, Vec::new()),
+            Kernel::Lanes(algorithm) => State::Lanes(tabane_lanes::Hasher::new(algorithm)),
             Kernel::Blake3 => State::Blake3(Box::default()),
             Kernel::Xxh64 => State::Xxh64(twox_hash::XxHash64::with_seed(0)),
             Kernel::Xxh3 => State::Xxh3(Box::default()),
@@ -35,9 +35,7 @@ impl Hasher {
     /// Appends to the message.
     pub fn update(&mut self, part: &[u8]) {
         match &mut self.0 {
-            State::Lanes(_, hasher) => {
-                hasher.extend_from_slice(part);
-            }
+            State::Lanes(hasher) => hasher.update(part),
             State::Blake3(hasher) => {
                 hasher.update(part);
             }
@@ -50,9 +48,7 @@ impl Hasher {
     /// The digest of the message so far.
     pub fn finish(&self) -> Digest {
         let digest = match &self.0 {
-            State::Lanes(algorithm, hasher) => {
-                return from_lanes(&tabane_lanes::hash_one(*algorithm, hasher));
-            }
+            State::Lanes(hasher) => return from_lanes(&hasher.finish()),
             State::Blake3(hasher) => Digest::from_bytes(hasher.finalize().as_bytes()),
             // The canonical form of an XXH value is big-endian.
             State::Xxh64(hasher) => Digest::from_bytes(&hasher.finish().to_be_bytes()),
@@ -61,18 +57,38 @@ impl Hasher {
         };
         digest.expect("none is longer than the longest")
     }
-}
 
-/// Appends a part to each of many messages at once, one message a lane.
-pub fn update_many(parts: &mut [(&mut Hasher, &[u8])]) {
-    for (hasher, part) in parts {
-        hasher.update(part);
+    fn lanes(&self) -> Option<&tabane_lanes::Hasher> {
+        match &self.0 {
+            State::Lanes(hasher) => Some(hasher),
+            _ => None,
+        }
     }
 }
 
-/// The digests of the messages so far, in their order.
+/// Appends a part to each of many messages at once, one message a lane.
+///
+/// The messages may be of different algorithms; those of one algorithm share the lanes.
+pub fn update_many(parts: &mut [(&mut Hasher, &[u8])]) {
+    let mut in_lanes = Vec::with_capacity(parts.len());
+    for (hasher, part) in parts {
+        match &mut **hasher {
+            Hasher(State::Lanes(hasher)) => in_lanes.push((hasher, *part)),
+            other => other.update(part),
+        }
+    }
+    tabane_lanes::update_many(&mut in_lanes);
+}
+
+/// The digests of the messages so far, in their order, one message a lane.
 pub fn finish_many(hashers: &[&Hasher]) -> Vec<Digest> {
-    hashers.iter().map(|hasher| hasher.finish()).collect()
+    let in_lanes: Vec<_> = hashers.iter().filter_map(|hasher| hasher.lanes()).collect();
+    let mut digests = tabane_lanes::finish_many(&in_lanes).into_iter();
+    let digest = |hasher: &&Hasher| match hasher.lanes() {
+        Some(_) => from_lanes(&digests.next().expect("one for each")),
+        None => hasher.finish(),
+    };
+    hashers.iter().map(digest).collect()
 }
 
 #[cfg(test)]
@@ -80,24 +96,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn however_a_message_is_cut_its_digest_is_the_same() {
+    fn however_messages_are_cut_and_mixed_their_digests_are_the_same() {
+        const STEP: usize = 500;
         let message: Vec<u8> = (0..10_000_u32).map(|i| (i ^ (i >> 5)) as u8).collect();
-        for algorithm in Algorithm::all() {
-            let mut hashers = vec![Hasher::new(algorithm); 40];
-            for start in (0..message.len()).step_by(500) {
-                let mut parts: Vec<(&mut Hasher, &[u8])> = Vec::new();
-                for (number, hasher) in hashers.iter_mut().enumerate() {
-                    let cut = start + 12 * number;
-                    hasher.update(&message[start..cut]);
-                    parts.push((hasher, &message[cut..start + 500]));
-                }
-                update_many(&mut parts);
+        let algorithms: Vec<Algorithm> = Algorithm::all().cycle().take(41).collect();
+        let mut hashers: Vec<Hasher> = algorithms.iter().copied().map(Hasher::new).collect();
+        for start in (0..message.len()).step_by(STEP) {
+            let mut parts: Vec<(&mut Hasher, &[u8])> = Vec::new();
+            for (number, hasher) in hashers.iter_mut().enumerate() {
+                let cut = start + 12 * number;
+                hasher.update(&message[start..cut]);
+                parts.push((hasher, &message[cut..start + STEP]));
             }
-            let expected = algorithm.digest(&message);
-            let all: Vec<&Hasher> = hashers.iter().collect();
-            for digest in finish_many(&all) {
-                assert_eq!(digest, expected, "{algorithm}");
-            }
+            update_many(&mut parts);
+        }
+        let all: Vec<&Hasher> = hashers.iter().collect();
+        for (digest, algorithm) in finish_many(&all).iter().zip(algorithms) {
+            assert_eq!(*digest, algorithm.digest(&message), "{algorithm}");
         }
     }
 }
