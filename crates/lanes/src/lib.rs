@@ -35,6 +35,7 @@ mod backend;
 mod digest;
 mod hasher;
 mod hmac;
+pub mod peak;
 mod plan;
 mod schedule;
 mod vector;
