@@ -2,13 +2,14 @@
 //!
 //! Each subcommand lives in a file of its own:
 //!
-//! - `lanes` times the hashing of many messages on one core;
+//! - `lanes` times the kernels for many messages, beside the bound of the processor's ports and beside peers;
+//! - `p0` measures SHA-1 as the paper did that Tabane comes from: its tables and figures;
 //! - `chunk-size` compares lengths of blocks;
 //! - `store` times whole backup programs as subprocesses, alternating between them;
 //! - `tree` builds reproducible test trees full of unusual files;
 //! - `compare-trees` compares two trees byte for byte and attribute for attribute.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 use std::process::ExitCode;
 
@@ -16,10 +17,17 @@ use clap::{Parser, Subcommand};
 
 mod chunk_size;
 mod compare_trees;
+mod cpus;
+mod data;
 mod disk;
 mod lanes;
 mod measure;
+mod p0;
+mod peak;
+mod peers;
+mod progress;
 mod store;
+mod timing;
 mod tools;
 mod tree;
 
@@ -34,8 +42,10 @@ struct Cli {
 /// What to do.
 #[derive(Subcommand)]
 enum Command {
-    /// Time the hashing of many messages on one core, beside OpenSSL
+    /// Time hashes of many messages on one core, beside the processor's bound and peers
     Lanes(lanes::Args),
+    /// Measure SHA-1 as the paper did that Tabane comes from
+    P0(p0::Args),
     /// Compare lengths of blocks: sizes of repository and index, speed
     ChunkSize(chunk_size::Args),
     /// Time backup, restore and check of Tabane and its installed peers
@@ -49,6 +59,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Lanes(args) => lanes::run(&args),
+        Command::P0(args) => p0::run(&args),
         Command::ChunkSize(args) => chunk_size::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Tree(args) => tree::run(&args),

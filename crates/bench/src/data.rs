@@ -1,0 +1,88 @@
+//! What is hashed: bytes without a pattern, and messages cut from them.
+
+/// Lengths of mixed messages lie between 1 B and two to the power of this.
+const MIXED_BITS: f64 = 20.0;
+
+/// Bytes without a pattern.
+pub fn noise(len: usize) -> Vec<u8> {
+    let mut state = 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend_from_slice(&random(&mut state).to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// Lengths of that many messages from 1 B to 1 MiB, their logarithms uniform, of no more than `bytes` in all.
+pub fn mixed_lens(count: usize, bytes: usize) -> Vec<usize> {
+    let mut state = 2;
+    let mut rest = bytes;
+    let next = |_| {
+        let uniform = random(&mut state) as f64 / u64::MAX as f64;
+        let len = (MIXED_BITS * uniform).exp2() as usize;
+        rest = rest.checked_sub(len)?;
+        Some(len)
+    };
+    (0..count).map_while(next).collect()
+}
+
+/// Messages of these lengths, one after the other from the beginning of `data`.
+///
+/// # Panics
+///
+/// If it is shorter.
+pub fn cut<'a>(mut data: &'a [u8], lens: &[usize]) -> Vec<&'a [u8]> {
+    let cut = lens
+        .iter()
+        .map(|&len| data.split_off(..len).expect("enough data"));
+    cut.collect()
+}
+
+/// As [`cut`], to be changed.
+pub fn cut_mut<'a>(mut data: &'a mut [u8], lens: &[usize]) -> Vec<&'a mut [u8]> {
+    let cut = lens
+        .iter()
+        .map(|&len| data.split_off_mut(..len).expect("enough data"));
+    cut.collect()
+}
+
+/// The next of a fixed sequence of random numbers (splitmix64).
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mixed_messages_are_short_and_long() {
+        let lens = mixed_lens(1000, usize::MAX);
+        assert_eq!(lens.len(), 1000);
+        let shorter = |than| lens.iter().filter(|&&len| len < than).count();
+        assert_eq!(shorter(1), 0);
+        // Half of the logarithms are below ten bits.
+        assert!(
+            (450..550).contains(&shorter(1 << 10)),
+            "{}",
+            shorter(1 << 10)
+        );
+        assert_eq!(shorter((1 << 20) + 1), 1000);
+        let some = mixed_lens(1000, 5 << 20);
+        assert!(some.len() < 200 && lens.starts_with(&some));
+        assert!(some.iter().sum::<usize>() <= 5 << 20);
+    }
+
+    #[test]
+    fn cuts() {
+        let mut data = noise(100);
+        let lens = [10, 0, 1, 89];
+        assert_eq!(cut(&data, &lens).concat(), data);
+        cut_mut(&mut data, &lens)[2][0] = 7;
+        assert_eq!(data[10], 7);
+    }
+}

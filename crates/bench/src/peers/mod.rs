@@ -1,0 +1,4 @@
+//! Other programs and libraries that do what the lanes do, each run as a process of its own.
+
+pub mod ipsec_mb;
+pub mod openssl;
