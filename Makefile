@@ -4,7 +4,7 @@
 #   make test       runs every test, after installing the few programs that the tests use
 #   make lint       formatting, clippy and documentation, warnings as errors
 #   make sanitize   the tests of the crate with unsafe code, under AddressSanitizer (x86-64 Linux)
-#   make bench      measures the hash kernels and whole backups beside the tools that are installed
+#   make bench      measures kernels, the paper's figures and whole backups beside the tools that are installed
 #   make install    copies the command, its manual pages and completions: PREFIX=/usr/local DESTDIR=
 #   make uninstall  removes what install copied
 #   make clean      removes everything built
@@ -164,6 +164,7 @@ bench:
 	$(CARGO) build $(CARGOFLAGS) --release --workspace
 	@bin=$$($(TARGET))/release; \
 	"$$bin/tabane-bench" lanes $(BENCHFLAGS) || exit 1; \
+	"$$bin/tabane-bench" p0 $(BENCHFLAGS) || exit 1; \
 	if [ -n "$(TREE)" ]; then \
 		"$$bin/tabane-bench" store --tree "$(TREE)" $(BENCHFLAGS); \
 	else \

@@ -271,7 +271,10 @@ fn draw_bars(
         chart
             .draw_series(DashedLineSeries::new(line, 8, 5, BOUND.stroke_width(2)))
             .map_err(error)?
-            .label("bound by the processor's ports")
+            .label(format!(
+                "bound by the ports, {} threads",
+                threads[threads.len() - 1]
+            ))
             .legend(|(x, y)| {
                 DashedPathElement::new([(x, y), (x + 28, y)], 8, 5, BOUND.stroke_width(2))
             });

@@ -1,0 +1,124 @@
+//! The whole of `tabane-bench lanes` and `tabane-bench p0`, on little data and without peers.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Runs the program and reads the JSON objects that it prints.
+fn lines(arguments: &[&str]) -> Vec<Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_tabane-bench"))
+        .args(arguments)
+        .env_remove("TABANE_SIMD")
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line["kind"] == kind).collect()
+}
+
+#[test]
+fn json_of_lanes() {
+    let lines = lines(&[
+        "lanes",
+        "--json",
+        "--no-peers",
+        "--rounds",
+        "1",
+        "--time",
+        "1",
+        "--block",
+        "4",
+        "--arena",
+        "8",
+        "--algorithms",
+        "sha1,aes-128-cbc-encrypt",
+    ]);
+    assert!(lines.iter().all(|line| line["bench"] == "lanes"));
+    assert_eq!(of_kind(&lines, "host").len(), 1);
+    for name in ["sha1", "aes-128-cbc-encrypt"] {
+        let rates = of_kind(&lines, "rate");
+        let mut rates = rates.iter().filter(|line| line["algorithm"] == name);
+        assert!(rates.clone().count() > 10);
+        assert!(rates.all(|line| line["rate_gb_per_s"].as_f64().unwrap() > 0.0));
+    }
+    let bounds = of_kind(&lines, "bound");
+    if cfg!(target_arch = "x86_64") {
+        assert!(!bounds.is_empty());
+    }
+    for line in bounds {
+        let figure = |name: &str| line[name].as_f64().unwrap();
+        assert!(figure("block_cycles") > 0.0);
+        let alone = figure("bound_of_lanes_alone_bytes_per_cycle");
+        assert!(alone <= figure("bound_bytes_per_cycle"), "{line}");
+    }
+    assert!(
+        of_kind(&lines, "bar")
+            .iter()
+            .all(|bar| bar["ok"].is_boolean())
+    );
+}
+
+#[test]
+fn json_and_plots_of_p0() {
+    let folder = tempfile::tempdir().unwrap();
+    let plots = folder.path().join("new");
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let data = processors.to_string();
+    let lines = lines(&[
+        "p0",
+        "--json",
+        "--no-openssl",
+        "--rounds",
+        "1",
+        "--block",
+        "4",
+        "--data",
+        &data,
+        "--plots",
+        plots.to_str().unwrap(),
+    ]);
+    assert!(lines.iter().all(|line| line["bench"] == "p0"));
+    let rates = of_kind(&lines, "rate");
+    for shown in ["table_3", "figure_5", "figure_6", "figure_7"] {
+        let shown_in = |line: &&&Value| line["shown_in"].as_str().unwrap().contains(shown);
+        assert!(rates.iter().filter(shown_in).count() > 1, "{shown}");
+    }
+    for (name, words) in [
+        ("figure5_threads.svg", ["threads", "GB/s"]),
+        ("figure6_blocks.svg", ["KiB", "Tabane, a block a lane"]),
+        ("figure7_devices.svg", ["W[80][4]", "scalar"]),
+    ] {
+        let svg = fs::read_to_string(plots.join(name)).unwrap();
+        assert!(
+            svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"),
+            "{name}"
+        );
+        if cfg!(target_arch = "x86_64") || name != "figure7_devices.svg" {
+            assert!(words.iter().all(|word| svg.contains(word)), "{name}");
+        }
+    }
+}
+
+#[test]
+fn wrong_arguments_are_refused() {
+    let run = |arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_tabane-bench"))
+            .args(arguments)
+            .output()
+            .unwrap()
+    };
+    let output = run(&["lanes", "--algorithms", "crc32"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("known are md5, sha1"));
+    let output = run(&["p0", "--data", "1", "--block", "16384"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("less than a block a thread"));
+}
