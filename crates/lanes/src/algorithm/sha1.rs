@@ -19,12 +19,13 @@ impl Kernel for Sha1 {
 
     #[inline(always)]
     fn compress<V: Vector<Word = u32>>(s: &mut [V], w: &mut [V; 16], mut next: Next<'_, V>) {
+        let mut w = *w;
         let mut v = [s[0], s[1], s[2], s[3], s[4]];
-        repeat!(round(&mut v, w): 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19);
-        repeat!(round(&mut v, w): 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39);
+        repeat!(round(&mut v, &mut w): 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19);
+        repeat!(round(&mut v, &mut w): 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39);
         next.load::<true>(0, 2);
-        repeat!(round(&mut v, w): 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59);
-        repeat!(round(&mut v, w): 60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79);
+        repeat!(round(&mut v, &mut w): 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59);
+        repeat!(round(&mut v, &mut w): 60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79);
         next.load::<true>(1, 2);
         for i in 0..5 {
             s[i] = s[i].add(v[i]);

@@ -111,7 +111,13 @@ fn round<const T: usize, V: Vector<Word = u32>>(v: &mut [V; 8], w: &[V; 16], k: 
     let a_mixed = a
         .rotate_left::<30, 2>()
         .xor3(a.rotate_left::<19, 13>(), a.rotate_left::<10, 22>());
-    let t = w[T].add_word(k[T]).add(h).add(e.choose(f, g)).add(e_mixed);
+    let t = w[T]
+        .add_word(k[T])
+        .add(h)
+        .pin()
+        .add(e.choose(f, g))
+        .pin()
+        .add(e_mixed);
     v[at[3] % 8] = d.add(t);
     v[at[7] % 8] = t.add(a_mixed.add(a.majority(b, c)));
 }

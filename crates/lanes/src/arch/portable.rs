@@ -6,7 +6,7 @@ use crate::vector::{LaneSet, Vector};
 
 /// One lane. (Four in an array, left to the compiler to vectorise, are slower than four times one.)
 macro_rules! one_lane {
-    ($word:ty) => {
+    ($word:ty, $template:literal) => {
         impl Vector for $word {
             type Word = $word;
             const LANES: usize = 1;
@@ -40,6 +40,16 @@ macro_rules! one_lane {
                         <$word>::from_le_bytes(from)
                     };
                 }
+            }
+
+            #[inline(always)]
+            fn pin(mut self) -> Self {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: there are no instructions.
+                unsafe {
+                    core::arch::asm!($template, inout(reg) self, options(pure, nomem, nostack, preserves_flags));
+                }
+                self
             }
 
             #[inline(always)]
@@ -79,8 +89,8 @@ macro_rules! one_lane {
     };
 }
 
-one_lane!(u32);
-one_lane!(u64);
+one_lane!(u32, "/* {0:e} */");
+one_lane!(u64, "/* {0:r} */");
 
 pub(crate) fn engines<K: Kernel>() -> Vec<(usize, Compress)> {
     vec![(1, compress::<K> as Compress)]
