@@ -22,6 +22,7 @@ mod data;
 mod disk;
 mod lanes;
 mod measure;
+mod memory;
 mod p0;
 mod peak;
 mod peers;

@@ -7,6 +7,7 @@ use tabane_lanes::Backend;
 
 use crate::cpus::{Cpus, on_each};
 use crate::data::{mixed_lens, noise};
+use crate::memory::Memory;
 use crate::peak;
 use crate::peers::ipsec_mb::IpsecMb;
 use crate::peers::openssl::{self, OpenSsl};
@@ -133,6 +134,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .max()
         .unwrap_or(1);
     let mut arena = noise((args.arena as usize * 1024 * 1024).max(most * block));
+    let memory = Memory::measure(&mut arena);
+    report::memory(args, &memory);
     let lens = Lens {
         block,
         equal: vec![block; arena.len() / block],
@@ -157,7 +160,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     progress::show("");
-    report::print(args, &lines, &lens, model.as_ref());
+    report::print(args, &lines, &lens, model.as_ref(), &memory);
     Ok(ExitCode::SUCCESS)
 }
 
