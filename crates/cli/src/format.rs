@@ -180,7 +180,7 @@ pub fn escape(bytes: &[u8]) -> String {
 }
 
 /// Control characters, and those that turn the direction of writing.
-fn is_unsafe(character: char) -> bool {
+pub fn is_unsafe(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

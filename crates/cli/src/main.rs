@@ -13,6 +13,7 @@ mod output;
 mod password;
 mod process;
 mod progress;
+mod quote;
 mod select;
 
 use std::io::{self, Write};

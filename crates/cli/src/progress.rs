@@ -50,9 +50,20 @@ pub struct Progress {
 impl Progress {
     /// Starts to tell of what `global` wants to hear.
     pub fn start(global: &Global) -> Arc<Self> {
+        Self::start_if(global, io::stderr().is_terminal(), Duration::ZERO)
+    }
+
+    /// As [`Progress::start`] for what is mostly quick and prints lines of its own: nothing is drawn in the first second, and
+    /// nothing at all among those lines.
+    pub fn start_late(global: &Global) -> Arc<Self> {
+        let apart = io::stderr().is_terminal() && !io::stdout().is_terminal();
+        Self::start_if(global, apart, Duration::from_secs(1))
+    }
+
+    fn start_if(global: &Global, can_draw: bool, delay: Duration) -> Arc<Self> {
         let counters = Arc::<Counters>::default();
         let start = Instant::now();
-        let draws = !global.json && !global.quiet && io::stderr().is_terminal();
+        let draws = !global.json && !global.quiet && can_draw;
         let bar = match draws {
             true => ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()),
             false => ProgressBar::hidden(),
@@ -70,6 +81,7 @@ impl Progress {
             let tick = move || {
                 while receiver.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
                     match draws {
+                        true if start.elapsed() < delay => {}
                         true => bar.set_message(counters.text(start)),
                         false => print_line(&counters.json(start)),
                     }
@@ -119,6 +131,11 @@ impl Progress {
     /// Bytes are done.
     pub fn bytes(&self, count: u64) {
         self.counters.bytes.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Does something that prints, apart from the line of progress.
+    pub fn suspend(&self, print: impl FnOnce()) {
+        self.bar.suspend(print);
     }
 
     /// Something went wrong with a path.

@@ -38,6 +38,7 @@ commands! {
     check Check
     stats Stats
     key Key
+    sum Sum
     version Version
     completions Completions
     man Man

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::bed::{Bed, bare_command, run};
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "init",
     "backup",
     "snapshots",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 13] = [
     "check",
     "stats",
     "key",
+    "sum",
     "version",
     "completions",
     "man",

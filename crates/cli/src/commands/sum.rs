@@ -1,0 +1,210 @@
+//! `tabane sum`
+
+mod check;
+mod list;
+mod report;
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+
+use clap::{ArgAction, ArgMatches, Args, FromArgMatches};
+use tabane_sum::Algorithm;
+
+use crate::args::Global;
+use crate::exit::{Exit, Failure, Result};
+use crate::format;
+use crate::progress::Progress;
+
+use check::Check;
+use list::List;
+use report::Report;
+
+/// Print or check checksums of files, many at a time
+#[derive(Args)]
+#[command(infer_long_args = true, args_override_self = true)]
+// These take the place of the global options: -r means something else here, and --quiet is the opposite of others.
+#[command(arg = clap::Arg::new("repo").long("repo").hide(true).value_parser(clap::value_parser!(PathBuf)))]
+#[command(arg = clap::Arg::new("quiet").short('q').long("quiet").action(ArgAction::SetTrue)
+    .overrides_with_all(["status", "warn"]).help("With --check: don't print OK for each file"))]
+#[command(after_help = "\
+Takes the place of md5sum, sha1sum, sha224sum, sha256sum, sha384sum and sha512sum of GNU coreutils: the same lines, the \
+same options, the same exit codes (0, or 1 if anything was wrong). Files are hashed side by side, in the lanes of all \
+processors, and printed in the order in which they were named. Without FILE, or where FILE is -, it reads standard input.
+
+The default is sha256: nobody can make two files with the same one, most published checksums are of this kind, and \
+it is not the slow part. md5 and sha1 are for what others have published; xxh64, xxh3 and xxh128 find accidents, \
+not attacks.
+
+With --recursive, files of a directory come sorted as LC_ALL=C sort does it. A link that is named is followed; links, \
+pipes, sockets and devices in directories are left out.
+
+With --check, lines of the forms `SUM  NAME`, `SUM *NAME`, `SUM NAME` and `TAG (NAME) = SUM` are read. Without --algorithm, \
+tagged lines may be of any algorithm.
+
+--etag SIZE prints what S3 gives as the ETag of an upload in parts of SIZE: the MD5 of the parts' MD5s, and their \
+number. A file shorter than SIZE has the MD5 of its bytes, since it is uploaded whole, as the AWS command line does it \
+when its multipart_threshold is SIZE; one of exactly SIZE is uploaded in one part, and has -1. With --check, the form \
+of each line says how the file was uploaded. Objects encrypted with SSE-KMS or SSE-C have other ETags.
+
+Examples:
+  tabane sum *.iso > SHA256SUMS
+  tabane sum --check SHA256SUMS
+  tabane sum -a md5 -r photos > photos.md5
+  find . -name '*.rs' -print0 | tabane sum --files0-from -
+  tabane sum --etag 8MiB backup.tar")]
+pub struct Sum {
+    /// What to read; - is standard input
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Algorithm: md5, sha1, sha224, sha256 (the default), sha384, sha512, blake3, xxh64, xxh3 or xxh128
+    #[arg(short, long, value_name = "NAME", value_parser = parse_algorithm, conflicts_with = "etag")]
+    algorithm: Option<Algorithm>,
+    /// Print a * before names; changes nothing else
+    #[arg(short, long, overrides_with = "text")]
+    binary: bool,
+    /// Print a space before names (the default)
+    #[arg(short, long, overrides_with = "binary")]
+    text: bool,
+    /// Read checksums from the FILEs and check them
+    #[arg(short, long)]
+    check: bool,
+    /// Print lines as BSD does: SHA256 (NAME) = SUM
+    #[arg(long, conflicts_with = "etag")]
+    tag: bool,
+    /// End lines with NUL instead of a newline, and escape nothing in names
+    #[arg(short, long)]
+    zero: bool,
+    /// Go down into directories; without FILE, into the current one
+    #[arg(short, long)]
+    recursive: bool,
+    /// Read the names of files from this file, each ended by NUL; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "files")]
+    files0_from: Option<PathBuf>,
+    /// Print the ETags that S3 gives to uploads in parts of this size, such as 8MiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_part_len)]
+    etag: Option<NonZeroU64>,
+    /// With --check: pass over files that are not there
+    #[arg(long)]
+    ignore_missing: bool,
+    /// With --check: print nothing but errors, the exit code tells
+    #[arg(long, overrides_with_all = ["quiet", "warn"])]
+    status: bool,
+    /// With --check: fail if a line is improperly formatted
+    #[arg(long)]
+    strict: bool,
+    /// With --check: tell of each line that is improperly formatted
+    #[arg(short, long, overrides_with_all = ["quiet", "status"])]
+    warn: bool,
+    #[command(flatten)]
+    order: Order,
+}
+
+/// In which order options were given.
+struct Order {
+    text_after_tag: bool,
+}
+
+impl FromArgMatches for Order {
+    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+        let given = |id| {
+            let by_user = matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
+            by_user
+                .then(|| matches.indices_of(id)?.next_back())
+                .flatten()
+        };
+        let text_after_tag = given("tag").is_some() && given("text") > given("tag");
+        Ok(Self { text_after_tag })
+    }
+
+    fn update_from_arg_matches(
+        &mut self,
+        matches: &ArgMatches,
+    ) -> std::result::Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for Order {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        command
+    }
+}
+
+fn parse_algorithm(name: &str) -> std::result::Result<Algorithm, String> {
+    let names = || Algorithm::names().collect::<Vec<_>>().join(", ");
+    name.parse().map_err(|_| format!("use one of: {}", names()))
+}
+
+fn parse_part_len(text: &str) -> std::result::Result<NonZeroU64, String> {
+    NonZeroU64::new(format::parse_bytes(text)?)
+        .ok_or_else(|| "a part has at least one byte".to_owned())
+}
+
+impl Sum {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        self.reject_nonsense(global)?;
+        let mut global = global.clone();
+        global.quiet |= self.status;
+        let progress = Progress::start_late(&global);
+        let mut report = Report::new(&global, &progress);
+        let success = match self.check {
+            true => Check::new(&self, &global).run(&mut report)?,
+            false => List::new(&self).run(&mut report)?,
+        };
+        progress.stop();
+        Ok(match success {
+            true => Exit::Success,
+            false => Exit::Failure,
+        })
+    }
+
+    /// Refuses what coreutils refuses, in its order, and what makes no sense besides.
+    fn reject_nonsense(&self, global: &Global) -> Result<()> {
+        let is_check = self.check;
+        let only_with_check =
+            |option| format!("the --{option} option is meaningful only when verifying checksums");
+        let not_with_check = |option| format!("the {option} meaningless when verifying checksums");
+        let nonsense = [
+            (
+                self.order.text_after_tag,
+                "--tag does not support --text mode".to_owned(),
+            ),
+            (
+                is_check && self.zero,
+                "the --zero option is not supported when verifying checksums".to_owned(),
+            ),
+            (is_check && self.tag, not_with_check("--tag option is")),
+            (
+                is_check && (self.binary || self.text),
+                not_with_check("--binary and --text options are"),
+            ),
+            (
+                is_check && self.recursive,
+                not_with_check("--recursive option is"),
+            ),
+            (
+                is_check && self.files0_from.is_some(),
+                not_with_check("--files0-from option is"),
+            ),
+            (
+                !is_check && self.ignore_missing,
+                only_with_check("ignore-missing"),
+            ),
+            (!is_check && self.status, only_with_check("status")),
+            (!is_check && self.warn, only_with_check("warn")),
+            (!is_check && global.quiet, only_with_check("quiet")),
+            (!is_check && self.strict, only_with_check("strict")),
+        ];
+        match nonsense.into_iter().find(|(given, _)| *given) {
+            // Not `Failure::Usage`, whose exit code coreutils does not know.
+            Some((_, text)) => Err(Failure::Other(text)),
+            None => Ok(()),
+        }
+    }
+}

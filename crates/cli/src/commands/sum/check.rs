@@ -1,0 +1,199 @@
+//! Checking checksums.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::json;
+use tabane_sum::{
+    Accept, Algorithm, CheckFileError, CheckTask, CheckTasks, Line, Parser, Tally, Upload, Verdict,
+    escape_name, sum_all, tag,
+};
+
+use super::Sum;
+use super::report::{Report, reason};
+use crate::args::Global;
+use crate::exit::Result;
+use crate::output::into_object;
+
+/// What to check, and what to say of it.
+pub struct Check<'a> {
+    args: &'a Sum,
+    accept: Accept,
+    quiet: bool,
+}
+
+impl<'a> Check<'a> {
+    /// What the arguments say.
+    pub fn new(args: &'a Sum, global: &Global) -> Self {
+        let accept = match (args.etag, args.algorithm) {
+            (Some(part_len), _) => Accept::Etags(Upload::new(part_len)),
+            (None, Some(algorithm)) => Accept::Only(algorithm),
+            (None, None) => Accept::AnyTagged(Algorithm::Sha256),
+        };
+        Self {
+            args,
+            accept,
+            quiet: global.quiet,
+        }
+    }
+
+    /// Checks; returns whether all went well.
+    pub fn run(&self, report: &mut Report) -> Result<bool> {
+        let files = match self.args.files.is_empty() {
+            true => vec!["-".into()],
+            false => self.args.files.clone(),
+        };
+        let tasks = CheckTasks::new(files, Parser::new(self.accept));
+        let counted = Arc::clone(&report.progress);
+        let mut success = true;
+        let mut tally = Tally::default();
+        for batch in sum_all(tasks, move |bytes| counted.bytes(bytes)) {
+            for done in batch {
+                match (done.task, done.outcome) {
+                    (CheckTask::Compare(line), Some(outcome)) => {
+                        report.count();
+                        let verdict = tally.count(&line, &outcome, self.args.ignore_missing);
+                        self.tell(&line, verdict, outcome.err(), report)?;
+                    }
+                    (CheckTask::Compare(_), None) => {}
+                    (CheckTask::Misformatted { file, line }, _) => {
+                        tally.misformatted += 1;
+                        if self.args.warn {
+                            self.warn(&file, line, report)?;
+                        }
+                    }
+                    (CheckTask::End { file, error }, _) => {
+                        success &= self.end(&file, error, std::mem::take(&mut tally), report)?;
+                    }
+                }
+            }
+            report.print()?;
+        }
+        Ok(success)
+    }
+
+    /// Says what came of a line.
+    fn tell(
+        &self,
+        line: &Line,
+        verdict: Verdict,
+        error: Option<io::Error>,
+        report: &mut Report,
+    ) -> Result<()> {
+        let path = Path::new(OsStr::from_bytes(&line.name));
+        if let (Verdict::Unreadable, Some(error)) = (verdict, error) {
+            report.error(path, &reason(&error))?;
+        }
+        let (word, shown) = match verdict {
+            Verdict::Match => ("OK", !self.quiet),
+            Verdict::Mismatch => ("FAILED", !self.args.status),
+            Verdict::Unreadable => ("FAILED open or read", !self.args.status),
+            Verdict::Missing => ("missing", false),
+        };
+        if report.json {
+            report.object("check", path, into_object(json!({"result": word})));
+        } else if shown {
+            let lines = &mut report.lines;
+            match line.name.contains(&b'\n') {
+                true => {
+                    lines.push(b'\\');
+                    escape_name(&line.name, lines);
+                }
+                false => lines.extend_from_slice(&line.name),
+            }
+            lines.extend_from_slice(format!(": {word}\n").as_bytes());
+        }
+        Ok(())
+    }
+
+    fn warn(&self, file: &Path, line: u64, report: &mut Report) -> Result<()> {
+        let kind = match self.accept {
+            Accept::Only(algorithm) => tag(algorithm) + " ",
+            Accept::AnyTagged(_) => String::new(),
+            Accept::Etags(_) => "ETag ".to_owned(),
+        };
+        report.error(
+            shown(file),
+            &format!("{line}: improperly formatted {kind}checksum line"),
+        )
+    }
+
+    /// Says what came of a check file; returns whether it is fine.
+    fn end(
+        &self,
+        file: &Path,
+        error: Option<CheckFileError>,
+        tally: Tally,
+        report: &mut Report,
+    ) -> Result<bool> {
+        match error {
+            Some(CheckFileError::Open(error)) => {
+                report.error(file, &reason(&error))?;
+                return Ok(false);
+            }
+            Some(CheckFileError::Read(_)) => {
+                report.error(shown(file), "read error")?;
+                return Ok(false);
+            }
+            None => {}
+        }
+        let success = tally.is_success(self.args.strict);
+        if report.json {
+            let rest = json!({
+                "matches": tally.matches,
+                "mismatches": tally.mismatches,
+                "missing": tally.missing,
+                "unreadable": tally.unreadable,
+                "misformatted": tally.misformatted,
+                "success": success,
+            });
+            report.object("summary", file, into_object(rest));
+            return Ok(success);
+        }
+        if tally.lines() == 0 {
+            report.error(shown(file), "no properly formatted checksum lines found")?;
+            return Ok(success);
+        }
+        if self.args.status {
+            return Ok(success);
+        }
+        for (count, one, many) in [
+            (
+                tally.misformatted,
+                "line is improperly formatted",
+                "lines are improperly formatted",
+            ),
+            (
+                tally.unreadable,
+                "listed file could not be read",
+                "listed files could not be read",
+            ),
+            (
+                tally.mismatches,
+                "computed checksum did NOT match",
+                "computed checksums did NOT match",
+            ),
+        ] {
+            match count {
+                0 => {}
+                1 => report.message(&format!("WARNING: 1 {one}"))?,
+                _ => report.message(&format!("WARNING: {count} {many}"))?,
+            }
+        }
+        if self.args.ignore_missing && tally.matches == 0 {
+            report.error(shown(file), "no file was verified")?;
+        }
+        Ok(success)
+    }
+}
+
+/// The name of a check file in messages.
+fn shown(file: &Path) -> &Path {
+    match file.as_os_str() == "-" {
+        true => Path::new("standard input"),
+        false => file,
+    }
+}

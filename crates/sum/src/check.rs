@@ -1,0 +1,229 @@
+//! Check files, and what comes of checking them.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::line::{Line, Parser};
+use crate::method::Sum;
+use crate::pipeline::{Job, Source, Task};
+
+/// A line longer than this, in bytes, is improperly formatted whatever it says: no path is half as long.
+const MAX_LINE_LEN: u64 = 1 << 20;
+
+/// What a check file asks for, in the order of its lines.
+#[derive(Debug)]
+pub enum CheckTask {
+    /// Compare a file with its checksum.
+    Compare(Line),
+    /// Nothing: a line is improperly formatted.
+    Misformatted {
+        /// Of which check file; `-` is standard input.
+        file: Arc<Path>,
+        /// Which line, counted from 1.
+        line: u64,
+    },
+    /// Nothing: the check file is at its end.
+    End {
+        /// Which one; `-` is standard input.
+        file: Arc<Path>,
+        /// Why there are no more lines, if not for the end.
+        error: Option<CheckFileError>,
+    },
+}
+
+/// Why a check file could not be read to its end.
+#[derive(Debug)]
+pub enum CheckFileError {
+    /// It could not be opened.
+    Open(io::Error),
+    /// It could be opened, but not read.
+    Read(io::Error),
+}
+
+impl Task for CheckTask {
+    fn job(&self) -> Option<Job<'_>> {
+        let Self::Compare(line) = self else {
+            return None;
+        };
+        Some(Job {
+            source: match line.name.as_slice() {
+                b"-" => Source::Stdin,
+                name => Source::File(Path::new(OsStr::from_bytes(name))),
+            },
+            method: line.method,
+        })
+    }
+}
+
+/// The tasks of check files.
+pub struct CheckTasks {
+    parser: Parser,
+    /// Those that are to be read, the last first.
+    files: Vec<PathBuf>,
+    open: Option<CheckFile>,
+}
+
+struct CheckFile {
+    name: Arc<Path>,
+    reader: Box<dyn BufRead + Send>,
+    line: u64,
+}
+
+impl CheckTasks {
+    /// The tasks of these check files, `-` being standard input.
+    pub fn new(files: Vec<PathBuf>, parser: Parser) -> Self {
+        Self {
+            parser,
+            files: files.into_iter().rev().collect(),
+            open: None,
+        }
+    }
+}
+
+impl Iterator for CheckTasks {
+    type Item = CheckTask;
+
+    fn next(&mut self) -> Option<CheckTask> {
+        let mut file = match self.open.take() {
+            Some(file) => file,
+            None => {
+                let name: Arc<Path> = self.files.pop()?.into();
+                let reader: Box<dyn BufRead + Send> = match is_stdin(&name) {
+                    true => Box::new(BufReader::new(io::stdin())),
+                    false => match File::open(&name) {
+                        Ok(file) => Box::new(BufReader::new(file)),
+                        Err(error) => {
+                            let error = Some(CheckFileError::Open(error));
+                            return Some(CheckTask::End { file: name, error });
+                        }
+                    },
+                };
+                CheckFile {
+                    name,
+                    reader,
+                    line: 0,
+                }
+            }
+        };
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            file.line += 1;
+            match read_line(&mut file.reader, &mut line) {
+                Ok(0) => {
+                    return Some(CheckTask::End {
+                        file: file.name,
+                        error: None,
+                    });
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    let error = Some(CheckFileError::Read(error));
+                    return Some(CheckTask::End {
+                        file: file.name,
+                        error,
+                    });
+                }
+            }
+            let text = line.strip_suffix(b"\n").unwrap_or(&line);
+            let text = text.strip_suffix(b"\r").unwrap_or(text);
+            if text.is_empty() || line[0] == b'#' {
+                continue;
+            }
+            // Standard input cannot be both.
+            let parsed = self
+                .parser
+                .parse(text)
+                .filter(|parsed| !(parsed.name == b"-" && is_stdin(&file.name)));
+            let task = match parsed {
+                Some(line) => CheckTask::Compare(line),
+                None => CheckTask::Misformatted {
+                    file: Arc::clone(&file.name),
+                    line: file.line,
+                },
+            };
+            self.open = Some(file);
+            return Some(task);
+        }
+    }
+}
+
+/// Reads a line with its newline, if it has one. Of one that is too long, the rest is skipped.
+fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
+    let len = reader.take(MAX_LINE_LEN).read_until(b'\n', line)?;
+    if len as u64 == MAX_LINE_LEN && !line.ends_with(b"\n") {
+        reader.skip_until(b'\n')?;
+        // As no line is that is properly formatted.
+        line.truncate(1);
+        line[0] = b'?';
+    }
+    Ok(len)
+}
+
+fn is_stdin(name: &Path) -> bool {
+    name.as_os_str() == "-"
+}
+
+/// What comes of comparing a file with its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is the same.
+    Match,
+    /// It is another.
+    Mismatch,
+    /// There is no such file, and that was to be passed over.
+    Missing,
+    /// The file could not be read.
+    Unreadable,
+}
+
+/// What has come of the tasks of one check file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Files that are as they should be.
+    pub matches: u64,
+    /// Files that are not.
+    pub mismatches: u64,
+    /// Files that are not there, and were passed over.
+    pub missing: u64,
+    /// Files that could not be read.
+    pub unreadable: u64,
+    /// Lines that are improperly formatted.
+    pub misformatted: u64,
+}
+
+impl Tally {
+    /// Counts what came of a line. Files that are not there are passed over if `ignore_missing`.
+    pub fn count(
+        &mut self,
+        line: &Line,
+        outcome: &io::Result<Sum>,
+        ignore_missing: bool,
+    ) -> Verdict {
+        let (verdict, counter) = match outcome {
+            Ok(sum) if *sum == line.sum => (Verdict::Match, &mut self.matches),
+            Ok(_) => (Verdict::Mismatch, &mut self.mismatches),
+            Err(error) if ignore_missing && error.kind() == io::ErrorKind::NotFound => {
+                (Verdict::Missing, &mut self.missing)
+            }
+            Err(_) => (Verdict::Unreadable, &mut self.unreadable),
+        };
+        *counter += 1;
+        verdict
+    }
+
+    /// Properly formatted lines.
+    pub fn lines(&self) -> u64 {
+        self.matches + self.mismatches + self.missing + self.unreadable
+    }
+
+    /// Whether at least one file is as it should be and nothing is amiss; misformatted lines are if `strict`.
+    pub fn is_success(&self, strict: bool) -> bool {
+        let wrong = self.mismatches + self.unreadable + if strict { self.misformatted } else { 0 };
+        self.matches > 0 && wrong == 0
+    }
+}

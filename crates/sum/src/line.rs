@@ -1,0 +1,275 @@
+//! The lines of check files, as GNU coreutils (9.1), BSD and OpenSSL write them.
+
+use std::io::Write;
+
+use tabane_engine::{Algorithm, Digest};
+
+use crate::etag::Upload;
+use crate::method::{Method, Sum};
+
+/// How a checksum and a name make a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// The arrangement.
+    pub style: Style,
+    /// End lines with NUL instead of a newline, and escape nothing.
+    pub zero: bool,
+}
+
+/// The arrangement of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// The checksum, a space, a space or for `binary` a `*`, the name. `binary` means nothing but that.
+    Untagged {
+        /// Whether the character before the name is `*`.
+        binary: bool,
+    },
+    /// As BSD has it: `SHA256 (name) = checksum`.
+    Tagged(Algorithm),
+}
+
+impl Format {
+    /// Appends the line to `out`.
+    ///
+    /// If the name has a backslash, a newline or a carriage return in it, these are written as `\\`, `\n` and `\r`, and the line
+    /// begins with a backslash.
+    pub fn write(&self, sum: &Sum, name: &[u8], out: &mut Vec<u8>) {
+        let escape = !self.zero && name.iter().any(|byte| b"\\\n\r".contains(byte));
+        if escape {
+            out.push(b'\\');
+        }
+        let put_name = |out: &mut Vec<u8>| match escape {
+            true => escape_name(name, out),
+            false => out.extend_from_slice(name),
+        };
+        match self.style {
+            Style::Tagged(algorithm) => {
+                out.extend_from_slice(tag(algorithm).as_bytes());
+                out.extend_from_slice(b" (");
+                put_name(out);
+                out.extend_from_slice(b") = ");
+                put_sum(sum, out);
+            }
+            Style::Untagged { binary } => {
+                put_sum(sum, out);
+                out.extend_from_slice(if binary { b" *" } else { b"  " });
+                put_name(out);
+            }
+        }
+        out.push(if self.zero { 0 } else { b'\n' });
+    }
+}
+
+fn put_sum(sum: &Sum, out: &mut Vec<u8>) {
+    write!(out, "{sum}").expect("memory takes all");
+}
+
+/// Appends a name with backslashes, newlines and carriage returns escaped.
+pub fn escape_name(name: &[u8], out: &mut Vec<u8>) {
+    for &byte in name {
+        match byte {
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            _ => out.push(byte),
+        }
+    }
+}
+
+/// The name of an algorithm in tagged lines.
+pub fn tag(algorithm: Algorithm) -> String {
+    algorithm.name().to_ascii_uppercase()
+}
+
+/// A line of a check file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// How the checksum was computed.
+    pub method: Method,
+    /// What it was.
+    pub sum: Sum,
+    /// Name of the file; `-` is standard input.
+    pub name: Vec<u8>,
+}
+
+/// Which checksums a check file may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accept {
+    /// Those of one algorithm.
+    Only(Algorithm),
+    /// Tagged ones of any algorithm, untagged ones of this.
+    AnyTagged(Algorithm),
+    /// ETags of uploads in parts of so many bytes, and of whole uploads.
+    Etags(Upload),
+}
+
+/// Reads lines of check files.
+///
+/// Lines of the three forms `sum  name` (or `sum *name`), `sum name` and `TAG (name) = sum` are read. Of the first two,
+/// only the one that is met first: else whoever can put a space before a name could make it another's.
+#[derive(Clone, Debug)]
+pub struct Parser {
+    accept: Accept,
+    /// Which of the two untagged forms was met.
+    one_space: Option<bool>,
+}
+
+impl Parser {
+    /// For files with these checksums.
+    pub fn new(accept: Accept) -> Self {
+        Self {
+            accept,
+            one_space: None,
+        }
+    }
+
+    /// Which checksums it accepts.
+    pub fn accept(&self) -> Accept {
+        self.accept
+    }
+
+    /// Reads a line, given without what ends it. `None` if it is improperly formatted.
+    pub fn parse(&mut self, line: &[u8]) -> Option<Line> {
+        let line = trim_blanks(line);
+        let (escaped, line) = match line.strip_prefix(b"\\") {
+            Some(rest) => (true, rest),
+            None => (false, line),
+        };
+        if let Some((algorithm, rest)) = self.strip_tag(line) {
+            return parse_tagged(algorithm, rest, escaped);
+        }
+        let (method, sum, rest) = self.parse_untagged_sum(line)?;
+        let (b' ' | b'\t', rest) = rest.split_first()? else {
+            return None;
+        };
+        let name = match rest {
+            // Nothing but this character: it is the name.
+            [b' ' | b'*', name @ ..] if !name.is_empty() => match self.one_space {
+                Some(true) => rest,
+                _ => {
+                    self.one_space = Some(false);
+                    name
+                }
+            },
+            [] => return None,
+            _ if self.one_space == Some(false) => return None,
+            _ => {
+                self.one_space = Some(true);
+                rest
+            }
+        };
+        let name = parse_name(name, escaped)?;
+        Some(Line { method, sum, name })
+    }
+
+    /// The algorithm whose tag the line begins with, and what follows.
+    fn strip_tag<'a>(&self, line: &'a [u8]) -> Option<(Algorithm, &'a [u8])> {
+        let strip = |algorithm| {
+            let rest = line.strip_prefix(tag(algorithm).as_bytes())?;
+            // The untagged form of xxhsum for XXH3.
+            (!rest.starts_with(b"_")).then_some((algorithm, rest))
+        };
+        match self.accept {
+            Accept::Only(algorithm) => strip(algorithm),
+            Accept::AnyTagged(_) => Algorithm::all().find_map(strip),
+            Accept::Etags(_) => None,
+        }
+    }
+
+    fn parse_untagged_sum<'a>(&self, line: &'a [u8]) -> Option<(Method, Sum, &'a [u8])> {
+        match self.accept {
+            Accept::Only(algorithm) | Accept::AnyTagged(algorithm) => {
+                let line = match algorithm {
+                    Algorithm::Xxh3 => line.strip_prefix(b"XXH3_").unwrap_or(line),
+                    _ => line,
+                };
+                let (digest, rest) = parse_digest(algorithm, line)?;
+                let sum = Sum {
+                    digest,
+                    parts: None,
+                };
+                Some((Method::Digest(algorithm), sum, rest))
+            }
+            Accept::Etags(upload) => {
+                let (digest, rest) = parse_digest(Algorithm::Md5, line)?;
+                let Some(rest) = rest.strip_prefix(b"-") else {
+                    let sum = Sum {
+                        digest,
+                        parts: None,
+                    };
+                    return Some((Method::Digest(Algorithm::Md5), sum, rest));
+                };
+                let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+                let (digits, rest) = rest.split_at(digits);
+                let parts = std::str::from_utf8(digits).ok()?.parse().ok()?;
+                let sum = Sum {
+                    digest,
+                    parts: Some(parts),
+                };
+                let method = Method::Etag(Upload::always_in_parts(upload.part_len));
+                Some((method, sum, rest))
+            }
+        }
+    }
+}
+
+/// Reads what follows a tag: ` (name) = digest`.
+fn parse_tagged(algorithm: Algorithm, rest: &[u8], escaped: bool) -> Option<Line> {
+    let rest = rest.strip_prefix(b" ").unwrap_or(rest).strip_prefix(b"(")?;
+    let end = rest.iter().rposition(|&byte| byte == b')')?;
+    let name = parse_name(&rest[..end], escaped)?;
+    let digest = trim_blanks(trim_blanks(&rest[end + 1..]).strip_prefix(b"=")?);
+    let (digest, behind) = parse_digest(algorithm, digest)?;
+    // A NUL ends what coreutils sees of a line.
+    (behind.is_empty() || behind[0] == 0).then_some(Line {
+        method: Method::Digest(algorithm),
+        sum: Sum {
+            digest,
+            parts: None,
+        },
+        name,
+    })
+}
+
+/// Reads a digest in hexadecimal; returns it with what follows.
+fn parse_digest(algorithm: Algorithm, text: &[u8]) -> Option<(Digest, &[u8])> {
+    let (digits, rest) = text.split_at_checked(2 * algorithm.digest_len())?;
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let bytes: Option<Vec<u8>> = digits
+        .chunks_exact(2)
+        .map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?))
+        .collect();
+    Some((Digest::from_bytes(&bytes?)?, rest))
+}
+
+/// Reads a name, undoing its escapes.
+fn parse_name(text: &[u8], escaped: bool) -> Option<Vec<u8>> {
+    if !escaped {
+        // No name has a NUL in it; coreutils sees what is before.
+        let len = text
+            .iter()
+            .position(|&byte| byte == 0)
+            .unwrap_or(text.len());
+        return Some(text[..len].to_vec());
+    }
+    let mut name = Vec::with_capacity(text.len());
+    let mut bytes = text.iter();
+    while let Some(&byte) = bytes.next() {
+        name.push(match byte {
+            0 => return None,
+            b'\\' => match bytes.next()? {
+                b'n' => b'\n',
+                b'r' => b'\r',
+                b'\\' => b'\\',
+                _ => return None,
+            },
+            _ => byte,
+        });
+    }
+    Some(name)
+}
+
+fn trim_blanks(text: &[u8]) -> &[u8] {
+    let blanks = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'));
+    &text[blanks.count()..]
+}
