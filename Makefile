@@ -4,6 +4,7 @@
 #   make test       runs every test, after installing the few programs that the tests use
 #   make lint       formatting, clippy and documentation, warnings as errors
 #   make sanitize   the tests of the crate with unsafe code, under AddressSanitizer (x86-64 Linux)
+#   make fuzz       runs one fuzz target for a while: FUZZ=backends SECONDS=60 (x86-64 Linux, needs a C++ compiler)
 #   make bench      measures kernels, the paper's figures and whole backups beside the tools that are installed
 #   make install    copies the command, its manual pages and completions: PREFIX=/usr/local DESTDIR=
 #   make uninstall  removes what install copied
@@ -160,6 +161,17 @@ sanitize:
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address $$RUSTFLAGS" $(CARGO) test $(CARGOFLAGS) -p tabane-lanes --lib --tests \
 		--target x86_64-unknown-linux-gnu --target-dir "$$($(TARGET))/sanitize"
 
+# What cargo-fuzz does, without having to install it.
+SECONDS = 60
+fuzz:
+	@[ -n "$(FUZZ)" ] || { echo 'make fuzz FUZZ=... ; targets:'; ls fuzz/fuzz_targets; exit 2; }
+	cd fuzz && RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address --cfg fuzzing -Cpasses=sancov-module \
+		-Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+		-Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1" \
+		$(CARGO) build $(CARGOFLAGS) --release --target x86_64-unknown-linux-gnu --target-dir target --bin "$(FUZZ)"
+	mkdir -p "fuzz/corpus/$(FUZZ)"
+	cd fuzz && target/x86_64-unknown-linux-gnu/release/"$(FUZZ)" "corpus/$(FUZZ)" -max_total_time=$(SECONDS)
+
 bench:
 	$(CARGO) build $(CARGOFLAGS) --release --workspace
 	@bin=$$($(TARGET))/release; \
@@ -198,5 +210,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: all build test test-all test-simd test-command test-programs test-tools lint sanitize bench install install-from \
+.PHONY: all build fuzz test test-all test-simd test-command test-programs test-tools lint sanitize bench install install-from \
 	uninstall clean
