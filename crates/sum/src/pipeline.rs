@@ -244,14 +244,12 @@ impl<T: Task> Shared<T> {
         tasks: &mut VecDeque<Numbered<T>>,
         results: &Results<T>,
     ) {
-        let mut feed = match self.feed.try_lock() {
-            Ok(feed) => feed,
-            Err(TryLockError::WouldBlock) if !wait => return,
-            Err(_) => self
-                .feed
-                .lock()
-                .expect("an iterator of tasks does not panic"),
+        let feed = match self.feed.try_lock() {
+            Err(TryLockError::WouldBlock) if wait => self.feed.lock().ok(),
+            feed => feed.ok(),
         };
+        // If it has panicked, that is about to stop everybody.
+        let Some(mut feed) = feed else { return };
         let Feed {
             tasks: source,
             next,
