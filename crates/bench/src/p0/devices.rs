@@ -44,16 +44,27 @@ pub enum Layout {
 impl Device {
     /// The ones that this processor has, in the paper's order.
     pub fn available() -> Vec<Device> {
-        let mut devices = vec![Device::Scalar];
-        #[cfg(target_arch = "x86_64")]
-        {
-            use Layout::{SideBySide, Strided};
-            devices.extend([Device::Sse2(Strided), Device::Sse2(SideBySide)]);
-            if is_x86_feature_detected!("avx512f") {
-                devices.extend([Device::Avx512(Strided), Device::Avx512(SideBySide)]);
-            }
-        }
+        use Layout::{SideBySide, Strided};
+        let mut devices = vec![
+            Device::Scalar,
+            Device::Sse2(Strided),
+            Device::Sse2(SideBySide),
+            Device::Avx512(Strided),
+            Device::Avx512(SideBySide),
+        ];
+        devices.retain(|device| device.is_available());
         devices
+    }
+
+    fn is_available(self) -> bool {
+        match self {
+            Device::Scalar => true,
+            Device::Sse2(_) => cfg!(target_arch = "x86_64"),
+            #[cfg(target_arch = "x86_64")]
+            Device::Avx512(_) => is_x86_feature_detected!("avx512f"),
+            #[cfg(not(target_arch = "x86_64"))]
+            Device::Avx512(_) => false,
+        }
     }
 
     /// Hashes blocks whose lengths are all the same multiple of 64 bytes; blocks that do not fill the lanes at the end
@@ -78,7 +89,7 @@ impl Device {
             }),
             #[cfg(target_arch = "x86_64")]
             Device::Avx512(layout) => {
-                assert!(is_x86_feature_detected!("avx512f"));
+                assert!(self.is_available());
                 in_lanes(blocks, digests, |group| match layout {
                     // SAFETY: the processor has AVX-512 F.
                     Layout::Strided => unsafe { avx512::hash::<true>(group) },
