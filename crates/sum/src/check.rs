@@ -65,6 +65,8 @@ pub struct CheckTasks {
     /// Those that are to be read, the last first.
     files: Vec<PathBuf>,
     open: Option<CheckFile>,
+    /// A line has named standard input, which is therefore at its end for a check file that comes after it.
+    stdin_is_read: bool,
 }
 
 struct CheckFile {
@@ -80,6 +82,7 @@ impl CheckTasks {
             parser,
             files: files.into_iter().rev().collect(),
             open: None,
+            stdin_is_read: false,
         }
     }
 }
@@ -93,6 +96,7 @@ impl Iterator for CheckTasks {
             None => {
                 let name: Arc<Path> = self.files.pop()?.into();
                 let reader: Box<dyn BufRead + Send> = match is_stdin(&name) {
+                    true if self.stdin_is_read => Box::new(io::empty()),
                     true => Box::new(BufReader::new(io::stdin())),
                     false => match File::open(&name) {
                         Ok(file) => Box::new(BufReader::new(file)),
@@ -140,7 +144,10 @@ impl Iterator for CheckTasks {
                 .parse(text)
                 .filter(|parsed| !(parsed.name == b"-" && is_stdin(&file.name)));
             let task = match parsed {
-                Some(line) => CheckTask::Compare(line),
+                Some(line) => {
+                    self.stdin_is_read |= line.name == b"-";
+                    CheckTask::Compare(line)
+                }
                 None => CheckTask::Misformatted {
                     file: Arc::clone(&file.name),
                     line: file.line,

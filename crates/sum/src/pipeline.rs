@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
 
 use tabane_engine::Pool;
 
@@ -79,11 +80,8 @@ pub fn sum_all<T: Task>(
     let (sender, receiver) = mpsc::channel();
     let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
     let shared = Arc::new(Shared {
-        feed: Mutex::new(Feed {
-            tasks: Some(Box::new(tasks)),
-            next: 0,
-        }),
         state: Mutex::new(State {
+            tasks: VecDeque::new(),
             ahead: 0,
             ended: false,
             finished: false,
@@ -92,7 +90,8 @@ pub fn sum_all<T: Task>(
             idle: 0,
             workers,
         }),
-        changed: Condvar::new(),
+        work: Condvar::new(),
+        room: Condvar::new(),
         idle: AtomicUsize::new(0),
         parted: AtomicUsize::new(0),
         stopped: AtomicBool::new(false),
@@ -105,12 +104,19 @@ pub fn sum_all<T: Task>(
         pool.submitter()
             .submit(move |worker: &mut Worker<T>, _| worker.run(&results));
     }
+    let feeder = {
+        let shared = Arc::clone(&shared);
+        std::thread::Builder::new()
+            .name("tasks".to_owned())
+            .spawn(move || shared.feed(tasks, &sender))
+            .expect("the system can start a thread")
+    };
     Sums {
         shared,
         results: receiver,
         next: 0,
         waiting: VecDeque::new(),
-        pool: Some(pool),
+        threads: Some((pool, feeder)),
     }
 }
 
@@ -122,7 +128,7 @@ pub struct Sums<T: Task> {
     next: u64,
     /// Results from `next` on, as far as they are there.
     waiting: VecDeque<Option<Done<T>>>,
-    pool: Option<Pool<Worker<T>>>,
+    threads: Option<(Pool<Worker<T>>, JoinHandle<()>)>,
 }
 
 impl<T: Task> Iterator for Sums<T> {
@@ -131,9 +137,11 @@ impl<T: Task> Iterator for Sums<T> {
     fn next(&mut self) -> Option<Vec<Done<T>>> {
         loop {
             let Ok(batch) = self.results.recv() else {
-                // Every worker is done, or has panicked, which this passes on.
-                if let Some(pool) = self.pool.take() {
+                // Every thread is done, or has panicked, which this passes on.
+                if let Some((pool, feeder)) = self.threads.take() {
+                    let fed = feeder.join();
                     pool.finish();
+                    fed.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 }
                 return None;
             };
@@ -191,12 +199,13 @@ pub(crate) struct Numbered<V> {
     pub(crate) value: V,
 }
 
-/// What the workers share.
+/// What the threads share.
 pub(crate) struct Shared<T> {
-    feed: Mutex<Feed<T>>,
     state: Mutex<State<T>>,
-    /// Something in `state` has changed that a waiting worker wants to know.
-    changed: Condvar,
+    /// There may be work for an idle worker.
+    work: Condvar,
+    /// There may be room for more tasks.
+    room: Condvar,
     /// `state.idle`, to look at without the lock.
     idle: AtomicUsize,
     /// The length of `state.parted`, to look at without the lock.
@@ -206,15 +215,12 @@ pub(crate) struct Shared<T> {
     pub(crate) on_bytes: Box<dyn Fn(u64) + Send + Sync>,
 }
 
-struct Feed<T> {
-    tasks: Option<Box<dyn Iterator<Item = T> + Send>>,
-    next: u64,
-}
-
 struct State<T> {
-    /// Sum of the weights of all tasks that are begun but not returned.
+    /// Those that nobody has begun.
+    tasks: VecDeque<Numbered<T>>,
+    /// Sum of the weights of all tasks that have come and are not returned.
     ahead: usize,
-    /// There are no more tasks to begin.
+    /// No more tasks will come.
     ended: bool,
     /// Nothing is left to do.
     finished: bool,
@@ -237,58 +243,45 @@ pub(crate) enum Next<T> {
 }
 
 impl<T: Task> Shared<T> {
-    /// Takes the next tasks; none if there are no more, or enough are ahead, or, unless `wait`, somebody else is taking some.
-    pub(crate) fn take_tasks(
-        self: &Arc<Self>,
-        wait: bool,
-        tasks: &mut VecDeque<Numbered<T>>,
-        results: &Results<T>,
-    ) {
-        let feed = match self.feed.try_lock() {
-            Err(TryLockError::WouldBlock) if wait => self.feed.lock().ok(),
-            feed => feed.ok(),
-        };
-        // If it has panicked, that is about to stop everybody.
-        let Some(mut feed) = feed else { return };
-        let Feed {
-            tasks: source,
-            next,
-        } = &mut *feed;
-        let Some(iterator) = source else { return };
-        if self.lock().ahead >= MAX_AHEAD || self.is_stopped() {
-            return;
-        }
-        let mut taken = 0;
-        for _ in 0..BATCH {
-            let Some(task) = iterator.next() else {
-                *source = None;
+    /// Takes tasks from whoever makes them, as long as not too many are ahead. This may wait, and nobody else does.
+    fn feed(self: &Arc<Self>, tasks: impl Iterator<Item = T>, results: &Results<T>) {
+        let _stop = StopOnPanic(self);
+        for (number, value) in (0..).zip(tasks) {
+            let task = Numbered { number, value };
+            let mut state = self.lock();
+            while state.ahead >= MAX_AHEAD && !self.is_stopped() {
+                state = wait(&self.room, state);
+            }
+            if self.is_stopped() {
                 break;
-            };
-            taken += weight(&task);
-            let number = *next;
-            *next += 1;
-            let task = Numbered {
-                number,
-                value: task,
-            };
+            }
+            state.ahead += weight(&task.value);
             match task.value.job() {
+                // Here, since two of them must not overtake each other.
                 Some(Job {
                     source: Source::Stdin,
                     method,
                 }) => {
-                    // Here, since two of them must not overtake each other.
+                    drop(state);
                     self.specials.stdin(self, task, method, results);
                 }
-                _ => tasks.push_back(task),
+                _ => {
+                    state.tasks.push_back(task);
+                    if state.idle > 0 {
+                        self.work.notify_one();
+                    }
+                }
             }
         }
-        let ended = source.is_none();
+        self.lock().ended = true;
+        self.work.notify_all();
+    }
+
+    /// Takes tasks that nobody has begun, if there are some.
+    pub(crate) fn take_tasks(&self, tasks: &mut VecDeque<Numbered<T>>) {
         let mut state = self.lock();
-        state.ahead += taken;
-        if ended {
-            state.ended = true;
-            self.changed.notify_all();
-        }
+        let share = state.tasks.len().div_ceil(state.workers);
+        tasks.extend(state.tasks.drain(..share.min(BATCH)));
     }
 
     /// Takes a part of a file that nobody has begun.
@@ -312,7 +305,7 @@ impl<T: Task> Shared<T> {
         let mut state = self.lock();
         state.parted.push_back((file, 0));
         self.parted.store(state.parted.len(), Ordering::Relaxed);
-        self.changed.notify_all();
+        self.work.notify_all();
     }
 
     /// Whether a worker has nothing to do.
@@ -323,7 +316,7 @@ impl<T: Task> Shared<T> {
     /// Gives streams to whoever is idle.
     pub(crate) fn offer_streams(&self, streams: impl Iterator<Item = Stream<T>>) {
         self.lock().offered.extend(streams);
-        self.changed.notify_all();
+        self.work.notify_all();
     }
 
     /// Waits until there is something to do for a worker who has nothing.
@@ -338,20 +331,17 @@ impl<T: Task> Shared<T> {
                 let share = state.offered.len().div_ceil(state.idle + 1);
                 return Next::Streams(state.offered.drain(..share).collect());
             }
-            if !state.parted.is_empty() || !state.ended && state.ahead < MAX_AHEAD {
+            if !state.parted.is_empty() || !state.tasks.is_empty() {
                 return Next::Look;
             }
             if state.ended && state.idle + 1 == state.workers {
                 state.finished = true;
-                self.changed.notify_all();
+                self.work.notify_all();
                 return Next::End;
             }
             state.idle += 1;
             self.idle.store(state.idle, Ordering::Relaxed);
-            state = self
-                .changed
-                .wait(state)
-                .expect("nothing panics under this lock");
+            state = wait(&self.work, state);
             state.idle -= 1;
             self.idle.store(state.idle, Ordering::Relaxed);
         }
@@ -360,19 +350,19 @@ impl<T: Task> Shared<T> {
     /// Tasks of this weight were returned.
     fn returned(&self, weight: usize) {
         let mut state = self.lock();
-        let was_full = state.ahead >= MAX_AHEAD;
         state.ahead -= weight;
-        if was_full && state.ahead < MAX_AHEAD {
-            self.changed.notify_all();
+        if state.ahead < MAX_AHEAD {
+            self.room.notify_one();
         }
     }
 
-    /// Makes all workers end soon.
+    /// Makes all threads end soon.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         // With the lock, so that nobody is between looking and waiting.
-        let _state = self.lock();
-        self.changed.notify_all();
+        let _state = self.state.lock();
+        self.work.notify_all();
+        self.room.notify_all();
     }
 
     /// Whether nobody wants the results any more.
@@ -382,5 +372,22 @@ impl<T: Task> Shared<T> {
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().expect("nothing panics under this lock")
+    }
+}
+
+fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condition
+        .wait(guard)
+        .expect("nothing panics under this lock")
+}
+
+/// Lets all other threads end when one panics, so that the panic reaches the caller.
+pub(crate) struct StopOnPanic<'a, T: Task>(pub(crate) &'a Shared<T>);
+
+impl<T: Task> Drop for StopOnPanic<'_, T> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop();
+        }
     }
 }

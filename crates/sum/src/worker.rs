@@ -14,7 +14,7 @@ use tabane_engine::{Algorithm, Digest, Hasher, finish_many, update_many};
 use crate::etag::{Assembly, Upload};
 use crate::input::{self, At, Opened};
 use crate::method::{Method, Sum};
-use crate::pipeline::{Done, Job, Next, Numbered, Results, Shared, Source, Task};
+use crate::pipeline::{Done, Job, Next, Numbered, Results, Shared, Source, StopOnPanic, Task};
 
 /// What a worker reads of one file in a round, in bytes, while there are many: so every lane has as much to do.
 const CHUNK_LEN: usize = 32 << 10;
@@ -193,8 +193,7 @@ impl<T: Task> Worker<T> {
                 return Some(Stream::of_part(file, part));
             }
             if self.tasks.is_empty() {
-                let wait = self.streams.is_empty() && self.done.is_empty();
-                self.shared.take_tasks(wait, &mut self.tasks, results);
+                self.shared.take_tasks(&mut self.tasks);
             }
             self.dry = self.tasks.is_empty();
             let task = self.tasks.pop_front()?;
@@ -456,16 +455,5 @@ impl<T> Parted<T> {
             None => Ok(rest.assembly.sum()),
         };
         Some((rest.task.take()?, sum))
-    }
-}
-
-/// Lets the other workers end when one panics, so that the panic reaches the caller.
-struct StopOnPanic<'a, T: Task>(&'a Shared<T>);
-
-impl<T: Task> Drop for StopOnPanic<'_, T> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.stop();
-        }
     }
 }

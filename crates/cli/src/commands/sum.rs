@@ -7,6 +7,7 @@ mod report;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
+use clap::builder::TypedValueParser;
 use clap::{ArgAction, ArgMatches, Args, FromArgMatches};
 use tabane_sum::Algorithm;
 
@@ -53,8 +54,11 @@ Examples:
   find . -name '*.rs' -print0 | tabane sum --files0-from -
   tabane sum --etag 8MiB backup.tar")]
 pub struct Sum {
+    // First, since what comes after takes the options out of what clap has matched.
+    #[command(flatten)]
+    order: Order,
     /// What to read; - is standard input
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", value_parser = clap::builder::OsStringValueParser::new().map(PathBuf::from))]
     files: Vec<PathBuf>,
     /// Algorithm: md5, sha1, sha224, sha256 (the default), sha384, sha512, blake3, xxh64, xxh3 or xxh128
     #[arg(short, long, value_name = "NAME", value_parser = parse_algorithm, conflicts_with = "etag")]
@@ -95,8 +99,6 @@ pub struct Sum {
     /// With --check: tell of each line that is improperly formatted
     #[arg(short, long, overrides_with_all = ["quiet", "status"])]
     warn: bool,
-    #[command(flatten)]
-    order: Order,
 }
 
 /// In which order options were given.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tabane_sum::{
-    Algorithm, FileTask, Format, Job, Method, Names, NamesError, Style, Task, Tree, Upload, sum_all,
+    Algorithm, FileTask, Format, Job, Method, Names, NamesError, Source, Style, Task, Tree, Upload,
+    sum_all,
 };
 
 use super::Sum;
@@ -33,6 +34,10 @@ enum ListTask {
 impl Task for ListTask {
     fn job(&self) -> Option<Job<'_>> {
         match self {
+            Self::File(file) if file.path.as_os_str() == "-" => Some(Job {
+                source: Source::Stdin,
+                method: file.method,
+            }),
             Self::File(file) => file.job(),
             Self::Error(..) => None,
         }

@@ -1,0 +1,11 @@
+//! Runs the real `tabane sum`, beside the programs that it takes the place of.
+
+#![forbid(unsafe_code)]
+
+mod beside;
+mod check_files;
+mod listing;
+mod memory;
+mod more;
+mod options;
+mod special;
