@@ -49,6 +49,8 @@ const COSTS: &[(Algorithm, Backend, usize, [u32; 2])] = &[
     (Algorithm::Sha256, Backend::ShaNi,     4, [ 745, 1760]),
     (Algorithm::Sha512, Backend::Portable,  1, [1720, 2300]),
     (Algorithm::Sha512, Backend::Sse41,     2, [3560, 6200]),
+    (Algorithm::Sha512, Backend::Avx2,      1, [1340, 1750]),
+    (Algorithm::Sha512, Backend::Avx512,    1, [1240, 1650]),
     (Algorithm::Sha512, Backend::Avx2,      4, [3380, 5900]),
     (Algorithm::Sha512, Backend::Avx512,    4, [2370, 2700]),
     (Algorithm::Sha512, Backend::Avx512,    8, [2130, 3900]),

@@ -9,7 +9,7 @@ macro_rules! repeat {
 mod md5;
 mod sha1;
 pub(crate) mod sha256;
-mod sha512;
+pub(crate) mod sha512;
 
 use crate::arch::{Engine, Registers};
 use crate::digest::Digest;

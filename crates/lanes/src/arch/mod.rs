@@ -58,7 +58,8 @@ pub(crate) fn engines<K: Kernel>(backend: Backend, algorithm: Algorithm) -> Vec<
             compress,
         }
     };
-    let list: Vec<(usize, Compress)> = match backend {
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
+    let mut list: Vec<(usize, Compress)> = match backend {
         Backend::Portable => portable::engines::<K>(),
         #[cfg(target_arch = "x86_64")]
         Backend::Sse41 => x86_64::sse41::engines::<K>(),
@@ -71,6 +72,9 @@ pub(crate) fn engines<K: Kernel>(backend: Backend, algorithm: Algorithm) -> Vec<
         #[allow(unreachable_patterns)]
         _ => Vec::new(),
     };
+    #[cfg(target_arch = "x86_64")]
+    list.extend(x86_64::sha512::engines(backend, algorithm));
+    #[cfg(not(target_arch = "x86_64"))]
     let _ = algorithm;
     list.into_iter().map(engine).collect()
 }

@@ -116,6 +116,7 @@ macro_rules! wrap {
 
 pub(crate) mod avx2;
 pub(crate) mod avx512;
+pub(crate) mod sha512;
 pub(crate) mod shani;
 pub(crate) mod sse41;
 
