@@ -7,7 +7,8 @@
 #   make fuzz       runs one fuzz target for a while: FUZZ=backends SECONDS=60 (x86-64 Linux, needs a C++ compiler)
 #   make bench      measures kernels, the paper's figures and whole backups beside the tools that are installed
 #   make install    copies the command, its manual pages and completions: PREFIX=/usr/local DESTDIR=
-#   make uninstall  removes what install copied
+#   make install-lib  copies the hashes for C: tabane.h, libtabane.so, libtabane.a and tabane.pc
+#   make uninstall  removes what install and install-lib copied
 #   make clean      removes everything built
 #
 # CARGOFLAGS goes to every build, as in: make test CARGOFLAGS=--locked
@@ -201,14 +202,30 @@ install-from:
 	"$(FROM)/tabane" completions fish > "$$root/share/fish/vendor_completions.d/tabane.fish"; \
 	echo "installed $$root/bin/tabane, its manual pages and completions"
 
+install-lib:
+	$(CARGO) build $(CARGOFLAGS) --release -p tabane-capi
+	@root="$(DESTDIR)$(PREFIX)"; from=$$($(TARGET))/release; umask 022; set -e; \
+	mkdir -p "$$root/include" "$$root/lib/pkgconfig"; \
+	cp crates/capi/include/tabane.h "$$root/include"; \
+	cp "$$from/libtabane.a" "$$root/lib"; \
+	cp "$$from/libtabane.so" "$$root/lib/libtabane.so.new"; \
+	chmod 755 "$$root/lib/libtabane.so.new"; \
+	mv -f "$$root/lib/libtabane.so.new" "$$root/lib/libtabane.so"; \
+	version=$$($(CARGO) pkgid -p tabane-capi | sed 's/.*[@#:]//'); \
+	printf '%s\n' "prefix=$(PREFIX)" 'Name: tabane' 'Description: Hashes of many messages at once, one a SIMD lane' \
+		"Version: $$version" 'Cflags: -I$${prefix}/include' 'Libs: -L$${prefix}/lib -ltabane' \
+		'Libs.private: -lpthread -ldl -lm' > "$$root/lib/pkgconfig/tabane.pc"; \
+	echo "installed $$root/include/tabane.h, libtabane.so, libtabane.a and tabane.pc"
+
 uninstall:
 	@root="$(DESTDIR)$(PREFIX)"; \
 	rm -f "$$root/bin/tabane" "$$root/share/man/man1/tabane.1" "$$root/share/man/man1"/tabane-*.1 \
 		"$$root/share/bash-completion/completions/tabane" "$$root/share/zsh/site-functions/_tabane" \
-		"$$root/share/fish/vendor_completions.d/tabane.fish"
+		"$$root/share/fish/vendor_completions.d/tabane.fish" "$$root/include/tabane.h" \
+		"$$root/lib/libtabane.so" "$$root/lib/libtabane.a" "$$root/lib/pkgconfig/tabane.pc"
 
 clean:
 	$(CARGO) clean
 
-.PHONY: all build fuzz test test-all test-simd test-command test-programs test-tools lint sanitize bench install install-from \
+.PHONY: all build fuzz test test-all test-simd test-command test-programs test-tools lint sanitize bench install install-from install-lib \
 	uninstall clean

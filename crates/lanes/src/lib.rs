@@ -17,6 +17,9 @@
 //! with fewer lanes. The environment variable `TABANE_SIMD` (`portable`, `sse41`, `avx2`, `avx512`, `shani`) forces
 //! one [`Backend`].
 //!
+//! Messages that come in pieces go through [`Hasher`]s, many at once with [`update_many`]; [`hmac_many`] authenticates, and
+//! [`aes`] encrypts.
+//!
 //! # How it is built
 //!
 //! * `algorithm`: one file an algorithm, each written once, generic over `Vector`, a register of lanes of words.
@@ -24,9 +27,13 @@
 //! * `arch`: one file an instruction set, each implementing `Vector`. *To add one*, write the file and give it its
 //!   lines in [`Backend`] and `arch/mod.rs`.
 //! * `plan`: what each of these costs, and hence which one runs for how many messages.
-//! * `schedule`: which message is in which lane, padding, and what to do with unequal lengths.
+//! * `schedule`: which message, or piece of one, is in which lane, padding, and what to do with unequal lengths.
+//! * [`peak`]: how many operations the kernels execute, for a bound on their speed.
 //!
 //! A message is never copied, except for the part of it that shares a block with the padding.
+
+// Other processors have the portable kernels only, which need less.
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
 pub mod aes;
 pub(crate) mod algorithm;

@@ -43,12 +43,17 @@ macro_rules! one_lane {
             }
 
             #[inline(always)]
-            fn pin(mut self) -> Self {
+            fn pin(self) -> Self {
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: there are no instructions.
-                unsafe {
-                    core::arch::asm!($template, inout(reg) self, options(pure, nomem, nostack, preserves_flags));
+                {
+                    let mut word = self;
+                    // SAFETY: there are no instructions.
+                    unsafe {
+                        core::arch::asm!($template, inout(reg) word, options(pure, nomem, nostack, preserves_flags));
+                    }
+                    word
                 }
+                #[cfg(not(target_arch = "x86_64"))]
                 self
             }
 
