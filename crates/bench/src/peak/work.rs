@@ -82,7 +82,7 @@ pub fn hash(algorithm: Algorithm, backend: Backend) -> Vec<Work> {
             chain: chain(algorithm, counted.rotate > 0),
         })
     };
-    (1..=MOST_LANES).filter_map(kernel).collect()
+    (2..=MOST_LANES).filter_map(kernel).collect()
 }
 
 /// The chain through the state of a hash: for each step the way from the newest variable to the next newest, with
@@ -170,6 +170,14 @@ mod tests {
             (80.0, 0.0)
         );
         assert_eq!(hash(Algorithm::Sha1, Backend::ShaNi), []);
+        for &algorithm in Algorithm::ALL {
+            let backends = [Backend::Sse41, Backend::Avx2, Backend::Avx512];
+            assert!(
+                backends
+                    .iter()
+                    .all(|&backend| !hash(algorithm, backend).is_empty())
+            );
+        }
     }
 
     #[test]
