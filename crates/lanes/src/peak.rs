@@ -75,7 +75,7 @@ impl Operations {
 }
 
 /// What the engine of `backend` with `lanes` lanes executes for a block in each. `None` if there is no such engine, or if
-/// its instructions are not those of lanes (portable, SHA-NI).
+/// its instructions are not those of lanes (portable, SHA-NI, one message).
 pub fn operations(algorithm: Algorithm, backend: Backend, lanes: usize) -> Option<Operations> {
     let entry = algorithm.entry();
     (entry.engines)(backend)
@@ -83,6 +83,8 @@ pub fn operations(algorithm: Algorithm, backend: Backend, lanes: usize) -> Optio
         .find(|engine| engine.lanes == lanes)?;
     let word_bytes = entry.block_len / 16;
     let register_bits = match backend {
+        // One lane of such a backend is not made of vectors.
+        _ if lanes == 1 => return None,
         Backend::Sse41 => 128,
         Backend::Avx2 => 256,
         Backend::Avx512 => (8 * word_bytes * lanes).min(512),
@@ -221,6 +223,7 @@ mod tests {
         assert_eq!((pair.total(), pair.bytes), (2 * 837, 2048));
         assert_eq!(operations(Algorithm::Sha1, Backend::Avx512, 17), None);
         assert_eq!(operations(Algorithm::Sha1, Backend::ShaNi, 1), None);
+        assert_eq!(operations(Algorithm::Sha512, Backend::Avx2, 1), None);
         let wide = operations(Algorithm::Sha512, Backend::Avx512, 16).unwrap();
         assert_eq!((wide.bytes, wide.register_bits), (16 * 128, 512));
         let half = operations(Algorithm::Md5, Backend::Avx512, 8).unwrap();

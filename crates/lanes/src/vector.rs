@@ -123,12 +123,11 @@ impl<'a, V: Vector> Next<'a, V> {
 /// follows.
 #[inline(always)]
 pub(crate) fn ask_ahead(line: *const u8) {
-    // Not in the level 2 cache: there the stream of data would push out this very code.
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch faults nowhere, also past the end of a message.
     unsafe {
-        use core::arch::x86_64::{_MM_HINT_NTA, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_NTA>(line.wrapping_add(AHEAD).cast());
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(AHEAD).cast());
     }
     let _ = line;
 }
