@@ -31,7 +31,7 @@ const MIN_CHUNK_LEN: usize = 4 << 10;
 /// Files that a worker has open at most: as many requests as it makes of a disk.
 const MAX_STREAMS: usize = 64;
 
-/// What is asked of the disk at a time, in bytes.
+/// What is asked of the disk at a time, in bytes, and as much ahead of what is read.
 const FETCH_LEN: u64 = 1 << 20;
 
 /// What is left free behind each chunk, in bytes, so that chunks which are read at the same pace don't fall into the same
@@ -58,8 +58,8 @@ pub(crate) struct Stream<T> {
     position: u64,
     /// Where the part ends, or the file did when it was opened.
     end: u64,
-    /// Up to where the disk was asked for bytes.
-    fetched: u64,
+    /// Up to where the disk was asked for bytes, once some were not in the page cache.
+    fetched: Option<u64>,
     /// Where in the arena the chunk of this round is.
     chunk: Range<usize>,
     state: Progress,
@@ -321,7 +321,7 @@ impl<T: Task> Stream<T> {
             hasher: Hasher::new(algorithm),
             position: 0,
             end: len,
-            fetched: 0,
+            fetched: None,
             chunk: 0..0,
             state: Progress::Reading,
         }
@@ -333,7 +333,7 @@ impl<T: Task> Stream<T> {
             hasher: Hasher::new(Algorithm::Md5),
             position,
             end: file.len.min(position.saturating_add(file.part_len)),
-            fetched: position,
+            fetched: None,
             chunk: 0..0,
             state: if file.failed.load(Ordering::Relaxed) {
                 Progress::Ended
@@ -354,17 +354,28 @@ impl<T: Task> Stream<T> {
         let asked = &mut buffer[..len];
         match input::read_cached(file, at, asked) {
             Ok(Some(read)) => self.has_read(start, read, len),
-            Ok(None) => {
-                if self.fetched <= self.position {
-                    input::fetch(file, self.position, NonZeroU64::new(FETCH_LEN));
-                    self.fetched = self.position + FETCH_LEN;
-                }
-            }
+            Ok(None) => self.fetched = self.fetched.or(Some(self.position)),
             Err(error) => self.state = Progress::Failed(error.into()),
         }
+        self.fetch();
         match self.chunk.len() {
             0 => 0,
             len => len.next_multiple_of(64) + SKEW,
+        }
+    }
+
+    /// Keeps the disk busy ahead of what is read, if it is needed at all.
+    fn fetch(&mut self) {
+        if let Some(fetched) = &mut self.fetched
+            && *fetched < self.end
+            && *fetched < self.position + FETCH_LEN
+        {
+            let file = match &self.of {
+                Of::File(file, _) => file,
+                Of::Part(file, _) => &file.file,
+            };
+            input::fetch(file, *fetched, NonZeroU64::new(FETCH_LEN));
+            *fetched += FETCH_LEN;
         }
     }
 
