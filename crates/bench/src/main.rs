@@ -6,6 +6,7 @@
 //! - `p0` measures SHA-1 as the paper did that Tabane comes from: its tables and figures;
 //! - `chunk-size` compares lengths of blocks;
 //! - `store` times whole backup programs as subprocesses, alternating between them;
+//! - `sum` times checksums of many files as subprocesses;
 //! - `tree` builds reproducible test trees full of unusual files;
 //! - `compare-trees` compares two trees byte for byte and attribute for attribute.
 
@@ -28,6 +29,7 @@ mod peak;
 mod peers;
 mod progress;
 mod store;
+mod sum;
 mod timing;
 mod tools;
 mod tree;
@@ -51,6 +53,8 @@ enum Command {
     ChunkSize(chunk_size::Args),
     /// Time backup, restore and check of Tabane and its installed peers
     Store(store::Args),
+    /// Time checksums of many files beside coreutils and OpenSSL
+    Sum(sum::Args),
     /// Build a reproducible test tree
     Tree(tree::Args),
     /// Compare two trees byte for byte and attribute for attribute
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
         Command::P0(args) => p0::run(&args),
         Command::ChunkSize(args) => chunk_size::run(&args),
         Command::Store(args) => store::run(&args),
+        Command::Sum(args) => sum::run(&args),
         Command::Tree(args) => tree::run(&args),
         Command::CompareTrees(args) => compare_trees::run(&args),
     };

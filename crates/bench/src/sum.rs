@@ -1,0 +1,550 @@
+//! `tabane-bench sum`: checksums of many files, beside the programs that `tabane sum` takes the place of.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{BufWriter, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+
+use crate::data::noise;
+use crate::disk;
+use crate::measure::{Sample, measure, median};
+use crate::progress;
+use crate::tools::{find_in_path, find_tabane};
+
+/// How many times a peer's wall time must exceed ours.
+const BARS: [(&str, f64); 4] = [("md5", 8.0), ("sha1", 4.0), ("sha256", 2.5), ("etag", 10.0)];
+
+/// Part of the machine's CPU time taken by others from which a timing counts as disturbed.
+const OTHERS_PART_WARN: f64 = 0.08;
+
+/// Size of a part of the upload whose ETag is computed.
+const PART: &str = "8MiB";
+
+/// Time checksums of many files and the ETag of a large one, beside `xargs` over coreutils and OpenSSL.
+///
+/// Every program gets the same names and all processors. The files are read before each timing, so that they come from
+/// memory. Programs take turns, and each round begins with another. What Tabane prints is compared with what coreutils
+/// print. `cat` shows what reading alone takes.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The tree whose files are hashed
+    #[arg(long, value_name = "DIR")]
+    tree: PathBuf,
+    /// How many files to take of those with a fitting size: the first, in the order of their paths
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    count: usize,
+    /// Take the largest instead of the first
+    #[arg(long)]
+    largest: bool,
+    /// Leave out files that are smaller, in KiB
+    #[arg(long, value_name = "KIB", default_value_t = 0)]
+    min_size: u64,
+    /// Leave out files that are larger, in KiB
+    #[arg(long, value_name = "KIB", default_value_t = u64::MAX >> 10, hide_default_value = true)]
+    max_size: u64,
+    /// Which algorithms
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "md5,sha1,sha256"
+    )]
+    algorithms: Vec<String>,
+    /// Size of the file whose ETag is computed, in MiB; 0 for none
+    #[arg(long, value_name = "MIB", default_value_t = 2048)]
+    etag: u64,
+    /// How many times to run everything
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Where lists, logs and the large file go [default: a new directory in $TMPDIR]
+    #[arg(long, value_name = "DIR")]
+    work: Option<PathBuf>,
+    /// The tabane executable [default: beside this program, else in PATH]
+    #[arg(long, value_name = "PATH")]
+    tabane: Option<PathBuf>,
+    /// Exit with 1 where a bar is missed
+    #[arg(long)]
+    strict: bool,
+    /// Print one flat JSON object a line instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+/// Who computes.
+#[derive(Clone, Copy, PartialEq)]
+enum Program {
+    Tabane,
+    Coreutils,
+    OpenSsl,
+    /// Reads, and computes nothing.
+    Cat,
+}
+
+/// What is computed.
+#[derive(Clone, PartialEq)]
+enum Job {
+    /// This of each of many files.
+    Files(String),
+    /// The ETag of one file; peers compute its MD5, which takes them as long.
+    Etag,
+}
+
+/// All timings of a program at a job.
+struct Line {
+    job: Job,
+    program: Program,
+    samples: Vec<Sample>,
+}
+
+/// What everything is measured with.
+struct Bench {
+    tabane: PathBuf,
+    work: tempfile::TempDir,
+    files: Vec<PathBuf>,
+    bytes: u64,
+    processors: usize,
+}
+
+/// Runs the benchmark.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let bench = Bench::new(args)?;
+    let etag_bytes = args.etag << 20;
+    if etag_bytes > 0 {
+        make_file(&bench.large_file(), etag_bytes)?;
+    }
+    let mut lines = bench.lines(args);
+    bench.introduce(args);
+    for round in 0..args.rounds {
+        for programs in lines.chunk_by_mut(|one, next| one.job == next.job) {
+            // Each round begins with another.
+            let first = round as usize % programs.len();
+            for turn in 0..programs.len() {
+                let line = &mut programs[(first + turn) % programs.len()];
+                let what = format!("{} with {}", line.job.name(), line.program.name());
+                progress::show(&format!("round {} of {}: {what}", round + 1, args.rounds));
+                let sample = bench.time(line).with_context(|| what)?;
+                line.samples.push(sample);
+            }
+        }
+        if round == 0 {
+            bench.compare(&lines)?;
+        }
+    }
+    progress::show("");
+    let met = report(&lines, &bench, etag_bytes, args);
+    Ok(ExitCode::from(u8::from(args.strict && !met)))
+}
+
+impl Bench {
+    fn new(args: &Args) -> Result<Bench> {
+        let tabane = match &args.tabane {
+            Some(path) => path.canonicalize().with_context(|| format!("there is no tabane at {}", path.display()))?,
+            None => find_tabane().context(
+                "tabane is neither beside this program nor in PATH; build it with `cargo build --release`, or give it with --tabane",
+            )?,
+        };
+        let parent = args.work.clone().unwrap_or_else(std::env::temp_dir);
+        let work = tempfile::Builder::new()
+            .prefix("tabane-bench-")
+            .tempdir_in(&parent)
+            .with_context(|| format!("cannot make a work directory in {}", parent.display()))?;
+        let files = choose(args)?;
+        let bytes = files.iter().map(|(_, len)| len).sum();
+        let files: Vec<PathBuf> = files.into_iter().map(|(path, _)| path).collect();
+        let bench = Bench {
+            tabane,
+            work,
+            files,
+            bytes,
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        let mut list = Vec::new();
+        for file in &bench.files {
+            list.extend_from_slice(file.as_os_str().as_bytes());
+            list.push(0);
+        }
+        fs::write(bench.list(), list).context("cannot write the list of files")?;
+        Ok(bench)
+    }
+
+    fn list(&self) -> PathBuf {
+        self.work.path().join("list")
+    }
+
+    fn large_file(&self) -> PathBuf {
+        self.work.path().join("large")
+    }
+
+    fn log(&self, line: &Line) -> PathBuf {
+        let name = format!("{}-{}", line.job.name(), line.program.name());
+        self.work.path().join(name)
+    }
+
+    /// What to time, without what is not installed.
+    fn lines(&self, args: &Args) -> Vec<Line> {
+        let mut jobs: Vec<Job> = args.algorithms.iter().cloned().map(Job::Files).collect();
+        jobs.extend((args.etag > 0).then_some(Job::Etag));
+        let mut lines = Vec::new();
+        let mut missing = BTreeSet::new();
+        for job in jobs {
+            for program in [
+                Program::Tabane,
+                Program::Coreutils,
+                Program::OpenSsl,
+                Program::Cat,
+            ] {
+                match program.needs(&job) {
+                    Some(needed) if find_in_path(&needed).is_none() => {
+                        missing.insert(needed);
+                    }
+                    _ => lines.push(Line {
+                        job: job.clone(),
+                        program,
+                        samples: Vec::new(),
+                    }),
+                }
+            }
+        }
+        for name in missing {
+            eprintln!("*** {name} is NOT INSTALLED: it is not compared.");
+        }
+        lines
+    }
+
+    fn introduce(&self, args: &Args) {
+        let load = fs::read_to_string("/proc/loadavg")
+            .ok()
+            .and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
+        if load.is_some_and(|load| load > 0.3) {
+            eprintln!(
+                "*** This machine is busy (load {:.1}): do not quote absolute figures from it.",
+                load.unwrap_or_default()
+            );
+        }
+        let versions: Vec<String> = ["md5sum", "openssl"]
+            .into_iter()
+            .filter_map(version)
+            .collect();
+        if args.json {
+            let object = json!({
+                "bench": "sum", "kind": "host", "processors": self.processors, "load": load,
+                "tree": args.tree.to_string_lossy(), "files": self.files.len(), "total_bytes": self.bytes,
+                "rounds": args.rounds, "peers": versions.join("; "),
+            });
+            println!("{object}");
+            return;
+        }
+        println!(
+            "{} files of {}, {:.0} MB; {} processors, {} rounds",
+            self.files.len(),
+            args.tree.display(),
+            self.bytes as f64 / 1e6,
+            self.processors,
+            args.rounds
+        );
+        for version in versions {
+            println!("peer: {version}");
+        }
+    }
+
+    /// Times one run, from the page cache.
+    fn time(&self, line: &Line) -> Result<Sample> {
+        // Each time anew: a machine may drop pages that nobody has touched for a while.
+        match line.job {
+            Job::Files(_) => self.files.iter().try_for_each(|file| warm(file))?,
+            Job::Etag => warm(&self.large_file())?,
+        }
+        measure(self.command(line), &self.log(line), &[0])
+    }
+
+    fn command(&self, line: &Line) -> Command {
+        if line.program == Program::Tabane {
+            let mut command = Command::new(&self.tabane);
+            command.arg("sum");
+            match &line.job {
+                Job::Files(algorithm) => command
+                    .args(["-a", algorithm, "--files0-from"])
+                    .arg(self.list()),
+                Job::Etag => command.args(["--etag", PART]).arg(self.large_file()),
+            };
+            return command;
+        }
+        let algorithm = match &line.job {
+            Job::Files(algorithm) => algorithm,
+            Job::Etag => "md5",
+        };
+        let words = match line.program {
+            Program::OpenSsl => vec![
+                "openssl".to_owned(),
+                "dgst".to_owned(),
+                format!("-{algorithm}"),
+            ],
+            Program::Cat => vec!["cat".to_owned()],
+            _ => vec![format!("{algorithm}sum")],
+        };
+        match line.job {
+            Job::Files(_) => {
+                let mut command = Command::new("xargs");
+                command
+                    .args(["-0", "-P", &self.processors.to_string(), "-a"])
+                    .arg(self.list());
+                match line.program {
+                    // What it reads must not be written anywhere, nor be left unread.
+                    Program::Cat => command.args(["sh", "-c", "exec cat \"$@\" > /dev/null", "sh"]),
+                    _ => command.args(words),
+                };
+                command
+            }
+            Job::Etag => {
+                let mut command = Command::new(&words[0]);
+                command.args(&words[1..]).arg(self.large_file());
+                command
+            }
+        }
+    }
+
+    /// Whether the lines are those of coreutils: ours in the order of the list, theirs as their processes were done.
+    fn compare(&self, lines: &[Line]) -> Result<()> {
+        let log = |job: &Job, program| {
+            let line = lines
+                .iter()
+                .find(|line| line.job == *job && line.program == program)?;
+            fs::read(self.log(line)).ok()
+        };
+        for job in lines
+            .iter()
+            .map(|line| &line.job)
+            .filter(|job| matches!(job, Job::Files(_)))
+        {
+            let (Some(ours), Some(theirs)) =
+                (log(job, Program::Tabane), log(job, Program::Coreutils))
+            else {
+                continue;
+            };
+            let sorted = |text: &[u8]| {
+                let mut lines: Vec<Vec<u8>> = text
+                    .split(|&byte| byte == b'\n')
+                    .map(<[u8]>::to_vec)
+                    .collect();
+                lines.sort_unstable();
+                lines
+            };
+            if sorted(&ours) != sorted(&theirs) {
+                bail!("{}: tabane and coreutils print different lines", job.name());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The files to hash with their lengths, in the order of their paths.
+fn choose(args: &Args) -> Result<Vec<(PathBuf, u64)>> {
+    let sizes = args.min_size << 10..=args.max_size << 10;
+    let mut files = Vec::new();
+    disk::walk(&args.tree, &mut |path, metadata| {
+        // xargs takes no name apart, but lines of names with these are escaped, and cannot be sorted one by one.
+        let plain = !path
+            .as_os_str()
+            .as_bytes()
+            .iter()
+            .any(|byte| b"\n\\".contains(byte));
+        if metadata.is_file() && plain && sizes.contains(&metadata.len()) {
+            files.push((path.to_owned(), metadata.len()));
+        }
+        Ok(())
+    })?;
+    if args.largest {
+        files.sort_unstable_by(|(a, a_len), (b, b_len)| b_len.cmp(a_len).then_with(|| a.cmp(b)));
+        files.truncate(args.count);
+    }
+    files.sort_unstable();
+    files.truncate(args.count);
+    if files.is_empty() {
+        bail!("{} holds no fitting files", args.tree.display());
+    }
+    Ok(files)
+}
+
+/// Reads a file, so that it is in the page cache.
+fn warm(path: &Path) -> Result<()> {
+    let mut file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut buffer = [0; 64 << 10];
+    while file
+        .read(&mut buffer)
+        .with_context(|| format!("cannot read {}", path.display()))?
+        > 0
+    {}
+    Ok(())
+}
+
+/// Makes a file of so many bytes.
+fn make_file(path: &Path, bytes: u64) -> Result<()> {
+    let noise = noise(1 << 20);
+    let mut file = BufWriter::new(File::create(path).context("cannot make the large file")?);
+    for number in 0..bytes >> 20 {
+        file.write_all(&noise[8..])
+            .and_then(|()| file.write_all(&number.to_le_bytes()))
+            .context("cannot write the large file")?;
+    }
+    file.flush().context("cannot write the large file")
+}
+
+/// The first line of what a program says of its version.
+fn version(program: &str) -> Option<String> {
+    let argument = if program == "openssl" {
+        "version"
+    } else {
+        "--version"
+    };
+    let output = Command::new(find_in_path(program)?)
+        .arg(argument)
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Some(text.lines().next()?.trim().to_owned())
+}
+
+impl Program {
+    fn name(self) -> &'static str {
+        match self {
+            Program::Tabane => "tabane",
+            Program::Coreutils => "coreutils",
+            Program::OpenSsl => "openssl",
+            Program::Cat => "cat",
+        }
+    }
+
+    /// The executable that must be in PATH.
+    fn needs(self, job: &Job) -> Option<String> {
+        match (self, job) {
+            (Program::Tabane, _) => None,
+            (Program::Coreutils, Job::Files(algorithm)) => Some(format!("{algorithm}sum")),
+            (Program::Coreutils, Job::Etag) => Some("md5sum".to_owned()),
+            _ => Some(self.name().to_owned()),
+        }
+    }
+}
+
+impl Job {
+    fn name(&self) -> &str {
+        match self {
+            Job::Files(algorithm) => algorithm,
+            Job::Etag => "etag",
+        }
+    }
+}
+
+impl Line {
+    fn median(&self, of: impl Fn(&Sample) -> f64) -> f64 {
+        median(self.samples.iter().map(of)).unwrap_or(f64::NAN)
+    }
+
+    /// Theirs by ours, paired within each round: the median.
+    fn by(&self, ours: &Line, of: impl Fn(&Sample) -> f64) -> f64 {
+        let pairs = self.samples.iter().zip(&ours.samples);
+        median(pairs.map(|(theirs, ours)| of(theirs) / of(ours))).unwrap_or(f64::NAN)
+    }
+}
+
+fn wall_s(sample: &Sample) -> f64 {
+    sample.wall.as_secs_f64()
+}
+
+fn cpu_s(sample: &Sample) -> f64 {
+    sample.cpu.as_secs_f64()
+}
+
+/// To a thousandth, for reading.
+fn round(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+/// Prints medians, ratios and bars; returns whether all bars are met.
+fn report(lines: &[Line], bench: &Bench, etag_bytes: u64, args: &Args) -> bool {
+    if !args.json {
+        println!(
+            "\n{:<8} {:<10} {:>8} {:>8} {:>8} {:>8} {:>13} {:>12} {:>8}",
+            "what",
+            "program",
+            "wall s",
+            "CPU s",
+            "GB/s",
+            "peak MB",
+            "theirs / ours",
+            "of CPU time",
+            "bar"
+        );
+    }
+    let mut met = true;
+    for line in lines {
+        let Some(ours) = lines
+            .iter()
+            .find(|ours| ours.job == line.job && ours.program == Program::Tabane)
+        else {
+            continue;
+        };
+        let bytes = if line.job == Job::Etag {
+            etag_bytes
+        } else {
+            bench.bytes
+        };
+        let wall = line.median(wall_s);
+        let peer = matches!(line.program, Program::Coreutils | Program::OpenSsl);
+        let bar = BARS
+            .iter()
+            .find(|(name, _)| *name == line.job.name() && peer)
+            .map(|(_, bar)| *bar);
+        let ratio = line.by(ours, wall_s);
+        let ok = bar.map(|bar| ratio >= bar);
+        met &= ok != Some(false);
+        let rate = bytes as f64 / 1e9 / wall;
+        let peak = line.median(|sample| sample.peak_rss_bytes as f64 / 1e6);
+        if args.json {
+            let object = json!({
+                "bench": "sum", "kind": "line", "what": line.job.name(), "program": line.program.name(),
+                "rounds": line.samples.len(), "wall_s": round(wall), "cpu_s": round(line.median(cpu_s)),
+                "rate_gb_per_s": round(rate), "peak_rss_mb": round(peak), "wall_theirs_by_ours": round(ratio),
+                "cpu_theirs_by_ours": round(line.by(ours, cpu_s)), "bar": bar, "ok": ok,
+            });
+            println!("{object}");
+            continue;
+        }
+        let bar = bar.map_or(String::new(), |bar| {
+            format!(
+                ">= {bar} {}",
+                if ok == Some(true) { "ok" } else { "MISSED" }
+            )
+        });
+        println!(
+            "{:<8} {:<10} {wall:>8.3} {:>8.3} {rate:>8.2} {peak:>8.0} {ratio:>13.2} {:>12.2} {bar:>8}",
+            line.job.name(),
+            line.program.name(),
+            line.median(cpu_s),
+            line.by(ours, cpu_s),
+        );
+    }
+    if !args.json {
+        println!(
+            "medians; theirs / ours: paired within each round; cat reads and computes nothing"
+        );
+    }
+    let all = lines.iter().flat_map(|line| &line.samples);
+    let others = |sample: &&Sample| {
+        let part = sample.others_cpu.as_secs_f64() / (wall_s(sample) * bench.processors as f64);
+        // Ticks are coarse: short runs cannot be judged.
+        wall_s(sample) > 0.3 && part > OTHERS_PART_WARN
+    };
+    let disturbed = all.clone().filter(others).count();
+    if disturbed > 0 {
+        eprintln!(
+            "*** Others took part in the machine during {disturbed} of {} timings: ratios of wall time are not to be quoted.",
+            all.count()
+        );
+    }
+    met
+}
