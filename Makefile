@@ -139,7 +139,7 @@ test-programs:
 test-tools:
 	@missing=; packages=; \
 	need() { command -v "$$1" > /dev/null 2>&1 || { missing="$$missing $$1"; packages="$$packages $$2"; }; }; \
-	need openssl openssl; need setfacl acl; need setfattr attr; need python3 python3-minimal; \
+	need openssl openssl; need xxhsum xxhash; need b3sum b3sum; need setfacl acl; need setfattr attr; need python3 python3-minimal; \
 	[ -n "$$missing" ] || exit 0; \
 	if command -v apt-get > /dev/null 2>&1; then \
 		if [ "$$(id -u)" = 0 ]; then sudo=; else sudo='sudo -n'; fi; \
@@ -179,6 +179,7 @@ bench:
 	"$$bin/tabane-bench" lanes $(BENCHFLAGS) || exit 1; \
 	"$$bin/tabane-bench" p0 $(BENCHFLAGS) || exit 1; \
 	if [ -n "$(TREE)" ]; then \
+		"$$bin/tabane-bench" sum --tree "$(TREE)" $(BENCHFLAGS) && \
 		"$$bin/tabane-bench" store --tree "$(TREE)" $(BENCHFLAGS); \
 	else \
 		dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && trap 'exit 1' HUP INT TERM || exit 1; \
