@@ -66,7 +66,7 @@ test-simd: test-programs
 	for simd in $(SIMD); do \
 		if why=$$(TABANE_SIMD=$$simd "$$tabane" version 2>&1); then \
 			echo; echo "=== TABANE_SIMD=$$simd ==="; \
-			TABANE_SIMD=$$simd $(CARGO_TEST) --lib --test every_backend || exit 1; \
+			TABANE_SIMD=$$simd $(CARGO_TEST) --lib --test every_backend --test streaming || exit 1; \
 		else \
 			case $$why in \
 			*"lacks $$simd"*) printf '\n%s\n\n' "NOT RUN: TABANE_SIMD=$$simd: this processor lacks it" ;; \
