@@ -64,8 +64,10 @@ pub fn remember_terminal() {
 ///
 /// That is safe at any point, since a repository is consistent after every single operation.
 pub fn exit_on_signals() -> Result<()> {
-    let cannot = |error| Failure::Other(format!("cannot handle signals: {error}"));
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(cannot)?;
+    // Where no file can be opened any more, they do so all the same, without a word.
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
+        return Ok(());
+    };
     let wait = move || {
         if signals.forever().next().is_some() {
             if let Ok(mut terminal) = TERMINAL.try_lock()
@@ -78,7 +80,7 @@ pub fn exit_on_signals() -> Result<()> {
             let clear = if stderr.is_terminal() { "\r\x1b[K" } else { "" };
             let _ = writeln!(
                 stderr,
-                "{clear}tabane: interrupted: nothing that was stored is lost; run the same command again"
+                "{clear}tabane: interrupted: nothing is damaged; run the same command again"
             );
             low_level::exit(Exit::Interrupted as i32);
         }
@@ -86,7 +88,7 @@ pub fn exit_on_signals() -> Result<()> {
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(wait)
-        .map_err(cannot)?;
+        .map_err(|error| Failure::Other(format!("cannot handle signals: {error}")))?;
     Ok(())
 }
 

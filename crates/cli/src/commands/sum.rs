@@ -29,7 +29,7 @@ use report::Report;
     .overrides_with_all(["status", "warn"]).help("With --check: don't print OK for each file"))]
 #[command(after_help = "\
 Takes the place of md5sum, sha1sum, sha224sum, sha256sum, sha384sum and sha512sum of GNU coreutils: the same lines, the \
-same options, the same exit codes (0, or 1 if anything was wrong). Files are hashed side by side, in the lanes of all \
+same options, the same exit codes (0, or 1 if anything was wrong; 2 for wrong usage, as all of tabane). Files are hashed side by side, in the lanes of all \
 processors, and printed in the order in which they were named. Without FILE, or where FILE is -, it reads standard input.
 
 The default is sha256: nobody can make two files with the same one, most published checksums are of this kind, and \

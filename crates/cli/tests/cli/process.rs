@@ -35,7 +35,7 @@ fn a_signal_ends_a_backup_at_once_and_the_next_one_completes() {
             .expect("text");
         assert_eq!(
             stderr,
-            "tabane: interrupted: nothing that was stored is lost; run the same command again\n"
+            "tabane: interrupted: nothing is damaged; run the same command again\n"
         );
     }
     bed.run(["snapshots"]).succeeds().says("0 snapshots");
