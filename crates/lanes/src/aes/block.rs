@@ -1,6 +1,6 @@
 //! The one interface between modes and instruction sets.
 
-use super::Block;
+use super::{BLOCK, Block};
 
 /// A register of one, two or four blocks.
 ///
@@ -27,6 +27,15 @@ pub(super) trait BlockVector: Copy {
     /// `to` is writable for `BLOCKS` blocks.
     unsafe fn store(self, to: *mut Block);
 
+    /// The first block.
+    #[inline(always)]
+    fn first(self) -> Block {
+        let mut blocks = [[0; BLOCK]; 4];
+        // SAFETY: a register has at most four blocks.
+        unsafe { self.store(blocks.as_mut_ptr()) };
+        blocks[0]
+    }
+
     /// The same block everywhere.
     ///
     /// # Safety
@@ -41,29 +50,33 @@ pub(super) trait BlockVector: Copy {
     /// The processor has the instruction set.
     unsafe fn counters(first: u128) -> Self;
 
-    /// Reads the block at `from[i] + offset` bytes for each `i < BLOCKS`.
+    /// Reads half of a chunk, which is four blocks, of each of `BLOCKS` messages, from `from[lane] + offset` bytes: element `i`
+    /// of `columns` is to hold block `i` of each. Half 0 and half 1 together fill in all of it; which half does what is
+    /// for the implementation to choose.
     ///
     /// # Safety
     ///
-    /// The processor has the instruction set, `from` is readable for `BLOCKS` pointers, and each of these plus
-    /// `offset` is readable for a block.
-    unsafe fn gather(from: *const *mut Block, offset: usize) -> Self;
+    /// The processor has the instruction set, `from` is readable for `BLOCKS` pointers, and each of these plus `offset` is
+    /// readable for four blocks.
+    unsafe fn load_columns(
+        from: *const *mut Block,
+        offset: usize,
+        half: usize,
+        columns: &mut [Self; 4],
+    );
 
-    /// Writes the blocks to `to[i] + offset` bytes for each `i < BLOCKS`.
+    /// The way back of [`load_columns`](Self::load_columns).
     ///
     /// # Safety
     ///
-    /// `to` is readable for `BLOCKS` pointers, and each of these plus `offset` is writable for a block.
-    unsafe fn scatter(self, to: *const *mut Block, offset: usize);
+    /// `to` is readable for `BLOCKS` pointers, and each of these plus `offset` is writable for four blocks.
+    unsafe fn store_columns(columns: &[Self; 4], to: *const *mut Block, offset: usize, half: usize);
+
+    /// Has the cache line at an address, which need not be readable, fetched to the second level.
+    fn prefetch(address: *const Block);
 
     /// Bit by bit.
     fn xor(self, other: Self) -> Self;
-
-    /// `self ^ b ^ c`.
-    #[inline(always)]
-    fn xor3(self, b: Self, c: Self) -> Self {
-        self.xor(b).xor(c)
-    }
 
     /// SubBytes, ShiftRows, MixColumns, AddRoundKey.
     fn encrypt_round(self, key: Self) -> Self;

@@ -10,6 +10,12 @@ pub(super) const MAX_ROUND_KEYS: usize = 15;
 pub(super) trait RoundKeys<V> {
     /// The key of a round in a register.
     fn get(&self, round: usize, register: usize) -> V;
+
+    /// The same keys. Called before each block, for keys that are better read each time than held in registers.
+    #[inline(always)]
+    fn again(&self) -> &Self {
+        self
+    }
 }
 
 /// One key for all blocks.
@@ -38,24 +44,6 @@ impl<V: BlockVector> RoundKeys<V> for SameKey<V> {
     }
 }
 
-/// Encrypts blocks to which the first round key was added already.
-#[inline(always)]
-pub(super) fn encrypt_whitened<V: BlockVector, const N: usize>(
-    mut blocks: [V; N],
-    keys: &impl RoundKeys<V>,
-    rounds: usize,
-) -> [V; N] {
-    for round in 1..rounds {
-        for (i, block) in blocks.iter_mut().enumerate() {
-            *block = block.encrypt_round(keys.get(round, i));
-        }
-    }
-    for (i, block) in blocks.iter_mut().enumerate() {
-        *block = block.encrypt_last(keys.get(rounds, i));
-    }
-    blocks
-}
-
 /// Encrypts blocks.
 #[inline(always)]
 pub(super) fn encrypt<V: BlockVector, const N: usize>(
@@ -66,7 +54,15 @@ pub(super) fn encrypt<V: BlockVector, const N: usize>(
     for (i, block) in blocks.iter_mut().enumerate() {
         *block = block.xor(keys.get(0, i));
     }
-    encrypt_whitened(blocks, keys, rounds)
+    for round in 1..rounds {
+        for (i, block) in blocks.iter_mut().enumerate() {
+            *block = block.encrypt_round(keys.get(round, i));
+        }
+    }
+    for (i, block) in blocks.iter_mut().enumerate() {
+        *block = block.encrypt_last(keys.get(rounds, i));
+    }
+    blocks
 }
 
 /// Decrypts blocks, with the keys of the equivalent inverse cipher.

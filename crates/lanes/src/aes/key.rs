@@ -86,9 +86,18 @@ impl fmt::Debug for Key {
 
 impl Drop for Key {
     fn drop(&mut self) {
-        self.encrypt.0.zeroize();
-        self.decrypt.0.zeroize();
+        erase(&mut self.encrypt.0);
+        erase(&mut self.decrypt.0);
     }
+}
+
+/// Overwrites with zeros, and is not optimised away.
+pub(super) fn erase(blocks: &mut [Block]) {
+    // SAFETY: any bytes are a number. (By bytes, which cannot be joined, it would take as long as a message.)
+    let (start, numbers, end) = unsafe { blocks.as_flattened_mut().align_to_mut::<u128>() };
+    start.zeroize();
+    numbers.zeroize();
+    end.zeroize();
 }
 
 /// FIPS 197, 5.2, and 5.3.5 for the equivalent inverse cipher.
@@ -139,7 +148,7 @@ unsafe fn substitute<V: BlockVector>(word: [u8; 4]) -> [u8; 4] {
         part.copy_from_slice(&word);
     }
     // SAFETY: the caller's promise.
-    let column = unsafe { first(V::broadcast(&column).encrypt_last(V::broadcast(&[0; BLOCK]))) };
+    let column = unsafe { V::broadcast(&column).encrypt_last(V::broadcast(&[0; BLOCK])) }.first();
     // The four columns were equal, so that ShiftRows has changed nothing.
     [column[0], column[1], column[2], column[3]]
 }
@@ -153,15 +162,9 @@ unsafe fn inverse_mix_columns<V: BlockVector>(block: &Block) -> Block {
     unsafe {
         let zero = V::broadcast(&[0; BLOCK]);
         // The second step undoes the first and does InvMixColumns.
-        first(V::broadcast(block).encrypt_last(zero).decrypt_round(zero))
+        V::broadcast(block)
+            .encrypt_last(zero)
+            .decrypt_round(zero)
+            .first()
     }
-}
-
-/// The first block of a register.
-#[inline(always)]
-fn first<V: BlockVector>(register: V) -> Block {
-    let mut blocks = [[0; BLOCK]; 4];
-    // SAFETY: a register has at most four blocks.
-    unsafe { register.store(blocks.as_mut_ptr()) };
-    blocks[0]
 }

@@ -184,3 +184,22 @@ unsafe fn step<V: BlockVector, const N: usize>(mode: &mut impl Mode<V>, blocks: 
         }
     }
 }
+
+/// CBC encryption of one message, in which each block waits for the one before: one lane of a register.
+///
+/// # Safety
+///
+/// The processor has the instruction set.
+#[inline(always)]
+pub(super) unsafe fn chain<V: BlockVector>(key: &Key, iv: &mut Block, data: &mut [u8]) {
+    let (blocks, _) = data.as_chunks_mut::<BLOCK>();
+    // SAFETY: the caller's promise.
+    let (keys, mut state) = unsafe { (SameKey::<V>::new(&key.encrypt.0), V::broadcast(iv)) };
+    for block in blocks {
+        // SAFETY: the caller's promise.
+        state = state.xor(unsafe { V::broadcast(block) });
+        [state] = encrypt([state], &keys, key.rounds);
+        *block = state.first();
+    }
+    *iv = state.first();
+}

@@ -38,15 +38,41 @@ impl BlockVector for X1 {
     }
 
     #[inline(always)]
-    unsafe fn gather(from: *const *mut Block, offset: usize) -> Self {
+    unsafe fn load_columns(
+        from: *const *mut Block,
+        offset: usize,
+        half: usize,
+        columns: &mut [Self; 4],
+    ) {
         // SAFETY: the caller's promise.
-        unsafe { Self::load((*from).byte_add(offset)) }
+        unsafe {
+            let from = (*from).byte_add(offset);
+            for i in [2 * half, 2 * half + 1] {
+                columns[i] = Self::load(from.add(i));
+            }
+        }
     }
 
     #[inline(always)]
-    unsafe fn scatter(self, to: *const *mut Block, offset: usize) {
+    unsafe fn store_columns(
+        columns: &[Self; 4],
+        to: *const *mut Block,
+        offset: usize,
+        half: usize,
+    ) {
         // SAFETY: the caller's promise.
-        unsafe { self.store((*to).byte_add(offset)) }
+        unsafe {
+            let to = (*to).byte_add(offset);
+            for i in [2 * half, 2 * half + 1] {
+                columns[i].store(to.add(i));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(address: *const Block) {
+        // SAFETY: every x86-64 processor has the instruction, which does nothing where it would fault.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
     }
 
     #[inline(always)]
@@ -87,6 +113,7 @@ impl BlockVector for X1 {
 
 kernels! {
     #[target_feature(enable = "aes,sse4.1")]
+    single: X1;
     one: X1, 8;
-    many: X1, 1; X1, 2; X1, 4; X1, 8;
+    many: X1, 2; X1, 4; X1, 8;
 }

@@ -22,15 +22,26 @@ pub(super) struct Kernels {
     pub(super) ecb_decrypt: unsafe fn(key: &Key, data: &mut [u8]),
     pub(super) cbc_decrypt: unsafe fn(key: &Key, iv: &Block, data: &mut [u8]),
     pub(super) ctr: unsafe fn(key: &Key, first: u128, data: &mut [u8]),
-    /// Ways of CBC encryption, the one with the fewest lanes first.
+    /// One message. Leaves the last block of ciphertext in `iv`.
+    pub(super) cbc_encrypt: unsafe fn(key: &Key, iv: &mut Block, data: &mut [u8]),
+    /// Ways of CBC encryption of many messages, the one with the fewest lanes first.
     pub(super) engines: &'static [Engine],
+}
+
+impl Kernels {
+    /// The engine with the fewest lanes that are enough, or else the one with the most.
+    pub(super) fn engine(&self, lanes: usize) -> &Engine {
+        let enough = self.engines.iter().find(|engine| engine.lanes >= lanes);
+        enough.unwrap_or(&self.engines[self.engines.len() - 1])
+    }
 }
 
 /// CBC encryption of a number of messages at once.
 pub(super) struct Engine {
     pub(super) lanes: usize,
-    pub(super) one_key: for<'k> unsafe fn(&mut LaneSet, &OneKey<'k>, usize, usize),
-    pub(super) own_keys: EncryptLanes<OwnKeys>,
+    /// For 10, 12 and 14 rounds.
+    pub(super) one_key: [for<'k> unsafe fn(&mut LaneSet, &OneKey<'k>, usize); 3],
+    pub(super) own_keys: [EncryptLanes<OwnKeys>; 3],
 }
 
 /// The [`Kernels`] of a backend: attributes for its functions, the register and how many of them for the modes in which
@@ -38,6 +49,7 @@ pub(super) struct Engine {
 macro_rules! kernels {
     (
         # $attribute:tt
+        single: $single:ty;
         one: $register:ty, $registers:literal;
         many: $($lane_register:ty, $lane_registers:literal);+;
     ) => {
@@ -48,7 +60,7 @@ macro_rules! kernels {
             use $crate::aes::cipher::SameKey;
             use $crate::aes::key::{self, Key};
             use $crate::aes::lanes::{LaneSet, OneKey, OwnKeys, encrypt_lanes};
-            use $crate::aes::modes::{CbcDecrypt, Counter, EcbDecrypt, EcbEncrypt, run};
+            use $crate::aes::modes::{CbcDecrypt, Counter, EcbDecrypt, EcbEncrypt, chain, run};
 
             #$attribute
             unsafe fn expand(key: &mut Key, bytes: &[u8]) {
@@ -75,30 +87,36 @@ macro_rules! kernels {
                 // SAFETY: the caller promises the instruction set.
                 unsafe { run::<$register, $registers>(&mut Counter::new(key, first), data) }
             }
+            #$attribute
+            unsafe fn cbc_encrypt(key: &Key, iv: &mut Block, data: &mut [u8]) {
+                // SAFETY: the caller promises the instruction set.
+                unsafe { chain::<$single>(key, iv, data) }
+            }
             Kernels {
                 expand,
                 ecb_encrypt,
                 ecb_decrypt,
                 cbc_decrypt,
                 ctr,
+                cbc_encrypt,
                 engines: &[$({
                     #$attribute
-                    unsafe fn one_key(set: &mut LaneSet, key: &OneKey, rounds: usize, blocks: usize) {
+                    unsafe fn one_key<const ROUNDS: usize>(set: &mut LaneSet, key: &OneKey, chunks: usize) {
                         // SAFETY: the caller's promise.
                         unsafe {
-                            let keys = SameKey::new(&key.0.encrypt.0);
-                            encrypt_lanes::<$lane_register, $lane_registers>(set, &keys, rounds, blocks);
+                            let keys = &SameKey::new(&key.0.encrypt.0);
+                            encrypt_lanes::<$lane_register, $lane_registers, ROUNDS>(set, keys, chunks);
                         }
                     }
                     #$attribute
-                    unsafe fn own_keys(set: &mut LaneSet, keys: &OwnKeys, rounds: usize, blocks: usize) {
+                    unsafe fn own_keys<const ROUNDS: usize>(set: &mut LaneSet, keys: &OwnKeys, chunks: usize) {
                         // SAFETY: the caller's promise.
-                        unsafe { encrypt_lanes::<$lane_register, $lane_registers>(set, &keys, rounds, blocks) }
+                        unsafe { encrypt_lanes::<$lane_register, $lane_registers, ROUNDS>(set, keys, chunks) }
                     }
                     Engine {
                         lanes: $lane_registers * <$lane_register>::BLOCKS,
-                        one_key,
-                        own_keys,
+                        one_key: [one_key::<10>, one_key::<12>, one_key::<14>],
+                        own_keys: [own_keys::<10>, own_keys::<12>, own_keys::<14>],
                     }
                 }),+],
             }

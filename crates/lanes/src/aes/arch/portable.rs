@@ -288,18 +288,36 @@ impl BlockVector for Planes {
     }
 
     #[inline(always)]
-    unsafe fn gather(from: *const *mut Block, offset: usize) -> Self {
-        // SAFETY: the caller's promise; bytes need no alignment.
-        Self::from_blocks(&[0, 1, 2, 3].map(|i| unsafe { *(*from.add(i)).byte_add(offset) }))
+    unsafe fn load_columns(
+        from: *const *mut Block,
+        offset: usize,
+        half: usize,
+        columns: &mut [Self; 4],
+    ) {
+        for i in [2 * half, 2 * half + 1] {
+            // SAFETY: the caller's promise; bytes need no alignment.
+            let block = |lane| unsafe { *(*from.add(lane)).byte_add(offset).add(i) };
+            columns[i] = Self::from_blocks(&[0, 1, 2, 3].map(block));
+        }
     }
 
     #[inline(always)]
-    unsafe fn scatter(self, to: *const *mut Block, offset: usize) {
-        for (i, block) in self.to_blocks().into_iter().enumerate() {
-            // SAFETY: the caller's promise; bytes need no alignment.
-            unsafe { *(*to.add(i)).byte_add(offset) = block };
+    unsafe fn store_columns(
+        columns: &[Self; 4],
+        to: *const *mut Block,
+        offset: usize,
+        half: usize,
+    ) {
+        for i in [2 * half, 2 * half + 1] {
+            for (lane, block) in columns[i].to_blocks().into_iter().enumerate() {
+                // SAFETY: the caller's promise; bytes need no alignment.
+                unsafe { *(*to.add(lane)).byte_add(offset).add(i) = block };
+            }
         }
     }
+
+    #[inline(always)]
+    fn prefetch(_address: *const Block) {}
 
     #[inline(always)]
     fn xor(mut self, other: Self) -> Self {
@@ -344,6 +362,7 @@ impl BlockVector for Planes {
 
 kernels! {
     #[inline(never)]
+    single: Planes;
     one: Planes, 1;
     many: Planes, 1;
 }

@@ -60,39 +60,59 @@ impl BlockVector for X4 {
     }
 
     #[inline(always)]
-    unsafe fn gather(from: *const *mut Block, offset: usize) -> Self {
+    unsafe fn load_columns(
+        from: *const *mut Block,
+        offset: usize,
+        half: usize,
+        columns: &mut [Self; 4],
+    ) {
         // SAFETY: the caller's promise; unaligned.
         unsafe {
-            let block = |i| _mm_loadu_si128((*from.add(i)).byte_add(offset).cast());
-            let blocks = _mm512_castsi128_si512(block(0));
-            let blocks = _mm512_mask_broadcast_i32x4(blocks, 0x00f0, block(1));
-            let blocks = _mm512_mask_broadcast_i32x4(blocks, 0x0f00, block(2));
-            Self(_mm512_mask_broadcast_i32x4(blocks, 0xf000, block(3)))
+            let two =
+                |lane| _mm256_loadu_si256((*from.add(lane)).byte_add(offset).add(2 * half).cast());
+            let ab = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(two(0)), two(1));
+            let cd = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(two(2)), two(3));
+            columns[2 * half] = Self(_mm512_shuffle_i64x2::<0x88>(ab, cd));
+            columns[2 * half + 1] = Self(_mm512_shuffle_i64x2::<0xdd>(ab, cd));
         }
     }
 
     #[inline(always)]
-    unsafe fn scatter(self, to: *const *mut Block, offset: usize) {
+    unsafe fn store_columns(
+        columns: &[Self; 4],
+        to: *const *mut Block,
+        offset: usize,
+        half: usize,
+    ) {
         // SAFETY: the caller's promise; unaligned.
         unsafe {
-            let to = |i| (*to.add(i)).byte_add(offset).cast();
-            _mm_storeu_si128(to(0), _mm512_castsi512_si128(self.0));
-            _mm_storeu_si128(to(1), _mm512_extracti32x4_epi32::<1>(self.0));
-            _mm_storeu_si128(to(2), _mm512_extracti32x4_epi32::<2>(self.0));
-            _mm_storeu_si128(to(3), _mm512_extracti32x4_epi32::<3>(self.0));
+            let [a, b, c, d] = columns;
+            let (ab, cd) = if half == 0 {
+                (
+                    _mm512_shuffle_i64x2::<0x44>(a.0, b.0),
+                    _mm512_shuffle_i64x2::<0x44>(c.0, d.0),
+                )
+            } else {
+                (
+                    _mm512_shuffle_i64x2::<0xee>(a.0, b.0),
+                    _mm512_shuffle_i64x2::<0xee>(c.0, d.0),
+                )
+            };
+            let lane = |lane| (*to.add(lane)).byte_add(offset);
+            Self(_mm512_shuffle_i64x2::<0x88>(ab, cd)).store(lane(2 * half));
+            Self(_mm512_shuffle_i64x2::<0xdd>(ab, cd)).store(lane(2 * half + 1));
         }
+    }
+
+    #[inline(always)]
+    fn prefetch(address: *const Block) {
+        X1::prefetch(address);
     }
 
     #[inline(always)]
     fn xor(self, other: Self) -> Self {
         // SAFETY: a value of this type shows that the processor has the instruction set.
         unsafe { Self(_mm512_xor_si512(self.0, other.0)) }
-    }
-
-    #[inline(always)]
-    fn xor3(self, b: Self, c: Self) -> Self {
-        // SAFETY: a value of this type shows that the processor has the instruction set.
-        unsafe { Self(_mm512_ternarylogic_epi32::<0x96>(self.0, b.0, c.0)) }
     }
 
     #[inline(always)]
@@ -128,6 +148,7 @@ impl BlockVector for X4 {
 
 kernels! {
     #[target_feature(enable = "aes,vaes,avx512f,avx512bw,avx512vl")]
+    single: X1;
     one: X4, 8;
-    many: X1, 1; X4, 1; X4, 2; X4, 4; X4, 8; X4, 12;
+    many: X4, 1; X4, 4; X4, 8; X4, 12;
 }

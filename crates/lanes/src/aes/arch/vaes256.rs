@@ -44,31 +44,40 @@ impl BlockVector for X2 {
     }
 
     #[inline(always)]
-    unsafe fn gather(from: *const *mut Block, offset: usize) -> Self {
+    unsafe fn load_columns(
+        from: *const *mut Block,
+        offset: usize,
+        half: usize,
+        columns: &mut [Self; 4],
+    ) {
         // SAFETY: the caller's promise; unaligned.
         unsafe {
-            let low = _mm_loadu_si128((*from).byte_add(offset).cast());
-            let high = _mm_loadu_si128((*from.add(1)).byte_add(offset).cast());
-            Self(_mm256_inserti128_si256::<1>(
-                _mm256_castsi128_si256(low),
-                high,
-            ))
+            let two = |lane| Self::load((*from.add(lane)).byte_add(offset).add(2 * half)).0;
+            let (a, b) = (two(0), two(1));
+            columns[2 * half] = Self(_mm256_permute2x128_si256::<0x20>(a, b));
+            columns[2 * half + 1] = Self(_mm256_permute2x128_si256::<0x31>(a, b));
         }
     }
 
     #[inline(always)]
-    unsafe fn scatter(self, to: *const *mut Block, offset: usize) {
+    unsafe fn store_columns(
+        columns: &[Self; 4],
+        to: *const *mut Block,
+        offset: usize,
+        half: usize,
+    ) {
         // SAFETY: the caller's promise; unaligned.
         unsafe {
-            _mm_storeu_si128(
-                (*to).byte_add(offset).cast(),
-                _mm256_castsi256_si128(self.0),
-            );
-            _mm_storeu_si128(
-                (*to.add(1)).byte_add(offset).cast(),
-                _mm256_extracti128_si256::<1>(self.0),
-            );
+            let (even, odd) = (columns[2 * half].0, columns[2 * half + 1].0);
+            let two = |lane| (*to.add(lane)).byte_add(offset).add(2 * half);
+            Self(_mm256_permute2x128_si256::<0x20>(even, odd)).store(two(0));
+            Self(_mm256_permute2x128_si256::<0x31>(even, odd)).store(two(1));
         }
+    }
+
+    #[inline(always)]
+    fn prefetch(address: *const Block) {
+        X1::prefetch(address);
     }
 
     #[inline(always)]
@@ -110,6 +119,7 @@ impl BlockVector for X2 {
 
 kernels! {
     #[target_feature(enable = "aes,vaes,avx2")]
+    single: X1;
     one: X2, 8;
-    many: X1, 1; X2, 1; X2, 2; X2, 4; X2, 8;
+    many: X2, 1; X2, 2; X2, 4; X2, 8;
 }
