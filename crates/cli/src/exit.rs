@@ -40,7 +40,7 @@ Environment:
 
 Exit codes:
     0  done
-    1  an error; `check` found damage; `restore` could not write everything
+    1  an error; `check` or `sum --check` found damage; `restore` could not write everything
     2  wrong usage
     3  the backup was made, but some source files could not be read
    10  there is no repository at that place

@@ -98,7 +98,7 @@ pub fn sum_all<T: Task>(
         specials: Specials::default(),
         on_bytes: Box::new(on_bytes),
     });
-    let pool = Pool::for_all_processors(|| Worker::new(Arc::clone(&shared)));
+    let pool = Pool::for_all_processors(|| Worker::new(Arc::clone(&shared), workers));
     for _ in 0..workers {
         let results = sender.clone();
         pool.submitter()

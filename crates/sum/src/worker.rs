@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use tabane_engine::{Algorithm, Digest, Hasher, finish_many, update_many};
 
 use crate::etag::{Assembly, Upload};
@@ -19,8 +20,8 @@ use crate::pipeline::{Done, Job, Next, Numbered, Results, Shared, Source, StopOn
 /// What a worker reads of one file in a round, in bytes, while there are many: so every lane has as much to do.
 const CHUNK_LEN: usize = 32 << 10;
 
-/// As many chunks as there are in a round: they fill the lanes, and stay in the second level of the cache.
-const CHUNKS: usize = 32;
+/// As many chunks as there are in a round: they fill the lanes, of which MD5 has 64.
+const CHUNKS: usize = 64;
 
 /// What it reads of one file, in bytes, when there are few.
 const MAX_CHUNK_LEN: usize = 256 << 10;
@@ -30,6 +31,9 @@ const MIN_CHUNK_LEN: usize = 4 << 10;
 
 /// Files that a worker has open at most: as many requests as it makes of a disk.
 const MAX_STREAMS: usize = 64;
+
+/// Files that are left to the rest of the process.
+const OTHER_FILES: u64 = 48;
 
 /// What is asked of the disk at a time, in bytes, and as much ahead of what is read.
 const FETCH_LEN: u64 = 1 << 20;
@@ -42,6 +46,8 @@ pub(crate) struct Worker<T: Task> {
     shared: Arc<Shared<T>>,
     arena: Vec<u8>,
     streams: Vec<Stream<T>>,
+    /// How many there may be, [`MAX_STREAMS`] unless the system allows fewer files.
+    max_streams: usize,
     /// Tasks that it has taken and not begun.
     tasks: VecDeque<Numbered<T>>,
     /// There were no more tasks when it last asked.
@@ -97,11 +103,15 @@ struct Rest<T> {
 }
 
 impl<T: Task> Worker<T> {
-    pub(crate) fn new(shared: Arc<Shared<T>>) -> Self {
+    /// One of so many workers.
+    pub(crate) fn new(shared: Arc<Shared<T>>, workers: usize) -> Self {
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let share = files.saturating_sub(OTHER_FILES) / workers as u64;
         Self {
             shared,
             arena: vec![0; CHUNKS * (CHUNK_LEN + SKEW)],
             streams: Vec::with_capacity(MAX_STREAMS),
+            max_streams: share.clamp(1, MAX_STREAMS as u64) as usize,
             tasks: VecDeque::new(),
             dry: false,
             done: Vec::new(),
@@ -157,7 +167,7 @@ impl<T: Task> Worker<T> {
             }
             used += stream.read(used, &mut self.arena[used..][..chunk_len.min(room)]);
         }
-        while self.streams.len() < MAX_STREAMS {
+        while self.streams.len() < self.max_streams {
             let room = self.arena.len().saturating_sub(used);
             if room < MIN_CHUNK_LEN {
                 break;

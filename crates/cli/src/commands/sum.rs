@@ -45,7 +45,8 @@ tagged lines may be of any algorithm.
 --etag SIZE prints what S3 gives as the ETag of an upload in parts of SIZE: the MD5 of the parts' MD5s, and their \
 number. A file shorter than SIZE has the MD5 of its bytes, since it is uploaded whole, as the AWS command line does it \
 when its multipart_threshold is SIZE; one of exactly SIZE is uploaded in one part, and has -1. With --check, the form \
-of each line says how the file was uploaded. Objects encrypted with SSE-KMS or SSE-C have other ETags.
+of each line says how the file was uploaded. S3 takes no more than 10,000 parts: tools make larger ones of larger \
+files. Objects encrypted with SSE-KMS or SSE-C have other ETags.
 
 Examples:
   tabane sum *.iso > SHA256SUMS

@@ -206,6 +206,29 @@ fn tags_of_any_algorithm_are_checked_together() {
     );
 }
 
+/// Fewer than there are lanes.
+#[test]
+fn few_files_may_be_open() {
+    let bed = Bed::new();
+    let names: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+    for name in &names {
+        bed.write(name, name.repeat(50_000));
+    }
+    for options in ["", "--etag 8K"] {
+        let limited = |limit: &str| {
+            let script = format!("ulimit -n {limit} && exec \"$0\" sum {options} \"$@\"");
+            let mut command = Command::new("sh");
+            command
+                .args(["-c", &script, env!("CARGO_BIN_EXE_tabane")])
+                .args(&names);
+            bed.run(command, b"")
+        };
+        let said = limited("20");
+        assert_eq!(said.stderr, "");
+        assert_eq!(said, limited("1000"));
+    }
+}
+
 fn json(text: &str) -> Vec<Value> {
     text.lines()
         .map(|line| serde_json::from_str(line).expect(line))
