@@ -1,6 +1,6 @@
 //! How many operations the kernels execute: the numerator of their instruction bound.
 //!
-//! Nothing here is typed in from a listing. The kernels are generic over [`Vector`], so they are run once over a vector
+//! Nothing here is typed in from a listing. The kernels are generic over a vector of lanes, so they are run once over a vector
 //! that counts instead of computing.
 
 use core::cell::Cell;
