@@ -66,7 +66,7 @@ test-simd: test-programs
 	for simd in $(SIMD); do \
 		if why=$$(TABANE_SIMD=$$simd "$$tabane" version 2>&1); then \
 			echo; echo "=== TABANE_SIMD=$$simd ==="; \
-			TABANE_SIMD=$$simd $(CARGO_TEST) --lib --test every_backend --test streaming || exit 1; \
+			TABANE_SIMD=$$simd $(CARGO_TEST) --lib --test every_backend --test streaming --test vmac || exit 1; \
 		else \
 			case $$why in \
 			*"lacks $$simd"*) printf '\n%s\n\n' "NOT RUN: TABANE_SIMD=$$simd: this processor lacks it" ;; \
@@ -140,6 +140,7 @@ test-tools:
 	@missing=; packages=; \
 	need() { command -v "$$1" > /dev/null 2>&1 || { missing="$$missing $$1"; packages="$$packages $$2"; }; }; \
 	need openssl openssl; need xxhsum xxhash; need b3sum b3sum; need setfacl acl; need setfattr attr; need python3 python3-minimal; \
+	need c++ g++; [ -e /usr/include/cryptopp/vmac.h ] || { missing="$$missing Crypto++"; packages="$$packages libcrypto++-dev"; }; \
 	[ -n "$$missing" ] || exit 0; \
 	if command -v apt-get > /dev/null 2>&1; then \
 		if [ "$$(id -u)" = 0 ]; then sudo=; else sudo='sudo -n'; fi; \

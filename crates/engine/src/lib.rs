@@ -11,6 +11,7 @@ mod bundle;
 mod digest;
 mod hasher;
 mod pool;
+pub mod vmac;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use bundle::Bundle;
