@@ -171,7 +171,7 @@ pub struct Walk {
 impl Walk {
     /// A walk through what is below `node`, whose path is `path`; `node` itself is not part of it.
     pub fn below(path: &Path, node: &Node) -> Self {
-        let content = node.directory().map(<[Piece]>::to_vec);
+        let content = node.directory().cloned();
         Self {
             levels: Vec::new(),
             pending: content.map(|content| (path.to_owned(), content)),

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::index::Index;
 use crate::key;
-use crate::node::Piece;
+use crate::node::{self, Piece};
 use crate::pack::{self, PackContents, SegmentReader};
 use crate::reader::BlockReader;
 use crate::repository::Repository;
@@ -254,7 +254,7 @@ fn check_tree(
                 directories.push((name, content.to_vec()));
                 continue;
             }
-            for (block, len) in node.blocks() {
+            for (block, len) in node::blocks(&node) {
                 let why = match index.find(&block) {
                     None => "is missing",
                     Some(location) if location.len != len => "has another length",

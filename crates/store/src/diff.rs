@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::browse::Browser;
 use crate::error::Result;
 use crate::id::Id;
-use crate::node::{Kind, Node};
+use crate::node::{Kind, Node, blocks as blocks_of};
 
 /// An entry that is not the same on both sides; at least one of which has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ pub fn compare(old: Option<&Node>, new: Option<&Node>) -> Option<ChangeKind> {
 
 /// Whether there can be differences below two entries.
 fn differ_below(old: Option<&Node>, new: Option<&Node>) -> bool {
-    let content = |node: Option<&Node>| node.and_then(Node::directory).map(<[_]>::to_vec);
+    let content = |node: Option<&Node>| node.and_then(Node::directory).cloned();
     content(old) != content(new)
 }
 
@@ -175,7 +175,7 @@ fn pairs(browser: &mut Browser, old: Option<&Node>, new: Option<&Node>) -> Resul
 /// Adds the blocks of a file.
 fn collect(blocks: &mut HashSet<(Id, u32)>, node: Option<&Node>) {
     let file = node.filter(|node| node.directory().is_none());
-    blocks.extend(file.iter().flat_map(|node| node.blocks()));
+    blocks.extend(file.iter().flat_map(|node| blocks_of(node)));
 }
 
 impl DiffSummary {

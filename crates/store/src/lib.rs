@@ -46,15 +46,9 @@ mod sync;
 pub mod tree;
 mod writer;
 
-/// Reading files and their attributes.
+/// What of a tree is taken.
 pub mod source {
-    pub mod attributes;
     pub mod exclude;
-}
-
-/// Creating files and giving them their attributes.
-pub mod target {
-    pub mod attributes;
 }
 
 pub use config::{BLOCK_HASHES, Config, parse_block_hash};

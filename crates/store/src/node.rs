@@ -1,106 +1,21 @@
 //! What a snapshot remembers of one file, directory, link or device.
 
 use serde::{Deserialize, Serialize};
+pub use tabane_files::{HardLink, Time, Xattr};
 
 use crate::id::Id;
 
-/// One entry of a directory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Node {
-    /// Name within its directory: any bytes but `/` and NUL.
-    #[serde(with = "serde_bytes")]
-    pub name: Vec<u8>,
-    /// Permission, set-id and sticky bits (`st_mode & 0o7777`).
-    pub mode: u32,
-    /// Numeric owner.
-    pub uid: u32,
-    /// Numeric group.
-    pub gid: u32,
-    /// Last change of the content.
-    pub mtime: Time,
-    /// Last change of content or attributes: only compared, never restored.
-    pub ctime: Time,
-    /// Last access; only stored on request, since it changes without the file changing.
-    pub atime: Option<Time>,
-    /// Inode number: only compared, never restored.
-    pub inode: u64,
-    /// Present when the source had other names for the same inode.
-    pub hard_link: Option<HardLink>,
-    /// Extended attributes (POSIX ACLs and capabilities are among them), sorted by name.
-    pub xattrs: Vec<Xattr>,
-    /// What it is, and its content.
-    pub kind: Kind,
-}
+/// An entry of a directory; the contents of files and directories are pieces.
+///
+/// Those of a file add up to its size. Those of a directory hold a list of nodes (see [`crate::tree`]), and none is a
+/// hole.
+pub type Node = tabane_files::Node<Vec<Piece>>;
 
-/// Seconds and nanoseconds since 1970-01-01T00:00:00Z, as in `struct timespec`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-pub struct Time {
-    /// Seconds; negative before 1970.
-    pub s: i64,
-    /// Nanoseconds within the second, 0..1_000_000_000.
-    pub ns: u32,
-}
-
-/// Names of one snapshot that share a `HardLink` are one inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct HardLink {
-    /// `st_dev` of the source.
-    pub device: u64,
-    /// `st_ino` of the source.
-    pub inode: u64,
-}
-
-/// One extended attribute.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Xattr {
-    /// Full name with its namespace, as `user.comment`.
-    #[serde(with = "serde_bytes")]
-    pub name: Vec<u8>,
-    /// Value; may be empty.
-    #[serde(with = "serde_bytes")]
-    pub value: Vec<u8>,
-}
+/// A node as found on disk.
+pub type Found = tabane_files::read::Found<Vec<Piece>>;
 
 /// The kinds of file, each with what only it has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
-    /// A regular file; `content` adds up to `size` bytes.
-    File {
-        /// Length in bytes, holes included.
-        size: u64,
-        /// The pieces in order.
-        content: Vec<Piece>,
-    },
-    /// A directory; its content is a list of [`Node`]s (see [`crate::tree`]).
-    Directory {
-        /// The pieces in order; never a hole.
-        content: Vec<Piece>,
-    },
-    /// A symbolic link.
-    Symlink {
-        /// Where it points: any bytes but NUL.
-        #[serde(with = "serde_bytes")]
-        target: Vec<u8>,
-    },
-    /// A character device (`st_rdev`, split).
-    CharDevice {
-        /// Major number.
-        major: u32,
-        /// Minor number.
-        minor: u32,
-    },
-    /// A block device (`st_rdev`, split).
-    BlockDevice {
-        /// Major number.
-        major: u32,
-        /// Minor number.
-        minor: u32,
-    },
-    /// A named pipe.
-    Fifo,
-    /// A Unix socket; restored as a socket nobody listens on.
-    Socket,
-}
+pub type Kind = tabane_files::Kind<Vec<Piece>>;
 
 /// A run of a file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,32 +45,14 @@ impl Piece {
     }
 }
 
-impl Node {
-    /// Bytes of a regular file; 0 for everything else.
-    pub fn size(&self) -> u64 {
-        match self.kind {
-            Kind::File { size, .. } => size,
-            _ => 0,
-        }
-    }
-
-    /// The content of a directory, if it is one.
-    pub fn directory(&self) -> Option<&[Piece]> {
-        match &self.kind {
-            Kind::Directory { content } => Some(content),
-            _ => None,
-        }
-    }
-
-    /// The blocks of a file or directory.
-    pub fn blocks(&self) -> impl Iterator<Item = (Id, u32)> + '_ {
-        let pieces: &[Piece] = match &self.kind {
-            Kind::File { content, .. } | Kind::Directory { content } => content,
-            _ => &[],
-        };
-        pieces.iter().filter_map(|piece| match *piece {
-            Piece::Block { id, len } => Some((id, len)),
-            Piece::Hole { .. } => None,
-        })
-    }
+/// The blocks of a file or directory.
+pub fn blocks(node: &Node) -> impl Iterator<Item = (Id, u32)> + '_ {
+    let pieces: &[Piece] = match &node.kind {
+        Kind::File { content, .. } | Kind::Directory { content } => content,
+        _ => &[],
+    };
+    pieces.iter().filter_map(|piece| match *piece {
+        Piece::Block { id, len } => Some((id, len)),
+        Piece::Hole { .. } => None,
+    })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::browse::Browser;
 use crate::error::{Error, Result};
 use crate::id::Id;
-use crate::node::{HardLink, Kind, Node, Piece};
+use crate::node::{self, HardLink, Kind, Node, Piece};
 use crate::repository::Repository;
 use crate::snapshot::Snapshot;
 use crate::storage::ObjectKind;
@@ -228,8 +228,9 @@ impl Counter<'_> {
         }
         if self.contents.insert(self.content_id(content)) {
             self.stats.unique_files += 1;
-            self.stats.unique_file_bytes +=
-                node.blocks().map(|(_, len)| u64::from(len)).sum::<u64>();
+            self.stats.unique_file_bytes += node::blocks(node)
+                .map(|(_, len)| u64::from(len))
+                .sum::<u64>();
             self.use_blocks(content)?;
         }
         Ok(())

@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex};
 
 use rustix::buffer::spare_capacity;
 use tabane_engine::{Bundle, Submitter};
+use tabane_files::read;
 
 use super::directory::Place;
 use super::{Outcome, Run};
 use crate::error::Result;
-use crate::node::{Kind, Node, Piece, Xattr};
-use crate::source::attributes::{self, Found};
+use crate::node::{Found, Kind, Node, Piece, Xattr};
 use crate::sync::lock;
 use crate::writer::Encoder;
 
@@ -144,7 +144,7 @@ fn read_small(run: &Run, job: &FileJob, arena: &mut Vec<u8>) -> io::Result<Optio
     let size = found.node.size();
     if found.allocated < size {
         // Holes, or a file system that compresses or keeps small files elsewhere.
-        let extents = attributes::data_extents(file.as_fd(), size, found.allocated)?;
+        let extents = read::data_extents(file.as_fd(), size, found.allocated)?;
         if !matches!(&extents[..], [whole] if *whole == (0..size)) {
             return Ok(None);
         }
@@ -158,7 +158,7 @@ fn read_small(run: &Run, job: &FileJob, arena: &mut Vec<u8>) -> io::Result<Optio
     arena.truncate(start + expected);
     let size = (arena.len() - start) as u64;
     warn_if_changed(run, job, file.as_fd(), &node)?;
-    run.set_xattrs(&job.path, &mut node, attributes::xattrs(file.as_fd()));
+    run.set_xattrs(&job.path, &mut node, read::xattrs(file.as_fd()));
     node.kind = Kind::File {
         size,
         content: Vec::new(),
@@ -180,10 +180,10 @@ fn read_some(file: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> io::Result<bool> {
 /// Opens a file and asks again what it is: it may have been changed or replaced since the walker saw it.
 fn open(job: &FileJob) -> io::Result<(OwnedFd, Found)> {
     let name = OsStr::from_bytes(&job.found.node.name);
-    let file = attributes::open_file(job.directory.as_fd(), name)?;
+    let file = read::open_file(job.directory.as_fd(), name)?;
     let stat = rustix::fs::fstat(&file)?;
     let with_atime = job.found.node.atime.is_some();
-    let found = attributes::node_from_stat(name, &stat, with_atime)?;
+    let found = read::node_from_stat(name, &stat, with_atime)?;
     match found.node.kind {
         Kind::File { .. } => Ok((file, found)),
         _ => Err(io::Error::other("it is no longer a regular file")),
@@ -198,7 +198,7 @@ fn warn_if_changed(
     opened: &Node,
 ) -> io::Result<Node> {
     let stat = rustix::fs::fstat(file)?;
-    let now = attributes::node_from_stat(OsStr::new(""), &stat, false)?.node;
+    let now = read::node_from_stat(OsStr::new(""), &stat, false)?.node;
     if (now.size(), now.mtime, now.ctime) != (opened.size(), opened.mtime, opened.ctime) {
         let what = "changed while it was read; the snapshot has what was read";
         run.observer.warning(&job.path, what);
@@ -265,7 +265,7 @@ impl LargeFile {
     ) {
         let node = found.node.clone();
         let size = found.node.size();
-        let extents = attributes::data_extents(file.as_fd(), size, found.allocated);
+        let extents = read::data_extents(file.as_fd(), size, found.allocated);
         let large = Self::begin(&job, found.node);
         let result = extents.and_then(|extents| {
             let cutter = Cutter::new(&large, run, submitter);
@@ -282,7 +282,7 @@ impl LargeFile {
             let now = warn_if_changed(run, &job, file.as_fd(), &node)?;
             // A hole at the end of a file that was not cut short meanwhile.
             cutter.hole(size.min(now.size()).saturating_sub(end));
-            Ok(attributes::xattrs(file.as_fd()))
+            Ok(read::xattrs(file.as_fd()))
         });
         large.read_to_the_end(result, run, encoder);
     }

@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tabane_engine::Submitter;
+use tabane_files::read;
 
 use super::directory::{Directory, Place};
 use super::read::{Batch, FileJob, LargeFile};
 use super::{Outcome, Run, Source, cannot_read};
 use crate::error::{Error, Result};
-use crate::node::{Kind, Node, Piece, Time};
+use crate::node::{self, Found, Kind, Node, Piece, Time};
 use crate::reader::BlockReader;
 use crate::snapshot::Snapshot;
-use crate::source::attributes::{self, Found};
 use crate::source::exclude::{Decision, Excludes, Scope};
 use crate::sync::DEPTH_MAX;
 use crate::tree;
@@ -105,15 +105,15 @@ impl<'a> Walker<'a> {
     pub fn walk(mut self, paths: &[PathBuf]) -> Result<()> {
         let targets = Targets::new(paths);
         let root = Path::new("/");
-        let fd = attributes::open_directory(rustix::fs::CWD, root.as_os_str())
-            .map_err(cannot_read(root))?;
+        let fd =
+            read::open_directory(rustix::fs::CWD, root.as_os_str()).map_err(cannot_read(root))?;
         let device = rustix::fs::fstat(&fd)
             .map_err(|error| cannot_read(root)(error.into()))?
             .st_dev;
         let parent_root = std::mem::take(&mut self.parent_root);
         let parent = self.parent_entries(&parent_root, root)?;
         let names = match targets.named {
-            true => list(&fd).map_err(cannot_read(root))?,
+            true => read::list(&fd).map_err(cannot_read(root))?,
             false => targets.names(),
         };
         let level = Level {
@@ -156,8 +156,8 @@ impl<'a> Walker<'a> {
                 content: Vec::new(),
             },
         };
-        let here = attributes::open_directory(rustix::fs::CWD, OsStr::new("/"))
-            .map_err(cannot_read(path))?;
+        let here =
+            read::open_directory(rustix::fs::CWD, OsStr::new("/")).map_err(cannot_read(path))?;
         let job = FileJob {
             place: root.place(0),
             directory: Arc::new(here),
@@ -183,7 +183,7 @@ impl<'a> Walker<'a> {
             let place = level.directory.place(number);
             let target = targets.children.get(name).unwrap_or(&none);
             let path = level.path.join(name);
-            let found = attributes::stat(level.fd.as_fd(), name, self.run.options.with_atime);
+            let found = read::stat(level.fd.as_fd(), name, self.run.options.with_atime);
             let found = match found {
                 Ok(found) => found,
                 Err(error) if target.named => return Err(cannot_read(&path)(error)),
@@ -233,17 +233,17 @@ impl<'a> Walker<'a> {
             let text = format!("it is more than {DEPTH_MAX} directories deep");
             return self.missing(path, place, &io::Error::other(text));
         }
-        let fd = match attributes::open_directory(above.fd.as_fd(), name) {
+        let fd = match read::open_directory(above.fd.as_fd(), name) {
             Ok(fd) => fd,
             Err(error) => return self.missing(path, place, &error),
         };
         let mut node = found.node;
-        let xattrs = attributes::xattrs(fd.as_fd());
+        let xattrs = read::xattrs(fd.as_fd());
         self.run.set_xattrs(path, &mut node, xattrs);
         let mut scope = above.scope.clone();
         let mut names = targets.names();
         if whole {
-            let listed = list(&fd).unwrap_or_else(|error| {
+            let listed = read::list(&fd).unwrap_or_else(|error| {
                 self.run.error(path, &error);
                 Vec::new()
             });
@@ -290,14 +290,14 @@ impl<'a> Walker<'a> {
         let mut node = found.node.clone();
         if !matches!(node.kind, Kind::File { .. }) {
             let name = OsStr::from_bytes(&node.name).to_owned();
-            let xattrs = attributes::xattrs_at(level.fd.as_fd(), &name);
+            let xattrs = read::xattrs_at(level.fd.as_fd(), &name);
             self.run.set_xattrs(&path, &mut node, xattrs);
             self.run.count(&path, Outcome::Other, 0);
             return self.done(place, Some(node));
         }
         let known = level.in_parent(&node.name);
         if let Some(known) = known.filter(|known| unchanged(known, &node) && self.is_settled(&node))
-            && self.run.writer.has_all(known.blocks())
+            && self.run.writer.has_all(node::blocks(known))
         {
             node.xattrs.clone_from(&known.xattrs);
             node.kind.clone_from(&known.kind);
@@ -411,20 +411,6 @@ impl Level<'_> {
 fn unchanged(known: &Node, node: &Node) -> bool {
     let identity = |node: &Node| (node.size(), node.mtime, node.ctime, node.inode);
     matches!(known.kind, Kind::File { .. }) && identity(known) == identity(node)
-}
-
-/// The names in a directory, sorted.
-fn list(fd: &OwnedFd) -> io::Result<Vec<OsString>> {
-    let mut names = Vec::new();
-    for entry in rustix::fs::Dir::read_from(fd)? {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if name != b"." && name != b".." {
-            names.push(OsStr::from_bytes(name).to_owned());
-        }
-    }
-    names.sort();
-    Ok(names)
 }
 
 /// The source paths as they are in the snapshot: absolute, sorted, each once.

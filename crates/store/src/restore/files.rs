@@ -12,16 +12,17 @@ use std::sync::{Arc, Mutex};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use tabane_engine::{Bundle, Pool};
+use tabane_files::beneath::{in_directory, open_beneath, remove};
+use tabane_files::read::{data_extents, open_file};
+use tabane_files::write::{apply, apply_at};
 
 use super::Run;
-use super::plan::{attribute_errors, in_directory, open_beneath, remove};
+use super::plan::attribute_errors;
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::node::{Kind, Node, Piece};
 use crate::reader::BlockReader;
-use crate::source::attributes::data_extents;
 use crate::sync::lock;
-use crate::target::attributes;
 
 /// Decoded bytes that a worker has at a time: enough blocks to fill the lanes.
 const BATCH_LEN: u64 = 4 << 20;
@@ -286,7 +287,7 @@ fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], block
     if lock(&file.state).right {
         // Not opened for writing: it may be a program that runs.
         let applied = in_directory(target, &file.path, |directory, name| {
-            Ok(attributes::apply_at(directory, name, &file.node))
+            Ok(apply_at(directory, name, &file.node))
         });
         match applied {
             Ok(failures) => attribute_errors(run, &file.path, &failures),
@@ -319,11 +320,7 @@ fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], block
             if file.has_holes() || file.may_exist && open.metadata()?.len() != file.node.size() {
                 open.set_len(file.node.size())?;
             }
-            attribute_errors(
-                run,
-                &file.path,
-                &attributes::apply(open.as_fd(), &file.node),
-            );
+            attribute_errors(run, &file.path, &apply(open.as_fd(), &file.node));
             close(run, &mut lock(&file.state));
             run.observer.entry(&file.path);
         }
@@ -566,8 +563,7 @@ struct Comparer<'a> {
 
 impl Comparer<'_> {
     fn file(&mut self, target: &OwnedFd, file: &File) -> io::Result<Comparison> {
-        let open: fs::File =
-            in_directory(target, &file.path, crate::source::attributes::open_file)?.into();
+        let open: fs::File = in_directory(target, &file.path, open_file)?.into();
         let stat = rustix::fs::fstat(&open)?;
         let size = stat.st_size as u64;
         let mut comparison = Comparison {

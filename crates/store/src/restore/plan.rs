@@ -9,8 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, CWD, FileType, Mode};
+use tabane_files::beneath::{file_type, in_directory, remove};
+use tabane_files::read::{self, open_directory};
+use tabane_files::write::{self, AttributeError};
 
 use super::files::File;
 use super::{RestoreSummary, Run};
@@ -19,10 +21,8 @@ use crate::id::Id;
 use crate::node::{HardLink, Kind, Node};
 use crate::reader::BlockReader;
 use crate::snapshot::Snapshot;
-use crate::source::attributes::open_directory;
 use crate::source::exclude::{Includes, Selection};
 use crate::sync::{DEPTH_MAX, with_deep_stack};
-use crate::target::attributes::{self, AttributeError};
 use crate::tree;
 
 /// What is left to do when everything without content is there.
@@ -276,9 +276,9 @@ impl Planner<'_> {
         let made = in_directory(target, &path, |directory, name| {
             if !is_same(directory, name, &node) {
                 remove(directory, name)?;
-                attributes::create(directory, name, &node)?;
+                write::create(directory, name, &node)?;
             }
-            Ok(attributes::apply_at(directory, name, &node))
+            Ok(write::apply_at(directory, name, &node))
         });
         match made {
             Ok(failures) => attribute_errors(self.run, &path, &failures),
@@ -290,14 +290,13 @@ impl Planner<'_> {
 
 /// Whether there is such a link, pipe or device already.
 fn is_same(directory: BorrowedFd<'_>, name: &OsStr, node: &Node) -> bool {
-    crate::source::attributes::stat(directory, name, false)
-        .is_ok_and(|found| found.node.kind == node.kind)
+    read::stat(directory, name, false).is_ok_and(|found| found.node.kind == node.kind)
 }
 
 /// Makes a directory; true if it was there.
 fn make_directory(target: &OwnedFd, path: &Path) -> io::Result<bool> {
     in_directory(target, path, |directory, name| {
-        match attributes::create_directory(directory, name) {
+        match write::create_directory(directory, name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if file_type(directory, name)? == Some(FileType::Directory) {
                     // Its owner may have taken his own rights away; in the end it gets those that it should have.
@@ -305,7 +304,7 @@ fn make_directory(target: &OwnedFd, path: &Path) -> io::Result<bool> {
                     return Ok(true);
                 }
                 remove(directory, name)?;
-                attributes::create_directory(directory, name)?;
+                write::create_directory(directory, name)?;
             }
             result => result?,
         }
@@ -339,7 +338,7 @@ pub fn link_all(run: &Run, target: &OwnedFd, files: &[File], links: &[Link]) {
                     return Ok(());
                 }
                 remove(directory, name)?;
-                attributes::hard_link(first_directory, first_name, directory, name)
+                write::hard_link(first_directory, first_name, directory, name)
             })
         });
         if let Err(error) = linked {
@@ -354,7 +353,7 @@ pub fn finish_directories(run: &Run, target: &OwnedFd, directories: &[(PathBuf, 
     for (path, node) in directories.iter().rev() {
         let applied = in_directory(target, path, |directory, name| {
             let directory = open_directory(directory, name)?;
-            Ok(attributes::apply(directory.as_fd(), node))
+            Ok(write::apply(directory.as_fd(), node))
         });
         match applied {
             Ok(failures) => attribute_errors(run, path, &failures),
@@ -369,76 +368,4 @@ pub fn attribute_errors(run: &Run, path: &Path, failures: &[AttributeError]) {
     for failure in failures {
         run.error(path, failure);
     }
-}
-
-/// Removes what is there, unless it is a directory that is not empty.
-pub fn remove(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
-    let flags = match file_type(directory, name)? {
-        None => return Ok(()),
-        Some(FileType::Directory) => AtFlags::REMOVEDIR,
-        Some(_) => AtFlags::empty(),
-    };
-    Ok(rustix::fs::unlinkat(directory, name, flags)?)
-}
-
-fn file_type(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<FileType>> {
-    match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
-        Err(Errno::NOENT) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Longest path that is handed to the system, in bytes; its own limit is 4096.
-const PATH_LEN_MAX: usize = 4000;
-
-/// Never follows a link, and never leaves the directory where it starts.
-const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
-
-/// Opens a file at `path`, which is below `target`; no part of the path may be a link.
-pub fn open_beneath(
-    target: &OwnedFd,
-    path: &Path,
-    flags: OFlags,
-    mode: Mode,
-) -> io::Result<OwnedFd> {
-    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    if path.as_os_str().len() <= PATH_LEN_MAX {
-        match rustix::fs::openat2(target, path, flags, mode, BENEATH) {
-            // An old kernel, or one that is told to know no such call.
-            Err(Errno::NOSYS | Errno::PERM) => {}
-            result => return Ok(result?),
-        }
-    }
-    in_directory(target, path, |directory, name| {
-        Ok(rustix::fs::openat(directory, name, flags, mode)?)
-    })
-}
-
-/// Runs `act` on the directory of `path`, which is below `target`, and the last part of its name.
-///
-/// Nobody can make it leave the target by putting links in the way.
-pub fn in_directory<T>(
-    target: &OwnedFd,
-    path: &Path,
-    act: impl FnOnce(BorrowedFd<'_>, &OsStr) -> io::Result<T>,
-) -> io::Result<T> {
-    let name = path.file_name().unwrap_or_default();
-    let parent = path.parent().unwrap_or(Path::new(""));
-    if parent.as_os_str().is_empty() {
-        return act(target.as_fd(), name);
-    }
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    if parent.as_os_str().len() <= PATH_LEN_MAX {
-        match rustix::fs::openat2(target, parent, flags, Mode::empty(), BENEATH) {
-            Err(Errno::NOSYS | Errno::PERM) => {}
-            result => return act(result?.as_fd(), name),
-        }
-    }
-    // Step by step: slower, and as safe.
-    let mut directory = rustix::fs::openat(target, ".", flags, Mode::empty())?;
-    for component in parent.components() {
-        directory = rustix::fs::openat(&directory, component.as_os_str(), flags, Mode::empty())?;
-    }
-    act(directory.as_fd(), name)
 }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::attributes::open_file;
+use tabane_files::read::open_file;
 
 /// What the first bytes of a `CACHEDIR.TAG` have to be.
 const CACHE_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";

@@ -3,7 +3,7 @@
 //! Everything is done relative to an open directory and without following links, so that a path
 //! being changed while it is read can never lead out of the tree.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -12,13 +12,13 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use crate::node::{HardLink, Kind, Node, Time, Xattr};
+use crate::{HardLink, Kind, Node, Time, Xattr};
 
 /// Attributes of a file as found on disk, and what is needed of it besides.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct Found<C = ()> {
     /// The node, without content and without extended attributes.
-    pub node: Node,
+    pub node: Node<C>,
     /// Device of the file system it is on (`st_dev`).
     pub device: u64,
     /// Bytes allocated on disk; less than the size when the file has holes.
@@ -28,7 +28,11 @@ pub struct Found {
 /// Reads the attributes of `name` in `dir`, not following it if it is a link.
 ///
 /// The target of a symbolic link is read too, whatever its length.
-pub fn stat(dir: BorrowedFd<'_>, name: &OsStr, with_atime: bool) -> io::Result<Found> {
+pub fn stat<C: Default>(
+    dir: BorrowedFd<'_>,
+    name: &OsStr,
+    with_atime: bool,
+) -> io::Result<Found<C>> {
     // Between the two calls a link can become something else; then look again.
     let mut attempts = 3;
     loop {
@@ -52,15 +56,19 @@ pub fn stat(dir: BorrowedFd<'_>, name: &OsStr, with_atime: bool) -> io::Result<F
 ///
 /// The content and the extended attributes are empty, and so is the target of a symbolic link.
 /// `hard_link` is set when the file has more than one name and is no directory.
-pub fn node_from_stat(name: &OsStr, stat: &Stat, with_atime: bool) -> io::Result<Found> {
+pub fn node_from_stat<C: Default>(
+    name: &OsStr,
+    stat: &Stat,
+    with_atime: bool,
+) -> io::Result<Found<C>> {
     let device = stat.st_dev;
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Kind::File {
             size: u64::try_from(stat.st_size).unwrap_or(0),
-            content: Vec::new(),
+            content: C::default(),
         },
         FileType::Directory => Kind::Directory {
-            content: Vec::new(),
+            content: C::default(),
         },
         FileType::Symlink => Kind::Symlink { target: Vec::new() },
         FileType::CharacterDevice => Kind::CharDevice {
@@ -144,6 +152,23 @@ fn open_leased(dir: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<OwnedFd>
 pub fn open_directory(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(open_quietly(dir, name, flags)?.0)
+}
+
+/// The names in a directory, sorted.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn list(fd: &OwnedFd) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(fd)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(OsStr::from_bytes(name).to_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
 }
 
 /// Opens with `O_NOATIME`, which only the owner and root may, or else without.
@@ -367,7 +392,7 @@ mod tests {
         fs::write(&path, b"hello").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o4751)).unwrap();
         let handle = open(dir.path());
-        let found = stat(handle.as_fd(), OsStr::new("file"), false).unwrap();
+        let found: Found = stat(handle.as_fd(), OsStr::new("file"), false).unwrap();
         let meta = fs::metadata(&path).unwrap();
         let node = &found.node;
         assert_eq!(node.name, b"file");
@@ -389,7 +414,7 @@ mod tests {
         assert_eq!(found.allocated, meta.blocks() * 512);
 
         fs::hard_link(&path, dir.path().join("other")).unwrap();
-        let again = stat(handle.as_fd(), OsStr::new("other"), true).unwrap();
+        let again: Found = stat(handle.as_fd(), OsStr::new("other"), true).unwrap();
         let link = HardLink {
             device: meta.dev(),
             inode: meta.ino(),
@@ -418,11 +443,11 @@ mod tests {
         let _listener = UnixListener::bind(at(b"socket")).unwrap();
         let handle = open(dir.path());
         let kind = |name: &[u8]| {
-            let found = stat(handle.as_fd(), OsStr::from_bytes(name), false).unwrap();
+            let found: Found = stat(handle.as_fd(), OsStr::from_bytes(name), false).unwrap();
             assert_eq!(found.node.name, name);
             found.node.kind
         };
-        assert_eq!(kind(odd), Kind::Directory { content: vec![] });
+        assert_eq!(kind(odd), Kind::Directory { content: () });
         assert_eq!(
             kind(b"link"),
             Kind::Symlink {
@@ -432,13 +457,13 @@ mod tests {
         assert_eq!(kind(b"fifo"), Kind::Fifo);
         assert_eq!(kind(b"socket"), Kind::Socket);
         let null = open(Path::new("/dev"));
-        let null = stat(null.as_fd(), OsStr::new("null"), false).unwrap();
+        let null: Found = stat(null.as_fd(), OsStr::new("null"), false).unwrap();
         assert_eq!(null.node.kind, Kind::CharDevice { major: 1, minor: 3 });
         // A directory has several links, but not other names.
         fs::create_dir(at(odd).join("sub")).unwrap();
-        let found = stat(handle.as_fd(), OsStr::from_bytes(odd), false).unwrap();
+        let found: Found = stat(handle.as_fd(), OsStr::from_bytes(odd), false).unwrap();
         assert_eq!(found.node.hard_link, None);
-        let missing = stat(handle.as_fd(), OsStr::new("missing"), false);
+        let missing = stat::<()>(handle.as_fd(), OsStr::new("missing"), false);
         assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 

@@ -16,8 +16,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::node::{Kind, Node, Time};
-use crate::source::attributes::{xattrs, xattrs_at};
+use crate::read::{xattrs, xattrs_at};
+use crate::{Kind, Node, Time};
 
 /// An attribute that can fail to be restored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,7 +75,7 @@ impl AttributeError {
 ///
 /// Whatever is not a link is only open to its owner until [`apply_at`]. An error for a regular
 /// file and for a directory, which have their own functions.
-pub fn create(dir: BorrowedFd<'_>, name: &OsStr, node: &Node) -> io::Result<()> {
+pub fn create<C>(dir: BorrowedFd<'_>, name: &OsStr, node: &Node<C>) -> io::Result<()> {
     let mode = Mode::RUSR | Mode::WUSR;
     let (kind, device) = match &node.kind {
         Kind::Symlink { target } => {
@@ -134,7 +134,7 @@ pub fn hard_link(
 /// Without the right to give files away, the owner silently stays the one who restores (a group
 /// one is a member of is restored); then the set-id bits are left out, too, since they would
 /// lend the rights of somebody else than intended.
-pub fn apply(fd: BorrowedFd<'_>, node: &Node) -> Vec<AttributeError> {
+pub fn apply<C>(fd: BorrowedFd<'_>, node: &Node<C>) -> Vec<AttributeError> {
     Applying::new(Handle::Open(fd)).run(node)
 }
 
@@ -142,7 +142,7 @@ pub fn apply(fd: BorrowedFd<'_>, node: &Node) -> Vec<AttributeError> {
 /// directories and files that the user may not open. Needs `/proc`.
 ///
 /// Does nothing but fail when `name` is not of the node's kind. Links are not followed.
-pub fn apply_at(dir: BorrowedFd<'_>, name: &OsStr, node: &Node) -> Vec<AttributeError> {
+pub fn apply_at<C>(dir: BorrowedFd<'_>, name: &OsStr, node: &Node<C>) -> Vec<AttributeError> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let pinned = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
         Ok(pinned) => pinned,
@@ -194,7 +194,7 @@ fn removable(name: &[u8]) -> bool {
         || name == b"security.capability"
 }
 
-fn file_type(kind: &Kind) -> FileType {
+fn file_type<C>(kind: &Kind<C>) -> FileType {
     match kind {
         Kind::File { .. } => FileType::RegularFile,
         Kind::Directory { .. } => FileType::Directory,
@@ -309,7 +309,7 @@ impl<'a> Applying<'a> {
     ///    is set after it. That makes the group's bits of the mode the ACL's mask, as they were.
     ///    Until then, or if there can be no ACL, the group gets no more than the ACL gives it.
     /// 4. Changing times is what everything else does.
-    fn run(mut self, node: &Node) -> Vec<AttributeError> {
+    fn run<C>(mut self, node: &Node<C>) -> Vec<AttributeError> {
         let stat = match self.handle.stat() {
             Ok(stat) => stat,
             Err(error) => return vec![failed(Attribute::All, error)],
@@ -345,7 +345,7 @@ impl<'a> Applying<'a> {
     }
 
     /// Restores owner and group, and returns the mode which can be had with what was possible.
-    fn owner(&mut self, node: &Node, stat: &Stat) -> u32 {
+    fn owner<C>(&mut self, node: &Node<C>, stat: &Stat) -> u32 {
         let mut uid_is_right = stat.st_uid == node.uid;
         let mut gid_is_right = stat.st_gid == node.gid;
         if !(uid_is_right && gid_is_right) {
@@ -372,7 +372,7 @@ impl<'a> Applying<'a> {
 
     /// Makes the extended attributes those of the node but for the access ACL, which is returned
     /// if it has to be set, and else is no longer there.
-    fn xattrs<'n>(&mut self, node: &'n Node) -> Option<&'n [u8]> {
+    fn xattrs<'n, C>(&mut self, node: &'n Node<C>) -> Option<&'n [u8]> {
         let present = match self.handle.xattrs() {
             Ok(present) => present,
             Err(error) => {
@@ -412,8 +412,8 @@ fn timespec(time: Time) -> Timespec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Xattr;
-    use crate::source::attributes::stat;
+    use crate::Xattr;
+    use crate::read::stat;
     use std::fs::{self, File};
     use std::os::fd::OwnedFd;
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -495,10 +495,7 @@ mod tests {
     }
 
     fn file(size: u64) -> Kind {
-        Kind::File {
-            size,
-            content: Vec::new(),
-        }
+        Kind::File { size, content: () }
     }
 
     fn xattr(name: &[u8], value: &[u8]) -> Xattr {
@@ -795,7 +792,7 @@ mod tests {
         own.uid = 0;
         fine(apply(new.as_fd(), &own));
         assert_eq!(read(&dir.join("own")).mode, 0o555);
-        let mut directory = node(Kind::Directory { content: vec![] });
+        let mut directory = node(Kind::Directory { content: () });
         (directory.uid, directory.mode) = (0, 0o2755);
         create_directory(handle.as_fd(), OsStr::new("dir")).unwrap();
         fine(apply(open(&dir.join("dir")).as_fd(), &directory));
