@@ -17,8 +17,8 @@
 //! with fewer lanes. The environment variable `TABANE_SIMD` (`portable`, `sse41`, `avx2`, `avx512`, `shani`) forces
 //! one [`Backend`].
 //!
-//! Messages that come in pieces go through [`Hasher`]s, many at once with [`update_many`]; [`hmac_many`] authenticates, and
-//! [`aes`] encrypts.
+//! Messages that come in pieces go through [`Hasher`]s, many at once with [`update_many`]; [`hmac_many`] authenticates,
+//! [`aes`] encrypts, and [`vhash`] is the inner half of VMAC.
 //!
 //! # How it is built
 //!
@@ -46,6 +46,7 @@ pub mod peak;
 mod plan;
 mod schedule;
 mod vector;
+pub mod vhash;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use backend::{Backend, BackendError};

@@ -16,17 +16,15 @@
 //!
 //! Nothing here looks up a table by a secret or branches on one: the time depends on lengths alone.
 
-mod vhash;
-
 use std::fmt;
 use std::sync::Arc;
 
 use constant_time_eq::constant_time_eq;
 use tabane_lanes::aes;
+use tabane_lanes::vhash::{self, BLOCK};
 use zeroize::Zeroize;
 
 use crate::digest::Digest;
-use vhash::{BLOCK, HashKey};
 
 /// Length of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,7 +42,7 @@ pub struct VmacKey(Arc<Schedule>);
 struct Schedule {
     cipher: aes::Key,
     size: TagSize,
-    hash: HashKey,
+    hash: vhash::Key,
 }
 
 impl VmacKey {
@@ -55,7 +53,7 @@ impl VmacKey {
     /// If the environment variable `TABANE_SIMD` is wrong: see [`tabane_lanes::Backend::forced`].
     pub fn new(size: TagSize, key: &[u8; 16]) -> Self {
         let cipher = aes::Key::new(key).expect("16 bytes are a key of AES-128");
-        let hash = HashKey::derive(&cipher);
+        let hash = vhash::Key::derive(&cipher);
         Self(Arc::new(Schedule { cipher, size, hash }))
     }
 
@@ -110,9 +108,10 @@ impl VmacKey {
             block[15] ^= half;
         }
         aes::ecb_encrypt(&self.0.cipher, &mut block).expect("one block");
-        let halves = vhash::big_endian_words(block);
+        let halves = block.as_chunks().0;
+        let pad = [halves[usize::from(half)], halves[1]].map(u64::from_be_bytes);
         block.zeroize();
-        [halves[usize::from(half)], halves[1]]
+        pad
     }
 }
 
