@@ -6,7 +6,7 @@
 use std::num::NonZeroU64;
 
 use libfuzzer_sys::fuzz_target;
-use tabane_sum::{Accept, Algorithm, Format, Line, Method, Parser, Style, Upload};
+use tabane_sum::{Accept, Algorithm, Format, Line, Parser, Style, Upload};
 
 fuzz_target!(|input: &[u8]| {
     let [first, file @ ..] = input else {
@@ -29,11 +29,12 @@ fuzz_target!(|input: &[u8]| {
 
 fn write_and_read_back(line: &Line, accept: Accept) {
     assert!(!line.name.contains(&0));
-    let style = match (line.method, accept) {
-        (Method::Digest(algorithm), Accept::Only(_) | Accept::AnyTagged(_)) => Style::Tagged(algorithm),
+    let algorithm = line.algorithm;
+    let style = match accept {
+        Accept::Only(_) | Accept::AnyTagged(_) => Style::Tagged(algorithm),
         // Only a tagged line can have an empty name.
-        _ if line.name.is_empty() => return,
-        _ => Style::Untagged { binary: false },
+        Accept::Etags(_) if line.name.is_empty() => return,
+        Accept::Etags(_) => Style::Untagged { algorithm, binary: false },
     };
     let mut written = Vec::new();
     Format { style, zero: false }.write(&line.sum, &line.name, &mut written);

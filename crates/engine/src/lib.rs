@@ -9,12 +9,15 @@
 mod algorithm;
 mod bundle;
 mod digest;
+mod function;
 mod hasher;
 mod pool;
+mod serial;
 pub mod vmac;
 
-pub use algorithm::{Algorithm, UnknownAlgorithm};
+pub use algorithm::{Algorithm, KeyRule, UnknownAlgorithm, Withstands};
 pub use bundle::Bundle;
 pub use digest::{DIGEST_LEN_MAX, Digest};
+pub use function::{Function, Key, KeyError};
 pub use hasher::{Hasher, finish_many, update_many};
 pub use pool::{Pool, Submitter};

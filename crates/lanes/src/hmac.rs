@@ -1,5 +1,7 @@
 //! HMAC (RFC 2104, FIPS 198-1) over every hash, many messages at once.
 
+use zeroize::Zeroize;
+
 use crate::digest::Digest;
 use crate::hasher::{End, Hasher, finish_many_with};
 use crate::{Algorithm, hash_one};
@@ -50,13 +52,20 @@ impl HmacKey {
 
     /// The tag of a message that comes in pieces, all of which went to [`begin`](HmacKey::begin)'s hasher.
     pub fn finish(&self, message: &Hasher) -> Digest {
-        finish_many_with(&[(&self.outer, message.finish().as_bytes())])[0]
+        hmac_outer_many(&[(self, message.finish())])[0]
     }
 
     /// Begins a message that comes in pieces: append them, many at once if need be, and give it to
     /// [`finish`](HmacKey::finish).
     pub fn begin(&self) -> Hasher {
         self.inner.clone()
+    }
+}
+
+impl Drop for HmacKey {
+    fn drop(&mut self) {
+        self.inner.state.zeroize();
+        self.outer.state.zeroize();
     }
 }
 
@@ -82,10 +91,20 @@ pub fn hmac_many(messages: &[(&HmacKey, &[u8])]) -> Vec<Digest> {
         .map(|&(key, message)| (&key.inner, message))
         .collect();
     let inner = finish_many_with(&parts);
-    let parts: Vec<End> = messages
+    let keys = messages.iter().map(|(key, _)| *key);
+    hmac_outer_many(&keys.zip(inner).collect::<Vec<_>>())
+}
+
+/// The tags of messages that came in pieces: each key with the digest of the hasher that [`HmacKey::begin`] gave, all of
+/// them at once.
+///
+/// # Panics
+///
+/// As [`hash_many`](crate::hash_many).
+pub fn hmac_outer_many(inner: &[(&HmacKey, Digest)]) -> Vec<Digest> {
+    let parts: Vec<End> = inner
         .iter()
-        .zip(&inner)
-        .map(|((key, _), digest)| (&key.outer, digest.as_bytes()))
+        .map(|(key, digest)| (&key.outer, digest.as_bytes()))
         .collect();
     finish_many_with(&parts)
 }

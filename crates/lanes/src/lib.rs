@@ -52,7 +52,7 @@ pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use backend::{Backend, BackendError};
 pub use digest::Digest;
 pub use hasher::{Hasher, finish_many, update_many};
-pub use hmac::{HmacKey, hmac_many};
+pub use hmac::{HmacKey, hmac_many, hmac_outer_many};
 
 use plan::Plan;
 

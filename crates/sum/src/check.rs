@@ -1,5 +1,7 @@
 //! Check files, and what comes of checking them.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -7,8 +9,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::line::{Line, Parser};
-use crate::method::Sum;
+use tabane_engine::{Algorithm, Function, KeyError, KeyRule};
+
+use crate::etag::Upload;
+use crate::key::KeyFile;
+use crate::line::{Accept, Line, Parser};
+use crate::method::{Method, Sum};
 use crate::pipeline::{Job, Source, Task};
 
 /// A line longer than this, in bytes, is improperly formatted whatever it says: no path is half as long.
@@ -18,7 +24,12 @@ const MAX_LINE_LEN: u64 = 1 << 20;
 #[derive(Debug)]
 pub enum CheckTask {
     /// Compare a file with its checksum.
-    Compare(Line),
+    Compare {
+        /// The file and the checksum.
+        line: Line,
+        /// How to compute it.
+        method: Method,
+    },
     /// Nothing: a line is improperly formatted.
     Misformatted {
         /// Of which check file; `-` is standard input.
@@ -32,6 +43,8 @@ pub enum CheckTask {
         file: Arc<Path>,
         /// Why there are no more lines, if not for the end.
         error: Option<CheckFileError>,
+        /// If no line was properly formatted: of which algorithms the first one seems to be.
+        fits: Vec<Algorithm>,
     },
 }
 
@@ -42,11 +55,13 @@ pub enum CheckFileError {
     Open(io::Error),
     /// It could be opened, but not read.
     Read(io::Error),
+    /// The line of this number, counted from 1, is of an algorithm whose key is not there.
+    Key(u64, KeyError),
 }
 
 impl Task for CheckTask {
     fn job(&self) -> Option<Job<'_>> {
-        let Self::Compare(line) = self else {
+        let Self::Compare { line, method } = self else {
             return None;
         };
         Some(Job {
@@ -54,7 +69,7 @@ impl Task for CheckTask {
                 b"-" => Source::Stdin,
                 name => Source::File(Path::new(OsStr::from_bytes(name))),
             },
-            method: line.method,
+            method,
         })
     }
 }
@@ -62,6 +77,9 @@ impl Task for CheckTask {
 /// The tasks of check files.
 pub struct CheckTasks {
     parser: Parser,
+    key: Option<KeyFile>,
+    /// Those that lines have asked for.
+    functions: HashMap<Algorithm, Function>,
     /// Those that are to be read, the last first.
     files: Vec<PathBuf>,
     open: Option<CheckFile>,
@@ -73,17 +91,49 @@ struct CheckFile {
     name: Arc<Path>,
     reader: Box<dyn BufRead + Send>,
     line: u64,
+    /// Of which algorithms the first line seems to be, unless lines are properly formatted.
+    fits: Option<Vec<Algorithm>>,
+}
+
+impl CheckFile {
+    /// What comes after the last line.
+    fn end(self, error: Option<CheckFileError>) -> CheckTask {
+        CheckTask::End {
+            file: self.name,
+            error,
+            fits: self.fits.unwrap_or_default(),
+        }
+    }
 }
 
 impl CheckTasks {
-    /// The tasks of these check files, `-` being standard input.
-    pub fn new(files: Vec<PathBuf>, parser: Parser) -> Self {
+    /// The tasks of these check files, `-` being standard input. The key is for lines whose algorithm takes one.
+    pub fn new(files: Vec<PathBuf>, parser: Parser, key: Option<KeyFile>) -> Self {
         Self {
             parser,
+            key,
+            functions: HashMap::new(),
             files: files.into_iter().rev().collect(),
             open: None,
             stdin_is_read: false,
         }
+    }
+
+    /// How the checksum of a line is computed.
+    fn method(&mut self, line: &Line) -> Result<Method, KeyError> {
+        if let (Accept::Etags(upload), Some(_)) = (self.parser.accept(), line.sum.parts) {
+            return Ok(Method::Etag(Upload::always_in_parts(upload.part_len)));
+        }
+        let function = match self.functions.entry(line.algorithm) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(match &self.key {
+                Some(key) if line.algorithm.key_rule() != KeyRule::None => {
+                    key.function(line.algorithm)?
+                }
+                _ => Function::new(line.algorithm, None)?,
+            }),
+        };
+        Ok(Method::Digest(function.clone()))
     }
 }
 
@@ -101,8 +151,11 @@ impl Iterator for CheckTasks {
                     false => match File::open(&name) {
                         Ok(file) => Box::new(BufReader::new(file)),
                         Err(error) => {
-                            let error = Some(CheckFileError::Open(error));
-                            return Some(CheckTask::End { file: name, error });
+                            return Some(CheckTask::End {
+                                file: name,
+                                error: Some(CheckFileError::Open(error)),
+                                fits: Vec::new(),
+                            });
                         }
                     },
                 };
@@ -110,6 +163,7 @@ impl Iterator for CheckTasks {
                     name,
                     reader,
                     line: 0,
+                    fits: None,
                 }
             }
         };
@@ -118,20 +172,9 @@ impl Iterator for CheckTasks {
             line.clear();
             file.line += 1;
             match read_line(&mut file.reader, &mut line) {
-                Ok(0) => {
-                    return Some(CheckTask::End {
-                        file: file.name,
-                        error: None,
-                    });
-                }
+                Ok(0) => return Some(file.end(None)),
                 Ok(_) => {}
-                Err(error) => {
-                    let error = Some(CheckFileError::Read(error));
-                    return Some(CheckTask::End {
-                        file: file.name,
-                        error,
-                    });
-                }
+                Err(error) => return Some(file.end(Some(CheckFileError::Read(error)))),
             }
             let text = line.strip_suffix(b"\n").unwrap_or(&line);
             let text = text.strip_suffix(b"\r").unwrap_or(text);
@@ -145,18 +188,37 @@ impl Iterator for CheckTasks {
                 .filter(|parsed| !(parsed.name == b"-" && is_stdin(&file.name)));
             let task = match parsed {
                 Some(line) => {
+                    let method = match self.method(&line) {
+                        Ok(method) => method,
+                        Err(error) => {
+                            let error = CheckFileError::Key(file.line, error);
+                            return Some(file.end(Some(error)));
+                        }
+                    };
+                    file.fits = Some(Vec::new());
                     self.stdin_is_read |= line.name == b"-";
-                    CheckTask::Compare(line)
+                    CheckTask::Compare { line, method }
                 }
-                None => CheckTask::Misformatted {
-                    file: Arc::clone(&file.name),
-                    line: file.line,
-                },
+                None => {
+                    file.fits.get_or_insert_with(|| fits(text));
+                    CheckTask::Misformatted {
+                        file: Arc::clone(&file.name),
+                        line: file.line,
+                    }
+                }
             };
             self.open = Some(file);
             return Some(task);
         }
     }
+}
+
+/// The algorithms whose check files may have this line.
+fn fits(line: &[u8]) -> Vec<Algorithm> {
+    let fits = |algorithm| Parser::new(Accept::Only(algorithm)).parse(line).is_some();
+    Algorithm::all()
+        .filter(|algorithm| fits(*algorithm))
+        .collect()
 }
 
 /// Reads a line with its newline, if it has one. Of one that is too long, the rest is skipped.

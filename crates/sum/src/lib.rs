@@ -7,8 +7,8 @@
 //! use tabane_sum::{Algorithm, FileTask, Method, sum_all};
 //!
 //! let files = [PathBuf::from("Cargo.toml"), PathBuf::from("no such file")];
-//! let method = Method::Digest(Algorithm::Sha256);
-//! let tasks = files.into_iter().map(move |path| FileTask { path, method });
+//! let method = Method::keyless(Algorithm::Sha256);
+//! let tasks = files.map(|path| FileTask { path, method: method.clone() }).into_iter();
 //! for done in sum_all(tasks, |_bytes| {}).flatten() {
 //!     match done.outcome.expect("every FileTask has a file") {
 //!         Ok(sum) => println!("{sum}  {}", done.task.path.display()),
@@ -19,6 +19,7 @@
 //!
 //! * [`Line`] is a line of a check file, [`Parser`] reads and [`Format`] writes it as GNU coreutils do;
 //! * [`CheckTasks`] makes tasks of check files;
+//! * [`KeyFile`] has the key of algorithms that take one;
 //! * [`Tree`] finds the files below a directory;
 //! * [`Upload`] says how a file was uploaded to S3, which decides what its ETag is.
 //!
@@ -34,6 +35,7 @@
 mod check;
 mod etag;
 mod input;
+mod key;
 mod line;
 mod method;
 mod names;
@@ -45,10 +47,11 @@ mod worker;
 
 pub use check::{CheckFileError, CheckTask, CheckTasks, Tally, Verdict};
 pub use etag::Upload;
+pub use key::KeyFile;
 pub use line::{Accept, Format, Line, Parser, Style, escape_name, tag};
 pub use method::{Method, Sum};
 pub use names::{Names, NamesError};
 pub use pipeline::{Done, FileTask, Job, Source, Sums, Task, sum_all};
 pub use sequential::sum_reader;
-pub use tabane_engine::{Algorithm, Digest};
+pub use tabane_engine::{Algorithm, Digest, Function, KeyError, KeyRule, Withstands};
 pub use tree::{Tree, TreeError};

@@ -5,7 +5,7 @@ use std::io::Write;
 use tabane_engine::{Algorithm, Digest};
 
 use crate::etag::Upload;
-use crate::method::{Method, Sum};
+use crate::method::Sum;
 
 /// How a checksum and a name make a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +19,11 @@ pub struct Format {
 /// The arrangement of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// The checksum, a space, a space or for `binary` a `*`, the name. `binary` means nothing but that.
+    /// The checksum, a space, a space or for `binary` a `*`, the name. `binary` means nothing but that. Sums of XXH3 have
+    /// `XXH3_` before them, as xxhsum has it, since they are as long as those of XXH64.
     Untagged {
+        /// What the checksums are of.
+        algorithm: Algorithm,
         /// Whether the character before the name is `*`.
         binary: bool,
     },
@@ -50,7 +53,8 @@ impl Format {
                 out.extend_from_slice(b") = ");
                 put_sum(sum, out);
             }
-            Style::Untagged { binary } => {
+            Style::Untagged { algorithm, binary } => {
+                out.extend_from_slice(prefix(algorithm));
                 put_sum(sum, out);
                 out.extend_from_slice(if binary { b" *" } else { b"  " });
                 put_name(out);
@@ -62,6 +66,14 @@ impl Format {
 
 fn put_sum(sum: &Sum, out: &mut Vec<u8>) {
     write!(out, "{sum}").expect("memory takes all");
+}
+
+/// What an untagged line has before its checksum.
+fn prefix(algorithm: Algorithm) -> &'static [u8] {
+    match algorithm {
+        Algorithm::Xxh3 => b"XXH3_",
+        _ => b"",
+    }
 }
 
 /// Appends a name with backslashes, newlines and carriage returns escaped.
@@ -84,9 +96,9 @@ pub fn tag(algorithm: Algorithm) -> String {
 /// A line of a check file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// How the checksum was computed.
-    pub method: Method,
-    /// What it was.
+    /// What computed the checksum.
+    pub algorithm: Algorithm,
+    /// What it was. It has parts only if [`Accept::Etags`] was given.
     pub sum: Sum,
     /// Name of the file; `-` is standard input.
     pub name: Vec<u8>,
@@ -138,7 +150,7 @@ impl Parser {
         if let Some((algorithm, rest)) = self.strip_tag(line) {
             return parse_tagged(algorithm, rest, escaped);
         }
-        let (method, sum, rest) = self.parse_untagged_sum(line)?;
+        let (algorithm, sum, rest) = self.parse_untagged_sum(line)?;
         let (b' ' | b'\t', rest) = rest.split_first()? else {
             return None;
         };
@@ -159,15 +171,19 @@ impl Parser {
             }
         };
         let name = parse_name(name, escaped)?;
-        Some(Line { method, sum, name })
+        Some(Line {
+            algorithm,
+            sum,
+            name,
+        })
     }
 
-    /// The algorithm whose tag the line begins with, and what follows.
+    /// The algorithm whose tag the line begins with, and what follows the parenthesis behind it.
     fn strip_tag<'a>(&self, line: &'a [u8]) -> Option<(Algorithm, &'a [u8])> {
         let strip = |algorithm| {
             let rest = line.strip_prefix(tag(algorithm).as_bytes())?;
-            // The untagged form of xxhsum for XXH3.
-            (!rest.starts_with(b"_")).then_some((algorithm, rest))
+            let rest = rest.strip_prefix(b" ").unwrap_or(rest);
+            Some((algorithm, rest.strip_prefix(b"(")?))
         };
         match self.accept {
             Accept::Only(algorithm) => strip(algorithm),
@@ -176,53 +192,34 @@ impl Parser {
         }
     }
 
-    fn parse_untagged_sum<'a>(&self, line: &'a [u8]) -> Option<(Method, Sum, &'a [u8])> {
-        match self.accept {
-            Accept::Only(algorithm) | Accept::AnyTagged(algorithm) => {
-                let line = match algorithm {
-                    Algorithm::Xxh3 => line.strip_prefix(b"XXH3_").unwrap_or(line),
-                    _ => line,
-                };
-                let (digest, rest) = parse_digest(algorithm, line)?;
-                let sum = Sum {
-                    digest,
-                    parts: None,
-                };
-                Some((Method::Digest(algorithm), sum, rest))
-            }
-            Accept::Etags(upload) => {
-                let (digest, rest) = parse_digest(Algorithm::Md5, line)?;
-                let Some(rest) = rest.strip_prefix(b"-") else {
-                    let sum = Sum {
-                        digest,
-                        parts: None,
-                    };
-                    return Some((Method::Digest(Algorithm::Md5), sum, rest));
-                };
+    fn parse_untagged_sum<'a>(&self, line: &'a [u8]) -> Option<(Algorithm, Sum, &'a [u8])> {
+        let (algorithm, etags) = match self.accept {
+            Accept::Only(algorithm) | Accept::AnyTagged(algorithm) => (algorithm, false),
+            Accept::Etags(_) => (Algorithm::Md5, true),
+        };
+        let line = line.strip_prefix(prefix(algorithm)).unwrap_or(line);
+        let (digest, rest) = parse_digest(algorithm, line)?;
+        let (parts, rest) = match rest.strip_prefix(b"-") {
+            Some(rest) if etags => {
                 let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
                 let (digits, rest) = rest.split_at(digits);
-                let parts = std::str::from_utf8(digits).ok()?.parse().ok()?;
-                let sum = Sum {
-                    digest,
-                    parts: Some(parts),
-                };
-                let method = Method::Etag(Upload::always_in_parts(upload.part_len));
-                Some((method, sum, rest))
+                (Some(std::str::from_utf8(digits).ok()?.parse().ok()?), rest)
             }
-        }
+            _ => (None, rest),
+        };
+        Some((algorithm, Sum { digest, parts }, rest))
     }
 }
 
-/// Reads what follows a tag: ` (name) = digest`.
+/// Reads what follows a tag and a parenthesis: `name) = digest`.
 fn parse_tagged(algorithm: Algorithm, rest: &[u8], escaped: bool) -> Option<Line> {
-    let rest = rest.strip_prefix(b" ").unwrap_or(rest).strip_prefix(b"(")?;
     let end = rest.iter().rposition(|&byte| byte == b')')?;
     let name = parse_name(&rest[..end], escaped)?;
     let digest = trim_blanks(trim_blanks(&rest[end + 1..]).strip_prefix(b"=")?);
     let (digest, behind) = parse_digest(algorithm, digest)?;
     // A NUL ends what coreutils sees of a line.
     (behind.is_empty() || behind[0] == 0).then_some(Line {
-        method: Method::Digest(algorithm),
+        algorithm,
         sum: Sum {
             digest,
             parts: None,

@@ -2,17 +2,28 @@
 
 use std::fmt;
 
-use tabane_engine::{Algorithm, Digest};
+use tabane_engine::{Algorithm, Digest, Function};
 
 use crate::etag::Upload;
 
 /// What to compute of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Method {
     /// The hash of its bytes.
-    Digest(Algorithm),
+    Digest(Function),
     /// The ETag that S3 gives to an object that was uploaded so.
     Etag(Upload),
+}
+
+impl Method {
+    /// The hash of its bytes by an algorithm that takes no key.
+    ///
+    /// # Panics
+    ///
+    /// If the algorithm takes a key.
+    pub fn keyless(algorithm: Algorithm) -> Self {
+        Self::Digest(Function::keyless(algorithm))
+    }
 }
 
 /// The checksum of a file. Formats as lower-case hexadecimal, an ETag of parts with `-` and their number behind.

@@ -27,7 +27,7 @@ pub struct Job<'a> {
     /// Where the bytes are.
     pub source: Source<'a>,
     /// What to compute of them.
-    pub method: Method,
+    pub method: &'a Method,
 }
 
 /// Where bytes are.
@@ -52,7 +52,7 @@ impl Task for FileTask {
     fn job(&self) -> Option<Job<'_>> {
         Some(Job {
             source: Source::File(&self.path),
-            method: self.method,
+            method: &self.method,
         })
     }
 }
@@ -262,6 +262,7 @@ impl<T: Task> Shared<T> {
                     source: Source::Stdin,
                     method,
                 }) => {
+                    let method = method.clone();
                     drop(state);
                     self.specials.stdin(self, task, method, results);
                 }

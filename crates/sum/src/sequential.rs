@@ -10,16 +10,21 @@ use crate::method::{Method, Sum};
 /// Bytes that are read at a time: more than a pipe holds, little enough for the cache.
 const BUFFER_LEN: usize = 128 << 10;
 
+/// An algorithm that needs all of a message at once gets no more than this, in bytes.
+const MAX_WHOLE_LEN: u64 = 256 << 20;
+
 /// Reads all bytes and returns their checksum. `on_bytes` is told how many were read each time.
 ///
 /// # Errors
-/// When reading fails.
+/// When reading fails, or there are more bytes than may be kept for an algorithm that
+/// [needs all of them](Algorithm::needs_whole_message).
 pub fn sum_reader(
     mut reader: impl Read,
-    method: Method,
+    method: &Method,
     mut on_bytes: impl FnMut(u64),
 ) -> io::Result<Sum> {
     let mut state = State::new(method);
+    let mut room = max_len(method);
     let mut buffer = vec![0; BUFFER_LEN];
     loop {
         let len = match reader.read(&mut buffer) {
@@ -28,12 +33,29 @@ pub fn sum_reader(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
+        room = room.checked_sub(len as u64).ok_or_else(too_long)?;
         match &mut state {
             State::Digest(hasher) => hasher.update(&buffer[..len]),
             State::Etag(parts) => parts.update(&buffer[..len]),
         }
         on_bytes(len as u64);
     }
+}
+
+/// How many bytes a method takes.
+fn max_len(method: &Method) -> u64 {
+    match method {
+        Method::Digest(function) if function.algorithm().needs_whole_message() => MAX_WHOLE_LEN,
+        _ => u64::MAX,
+    }
+}
+
+fn too_long() -> io::Error {
+    let limit = MAX_WHOLE_LEN >> 20;
+    let text = format!(
+        "longer than {limit} MiB, which this algorithm would have to keep in memory as a whole"
+    );
+    io::Error::new(io::ErrorKind::FileTooLarge, text)
 }
 
 enum State {
@@ -53,10 +75,10 @@ struct Parts {
 }
 
 impl State {
-    fn new(method: Method) -> Self {
+    fn new(method: &Method) -> Self {
         match method {
-            Method::Digest(algorithm) => Self::Digest(Hasher::new(algorithm)),
-            Method::Etag(upload) => Self::Etag(Box::new(Parts {
+            Method::Digest(function) => Self::Digest(function.hasher()),
+            &Method::Etag(upload) => Self::Etag(Box::new(Parts {
                 upload,
                 assembly: Assembly::new(),
                 part: Hasher::new(Algorithm::Md5),

@@ -104,8 +104,8 @@ impl<T: Task> Specials<T> {
             queue.stdin_is_read |= is_stdin;
             drop(queue);
             let sum = match file {
-                Some(file) => sum_special(file, method, &shared.on_bytes),
-                None => sum_reader(io::stdin().lock(), method, &shared.on_bytes),
+                Some(file) => sum_special(file, &method, &shared.on_bytes),
+                None => sum_reader(io::stdin().lock(), &method, &shared.on_bytes),
             };
             if is_stdin {
                 self.lock().stdin_is_read = false;
@@ -120,7 +120,7 @@ impl<T: Task> Specials<T> {
 }
 
 /// Reads a special file that was opened without waiting.
-fn sum_special(file: OwnedFd, method: Method, on_bytes: impl Fn(u64)) -> io::Result<Sum> {
+fn sum_special(file: OwnedFd, method: &Method, on_bytes: impl Fn(u64)) -> io::Result<Sum> {
     // A named pipe without a writer seems to be at its end; this waits for one.
     rustix::io::retry_on_intr(|| poll(&mut [PollFd::new(&file, PollFlags::IN)], None))?;
     let flags = rustix::fs::fcntl_getfl(&file)?;

@@ -1,6 +1,7 @@
 //! A worker: rounds of reading a chunk of each of many files and hashing all chunks in one call.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -16,6 +17,7 @@ use crate::etag::{Assembly, Upload};
 use crate::input::{self, At, Opened};
 use crate::method::{Method, Sum};
 use crate::pipeline::{Done, Job, Next, Numbered, Results, Shared, Source, StopOnPanic, Task};
+use crate::sequential::sum_reader;
 
 /// What a worker reads of one file in a round, in bytes, while there are many: so every lane has as much to do.
 const CHUNK_LEN: usize = 32 << 10;
@@ -217,11 +219,20 @@ impl<T: Task> Worker<T> {
             };
             match input::open(path) {
                 Ok(Opened::Regular(file, len)) => match method {
-                    Method::Digest(algorithm) => {
-                        return Some(Stream::of_file(file, len, algorithm, task));
+                    // One at a time, so that memory is bounded.
+                    Method::Digest(function) if function.algorithm().needs_whole_message() => {
+                        let sum = sum_reader(File::from(file), method, &self.shared.on_bytes);
+                        self.end(task, Some(sum));
                     }
-                    Method::Etag(upload) => match upload.parts(len) {
-                        None => return Some(Stream::of_file(file, len, Algorithm::Md5, task)),
+                    Method::Digest(function) => {
+                        let hasher = function.hasher();
+                        return Some(Stream::of_file(file, len, hasher, task));
+                    }
+                    &Method::Etag(upload) => match upload.parts(len) {
+                        None => {
+                            let hasher = Hasher::new(Algorithm::Md5);
+                            return Some(Stream::of_file(file, len, hasher, task));
+                        }
                         Some(parts) => {
                             let parted = Parted::new(file, len, upload, parts, task);
                             self.shared.offer_parts(Arc::new(parted));
@@ -229,6 +240,7 @@ impl<T: Task> Worker<T> {
                     },
                 },
                 Ok(Opened::Special(file)) => {
+                    let method = method.clone();
                     self.shared
                         .specials
                         .file(&self.shared, task, file, method, results);
@@ -325,10 +337,10 @@ fn is_too_many(error: &io::Error) -> bool {
 }
 
 impl<T: Task> Stream<T> {
-    fn of_file(file: OwnedFd, len: u64, algorithm: Algorithm, task: Numbered<T>) -> Self {
+    fn of_file(file: OwnedFd, len: u64, hasher: Hasher, task: Numbered<T>) -> Self {
         Self {
             of: Of::File(file, task),
-            hasher: Hasher::new(algorithm),
+            hasher,
             position: 0,
             end: len,
             fetched: None,

@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tabane_engine::Hasher;
-use tabane_sum::{Algorithm, FileTask, Job, Method, Sum, Task, Upload, sum_all, sum_reader};
+use tabane_sum::{
+    Algorithm, FileTask, Function, Job, KeyFile, KeyRule, Method, Sum, Task, Upload, sum_all,
+    sum_reader,
+};
 
 /// Bytes that repeat nowhere.
 fn varied(len: usize, seed: u64) -> Vec<u8> {
@@ -33,8 +36,22 @@ fn upload(part_len: u64) -> Upload {
     Upload::new(NonZeroU64::new(part_len).expect("not zero"))
 }
 
-fn one_after_the_other(path: &Path, method: Method) -> io::Result<Sum> {
+fn one_after_the_other(path: &Path, method: &Method) -> io::Result<Sum> {
     sum_reader(File::open(path)?, method, |_| {})
+}
+
+/// Every algorithm, with a key where one is needed.
+fn all_functions() -> impl Iterator<Item = Function> {
+    Algorithm::all().map(|algorithm| match algorithm.key_rule() {
+        KeyRule::None => Function::keyless(algorithm),
+        KeyRule::Exactly(len) => function(algorithm, &vec![7; len]),
+        KeyRule::AnyLength => function(algorithm, b"key"),
+    })
+}
+
+fn function(algorithm: Algorithm, key: &[u8]) -> Function {
+    let key = KeyFile::read(key).expect("short");
+    key.function(algorithm).expect("a key that fits")
 }
 
 fn sums(tasks: Vec<FileTask>) -> Vec<io::Result<Sum>> {
@@ -79,15 +96,16 @@ fn many_files_have_the_sums_that_each_has_alone() {
             path
         })
         .collect();
-    let mut methods: Vec<Method> = Algorithm::all().map(Method::Digest).collect();
+    let mut methods: Vec<Method> = all_functions().map(Method::Digest).collect();
     methods.extend([1 << 20, 100_000, 5_000_000, 64].map(|part| Method::Etag(upload(part))));
-    let expect = |path: &Path, method| one_after_the_other(path, method).expect("read").to_string();
+    let expect =
+        |path: &Path, method: &Method| one_after_the_other(path, method).expect("read").to_string();
     rustix::fs::sync();
-    for method in methods.clone() {
+    for method in &methods {
         evict(&files);
         let tasks = files.iter().map(|path| FileTask {
             path: path.clone(),
-            method,
+            method: method.clone(),
         });
         for (path, sum) in files.iter().zip(sums(tasks.collect())) {
             assert_eq!(
@@ -98,17 +116,17 @@ fn many_files_have_the_sums_that_each_has_alone() {
         }
     }
     // And all kinds in one go.
-    let mixed = files.iter().zip(methods.into_iter().cycle());
+    let mixed = files.iter().zip(methods.iter().cycle());
     let tasks: Vec<_> = mixed
         .map(|(path, method)| FileTask {
             path: path.clone(),
-            method,
+            method: method.clone(),
         })
         .collect();
     for (task, sum) in tasks.clone().into_iter().zip(sums(tasks)) {
         assert_eq!(
             sum.expect("read").to_string(),
-            expect(&task.path, task.method)
+            expect(&task.path, &task.method)
         );
     }
 }
@@ -124,14 +142,14 @@ fn few_large_files_are_shared() {
                 fs::write(&path, varied(6_000_000 + number, number as u64)).expect("written");
                 FileTask {
                     path,
-                    method: Method::Digest(Algorithm::Sha1),
+                    method: Method::keyless(Algorithm::Sha1),
                 }
             })
             .collect();
         for (task, sum) in tasks.clone().into_iter().zip(sums(tasks)) {
             assert_eq!(
                 sum.expect("read"),
-                one_after_the_other(&task.path, task.method).expect("read")
+                one_after_the_other(&task.path, &task.method).expect("read")
             );
         }
     }
@@ -148,7 +166,7 @@ fn etags_are_those_of_s3() {
             path: path.clone(),
             method: Method::Etag(upload(part)),
         };
-        let alone = one_after_the_other(&path, task.method).expect("read");
+        let alone = one_after_the_other(&path, &task.method).expect("read");
         let sum = sums(vec![task]).remove(0).expect("read");
         assert_eq!(sum, alone);
         sum.to_string()
@@ -170,9 +188,10 @@ fn what_cannot_be_read_is_an_error_and_ends_nothing() {
     let good = directory.path().join("good");
     fs::write(&good, "good").expect("written");
     let mut tasks = Vec::new();
-    for method in [Method::Digest(Algorithm::Md5), Method::Etag(upload(2))] {
+    for method in [Method::keyless(Algorithm::Md5), Method::Etag(upload(2))] {
         for name in ["no such file", ".", "good/below", "good", "/proc/self/mem"] {
             let path = directory.path().join(name);
+            let method = method.clone();
             tasks.push(FileTask { path, method });
         }
     }
@@ -203,7 +222,7 @@ fn files_that_lie_about_their_length_are_read_to_their_end() {
             println!("NOT CHECKED: there is no {name}");
             continue;
         };
-        let method = Method::Digest(Algorithm::Sha256);
+        let method = Method::keyless(Algorithm::Sha256);
         let sum = sums(vec![FileTask { path, method }])
             .remove(0)
             .expect("read");
@@ -243,12 +262,12 @@ fn files_that_change_while_they_are_read() {
             }
         })
     };
-    let digest = Method::Digest(Algorithm::Xxh64);
+    let digest = Method::keyless(Algorithm::Xxh64);
     let etag = Method::Etag(upload(1 << 20));
     for _ in 0..20 {
-        let tasks = [digest, etag, digest].map(|method| FileTask {
+        let tasks = [&digest, &etag, &digest].map(|method| FileTask {
             path: path.clone(),
-            method,
+            method: method.clone(),
         });
         for (number, sum) in sums(tasks.to_vec()).into_iter().enumerate() {
             match sum {
@@ -282,11 +301,11 @@ fn a_file_that_grows_all_the_time_comes_to_an_end() {
             }
         })
     };
-    let method = Method::Digest(Algorithm::Xxh64);
+    let method = Method::keyless(Algorithm::Xxh64);
     for _ in 0..50 {
         let sum = sums(vec![FileTask {
             path: path.clone(),
-            method,
+            method: method.clone(),
         }])
         .remove(0)
         .expect("read");
@@ -310,7 +329,7 @@ fn bytes_are_counted() {
             let path = directory.path().join(number.to_string());
             fs::write(&path, vec![0; len]).expect("written");
             let method = match number % 2 {
-                0 => Method::Digest(Algorithm::Md5),
+                0 => Method::keyless(Algorithm::Md5),
                 _ => Method::Etag(upload(50_000)),
             };
             FileTask { path, method }
@@ -375,4 +394,24 @@ fn a_panic_of_the_list_reaches_the_caller() {
         _ => Nothing(number),
     });
     sum_all(tasks, |_| {}).for_each(drop);
+}
+
+/// CityHash128 begins with the length of a message, so all of it is kept: but not of any length.
+#[test]
+fn too_much_for_an_algorithm_that_needs_all_of_it_is_an_error() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("file");
+    let file = File::create(&path).expect("created");
+    let sum = |len: u64| {
+        file.set_len(len).expect("sparse");
+        let method = Method::keyless(Algorithm::CityHash128);
+        let path = path.clone();
+        sums(vec![FileTask { path, method }]).remove(0)
+    };
+    assert_eq!(
+        sum(100).expect("read").digest,
+        Algorithm::CityHash128.digest(&[0; 100])
+    );
+    let error = sum((256 << 20) + 1).expect_err("too long");
+    assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
 }

@@ -5,7 +5,7 @@
 use std::num::NonZeroU64;
 
 use proptest::prelude::*;
-use tabane_sum::{Accept, Algorithm, Digest, Format, Line, Method, Parser, Style, Sum, Upload};
+use tabane_sum::{Accept, Algorithm, Digest, Format, Line, Parser, Style, Sum, Upload};
 
 fn algorithm() -> impl Strategy<Value = Algorithm> {
     prop::sample::select(Algorithm::all().collect::<Vec<_>>())
@@ -19,8 +19,10 @@ fn name() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn sum(algorithm: Algorithm, seed: u64) -> Sum {
+    let digest = Algorithm::Sha512.digest(&seed.to_le_bytes());
+    let digest = Digest::from_bytes(&digest.as_ref()[..algorithm.digest_len()]);
     Sum {
-        digest: algorithm.digest(&seed.to_le_bytes()),
+        digest: digest.expect("short"),
         parts: None,
     }
 }
@@ -39,10 +41,10 @@ proptest! {
         let sum = sum(algorithm, seed);
         let style = match tagged {
             true => Style::Tagged(algorithm),
-            false => Style::Untagged { binary },
+            false => Style::Untagged { algorithm, binary },
         };
         let line = written(Format { style, zero: false }, &sum, &name);
-        let expected = Some(Line { method: Method::Digest(algorithm), sum, name });
+        let expected = Some(Line { algorithm, sum, name });
         prop_assert_eq!(Parser::new(Accept::Only(algorithm)).parse(&line), expected.clone());
         let accept = match tagged {
             true => Accept::AnyTagged(Algorithm::Md5),
@@ -55,14 +57,11 @@ proptest! {
     fn etags_are_read_back(seed: u64, parts in prop::option::of(1..u64::MAX), name in name(), part_len in 1..u64::MAX) {
         let part_len = NonZeroU64::new(part_len).expect("it is");
         let sum = Sum { parts, ..sum(Algorithm::Md5, seed) };
-        let format = Format { style: Style::Untagged { binary: false }, zero: false };
+        let style = Style::Untagged { algorithm: Algorithm::Md5, binary: false };
+        let format = Format { style, zero: false };
         let line = written(format, &sum, &name);
-        let method = match parts {
-            Some(_) => Method::Etag(Upload::always_in_parts(part_len)),
-            None => Method::Digest(Algorithm::Md5),
-        };
         let read = Parser::new(Accept::Etags(Upload::new(part_len))).parse(&line);
-        prop_assert_eq!(read, Some(Line { method, sum, name }));
+        prop_assert_eq!(read, Some(Line { algorithm: Algorithm::Md5, sum, name }));
     }
 
     #[test]
@@ -166,7 +165,13 @@ fn xxh3_is_read_as_xxhsum_writes_it() {
     let expected = line("XXH3 (a) = 78af5f94892f3950").expect("a line");
     assert_eq!(expected.sum.digest, Algorithm::Xxh3.digest(b"abc"));
     assert_eq!(line("XXH3_78af5f94892f3950  a"), Some(expected.clone()));
-    assert_eq!(line("78af5f94892f3950  a"), Some(expected));
+    assert_eq!(line("78af5f94892f3950  a"), Some(expected.clone()));
+    let style = Style::Untagged {
+        algorithm: Algorithm::Xxh3,
+        binary: false,
+    };
+    let written = written(Format { style, zero: false }, &expected.sum, b"a");
+    assert_eq!(written, b"XXH3_78af5f94892f3950  a");
 }
 
 #[test]
@@ -186,7 +191,10 @@ fn zero_ends_lines_and_escapes_nothing() {
     let digest = Digest::from_bytes(&[0xab]).expect("short");
     let mut out = Vec::new();
     let format = Format {
-        style: Style::Untagged { binary: true },
+        style: Style::Untagged {
+            algorithm: Algorithm::Md5,
+            binary: true,
+        },
         zero: true,
     };
     format.write(

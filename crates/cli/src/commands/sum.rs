@@ -1,6 +1,7 @@
 //! `tabane sum`
 
 mod check;
+mod key;
 mod list;
 mod report;
 
@@ -64,6 +65,9 @@ pub struct Sum {
     /// Algorithm: md5, sha1, sha224, sha256 (the default), sha384, sha512, blake3, xxh64, xxh3 or xxh128
     #[arg(short, long, value_name = "NAME", value_parser = parse_algorithm, conflicts_with = "etag")]
     algorithm: Option<Algorithm>,
+    /// Read the key of blake3-keyed, hmac-…, highwayhash-256 or siphash-2-4 from this file
+    #[arg(long, value_name = "FILE", conflicts_with = "etag")]
+    key_file: Option<PathBuf>,
     /// Print a * before names; changes nothing else
     #[arg(short, long, overrides_with = "text")]
     binary: bool,
@@ -152,13 +156,14 @@ impl Sum {
     /// Does it.
     pub fn run(self, global: &Global) -> Result<Exit> {
         self.reject_nonsense(global)?;
+        let key = self.key_file.as_deref().map(key::read).transpose()?;
         let mut global = global.clone();
         global.quiet |= self.status;
         let progress = Progress::start_late(&global);
         let mut report = Report::new(&global, &progress);
         let success = match self.check {
-            true => Check::new(&self, &global).run(&mut report)?,
-            false => List::new(&self).run(&mut report)?,
+            true => Check::new(&self, key, &global)?.run(&mut report)?,
+            false => List::new(&self, key.as_ref())?.run(&mut report)?,
         };
         progress.stop();
         Ok(match success {

@@ -2,8 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+mod algorithms;
 mod beside;
 mod check_files;
+mod keys;
 mod listing;
 mod memory;
 mod more;

@@ -157,55 +157,6 @@ fn etags_are_what_a_script_computes() {
     assert_eq!(ours.stdout, format!("{digest}-5  file\n"));
 }
 
-#[test]
-fn other_algorithms_beside_their_own_programs() {
-    let bed = Bed::new();
-    let large: Vec<u8> = (0..3_000_000_u32).map(|i| (i ^ i >> 7) as u8).collect();
-    for (name, bytes) in [("empty", &b""[..]), ("abc", b"abc"), ("large", &large)] {
-        bed.write(name, bytes);
-    }
-    let files = ["empty", "abc", "large"];
-    let programs = [
-        ("blake3", "b3sum", &[][..], &[][..]),
-        ("xxh64", "xxhsum", &["-H1"], &[]),
-        ("xxh128", "xxhsum", &["-H2"], &[]),
-        ("xxh64", "xxhsum", &["-H1", "--tag"], &["--tag"]),
-        ("xxh128", "xxhsum", &["-H2", "--tag"], &["--tag"]),
-        ("xxh3", "xxhsum", &["-H3", "--tag"], &["--tag"]),
-    ];
-    for (algorithm, program, their_args, our_args) in programs {
-        let ours = bed.tabane(&[&["-a", algorithm], our_args, &files].concat(), b"");
-        bed.write("sums", &ours.stdout);
-        let checked = bed.tabane(&["-a", algorithm, "-c", "sums"], b"");
-        assert_eq!(checked.code, Some(0), "{checked:?}");
-        if Command::new(program).arg("--version").output().is_err() {
-            println!("NOT CHECKED: {algorithm} beside {program}, which is not installed");
-            continue;
-        }
-        let mut command = Command::new(program);
-        command.args(their_args).args(files);
-        assert_eq!(ours.stdout, bed.run(command, b"").stdout, "{program}");
-    }
-}
-
-#[test]
-fn tags_of_any_algorithm_are_checked_together() {
-    let bed = Bed::new();
-    bed.write("abc", "abc");
-    let mut sums = String::new();
-    for name in Algorithm::names() {
-        sums += &bed.tabane(&["-a", name, "--tag", "abc"], b"").stdout;
-    }
-    sums += &bed.tabane(&["abc"], b"").stdout;
-    bed.write("sums", &sums);
-    let said = bed.tabane(&["-c", "--strict", "sums"], b"");
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert_eq!(
-        said.stdout,
-        "abc: OK\n".repeat(Algorithm::names().count() + 1)
-    );
-}
-
 /// Fewer than there are lanes.
 #[test]
 fn few_files_may_be_open() {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tabane_sum::{
-    Accept, Algorithm, CheckFileError, CheckTask, CheckTasks, Line, Parser, Tally, Upload, Verdict,
-    escape_name, sum_all, tag,
+    Accept, Algorithm, CheckFileError, CheckTask, CheckTasks, KeyFile, Line, Parser, Tally, Upload,
+    Verdict, escape_name, sum_all, tag,
 };
 
-use super::Sum;
 use super::report::{Report, reason};
+use super::{Sum, key};
 use crate::args::Global;
 use crate::exit::Result;
 use crate::output::into_object;
@@ -22,51 +22,58 @@ use crate::output::into_object;
 pub struct Check<'a> {
     args: &'a Sum,
     accept: Accept,
+    key: Option<KeyFile>,
     quiet: bool,
 }
 
 impl<'a> Check<'a> {
     /// What the arguments say.
-    pub fn new(args: &'a Sum, global: &Global) -> Self {
+    pub fn new(args: &'a Sum, key: Option<KeyFile>, global: &Global) -> Result<Self> {
         let accept = match (args.etag, args.algorithm) {
             (Some(part_len), _) => Accept::Etags(Upload::new(part_len)),
             (None, Some(algorithm)) => Accept::Only(algorithm),
             (None, None) => Accept::AnyTagged(Algorithm::Sha256),
         };
-        Self {
+        if let Accept::Only(algorithm) = accept {
+            // Before anything is read, whatever the files have.
+            key::function(algorithm, key.as_ref())?;
+        }
+        Ok(Self {
             args,
             accept,
+            key,
             quiet: global.quiet,
-        }
+        })
     }
 
     /// Checks; returns whether all went well.
-    pub fn run(&self, report: &mut Report) -> Result<bool> {
+    pub fn run(mut self, report: &mut Report) -> Result<bool> {
         let files = match self.args.files.is_empty() {
             true => vec!["-".into()],
             false => self.args.files.clone(),
         };
-        let tasks = CheckTasks::new(files, Parser::new(self.accept));
+        let tasks = CheckTasks::new(files, Parser::new(self.accept), self.key.take());
         let counted = Arc::clone(&report.progress);
         let mut success = true;
         let mut tally = Tally::default();
         for batch in sum_all(tasks, move |bytes| counted.bytes(bytes)) {
             for done in batch {
                 match (done.task, done.outcome) {
-                    (CheckTask::Compare(line), Some(outcome)) => {
+                    (CheckTask::Compare { line, .. }, Some(outcome)) => {
                         report.count();
                         let verdict = tally.count(&line, &outcome, self.args.ignore_missing);
                         self.tell(&line, verdict, outcome.err(), report)?;
                     }
-                    (CheckTask::Compare(_), None) => {}
+                    (CheckTask::Compare { .. }, None) => {}
                     (CheckTask::Misformatted { file, line }, _) => {
                         tally.misformatted += 1;
                         if self.args.warn {
                             self.warn(&file, line, report)?;
                         }
                     }
-                    (CheckTask::End { file, error }, _) => {
-                        success &= self.end(&file, error, std::mem::take(&mut tally), report)?;
+                    (CheckTask::End { file, error, fits }, _) => {
+                        let tally = std::mem::take(&mut tally);
+                        success &= self.end(&file, error, tally, &fits, report)?;
                     }
                 }
             }
@@ -121,12 +128,26 @@ impl<'a> Check<'a> {
         )
     }
 
+    /// Says of which algorithms a check file may be that has no line of the right one.
+    fn hint(&self, file: &Path, fits: &[Algorithm], report: &mut Report) -> Result<()> {
+        let names: Vec<_> = fits.iter().map(|algorithm| algorithm.name()).collect();
+        let names = alternatives(&names);
+        match names.is_empty() {
+            true => Ok(()),
+            false => report.error(
+                shown(file),
+                &format!("its lines look like those of {names}: say which with --algorithm"),
+            ),
+        }
+    }
+
     /// Says what came of a check file; returns whether it is fine.
     fn end(
         &self,
         file: &Path,
         error: Option<CheckFileError>,
         tally: Tally,
+        fits: &[Algorithm],
         report: &mut Report,
     ) -> Result<bool> {
         match error {
@@ -136,6 +157,10 @@ impl<'a> Check<'a> {
             }
             Some(CheckFileError::Read(_)) => {
                 report.error(shown(file), "read error")?;
+                return Ok(false);
+            }
+            Some(CheckFileError::Key(line, error)) => {
+                report.error(shown(file), &format!("{line}: {}", key::explain(error)))?;
                 return Ok(false);
             }
             None => {}
@@ -155,6 +180,7 @@ impl<'a> Check<'a> {
         }
         if tally.lines() == 0 {
             report.error(shown(file), "no properly formatted checksum lines found")?;
+            self.hint(file, fits, report)?;
             return Ok(success);
         }
         if self.args.status {
@@ -187,6 +213,14 @@ impl<'a> Check<'a> {
             report.error(shown(file), "no file was verified")?;
         }
         Ok(success)
+    }
+}
+
+/// Words with commas and an `or` between them.
+fn alternatives(words: &[&str]) -> String {
+    match words {
+        [words @ .., last] if !words.is_empty() => format!("{} or {last}", words.join(", ")),
+        words => words.concat(),
     }
 }
 

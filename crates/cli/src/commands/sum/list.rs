@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tabane_sum::{
-    Algorithm, FileTask, Format, Job, Method, Names, NamesError, Source, Style, Task, Tree, Upload,
-    sum_all,
+    Algorithm, FileTask, Format, Job, KeyFile, Method, Names, NamesError, Source, Style, Task,
+    Tree, Upload, sum_all,
 };
 
-use super::Sum;
 use super::report::{Report, reason};
+use super::{Sum, key};
 use crate::exit::{Failure, Result};
 use crate::output::into_object;
 use crate::quote::quote;
@@ -36,7 +36,7 @@ impl Task for ListTask {
         match self {
             Self::File(file) if file.path.as_os_str() == "-" => Some(Job {
                 source: Source::Stdin,
-                method: file.method,
+                method: &file.method,
             }),
             Self::File(file) => file.job(),
             Self::Error(..) => None,
@@ -48,17 +48,17 @@ type Tasks = Box<dyn Iterator<Item = ListTask> + Send>;
 
 impl<'a> List<'a> {
     /// What the arguments say.
-    pub fn new(args: &'a Sum) -> Self {
+    pub fn new(args: &'a Sum, key: Option<&KeyFile>) -> Result<Self> {
         let algorithm = args.algorithm.unwrap_or(Algorithm::Sha256);
         let method = match args.etag {
             Some(part_len) => Method::Etag(Upload::new(part_len)),
-            None => Method::Digest(algorithm),
+            None => Method::Digest(key::function(algorithm, key)?),
         };
-        Self {
+        Ok(Self {
             args,
             algorithm,
             method,
-        }
+        })
     }
 
     /// Prints; returns whether all went well.
@@ -67,6 +67,10 @@ impl<'a> List<'a> {
             style: match self.args.tag {
                 true => Style::Tagged(self.algorithm),
                 false => Style::Untagged {
+                    algorithm: match self.args.etag {
+                        Some(_) => Algorithm::Md5,
+                        None => self.algorithm,
+                    },
                     binary: self.args.binary,
                 },
             },
@@ -105,12 +109,12 @@ impl<'a> List<'a> {
     }
 
     fn tasks(&self) -> Result<Tasks> {
-        let method = self.method;
+        let method = self.method.clone();
         let tasks: Tasks = match &self.args.files0_from {
             Some(list) => {
                 let list: Arc<Path> = list.as_path().into();
                 let names = Names::new(open_list(&list)?);
-                Box::new(names.map(move |name| listed(name, &list, method)))
+                Box::new(names.map(move |name| listed(name, &list, &method)))
             }
             None => {
                 let files = match (self.args.files.is_empty(), self.args.recursive) {
@@ -118,7 +122,10 @@ impl<'a> List<'a> {
                     (true, false) => vec!["-".into()],
                     (false, _) => self.args.files.clone(),
                 };
-                let file = move |path| ListTask::File(FileTask { path, method });
+                let file = move |path| {
+                    let method = method.clone();
+                    ListTask::File(FileTask { path, method })
+                };
                 Box::new(files.into_iter().map(file))
             }
         };
@@ -144,13 +151,20 @@ fn open_list(list: &Path) -> Result<BufReader<Box<dyn Read + Send>>> {
 }
 
 /// The task that a name of a list makes.
-fn listed(name: std::result::Result<PathBuf, NamesError>, list: &Path, method: Method) -> ListTask {
+fn listed(
+    name: std::result::Result<PathBuf, NamesError>,
+    list: &Path,
+    method: &Method,
+) -> ListTask {
     match name {
         Ok(path) if path.as_os_str() == "-" && list.as_os_str() == "-" => ListTask::Error(
             path,
             "the list of names comes from standard input, so it cannot be a file too".to_owned(),
         ),
-        Ok(path) => ListTask::File(FileTask { path, method }),
+        Ok(path) => ListTask::File(FileTask {
+            path,
+            method: method.clone(),
+        }),
         Err(NamesError::Empty(number)) => {
             let what = format!("name {number} in the list is empty");
             ListTask::Error(list.to_owned(), what)
@@ -167,7 +181,10 @@ fn below(task: ListTask) -> Tasks {
     match task {
         ListTask::File(FileTask { path, method }) if path.as_os_str() != "-" => {
             Box::new(Tree::new(path).map(move |found| match found {
-                Ok(path) => ListTask::File(FileTask { path, method }),
+                Ok(path) => ListTask::File(FileTask {
+                    path,
+                    method: method.clone(),
+                }),
                 Err(failed) => ListTask::Error(failed.path, reason(&failed.error)),
             }))
         }

@@ -1,0 +1,185 @@
+//! Algorithms with their keys.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tabane_lanes::{HmacKey, hash_many, hmac_many};
+use zeroize::Zeroizing;
+
+use crate::algorithm::{Algorithm, Kernel, KeyRule};
+use crate::digest::Digest;
+use crate::hasher::{Hasher, State, from_lanes};
+use crate::serial::{Begin, Whole};
+
+/// The bytes of a key, wiped when the last clone is dropped.
+#[derive(Clone)]
+pub struct Key(Arc<Zeroizing<Vec<u8>>>);
+
+impl Key {
+    /// A key of these bytes.
+    pub fn new(bytes: impl Into<Zeroizing<Vec<u8>>>) -> Self {
+        Self(Arc::new(bytes.into()))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    /// Nothing of the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key").finish_non_exhaustive()
+    }
+}
+
+/// A hash function: an algorithm, with a key if it takes one. Clones share the key.
+///
+/// ```
+/// use tabane_engine::{Algorithm, Function, Key};
+///
+/// let function = Function::new(Algorithm::HmacMd5, Some(&Key::new(*b"Jefe")))?;
+/// let digest = function.digest(b"what do ya want for nothing?");
+/// assert_eq!(digest.to_string(), "750c783e6ab0b503eaa86e310a5db738");
+/// # Ok::<(), tabane_engine::KeyError>(())
+/// ```
+#[derive(Clone)]
+pub struct Function {
+    algorithm: Algorithm,
+    start: Start,
+}
+
+/// What a message begins with.
+#[derive(Clone)]
+enum Start {
+    Lanes(tabane_lanes::Algorithm),
+    Hmac(Arc<HmacKey>),
+    Serial(Begin, Option<Key>),
+    Whole(fn(&[u8]) -> Digest),
+}
+
+/// The key does not go with the algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyError {
+    /// There is none, and the algorithm takes one.
+    Missing(Algorithm),
+    /// There is one, and the algorithm takes none.
+    Unwanted(Algorithm),
+    /// It has so many bytes, which the algorithm does not take.
+    WrongLength(Algorithm, usize),
+}
+
+impl Function {
+    /// An algorithm with a key, or without one if it takes none.
+    ///
+    /// # Errors
+    /// The key is missing, not wanted, or has the wrong length.
+    pub fn new(algorithm: Algorithm, key: Option<&Key>) -> Result<Self, KeyError> {
+        match (algorithm.key_rule(), key.map(|key| key.bytes().len())) {
+            (KeyRule::None, None) => {}
+            (KeyRule::None, Some(_)) => return Err(KeyError::Unwanted(algorithm)),
+            (_, None) => return Err(KeyError::Missing(algorithm)),
+            (KeyRule::Exactly(wanted), Some(len)) if len == wanted => {}
+            (KeyRule::AnyLength, Some(1..)) => {}
+            (_, Some(len)) => return Err(KeyError::WrongLength(algorithm, len)),
+        }
+        let bytes = key.map_or(&[][..], Key::bytes);
+        let start = match algorithm.kernel() {
+            Kernel::Lanes(algorithm) => Start::Lanes(algorithm),
+            Kernel::Hmac(algorithm) => Start::Hmac(Arc::new(HmacKey::new(algorithm, bytes))),
+            Kernel::Serial(begin) => Start::Serial(begin, key.cloned()),
+            Kernel::Whole(digest) => Start::Whole(digest),
+        };
+        Ok(Self { algorithm, start })
+    }
+
+    /// An algorithm that takes no key.
+    ///
+    /// # Panics
+    ///
+    /// If it takes one.
+    pub fn keyless(algorithm: Algorithm) -> Self {
+        Self::new(algorithm, None).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The algorithm.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// A hasher of the empty message.
+    pub fn hasher(&self) -> Hasher {
+        Hasher(match &self.start {
+            Start::Lanes(algorithm) => State::Lanes(tabane_lanes::Hasher::new(*algorithm)),
+            Start::Hmac(key) => State::Hmac(key.begin(), Arc::clone(key)),
+            Start::Serial(begin, key) => State::Serial(begin(key.as_ref().map_or(&[], Key::bytes))),
+            &Start::Whole(digest) => State::Serial(Box::new(Whole {
+                message: Vec::new(),
+                digest,
+            })),
+        })
+    }
+
+    /// The digests of independent messages, in their order.
+    ///
+    /// The more messages a call has, the fuller the lanes; a single one is hashed as fast as one can be.
+    pub fn digest_many(&self, messages: &[&[u8]]) -> Vec<Digest> {
+        match &self.start {
+            Start::Lanes(algorithm) => {
+                let digests = hash_many(*algorithm, messages);
+                digests.iter().map(from_lanes).collect()
+            }
+            Start::Hmac(key) => {
+                let keyed: Vec<_> = messages.iter().map(|&message| (&**key, message)).collect();
+                hmac_many(&keyed).iter().map(from_lanes).collect()
+            }
+            Start::Serial(..) => {
+                let digest = |message: &&[u8]| {
+                    let mut hasher = self.hasher();
+                    hasher.update(message);
+                    hasher.finish()
+                };
+                messages.iter().map(digest).collect()
+            }
+            Start::Whole(digest) => messages.iter().map(|message| digest(message)).collect(),
+        }
+    }
+
+    /// The digest of one message.
+    pub fn digest(&self, message: &[u8]) -> Digest {
+        self.digest_many(&[message])[0]
+    }
+}
+
+impl fmt::Debug for Function {
+    /// Nothing of the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Function").field(&self.algorithm).finish()
+    }
+}
+
+impl fmt::Display for KeyRule {
+    /// What a key has to be: `no key`, `a key of 16 bytes`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("no key"),
+            Self::Exactly(len) => write!(f, "a key of {len} bytes"),
+            Self::AnyLength => f.write_str("a key of one byte or more"),
+        }
+    }
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Missing(algorithm)
+        | Self::Unwanted(algorithm)
+        | Self::WrongLength(algorithm, _)) = self;
+        write!(f, "{algorithm} takes {}", algorithm.key_rule())?;
+        match self {
+            Self::WrongLength(_, len) => write!(f, ", not of {len}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}

@@ -1,0 +1,199 @@
+//! Hashes of other crates, which take one message at a time.
+
+use std::hash::Hasher;
+use std::hint::black_box;
+
+use highway::HighwayHash;
+use siphasher::sip::SipHasher24;
+use twox_hash::{XxHash32, XxHash64, xxhash3_64, xxhash3_128};
+
+use crate::digest::Digest;
+
+/// A message so far.
+pub(crate) trait Serial: Send + Sync {
+    /// Appends to the message.
+    fn update(&mut self, part: &[u8]);
+
+    /// The digest of the message so far.
+    fn finish(&self) -> Digest;
+}
+
+/// Begins a message under a key of the length that the table says.
+pub(crate) type Begin = fn(key: &[u8]) -> Box<dyn Serial>;
+
+/// No algorithm of the table has a longer one than there can be.
+pub(crate) fn digest(bytes: &[u8]) -> Digest {
+    Digest::from_bytes(bytes).expect("none is longer than the longest")
+}
+
+/// The bytes of a key, whose length was compared with the table.
+fn exactly<const LEN: usize>(key: &[u8]) -> [u8; LEN] {
+    key.try_into().expect("the length was checked")
+}
+
+/// A state that knows a key: overwritten before its memory goes to others. What the crates' own functions leave on the
+/// stack is beyond reach.
+struct Secret<S: Default>(S);
+
+impl<S: Default> Drop for Secret<S> {
+    fn drop(&mut self) {
+        self.0 = S::default();
+        // Or the compiler would see that nobody reads it.
+        black_box(&self.0);
+    }
+}
+
+impl Serial for blake3::Hasher {
+    fn update(&mut self, part: &[u8]) {
+        self.update(part);
+    }
+
+    fn finish(&self) -> Digest {
+        digest(self.finalize().as_bytes())
+    }
+}
+
+pub(crate) fn blake3(_: &[u8]) -> Box<dyn Serial> {
+    Box::new(blake3::Hasher::new())
+}
+
+impl Serial for Secret<blake3::Hasher> {
+    fn update(&mut self, part: &[u8]) {
+        self.0.update(part);
+    }
+
+    fn finish(&self) -> Digest {
+        Serial::finish(&self.0)
+    }
+}
+
+pub(crate) fn blake3_keyed(key: &[u8]) -> Box<dyn Serial> {
+    Box::new(Secret(blake3::Hasher::new_keyed(&exactly(key))))
+}
+
+impl Serial for XxHash32 {
+    fn update(&mut self, part: &[u8]) {
+        self.write(part);
+    }
+
+    fn finish(&self) -> Digest {
+        digest(&self.finish_32().to_be_bytes())
+    }
+}
+
+pub(crate) fn xxh32(_: &[u8]) -> Box<dyn Serial> {
+    Box::new(XxHash32::with_seed(0))
+}
+
+impl Serial for XxHash64 {
+    fn update(&mut self, part: &[u8]) {
+        self.write(part);
+    }
+
+    fn finish(&self) -> Digest {
+        digest(&Hasher::finish(self).to_be_bytes())
+    }
+}
+
+pub(crate) fn xxh64(_: &[u8]) -> Box<dyn Serial> {
+    Box::new(XxHash64::with_seed(0))
+}
+
+impl Serial for xxhash3_64::Hasher {
+    fn update(&mut self, part: &[u8]) {
+        self.write(part);
+    }
+
+    fn finish(&self) -> Digest {
+        digest(&Hasher::finish(self).to_be_bytes())
+    }
+}
+
+pub(crate) fn xxh3(_: &[u8]) -> Box<dyn Serial> {
+    Box::new(xxhash3_64::Hasher::new())
+}
+
+impl Serial for xxhash3_128::Hasher {
+    fn update(&mut self, part: &[u8]) {
+        self.write(part);
+    }
+
+    fn finish(&self) -> Digest {
+        digest(&self.finish_128().to_be_bytes())
+    }
+}
+
+pub(crate) fn xxh128(_: &[u8]) -> Box<dyn Serial> {
+    Box::new(xxhash3_128::Hasher::new())
+}
+
+impl Serial for mur3::Hasher128 {
+    fn update(&mut self, part: &[u8]) {
+        self.write(part);
+    }
+
+    fn finish(&self) -> Digest {
+        let (first, second) = self.finish128();
+        digest(&[first.to_le_bytes(), second.to_le_bytes()].concat())
+    }
+}
+
+pub(crate) fn murmur3(_: &[u8]) -> Box<dyn Serial> {
+    Box::new(mur3::Hasher128::with_seed(0))
+}
+
+impl Serial for Secret<highway::HighwayHasher> {
+    fn update(&mut self, part: &[u8]) {
+        self.0.append(part);
+    }
+
+    fn finish(&self) -> Digest {
+        let words = self.0.clone().finalize256();
+        digest(&words.map(u64::to_le_bytes).concat())
+    }
+}
+
+pub(crate) fn highwayhash256(key: &[u8]) -> Box<dyn Serial> {
+    let mut words = [0; 4];
+    for (word, bytes) in words.iter_mut().zip(key.chunks_exact(8)) {
+        *word = u64::from_le_bytes(exactly(bytes));
+    }
+    let hasher = highway::HighwayHasher::new(highway::Key(words));
+    Box::new(Secret(hasher))
+}
+
+impl Serial for Secret<SipHasher24> {
+    fn update(&mut self, part: &[u8]) {
+        self.0.write(part);
+    }
+
+    fn finish(&self) -> Digest {
+        digest(&Hasher::finish(&self.0).to_le_bytes())
+    }
+}
+
+pub(crate) fn siphash24(key: &[u8]) -> Box<dyn Serial> {
+    Box::new(Secret(SipHasher24::new_with_key(&exactly(key))))
+}
+
+/// A message that is hashed when all of it is there.
+pub(crate) struct Whole {
+    pub(crate) message: Vec<u8>,
+    pub(crate) digest: fn(&[u8]) -> Digest,
+}
+
+impl Serial for Whole {
+    fn update(&mut self, part: &[u8]) {
+        self.message.extend_from_slice(part);
+    }
+
+    fn finish(&self) -> Digest {
+        (self.digest)(&self.message)
+    }
+}
+
+pub(crate) fn cityhash128(message: &[u8]) -> Digest {
+    // The crate's upper half is what the reference calls the first, and puts first.
+    let halves = cityhash_rs::cityhash_110_128(message).rotate_right(64);
+    digest(&halves.to_le_bytes())
+}
