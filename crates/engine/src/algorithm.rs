@@ -6,6 +6,7 @@ use std::str::FromStr;
 use crate::digest::Digest;
 use crate::function::Function;
 use crate::serial::Begin;
+use crate::vmac::TagSize;
 
 /// A hash algorithm.
 ///
@@ -53,6 +54,11 @@ pub enum Algorithm {
     HighwayHash256,
     /// SipHash-2-4 of 64 bits.
     SipHash24,
+    /// VMAC-64 on AES-128 (draft-krovetz-vmac-01): see [`vmac`](crate::vmac). A digest is the nonce, 16 random bytes, and
+    /// then the tag: so a message has another one each time, and [`Function::to_check`] is needed to compare.
+    Vmac64,
+    /// VMAC-128 on AES-128, in the same manner.
+    Vmac128,
 }
 
 /// Which keys an algorithm takes.
@@ -91,6 +97,8 @@ pub(crate) enum Kernel {
     Serial(Begin),
     /// One message, which has to be there as a whole.
     Whole(fn(&[u8]) -> Digest),
+    /// One message at a time, with a nonce.
+    Vmac(TagSize),
 }
 
 /// An algorithm with its name, the length of its digest in bytes, the keys it takes, what it withstands, and what runs it.
@@ -98,10 +106,10 @@ struct Row(Algorithm, &'static str, usize, KeyRule, Withstands, Kernel);
 
 /// Every algorithm: a new one is a variant above and a line here.
 #[rustfmt::skip]
-static TABLE: [Row; 19] = {
+static TABLE: [Row; 21] = {
     use crate::serial::*;
     use Algorithm::*;
-    use Kernel::{Hmac, Lanes, Serial, Whole};
+    use Kernel::{Hmac, Lanes, Serial, Vmac, Whole};
     use KeyRule::{AnyLength, Exactly, None as Keyless};
     use Withstands::*;
     use tabane_lanes::Algorithm as Lane;
@@ -125,6 +133,8 @@ static TABLE: [Row; 19] = {
         Row(HmacSha256, "hmac-sha256", 32, AnyLength, Forgery, Hmac(Lane::Sha256)),
         Row(HighwayHash256, "highwayhash-256", 32, Exactly(32), Forgery, Serial(highwayhash256)),
         Row(SipHash24, "siphash-2-4", 8, Exactly(16), Forgery, Serial(siphash24)),
+        Row(Vmac64, "vmac-64", 24, Exactly(16), Forgery, Vmac(TagSize::Bits64)),
+        Row(Vmac128, "vmac-128", 32, Exactly(16), Forgery, Vmac(TagSize::Bits128)),
     ]
 };
 

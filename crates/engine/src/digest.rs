@@ -1,14 +1,18 @@
 //! The result of a hash.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use constant_time_eq::constant_time_eq_n;
 
 /// Longest digest of any [`Algorithm`](crate::Algorithm), in bytes.
 pub const DIGEST_LEN_MAX: usize = 64;
 
 /// The hash of one message: [`Algorithm::digest_len`](crate::Algorithm::digest_len) bytes.
 ///
-/// Formats as lower-case hexadecimal.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+/// Formats as lower-case hexadecimal. To compare two takes as long whatever differs, since a digest may be a tag that
+/// somebody wants to guess.
+#[derive(Clone, Copy, Eq)]
 pub struct Digest {
     /// Zeros behind the digest, so that comparing all is comparing the digest.
     bytes: [u8; DIGEST_LEN_MAX],
@@ -22,6 +26,18 @@ impl Digest {
         bytes.get_mut(..digest.len())?.copy_from_slice(digest);
         let len = digest.len() as u8;
         Some(Self { bytes, len })
+    }
+}
+
+impl PartialEq for Digest {
+    fn eq(&self, other: &Self) -> bool {
+        self.len == other.len && constant_time_eq_n(&self.bytes, &other.bytes)
+    }
+}
+
+impl Hash for Digest {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_ref().hash(state);
     }
 }
 

@@ -9,7 +9,8 @@ use zeroize::Zeroizing;
 use crate::algorithm::{Algorithm, Kernel, KeyRule};
 use crate::digest::Digest;
 use crate::hasher::{Hasher, State, from_lanes};
-use crate::serial::{Begin, Whole};
+use crate::serial::{Begin, Whole, WithNonce, exactly};
+use crate::vmac::{Nonce, VmacKey};
 
 /// The bytes of a key, wiped when the last clone is dropped.
 #[derive(Clone)]
@@ -56,6 +57,8 @@ enum Start {
     Hmac(Arc<HmacKey>),
     Serial(Begin, Option<Key>),
     Whole(fn(&[u8]) -> Digest),
+    /// With the nonce of a digest to check.
+    Vmac(VmacKey, Option<[u8; 16]>),
 }
 
 /// The key does not go with the algorithm.
@@ -89,6 +92,7 @@ impl Function {
             Kernel::Hmac(algorithm) => Start::Hmac(Arc::new(HmacKey::new(algorithm, bytes))),
             Kernel::Serial(begin) => Start::Serial(begin, key.cloned()),
             Kernel::Whole(digest) => Start::Whole(digest),
+            Kernel::Vmac(size) => Start::Vmac(VmacKey::new(size, &exactly(bytes)), None),
         };
         Ok(Self { algorithm, start })
     }
@@ -107,6 +111,23 @@ impl Function {
         self.algorithm
     }
 
+    /// The function whose digests are compared with this one. For most that is the same function; VMAC takes the nonce of
+    /// the digest. Keep to yourself what it says of other messages: a nonce that serves twice betrays the key.
+    #[must_use]
+    pub fn to_check(&self, digest: &Digest) -> Self {
+        let start = match &self.start {
+            Start::Vmac(key, _) => {
+                let nonce = digest.as_ref().first_chunk().copied();
+                // One that cannot be makes the digest of no message.
+                let nonce = nonce.filter(|nonce| Nonce::from_bytes(nonce).is_ok());
+                Start::Vmac(key.clone(), nonce)
+            }
+            other => other.clone(),
+        };
+        let algorithm = self.algorithm;
+        Self { algorithm, start }
+    }
+
     /// A hasher of the empty message.
     pub fn hasher(&self) -> Hasher {
         Hasher(match &self.start {
@@ -116,6 +137,10 @@ impl Function {
             &Start::Whole(digest) => State::Serial(Box::new(Whole {
                 message: Vec::new(),
                 digest,
+            })),
+            Start::Vmac(key, nonce) => State::Serial(Box::new(WithNonce {
+                vmac: key.begin(),
+                nonce: *nonce,
             })),
         })
     }
@@ -133,7 +158,7 @@ impl Function {
                 let keyed: Vec<_> = messages.iter().map(|&message| (&**key, message)).collect();
                 hmac_many(&keyed).iter().map(from_lanes).collect()
             }
-            Start::Serial(..) => {
+            Start::Serial(..) | Start::Vmac(..) => {
                 let digest = |message: &&[u8]| {
                     let mut hasher = self.hasher();
                     hasher.update(message);

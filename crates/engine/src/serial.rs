@@ -8,6 +8,7 @@ use siphasher::sip::SipHasher24;
 use twox_hash::{XxHash32, XxHash64, xxhash3_64, xxhash3_128};
 
 use crate::digest::Digest;
+use crate::vmac::{Nonce, Vmac};
 
 /// A message so far.
 pub(crate) trait Serial: Send + Sync {
@@ -27,7 +28,7 @@ pub(crate) fn digest(bytes: &[u8]) -> Digest {
 }
 
 /// The bytes of a key, whose length was compared with the table.
-fn exactly<const LEN: usize>(key: &[u8]) -> [u8; LEN] {
+pub(crate) fn exactly<const LEN: usize>(key: &[u8]) -> [u8; LEN] {
     key.try_into().expect("the length was checked")
 }
 
@@ -189,6 +190,32 @@ impl Serial for Whole {
 
     fn finish(&self) -> Digest {
         (self.digest)(&self.message)
+    }
+}
+
+/// A message under VMAC, with the nonce of a digest to check, or else a fresh one for each digest.
+pub(crate) struct WithNonce {
+    pub(crate) vmac: Vmac,
+    pub(crate) nonce: Option<[u8; 16]>,
+}
+
+impl Serial for WithNonce {
+    fn update(&mut self, part: &[u8]) {
+        self.vmac.update(part);
+    }
+
+    fn finish(&self) -> Digest {
+        let (nonce, tag) = match self.nonce {
+            None => {
+                let (nonce, tag) = self.vmac.finish();
+                (*nonce.as_bytes(), tag)
+            }
+            Some(bytes) => {
+                let nonce = Nonce::from_bytes(&bytes).expect("it was one");
+                (bytes, self.vmac.clone().finish_under_nonce(nonce))
+            }
+        };
+        digest(&[&nonce, tag.as_ref()].concat())
     }
 }
 

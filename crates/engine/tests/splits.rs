@@ -44,13 +44,14 @@ proptest! {
     fn one_message((message, cuts) in message()) {
         for algorithm in Algorithm::all() {
             let function = function(algorithm);
-            let mut hasher = function.hasher();
+            let expected = function.digest(&message);
+            let mut hasher = function.to_check(&expected).hasher();
             for piece in pieces(&message, &cuts) {
                 hasher.update(piece);
                 // To ask for the digest changes nothing.
                 hasher.finish();
             }
-            prop_assert_eq!(hasher.finish(), function.digest(&message), "{}", algorithm);
+            prop_assert_eq!(hasher.finish(), expected, "{}", algorithm);
         }
     }
 
@@ -60,7 +61,9 @@ proptest! {
         functions.extend_from_within(..);
         let count = functions.len();
         functions.rotate_left(rotation % count);
-        let mut hashers: Vec<Hasher> = functions.iter().map(Function::hasher).collect();
+        let expected: Vec<Digest> = functions.iter().map(|f| f.digest(&message)).collect();
+        let to_check = functions.iter().zip(&expected).map(|(f, digest)| f.to_check(digest));
+        let mut hashers: Vec<Hasher> = to_check.map(|f| f.hasher()).collect();
         for piece in pieces(&message, &cuts) {
             // Each at a pace of its own.
             let cut = |number: usize| piece.len() * number / count;
@@ -73,7 +76,6 @@ proptest! {
             update_many(&mut parts);
         }
         let digests = finish_many(&hashers.iter().collect::<Vec<_>>());
-        let expected: Vec<Digest> = functions.iter().map(|f| f.digest(&message)).collect();
         prop_assert_eq!(digests, expected);
     }
 }
@@ -86,10 +88,34 @@ fn many_messages_have_the_digests_that_each_has_alone() {
     let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
     for algorithm in Algorithm::all() {
         let function = function(algorithm);
-        let alone: Vec<Digest> = messages
-            .iter()
-            .map(|message| function.digest(message))
-            .collect();
-        assert_eq!(function.digest_many(&messages), alone, "{algorithm}");
+        for (message, digest) in messages.iter().zip(function.digest_many(&messages)) {
+            assert_eq!(
+                function.to_check(&digest).digest(message),
+                digest,
+                "{algorithm}"
+            );
+        }
+    }
+}
+
+#[test]
+fn vmac_never_uses_a_nonce_twice_but_to_check() {
+    for algorithm in [Algorithm::Vmac64, Algorithm::Vmac128] {
+        let function = function(algorithm);
+        let hasher = function.hasher();
+        let digests = [hasher.finish(), hasher.finish(), function.digest(b"")];
+        for (number, digest) in digests.iter().enumerate() {
+            assert!(
+                digests[..number]
+                    .iter()
+                    .all(|other| other.as_ref()[..16] != digest.as_ref()[..16])
+            );
+            let same = function.to_check(digest).hasher();
+            assert_eq!([same.finish(), same.finish()], [*digest; 2]);
+            assert_ne!(function.to_check(digest).digest(b"x"), *digest);
+        }
+        // No nonce begins so.
+        let impossible = Digest::from_bytes(&vec![0xff; algorithm.digest_len()]).expect("short");
+        assert_ne!(function.to_check(&impossible).digest(b""), impossible);
     }
 }

@@ -133,7 +133,7 @@ impl CheckTasks {
                 _ => Function::new(line.algorithm, None)?,
             }),
         };
-        Ok(Method::Digest(function.clone()))
+        Ok(Method::Digest(function.to_check(&line.sum.digest)))
     }
 }
 
