@@ -59,7 +59,7 @@ fn too_long() -> io::Error {
 }
 
 enum State {
-    Digest(Hasher),
+    Digest(Box<Hasher>),
     Etag(Box<Parts>),
 }
 
@@ -77,7 +77,7 @@ struct Parts {
 impl State {
     fn new(method: &Method) -> Self {
         match method {
-            Method::Digest(function) => Self::Digest(function.hasher()),
+            Method::Digest(function) => Self::Digest(Box::new(function.hasher())),
             &Method::Etag(upload) => Self::Etag(Box::new(Parts {
                 upload,
                 assembly: Assembly::new(),
