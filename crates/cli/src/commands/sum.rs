@@ -1,6 +1,7 @@
 //! `tabane sum`
 
 mod check;
+mod guide;
 mod key;
 mod list;
 mod report;
@@ -34,27 +35,43 @@ same options, the same exit codes (0, or 1 if anything was wrong; 2 for wrong us
 processors, and printed in the order in which they were named. Without FILE, or where FILE is -, it reads standard input.
 
 The default is sha256: nobody can make two files with the same one, most published checksums are of this kind, and \
-it is not the slow part. md5 and sha1 are for what others have published; xxh64, xxh3 and xxh128 find accidents, \
-not attacks.
+it is not the slow part. --list says what each algorithm withstands, and how fast it is here.
+
+With a key, nobody who lacks it can make or change a file and its checksum. The file of --key-file has the bytes of the \
+key; where keys have a certain length, it may also have them as hexadecimal digits (`openssl rand -hex 32`). HMAC \
+takes all bytes as they are, a newline too. The checksum of vmac-64 and vmac-128 is a random nonce with the tag \
+behind it: another one each time, and --check takes the nonce from the line.
+
+xxh32, xxh64, xxh3 and xxh128 have the lines of xxhsum, which for xxh3 begin with XXH3_. cityhash128 needs a file as a \
+whole and takes none above 256 MiB.
 
 With --recursive, files of a directory come sorted as LC_ALL=C sort does it. A link that is named is followed; links, \
 pipes, sockets and devices in directories are left out.
 
 With --check, lines of the forms `SUM  NAME`, `SUM *NAME`, `SUM NAME` and `TAG (NAME) = SUM` are read. Without --algorithm, \
-tagged lines may be of any algorithm.
+tagged lines may be of any algorithm, untagged ones are of sha256.
 
 --etag SIZE prints what S3 gives as the ETag of an upload in parts of SIZE: the MD5 of the parts' MD5s, and their \
 number. A file shorter than SIZE has the MD5 of its bytes, since it is uploaded whole, as the AWS command line does it \
 when its multipart_threshold is SIZE; one of exactly SIZE is uploaded in one part, and has -1. With --check, the form \
 of each line says how the file was uploaded. S3 takes no more than 10,000 parts: tools make larger ones of larger \
-files. Objects encrypted with SSE-KMS or SSE-C have other ETags.
+files. Objects encrypted with SSE-KMS or SSE-C have other ETags. A SIZE counts in units of 1024, however it is written: \
+8M, 8MB and 8MiB are the same, and what the AWS command line means by 8MB.
+
+With --json, each line is an object. Its message_type is `sum` (path, algorithm, sum), `check` (path, result: OK, FAILED, \
+FAILED open or read, or missing), `summary` at the end of each check file (path, matches, mismatches, missing, \
+unreadable, misformatted, success), `error` (path, what), or with --list `algorithm` (name, digest_bytes, takes_key, \
+key_bytes: null if there is none or any will do, withstands: accidents, substitution, collisions or forgery, \
+bytes_per_s). A path that is no UTF-8 comes with path_bytes_hex.
 
 Examples:
   tabane sum *.iso > SHA256SUMS
   tabane sum --check SHA256SUMS
   tabane sum -a md5 -r photos > photos.md5
   find . -name '*.rs' -print0 | tabane sum --files0-from -
-  tabane sum --etag 8MiB backup.tar")]
+  tabane sum -a vmac-128 --key-file ~/.sum-key -r photos > photos.vmac
+  tabane sum --etag 8MiB backup.tar
+  tabane sum --list")]
 pub struct Sum {
     // First, since what comes after takes the options out of what clap has matched.
     #[command(flatten)]
@@ -62,10 +79,13 @@ pub struct Sum {
     /// What to read; - is standard input
     #[arg(value_name = "FILE", value_parser = clap::builder::OsStringValueParser::new().map(PathBuf::from))]
     files: Vec<PathBuf>,
-    /// Algorithm: md5, sha1, sha224, sha256 (the default), sha384, sha512, blake3, xxh64, xxh3 or xxh128
+    /// Algorithm, sha256 unless given: md5, sha1, sha512, blake3, xxh128, hmac-sha256, vmac-128, …; --list has all
     #[arg(short, long, value_name = "NAME", value_parser = parse_algorithm, conflicts_with = "etag")]
     algorithm: Option<Algorithm>,
-    /// Read the key of blake3-keyed, hmac-…, highwayhash-256 or siphash-2-4 from this file
+    /// List the algorithms: what each withstands, and how fast it is on one core of this machine
+    #[arg(long, conflicts_with_all = ["files", "algorithm", "key_file", "check", "recursive", "files0_from", "etag"])]
+    list: bool,
+    /// Read the key of an algorithm that takes one from this file
     #[arg(long, value_name = "FILE", conflicts_with = "etag")]
     key_file: Option<PathBuf>,
     /// Print a * before names; changes nothing else
@@ -156,6 +176,10 @@ impl Sum {
     /// Does it.
     pub fn run(self, global: &Global) -> Result<Exit> {
         self.reject_nonsense(global)?;
+        if self.list {
+            guide::print(global.json)?;
+            return Ok(Exit::Success);
+        }
         let key = self.key_file.as_deref().map(key::read).transpose()?;
         let mut global = global.clone();
         global.quiet |= self.status;

@@ -271,3 +271,29 @@ fn an_unknown_algorithm_says_which_there_are() {
         assert!(said.stderr.contains(name), "{said:?}");
     }
 }
+
+#[test]
+fn the_list_has_all_algorithms() {
+    let bed = Bed::new();
+    let said = bed.tabane(&["--list"], b"");
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let lines: Vec<&str> = said.stdout.lines().skip(2).collect();
+    for (line, algorithm) in lines.iter().zip(Algorithm::all()) {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(
+            cells[..2],
+            [algorithm.name(), &algorithm.digest_len().to_string()]
+        );
+    }
+    assert_eq!(lines.len(), Algorithm::all().count() + 2);
+    let said = bed.tabane(&["--list", "--json"], b"");
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    for (line, algorithm) in said.stdout.lines().zip(Algorithm::all()) {
+        let object: serde_json::Value = serde_json::from_str(line).expect(line);
+        assert_eq!(object["message_type"], "algorithm");
+        assert_eq!(object["name"], algorithm.name());
+        assert_eq!(object["takes_key"], algorithm.key_rule() != KeyRule::None);
+        assert!(object["bytes_per_s"].as_f64() > Some(1e6), "{line}");
+    }
+    assert_eq!(bed.tabane(&["--list", "file"], b"").code, Some(2));
+}

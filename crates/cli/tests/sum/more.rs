@@ -120,6 +120,14 @@ fn etags_are_printed_and_checked() {
         (said.code, said.stdout.as_str()),
         (Some(0), "large: OK\none part: OK\nsmall: OK\nempty: OK\n")
     );
+    // Units of 1024 however they are written, as with the AWS command line.
+    for size in ["8192", "8k", "8KB", "8KiB"] {
+        let said = bed.tabane(&[&["--etag", size], &files[..]].concat(), b"");
+        assert_eq!(
+            said.stdout,
+            fs::read_to_string(bed.path().join("etags")).expect("written")
+        );
+    }
     // The form of the line tells how the file was uploaded.
     let whole = Algorithm::Md5.digest(&vec![1; 20_000]);
     let inner = Algorithm::Md5.digest(b"small");

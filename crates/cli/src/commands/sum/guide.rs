@@ -1,0 +1,108 @@
+//! `tabane sum --list`: which algorithms there are, what each is good for, and how fast it is here.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tabane_sum::{Algorithm, Function, KeyFile, KeyRule, Withstands};
+
+use crate::exit::Result;
+use crate::output::{Output, Table};
+
+/// What is hashed to measure, in bytes: messages of a usual length, as many as fill the widest lanes.
+const MESSAGE_LEN: usize = 64 << 10;
+const MESSAGES: usize = 64;
+
+/// Messages begin so far from each other and overlap, so that all are in the cache.
+const STEP: usize = 7 << 10;
+
+/// How long an algorithm is measured; there are few enough for all to take a fraction of a second.
+const TIME: Duration = Duration::from_millis(10);
+
+const ADVICE: &str = "\
+Against accidents take xxh128; against people sha256 or blake3; against people who can change the sums too vmac-128.";
+
+/// Measures all algorithms on one core, and prints them.
+pub fn print(as_json: bool) -> Result<()> {
+    let bytes: Vec<u8> = (0..STEP * (MESSAGES - 1) + MESSAGE_LEN)
+        .map(|i| (i ^ i >> 8) as u8)
+        .collect();
+    let messages: Vec<&[u8]> = (0..MESSAGES)
+        .map(|number| &bytes[STEP * number..][..MESSAGE_LEN])
+        .collect();
+    let mut output = Output::new();
+    let mut table = Table::new(&["algorithm", "bytes>", "key", "GB/s>", "withstands"]);
+    for algorithm in Algorithm::all() {
+        let bytes_per_s = measure(&any_key(algorithm), &messages);
+        if as_json {
+            output.json(&json!({
+                "message_type": "algorithm",
+                "name": algorithm.name(),
+                "digest_bytes": algorithm.digest_len(),
+                "takes_key": algorithm.key_rule() != KeyRule::None,
+                "key_bytes": match algorithm.key_rule() {
+                    KeyRule::Exactly(len) => Some(len),
+                    KeyRule::None | KeyRule::AnyLength => None,
+                },
+                "withstands": match algorithm.withstands() {
+                    Withstands::Accidents => "accidents",
+                    Withstands::Substitution => "substitution",
+                    Withstands::Collisions => "collisions",
+                    Withstands::Forgery => "forgery",
+                },
+                "bytes_per_s": bytes_per_s.round(),
+            }))?;
+        } else {
+            table.row(vec![
+                algorithm.name().to_owned(),
+                algorithm.digest_len().to_string(),
+                match algorithm.key_rule() {
+                    KeyRule::None => "none".to_owned(),
+                    KeyRule::Exactly(len) => format!("{len} bytes"),
+                    KeyRule::AnyLength => "any".to_owned(),
+                },
+                format!("{:.1}", bytes_per_s / 1e9),
+                match algorithm.withstands() {
+                    Withstands::Accidents => "accidents",
+                    Withstands::Substitution => {
+                        "who replaces a file, not who makes two that are alike"
+                    }
+                    Withstands::Collisions => "any adversary, as long as the sum is safe",
+                    Withstands::Forgery => "an adversary without the key, whatever sums they saw",
+                }
+                .to_owned(),
+            ]);
+        }
+    }
+    if !as_json {
+        table.print(&mut output)?;
+        output.line("")?;
+        output.line(ADVICE)?;
+    }
+    output.finish()
+}
+
+/// The algorithm with some key if it takes one.
+fn any_key(algorithm: Algorithm) -> Function {
+    let key = match algorithm.key_rule() {
+        KeyRule::None => return Function::keyless(algorithm),
+        KeyRule::Exactly(len) => vec![1; len],
+        KeyRule::AnyLength => vec![1],
+    };
+    KeyFile::read(&key[..])
+        .ok()
+        .and_then(|key| key.function(algorithm).ok())
+        .expect("a key of the right length")
+}
+
+/// Bytes in a second, of the best round.
+fn measure(function: &Function, messages: &[&[u8]]) -> f64 {
+    let begin = Instant::now();
+    let mut best = Duration::MAX;
+    while begin.elapsed() < TIME || best == Duration::MAX {
+        let round = Instant::now();
+        black_box(function.digest_many(black_box(messages)));
+        best = best.min(round.elapsed());
+    }
+    (MESSAGE_LEN * messages.len()) as f64 / best.as_secs_f64()
+}
