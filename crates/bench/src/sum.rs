@@ -1,6 +1,6 @@
 //! `tabane-bench sum`: checksums of many files, beside the programs that `tabane sum` takes the place of.
 
-use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -29,7 +29,7 @@ const PART: &str = "8MiB";
 ///
 /// Every program gets the same names and all processors. The files are read before each timing, so that they come from
 /// memory. Programs take turns, and each round begins with another. What Tabane prints is compared with what coreutils
-/// print. `cat` shows what reading alone takes.
+/// print. XXH3 shows what opening and reading alone take, since it takes next to nothing itself.
 #[derive(clap::Args)]
 pub struct Args {
     /// The tree whose files are hashed
@@ -52,7 +52,7 @@ pub struct Args {
         long,
         value_name = "NAMES",
         value_delimiter = ',',
-        default_value = "md5,sha1,sha256"
+        default_value = "md5,sha1,sha256,xxh3"
     )]
     algorithms: Vec<String>,
     /// Size of the file whose ETag is computed, in MiB; 0 for none
@@ -75,29 +75,15 @@ pub struct Args {
     json: bool,
 }
 
-/// Who computes.
-#[derive(Clone, Copy, PartialEq)]
-enum Program {
-    Tabane,
-    Coreutils,
-    OpenSsl,
-    /// Reads, and computes nothing.
-    Cat,
-}
-
-/// What is computed.
-#[derive(Clone, PartialEq)]
-enum Job {
-    /// This of each of many files.
-    Files(String),
-    /// The ETag of one file; peers compute its MD5, which takes them as long.
-    Etag,
-}
-
 /// All timings of a program at a job.
 struct Line {
-    job: Job,
-    program: Program,
+    /// What is computed: an algorithm, or `etag`.
+    job: String,
+    program: &'static str,
+    /// The command.
+    words: Vec<OsString>,
+    /// What is read, in bytes.
+    bytes: u64,
     samples: Vec<Sample>,
 }
 
@@ -113,9 +99,8 @@ struct Bench {
 /// Runs the benchmark.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let bench = Bench::new(args)?;
-    let etag_bytes = args.etag << 20;
-    if etag_bytes > 0 {
-        make_file(&bench.large_file(), etag_bytes)?;
+    if args.etag > 0 {
+        make_file(&bench.large_file(), args.etag << 20)?;
     }
     let mut lines = bench.lines(args);
     bench.introduce(args);
@@ -125,7 +110,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             let first = round as usize % programs.len();
             for turn in 0..programs.len() {
                 let line = &mut programs[(first + turn) % programs.len()];
-                let what = format!("{} with {}", line.job.name(), line.program.name());
+                let what = format!("{} with {}", line.job, line.program);
                 progress::show(&format!("round {} of {}: {what}", round + 1, args.rounds));
                 let sample = bench.time(line).with_context(|| what)?;
                 line.samples.push(sample);
@@ -136,7 +121,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     progress::show("");
-    let met = report(&lines, &bench, etag_bytes, args);
+    let met = report(&lines, bench.processors, args);
     Ok(ExitCode::from(u8::from(args.strict && !met)))
 }
 
@@ -181,37 +166,56 @@ impl Bench {
     }
 
     fn log(&self, line: &Line) -> PathBuf {
-        let name = format!("{}-{}", line.job.name(), line.program.name());
-        self.work.path().join(name)
+        self.work
+            .path()
+            .join(format!("{}-{}", line.job, line.program))
     }
 
     /// What to time, without what is not installed.
     fn lines(&self, args: &Args) -> Vec<Line> {
-        let mut jobs: Vec<Job> = args.algorithms.iter().cloned().map(Job::Files).collect();
-        jobs.extend((args.etag > 0).then_some(Job::Etag));
+        let words = |words: &[&str], file: &Path| -> Vec<OsString> {
+            let words = words.iter().map(OsString::from);
+            words.chain([file.into()]).collect()
+        };
+        let tabane = |options: &[&str], file: &Path| {
+            let mut command: Vec<OsString> = vec![self.tabane.clone().into()];
+            command.extend(words(options, file));
+            command
+        };
         let mut lines = Vec::new();
-        let mut missing = BTreeSet::new();
-        for job in jobs {
-            for program in [
-                Program::Tabane,
-                Program::Coreutils,
-                Program::OpenSsl,
-                Program::Cat,
-            ] {
-                match program.needs(&job) {
-                    Some(needed) if find_in_path(&needed).is_none() => {
-                        missing.insert(needed);
-                    }
-                    _ => lines.push(Line {
-                        job: job.clone(),
-                        program,
-                        samples: Vec::new(),
-                    }),
-                }
+        let mut add = |job: &str, program, words: Vec<OsString>, bytes| {
+            lines.push(Line {
+                job: job.to_owned(),
+                program,
+                words,
+                bytes,
+                samples: Vec::new(),
+            });
+        };
+        let list = self.list();
+        let processors = self.processors.to_string();
+        for algorithm in &args.algorithms {
+            let ours = tabane(&["sum", "-a", algorithm, "--files0-from"], &list);
+            add(algorithm, "tabane", ours, self.bytes);
+            for (program, peer) in installed(algorithm) {
+                let mut theirs = words(&["xargs", "-0", "-P", &processors, "-a"], &list);
+                theirs.extend(peer.into_iter().map(OsString::from));
+                add(algorithm, program, theirs, self.bytes);
             }
         }
-        for name in missing {
-            eprintln!("*** {name} is NOT INSTALLED: it is not compared.");
+        if args.etag > 0 {
+            let (file, bytes) = (self.large_file(), args.etag << 20);
+            add(
+                "etag",
+                "tabane",
+                tabane(&["sum", "--etag", PART], &file),
+                bytes,
+            );
+            // The MD5 of the whole takes them as long as those of the parts would.
+            for (program, peer) in installed("md5") {
+                let peer: Vec<&str> = peer.iter().map(String::as_str).collect();
+                add("etag", program, words(&peer, &file), bytes);
+            }
         }
         lines
     }
@@ -255,91 +259,68 @@ impl Bench {
     /// Times one run, from the page cache.
     fn time(&self, line: &Line) -> Result<Sample> {
         // Each time anew: a machine may drop pages that nobody has touched for a while.
-        match line.job {
-            Job::Files(_) => self.files.iter().try_for_each(|file| warm(file))?,
-            Job::Etag => warm(&self.large_file())?,
+        match line.job.as_str() {
+            "etag" => warm(&self.large_file())?,
+            _ => self.files.iter().try_for_each(|file| warm(file))?,
         }
-        measure(self.command(line), &self.log(line), &[0])
-    }
-
-    fn command(&self, line: &Line) -> Command {
-        if line.program == Program::Tabane {
-            let mut command = Command::new(&self.tabane);
-            command.arg("sum");
-            match &line.job {
-                Job::Files(algorithm) => command
-                    .args(["-a", algorithm, "--files0-from"])
-                    .arg(self.list()),
-                Job::Etag => command.args(["--etag", PART]).arg(self.large_file()),
-            };
-            return command;
-        }
-        let algorithm = match &line.job {
-            Job::Files(algorithm) => algorithm,
-            Job::Etag => "md5",
-        };
-        let words = match line.program {
-            Program::OpenSsl => vec![
-                "openssl".to_owned(),
-                "dgst".to_owned(),
-                format!("-{algorithm}"),
-            ],
-            Program::Cat => vec!["cat".to_owned()],
-            _ => vec![format!("{algorithm}sum")],
-        };
-        match line.job {
-            Job::Files(_) => {
-                let mut command = Command::new("xargs");
-                command
-                    .args(["-0", "-P", &self.processors.to_string(), "-a"])
-                    .arg(self.list());
-                match line.program {
-                    // What it reads must not be written anywhere, nor be left unread.
-                    Program::Cat => command.args(["sh", "-c", "exec cat \"$@\" > /dev/null", "sh"]),
-                    _ => command.args(words),
-                };
-                command
-            }
-            Job::Etag => {
-                let mut command = Command::new(&words[0]);
-                command.args(&words[1..]).arg(self.large_file());
-                command
-            }
-        }
+        let mut command = Command::new(&line.words[0]);
+        command.args(&line.words[1..]);
+        measure(command, &self.log(line), &[0])
     }
 
     /// Whether the lines are those of coreutils: ours in the order of the list, theirs as their processes were done.
     fn compare(&self, lines: &[Line]) -> Result<()> {
-        let log = |job: &Job, program| {
-            let line = lines
-                .iter()
-                .find(|line| line.job == *job && line.program == program)?;
-            fs::read(self.log(line)).ok()
-        };
-        for job in lines
+        for theirs in lines
             .iter()
-            .map(|line| &line.job)
-            .filter(|job| matches!(job, Job::Files(_)))
+            .filter(|line| line.program == "coreutils" && line.job != "etag")
         {
-            let (Some(ours), Some(theirs)) =
-                (log(job, Program::Tabane), log(job, Program::Coreutils))
-            else {
-                continue;
-            };
-            let sorted = |text: &[u8]| {
+            let sorted = |line: &Line| -> Result<Vec<Vec<u8>>> {
+                let text = fs::read(self.log(line)).context("cannot read a log")?;
                 let mut lines: Vec<Vec<u8>> = text
                     .split(|&byte| byte == b'\n')
                     .map(<[u8]>::to_vec)
                     .collect();
                 lines.sort_unstable();
-                lines
+                Ok(lines)
             };
-            if sorted(&ours) != sorted(&theirs) {
-                bail!("{}: tabane and coreutils print different lines", job.name());
+            let ours = ours(lines, theirs);
+            if sorted(ours)? != sorted(theirs)? {
+                bail!("{}: tabane and coreutils print different lines", theirs.job);
             }
         }
         Ok(())
     }
+}
+
+/// The line of Tabane at the same job.
+fn ours<'a>(lines: &'a [Line], line: &Line) -> &'a Line {
+    lines
+        .iter()
+        .find(|ours| ours.job == line.job && ours.program == "tabane")
+        .expect("Tabane does every job")
+}
+
+/// The programs that compute this, those that are installed, and their command lines.
+fn installed(algorithm: &str) -> Vec<(&'static str, Vec<String>)> {
+    let words = |words: &str| words.split(' ').map(str::to_owned).collect();
+    let peers: Vec<(&'static str, Vec<String>)> = match algorithm {
+        "blake3" => vec![("b3sum", words("b3sum"))],
+        "xxh64" => vec![("xxhsum", words("xxhsum -H1"))],
+        "xxh128" => vec![("xxhsum", words("xxhsum -H2"))],
+        "xxh3" => vec![("xxhsum", words("xxhsum -H3"))],
+        _ => vec![
+            ("coreutils", words(&format!("{algorithm}sum"))),
+            ("openssl", words(&format!("openssl dgst -{algorithm}"))),
+        ],
+    };
+    let is_installed = |(_, words): &(&'static str, Vec<String>)| {
+        let found = find_in_path(&words[0]).is_some();
+        if !found {
+            eprintln!("*** {} is NOT INSTALLED: it is not compared.", words[0]);
+        }
+        found
+    };
+    peers.into_iter().filter(is_installed).collect()
 }
 
 /// The files to hash with their lengths, in the order of their paths.
@@ -409,36 +390,6 @@ fn version(program: &str) -> Option<String> {
     Some(text.lines().next()?.trim().to_owned())
 }
 
-impl Program {
-    fn name(self) -> &'static str {
-        match self {
-            Program::Tabane => "tabane",
-            Program::Coreutils => "coreutils",
-            Program::OpenSsl => "openssl",
-            Program::Cat => "cat",
-        }
-    }
-
-    /// The executable that must be in PATH.
-    fn needs(self, job: &Job) -> Option<String> {
-        match (self, job) {
-            (Program::Tabane, _) => None,
-            (Program::Coreutils, Job::Files(algorithm)) => Some(format!("{algorithm}sum")),
-            (Program::Coreutils, Job::Etag) => Some("md5sum".to_owned()),
-            _ => Some(self.name().to_owned()),
-        }
-    }
-}
-
-impl Job {
-    fn name(&self) -> &str {
-        match self {
-            Job::Files(algorithm) => algorithm,
-            Job::Etag => "etag",
-        }
-    }
-}
-
 impl Line {
     fn median(&self, of: impl Fn(&Sample) -> f64) -> f64 {
         median(self.samples.iter().map(of)).unwrap_or(f64::NAN)
@@ -465,48 +416,30 @@ fn round(value: f64) -> f64 {
 }
 
 /// Prints medians, ratios and bars; returns whether all bars are met.
-fn report(lines: &[Line], bench: &Bench, etag_bytes: u64, args: &Args) -> bool {
+fn report(lines: &[Line], processors: usize, args: &Args) -> bool {
     if !args.json {
         println!(
-            "\n{:<8} {:<10} {:>8} {:>8} {:>8} {:>8} {:>13} {:>12} {:>8}",
-            "what",
-            "program",
-            "wall s",
-            "CPU s",
-            "GB/s",
-            "peak MB",
-            "theirs / ours",
-            "of CPU time",
-            "bar"
+            "\n{:<8} {:<10} {:>8} {:>8} {:>8} {:>8} {:>13} {:>12}  bar",
+            "what", "program", "wall s", "CPU s", "GB/s", "peak MB", "theirs / ours", "of CPU time"
         );
     }
     let mut met = true;
     for line in lines {
-        let Some(ours) = lines
-            .iter()
-            .find(|ours| ours.job == line.job && ours.program == Program::Tabane)
-        else {
-            continue;
-        };
-        let bytes = if line.job == Job::Etag {
-            etag_bytes
-        } else {
-            bench.bytes
-        };
+        let ours = ours(lines, line);
         let wall = line.median(wall_s);
-        let peer = matches!(line.program, Program::Coreutils | Program::OpenSsl);
+        let peer = ["coreutils", "openssl"].contains(&line.program);
         let bar = BARS
             .iter()
-            .find(|(name, _)| *name == line.job.name() && peer)
+            .find(|(job, _)| peer && *job == line.job)
             .map(|(_, bar)| *bar);
         let ratio = line.by(ours, wall_s);
         let ok = bar.map(|bar| ratio >= bar);
         met &= ok != Some(false);
-        let rate = bytes as f64 / 1e9 / wall;
+        let rate = line.bytes as f64 / 1e9 / wall;
         let peak = line.median(|sample| sample.peak_rss_bytes as f64 / 1e6);
         if args.json {
             let object = json!({
-                "bench": "sum", "kind": "line", "what": line.job.name(), "program": line.program.name(),
+                "bench": "sum", "kind": "line", "what": line.job, "program": line.program,
                 "rounds": line.samples.len(), "wall_s": round(wall), "cpu_s": round(line.median(cpu_s)),
                 "rate_gb_per_s": round(rate), "peak_rss_mb": round(peak), "wall_theirs_by_ours": round(ratio),
                 "cpu_theirs_by_ours": round(line.by(ours, cpu_s)), "bar": bar, "ok": ok,
@@ -521,24 +454,22 @@ fn report(lines: &[Line], bench: &Bench, etag_bytes: u64, args: &Args) -> bool {
             )
         });
         println!(
-            "{:<8} {:<10} {wall:>8.3} {:>8.3} {rate:>8.2} {peak:>8.0} {ratio:>13.2} {:>12.2} {bar:>8}",
-            line.job.name(),
-            line.program.name(),
+            "{:<8} {:<10} {wall:>8.3} {:>8.3} {rate:>8.2} {peak:>8.0} {ratio:>13.2} {:>12.2}  {bar}",
+            line.job,
+            line.program,
             line.median(cpu_s),
             line.by(ours, cpu_s),
         );
     }
     if !args.json {
-        println!(
-            "medians; theirs / ours: paired within each round; cat reads and computes nothing"
-        );
+        println!("medians; theirs / ours: paired within each round");
     }
-    let all = lines.iter().flat_map(|line| &line.samples);
     let others = |sample: &&Sample| {
-        let part = sample.others_cpu.as_secs_f64() / (wall_s(sample) * bench.processors as f64);
+        let part = sample.others_cpu.as_secs_f64() / (wall_s(sample) * processors as f64);
         // Ticks are coarse: short runs cannot be judged.
         wall_s(sample) > 0.3 && part > OTHERS_PART_WARN
     };
+    let all = lines.iter().flat_map(|line| &line.samples);
     let disturbed = all.clone().filter(others).count();
     if disturbed > 0 {
         eprintln!(

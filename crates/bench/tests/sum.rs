@@ -89,7 +89,7 @@ fn json_of_sums() {
         assert_eq!(line("tabane")["wall_theirs_by_ours"], 1.0);
         assert_eq!(line("coreutils")["rounds"], 2);
         assert!(line("coreutils")["bar"].is_number());
-        assert!(line("cat")["bar"].is_null());
+        assert!(line("tabane")["bar"].is_null());
     }
 }
 
