@@ -44,6 +44,7 @@ mod hasher;
 mod hmac;
 pub mod peak;
 mod plan;
+mod prefetch;
 mod schedule;
 mod vector;
 pub mod vhash;

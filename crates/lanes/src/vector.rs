@@ -1,5 +1,7 @@
 //! The one interface between algorithms and instruction sets: a register of lanes of words.
 
+use crate::prefetch::prefetch;
+
 /// The most lanes that one [`Engine`](crate::arch::Engine) may have.
 pub(crate) const MAX_LANES: usize = 64;
 
@@ -123,13 +125,7 @@ impl<'a, V: Vector> Next<'a, V> {
 /// follows.
 #[inline(always)]
 pub(crate) fn ask_ahead(line: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch faults nowhere, also past the end of a message.
-    unsafe {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(AHEAD).cast());
-    }
-    let _ = line;
+    prefetch(line.wrapping_add(AHEAD));
 }
 
 /// A register of `LANES` unsigned numbers.

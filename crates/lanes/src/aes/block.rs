@@ -72,9 +72,6 @@ pub(super) trait BlockVector: Copy {
     /// `to` is readable for `BLOCKS` pointers, and each of these plus `offset` is writable for four blocks.
     unsafe fn store_columns(columns: &[Self; 4], to: *const *mut Block, offset: usize, half: usize);
 
-    /// Has the cache line at an address, which need not be readable, fetched to the second level.
-    fn prefetch(address: *const Block);
-
     /// Bit by bit.
     fn xor(self, other: Self) -> Self;
 

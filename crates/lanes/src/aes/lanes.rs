@@ -5,15 +5,17 @@ use super::block::BlockVector;
 use super::cipher::{MAX_ROUND_KEYS, RoundKeys};
 use super::key::{Key, erase};
 use super::{BLOCK, Block};
+use crate::prefetch::prefetch;
 
 /// Blocks that are read and written together: a cache line.
 pub(super) const CHUNK_BLOCKS: usize = 4;
 
-const CHUNK: usize = CHUNK_BLOCKS * BLOCK;
+/// The same in bytes.
+pub(super) const CHUNK: usize = CHUNK_BLOCKS * BLOCK;
 
 /// By how many bytes cache lines are fetched before they are read. There are more lanes than streams that processors
 /// notice, and from memory it is ten times as fast as without.
-const AHEAD: usize = 4 * CHUNK;
+pub(super) const AHEAD: usize = 4 * CHUNK;
 
 /// The most lanes of an engine.
 pub(super) const MAX_LANES: usize = 48;
@@ -232,7 +234,7 @@ unsafe fn move_piece<V: BlockVector, const N: usize>(
         } else {
             if half == 0 {
                 for lane in 0..V::BLOCKS {
-                    V::prefetch((*lanes.add(lane)).wrapping_byte_add(next + AHEAD));
+                    prefetch((*lanes.add(lane)).cast::<u8>().wrapping_add(next + AHEAD));
                 }
             }
             V::load_columns(lanes, next, half, &mut buffer[register]);

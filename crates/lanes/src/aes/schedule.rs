@@ -8,8 +8,9 @@
 use core::ptr;
 
 use super::arch::{Engine, Kernels};
-use super::lanes::{CHUNK_BLOCKS, LaneKeys, LaneSet, MAX_LANES, OneKey, OwnKeys};
+use super::lanes::{AHEAD, CHUNK, CHUNK_BLOCKS, LaneKeys, LaneSet, MAX_LANES, OneKey, OwnKeys};
 use super::{BLOCK, Block, CbcJob};
+use crate::prefetch::prefetch;
 
 /// Encrypts each job's message, which is whole blocks.
 pub(super) fn cbc_encrypt_many(jobs: &mut [CbcJob]) {
@@ -185,6 +186,14 @@ impl<'k, K: LaneKeys> Lanes<'k, K> {
     }
 }
 
+/// Has the beginning of the message that will be started next brought into the cache: the lanes would all wait for it.
+/// From there on the kernel fetches ahead.
+fn fetch_start(data: &[u8]) {
+    for line in data[..data.len().min(AHEAD)].chunks(CHUNK) {
+        prefetch(line.as_ptr());
+    }
+}
+
 /// The last blocks of a message, where they are less than a chunk.
 fn tail<'a>(job: &'a mut CbcJob<'_>) -> &'a mut [Block] {
     let (blocks, _) = job.data.as_chunks_mut();
@@ -236,7 +245,12 @@ fn run<K: LaneKeys>(
             }
             lanes.finish(lane, job);
             match queue.next() {
-                Some(index) => lanes.start(lane, index, &mut jobs[index]),
+                Some(index) => {
+                    lanes.start(lane, index, &mut jobs[index]);
+                    if let Some(after) = queue.clone().next() {
+                        fetch_start(jobs[after].data);
+                    }
+                }
                 None => lanes.remove(lane),
             }
         }
@@ -255,12 +269,11 @@ const STAGGER_CHUNKS: usize = 4;
 /// Blocks of 64 KiB, one after the other in memory, do: all that lanes read and write at one moment falls into the same
 /// set of the caches, which has no room for as many. It takes two thirds of the speed. So lanes then start a few at a time.
 fn collide<'a>(messages: impl Iterator<Item = &'a [u8]>) -> bool {
-    const LINE: usize = CHUNK_BLOCKS * BLOCK;
     const SETS: usize = 64;
-    const LONG: usize = 64 * LINE;
+    const LONG: usize = 64 * CHUNK;
     let mut starts = [0_u8; SETS];
     for message in messages.filter(|message| message.len() >= LONG) {
-        starts[message.as_ptr().addr() / LINE % SETS] += 1;
+        starts[message.as_ptr().addr() / CHUNK % SETS] += 1;
     }
     (0..SETS).any(|set| {
         let near = (0..STAGGER_CHUNKS).map(|after| starts[(set + after) % SETS]);

@@ -70,12 +70,6 @@ impl BlockVector for X1 {
     }
 
     #[inline(always)]
-    fn prefetch(address: *const Block) {
-        // SAFETY: every x86-64 processor has the instruction, which does nothing where it would fault.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
-    }
-
-    #[inline(always)]
     fn xor(self, other: Self) -> Self {
         // SAFETY: a value of this type shows that the processor has the instruction set.
         unsafe { Self(_mm_xor_si128(self.0, other.0)) }

@@ -317,9 +317,6 @@ impl BlockVector for Planes {
     }
 
     #[inline(always)]
-    fn prefetch(_address: *const Block) {}
-
-    #[inline(always)]
     fn xor(mut self, other: Self) -> Self {
         for (word, other) in self.0.iter_mut().zip(other.0) {
             *word ^= other;

@@ -105,11 +105,6 @@ impl BlockVector for X4 {
     }
 
     #[inline(always)]
-    fn prefetch(address: *const Block) {
-        X1::prefetch(address);
-    }
-
-    #[inline(always)]
     fn xor(self, other: Self) -> Self {
         // SAFETY: a value of this type shows that the processor has the instruction set.
         unsafe { Self(_mm512_xor_si512(self.0, other.0)) }

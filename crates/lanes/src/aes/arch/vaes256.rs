@@ -76,11 +76,6 @@ impl BlockVector for X2 {
     }
 
     #[inline(always)]
-    fn prefetch(address: *const Block) {
-        X1::prefetch(address);
-    }
-
-    #[inline(always)]
     fn xor(self, other: Self) -> Self {
         // SAFETY: a value of this type shows that the processor has the instruction set.
         unsafe { Self(_mm256_xor_si256(self.0, other.0)) }

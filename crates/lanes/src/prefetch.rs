@@ -1,0 +1,13 @@
+//! Asking memory for what will be needed.
+
+/// Has the cache line at an address, which need not be readable, brought into all levels of the cache.
+#[inline(always)]
+pub(crate) fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the instruction, which does nothing where it would fault.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    let _ = address;
+}
