@@ -38,7 +38,7 @@ pub enum Algorithm {
     /// XXH3 of 128 bits with seed 0.
     Xxh128,
     /// CityHash128 of CityHash 1.1, which FarmHash calls Fingerprint128. Its first step needs the length of the message,
-    /// so a [`Hasher`] keeps the whole of it: see [`Algorithm::needs_whole_message`].
+    /// so a [`Hasher`](crate::Hasher) keeps the whole of it: see [`Algorithm::needs_whole_message`].
     CityHash128,
     /// MurmurHash3 for x64 of 128 bits with seed 0.
     Murmur3,

@@ -18,7 +18,7 @@
 //! one [`Backend`].
 //!
 //! Messages that come in pieces go through [`Hasher`]s, many at once with [`update_many`]; [`hmac_many`] authenticates,
-//! [`aes`] encrypts, and [`vhash`] is the inner half of VMAC.
+//! [`aes`] encrypts, [`vhash`] is the inner half of VMAC, and `xxh3` takes long messages where there is AVX-512.
 //!
 //! # How it is built
 //!
@@ -48,6 +48,8 @@ mod prefetch;
 mod schedule;
 mod vector;
 pub mod vhash;
+#[cfg(target_arch = "x86_64")]
+pub mod xxh3;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use backend::{Backend, BackendError};
