@@ -4,6 +4,7 @@
 //!
 //! - `lanes` times the kernels for many messages, beside the bound of the processor's ports and beside peers;
 //! - `p0` measures SHA-1 as the paper did that Tabane comes from: its tables and figures;
+//! - `parity` times encoding and repair beside the bound that memory sets, and checks the code;
 //! - `chunk-size` compares lengths of blocks;
 //! - `store` times whole backup programs as subprocesses, alternating between them;
 //! - `sum` times checksums of many files as subprocesses;
@@ -25,6 +26,7 @@ mod lanes;
 mod measure;
 mod memory;
 mod p0;
+mod parity;
 mod peak;
 mod peers;
 mod progress;
@@ -49,6 +51,8 @@ enum Command {
     Lanes(lanes::Args),
     /// Measure SHA-1 as the paper did that Tabane comes from
     P0(p0::Args),
+    /// Time the code over several targets on one core, beside the bound that memory sets; or check it
+    Parity(parity::Args),
     /// Compare lengths of blocks: sizes of repository and index, speed
     ChunkSize(chunk_size::Args),
     /// Time backup, restore and check of Tabane and its installed peers
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Lanes(args) => lanes::run(&args),
         Command::P0(args) => p0::run(&args),
+        Command::Parity(args) => parity::run(&args),
         Command::ChunkSize(args) => chunk_size::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Sum(args) => sum::run(&args),

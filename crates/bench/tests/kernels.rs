@@ -1,4 +1,4 @@
-//! The whole of `tabane-bench lanes` and `tabane-bench p0`, on little data and without peers.
+//! The whole of `tabane-bench lanes`, `parity` and `p0`, on little data and without peers.
 
 use std::fs;
 use std::process::Command;
@@ -121,4 +121,30 @@ fn wrong_arguments_are_refused() {
     let output = run(&["p0", "--data", "1", "--block", "16384"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("less than a block a thread"));
+}
+
+#[test]
+fn json_of_parity() {
+    let all = "parity --json --rounds 1 --time 1 --arena 8 --targets 3,6 --cells 4,4096";
+    let lines = lines(&all.split(' ').collect::<Vec<_>>());
+    // In the cache, and with the shorter cells: the longer have no room.
+    let rates = of_kind(&lines, "rate");
+    assert_eq!(rates.len(), 2 * 2 * 3);
+    for line in rates {
+        for figure in ["rate_gb_per_s", "bound_gb_per_s", "fraction_of_bound"] {
+            assert!(line[figure].as_f64().unwrap() > 0.0, "{line}");
+        }
+    }
+    assert_eq!(of_kind(&lines, "bar").len(), 1);
+}
+
+#[test]
+fn the_code_is_verified() {
+    let lines = lines(&["parity", "--verify", "7", "--json"]);
+    assert_eq!(lines.len(), 5);
+    assert!(lines.iter().all(|line| line["kind"] == "verify"));
+    assert_eq!(
+        (&lines[4]["losses_rebuilt"], &lines[4]["reads_least"]),
+        (&28.into(), &22.into())
+    );
 }

@@ -18,7 +18,8 @@
 //! one [`Backend`].
 //!
 //! Messages that come in pieces go through [`Hasher`]s, many at once with [`update_many`]; [`hmac_many`] authenticates,
-//! [`aes`] encrypts, [`vhash`] is the inner half of VMAC, and `xxh3` takes long messages where there is AVX-512.
+//! [`aes`] encrypts, [`vhash`] is the inner half of VMAC, `xxh3` takes long messages where there is AVX-512, and [`xor_of`] adds
+//! many buffers up bit by bit.
 //!
 //! # How it is built
 //!
@@ -48,6 +49,7 @@ mod prefetch;
 mod schedule;
 mod vector;
 pub mod vhash;
+mod xor;
 #[cfg(target_arch = "x86_64")]
 pub mod xxh3;
 
@@ -56,6 +58,7 @@ pub use backend::{Backend, BackendError};
 pub use digest::Digest;
 pub use hasher::{Hasher, finish_many, update_many};
 pub use hmac::{HmacKey, hmac_many, hmac_outer_many};
+pub use xor::{xor_into, xor_into_on, xor_of, xor_of_on};
 
 use plan::Plan;
 

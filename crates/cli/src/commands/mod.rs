@@ -39,6 +39,7 @@ commands! {
     stats Stats
     key Key
     sum Sum
+    parity Parity
     version Version
     completions Completions
     man Man

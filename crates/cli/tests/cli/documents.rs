@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::bed::{Bed, bare_command, run};
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "init",
     "backup",
     "snapshots",
@@ -16,6 +16,7 @@ const COMMANDS: [&str; 14] = [
     "stats",
     "key",
     "sum",
+    "parity",
     "version",
     "completions",
     "man",
@@ -55,10 +56,13 @@ fn manual_pages_are_made_for_every_command() {
     let folder = bed.path("man");
     let text = folder.display().to_string();
     run(&mut bare_command(["man", "--dir", &text])).succeeds();
-    for command in COMMANDS
-        .iter()
-        .chain(&["key-add", "key-list", "key-remove", "key-passwd"])
-    {
+    for command in COMMANDS.iter().chain(&[
+        "key-add",
+        "key-list",
+        "key-remove",
+        "key-passwd",
+        "parity-explain",
+    ]) {
         let page = fs::read_to_string(folder.join(format!("tabane-{command}.1"))).expect(command);
         assert!(page.contains(".SH SYNOPSIS"), "{command}");
     }

@@ -6,5 +6,6 @@ mod bad_input;
 mod bed;
 mod documents;
 mod everyday;
+mod parity;
 mod process;
 mod scripting;

@@ -1,0 +1,147 @@
+//! Vectors over GF(2): what a block is, as the set of data blocks whose exclusive or it is.
+
+use crate::Layout;
+use crate::plan::encode_plan;
+
+/// A vector with as many places as are asked for; those not set are zero.
+#[derive(Clone, Debug, Default)]
+pub struct Vector(Vec<u64>);
+
+impl Vector {
+    /// With a one in this place.
+    pub fn unit(place: usize) -> Self {
+        let mut words = vec![0; place / 64 + 1];
+        words[place / 64] = 1 << (place % 64);
+        Self(words)
+    }
+
+    /// Adds another, which is also to subtract it.
+    pub fn add(&mut self, other: &Self) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        for (word, other) in self.0.iter_mut().zip(&other.0) {
+            *word ^= other;
+        }
+    }
+
+    /// The sum of vectors.
+    pub fn sum<'a>(vectors: impl IntoIterator<Item = &'a Self>) -> Self {
+        vectors
+            .into_iter()
+            .fold(Self::default(), |mut sum, vector| {
+                sum.add(vector);
+                sum
+            })
+    }
+
+    /// The places of the ones.
+    pub fn ones(&self) -> impl Iterator<Item = usize> {
+        let ones = |(number, &word): (usize, &u64)| {
+            let set = (0..64).filter(move |bit| word >> bit & 1 == 1);
+            set.map(move |bit| number * 64 + bit)
+        };
+        self.0.iter().enumerate().flat_map(ones)
+    }
+
+    fn has(&self, place: usize) -> bool {
+        self.0
+            .get(place / 64)
+            .is_some_and(|word| word >> (place % 64) & 1 == 1)
+    }
+
+    /// Whether there are no ones.
+    pub fn is_zero(&self) -> bool {
+        self.0.iter().all(|&word| word == 0)
+    }
+}
+
+impl PartialEq for Vector {
+    fn eq(&self, other: &Self) -> bool {
+        Self::sum([self, other]).is_zero()
+    }
+}
+
+/// All sums of some vectors, which are numbered.
+#[derive(Clone, Debug, Default)]
+pub struct Span {
+    /// Independent sums: its first one, the sum, and which vectors it is the sum of. No other has its first one.
+    sums: Vec<(usize, Vector, Vector)>,
+}
+
+impl Span {
+    /// Adds the vector of this number.
+    pub fn add(&mut self, number: usize, vector: &Vector) {
+        let (rest, used) = self.reduce(vector);
+        let Some(first) = rest.ones().next() else {
+            return;
+        };
+        let of = Vector::sum([&used, &Vector::unit(number)]);
+        for (_, sum, its) in &mut self.sums {
+            if sum.has(first) {
+                sum.add(&rest);
+                its.add(&of);
+            }
+        }
+        self.sums.push((first, rest, of));
+    }
+
+    /// The numbers of vectors whose sum is `vector`, if there are such.
+    pub fn express(&self, vector: &Vector) -> Option<Vec<usize>> {
+        let (rest, used) = self.reduce(vector);
+        rest.is_zero().then(|| used.ones().collect())
+    }
+
+    /// What remains of a vector when all that can be is taken away, and the vectors whose sum that is.
+    fn reduce(&self, vector: &Vector) -> (Vector, Vector) {
+        let (mut rest, mut used) = (vector.clone(), Vector::default());
+        for (first, sum, of) in &self.sums {
+            if vector.has(*first) {
+                rest.add(sum);
+                used.add(of);
+            }
+        }
+        (rest, used)
+    }
+}
+
+/// What each cell of a layout is.
+pub fn cell_vectors(layout: &Layout) -> Vec<Vector> {
+    let mut vectors = vec![Vector::default(); layout.cells()];
+    for (block, &cell) in layout.data_cells().iter().enumerate() {
+        vectors[cell] = Vector::unit(block);
+    }
+    for step in encode_plan(layout).steps {
+        vectors[step.into] = Vector::sum(step.from.iter().map(|&cell| &vectors[cell]));
+    }
+    vectors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_know_what_is_in_them() {
+        let vector = |ones: &[usize]| {
+            let units: Vec<Vector> = ones.iter().map(|&place| Vector::unit(place)).collect();
+            Vector::sum(&units)
+        };
+        let held = [
+            vector(&[0, 70]),
+            vector(&[70, 2]),
+            vector(&[0, 2]),
+            vector(&[3, 130]),
+        ];
+        let mut span = Span::default();
+        for (number, vector) in held.iter().enumerate() {
+            span.add(number, vector);
+        }
+        for wanted in [vector(&[0, 2]), vector(&[0, 70, 3, 130]), vector(&[])] {
+            let of = span.express(&wanted).unwrap();
+            assert_eq!(Vector::sum(of.iter().map(|&number| &held[number])), wanted);
+        }
+        assert_eq!(span.express(&vector(&[0])), None);
+        assert_eq!(span.express(&vector(&[130])), None);
+    }
+}

@@ -1,0 +1,169 @@
+//! Every schedule does what it should, at the price that it should have.
+
+use tabane_parity::Layout;
+use tabane_parity::schedule::{Costs, Fault, Kind, Node, fewest_transfers};
+
+/// Every schedule that there is for so many roles.
+fn schedules(
+    roles: usize,
+) -> impl Iterator<Item = (Layout, Kind, tabane_parity::schedule::Schedule)> {
+    let layout = Layout::new(roles).unwrap();
+    Kind::ALL.into_iter().filter_map(move |kind| {
+        let schedule = kind.schedule(&layout)?;
+        Some((layout.clone(), kind, schedule))
+    })
+}
+
+fn costs(roles: usize, kind: Kind) -> Costs {
+    let layout = Layout::new(roles).unwrap();
+    kind.schedule(&layout).unwrap().costs(&layout)
+}
+
+#[test]
+fn every_schedule_passes_the_verifier() {
+    for roles in 3..=20 {
+        let mut kinds = 0;
+        for (layout, kind, schedule) in schedules(roles) {
+            assert_eq!(schedule.verify(&layout), Ok(()), "{kind}, {roles}");
+            let costs = schedule.costs(&layout);
+            assert_eq!(costs.transfers, costs.egress.iter().sum::<usize>());
+            assert_eq!(
+                costs.transfers + costs.client,
+                costs.ingress.iter().sum::<usize>()
+            );
+            match kind {
+                Kind::Direct => assert_eq!(costs.client, layout.cells()),
+                _ => {
+                    assert_eq!(costs.client, costs.data, "{kind}, {roles}");
+                    assert!(
+                        costs.transfers >= fewest_transfers(&layout),
+                        "{kind}, {roles}"
+                    );
+                }
+            }
+            kinds += 1;
+        }
+        assert!(kinds >= 3);
+    }
+}
+
+#[test]
+fn they_cost_no_more_than_they_should() {
+    // Transfers, and what the busiest receives and sends by the data, row roles taking turns.
+    for (kind, roles, transfers, ingress, egress) in [
+        (Kind::Chain, 5, 24, 0.667, 0.500),
+        (Kind::Chain, 7, 60, 0.467, 0.333),
+        (Kind::Chain, 11, 180, 0.289, 0.200),
+        (Kind::Chain, 17, 480, 0.183, 0.125),
+        (Kind::Shared, 5, 20, 0.542, 0.417),
+        (Kind::Shared, 7, 48, 0.372, 0.267),
+        (Kind::Shared, 11, 140, 0.233, 0.156),
+        (Kind::Shared, 17, 368, 0.149, 0.096),
+        (Kind::Coded, 5, 16, 0.500, 0.333),
+        (Kind::Coded, 7, 42, 0.367, 0.233),
+    ] {
+        let costs = costs(roles, kind);
+        assert!(costs.transfers <= transfers, "{kind}, {roles}: {costs:?}");
+        assert!(
+            costs.turning_ingress() < ingress + 0.0006,
+            "{kind}, {roles}: {costs:?}"
+        );
+        assert!(
+            costs.turning_egress() < egress + 0.0006,
+            "{kind}, {roles}: {costs:?}"
+        );
+        assert!(costs.rotating_ingress() <= costs.turning_ingress());
+    }
+    for (roles, goodput) in [(5, 0.600), (7, 0.714), (11, 0.818), (17, 0.882)] {
+        assert!((costs(roles, Kind::Direct).goodput() - goodput).abs() < 0.0005);
+        assert_eq!(costs(roles, Kind::Chain).goodput(), 1.0);
+    }
+    assert_eq!(fewest_transfers(&Layout::new(5).unwrap()), 16);
+    assert_eq!(fewest_transfers(&Layout::new(7).unwrap()), 36);
+}
+
+#[test]
+fn the_load_is_even() {
+    let spread = |loads: &[usize]| loads.iter().max().unwrap() - loads.iter().min().unwrap();
+    for roles in 4..=20 {
+        let chain = costs(roles, Kind::Chain);
+        let rows = roles - 1;
+        assert!(spread(&chain.ingress[..rows]) <= 2, "{chain:?}");
+        assert!(spread(&chain.egress[..rows]) <= 2, "{chain:?}");
+        let shared = costs(roles, Kind::Shared);
+        let (diagonal, row_roles) = shared.ingress.split_last().unwrap();
+        assert!(diagonal <= row_roles.iter().max().unwrap(), "{shared:?}");
+        let prime = Layout::new(roles).unwrap().prime();
+        if prime == roles && roles > 5 {
+            assert!(
+                spread(row_roles) <= 1 && shared.hops < chain.hops,
+                "{shared:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_verifier_finds_what_is_wrong() {
+    for roles in [3, 4, 5, 7, 9] {
+        for (layout, kind, good) in schedules(roles) {
+            // Without any one thing that is sent or stored.
+            for number in 0..good.transfers.len() {
+                for left_out in 0..good.transfers[number].of.len() {
+                    let mut bad = good.clone();
+                    bad.transfers[number].of.remove(left_out);
+                    assert!(bad.verify(&layout).is_err(), "{kind}, {roles}, {number}");
+                }
+            }
+            for cell in 0..layout.cells() {
+                for left_out in 0..good.stores[cell].len() {
+                    let mut bad = good.clone();
+                    bad.stores[cell].remove(left_out);
+                    assert_eq!(
+                        bad.verify(&layout),
+                        Err(Fault::WrongCell(cell)),
+                        "{kind}, {roles}"
+                    );
+                }
+            }
+        }
+    }
+    let layout = Layout::new(5).unwrap();
+    let good = Kind::Chain.schedule(&layout).unwrap();
+    let first = good
+        .transfers
+        .iter()
+        .position(|one| one.from != Node::Client)
+        .unwrap();
+    let faulty = |change: &dyn Fn(&mut tabane_parity::schedule::Schedule)| {
+        let mut bad = good.clone();
+        change(&mut bad);
+        bad.verify(&layout)
+    };
+    assert_eq!(
+        faulty(&|bad| bad.transfers[first].of = vec![first]),
+        Err(Fault::NotThere(first))
+    );
+    assert_eq!(
+        faulty(&|bad| bad.transfers[0].of = vec![12]),
+        Err(Fault::Nonsense(0))
+    );
+    assert_eq!(
+        faulty(&|bad| bad.transfers[0].to = 5),
+        Err(Fault::Nonsense(0))
+    );
+    assert_eq!(
+        faulty(&|bad| bad.transfers[first].from = Node::Role(9)),
+        Err(Fault::Nonsense(first))
+    );
+    assert_eq!(
+        faulty(&|bad| bad.stores[0] = vec![11]),
+        Err(Fault::NotArrived(0))
+    );
+    assert_eq!(
+        faulty(&|bad| {
+            bad.stores.pop();
+        }),
+        Err(Fault::CellCount(19))
+    );
+}
