@@ -1,6 +1,7 @@
 //! How values are written for people, and read from them.
 
 use std::fmt::Write;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -141,6 +142,17 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     match value >= 0.0 && value < u64::MAX as f64 {
         true => Ok(value as u64),
         false => Err(unusable()),
+    }
+}
+
+/// Why something failed, as the C library says it.
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match error.raw_os_error() {
+        Some(code) => text
+            .trim_end_matches(&format!(" (os error {code})"))
+            .to_owned(),
+        None => text,
     }
 }
 

@@ -18,6 +18,14 @@ pub fn quote(name: &[u8]) -> String {
     }
 }
 
+/// As [`quote`], but with quotes around plain names too.
+pub fn quote_always(name: &[u8]) -> String {
+    match std::str::from_utf8(name) {
+        Ok(text) if is_plain(text) => format!("'{text}'"),
+        _ => quote(name),
+    }
+}
+
 fn is_plain(text: &str) -> bool {
     let special = |c| " !\"$&'()*:;<=>?[\\^`|".contains(c) || is_unsafe(c);
     !text.is_empty()

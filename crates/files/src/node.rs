@@ -31,7 +31,9 @@ pub struct Node<C = ()> {
 }
 
 /// Seconds and nanoseconds since 1970-01-01T00:00:00Z, as in `struct timespec`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub struct Time {
     /// Seconds; negative before 1970.
     pub s: i64,

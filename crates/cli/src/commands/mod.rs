@@ -39,6 +39,7 @@ commands! {
     stats Stats
     key Key
     sum Sum
+    cp Cp
     parity Parity
     version Version
     completions Completions

@@ -12,6 +12,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::SeekFrom;
+use sha2::Digest;
 
 /// How many blocks of 512 bytes two files of the same content may differ by: file systems round, and keep their own
 /// records among them.
@@ -159,7 +160,7 @@ fn is_device(mode: u32) -> bool {
 fn digest(path: &Path, size: u64) -> Vec<u8> {
     const PART: u64 = 64 << 10;
     let file = File::open(path).expect("open a file");
-    let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+    let mut context = sha2::Sha256::new();
     let mut part = vec![0; PART as usize];
     let mut at = 0;
     while at < size {
@@ -173,12 +174,12 @@ fn digest(path: &Path, size: u64) -> Vec<u8> {
         file.read_exact_at(&mut part[..len], at)
             .expect("read a file");
         if part[..len].iter().any(|&byte| byte != 0) {
-            context.update(&at.to_le_bytes());
+            context.update(at.to_le_bytes());
             context.update(&part[..len]);
         }
         at += len as u64;
     }
-    context.finish().as_ref().to_vec()
+    context.finalize().to_vec()
 }
 
 /// The names and bytes of all regular files below a directory.

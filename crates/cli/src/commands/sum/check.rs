@@ -12,10 +12,11 @@ use tabane_sum::{
     Verdict, escape_name, sum_all, tag,
 };
 
-use super::report::{Report, reason};
+use super::report::Report;
 use super::{Sum, key};
 use crate::args::Global;
 use crate::exit::Result;
+use crate::format::reason;
 use crate::output::into_object;
 
 /// What to check, and what to say of it.

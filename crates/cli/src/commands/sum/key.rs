@@ -7,8 +7,8 @@ use std::path::Path;
 
 use tabane_sum::{Algorithm, Function, KeyError, KeyFile, KeyRule};
 
-use super::report::reason;
 use crate::exit::{Failure, Result};
+use crate::format::reason;
 use crate::output::warn;
 use crate::quote::quote;
 

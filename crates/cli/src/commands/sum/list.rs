@@ -12,9 +12,10 @@ use tabane_sum::{
     Tree, Upload, sum_all,
 };
 
-use super::report::{Report, reason};
+use super::report::Report;
 use super::{Sum, key};
 use crate::exit::{Failure, Result};
+use crate::format::reason;
 use crate::output::into_object;
 use crate::quote::quote;
 

@@ -77,14 +77,3 @@ impl Report {
         Ok(())
     }
 }
-
-/// Why something failed, as the C library says it.
-pub fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    match error.raw_os_error() {
-        Some(code) => text
-            .trim_end_matches(&format!(" (os error {code})"))
-            .to_owned(),
-        None => text,
-    }
-}

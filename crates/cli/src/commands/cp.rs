@@ -1,0 +1,322 @@
+//! `tabane cp`
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use tabane_copy::{Action, Algorithm, KeyRule, Meaning, Observer, Options, Problem, Summary, copy};
+
+use crate::args::Global;
+use crate::exit::{Exit, Failure, Result};
+use crate::format::{self, reason};
+use crate::output::{Output, into_object, print_json};
+use crate::progress::Progress;
+use crate::quote::quote_always;
+
+/// Copy files and trees, and check what arrived
+#[derive(Args)]
+// -r means something else here than --repo.
+#[command(arg = clap::Arg::new("repo").long("repo").hide(true).value_parser(clap::value_parser!(PathBuf)))]
+#[command(after_help = "\
+Works as cp -a of GNU coreutils: directories with all below, links as links, with modes, owners (as root), times, extended \
+attributes, ACLs, hard links and holes; blocks are shared where the file system can. Other than cp, it puts a new file in the \
+place of an existing one, and follows no link at the target but DST itself, where that is a directory.
+
+A file has its name only when it is whole. After a kill or a crash, run the same command again: files that are there with the size \
+and time of last change of the source are not copied again, and what was left half-done is removed. Where DST was made by \
+the run that was killed, it still is the name of the copy, and not a directory to copy into.
+
+What is promised, beyond that no system call failed and no source changed while it was read (that is tried three times, then \
+reported):
+
+  none     nothing.
+  written  Each piece, once written, is read back from where the system keeps it and compared with what was read of the source. \
+That finds what goes wrong in memory and on the way to the system, but not on the way to the disk.
+  reread   That; and when all is on the disk, each file is dropped from memory, read again and its hash compared. A file that \
+is wrong is written once more and read again; if that does not help, it is reported. Files that were there already are compared, \
+too. In file systems that are in memory there is nothing further to read.
+
+Unless --no-sync is given, everything is on the disk when the command ends (cp leaves that to the system).
+
+--manifest writes a line for each file, with the hash of what was read of the source, sorted by name, as `tabane sum --tag` does; \
+`tabane sum --check` reads it. Until the end it grows as FILE.partial.
+
+Examples:
+  tabane cp photos /mnt/disk
+  tabane cp --verify reread --manifest photos.xxh3 photos /mnt/disk
+  tabane sum --check photos.xxh3
+  tabane cp -T old-home /mnt/disk/home")]
+pub struct Cp {
+    /// What to copy, and where to: a directory that takes the copies, or the name of the only one
+    #[arg(
+        value_name = "SRC... DST",
+        required = true,
+        hide_possible_values = true
+    )]
+    paths: Vec<PathBuf>,
+    /// Copy into this directory; all other arguments are sources
+    #[arg(
+        short,
+        long,
+        value_name = "DIR",
+        conflicts_with = "no_target_directory"
+    )]
+    target_directory: Option<PathBuf>,
+    /// DST is the name of the copy, even if it is a directory
+    #[arg(short = 'T', long)]
+    no_target_directory: bool,
+    /// How much to check
+    #[arg(long, value_name = "LEVEL", default_value = "written")]
+    verify: Verify,
+    /// The hash: xxh3 finds accidents as well as any, and is the fastest; sha256 or blake3 also find malice
+    #[arg(long, value_name = "NAME", default_value = "xxh3", value_parser = parse_algorithm)]
+    algorithm: Algorithm,
+    /// Write the hashes of all files to this file
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
+    /// Don't wait until everything is on the disk
+    #[arg(long)]
+    no_sync: bool,
+    /// Does nothing, since it is always so: for the habit of cp -a
+    #[arg(short, long)]
+    archive: bool,
+    /// Does nothing, since it is always so: for the habit of cp -r
+    #[arg(short, short_alias = 'R', long)]
+    recursive: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Verify {
+    /// Nothing
+    None,
+    /// What the system took
+    Written,
+    /// What the disk has
+    Reread,
+}
+
+fn parse_algorithm(name: &str) -> std::result::Result<Algorithm, String> {
+    // Without a key, and of files of any size in little memory.
+    let fits = |algorithm: &Algorithm| {
+        algorithm.key_rule() == KeyRule::None && !algorithm.needs_whole_message()
+    };
+    let names = || {
+        let names = Algorithm::all().filter(fits).map(Algorithm::name);
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let algorithm = name.parse().ok().filter(fits);
+    algorithm.ok_or_else(|| format!("use one of: {}", names()))
+}
+
+impl Cp {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        let options = self.options()?;
+        let verify = options.verify;
+        let progress = Progress::start(global);
+        let reporter = Reporter {
+            progress: Arc::clone(&progress),
+            target_directory: options.meaning == Meaning::Directory,
+        };
+        let reporter = Arc::new(reporter);
+        let summary = copy(options, Arc::clone(&reporter) as Arc<dyn Observer>);
+        progress.stop();
+        let summary = match summary {
+            Ok(summary) => summary,
+            Err(problem) => return Err(Failure::Other(reporter.text(&problem))),
+        };
+        print(global, &summary, verify, &progress)?;
+        Ok(match summary.errors {
+            0 => Exit::Success,
+            _ => Exit::Failure,
+        })
+    }
+
+    fn options(mut self) -> Result<Options> {
+        let missing = |what: &str| Err(Failure::Usage(what.to_owned()));
+        let (target, meaning) = match self.target_directory {
+            Some(directory) => (directory, Meaning::Directory),
+            None => {
+                let target = self.paths.pop().unwrap_or_default();
+                match (self.no_target_directory, &self.paths[..]) {
+                    (_, []) => {
+                        let source = quote_always(target.as_os_str().as_bytes());
+                        return missing(&format!(
+                            "missing destination file operand after {source}"
+                        ));
+                    }
+                    (true, [_, _, ..]) => {
+                        let extra = quote_always(target.as_os_str().as_bytes());
+                        return missing(&format!("extra operand {extra}"));
+                    }
+                    (true, _) => (target, Meaning::Name),
+                    (false, _) => (target, Meaning::Either),
+                }
+            }
+        };
+        Ok(Options {
+            sources: self.paths,
+            target,
+            meaning,
+            algorithm: self.algorithm,
+            verify: match self.verify {
+                Verify::None => tabane_copy::Verify::None,
+                Verify::Written => tabane_copy::Verify::Written,
+                Verify::Reread => tabane_copy::Verify::Reread,
+            },
+            manifest: self.manifest,
+            sync: !self.no_sync,
+        })
+    }
+}
+
+fn print(
+    global: &Global,
+    summary: &Summary,
+    verify: tabane_copy::Verify,
+    progress: &Progress,
+) -> Result<()> {
+    let elapsed = progress.elapsed();
+    if global.json {
+        let mut object = into_object(json!({"message_type": "summary"}));
+        let mut counted = into_object(serde_json::to_value(summary).unwrap_or_default());
+        object.append(&mut counted);
+        object.insert("elapsed_s".to_owned(), elapsed.as_secs_f64().into());
+        let speed = format::megabytes_per_second(summary.total_bytes, elapsed);
+        object.insert("speed_mb_per_s".to_owned(), speed.into());
+        return print_json(&object.into());
+    }
+    if global.quiet {
+        return Ok(());
+    }
+    let mut output = Output::new();
+    output.line(format!(
+        "copied {}, {}, {}: {} in {} ({})",
+        format::count(summary.files, "file"),
+        format::count(summary.directories, "directory"),
+        format::count(summary.others, "other"),
+        format::bytes(summary.total_bytes),
+        format::duration(elapsed),
+        format::speed(summary.total_bytes, elapsed),
+    ))?;
+    for (bytes, what) in [
+        (summary.skipped_bytes, "were there already"),
+        (summary.shared_bytes, "share their blocks with the source"),
+    ] {
+        if bytes > 0 {
+            output.line(format!("{} {what}", format::bytes(bytes)))?;
+        }
+    }
+    if verify == tabane_copy::Verify::Reread {
+        let reread = format::bytes(summary.reread_bytes);
+        output.line(format!("{reread} were read again and are right"))?;
+    }
+    output.finish()
+}
+
+struct Reporter {
+    progress: Arc<Progress>,
+    /// The target was given as a directory.
+    target_directory: bool,
+}
+
+impl Reporter {
+    /// A problem as cp says it.
+    fn text(&self, problem: &Problem) -> String {
+        let quote = |path: &Path| quote_always(path.as_os_str().as_bytes());
+        match problem {
+            Problem::System {
+                action,
+                path,
+                error,
+            } => {
+                let what = match action {
+                    Action::Stat => "cannot stat",
+                    Action::Open => "cannot open",
+                    Action::Read => "error reading",
+                    Action::UseTarget if self.target_directory => "target directory",
+                    Action::UseTarget => "target",
+                    Action::CreateFile => "cannot create regular file",
+                    Action::CreateDirectory => "cannot create directory",
+                    Action::CreateSpecial => "cannot create special file",
+                    Action::Link => "cannot create hard link",
+                    Action::Write => "error writing",
+                    Action::Sync => "cannot bring to the disk",
+                    Action::Manifest => "cannot write the manifest",
+                };
+                let suffix = match action {
+                    Action::Open => " for reading",
+                    _ => "",
+                };
+                format!("{what} {}{suffix}: {}", quote(path), reason(error))
+            }
+            Problem::IntoItself { source, target } => format!(
+                "cannot copy a directory, {}, into itself, {}",
+                quote(source),
+                quote(target)
+            ),
+            Problem::SameFile { source, target } => {
+                format!("{} and {} are the same file", quote(source), quote(target))
+            }
+            Problem::OverDirectory { target } => format!(
+                "cannot overwrite directory {} with non-directory",
+                quote(target)
+            ),
+            Problem::OverOther { source, target } => format!(
+                "cannot overwrite non-directory {} with directory {}",
+                quote(target),
+                quote(source)
+            ),
+            Problem::JustCreated { source, target } => format!(
+                "will not overwrite just-created {} with {}",
+                quote(target),
+                quote(source)
+            ),
+            Problem::Changed { path } => format!(
+                "{} changed each time while it was read: not copied",
+                quote(path)
+            ),
+            Problem::Differs { path, mended: true } => format!(
+                "{} was not what was written: written again, and right now",
+                quote(path)
+            ),
+            Problem::Differs { path, .. } => {
+                format!("{} is not what was written", quote(path))
+            }
+            Problem::Attribute { path, error } => format!(
+                "cannot preserve {} of {}: {}",
+                error.what,
+                quote(path),
+                reason(&error.error)
+            ),
+        }
+    }
+}
+
+impl Observer for Reporter {
+    fn problem(&self, problem: &Problem) {
+        self.progress.problem(&self.text(problem));
+    }
+
+    fn listed(&self, bytes: u64) {
+        let total = &self.progress.counters().total_bytes;
+        total.store(bytes, Ordering::Relaxed);
+    }
+
+    fn entry(&self, target: &Path) {
+        self.progress.entry(target);
+        self.progress.verbose(1, "copied", target);
+    }
+
+    fn bytes(&self, count: u64) {
+        self.progress.bytes(count);
+    }
+
+    fn rereading(&self, bytes: u64) {
+        let total = &self.progress.counters().total_bytes;
+        total.fetch_add(bytes, Ordering::Relaxed);
+    }
+}

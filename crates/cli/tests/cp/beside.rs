@@ -1,0 +1,132 @@
+//! What `tabane cp` says and does, beside GNU cp.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::compare::assert_same;
+use crate::tree;
+
+fn lay_out(directory: &Path) {
+    for name in ["d", "s/sub", "clash/f"] {
+        fs::create_dir_all(directory.join(name)).unwrap();
+    }
+    tree::write(directory.join("f"), b"f");
+    tree::write(directory.join("it's"), b"g");
+    tree::write(directory.join("clash/s"), b"");
+    tree::write(directory.join("s/sub/x"), b"x");
+    symlink("f", directory.join("link")).unwrap();
+    for number in 0..2 {
+        tree::set_mtime(&directory.join(["f", "it's"][number]), 1_000_000, 5);
+    }
+}
+
+fn run(program: &[&str], args: &[&str], directory: &Path) -> Output {
+    Command::new(program[0])
+        .args(&program[1..])
+        .args(args)
+        .current_dir(directory)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn says_and_does_what_cp_does() {
+    let version = Command::new("cp").arg("--version").output();
+    let version = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    if !version.is_ok_and(|text| text.contains("GNU coreutils) 9.")) {
+        println!("NOT CHECKED: tabane cp beside cp: it is not of GNU coreutils 9");
+        return;
+    }
+    for args in [
+        &["-a", "f", "new"][..],
+        &["-a", "f", "it's", "d"],
+        &["-r", "s", "d"],
+        &["-R", "s/.", "d"],
+        &["-a", "s", "new"],
+        &["-aT", "s", "d"],
+        &["-a", "link", "d"],
+        &["-a", "-t", "d", "f", "s"],
+        &["-a", "f", "it's", "missing"],
+        &["-a", "f", "s", "it's"],
+        &["-a", "missing", "f", "d"],
+        &["-a", "d", "d"],
+        &["-a", "d", "d/new"],
+        &["-aT", "d", "d"],
+        &["-a", "it's", "it's"],
+        &["-aT", "f", "d"],
+        &["-aT", "d", "f"],
+        &["-a", "f", "new/"],
+        &["-a", "s", "missing/x"],
+        &["-a", "f", "missing/x"],
+        &["-a", "f", "clash"],
+        &["-a", "s", "clash"],
+        &["-a", "f", "s/sub/../../it's", "link", "d"],
+        &["-a", "-t", "f", "s"],
+        &["-a", "-t", "missing", "s"],
+    ] {
+        let beds = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        for bed in &beds {
+            lay_out(bed.path());
+        }
+        let ours = run(
+            &[env!("CARGO_BIN_EXE_tabane"), "cp", "--quiet"],
+            args,
+            beds[0].path(),
+        );
+        let theirs = run(&["cp"], args, beds[1].path());
+        assert_eq!(
+            ours.status.code(),
+            theirs.status.code(),
+            "{args:?} {ours:?}"
+        );
+        let text = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+        let expected = text(&theirs).replace("cp: ", "tabane: ");
+        assert_eq!(text(&ours), expected, "{args:?}");
+        assert!(ours.stdout.is_empty());
+        let list = |bed: &Path| crate::compare::contents(bed);
+        assert_eq!(list(beds[0].path()), list(beds[1].path()), "{args:?}");
+    }
+}
+
+#[test]
+fn json_and_wrong_usage() {
+    let bed = tempfile::tempdir().unwrap();
+    lay_out(bed.path());
+    let tabane = [env!("CARGO_BIN_EXE_tabane"), "cp"];
+    let output = run(
+        &tabane,
+        &["--json", "--verify=reread", "s", "f", "d"],
+        bed.path(),
+    );
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let object: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(object["message_type"], "summary");
+    assert_eq!(
+        (&object["files"], &object["directories"]),
+        (&2.into(), &2.into())
+    );
+    assert_eq!(
+        (&object["errors"], &object["reread_bytes"]),
+        (&0.into(), &2.into())
+    );
+    assert_same(&bed.path().join("s"), &bed.path().join("d/s"));
+    for (args, what) in [
+        (&["f"][..], "missing destination file operand after 'f'"),
+        (&["-T", "f", "s", "d"], "extra operand 'd'"),
+        (&["--algorithm", "md4", "f", "d"], "xxh3"),
+        (&["--verify", "twice", "f", "d"], "written"),
+    ] {
+        let output = run(&tabane, args, bed.path());
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            text.starts_with("tabane: ") && text.contains(what),
+            "{text}"
+        );
+    }
+}

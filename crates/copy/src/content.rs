@@ -1,0 +1,374 @@
+//! The bytes of a file: each piece is read, hashed and written from one buffer, then read back and compared.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex};
+
+use tabane_engine::{Algorithm, Digest, Hasher, Submitter};
+use tabane_files::read::{Found, data_extents};
+
+use crate::Verify;
+use crate::problem::{Action, Problem};
+use crate::run::{Run, Worker, add, lock};
+
+/// Bytes that are read at a time: with what the system keeps of both files, they fit into the second cache of a core.
+pub const CHUNK_LEN: usize = 128 << 10;
+
+/// Bytes that are read back at a time: so few that the first cache holds them.
+pub const COPY_LEN: usize = 16 << 10;
+
+/// Files of this length and more are copied by several workers.
+pub const SHARED_LEN_MIN: u64 = 4 << 20;
+
+/// More workers than this wait for one another: a file takes one write at a time.
+const HELPERS_MAX: usize = 3;
+
+/// Why a file is not copied.
+pub enum Failure {
+    /// The source is not what it was when it was opened.
+    Changed,
+    /// What was written is not what was read back.
+    Differs,
+    /// That.
+    Problem(Problem),
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+/// Two open files.
+pub struct Pair {
+    /// Open for reading.
+    pub source: File,
+    /// Open for reading and writing, and empty.
+    pub target: File,
+    /// How the source is shown.
+    pub source_path: PathBuf,
+    /// How the target is shown.
+    pub target_path: PathBuf,
+}
+
+/// Gives the target the bytes of the source, whose attributes were `found`; returns their hash if one is wanted.
+pub fn transfer(
+    run: &Arc<Run>,
+    worker: &mut Worker,
+    submitter: &Submitter<Worker>,
+    pair: &Arc<Pair>,
+    found: &Found,
+) -> Result<Option<Digest>, Failure> {
+    let size = found.node.size();
+    if size > 0 && rustix::fs::ioctl_ficlone(&pair.target, &pair.source).is_ok() {
+        add(&run.counters.shared_bytes, size);
+        run.observer.bytes(size);
+        return Ok(match run.hashes() {
+            true => Some(pair.hash_target(run.options.algorithm, &mut worker.buffer)?),
+            false => None,
+        });
+    }
+    let extents = data_extents(pair.source.as_fd(), size, found.allocated)
+        .map_err(|error| pair.failed_to_read(error))?;
+    let ends_in_hole = extents.last().map_or(0, |extent| extent.end) < size;
+    let content = Arc::new(Content::new(run, pair, extents, size));
+    if size >= SHARED_LEN_MIN {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        for _ in 1..processors.min(HELPERS_MAX + 1) {
+            let content = Arc::clone(&content);
+            submitter.submit_or_run(worker, move |worker, _| content.work(worker));
+        }
+    }
+    content.work(worker);
+    let digest = content.finish()?;
+    if ends_in_hole {
+        pair.target
+            .set_len(size)
+            .map_err(|error| pair.failed_to_write(error))?;
+    }
+    Ok(digest)
+}
+
+impl Pair {
+    fn hash_target(&self, algorithm: Algorithm, buffer: &mut [u8]) -> Result<Digest, Failure> {
+        let digest = hash(&self.target, algorithm, buffer, |_| {});
+        digest.map_err(|error| {
+            Failure::Problem(Problem::System {
+                action: Action::Read,
+                path: self.target_path.clone(),
+                error,
+            })
+        })
+    }
+
+    fn failed_to_read(&self, error: io::Error) -> Failure {
+        match error.kind() {
+            // It became shorter.
+            io::ErrorKind::UnexpectedEof => Failure::Changed,
+            _ => Failure::Problem(Problem::System {
+                action: Action::Read,
+                path: self.source_path.clone(),
+                error,
+            }),
+        }
+    }
+
+    fn failed_to_write(&self, error: io::Error) -> Failure {
+        Failure::Problem(Problem::System {
+            action: Action::Write,
+            path: self.target_path.clone(),
+            error,
+        })
+    }
+}
+
+/// The hash of a whole file; `on_bytes` is told how much was read each time.
+pub fn hash(
+    file: &File,
+    algorithm: Algorithm,
+    buffer: &mut [u8],
+    on_bytes: impl Fn(u64),
+) -> io::Result<Digest> {
+    let mut hasher = Hasher::new(algorithm);
+    let mut at = 0;
+    loop {
+        let len = match file.read_at(buffer, at) {
+            Ok(0) => return Ok(hasher.finish()),
+            Ok(len) => len,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        hasher.update(&buffer[..len]);
+        at += len as u64;
+        on_bytes(len as u64);
+    }
+}
+
+/// A file that is being copied, by one worker or several.
+struct Content {
+    run: Arc<Run>,
+    pair: Arc<Pair>,
+    state: Mutex<State>,
+    /// A piece was hashed, or a worker is through.
+    changed: Condvar,
+}
+
+struct State {
+    pieces: Pieces,
+    /// Pieces that were taken.
+    taken: u64,
+    /// Pieces that were hashed.
+    hashed: u64,
+    /// Away while a piece is hashed.
+    hasher: Option<Hasher>,
+    working: usize,
+    failure: Option<Failure>,
+}
+
+impl Content {
+    fn new(run: &Arc<Run>, pair: &Arc<Pair>, extents: Vec<Range<u64>>, size: u64) -> Self {
+        Self {
+            run: Arc::clone(run),
+            pair: Arc::clone(pair),
+            state: Mutex::new(State {
+                pieces: Pieces {
+                    extents,
+                    extent: 0,
+                    at: 0,
+                    size,
+                },
+                taken: 0,
+                hashed: 0,
+                hasher: run.hashes().then(|| Hasher::new(run.options.algorithm)),
+                working: 0,
+                failure: None,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Copies pieces until none is left.
+    fn work(&self, worker: &mut Worker) {
+        let mut state = lock(&self.state);
+        state.working += 1;
+        while state.failure.is_none()
+            && let Some(piece) = state.pieces.next()
+        {
+            let number = state.taken;
+            state.taken += 1;
+            drop(state);
+            let result = self.piece(piece, number, worker);
+            state = lock(&self.state);
+            if let Err(failure) = result {
+                state.failure.get_or_insert(failure);
+                self.changed.notify_all();
+            }
+        }
+        state.working -= 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits for the other workers.
+    fn finish(&self) -> Result<Option<Digest>, Failure> {
+        let mut state = lock(&self.state);
+        while state.working > 0 {
+            state = self.changed.wait(state).expect("no panic under this lock");
+        }
+        match state.failure.take() {
+            Some(failure) => Err(failure),
+            None => Ok(state.hasher.take().map(|hasher| hasher.finish())),
+        }
+    }
+
+    fn piece(&self, piece: Piece, number: u64, worker: &mut Worker) -> Result<(), Failure> {
+        let range = match piece {
+            Piece::Hole(len) => {
+                self.in_turn(number, |hasher| hash_zeros(hasher, len));
+                self.run.observer.bytes(len);
+                return Ok(());
+            }
+            Piece::Data(range) => range,
+        };
+        let (pair, len) = (&self.pair, (range.end - range.start) as usize);
+        let buffer = &mut worker.buffer[..len];
+        pair.source
+            .read_exact_at(buffer, range.start)
+            .map_err(|error| pair.failed_to_read(error))?;
+        self.in_turn(number, |hasher| hasher.update(buffer));
+        pair.target
+            .write_all_at(buffer, range.start)
+            .map_err(|error| pair.failed_to_write(error))?;
+        if self.run.options.verify >= Verify::Written {
+            self.compare(buffer, range.start, &mut worker.copy)?;
+        }
+        add(&self.run.counters.copied_bytes, len as u64);
+        self.run.observer.bytes(len as u64);
+        Ok(())
+    }
+
+    /// Compares what was written with what is there now.
+    fn compare(&self, written: &[u8], mut at: u64, copy: &mut [u8]) -> Result<(), Failure> {
+        for part in written.chunks(copy.len()) {
+            let copy = &mut copy[..part.len()];
+            match self.pair.target.read_exact_at(copy, at) {
+                Ok(()) if copy == part => at += part.len() as u64,
+                Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                    return Err(self.pair.failed_to_write(error));
+                }
+                _ => return Err(Failure::Differs),
+            }
+        }
+        Ok(())
+    }
+
+    /// Hashes a piece when all before it are hashed.
+    fn in_turn(&self, number: u64, hash: impl FnOnce(&mut Hasher)) {
+        if !self.run.hashes() {
+            return;
+        }
+        let mut state = lock(&self.state);
+        while state.hashed != number && state.failure.is_none() {
+            state = self.changed.wait(state).expect("no panic under this lock");
+        }
+        if state.hashed != number {
+            return;
+        }
+        let mut hasher = state.hasher.take().expect("it is here between two pieces");
+        drop(state);
+        hash(&mut hasher);
+        state = lock(&self.state);
+        state.hasher = Some(hasher);
+        state.hashed += 1;
+        self.changed.notify_all();
+    }
+}
+
+fn hash_zeros(hasher: &mut Hasher, mut len: u64) {
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    while len > 0 {
+        let part = len.min(ZEROS.len() as u64);
+        hasher.update(&ZEROS[..part as usize]);
+        len -= part;
+    }
+}
+
+/// Part of a file.
+#[derive(Debug, PartialEq)]
+enum Piece {
+    /// Bytes, no more than [`CHUNK_LEN`].
+    Data(Range<u64>),
+    /// So many zeros that take up no room.
+    Hole(u64),
+}
+
+/// The pieces of a file in their order.
+struct Pieces {
+    extents: Vec<Range<u64>>,
+    extent: usize,
+    at: u64,
+    size: u64,
+}
+
+impl Iterator for Pieces {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let start = self.at;
+        while self
+            .extents
+            .get(self.extent)
+            .is_some_and(|extent| extent.end <= start)
+        {
+            self.extent += 1;
+        }
+        let data = self.extents.get(self.extent);
+        if let Some(extent) = data.filter(|extent| extent.start <= start) {
+            self.at = extent.end.min(start + CHUNK_LEN as u64);
+            return Some(Piece::Data(start..self.at));
+        }
+        self.at = data.map_or(self.size, |extent| extent.start);
+        (self.at > start).then(|| Piece::Hole(self.at - start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_a_file() {
+        let chunk = CHUNK_LEN as u64;
+        let pieces = |extents: &[Range<u64>], size| {
+            let extents = extents.to_vec();
+            Pieces {
+                extents,
+                extent: 0,
+                at: 0,
+                size,
+            }
+            .collect::<Vec<_>>()
+        };
+        assert_eq!(pieces(&[], 0), []);
+        assert_eq!(pieces(&[], 7), [Piece::Hole(7)]);
+        let extents = [0..chunk + 1, chunk + 2..chunk + 3];
+        let expected = [
+            Piece::Data(0..chunk),
+            Piece::Data(chunk..chunk + 1),
+            Piece::Hole(1),
+            Piece::Data(chunk + 2..chunk + 3),
+        ];
+        assert_eq!(pieces(&extents, chunk + 3), expected);
+        let ends = [
+            Piece::Hole(5),
+            Piece::Data(5..9),
+            Piece::Hole(1),
+            Piece::Data(10..11),
+            Piece::Hole(2),
+        ];
+        assert_eq!(pieces(&[5..9, 10..11], 13), ends);
+    }
+}

@@ -1,0 +1,296 @@
+//! Everything that is no directory: made under a temporary name, then renamed.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use tabane_engine::{Digest, Submitter};
+use tabane_files::read::{self, Found};
+use tabane_files::{Kind, Node, write};
+
+use crate::content::{Failure, Pair, transfer};
+use crate::directory::Directory;
+use crate::link::{self, First};
+use crate::present;
+use crate::problem::{Action, Problem};
+use crate::run::{Run, Worker, add};
+
+/// How often a source is read that changes meanwhile.
+const ATTEMPTS: u32 = 3;
+
+/// An entry that is no directory.
+pub struct Item {
+    /// What it is in.
+    pub directory: Arc<Directory>,
+    /// Its name there.
+    pub name: OsString,
+    /// The name of the copy.
+    pub copy_name: OsString,
+    /// What the walker saw.
+    pub found: Found,
+    /// The copy of another name of the same file.
+    pub first: Option<First>,
+}
+
+/// Copies an entry, and those that waited for it.
+pub fn process(run: &Arc<Run>, worker: &mut Worker, submitter: &Submitter<Worker>, item: Item) {
+    let mut items = vec![item];
+    while let Some(item) = items.pop() {
+        let copied = !run.is_stopped()
+            && match copy(run, worker, submitter, &item) {
+                Ok(()) => {
+                    run.observer.entry(&item.show_target());
+                    true
+                }
+                Err(problem) => {
+                    run.problem(&problem);
+                    false
+                }
+            };
+        items.append(&mut run.links.finish(&item, copied));
+        Directory::done(item.directory, run);
+    }
+}
+
+fn copy(
+    run: &Arc<Run>,
+    worker: &mut Worker,
+    submitter: &Submitter<Worker>,
+    item: &Item,
+) -> Result<(), Problem> {
+    if let Some(first) = &item.first
+        && link::make(run, item, first)?
+    {
+        add(&run.counters.others, 1);
+        return Ok(());
+    }
+    if !matches!(item.found.node.kind, Kind::File { .. }) {
+        add(&run.counters.others, 1);
+        return copy_special(run, item);
+    }
+    if item.directory.existed
+        && let Some(present) = present::check(run, worker, item)?
+    {
+        let size = item.found.node.size();
+        add(&run.counters.skipped_bytes, size);
+        run.observer.bytes(size);
+        run.record(
+            &item.directory,
+            &item.name,
+            &item.copy_name,
+            size,
+            present.digest,
+        );
+        return Ok(());
+    }
+    let mut differs = false;
+    for _ in 0..ATTEMPTS {
+        match copy_file(run, worker, submitter, item) {
+            Ok((size, digest)) => {
+                run.record(&item.directory, &item.name, &item.copy_name, size, digest);
+                return Ok(());
+            }
+            Err(Failure::Changed) => differs = false,
+            Err(Failure::Differs) => differs = true,
+            Err(Failure::Problem(problem)) => return Err(problem),
+        }
+    }
+    Err(match differs {
+        true => Problem::Differs {
+            path: item.show_target(),
+            mended: false,
+        },
+        false => Problem::Changed {
+            path: item.show_source(),
+        },
+    })
+}
+
+/// Copies a regular file; returns its size and the hash of its bytes.
+fn copy_file(
+    run: &Arc<Run>,
+    worker: &mut Worker,
+    submitter: &Submitter<Worker>,
+    item: &Item,
+) -> Result<(u64, Option<Digest>), Failure> {
+    let source = Source::open(&item.directory.source, &item.name)
+        .map_err(item.failed(Action::Open, item.show_source()))?;
+    let created = Temporary::create(run, &item.directory.target);
+    let (temporary, target) =
+        created.map_err(item.failed(Action::CreateFile, item.show_target()))?;
+    let (pair, found) = source.with_target(target, item.show_source(), item.show_target())?;
+    let digest = transfer(run, worker, submitter, &pair, &found)?;
+    settle(run, &pair, &found)?;
+    temporary.rename(item)?;
+    Ok((found.node.size(), digest))
+}
+
+/// Gives a copy its attributes, if the source is still what it was.
+pub fn settle(run: &Run, pair: &Pair, found: &Found) -> Result<(), Failure> {
+    let state = |node: &Node| (node.size(), node.mtime, node.ctime);
+    let now: Found = rustix::fs::fstat(&pair.source)
+        .map_err(io::Error::from)
+        .and_then(|stat| read::node_from_stat(OsStr::new(""), &stat, false))
+        .map_err(|_| Failure::Changed)?;
+    if state(&now.node) != state(&found.node) {
+        return Err(Failure::Changed);
+    }
+    for error in write::apply(pair.target.as_fd(), &found.node) {
+        let path = pair.target_path.clone();
+        run.problem(&Problem::Attribute { path, error });
+    }
+    Ok(())
+}
+
+/// An open source, with what it was when it was opened.
+pub struct Source {
+    file: File,
+    found: Found,
+}
+
+impl Source {
+    /// Opens it.
+    pub fn open(directory: &OwnedFd, name: &OsStr) -> io::Result<Self> {
+        let file = read::open_file(directory.as_fd(), name)?;
+        let mut found: Found = read::node_from_stat(name, &rustix::fs::fstat(&file)?, true)?;
+        found.node.xattrs = read::xattrs(file.as_fd())?;
+        Ok(Self {
+            file: file.into(),
+            found,
+        })
+    }
+
+    /// Puts a file beside it that becomes its copy.
+    pub fn with_target(
+        self,
+        target: OwnedFd,
+        source_path: std::path::PathBuf,
+        target_path: std::path::PathBuf,
+    ) -> Result<(Arc<Pair>, Found), Failure> {
+        if !matches!(self.found.node.kind, Kind::File { .. }) {
+            return Err(Failure::Changed);
+        }
+        let pair = Pair {
+            source: self.file,
+            target: target.into(),
+            source_path,
+            target_path,
+        };
+        Ok((Arc::new(pair), self.found))
+    }
+}
+
+/// Copies a link, pipe, socket or device.
+fn copy_special(run: &Run, item: &Item) -> Result<(), Problem> {
+    let failed = |error| item.failed(Action::CreateSpecial, item.show_target())(error);
+    let (source, target) = (item.directory.source.as_fd(), item.directory.target.as_fd());
+    let name = item.copy_name.as_os_str();
+    let mut node = item.found.node.clone();
+    node.xattrs = read::xattrs_at(source, &item.name)
+        .map_err(item.failed(Action::Read, item.show_source()))?;
+    let attributes = |name: &OsStr| {
+        for error in write::apply_at(target, name, &node) {
+            let path = item.show_target();
+            run.problem(&Problem::Attribute { path, error });
+        }
+    };
+    match write::create(target, name, &node) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        result => {
+            result.map_err(failed)?;
+            attributes(name);
+            return Ok(());
+        }
+    }
+    let there: Found = read::stat(target, name, false).map_err(failed)?;
+    if there.node.kind == node.kind {
+        attributes(name);
+        return Ok(());
+    }
+    let temporary = Temporary {
+        directory: &item.directory.target,
+        name: run.claim.temporary(),
+        is_there: true,
+    };
+    write::create(target, OsStr::new(&temporary.name), &node).map_err(failed)?;
+    attributes(OsStr::new(&temporary.name));
+    temporary.rename(item)
+}
+
+/// A file under a temporary name; removed unless it is renamed.
+struct Temporary<'a> {
+    directory: &'a OwnedFd,
+    name: String,
+    is_there: bool,
+}
+
+impl<'a> Temporary<'a> {
+    /// An empty one, open to its owner only.
+    fn create(run: &Run, directory: &'a OwnedFd) -> io::Result<(Self, OwnedFd)> {
+        let name = run.claim.temporary();
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR)?;
+        let temporary = Self {
+            directory,
+            name,
+            is_there: true,
+        };
+        Ok((temporary, file))
+    }
+
+    /// Gives it the name of an item, in the place of whatever is no directory.
+    fn rename(mut self, item: &Item) -> Result<(), Problem> {
+        let renamed =
+            rustix::fs::renameat(self.directory, &self.name, self.directory, &item.copy_name);
+        match renamed {
+            Ok(()) => {
+                self.is_there = false;
+                Ok(())
+            }
+            Err(Errno::ISDIR) => Err(Problem::OverDirectory {
+                target: item.show_target(),
+            }),
+            Err(error) => Err(item.failed(Action::CreateFile, item.show_target())(
+                error.into(),
+            )),
+        }
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if self.is_there {
+            let _ = rustix::fs::unlinkat(self.directory, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+impl Item {
+    /// How the source is shown.
+    pub fn show_source(&self) -> std::path::PathBuf {
+        self.directory.show_source(&self.name)
+    }
+
+    /// How the copy is shown.
+    pub fn show_target(&self) -> std::path::PathBuf {
+        self.directory.show_target(&self.copy_name)
+    }
+
+    /// What is said when the system says no.
+    pub fn failed(
+        &self,
+        action: Action,
+        path: std::path::PathBuf,
+    ) -> impl FnOnce(io::Error) -> Problem + use<> {
+        move |error| Problem::System {
+            action,
+            path,
+            error,
+        }
+    }
+}

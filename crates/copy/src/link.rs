@@ -1,0 +1,136 @@
+//! Files with several names.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{AtFlags, Stat};
+use rustix::io::Errno;
+use tabane_files::{HardLink, Time, beneath, write};
+
+use crate::directory::{Place, below};
+use crate::file::Item;
+use crate::problem::{Action, Problem};
+use crate::run::{Run, lock};
+
+/// What the names of one file have in common. Inode numbers are used again: the rest makes it sure.
+type Key = (HardLink, u64, Time);
+
+/// A name that a copy has.
+#[derive(Clone)]
+pub struct First {
+    place: Arc<Place>,
+    path: PathBuf,
+}
+
+/// The files with several names that were met.
+#[derive(Default)]
+pub struct Links(Mutex<HashMap<Key, State>>);
+
+enum State {
+    /// The first name is being copied; the others wait.
+    Awaited(Vec<Item>),
+    Made(First),
+    Failed,
+}
+
+impl Links {
+    /// Takes what must wait for the first of its names; gives back what need not, and what it can be linked to.
+    pub fn admit(&self, mut item: Item) -> Option<Item> {
+        let Some(key) = key(&item) else {
+            return Some(item);
+        };
+        let mut states = lock(&self.0);
+        match states.get_mut(&key) {
+            None => {
+                states.insert(key, State::Awaited(Vec::new()));
+            }
+            Some(State::Awaited(waiting)) => {
+                waiting.push(item);
+                return None;
+            }
+            Some(State::Made(first)) => item.first = Some(first.clone()),
+            Some(State::Failed) => {}
+        }
+        Some(item)
+    }
+
+    /// What was admitted is copied, or cannot be; gives back what waited for it.
+    pub fn finish(&self, item: &Item, copied: bool) -> Vec<Item> {
+        let Some(key) = key(item).filter(|_| item.first.is_none()) else {
+            return Vec::new();
+        };
+        let first = First {
+            place: Arc::clone(&item.directory.place),
+            path: below(&item.directory.target_path, &item.copy_name),
+        };
+        let state = match copied {
+            true => State::Made(first.clone()),
+            false => State::Failed,
+        };
+        let Some(State::Awaited(mut waiting)) = lock(&self.0).insert(key, state) else {
+            return Vec::new();
+        };
+        if copied {
+            for item in &mut waiting {
+                item.first = Some(first.clone());
+            }
+        }
+        waiting
+    }
+}
+
+fn key(item: &Item) -> Option<Key> {
+    let node = &item.found.node;
+    Some((node.hard_link?, node.size(), node.mtime))
+}
+
+/// Gives the copy a further name; false if it cannot have more.
+pub fn make(run: &Run, item: &Item, first: &First) -> Result<bool, Problem> {
+    let (directory, name) = (&item.directory, item.copy_name.as_os_str());
+    let made = beneath::in_directory(&first.place.target, &first.path, |from, from_name| {
+        link(run, from, from_name, &directory.target, name)
+    });
+    match made {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(Errno::MLINK.raw_os_error()) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => Err(Problem::OverDirectory {
+            target: directory.show_target(name),
+        }),
+        Err(error) => Err(Problem::System {
+            action: Action::Link,
+            path: directory.show_target(name),
+            error,
+        }),
+    }
+}
+
+fn link(
+    run: &Run,
+    from: BorrowedFd<'_>,
+    from_name: &OsStr,
+    to: &std::os::fd::OwnedFd,
+    name: &OsStr,
+) -> io::Result<()> {
+    use std::os::fd::AsFd;
+    match write::hard_link(from, from_name, to.as_fd(), name) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        result => return result,
+    }
+    let inode = |directory, name| {
+        rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+            .map(|stat: Stat| (stat.st_dev, stat.st_ino))
+    };
+    if inode(from, from_name)? == inode(to.as_fd(), name)? {
+        return Ok(());
+    }
+    let temporary = run.claim.temporary();
+    write::hard_link(from, from_name, to.as_fd(), OsStr::new(&temporary))?;
+    rustix::fs::renameat(to, &temporary, to, name).map_err(|error| {
+        let _ = rustix::fs::unlinkat(to, &temporary, AtFlags::empty());
+        error.into()
+    })
+}

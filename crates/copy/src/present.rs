@@ -1,0 +1,109 @@
+//! Finds out whether a copy is there already.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use tabane_engine::Digest;
+use tabane_files::read::{self, Found};
+use tabane_files::{Kind, Node, write};
+
+use crate::content::hash;
+use crate::file::Item;
+use crate::problem::{Action, Problem};
+use crate::run::{Run, Worker, lock};
+
+/// A copy that is there.
+pub struct Present {
+    /// The hash of its bytes, if hashes are wanted.
+    pub digest: Option<Digest>,
+}
+
+/// Nothing if the item is to be copied. What is there gets attributes that it lacks.
+pub fn check(run: &Run, worker: &mut Worker, item: &Item) -> Result<Option<Present>, Problem> {
+    let target = item.directory.target.as_fd();
+    let there: Found = match read::stat(target, &item.copy_name, false) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        result => result.map_err(item.failed(Action::Stat, item.show_target()))?,
+    };
+    let (there, source) = (there.node, &item.found.node);
+    if matches!(there.kind, Kind::Directory { .. }) {
+        return Err(Problem::OverDirectory {
+            target: item.show_target(),
+        });
+    }
+    if there.kind != source.kind || there.mtime != source.mtime || !is_own(run, source, &there) {
+        return Ok(None);
+    }
+    let digest = match content(run, worker, item, &there) {
+        Ok(Content::Same(digest)) => digest,
+        Ok(Content::Other) => return Ok(None),
+        Err(error) => return Err(item.failed(Action::Read, item.show_target())(error)),
+    };
+    attributes(run, item, there)?;
+    Ok(Some(Present { digest }))
+}
+
+/// Whether what is there has no more names than the copy should have.
+fn is_own(run: &Run, source: &Node, there: &Node) -> bool {
+    match (there.hard_link, source.hard_link) {
+        (None, _) => true,
+        (Some(link), Some(_)) => lock(&run.taken).insert((link.device, link.inode)),
+        (Some(_), None) => false,
+    }
+}
+
+enum Content {
+    /// It is the same; its hash, if hashes are wanted.
+    Same(Option<Digest>),
+    Other,
+}
+
+/// Compares contents as far as size and times don't tell.
+fn content(run: &Run, worker: &mut Worker, item: &Item, there: &Node) -> io::Result<Content> {
+    let doubtful = run
+        .claim
+        .doubtful_since()
+        .is_some_and(|since| there.ctime >= since);
+    if !run.hashes() && !doubtful {
+        return Ok(Content::Same(None));
+    }
+    let previous = run
+        .manifest
+        .as_ref()
+        .and_then(|manifest| manifest.previous(&item.show_target()))
+        .filter(|previous| item.found.node.ctime.max(there.ctime) < previous.time);
+    if let (Some(previous), false) = (previous, doubtful) {
+        return Ok(Content::Same(Some(previous.digest)));
+    }
+    let mut hash = |directory: &std::os::fd::OwnedFd, name: &std::ffi::OsStr| {
+        let file = read::open_file(directory.as_fd(), name)?.into();
+        hash(&file, run.options.algorithm, &mut worker.buffer, |_| {})
+    };
+    let digest = hash(&item.directory.target, &item.copy_name)?;
+    let wanted = match previous {
+        Some(previous) => previous.digest,
+        None => hash(&item.directory.source, &item.name)?,
+    };
+    Ok(match digest == wanted {
+        true => Content::Same(Some(digest)),
+        false => Content::Other,
+    })
+}
+
+/// Gives what is there the attributes of the source, unless it has them.
+fn attributes(run: &Run, item: &Item, mut there: Node) -> Result<(), Problem> {
+    let directory = &item.directory;
+    let mut source = item.found.node.clone();
+    source.xattrs = read::xattrs_at(directory.source.as_fd(), &item.name)
+        .map_err(item.failed(Action::Read, item.show_source()))?;
+    there.xattrs = read::xattrs_at(directory.target.as_fd(), &item.copy_name)
+        .map_err(item.failed(Action::Read, item.show_target()))?;
+    let what = |node: &Node| (node.mode, node.uid, node.gid);
+    if what(&source) != what(&there) || source.xattrs != there.xattrs {
+        for error in write::apply_at(directory.target.as_fd(), &item.copy_name, &source) {
+            let path = item.show_target();
+            run.problem(&Problem::Attribute { path, error });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! What can go wrong.
+
+use std::io;
+use std::path::PathBuf;
+
+use tabane_files::write::AttributeError;
+
+/// What was to be done when the system said no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Finding out what a source is.
+    Stat,
+    /// Opening a source.
+    Open,
+    /// Reading a source, or what was there before.
+    Read,
+    /// Using the target directory.
+    UseTarget,
+    /// Making a regular file.
+    CreateFile,
+    /// Making a directory.
+    CreateDirectory,
+    /// Making a link, pipe, socket or device.
+    CreateSpecial,
+    /// Giving a file a further name.
+    Link,
+    /// Writing a file.
+    Write,
+    /// Bringing everything to the disk.
+    Sync,
+    /// Reading or writing the manifest.
+    Manifest,
+}
+
+/// Something that is not as it should be. Paths are those that were given, and what is below them.
+#[derive(Debug)]
+pub enum Problem {
+    /// The system said no.
+    System {
+        /// To what.
+        action: Action,
+        /// With which file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A directory was to be copied to somewhere in itself.
+    IntoItself {
+        /// The directory.
+        source: PathBuf,
+        /// The place.
+        target: PathBuf,
+    },
+    /// Source and target are one.
+    SameFile {
+        /// One name.
+        source: PathBuf,
+        /// The other.
+        target: PathBuf,
+    },
+    /// There is a directory where something else should go.
+    OverDirectory {
+        /// Where.
+        target: PathBuf,
+    },
+    /// There is something else where a directory should go.
+    OverOther {
+        /// The directory.
+        source: PathBuf,
+        /// Where.
+        target: PathBuf,
+    },
+    /// Two sources have the same last name.
+    JustCreated {
+        /// The second of them.
+        source: PathBuf,
+        /// Where the first went.
+        target: PathBuf,
+    },
+    /// A source changed each time it was read; it was not copied.
+    Changed {
+        /// The source.
+        path: PathBuf,
+    },
+    /// What was written is not what is there.
+    Differs {
+        /// The copy.
+        path: PathBuf,
+        /// It was written again, and is right now.
+        mended: bool,
+    },
+    /// An attribute could not be given.
+    Attribute {
+        /// The copy.
+        path: PathBuf,
+        /// Which, and why.
+        error: AttributeError,
+    },
+}
+
+impl Problem {
+    /// Whether nothing else can be written either.
+    pub(crate) fn is_full(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, Self::System { error, .. } if matches!(error.kind(), StorageFull | QuotaExceeded))
+    }
+}

@@ -1,0 +1,165 @@
+//! Reads what was written again, from the disk, and mends what is wrong.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::fs::{Advice, AtFlags, Mode, OFlags};
+use tabane_engine::{Digest, Submitter};
+use tabane_files::beneath::{in_directory, open_beneath};
+use tabane_files::read;
+
+use crate::content::{Failure, hash, transfer};
+use crate::directory::Place;
+use crate::file::{Source, settle};
+use crate::problem::{Action, Problem};
+use crate::run::{Run, Worker, add, pool};
+
+/// A regular file that is to be read again.
+pub struct Record {
+    /// Where it began.
+    pub place: Arc<Place>,
+    /// Below the source of the place.
+    pub source: PathBuf,
+    /// Below the target of the place.
+    pub target: PathBuf,
+    /// Bytes.
+    pub size: u64,
+    /// The hash of what was read of the source.
+    pub digest: Digest,
+}
+
+/// Records that a worker takes at a time.
+const BATCH_LEN: usize = 32;
+
+/// Reads all files again. Everything must be on the disk: what is not yet, cannot be dropped from memory.
+pub fn check_all(run: &Arc<Run>, mut records: Vec<Record>) {
+    run.observer
+        .rereading(records.iter().map(|record| record.size).sum());
+    let pool = pool();
+    while !records.is_empty() {
+        let batch = records.split_off(records.len().saturating_sub(BATCH_LEN));
+        let run = Arc::clone(run);
+        pool.submitter().submit(move |worker, submitter| {
+            for record in batch {
+                match check(&run, worker, submitter, &record) {
+                    Ok(()) => add(&run.counters.reread_bytes, record.size),
+                    Err(problem) => run.problem(&problem),
+                }
+            }
+        });
+    }
+    pool.finish();
+}
+
+fn check(
+    run: &Arc<Run>,
+    worker: &mut Worker,
+    submitter: &Submitter<Worker>,
+    record: &Record,
+) -> Result<(), Problem> {
+    if is_right(run, worker, record)? {
+        return Ok(());
+    }
+    let mended = match mend(run, worker, submitter, record) {
+        Ok(()) => is_right(run, worker, record)?,
+        Err(Failure::Problem(problem)) => return Err(problem),
+        Err(Failure::Changed | Failure::Differs) => false,
+    };
+    let problem = Problem::Differs {
+        path: record.show_target(),
+        mended,
+    };
+    if mended {
+        // That is worth knowing, though all is well now.
+        add(&run.counters.mended, 1);
+        run.observer.problem(&problem);
+        return Ok(());
+    }
+    Err(problem)
+}
+
+/// Whether the disk has the right bytes.
+fn is_right(run: &Run, worker: &mut Worker, record: &Record) -> Result<bool, Problem> {
+    let digest = in_directory(&record.place.target, &record.target, read::open_file)
+        .and_then(|file| {
+            // Without effect in file systems that are in memory.
+            let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
+            let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
+            hash(
+                &File::from(file),
+                run.options.algorithm,
+                &mut worker.buffer,
+                |len| {
+                    run.observer.bytes(len);
+                },
+            )
+        })
+        .map_err(|error| Problem::System {
+            action: Action::Read,
+            path: record.show_target(),
+            error,
+        })?;
+    Ok(digest == record.digest)
+}
+
+/// Writes a file once more, in its place, since it may have other names.
+fn mend(
+    run: &Arc<Run>,
+    worker: &mut Worker,
+    submitter: &Submitter<Worker>,
+    record: &Record,
+) -> Result<(), Failure> {
+    let failed = |action, path| {
+        move |error| {
+            Failure::Problem(Problem::System {
+                action,
+                path,
+                error,
+            })
+        }
+    };
+    let source = in_directory(&record.place.source, &record.source, |directory, name| {
+        Source::open(&directory.try_clone_to_owned()?, name)
+    })
+    .map_err(failed(Action::Open, record.show_source()))?;
+    let target = open_to_write(record).map_err(failed(Action::CreateFile, record.show_target()))?;
+    let (pair, found) = source.with_target(target, record.show_source(), record.show_target())?;
+    transfer(run, worker, submitter, &pair, &found)?;
+    settle(run, &pair, &found)?;
+    pair.target
+        .sync_all()
+        .map_err(failed(Action::Write, record.show_target()))
+}
+
+fn open_to_write(record: &Record) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::TRUNC | OFlags::NONBLOCK;
+    let open = || open_beneath(&record.place.target, &record.target, flags, Mode::empty());
+    match open() {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            in_directory(&record.place.target, &record.target, |directory, name| {
+                let owner = Mode::RUSR | Mode::WUSR;
+                Ok(rustix::fs::chmodat(
+                    directory,
+                    name,
+                    owner,
+                    AtFlags::empty(),
+                )?)
+            })?;
+            open()
+        }
+        result => result,
+    }
+}
+
+impl Record {
+    fn show_source(&self) -> PathBuf {
+        self.place.source_prefix.join(&self.source)
+    }
+
+    fn show_target(&self) -> PathBuf {
+        self.place.target_prefix.join(&self.target)
+    }
+}

@@ -1,0 +1,352 @@
+//! Goes through the sources, makes directories, and hands out what is in them.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use tabane_engine::Submitter;
+use tabane_files::read::{self, Found};
+use tabane_files::{beneath, write};
+
+use crate::content::SHARED_LEN_MIN;
+use crate::directory::{Directory, below};
+use crate::file::{Item, process};
+use crate::operand::{Source, Target};
+use crate::problem::{Action, Problem};
+use crate::run::{Run, Worker, add, place, pool};
+
+/// A batch is closed at so many files…
+const BATCH_FILES: usize = 32;
+
+/// …or so many bytes.
+const BATCH_LEN: u64 = 1 << 20;
+
+/// Copies all sources.
+pub fn copy_all(run: &Arc<Run>, target: &Target) {
+    let mut taken = HashMap::new();
+    let mut workers = pool();
+    let mut total = 0;
+    for path in &run.options.sources {
+        if run.is_stopped() {
+            break;
+        }
+        let source = match Source::find(path) {
+            Ok(source) => source,
+            Err(error) => {
+                run.problem(&stat_failed(path, error));
+                continue;
+            }
+        };
+        let copy_name = target.name.clone().unwrap_or(source.copy_name.clone());
+        let found: Found = match read::stat(source.directory.as_fd(), &source.name, true) {
+            Ok(found) => found,
+            Err(error) => {
+                run.problem(&stat_failed(path, error));
+                continue;
+            }
+        };
+        let top = Arc::new(Directory::top(place(&source, target)));
+        match refuse(&top, &source, target, &copy_name, &found) {
+            Ok(None) => {}
+            Ok(Some(problem)) => {
+                run.problem(&problem);
+                continue;
+            }
+            Err(error) => {
+                run.problem(&Problem::System {
+                    action: Action::UseTarget,
+                    path: top.show_target(&copy_name),
+                    error,
+                });
+                continue;
+            }
+        }
+        let is_directory = found.node.directory().is_some();
+        let identity = (found.device, found.node.inode);
+        match taken.insert(copy_name.clone(), (is_directory, identity)) {
+            // The same twice.
+            Some((_, before)) if before == identity => continue,
+            // Into the same directory; what has the same name there comes from the last.
+            Some((true, _)) if is_directory => std::mem::replace(&mut workers, pool()).finish(),
+            Some(_) => {
+                run.problem(&Problem::JustCreated {
+                    source: path.clone(),
+                    target: top.show_target(&copy_name),
+                });
+                continue;
+            }
+            None => Vec::new(),
+        };
+        let mut walker = Walker {
+            run,
+            submitter: workers.submitter(),
+            batch: Vec::new(),
+            batch_len: 0,
+            total,
+            made: None,
+        };
+        walker.walk(top, source.name, copy_name, found);
+        total = walker.total;
+    }
+    run.observer.listed(total);
+    workers.finish();
+}
+
+fn stat_failed(path: &Path, error: io::Error) -> Problem {
+    Problem::System {
+        action: Action::Stat,
+        path: path.to_owned(),
+        error,
+    }
+}
+
+/// What a source cannot be copied to.
+fn refuse(
+    top: &Directory,
+    source: &Source,
+    target: &Target,
+    copy_name: &OsStr,
+    found: &Found,
+) -> io::Result<Option<Problem>> {
+    let shown = (top.show_source(&source.name), top.show_target(copy_name));
+    let identity = (found.device, found.node.inode);
+    let there: Option<Found> = match read::stat(top.target.as_fd(), copy_name, false) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        result => Some(result?),
+    };
+    if there.is_some_and(|there| (there.device, there.node.inode) == identity) {
+        let (source, target) = shown;
+        return Ok(Some(Problem::SameFile { source, target }));
+    }
+    if found.node.directory().is_none() {
+        let target_path = shown.1;
+        return Ok(
+            match (copy_name == ".", target.slash && target.name.is_some()) {
+                (true, _) => Some(Problem::OverDirectory {
+                    target: target_path,
+                }),
+                (false, true) => Some(Problem::System {
+                    action: Action::CreateFile,
+                    path: target_path.join(""),
+                    error: rustix::io::Errno::NOTDIR.into(),
+                }),
+                (false, false) => None,
+            },
+        );
+    }
+    let (source, target) = shown;
+    Ok(is_in(&top.target, identity)?.then_some(Problem::IntoItself { source, target }))
+}
+
+/// Whether a directory is, or is below, the one with this identity.
+fn is_in(directory: &OwnedFd, wanted: (u64, u64)) -> io::Result<bool> {
+    let mut directory = directory.try_clone()?;
+    let mut last = None;
+    loop {
+        let stat = rustix::fs::fstat(&directory)?;
+        let identity = (stat.st_dev, stat.st_ino);
+        if identity == wanted {
+            return Ok(true);
+        }
+        // The root is above itself.
+        if last.replace(identity) == Some(identity) {
+            return Ok(false);
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        directory = rustix::fs::openat(&directory, "..", flags, Mode::empty())?;
+    }
+}
+
+struct Walker<'a> {
+    run: &'a Arc<Run>,
+    submitter: &'a Submitter<Worker>,
+    batch: Vec<Item>,
+    batch_len: u64,
+    /// Bytes of the files so far.
+    total: u64,
+    /// The uppermost directory that was made: device and inode.
+    made: Option<(u64, u64)>,
+}
+
+/// A directory with the names that are left in it.
+struct Level {
+    directory: Arc<Directory>,
+    names: std::vec::IntoIter<OsString>,
+}
+
+impl Walker<'_> {
+    fn walk(&mut self, top: Arc<Directory>, name: OsString, copy_name: OsString, found: Found) {
+        let mut levels = Vec::new();
+        levels.extend(self.entry(&top, name, copy_name, found));
+        // No recursion: trees may be deep.
+        while let Some(level) = levels.last_mut() {
+            let name = match level.names.next() {
+                Some(name) if !self.run.is_stopped() => name,
+                _ => {
+                    if let Some(level) = levels.pop() {
+                        Directory::done(level.directory, self.run);
+                    }
+                    continue;
+                }
+            };
+            let directory = &level.directory;
+            match read::stat(directory.source.as_fd(), &name, true) {
+                Ok(found) => {
+                    let directory = Arc::clone(directory);
+                    levels.extend(self.entry(&directory, name.clone(), name, found));
+                    Directory::done(directory, self.run);
+                }
+                Err(error) => {
+                    let path = directory.show_source(&name);
+                    self.run.problem(&stat_failed(&path, error));
+                }
+            }
+        }
+        self.flush();
+        Directory::done(top, self.run);
+    }
+
+    /// Hands out an entry, or returns the directory that it is.
+    fn entry(
+        &mut self,
+        directory: &Arc<Directory>,
+        name: OsString,
+        copy_name: OsString,
+        found: Found,
+    ) -> Option<Level> {
+        if found.node.directory().is_some() {
+            return match self.directory(directory, &name, &copy_name, found) {
+                Ok(level) => Some(level),
+                Err(problem) => {
+                    self.run.problem(&problem);
+                    None
+                }
+            };
+        }
+        let size = found.node.size();
+        self.total += size;
+        let item = self.run.links.admit(Item {
+            directory: Arc::clone(directory),
+            name,
+            copy_name,
+            found,
+            first: None,
+        })?;
+        if size >= SHARED_LEN_MIN {
+            self.submit(vec![item]);
+            return None;
+        }
+        self.batch.push(item);
+        self.batch_len += size;
+        if self.batch.len() >= BATCH_FILES || self.batch_len >= BATCH_LEN {
+            self.flush();
+        }
+        None
+    }
+
+    fn flush(&mut self) {
+        self.batch_len = 0;
+        let batch = std::mem::take(&mut self.batch);
+        self.submit(batch);
+    }
+
+    fn submit(&self, items: Vec<Item>) {
+        let run = Arc::clone(self.run);
+        self.submitter.submit(move |worker, submitter| {
+            for item in items {
+                process(&run, worker, submitter, item);
+            }
+        });
+    }
+
+    /// Opens a directory and makes its copy.
+    fn directory(
+        &mut self,
+        above: &Arc<Directory>,
+        name: &OsStr,
+        copy_name: &OsStr,
+        found: Found,
+    ) -> Result<Level, Problem> {
+        let run = self.run;
+        let failed = |action, path| {
+            move |error| Problem::System {
+                action,
+                path,
+                error,
+            }
+        };
+        let source_failed = failed(Action::Open, above.show_source(name));
+        let target_failed =
+            |error| failed(Action::CreateDirectory, above.show_target(copy_name))(error);
+        if self.made == Some((found.device, found.node.inode)) {
+            return Err(Problem::IntoItself {
+                source: above.show_source(name),
+                target: above.show_target(copy_name),
+            });
+        }
+        let mut node = found.node;
+        let (source, names) = (|| {
+            let source = read::open_directory(above.source.as_fd(), name)?;
+            node.xattrs = read::xattrs(source.as_fd())?;
+            let names = read::list(&source)?;
+            Ok((source, names))
+        })()
+        .map_err(source_failed)?;
+        let existed = match write::create_directory(above.target.as_fd(), copy_name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let there = beneath::file_type(above.target.as_fd(), copy_name);
+                if there.map_err(target_failed)? != Some(FileType::Directory) {
+                    return Err(Problem::OverOther {
+                        source: above.show_source(name),
+                        target: above.show_target(copy_name),
+                    });
+                }
+                make_usable(&above.target, copy_name).map_err(target_failed)?;
+                true
+            }
+            result => {
+                result.map_err(target_failed)?;
+                false
+            }
+        };
+        let target =
+            read::open_directory(above.target.as_fd(), copy_name).map_err(target_failed)?;
+        run.will_sync(&target).map_err(target_failed)?;
+        if existed {
+            run.claim.clean(&target).map_err(target_failed)?;
+        }
+        if self.made.is_none() {
+            let stat = rustix::fs::fstat(&target).map_err(|error| target_failed(error.into()))?;
+            self.made = Some((stat.st_dev, stat.st_ino));
+        }
+        add(&run.counters.directories, 1);
+        Ok(Level {
+            directory: Arc::new(Directory {
+                place: Arc::clone(&above.place),
+                source_path: below(&above.source_path, name),
+                target_path: below(&above.target_path, copy_name),
+                source: Arc::new(source),
+                target: Arc::new(target),
+                existed,
+                node: Some(node),
+                parent: Some(Arc::clone(above)),
+            }),
+            names: names.into_iter(),
+        })
+    }
+}
+
+/// Lets the owner of a directory write into it; in the end it gets the rights that it should have.
+fn make_usable(above: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    let mode = rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode & 0o7777;
+    if mode & 0o700 != 0o700 {
+        let mode = Mode::from_raw_mode(mode | 0o700);
+        // Without the right to do so, what is then refused is reported.
+        let _ = rustix::fs::chmodat(above, name, mode, AtFlags::empty());
+    }
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! A directory for a test, and an observer that remembers.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use tabane_copy::{Algorithm, Meaning, Observer, Options, Problem, Summary, Verify, copy};
+use tempfile::TempDir;
+
+use crate::tree;
+
+pub struct Bed(TempDir);
+
+impl Bed {
+    pub fn new() -> Self {
+        let bed = Self(tempfile::tempdir().unwrap());
+        std::fs::create_dir(bed.source()).unwrap();
+        std::fs::create_dir(bed.path("to")).unwrap();
+        tree::small_tree(&bed.source(), 7);
+        bed
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub fn source(&self) -> PathBuf {
+        self.path("source")
+    }
+
+    /// Where the source comes in `to`.
+    pub fn copy(&self) -> PathBuf {
+        self.path("to/source")
+    }
+
+    /// From `source` into `to`.
+    pub fn options(&self) -> Options {
+        Options {
+            sources: vec![self.source()],
+            target: self.path("to"),
+            meaning: Meaning::Either,
+            algorithm: Algorithm::Xxh3,
+            verify: Verify::Written,
+            manifest: None,
+            sync: false,
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Recorder {
+    pub problems: Mutex<Vec<String>>,
+    on_bytes: Option<Box<dyn Fn() + Send + Sync>>,
+    on_reread: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Recorder {
+    /// Calls this whenever bytes were copied.
+    pub fn on_bytes(hook: impl Fn() + Send + Sync + 'static) -> Self {
+        Self {
+            on_bytes: Some(Box::new(hook)),
+            ..Self::default()
+        }
+    }
+
+    /// Calls this when all is written and nothing read again.
+    pub fn on_reread(hook: impl Fn() + Send + Sync + 'static) -> Self {
+        Self {
+            on_reread: Some(Box::new(hook)),
+            ..Self::default()
+        }
+    }
+}
+
+impl Observer for Recorder {
+    fn problem(&self, problem: &Problem) {
+        self.problems.lock().unwrap().push(format!("{problem:?}"));
+    }
+
+    fn bytes(&self, _: u64) {
+        if let Some(hook) = &self.on_bytes {
+            hook();
+        }
+    }
+
+    fn rereading(&self, _: u64) {
+        if let Some(hook) = &self.on_reread {
+            hook();
+        }
+    }
+}
+
+/// Copies; returns what was done and what was wrong.
+pub fn run(options: Options, recorder: Recorder) -> (Summary, Vec<String>) {
+    let recorder = Arc::new(recorder);
+    let observer: Arc<dyn Observer> = Arc::<Recorder>::clone(&recorder);
+    let summary = copy(options, observer).unwrap();
+    let problems = std::mem::take(&mut *recorder.problems.lock().unwrap());
+    (summary, problems)
+}
+
+/// Copies without anything going wrong.
+#[track_caller]
+pub fn fine(options: Options) -> Summary {
+    let (summary, problems) = run(options, Recorder::default());
+    assert!(problems.is_empty(), "{problems:#?}");
+    assert_eq!(summary.errors, 0);
+    summary
+}
+
+/// Wants none of the program's own files at and below a directory.
+#[track_caller]
+pub fn assert_tidy(directory: &Path) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name();
+        let own = name.to_string_lossy().starts_with(".tabane-cp.");
+        assert!(!own, "{}", entry.path().display());
+        if entry.file_type().unwrap().is_dir() {
+            assert_tidy(&entry.path());
+        }
+    }
+}
+
+pub fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0)
+}
+
+/// Says loudly what was not checked.
+pub fn not_checked(what: &str, why: impl std::fmt::Display) {
+    println!("NOT CHECKED: {what}: {why}");
+}

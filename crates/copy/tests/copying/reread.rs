@@ -1,0 +1,96 @@
+//! Bytes that change between being written and being read again.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use tabane_copy::Verify;
+
+use crate::bed::{Bed, Recorder, is_root, not_checked, run};
+use crate::compare::assert_same;
+use crate::tree;
+
+/// Flips a bit of a file, keeping its times.
+fn flip(path: &Path, at: u64) {
+    let modified = fs::metadata(path).unwrap().modified().unwrap();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    byte[0] ^= 0x10;
+    file.write_all_at(&byte, at).unwrap();
+    file.set_modified(modified).unwrap();
+}
+
+#[test]
+fn a_flipped_bit_is_found_and_mended() {
+    let bed = Bed::new();
+    let mut options = bed.options();
+    options.verify = Verify::Reread;
+    let copy = bed.copy();
+    let recorder = Recorder::on_reread(move || {
+        flip(&copy.join("text"), 29_999);
+        flip(&copy.join("many/2/2"), 0);
+    });
+    let (summary, problems) = run(options, recorder);
+    assert_eq!((summary.mended, summary.errors), (2, 0));
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(
+        problems
+            .iter()
+            .all(|text| text.starts_with("Differs") && text.contains("mended: true"))
+    );
+    assert_eq!(summary.reread_bytes, summary.total_bytes);
+    // The other name of one of them is still its other name.
+    assert_same(&bed.source(), &bed.copy());
+}
+
+/// The system's memory of the files has the right bytes, the disk has not.
+#[test]
+fn the_disk_is_read_and_not_the_memory() {
+    if !is_root() {
+        return not_checked("reading again from a disk", "this needs root");
+    }
+    let bed = Bed::new();
+    let image = bed.path("image");
+    File::create(&image).unwrap().set_len(32 << 20).unwrap();
+    let run_program = |program: &str, args: &[&str]| {
+        let ran = Command::new(program)
+            .args(args)
+            .args([&image, &bed.path("to")][..args.len().min(2)].iter())
+            .output();
+        match ran {
+            Ok(output) if output.status.success() => true,
+            other => {
+                not_checked("reading again from a disk", format!("{program}: {other:?}"));
+                false
+            }
+        }
+    };
+    if !run_program("mkfs.ext4", &["-q"]) || !run_program("mount", &["-o", "loop"]) {
+        return;
+    }
+    let pattern = tree::random_bytes(99, 1 << 20);
+    tree::write(bed.path("source/large"), &pattern);
+    let mut options = bed.options();
+    options.verify = Verify::Reread;
+    let disk = image.clone();
+    let recorder = Recorder::on_reread(move || {
+        let bytes = fs::read(&disk).unwrap();
+        let at = bytes
+            .windows(64)
+            .position(|window| window == &pattern[8192..8256])
+            .unwrap();
+        flip(&disk, at as u64 + 5);
+    });
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(options, recorder)));
+    let same = std::panic::catch_unwind(|| assert_same(&bed.source(), &bed.copy()));
+    let _ = Command::new("umount").arg(bed.path("to")).status();
+    let (summary, problems) = result.unwrap();
+    assert_eq!((summary.mended, summary.errors), (1, 0), "{problems:?}");
+    same.unwrap();
+}

@@ -1,0 +1,246 @@
+//! What is copied equals its source, and is not copied twice.
+
+use std::fs::{self, Permissions};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::Command;
+
+use rustix::fs::{FileType, Mode, OFlags};
+use tabane_copy::{Algorithm, Meaning, Verify, copy};
+use tabane_sum::{Accept, Parser};
+
+use crate::bed::{Bed, Recorder, assert_tidy, fine, is_root, not_checked, run};
+use crate::compare::assert_same;
+use crate::tree;
+
+/// Adds everything that a tree can have.
+fn add_specials(bed: &Bed) {
+    let source = bed.source();
+    let at = |name: &str| source.join(name);
+    tree::write(at("odd \n\\ \u{fc}"), b"odd");
+    let not_utf8 = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff\xfe");
+    tree::write(source.join(not_utf8), b"bytes");
+    tree::sparse(
+        &at("sparse"),
+        5 << 20,
+        &[(1 << 20, b"data"), (3 << 20, &[1; 70_000])],
+    );
+    tree::sparse(&at("only a hole"), 1 << 20, &[]);
+    tree::write(at("large"), &tree::random_bytes(3, (9 << 20) + 5));
+    symlink("nowhere", at("dangling")).unwrap();
+    fs::hard_link(at("dangling"), at("dangling too")).unwrap();
+    fs::hard_link(at("large"), at("many/large too")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), Mode::RUSR).unwrap();
+    fs::set_permissions(at("text"), Permissions::from_mode(0o4751)).unwrap();
+    if let Err(error) = xattr::set(at("random"), "user.comment", b"\0\xff") {
+        not_checked("extended attributes", error);
+    }
+    match Command::new("setfacl")
+        .args(["-m", "u:12345:rw"])
+        .arg(at("random"))
+        .status()
+    {
+        Ok(status) if status.success() => {}
+        other => not_checked("ACLs", format!("setfacl: {other:?}")),
+    }
+    if is_root() {
+        std::os::unix::fs::chown(at("one byte"), Some(1234), Some(5678)).unwrap();
+        let made = rustix::fs::mknodat(
+            rustix::fs::CWD,
+            at("device"),
+            FileType::CharacterDevice,
+            Mode::RUSR,
+            rustix::fs::makedev(1, 3),
+        );
+        if let Err(error) = made {
+            not_checked("devices", error);
+        }
+    } else {
+        not_checked("owners and devices", "this needs root");
+    }
+    tree::set_mtime(&at("empty directory"), -5, 999_999_999);
+    tree::set_mtime(&at("random"), 1_234_567_890, 123_456_789);
+    fs::set_permissions(at("many/1"), Permissions::from_mode(0o555)).unwrap();
+}
+
+#[test]
+fn everything_of_a_tree() {
+    for verify in [Verify::None, Verify::Written, Verify::Reread] {
+        let bed = Bed::new();
+        add_specials(&bed);
+        let mut options = bed.options();
+        options.verify = verify;
+        let summary = fine(options.clone());
+        assert_same(&bed.source(), &bed.copy());
+        assert_tidy(&bed.path("to"));
+        assert_eq!(summary.files, 49);
+        let all = fs::metadata(bed.copy().join("sparse")).unwrap();
+        assert!(all.blocks() * 512 < 1 << 20, "the holes were filled");
+        // Nothing is copied again, and what was changed is.
+        let inode = |name: &str| fs::metadata(bed.copy().join(name)).unwrap().ino();
+        let before = (inode("large"), inode("text"));
+        tree::write(bed.source().join("many/2/5"), b"other bytes");
+        fs::set_permissions(bed.copy().join("random"), Permissions::from_mode(0o600)).unwrap();
+        let summary = fine(options);
+        assert_same(&bed.source(), &bed.copy());
+        assert_eq!(summary.copied_bytes, 11);
+        assert_eq!((inode("large"), inode("text")), before);
+    }
+}
+
+#[test]
+fn a_name_or_a_directory() {
+    let bed = Bed::new();
+    let mut options = bed.options();
+    // A new name, with a slash or without.
+    for name in ["new", "newer/"] {
+        options.target = bed.path(name);
+        fine(options.clone());
+        assert_same(&bed.source(), &bed.path(name));
+    }
+    // A directory that is there is copied into, unless it is to be the name.
+    options.target = bed.path("new");
+    options.meaning = Meaning::Name;
+    fine(options.clone());
+    assert!(!bed.path("new/source").exists());
+    // The contents of a directory.
+    options.meaning = Meaning::Either;
+    options.sources = vec![bed.path("source/.")];
+    options.target = bed.path("to");
+    fine(options.clone());
+    assert_same(&bed.source(), &bed.path("to"));
+    // Several sources; one of them is missing.
+    options.sources = vec![
+        bed.path("source/text"),
+        bed.path("missing"),
+        bed.path("source/random"),
+    ];
+    options.target = bed.path("new");
+    let (summary, problems) = run(options, Recorder::default());
+    assert_eq!((summary.files, summary.errors), (2, 1));
+    assert!(
+        problems[0].contains("Stat") && problems[0].contains("missing"),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let bed = Bed::new();
+    fs::create_dir(bed.path("source/inner")).unwrap();
+    symlink(bed.path("source/inner"), bed.path("way in")).unwrap();
+    let refused = |target: &str, meaning, what: &str| {
+        let mut options = bed.options();
+        options.target = bed.path(target);
+        options.meaning = meaning;
+        let (summary, problems) = run(options, Recorder::default());
+        assert_eq!((summary.errors, summary.files), (1, 0));
+        assert!(problems[0].starts_with(what), "{problems:?}");
+    };
+    for target in ["source", "source/inner", "way in", "source/new"] {
+        refused(target, Meaning::Either, "IntoItself");
+    }
+    refused("source", Meaning::Name, "SameFile");
+    tree::write(bed.path("file"), b"");
+    refused("file", Meaning::Name, "OverOther");
+    assert_eq!(fs::read_dir(bed.path("source/inner")).unwrap().count(), 0);
+    assert_tidy(&bed.source());
+    let mut options = bed.options();
+    options.sources = vec![bed.path("source/text")];
+    options.target = bed.path("source/many");
+    options.meaning = Meaning::Name;
+    let (_, problems) = run(options.clone(), Recorder::default());
+    assert!(problems[0].starts_with("OverDirectory"), "{problems:?}");
+    options.target = bed.path("missing");
+    options.meaning = Meaning::Directory;
+    assert!(copy(options, std::sync::Arc::new(Recorder::default())).is_err());
+}
+
+#[test]
+fn no_link_at_the_target_is_followed() {
+    let bed = Bed::new();
+    fs::create_dir(bed.path("outside")).unwrap();
+    tree::write(bed.path("outside/file"), b"mine");
+    fs::create_dir(bed.copy()).unwrap();
+    symlink(bed.path("outside"), bed.copy().join("many")).unwrap();
+    symlink(bed.path("outside/file"), bed.copy().join("text")).unwrap();
+    let (summary, problems) = run(bed.options(), Recorder::default());
+    assert_eq!(summary.errors, 1);
+    assert!(problems[0].starts_with("OverOther"), "{problems:?}");
+    assert_eq!(fs::read(bed.path("outside/file")).unwrap(), b"mine");
+    assert_eq!(fs::read_dir(bed.path("outside")).unwrap().count(), 1);
+    assert!(
+        fs::symlink_metadata(bed.copy().join("text"))
+            .unwrap()
+            .is_file()
+    );
+}
+
+#[test]
+fn paths_of_any_length() {
+    let bed = Bed::new();
+    let name = "x".repeat(200);
+    let mut directory: OwnedFd = fs::File::open(bed.source()).unwrap().into();
+    for _ in 0..40 {
+        rustix::fs::mkdirat(&directory, &name, Mode::RWXU).unwrap();
+        directory = rustix::fs::openat(&directory, &name, OFlags::RDONLY, Mode::empty()).unwrap();
+    }
+    let flags = OFlags::CREATE | OFlags::WRONLY;
+    for file in ["one", "two"] {
+        drop(rustix::fs::openat(&directory, file, flags, Mode::RUSR).unwrap());
+    }
+    rustix::fs::linkat(
+        &directory,
+        "one",
+        &directory,
+        "three",
+        rustix::fs::AtFlags::empty(),
+    )
+    .unwrap();
+    let mut options = bed.options();
+    options.verify = Verify::Reread;
+    fine(options);
+    assert_same(&bed.source(), &bed.copy());
+}
+
+#[test]
+fn a_manifest_of_all_files() {
+    for algorithm in [Algorithm::Xxh3, Algorithm::Sha256] {
+        let bed = Bed::new();
+        add_specials(&bed);
+        let mut options = bed.options();
+        options.algorithm = algorithm;
+        options.manifest = Some(bed.path("manifest"));
+        let summary = fine(options.clone());
+        let text = fs::read(bed.path("manifest")).unwrap();
+        assert!(!bed.path("manifest.partial").exists() && !bed.path("manifest.new").exists());
+        let mut parser = Parser::new(Accept::Only(algorithm));
+        let mut lines = 0;
+        for line in text
+            .split(|&byte| byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
+            let line = parser.parse(line).unwrap();
+            let name = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&line.name);
+            let digest = algorithm.digest(&fs::read(name).unwrap());
+            assert_eq!(line.sum.digest, digest, "{}", line.name.escape_ascii());
+            lines += 1;
+        }
+        assert_eq!(lines, summary.files);
+        // What was copied by a run that wrote down its hash is believed, unless it was touched since.
+        let wrong = bed.copy().join("random");
+        let found = fs::metadata(&wrong).unwrap();
+        let mut bytes = fs::read(&wrong).unwrap();
+        bytes[5] ^= 1;
+        fs::write(&wrong, bytes).unwrap();
+        fs::File::open(&wrong)
+            .unwrap()
+            .set_modified(found.modified().unwrap())
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let summary = fine(options);
+        assert_eq!(summary.copied_bytes, found.len());
+        assert_eq!(fs::read(bed.path("manifest")).unwrap(), text);
+        assert_same(&bed.source(), &bed.copy());
+    }
+}
