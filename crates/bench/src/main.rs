@@ -5,6 +5,7 @@
 //! - `lanes` times the kernels for many messages, beside the bound of the processor's ports and beside peers;
 //! - `p0` measures SHA-1 as the paper did that Tabane comes from: its tables and figures;
 //! - `parity` times encoding and repair beside the bound that memory sets, and checks the code;
+//! - `mac` times every hash and MAC of the engine's table, beside Crypto++ and xxHash in C;
 //! - `chunk-size` compares lengths of blocks;
 //! - `store` times whole backup programs as subprocesses, alternating between them;
 //! - `sum` times checksums of many files as subprocesses;
@@ -22,7 +23,9 @@ mod compare_trees;
 mod cpus;
 mod data;
 mod disk;
+mod drawing;
 mod lanes;
+mod mac;
 mod measure;
 mod memory;
 mod p0;
@@ -53,6 +56,8 @@ enum Command {
     P0(p0::Args),
     /// Time the code over several targets on one core, beside the bound that memory sets; or check it
     Parity(parity::Args),
+    /// Time every hash and MAC on one core, beside Crypto++ and xxHash in C
+    Mac(mac::Args),
     /// Compare lengths of blocks: sizes of repository and index, speed
     ChunkSize(chunk_size::Args),
     /// Time backup, restore and check of Tabane and its installed peers
@@ -70,6 +75,7 @@ fn main() -> ExitCode {
         Command::Lanes(args) => lanes::run(&args),
         Command::P0(args) => p0::run(&args),
         Command::Parity(args) => parity::run(&args),
+        Command::Mac(args) => mac::run(&args),
         Command::ChunkSize(args) => chunk_size::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Sum(args) => sum::run(&args),

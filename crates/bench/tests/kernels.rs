@@ -1,4 +1,4 @@
-//! The whole of `tabane-bench lanes`, `parity` and `p0`, on little data and without peers.
+//! The whole of `tabane-bench lanes`, `parity`, `p0` and `mac`, on little data and without peers.
 
 use std::fs;
 use std::process::Command;
@@ -105,6 +105,53 @@ fn json_and_plots_of_p0() {
             assert!(words.iter().all(|word| svg.contains(word)), "{name}");
         }
     }
+}
+
+#[test]
+fn json_and_plot_of_mac() {
+    let folder = tempfile::tempdir().unwrap();
+    let plots = folder.path().join("new");
+    let lines = lines(&[
+        "mac",
+        "--json",
+        "--no-peers",
+        "--rounds",
+        "1",
+        "--time",
+        "1",
+        "--block",
+        "4",
+        "--data",
+        "1",
+        "--plots",
+        plots.to_str().unwrap(),
+    ]);
+    assert!(lines.iter().all(|line| line["bench"] == "mac"));
+    assert_eq!(of_kind(&lines, "host")[0]["data_bytes"], 1 << 20);
+    for shape in ["warm", "memory"] {
+        for name in [
+            "hmac-md5",
+            "hmac-sha256",
+            "vmac-64",
+            "vmac-128",
+            "xxh128",
+            "md5",
+        ] {
+            let rates = of_kind(&lines, "rate");
+            let mut rates = rates
+                .iter()
+                .filter(|line| line["algorithm"] == name && line["shape"] == shape);
+            let rate = rates.next().expect(name);
+            assert!(rate["rate_gbit_per_s"].as_f64().unwrap() > 0.0 && rates.next().is_none());
+            assert_eq!(rate["ratio_to_hmac_md5"] == 1.0, name == "hmac-md5");
+        }
+    }
+    // Those to peers are left out with them.
+    let bars = of_kind(&lines, "bar");
+    assert!(bars.len() == 2 && bars.iter().all(|bar| bar["ok"].is_boolean()));
+    let svg = fs::read_to_string(plots.join("macs.svg")).unwrap();
+    assert!(svg.trim_end().ends_with("</svg>"));
+    assert!(["Gbit/s", "vmac-128"].iter().all(|word| svg.contains(word)));
 }
 
 #[test]

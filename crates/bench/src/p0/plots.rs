@@ -3,28 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
-use plotters::coord::Shift;
+use anyhow::{Context, Result};
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::report::steps;
 use super::{Args, BLOCKS_KIB, Case, Method, Setting, find};
-
-const SIZE: (u32, u32) = (860, 520);
-const FONT: &str = "sans-serif";
-const BOUND: RGBColor = RGBColor(90, 90, 90);
-
-/// Blue for what is proposed, as it comes first; told apart also by those who see no red and green.
-const COLOURS: [RGBColor; 4] = [
-    RGBColor(0, 90, 181),
-    RGBColor(220, 110, 0),
-    RGBColor(0, 140, 110),
-    RGBColor(150, 70, 150),
-];
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+use crate::drawing::{Area, BOUND, COLOURS, FONT, error, on_file, top};
 
 /// A line of a figure.
 struct Series {
@@ -116,27 +102,6 @@ pub fn draw(folder: &Path, args: &Args, setting: &Setting, cases: &[Case]) -> Re
         let title = format!("SHA-1 of blocks of {} KiB, device by device", args.block);
         draw_bars(area, &title, &counts, &bars, bound(all))
     })
-}
-
-/// Makes a drawing and writes it down.
-fn on_file(file: &Path, draw: impl FnOnce(&Area) -> Result<()>) -> Result<()> {
-    let area = SVGBackend::new(file, SIZE).into_drawing_area();
-    area.fill(&WHITE).map_err(error)?;
-    draw(&area)?;
-    area.present()
-        .map_err(error)
-        .with_context(|| format!("cannot write {}", file.display()))
-}
-
-/// Its errors borrow the drawing.
-fn error<E: std::error::Error + Send + Sync>(error: DrawingAreaErrorKind<E>) -> anyhow::Error {
-    anyhow!("cannot draw: {error}")
-}
-
-/// The end of an axis that shows everything, and has room for `more` of that.
-fn top(values: impl Iterator<Item = f64>, more: f64) -> f64 {
-    let most = values.fold(0.0, f64::max);
-    if most > 0.0 { (1.0 + more) * most } else { 1.0 }
 }
 
 /// Lines over `ticks`, which are numbered as the horizontal axis is, and a dashed one for the bound.

@@ -1,0 +1,95 @@
+//! The rates from memory as an SVG file.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::{Line, Shape};
+use crate::drawing::{Area, COLOURS, FONT, error, on_file, top};
+
+/// Draws `macs.svg` into `folder`, which is made where there is none.
+pub fn draw(folder: &Path, lines: &[Line]) -> Result<()> {
+    fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let lines: Vec<&Line> = lines
+        .iter()
+        .filter(|line| line.shape == Shape::Memory)
+        .collect();
+    on_file(&folder.join("macs.svg"), |area| draw_bars(area, &lines))
+}
+
+/// A group of two bars for each algorithm, the second for the peer.
+fn draw_bars(area: &Area, lines: &[&Line]) -> Result<()> {
+    let gbit = |bytes_per_s: f64| 8e-9 * bytes_per_s;
+    let ours = |line: &Line| Some(gbit(line.bytes_per_s()));
+    let theirs = |line: &Line| line.peer_bytes_per_s().map(gbit);
+    let rates = lines
+        .iter()
+        .flat_map(|line| [ours(line), theirs(line)])
+        .flatten();
+    let mut chart = ChartBuilder::on(area)
+        .caption("Hashes and MACs of data in memory, one core", (FONT, 22))
+        .margin(16)
+        .x_label_area_size(48)
+        .y_label_area_size(130)
+        .build_cartesian_2d(0.0..top(rates, 0.1), lines.len() as f64..0.0)
+        .map_err(error)?;
+    chart
+        .configure_mesh()
+        .x_desc("Gbit/s (divided by 8: GB/s)")
+        .x_label_formatter(&|x| format!("{x:.0}"))
+        .disable_y_axis()
+        .disable_y_mesh()
+        .light_line_style(TRANSPARENT)
+        .axis_desc_style((FONT, 17))
+        .label_style((FONT, 15))
+        .draw()
+        .map_err(error)?;
+    let style = |horizontal| {
+        let font = TextStyle::from((FONT, 12).into_font()).color(&BLACK);
+        font.pos(Pos::new(horizontal, VPos::Center))
+    };
+    let bars: [(_, _, &dyn Fn(&Line) -> Option<f64>); 2] = [
+        (0.08, "Tabane", &ours),
+        (0.50, "Crypto++ or xxHash in C", &theirs),
+    ];
+    for ((from, name, rate), colour) in bars.into_iter().zip(COLOURS) {
+        let places = lines
+            .iter()
+            .enumerate()
+            .map(|(i, line)| (i as f64 + from, rate(line)));
+        let places: Vec<(f64, f64)> = places.filter_map(|(y, rate)| Some((y, rate?))).collect();
+        let rectangle =
+            |&(y, rate): &(f64, f64)| Rectangle::new([(0.0, y), (rate, y + 0.38)], colour.filled());
+        chart
+            .draw_series(places.iter().map(rectangle))
+            .map_err(error)?
+            .label(name)
+            .legend(move |(x, y)| {
+                Rectangle::new([(x + 4, y - 6), (x + 28, y + 6)], colour.filled())
+            });
+        for (y, rate) in places {
+            let (x, y) = chart.backend_coord(&(rate, y + 0.19));
+            area.draw_text(&format!("{rate:.1}"), &style(HPos::Left), (x + 5, y))
+                .map_err(error)?;
+        }
+    }
+    for (i, line) in lines.iter().enumerate() {
+        let (x, y) = chart.backend_coord(&(0.0, i as f64 + 0.5));
+        area.draw_text(line.algorithm.name(), &style(HPos::Right), (x - 8, y))
+            .map_err(error)?;
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerRight)
+        .margin(12)
+        .legend_area_size(36)
+        .label_font((FONT, 15))
+        .background_style(WHITE.mix(0.9))
+        .border_style(RGBColor(200, 200, 200))
+        .draw()
+        .map_err(error)
+}
