@@ -24,12 +24,10 @@ pub fn draw(folder: &Path, lines: &[Line]) -> Result<()> {
 /// A group of two bars for each algorithm, the second for the peer.
 fn draw_bars(area: &Area, lines: &[&Line]) -> Result<()> {
     let gbit = |bytes_per_s: f64| 8e-9 * bytes_per_s;
-    let ours = |line: &Line| Some(gbit(line.bytes_per_s()));
-    let theirs = |line: &Line| line.peer_bytes_per_s().map(gbit);
-    let rates = lines
-        .iter()
-        .flat_map(|line| [ours(line), theirs(line)])
-        .flatten();
+    let ours = lines.iter().map(|line| Some(gbit(line.bytes_per_s())));
+    let theirs = lines.iter().map(|line| line.peer_bytes_per_s().map(gbit));
+    let [ours, theirs]: [Vec<_>; 2] = [ours.collect(), theirs.collect()];
+    let rates = ours.iter().chain(&theirs).copied().flatten();
     let mut chart = ChartBuilder::on(area)
         .caption("Hashes and MACs of data in memory, one core", (FONT, 22))
         .margin(16)
@@ -52,16 +50,15 @@ fn draw_bars(area: &Area, lines: &[&Line]) -> Result<()> {
         let font = TextStyle::from((FONT, 12).into_font()).color(&BLACK);
         font.pos(Pos::new(horizontal, VPos::Center))
     };
-    let bars: [(_, _, &dyn Fn(&Line) -> Option<f64>); 2] = [
+    let bars = [
         (0.08, "Tabane", &ours),
         (0.50, "Crypto++ or xxHash in C", &theirs),
     ];
-    for ((from, name, rate), colour) in bars.into_iter().zip(COLOURS) {
-        let places = lines
-            .iter()
-            .enumerate()
-            .map(|(i, line)| (i as f64 + from, rate(line)));
-        let places: Vec<(f64, f64)> = places.filter_map(|(y, rate)| Some((y, rate?))).collect();
+    for ((from, name, rates), colour) in bars.into_iter().zip(COLOURS) {
+        let places = rates.iter().enumerate();
+        let places: Vec<(f64, f64)> = places
+            .filter_map(|(i, rate)| Some((i as f64 + from, (*rate)?)))
+            .collect();
         let rectangle =
             |&(y, rate): &(f64, f64)| Rectangle::new([(0.0, y), (rate, y + 0.38)], colour.filled());
         chart
@@ -84,7 +81,7 @@ fn draw_bars(area: &Area, lines: &[&Line]) -> Result<()> {
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
+        .position(SeriesLabelPosition::UpperRight)
         .margin(12)
         .legend_area_size(36)
         .label_font((FONT, 15))
