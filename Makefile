@@ -179,6 +179,7 @@ bench:
 	@bin=$$($(TARGET))/release; \
 	"$$bin/tabane-bench" lanes $(BENCHFLAGS) || exit 1; \
 	"$$bin/tabane-bench" p0 $(BENCHFLAGS) || exit 1; \
+	"$$bin/tabane-bench" mac $(BENCHFLAGS) || exit 1; \
 	if [ -n "$(TREE)" ]; then \
 		"$$bin/tabane-bench" sum --tree "$(TREE)" $(BENCHFLAGS) && \
 		"$$bin/tabane-bench" store --tree "$(TREE)" $(BENCHFLAGS); \
