@@ -10,10 +10,11 @@ use crate::repair::repair_plan;
 use crate::{Error, Layout};
 
 /// How much of all cells together is worked on at a time, so that a cell that is used twice comes from the cache.
-const WORKING_SET_BYTES: usize = 512 << 10;
+const WORKING_SET_BYTES: usize = 768 << 10;
 
-/// The least and the most of one cell that is worked on at a time.
-const SPAN_BYTES: Range<usize> = 512..64 << 10;
+/// The least and the most of one cell that is worked on at a time. Less than a page is read from memory so slowly that
+/// reading it twice is faster.
+const SPAN_BYTES: Range<usize> = 4 << 10..64 << 10;
 
 /// How many sources are added up in one pass.
 const SOURCES: usize = 32;
