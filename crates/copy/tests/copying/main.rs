@@ -9,6 +9,7 @@ mod changes;
 mod compare;
 mod killed;
 #[path = "../../../store/tests/common/mount.rs"]
+#[allow(dead_code)]
 mod mount;
 mod reread;
 #[path = "../../../store/tests/common/tree.rs"]

@@ -1,14 +1,14 @@
 //! Bytes that change between being written and being read again.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
 
 use tabane_copy::Verify;
 
-use crate::bed::{Bed, Recorder, is_root, not_checked, run};
+use crate::bed::{Bed, Recorder, run};
 use crate::compare::assert_same;
+use crate::mount::Mount;
 use crate::tree;
 
 /// Flips a bit of a file, keeping its times.
@@ -52,28 +52,11 @@ fn a_flipped_bit_is_found_and_mended() {
 /// The system's memory of the files has the right bytes, the disk has not.
 #[test]
 fn the_disk_is_read_and_not_the_memory() {
-    if !is_root() {
-        return not_checked("reading again from a disk", "this needs root");
-    }
     let bed = Bed::new();
     let image = bed.path("image");
-    File::create(&image).unwrap().set_len(32 << 20).unwrap();
-    let run_program = |program: &str, args: &[&str]| {
-        let ran = Command::new(program)
-            .args(args)
-            .args([&image, &bed.path("to")][..args.len().min(2)].iter())
-            .output();
-        match ran {
-            Ok(output) if output.status.success() => true,
-            other => {
-                not_checked("reading again from a disk", format!("{program}: {other:?}"));
-                false
-            }
-        }
-    };
-    if !run_program("mkfs.ext4", &["-q"]) || !run_program("mount", &["-o", "loop"]) {
+    let Some(mount) = Mount::image(&bed.path("to"), &image, "ext4", 32) else {
         return;
-    }
+    };
     let pattern = tree::random_bytes(99, 1 << 20);
     tree::write(bed.path("source/large"), &pattern);
     let mut options = bed.options();
@@ -87,10 +70,8 @@ fn the_disk_is_read_and_not_the_memory() {
             .unwrap();
         flip(&disk, at as u64 + 5);
     });
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(options, recorder)));
-    let same = std::panic::catch_unwind(|| assert_same(&bed.source(), &bed.copy()));
-    let _ = Command::new("umount").arg(bed.path("to")).status();
-    let (summary, problems) = result.unwrap();
+    let (summary, problems) = run(options, recorder);
     assert_eq!((summary.mended, summary.errors), (1, 0), "{problems:?}");
-    same.unwrap();
+    assert_same(&bed.source(), &bed.copy());
+    drop(mount);
 }

@@ -11,6 +11,7 @@ use tabane_sum::{Accept, Parser};
 
 use crate::bed::{Bed, Recorder, assert_tidy, fine, is_root, not_checked, run};
 use crate::compare::assert_same;
+use crate::mount::Mount;
 use crate::tree;
 
 /// Adds everything that a tree can have.
@@ -242,5 +243,41 @@ fn a_manifest_of_all_files() {
         assert_eq!(summary.copied_bytes, found.len());
         assert_eq!(fs::read(bed.path("manifest")).unwrap(), text);
         assert_same(&bed.source(), &bed.copy());
+    }
+}
+
+/// Files that share their blocks are equal, and say so; a changed copy leaves its source as it was.
+#[test]
+fn blocks_are_shared_where_the_file_system_can() {
+    for (kind, mib) in [("xfs", 512), ("btrfs", 128)] {
+        let bed = Bed::new();
+        let there = bed.path("to");
+        let Some(_mount) = Mount::image(&there, &bed.path("image"), kind, mib) else {
+            continue;
+        };
+        let source = there.join("source");
+        fs::create_dir(&source).unwrap();
+        tree::small_tree(&source, 8);
+        let bytes = tree::random_bytes(11, (5 << 20) + 1);
+        tree::write(source.join("large"), &bytes);
+        let target = there.join("copy");
+        let mut options = bed.options();
+        options.sources = vec![source.clone()];
+        options.target = target.clone();
+        options.verify = Verify::Reread;
+        let manifest = bed.path("manifest");
+        options.manifest = Some(manifest.clone());
+        let summary = fine(options);
+        assert!(
+            summary.shared_bytes > bytes.len() as u64,
+            "{kind}: {summary:?}"
+        );
+        assert_eq!(summary.reread_bytes, summary.total_bytes, "{kind}");
+        assert_same(&source, &target);
+        let listed = fs::read_to_string(&manifest).unwrap();
+        let digest = Algorithm::Xxh3.digest(&bytes).to_string();
+        assert!(listed.contains(&digest), "{kind}: {listed}");
+        tree::write(target.join("large"), b"other");
+        assert_eq!(fs::read(source.join("large")).unwrap(), bytes, "{kind}");
     }
 }
