@@ -5,7 +5,7 @@
 #   make lint       formatting, clippy and documentation, warnings as errors
 #   make sanitize   the tests of the crate with unsafe code, under AddressSanitizer (x86-64 Linux)
 #   make fuzz       runs one fuzz target for a while: FUZZ=backends SECONDS=60 (x86-64 Linux, needs a C++ compiler)
-#   make bench      measures kernels, the paper's figures and whole backups beside the tools that are installed
+#   make bench      measures kernels, the paper's figures, copies and whole backups beside the tools that are installed
 #   make install    copies the command, its manual pages and completions: PREFIX=/usr/local DESTDIR=
 #   make install-lib  copies the hashes for C: tabane.h, libtabane.so, libtabane.a and tabane.pc
 #   make uninstall  removes what install and install-lib copied
@@ -180,6 +180,7 @@ bench:
 	"$$bin/tabane-bench" lanes $(BENCHFLAGS) || exit 1; \
 	"$$bin/tabane-bench" p0 $(BENCHFLAGS) || exit 1; \
 	"$$bin/tabane-bench" mac $(BENCHFLAGS) || exit 1; \
+	"$$bin/tabane-bench" cp $(BENCHFLAGS) || exit 1; \
 	if [ -n "$(TREE)" ]; then \
 		"$$bin/tabane-bench" sum --tree "$(TREE)" $(BENCHFLAGS) && \
 		"$$bin/tabane-bench" store --tree "$(TREE)" $(BENCHFLAGS); \

@@ -1,4 +1,10 @@
-//! What is hashed: bytes without a pattern, and messages cut from them.
+//! What is hashed and copied: bytes without a pattern, and messages cut from them.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
 
 /// Lengths of mixed messages lie between 1 B and two to the power of this.
 const MIXED_BITS: f64 = 20.0;
@@ -12,6 +18,18 @@ pub fn noise(len: usize) -> Vec<u8> {
     }
     bytes.truncate(len);
     bytes
+}
+
+/// Makes a file of so many bytes, whole MiB of them.
+pub fn make_file(path: &Path, bytes: u64) -> Result<()> {
+    let noise = noise(1 << 20);
+    let mut file = BufWriter::new(File::create(path).context("cannot make the large file")?);
+    for number in 0..bytes >> 20 {
+        file.write_all(&noise[8..])
+            .and_then(|()| file.write_all(&number.to_le_bytes()))
+            .context("cannot write the large file")?;
+    }
+    file.flush().context("cannot write the large file")
 }
 
 /// Lengths of that many messages from 1 B to 1 MiB, their logarithms uniform, of no more than `bytes` in all.

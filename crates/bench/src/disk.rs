@@ -140,13 +140,14 @@ pub fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a tree, directories without write permission included. Nothing there is no error.
+/// Removes a file or a tree, directories without write permission included. Nothing there is no error.
 pub fn remove_tree(path: &Path) -> Result<()> {
     let gone = |result: io::Result<()>| match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     };
     match gone(fs::remove_dir_all(path)) {
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => gone(fs::remove_file(path)),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let mut pending = vec![path.to_path_buf()];
             while let Some(directory) = pending.pop() {
@@ -240,6 +241,8 @@ mod tests {
         remove_tree(&copy).unwrap();
         assert!(!copy.exists());
         remove_tree(&copy).unwrap();
+        remove_tree(&tree.join("a/file")).unwrap();
+        assert!(!tree.join("a/file").exists());
     }
 
     #[test]

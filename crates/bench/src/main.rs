@@ -9,6 +9,7 @@
 //! - `chunk-size` compares lengths of blocks;
 //! - `store` times whole backup programs as subprocesses, alternating between them;
 //! - `sum` times checksums of many files as subprocesses;
+//! - `cp` times copies of files and trees as subprocesses;
 //! - `tree` builds reproducible test trees full of unusual files;
 //! - `compare-trees` compares two trees byte for byte and attribute for attribute.
 
@@ -20,6 +21,7 @@ use clap::{Parser, Subcommand};
 
 mod chunk_size;
 mod compare_trees;
+mod cp;
 mod cpus;
 mod data;
 mod disk;
@@ -33,6 +35,7 @@ mod parity;
 mod peak;
 mod peers;
 mod progress;
+mod rounds;
 mod store;
 mod sum;
 mod timing;
@@ -64,6 +67,8 @@ enum Command {
     Store(store::Args),
     /// Time checksums of many files beside coreutils and OpenSSL
     Sum(sum::Args),
+    /// Time checked copies beside cp, and rsync with a pass over checksums
+    Cp(cp::Args),
     /// Build a reproducible test tree
     Tree(tree::Args),
     /// Compare two trees byte for byte and attribute for attribute
@@ -79,6 +84,7 @@ fn main() -> ExitCode {
         Command::ChunkSize(args) => chunk_size::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Sum(args) => sum::run(&args),
+        Command::Cp(args) => cp::run(&args),
         Command::Tree(args) => tree::run(&args),
         Command::CompareTrees(args) => compare_trees::run(&args),
     };

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{BufWriter, Read, Write};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -10,17 +10,15 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
-use crate::data::noise;
+use crate::data::make_file;
 use crate::disk;
-use crate::measure::{Sample, measure, median};
+use crate::measure::{Sample, measure};
 use crate::progress;
-use crate::tools::{find_in_path, find_tabane};
+use crate::rounds::{self, cpu_s, median_of, ratio, round, wall_s};
+use crate::tools::{find_in_path, tabane_or_given, version};
 
 /// How many times a peer's wall time must exceed ours.
 const BARS: [(&str, f64); 4] = [("md5", 8.0), ("sha1", 4.0), ("sha256", 2.5), ("etag", 10.0)];
-
-/// Part of the machine's CPU time taken by others from which a timing counts as disturbed.
-const OTHERS_PART_WARN: f64 = 0.08;
 
 /// Size of a part of the upload whose ETag is computed.
 const PART: &str = "8MiB";
@@ -127,12 +125,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 impl Bench {
     fn new(args: &Args) -> Result<Bench> {
-        let tabane = match &args.tabane {
-            Some(path) => path.canonicalize().with_context(|| format!("there is no tabane at {}", path.display()))?,
-            None => find_tabane().context(
-                "tabane is neither beside this program nor in PATH; build it with `cargo build --release`, or give it with --tabane",
-            )?,
-        };
+        let tabane = tabane_or_given(args.tabane.as_deref())?;
         let parent = args.work.clone().unwrap_or_else(std::env::temp_dir);
         let work = tempfile::Builder::new()
             .prefix("tabane-bench-")
@@ -221,15 +214,7 @@ impl Bench {
     }
 
     fn introduce(&self, args: &Args) {
-        let load = fs::read_to_string("/proc/loadavg")
-            .ok()
-            .and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
-        if load.is_some_and(|load| load > 0.3) {
-            eprintln!(
-                "*** This machine is busy (load {:.1}): do not quote absolute figures from it.",
-                load.unwrap_or_default()
-            );
-        }
+        let load = rounds::load();
         let versions: Vec<String> = ["md5sum", "openssl"]
             .into_iter()
             .filter_map(version)
@@ -363,58 +348,6 @@ fn warm(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes a file of so many bytes.
-fn make_file(path: &Path, bytes: u64) -> Result<()> {
-    let noise = noise(1 << 20);
-    let mut file = BufWriter::new(File::create(path).context("cannot make the large file")?);
-    for number in 0..bytes >> 20 {
-        file.write_all(&noise[8..])
-            .and_then(|()| file.write_all(&number.to_le_bytes()))
-            .context("cannot write the large file")?;
-    }
-    file.flush().context("cannot write the large file")
-}
-
-/// The first line of what a program says of its version.
-fn version(program: &str) -> Option<String> {
-    let argument = if program == "openssl" {
-        "version"
-    } else {
-        "--version"
-    };
-    let output = Command::new(find_in_path(program)?)
-        .arg(argument)
-        .output()
-        .ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Some(text.lines().next()?.trim().to_owned())
-}
-
-impl Line {
-    fn median(&self, of: impl Fn(&Sample) -> f64) -> f64 {
-        median(self.samples.iter().map(of)).unwrap_or(f64::NAN)
-    }
-
-    /// Theirs by ours, paired within each round: the median.
-    fn by(&self, ours: &Line, of: impl Fn(&Sample) -> f64) -> f64 {
-        let pairs = self.samples.iter().zip(&ours.samples);
-        median(pairs.map(|(theirs, ours)| of(theirs) / of(ours))).unwrap_or(f64::NAN)
-    }
-}
-
-fn wall_s(sample: &Sample) -> f64 {
-    sample.wall.as_secs_f64()
-}
-
-fn cpu_s(sample: &Sample) -> f64 {
-    sample.cpu.as_secs_f64()
-}
-
-/// To a thousandth, for reading.
-fn round(value: f64) -> f64 {
-    (value * 1000.0).round() / 1000.0
-}
-
 /// Prints medians, ratios and bars; returns whether all bars are met.
 fn report(lines: &[Line], processors: usize, args: &Args) -> bool {
     if !args.json {
@@ -426,23 +359,24 @@ fn report(lines: &[Line], processors: usize, args: &Args) -> bool {
     let mut met = true;
     for line in lines {
         let ours = ours(lines, line);
-        let wall = line.median(wall_s);
+        let wall = median_of(&line.samples, wall_s);
         let peer = ["coreutils", "openssl"].contains(&line.program);
         let bar = BARS
             .iter()
             .find(|(job, _)| peer && *job == line.job)
             .map(|(_, bar)| *bar);
-        let ratio = line.by(ours, wall_s);
-        let ok = bar.map(|bar| ratio >= bar);
+        let wall_ratio = ratio(&line.samples, &ours.samples, wall_s);
+        let cpu_ratio = ratio(&line.samples, &ours.samples, cpu_s);
+        let ok = bar.map(|bar| wall_ratio >= bar);
         met &= ok != Some(false);
         let rate = line.bytes as f64 / 1e9 / wall;
-        let peak = line.median(|sample| sample.peak_rss_bytes as f64 / 1e6);
+        let peak = median_of(&line.samples, |sample| sample.peak_rss_bytes as f64 / 1e6);
         if args.json {
             let object = json!({
                 "bench": "sum", "kind": "line", "what": line.job, "program": line.program,
-                "rounds": line.samples.len(), "wall_s": round(wall), "cpu_s": round(line.median(cpu_s)),
-                "rate_gb_per_s": round(rate), "peak_rss_mb": round(peak), "wall_theirs_by_ours": round(ratio),
-                "cpu_theirs_by_ours": round(line.by(ours, cpu_s)), "bar": bar, "ok": ok,
+                "rounds": line.samples.len(), "wall_s": round(wall), "cpu_s": round(median_of(&line.samples, cpu_s)),
+                "rate_gb_per_s": round(rate), "peak_rss_mb": round(peak), "wall_theirs_by_ours": round(wall_ratio),
+                "cpu_theirs_by_ours": round(cpu_ratio), "bar": bar, "ok": ok,
             });
             println!("{object}");
             continue;
@@ -454,28 +388,15 @@ fn report(lines: &[Line], processors: usize, args: &Args) -> bool {
             )
         });
         println!(
-            "{:<8} {:<10} {wall:>8.3} {:>8.3} {rate:>8.2} {peak:>8.0} {ratio:>13.2} {:>12.2}  {bar}",
+            "{:<8} {:<10} {wall:>8.3} {:>8.3} {rate:>8.2} {peak:>8.0} {wall_ratio:>13.2} {cpu_ratio:>12.2}  {bar}",
             line.job,
             line.program,
-            line.median(cpu_s),
-            line.by(ours, cpu_s),
+            median_of(&line.samples, cpu_s),
         );
     }
     if !args.json {
         println!("medians; theirs / ours: paired within each round");
     }
-    let others = |sample: &&Sample| {
-        let part = sample.others_cpu.as_secs_f64() / (wall_s(sample) * processors as f64);
-        // Ticks are coarse: short runs cannot be judged.
-        wall_s(sample) > 0.3 && part > OTHERS_PART_WARN
-    };
-    let all = lines.iter().flat_map(|line| &line.samples);
-    let disturbed = all.clone().filter(others).count();
-    if disturbed > 0 {
-        eprintln!(
-            "*** Others took part in the machine during {disturbed} of {} timings: ratios of wall time are not to be quoted.",
-            all.count()
-        );
-    }
+    rounds::warn_of_others(lines.iter().flat_map(|line| &line.samples), processors);
     met
 }

@@ -297,6 +297,31 @@ pub fn find_tabane() -> Option<PathBuf> {
         .or_else(|| find_in_path("tabane"))
 }
 
+/// Tabane at the path that was given, or else [where it is found](find_tabane).
+pub fn tabane_or_given(path: Option<&Path>) -> Result<PathBuf> {
+    match path {
+        Some(path) => path.canonicalize().with_context(|| format!("there is no tabane at {}", path.display())),
+        None => find_tabane().context(
+            "tabane is neither beside this program nor in PATH; build it with `cargo build --release`, or give it with --tabane",
+        ),
+    }
+}
+
+/// The first line of what a program says of its version.
+pub fn version(program: &str) -> Option<String> {
+    let argument = if program == "openssl" {
+        "version"
+    } else {
+        "--version"
+    };
+    let output = Command::new(find_in_path(program)?)
+        .arg(argument)
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Some(text.lines().next()?.trim().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
