@@ -98,8 +98,16 @@ fn many_files_have_the_sums_that_each_has_alone() {
         .collect();
     let mut methods: Vec<Method> = all_functions().map(Method::Digest).collect();
     methods.extend([1 << 20, 100_000, 5_000_000, 64].map(|part| Method::Etag(upload(part))));
-    let expect =
-        |path: &Path, method: &Method| one_after_the_other(path, method).expect("read").to_string();
+    let assert_right = |path: &Path, method: &Method, sum: io::Result<Sum>| {
+        let sum = sum.expect("read");
+        // A VMAC has a nonce of its own each time.
+        let to_check = match method {
+            Method::Digest(function) => Method::Digest(function.to_check(&sum.digest)),
+            Method::Etag(_) => method.clone(),
+        };
+        let expected = one_after_the_other(path, &to_check).expect("read");
+        assert_eq!(sum.to_string(), expected.to_string(), "{method:?}");
+    };
     rustix::fs::sync();
     for method in &methods {
         evict(&files);
@@ -108,11 +116,7 @@ fn many_files_have_the_sums_that_each_has_alone() {
             method: method.clone(),
         });
         for (path, sum) in files.iter().zip(sums(tasks.collect())) {
-            assert_eq!(
-                sum.expect("read").to_string(),
-                expect(path, method),
-                "{method:?}"
-            );
+            assert_right(path, method, sum);
         }
     }
     // And all kinds in one go.
@@ -124,10 +128,7 @@ fn many_files_have_the_sums_that_each_has_alone() {
         })
         .collect();
     for (task, sum) in tasks.clone().into_iter().zip(sums(tasks)) {
-        assert_eq!(
-            sum.expect("read").to_string(),
-            expect(&task.path, &task.method)
-        );
+        assert_right(&task.path, &task.method, sum);
     }
 }
 

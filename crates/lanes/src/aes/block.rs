@@ -43,12 +43,18 @@ pub(super) trait BlockVector: Copy {
     /// The processor has the instruction set.
     unsafe fn broadcast(block: &Block) -> Self;
 
-    /// The numbers `first`, `first + 1`, ... modulo 2¹²⁸, as big-endian blocks.
+    /// As many numbers as there are blocks, in a form that can be counted on.
+    type Numbers: Copy;
+
+    /// The numbers `first`, `first + 1`, ... modulo 2¹²⁸.
     ///
     /// # Safety
     ///
     /// The processor has the instruction set.
-    unsafe fn counters(first: u128) -> Self;
+    unsafe fn numbers(first: u128) -> Self::Numbers;
+
+    /// The numbers, each `more` greater, as big-endian blocks. No lower half of a number may overflow.
+    fn counters(numbers: Self::Numbers, more: u64) -> Self;
 
     /// Reads half of a chunk, which is four blocks, of each of `BLOCKS` messages, from `from[lane] + offset` bytes: element `i`
     /// of `columns` is to hold block `i` of each. Half 0 and half 1 together fill in all of it; which half does what is

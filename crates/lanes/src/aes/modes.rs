@@ -123,12 +123,22 @@ impl<V: BlockVector> Counter<V> {
 impl<V: BlockVector> Mode<V> for Counter<V> {
     #[inline(always)]
     fn next<const N: usize>(&mut self, mut blocks: [V; N]) -> [V; N] {
+        let count = (N * V::BLOCKS) as u64;
+        let overflow = (self.next as u64).checked_add(count).is_none();
+        // SAFETY: there are values of this type.
+        let numbers = unsafe { V::numbers(self.next) };
         let mut counters = blocks;
-        for counter in &mut counters {
-            // SAFETY: there are values of this type.
-            *counter = unsafe { V::counters(self.next) };
-            self.next = self.next.wrapping_add(V::BLOCKS as u128);
+        for (i, counter) in counters.iter_mut().enumerate() {
+            let more = (i * V::BLOCKS) as u64;
+            *counter = if overflow {
+                // SAFETY: as above.
+                let numbers = unsafe { V::numbers(self.next.wrapping_add(more.into())) };
+                V::counters(numbers, 0)
+            } else {
+                V::counters(numbers, more)
+            };
         }
+        self.next = self.next.wrapping_add(count.into());
         let stream = self.ecb.next(counters);
         for (block, stream) in blocks.iter_mut().zip(stream) {
             *block = block.xor(stream);

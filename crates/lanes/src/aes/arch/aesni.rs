@@ -31,10 +31,23 @@ impl BlockVector for X1 {
         unsafe { Self::load(block) }
     }
 
+    /// A little-endian block.
+    type Numbers = Self;
+
     #[inline(always)]
-    unsafe fn counters(first: u128) -> Self {
+    unsafe fn numbers(first: u128) -> Self {
         // SAFETY: the caller's promise.
-        unsafe { Self::load(&first.to_be_bytes()) }
+        unsafe { Self::load(&first.to_le_bytes()) }
+    }
+
+    #[inline(always)]
+    fn counters(numbers: Self, more: u64) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe {
+            let sum = _mm_add_epi64(numbers.0, _mm_set_epi64x(0, more as i64));
+            let reverse = _mm_set_epi64x(0x0001_0203_0405_0607, 0x0809_0a0b_0c0d_0e0f);
+            Self(_mm_shuffle_epi8(sum, reverse))
+        }
     }
 
     #[inline(always)]

@@ -282,8 +282,16 @@ impl BlockVector for Planes {
         Self::from_blocks(&[*block; 4])
     }
 
+    type Numbers = u128;
+
     #[inline(always)]
-    unsafe fn counters(first: u128) -> Self {
+    unsafe fn numbers(first: u128) -> u128 {
+        first
+    }
+
+    #[inline(always)]
+    fn counters(first: u128, more: u64) -> Self {
+        let first = first.wrapping_add(more.into());
         Self::from_blocks(&[0, 1, 2, 3].map(|i| first.wrapping_add(i).to_be_bytes()))
     }
 

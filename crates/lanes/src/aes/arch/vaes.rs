@@ -36,25 +36,29 @@ impl BlockVector for X4 {
         }
     }
 
+    /// Little-endian blocks.
+    type Numbers = Self;
+
     #[inline(always)]
-    unsafe fn counters(first: u128) -> Self {
-        let (high, low) = ((first >> 64) as u64, first as u64);
-        if low > u64::MAX - 3 {
-            let numbers = [0, 1, 2, 3].map(|i| first.wrapping_add(i).to_be_bytes());
-            // SAFETY: the caller's promise.
-            return unsafe { Self::load(numbers.as_ptr()) };
-        }
+    unsafe fn numbers(first: u128) -> Self {
+        let numbers = [0, 1, 2, 3].map(|i| first.wrapping_add(i).to_le_bytes());
         // SAFETY: the caller's promise.
+        unsafe { Self::load(numbers.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn counters(numbers: Self, more: u64) -> Self {
+        let more = more as i64;
+        // SAFETY: a value of this type shows that the processor has the instruction set.
         unsafe {
-            let steps = _mm512_set_epi64(3, 0, 2, 0, 1, 0, 0, 0);
-            let reversed = _mm512_broadcast_i32x4(_mm_set_epi64x(0x0809_0a0b_0c0d_0e0f, 0));
-            let high = _mm512_set1_epi64(high.swap_bytes() as i64);
-            let low = _mm512_add_epi64(_mm512_set1_epi64(low as i64), steps);
-            Self(_mm512_mask_shuffle_epi8(
-                high,
-                0xff00_ff00_ff00_ff00,
-                low,
-                reversed,
+            let more = _mm512_set_epi64(0, more, 0, more, 0, more, 0, more);
+            let reverse = _mm512_broadcast_i32x4(_mm_set_epi64x(
+                0x0001_0203_0405_0607,
+                0x0809_0a0b_0c0d_0e0f,
+            ));
+            Self(_mm512_shuffle_epi8(
+                _mm512_add_epi64(numbers.0, more),
+                reverse,
             ))
         }
     }

@@ -36,11 +36,30 @@ impl BlockVector for X2 {
         }
     }
 
+    /// Little-endian blocks.
+    type Numbers = Self;
+
     #[inline(always)]
-    unsafe fn counters(first: u128) -> Self {
-        let numbers = [first.to_be_bytes(), first.wrapping_add(1).to_be_bytes()];
+    unsafe fn numbers(first: u128) -> Self {
+        let numbers = [first, first.wrapping_add(1)].map(u128::to_le_bytes);
         // SAFETY: the caller's promise.
         unsafe { Self::load(numbers.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn counters(numbers: Self, more: u64) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe {
+            let more = _mm256_set_epi64x(0, more as i64, 0, more as i64);
+            let reverse = _mm256_broadcastsi128_si256(_mm_set_epi64x(
+                0x0001_0203_0405_0607,
+                0x0809_0a0b_0c0d_0e0f,
+            ));
+            Self(_mm256_shuffle_epi8(
+                _mm256_add_epi64(numbers.0, more),
+                reverse,
+            ))
+        }
     }
 
     #[inline(always)]
