@@ -53,8 +53,11 @@ pub(super) trait BlockVector: Copy {
     /// The processor has the instruction set.
     unsafe fn numbers(first: u128) -> Self::Numbers;
 
-    /// The numbers, each `more` greater, as big-endian blocks. No lower half of a number may overflow.
-    fn counters(numbers: Self::Numbers, more: u64) -> Self;
+    /// The numbers, each `more` greater. No lower half of a number may overflow.
+    fn count_on(numbers: Self::Numbers, more: u64) -> Self::Numbers;
+
+    /// The numbers as big-endian blocks.
+    fn counters(numbers: Self::Numbers) -> Self;
 
     /// Reads half of a chunk, which is four blocks, of each of `BLOCKS` messages, from `from[lane] + offset` bytes: element `i`
     /// of `columns` is to hold block `i` of each. Half 0 and half 1 together fill in all of it; which half does what is

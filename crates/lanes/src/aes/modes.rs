@@ -101,9 +101,11 @@ impl<V: BlockVector> Mode<V> for CbcDecrypt<V> {
 }
 
 /// Adds encrypted numbers.
-pub(super) struct Counter<V> {
+pub(super) struct Counter<V: BlockVector> {
     ecb: EcbEncrypt<V>,
     next: u128,
+    /// From `next` on.
+    numbers: V::Numbers,
 }
 
 impl<V: BlockVector> Counter<V> {
@@ -116,6 +118,8 @@ impl<V: BlockVector> Counter<V> {
             // SAFETY: the caller's promise.
             ecb: unsafe { EcbEncrypt::new(key) },
             next: first,
+            // SAFETY: the caller's promise.
+            numbers: unsafe { V::numbers(first) },
         }
     }
 }
@@ -123,22 +127,24 @@ impl<V: BlockVector> Counter<V> {
 impl<V: BlockVector> Mode<V> for Counter<V> {
     #[inline(always)]
     fn next<const N: usize>(&mut self, mut blocks: [V; N]) -> [V; N] {
-        let count = (N * V::BLOCKS) as u64;
-        let overflow = (self.next as u64).checked_add(count).is_none();
-        // SAFETY: there are values of this type.
-        let numbers = unsafe { V::numbers(self.next) };
         let mut counters = blocks;
-        for (i, counter) in counters.iter_mut().enumerate() {
-            let more = (i * V::BLOCKS) as u64;
-            *counter = if overflow {
-                // SAFETY: as above.
-                let numbers = unsafe { V::numbers(self.next.wrapping_add(more.into())) };
-                V::counters(numbers, 0)
-            } else {
-                V::counters(numbers, more)
-            };
+        let count = (N * V::BLOCKS) as u64;
+        // Neither these numbers nor the ones after them.
+        let reach = count + V::BLOCKS as u64;
+        if (self.next as u64).checked_add(reach).is_some() {
+            for (i, counter) in counters.iter_mut().enumerate() {
+                *counter = V::counters(V::count_on(self.numbers, (i * V::BLOCKS) as u64));
+            }
+            self.next += u128::from(count);
+            self.numbers = V::count_on(self.numbers, count);
+        } else {
+            for counter in &mut counters {
+                *counter = V::counters(self.numbers);
+                self.next = self.next.wrapping_add(V::BLOCKS as u128);
+                // SAFETY: there are values of this type.
+                self.numbers = unsafe { V::numbers(self.next) };
+            }
         }
-        self.next = self.next.wrapping_add(count.into());
         let stream = self.ecb.next(counters);
         for (block, stream) in blocks.iter_mut().zip(stream) {
             *block = block.xor(stream);

@@ -41,12 +41,17 @@ impl BlockVector for X1 {
     }
 
     #[inline(always)]
-    fn counters(numbers: Self, more: u64) -> Self {
+    fn count_on(numbers: Self, more: u64) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe { Self(_mm_add_epi64(numbers.0, _mm_set_epi64x(0, more as i64))) }
+    }
+
+    #[inline(always)]
+    fn counters(numbers: Self) -> Self {
         // SAFETY: a value of this type shows that the processor has the instruction set.
         unsafe {
-            let sum = _mm_add_epi64(numbers.0, _mm_set_epi64x(0, more as i64));
             let reverse = _mm_set_epi64x(0x0001_0203_0405_0607, 0x0809_0a0b_0c0d_0e0f);
-            Self(_mm_shuffle_epi8(sum, reverse))
+            Self(_mm_shuffle_epi8(numbers.0, reverse))
         }
     }
 

@@ -290,8 +290,12 @@ impl BlockVector for Planes {
     }
 
     #[inline(always)]
-    fn counters(first: u128, more: u64) -> Self {
-        let first = first.wrapping_add(more.into());
+    fn count_on(first: u128, more: u64) -> u128 {
+        first.wrapping_add(more.into())
+    }
+
+    #[inline(always)]
+    fn counters(first: u128) -> Self {
         Self::from_blocks(&[0, 1, 2, 3].map(|i| first.wrapping_add(i).to_be_bytes()))
     }
 

@@ -47,19 +47,26 @@ impl BlockVector for X4 {
     }
 
     #[inline(always)]
-    fn counters(numbers: Self, more: u64) -> Self {
+    fn count_on(numbers: Self, more: u64) -> Self {
         let more = more as i64;
         // SAFETY: a value of this type shows that the processor has the instruction set.
         unsafe {
-            let more = _mm512_set_epi64(0, more, 0, more, 0, more, 0, more);
+            Self(_mm512_add_epi64(
+                numbers.0,
+                _mm512_set_epi64(0, more, 0, more, 0, more, 0, more),
+            ))
+        }
+    }
+
+    #[inline(always)]
+    fn counters(numbers: Self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe {
             let reverse = _mm512_broadcast_i32x4(_mm_set_epi64x(
                 0x0001_0203_0405_0607,
                 0x0809_0a0b_0c0d_0e0f,
             ));
-            Self(_mm512_shuffle_epi8(
-                _mm512_add_epi64(numbers.0, more),
-                reverse,
-            ))
+            Self(_mm512_shuffle_epi8(numbers.0, reverse))
         }
     }
 

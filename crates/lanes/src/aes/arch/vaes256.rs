@@ -47,18 +47,25 @@ impl BlockVector for X2 {
     }
 
     #[inline(always)]
-    fn counters(numbers: Self, more: u64) -> Self {
+    fn count_on(numbers: Self, more: u64) -> Self {
         // SAFETY: a value of this type shows that the processor has the instruction set.
         unsafe {
-            let more = _mm256_set_epi64x(0, more as i64, 0, more as i64);
+            Self(_mm256_add_epi64(
+                numbers.0,
+                _mm256_set_epi64x(0, more as i64, 0, more as i64),
+            ))
+        }
+    }
+
+    #[inline(always)]
+    fn counters(numbers: Self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe {
             let reverse = _mm256_broadcastsi128_si256(_mm_set_epi64x(
                 0x0001_0203_0405_0607,
                 0x0809_0a0b_0c0d_0e0f,
             ));
-            Self(_mm256_shuffle_epi8(
-                _mm256_add_epi64(numbers.0, more),
-                reverse,
-            ))
+            Self(_mm256_shuffle_epi8(numbers.0, reverse))
         }
     }
 
