@@ -77,8 +77,7 @@ pub fn transfer(
     let ends_in_hole = extents.last().map_or(0, |extent| extent.end) < size;
     let content = Arc::new(Content::new(run, pair, extents, size));
     if size >= SHARED_LEN_MIN {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        for _ in 1..processors.min(HELPERS_MAX + 1) {
+        for _ in 0..worker.others.min(HELPERS_MAX) {
             let content = Arc::clone(&content);
             submitter.submit_or_run(worker, move |worker, _| content.work(worker));
         }
@@ -218,6 +217,8 @@ impl Content {
         while state.working > 0 {
             state = self.changed.wait(state).expect("no panic under this lock");
         }
+        // A worker that only now comes to help must find nothing to do, after a failure too.
+        state.pieces.end();
         match state.failure.take() {
             Some(failure) => Err(failure),
             None => Ok(state.hasher.take().map(|hasher| hasher.finish())),
@@ -313,6 +314,14 @@ struct Pieces {
     size: u64,
 }
 
+impl Pieces {
+    /// Leaves out those that remain.
+    fn end(&mut self) {
+        self.extents.clear();
+        self.at = self.size;
+    }
+}
+
 impl Iterator for Pieces {
     type Item = Piece;
 
@@ -370,5 +379,19 @@ mod tests {
             Piece::Hole(2),
         ];
         assert_eq!(pieces(&[5..9, 10..11], 13), ends);
+    }
+
+    #[test]
+    fn pieces_end_early() {
+        let chunk = CHUNK_LEN as u64;
+        let mut pieces = Pieces {
+            extents: vec![0..3 * chunk, 4 * chunk..5 * chunk],
+            extent: 0,
+            at: 0,
+            size: 6 * chunk,
+        };
+        assert_eq!(pieces.next(), Some(Piece::Data(0..chunk)));
+        pieces.end();
+        assert_eq!(pieces.next(), None);
     }
 }

@@ -68,13 +68,18 @@ pub struct Worker {
     pub buffer: Vec<u8>,
     /// What was read back of the copy.
     pub copy: Vec<u8>,
+    /// How many other workers there are.
+    pub others: usize,
 }
 
 /// A pool of workers.
 pub fn pool() -> Pool<Worker> {
+    // Asked here: to a worker, which is pinned, the system names one processor.
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
     Pool::for_all_processors(|| Worker {
         buffer: vec![0; CHUNK_LEN],
         copy: vec![0; COPY_LEN],
+        others: processors - 1,
     })
 }
 
