@@ -62,6 +62,10 @@ fn copy(
     submitter: &Submitter<Worker>,
     item: &Item,
 ) -> Result<(), Problem> {
+    let there = match item.directory.existed {
+        true => present::find(item)?,
+        false => None,
+    };
     if let Some(first) = &item.first
         && link::make(run, item, first)?
     {
@@ -72,8 +76,8 @@ fn copy(
         add(&run.counters.others, 1);
         return copy_special(run, item);
     }
-    if item.directory.existed
-        && let Some(present) = present::check(run, worker, item)?
+    if let Some(there) = there
+        && let Some(present) = present::check(run, worker, item, there)?
     {
         let size = item.found.node.size();
         add(&run.counters.skipped_bytes, size);

@@ -1,9 +1,10 @@
 //! The list of what was copied, which `tabane sum --check` reads.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,10 @@ use tabane_engine::{Algorithm, Digest};
 use tabane_files::Time;
 use tabane_sum::{Accept, Format, Parser, Style, Sum};
 
+use crate::Options;
+use crate::operand::Target;
 use crate::run::lock;
+use crate::walk::is_in;
 
 /// A list of files with their hashes: in the end sorted by name and complete, under its name; until then, with what is done
 /// so far, beside it with `.partial` behind the name.
@@ -23,6 +27,12 @@ pub struct Manifest {
     previous: HashMap<Vec<u8>, Previous>,
     growing: Mutex<Growing>,
 }
+
+/// Behind the name while the list grows.
+const PARTIAL: &str = ".partial";
+
+/// Behind the name until the list is whole.
+const NEW: &str = ".new";
 
 /// What an earlier run wrote of a file.
 #[derive(Clone, Copy)]
@@ -41,16 +51,15 @@ struct Growing {
 impl Manifest {
     /// Reads what earlier runs left, and begins anew.
     pub fn begin(path: &Path, algorithm: Algorithm) -> io::Result<Self> {
-        let partial = with_suffix(path, ".partial");
+        let partial = with_suffix(path, PARTIAL);
         let mut previous = HashMap::new();
+        let new = with_suffix(path, NEW);
         for path in [path, &partial] {
-            match fs::metadata(path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                metadata => read(path, algorithm, &metadata?, &mut previous)?,
+            if let Some(metadata) = existing(path)? {
+                read(path, algorithm, &metadata, &mut previous)?;
             }
         }
         // A new file, so that times say what was written when.
-        let new = with_suffix(path, ".new");
         let file = File::create(&new)?;
         fs::rename(new, partial)?;
         Ok(Self {
@@ -88,7 +97,7 @@ impl Manifest {
         let mut growing = lock(&self.growing);
         growing.lines.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         growing.lines.dedup_by(|(a, _), (b, _)| a == b);
-        let new = with_suffix(&self.path, ".new");
+        let new = with_suffix(&self.path, NEW);
         let mut file = BufWriter::new(File::create(&new)?);
         for (name, digest) in &growing.lines {
             file.write_all(&self.line(name, *digest))?;
@@ -98,7 +107,7 @@ impl Manifest {
             file.sync_all()?;
         }
         fs::rename(new, &self.path)?;
-        fs::remove_file(with_suffix(&self.path, ".partial"))
+        fs::remove_file(with_suffix(&self.path, PARTIAL))
     }
 
     fn line(&self, name: &[u8], digest: Digest) -> Vec<u8> {
@@ -113,6 +122,93 @@ impl Manifest {
         };
         format.write(&sum, name, &mut line);
         line
+    }
+}
+
+/// Refuses a manifest that would take the place of something else, or be part of what it lists.
+pub fn check(path: &Path, options: &Options, target: &Target) -> io::Result<()> {
+    let refused = |path: &Path, why: &str| {
+        let text = format!("{} {why}", path.display());
+        Err(io::Error::other(text))
+    };
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    let directory = OwnedFd::from(File::open(above.unwrap_or(Path::new(".")))?);
+    let sources: Vec<_> = options
+        .sources
+        .iter()
+        .filter_map(|source| Some((source, fs::symlink_metadata(source).ok()?)))
+        .collect();
+    for own in [
+        path.to_owned(),
+        with_suffix(path, PARTIAL),
+        with_suffix(path, NEW),
+    ] {
+        let Some(metadata) = existing(&own)? else {
+            continue;
+        };
+        // Renaming would take the place of a device, and reading a pipe would never end.
+        if !metadata.is_file() {
+            return refused(&own, "is not a regular file");
+        }
+        let identity = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
+        if sources
+            .iter()
+            .any(|(_, source)| identity(source) == identity(&metadata))
+        {
+            return refused(&own, "is to be copied");
+        }
+        if own != path && !is_of_a_manifest(&fs::read(&own)?) {
+            return refused(
+                &own,
+                "is there, and not of this program: remove or rename it",
+            );
+        }
+    }
+    for (source, metadata) in &sources {
+        if metadata.is_dir() && is_in(&directory, (metadata.dev(), metadata.ino()))? {
+            return refused(
+                path,
+                &format!("is in {}, which is to be copied", source.display()),
+            );
+        }
+    }
+    let (above, target_above) = (
+        rustix::fs::fstat(&directory)?,
+        rustix::fs::fstat(&target.directory)?,
+    );
+    let is_copy = |name: &OsStr| Some(name) == path.file_name();
+    if (above.st_dev, above.st_ino) == (target_above.st_dev, target_above.st_ino)
+        && match &target.name {
+            Some(name) => is_copy(name),
+            None => options
+                .sources
+                .iter()
+                .filter_map(|source| source.file_name())
+                .any(is_copy),
+        }
+    {
+        return refused(path, "is the name of a copy");
+    }
+    Ok(())
+}
+
+/// What a path leads to, if there is something.
+fn existing(path: &Path) -> io::Result<Option<fs::Metadata>> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        metadata => metadata.map(Some),
+    }
+}
+
+/// Whether this program may have written it: only the last line may be cut short, and not be the only one.
+fn is_of_a_manifest(text: &[u8]) -> bool {
+    let mut parser = Parser::new(Accept::AnyTagged(Algorithm::Xxh3));
+    let whole = text.iter().rposition(|&byte| byte == b'\n');
+    match whole {
+        Some(last) => text[..last]
+            .split(|&byte| byte == b'\n')
+            .all(|line| parser.parse(line).is_some()),
+        None => text.is_empty(),
     }
 }
 

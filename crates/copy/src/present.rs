@@ -1,6 +1,7 @@
 //! Finds out whether a copy is there already.
 
 use std::io;
+use std::mem::discriminant;
 use std::os::fd::AsFd;
 
 use tabane_engine::Digest;
@@ -18,19 +19,37 @@ pub struct Present {
     pub digest: Option<Digest>,
 }
 
-/// Nothing if the item is to be copied. What is there gets attributes that it lacks.
-pub fn check(run: &Run, worker: &mut Worker, item: &Item) -> Result<Option<Present>, Problem> {
+/// What has the name of the copy, if it is something that the copy may replace.
+///
+/// A device, pipe or socket is replaced by its like only: whoever names one means to write into it, which is not what
+/// is done here.
+pub fn find(item: &Item) -> Result<Option<Node>, Problem> {
     let target = item.directory.target.as_fd();
     let there: Found = match read::stat(target, &item.copy_name, false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         result => result.map_err(item.failed(Action::Stat, item.show_target()))?,
     };
     let (there, source) = (there.node, &item.found.node);
-    if matches!(there.kind, Kind::Directory { .. }) {
-        return Err(Problem::OverDirectory {
+    match there.kind {
+        Kind::File { .. } | Kind::Symlink { .. } => Ok(Some(there)),
+        Kind::Directory { .. } => Err(Problem::OverDirectory {
             target: item.show_target(),
-        });
+        }),
+        _ if discriminant(&there.kind) == discriminant(&source.kind) => Ok(Some(there)),
+        _ => Err(Problem::NotRegular {
+            target: item.show_target(),
+        }),
     }
+}
+
+/// Nothing if the item is to be copied. What is `there` gets attributes that it lacks.
+pub fn check(
+    run: &Run,
+    worker: &mut Worker,
+    item: &Item,
+    there: Node,
+) -> Result<Option<Present>, Problem> {
+    let source = &item.found.node;
     if there.kind != source.kind || there.mtime != source.mtime || !is_own(run, source, &there) {
         return Ok(None);
     }

@@ -70,7 +70,12 @@ pub enum Problem {
         /// Where.
         target: PathBuf,
     },
-    /// Two sources have the same last name.
+    /// There is a device, pipe or socket where something else should go.
+    NotRegular {
+        /// Where.
+        target: PathBuf,
+    },
+    /// Two sources have the same place.
     JustCreated {
         /// The second of them.
         source: PathBuf,

@@ -16,7 +16,7 @@ use crate::claim::Claim;
 use crate::content::{CHUNK_LEN, COPY_LEN};
 use crate::directory::{Directory, Place, below};
 use crate::link::Links;
-use crate::manifest::Manifest;
+use crate::manifest::{self, Manifest};
 use crate::operand::Target;
 use crate::problem::{Action, Problem};
 use crate::reread::{self, Record};
@@ -104,6 +104,9 @@ pub fn run(options: Options, observer: Arc<dyn Observer>) -> Result<Summary, Pro
             error,
         }
     };
+    if let Some(path) = &options.manifest {
+        manifest::check(path, &options, &target).map_err(failed(Action::Manifest, path))?;
+    }
     let claim =
         claim(&mut target, options.sync).map_err(failed(Action::UseTarget, &options.target))?;
     let manifest = match &options.manifest {

@@ -1,10 +1,10 @@
 //! Goes through the sources, makes directories, and hands out what is in them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
@@ -28,6 +28,8 @@ const BATCH_LEN: u64 = 1 << 20;
 /// Copies all sources.
 pub fn copy_all(run: &Arc<Run>, target: &Target) {
     let mut taken = HashMap::new();
+    // Names are remembered only where a second source can come upon them.
+    let mut created = may_merge(&run.options.sources, target).then(HashSet::new);
     let mut workers = pool();
     let mut total = 0;
     for path in &run.options.sources {
@@ -70,8 +72,8 @@ pub fn copy_all(run: &Arc<Run>, target: &Target) {
         match taken.insert(copy_name.clone(), (is_directory, identity)) {
             // The same twice.
             Some((_, before)) if before == identity => continue,
-            // Into the same directory; what has the same name there comes from the last.
-            Some((true, _)) if is_directory => std::mem::replace(&mut workers, pool()).finish(),
+            // Into the same directory.
+            Some((true, _)) if is_directory => {}
             Some(_) => {
                 run.problem(&Problem::JustCreated {
                     source: path.clone(),
@@ -79,8 +81,12 @@ pub fn copy_all(run: &Arc<Run>, target: &Target) {
                 });
                 continue;
             }
-            None => Vec::new(),
-        };
+            None => {}
+        }
+        if created.is_some() {
+            // A directory gets its attributes when one source is done: the next must not be at work in it.
+            std::mem::replace(&mut workers, pool()).finish();
+        }
         let mut walker = Walker {
             run,
             submitter: workers.submitter(),
@@ -88,12 +94,26 @@ pub fn copy_all(run: &Arc<Run>, target: &Target) {
             batch_len: 0,
             total,
             made: None,
+            created: created.as_mut(),
         };
         walker.walk(top, source.name, copy_name, found);
         total = walker.total;
     }
     run.observer.listed(total);
     workers.finish();
+}
+
+/// Whether two sources may go into the same directory.
+fn may_merge(sources: &[PathBuf], target: &Target) -> bool {
+    if target.name.is_some() {
+        return false;
+    }
+    let mut names = HashSet::new();
+    let names_differ = sources
+        .iter()
+        .filter_map(|path| Source::find(path).ok())
+        .all(|source| source.copy_name != "." && names.insert(source.copy_name));
+    !names_differ && sources.len() > 1
 }
 
 fn stat_failed(path: &Path, error: io::Error) -> Problem {
@@ -143,7 +163,7 @@ fn refuse(
 }
 
 /// Whether a directory is, or is below, the one with this identity.
-fn is_in(directory: &OwnedFd, wanted: (u64, u64)) -> io::Result<bool> {
+pub fn is_in(directory: &OwnedFd, wanted: (u64, u64)) -> io::Result<bool> {
     let mut directory = directory.try_clone()?;
     let mut last = None;
     loop {
@@ -170,6 +190,8 @@ struct Walker<'a> {
     total: u64,
     /// The uppermost directory that was made: device and inode.
     made: Option<(u64, u64)>,
+    /// What this run has put where another source may want to put something: paths below the target.
+    created: Option<&'a mut HashSet<PathBuf>>,
 }
 
 /// A directory with the names that are left in it.
@@ -226,6 +248,15 @@ impl Walker<'_> {
                     None
                 }
             };
+        }
+        if let Some(created) = &mut self.created
+            && !created.insert(below(&directory.target_path, &copy_name))
+        {
+            self.run.problem(&Problem::JustCreated {
+                source: directory.show_source(&name),
+                target: directory.show_target(&copy_name),
+            });
+            return None;
         }
         let size = found.node.size();
         self.total += size;

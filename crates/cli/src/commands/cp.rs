@@ -23,7 +23,8 @@ use crate::quote::quote_always;
 #[command(after_help = "\
 Works as cp -a of GNU coreutils: directories with all below, links as links, with modes, owners (as root), times, extended \
 attributes, ACLs, hard links and holes; blocks are shared where the file system can. Other than cp, it puts a new file in the \
-place of an existing one, and follows no link at the target but DST itself, where that is a directory.
+place of an existing one, and follows no link at the target but DST itself, where that is a directory. A device, pipe or socket is \
+replaced by its like only, and what one source has put somewhere, by no other.
 
 A file has its name only when it is whole. After a kill or a crash, run the same command again: files that are there with the size \
 and time of last change of the source are not copied again, and what was left half-done is removed. Where DST was made by \
@@ -42,7 +43,8 @@ too. In file systems that are in memory there is nothing further to read.
 Unless --no-sync is given, everything is on the disk when the command ends (cp leaves that to the system).
 
 --manifest writes a line for each file, with the hash of what was read of the source, sorted by name, as `tabane sum --tag` does; \
-`tabane sum --check` reads it. Until the end it grows as FILE.partial.
+`tabane sum --check` reads it. Until the end it grows as FILE.partial. FILE cannot be in what is copied, nor what another copy is \
+to be, nor anything but a regular file.
 
 Examples:
   tabane cp photos /mnt/disk
@@ -270,6 +272,9 @@ impl Reporter {
                 quote(target),
                 quote(source)
             ),
+            Problem::NotRegular { target } => {
+                format!("{} is not a regular file", quote(target))
+            }
             Problem::JustCreated { source, target } => format!(
                 "will not overwrite just-created {} with {}",
                 quote(target),

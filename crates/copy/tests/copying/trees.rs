@@ -281,3 +281,101 @@ fn blocks_are_shared_where_the_file_system_can() {
         assert_eq!(fs::read(source.join("large")).unwrap(), bytes, "{kind}");
     }
 }
+
+#[test]
+fn specials_are_replaced_by_their_like_only() {
+    let bed = Bed::new();
+    let pipe = |path: &std::path::Path| {
+        rustix::fs::mkfifoat(rustix::fs::CWD, path, Mode::RUSR | Mode::WUSR).unwrap();
+    };
+    let is_pipe = |path: &std::path::Path| {
+        let kind = fs::symlink_metadata(path).unwrap().file_type();
+        std::os::unix::fs::FileTypeExt::is_fifo(&kind)
+    };
+    let there = bed.path("there");
+    pipe(&there);
+    let mut options = bed.options();
+    options.target = there.clone();
+    symlink("text", bed.path("link")).unwrap();
+    for source in ["source/text", "link"] {
+        options.sources = vec![bed.path(source)];
+        let (summary, problems) = run(options.clone(), Recorder::default());
+        assert_eq!((summary.errors, summary.files), (1, 0));
+        assert!(problems[0].starts_with("NotRegular"), "{problems:?}");
+        assert!(is_pipe(&there));
+    }
+    pipe(&bed.path("pipe"));
+    options.sources = vec![bed.path("pipe")];
+    fine(options.clone());
+    // A manifest takes the place of a file only; else nothing is copied.
+    symlink("there", bed.path("manifest link")).unwrap();
+    options.sources = vec![bed.path("source/text")];
+    options.target = bed.path("new");
+    for name in ["there", "manifest link"] {
+        options.manifest = Some(bed.path(name));
+        assert!(copy(options.clone(), std::sync::Arc::new(Recorder::default())).is_err());
+        assert!(is_pipe(&there) && !bed.path("new").exists());
+    }
+}
+
+#[test]
+fn sources_that_merge_do_not_overwrite_one_another() {
+    for sources in [["p1/dd", "p2/dd"], ["p1/.", "p2/dd"], ["p1/.", "p2/."]] {
+        let bed = Bed::new();
+        for part in ["p1", "p2"] {
+            tree::write(bed.path(part).join("dd/z"), part.as_bytes());
+            tree::write(bed.path(part).join(format!("dd/only {part}")), b"");
+        }
+        let mut options = bed.options();
+        options.sources = sources.iter().map(|name| bed.path(name)).collect();
+        options.verify = Verify::Reread;
+        options.manifest = Some(bed.path("manifest"));
+        let (summary, problems) = run(options, Recorder::default());
+        assert_eq!((summary.files, summary.errors), (3, 1), "{problems:?}");
+        assert!(
+            problems[0].starts_with("JustCreated") && problems[0].contains("dd/z"),
+            "{problems:?}"
+        );
+        assert_eq!(fs::read(bed.path("to/dd/z")).unwrap(), b"p1");
+        assert!(bed.path("to/dd/only p2").exists());
+        let lines = fs::read_to_string(bed.path("manifest")).unwrap();
+        assert_eq!(lines.lines().count(), 3);
+    }
+}
+
+#[test]
+fn a_manifest_takes_the_place_of_nothing_else() {
+    let bed = Bed::new();
+    tree::write(bed.path("mine.partial"), b"what I wrote\n");
+    tree::write(bed.path("other.new"), b"no newline");
+    fs::hard_link(bed.path("source/text"), bed.path("same as text")).unwrap();
+    let text = bed.path("source/text");
+    for (source, manifest) in [
+        (bed.source(), "source/new name"),
+        (bed.source(), "source/many/new name"),
+        (text.clone(), "source/text"),
+        (text.clone(), "same as text"),
+        (text.clone(), "to/text"),
+        (bed.source(), "to/source"),
+        (text.clone(), "mine"),
+        (text.clone(), "other"),
+    ] {
+        let mut options = bed.options();
+        options.sources = vec![source];
+        options.manifest = Some(bed.path(manifest));
+        let before = crate::compare::contents(&bed.path(""));
+        let result = copy(options, std::sync::Arc::new(Recorder::default()));
+        assert!(result.is_err(), "{manifest}");
+        assert_eq!(
+            crate::compare::contents(&bed.path("")),
+            before,
+            "{manifest}"
+        );
+    }
+    // What a killed run left is none of these.
+    let line = b"XXH3 (to/source/x) = 0123456789abcdef\nXXH3 (to/sou";
+    tree::write(bed.path("list.partial"), line);
+    let mut options = bed.options();
+    options.manifest = Some(bed.path("list"));
+    fine(options);
+}
