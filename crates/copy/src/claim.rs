@@ -10,7 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use tabane_engine::{Algorithm, Hasher};
 use tabane_files::{Time, read};
+
+use crate::{Meaning, Options};
 
 /// What names of claims and temporary files begin with.
 const PREFIX: &str = ".tabane-cp.";
@@ -18,8 +21,8 @@ const PREFIX: &str = ".tabane-cp.";
 /// A file in the directory that takes the copy, locked as long as the run goes on.
 ///
 /// Its name is [`PREFIX`], eight digits that tell one start of the machine from another, and a random number: names and
-/// times survive a crash, contents need not. Its content is the name of the target if the run makes that as a
-/// directory: then a run that goes on with it must not take it for a directory to copy into.
+/// times survive a crash, contents need not. Its content is the [`purpose`] of the run if that makes the target as a
+/// directory: then the same command, run again, must not take it for a directory to copy into.
 pub struct Claim {
     home: Arc<OwnedFd>,
     name: String,
@@ -31,13 +34,36 @@ pub struct Claim {
 /// The claim of a run that was killed.
 pub struct Dead {
     name: String,
-    /// The name of the directory that it was making.
-    pub target: Vec<u8>,
+    purpose: Vec<u8>,
     /// When it began, if the machine was started anew since then.
     since_restart: Option<Time>,
 }
 
+/// What tells a command that makes a directory of this name from all others: the name, and a hash of the sources and of how
+/// the target was given.
+pub fn purpose(options: &Options, name: &OsStr) -> Vec<u8> {
+    let mut hasher = Hasher::new(Algorithm::Xxh3);
+    let here = std::env::current_dir().unwrap_or_default();
+    for source in &options.sources {
+        hasher.update(here.join(source).as_os_str().as_bytes());
+        hasher.update(b"\0");
+    }
+    hasher.update(match options.meaning {
+        Meaning::Either => b"either",
+        Meaning::Directory => b"directory",
+        Meaning::Name => b"name",
+    });
+    let mut purpose = format!("{} ", hasher.finish()).into_bytes();
+    purpose.extend_from_slice(name.as_bytes());
+    purpose
+}
+
 impl Dead {
+    /// Whether it was of this purpose.
+    pub fn was_for(&self, purpose: &[u8]) -> bool {
+        self.purpose == purpose
+    }
+
     /// The killed runs that were copying into this directory.
     pub fn find(home: &OwnedFd) -> io::Result<Vec<Self>> {
         let mut found = Vec::new();
@@ -68,14 +94,14 @@ impl Dead {
             result => result?,
         }
         let stat = rustix::fs::fstat(&file)?;
-        let mut target = Vec::new();
+        let mut purpose = Vec::new();
         std::fs::File::from(file)
             .take(1 << 16)
-            .read_to_end(&mut target)?;
+            .read_to_end(&mut purpose)?;
         let is_of_this_start = name[PREFIX.len()..].starts_with(&machine_start());
         Ok(Some(Self {
             name: name.to_owned(),
-            target,
+            purpose,
             since_restart: (!is_of_this_start).then_some(Time {
                 s: stat.st_mtime as _,
                 ns: stat.st_mtime_nsec as _,
@@ -87,11 +113,11 @@ impl Dead {
 impl Claim {
     /// Claims a directory, and what the `dead` runs left in it.
     ///
-    /// `target` is the name of the directory that will be made, if one will be; with `sync`, it survives a crash.
+    /// The `purpose` is that of a directory that will be made, if one will be; with `sync`, it survives a crash.
     pub fn make(
         home: Arc<OwnedFd>,
         dead: Vec<Dead>,
-        target: &OsStr,
+        purpose: Option<&[u8]>,
         sync: bool,
     ) -> io::Result<Self> {
         let (name, lock) = loop {
@@ -117,9 +143,9 @@ impl Claim {
             dead,
             temporaries: AtomicU64::new(0),
         };
-        if !target.is_empty() {
+        if let Some(purpose) = purpose {
             let mut file = std::fs::File::from(claim._lock.try_clone()?);
-            file.write_all(target.as_bytes())?;
+            file.write_all(purpose)?;
             if sync {
                 file.sync_all()?;
             }

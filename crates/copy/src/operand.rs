@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 
-use crate::claim::Dead;
+use crate::claim::{Dead, purpose};
 use crate::problem::{Action, Problem};
 use crate::{Meaning, Options};
 
@@ -139,11 +139,11 @@ impl Target {
             };
             let named = Self::named(path).map_err(failed(action));
             let is_ours = |named: &Self| {
-                let name = named.name.as_deref().unwrap_or_default().as_bytes();
-                named.dead.iter().any(|dead| dead.target == name)
+                let purpose = purpose(options, named.name.as_deref().unwrap_or_default());
+                named.dead.iter().any(|dead| dead.was_for(&purpose))
             };
             match named {
-                // A killed run made this directory: it goes on, where else it would be copied into.
+                // The same command made this directory and was killed: it goes on, where else it would be copied into.
                 Ok(named) if !is_directory || is_ours(&named) => return Ok(named),
                 Err(problem) if !is_directory => return Err(problem),
                 _ => {}

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tabane_engine::{Digest, Pool};
 use tabane_files::{Node, write};
 
-use crate::claim::Claim;
+use crate::claim::{Claim, purpose};
 use crate::content::{CHUNK_LEN, COPY_LEN};
 use crate::directory::{Directory, Place, below};
 use crate::link::Links;
@@ -107,8 +107,7 @@ pub fn run(options: Options, observer: Arc<dyn Observer>) -> Result<Summary, Pro
     if let Some(path) = &options.manifest {
         manifest::check(path, &options, &target).map_err(failed(Action::Manifest, path))?;
     }
-    let claim =
-        claim(&mut target, options.sync).map_err(failed(Action::UseTarget, &options.target))?;
+    let claim = claim(&mut target, &options).map_err(failed(Action::UseTarget, &options.target))?;
     let manifest = match &options.manifest {
         Some(path) => {
             Some(Manifest::begin(path, options.algorithm).map_err(failed(Action::Manifest, path))?)
@@ -158,7 +157,7 @@ pub fn run(options: Options, observer: Arc<dyn Observer>) -> Result<Summary, Pro
 }
 
 /// Claims the target.
-fn claim(target: &mut Target, sync: bool) -> io::Result<Claim> {
+fn claim(target: &mut Target, options: &Options) -> io::Result<Claim> {
     let dead = std::mem::take(&mut target.dead);
     let name = target.name.as_deref().unwrap_or_default();
     let exists = rustix::fs::statat(
@@ -167,14 +166,11 @@ fn claim(target: &mut Target, sync: bool) -> io::Result<Claim> {
         rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
     )
     .is_ok();
-    let resumes = dead
-        .iter()
-        .any(|dead| dead.target == name.as_encoded_bytes());
-    let made = match !exists || resumes {
-        true => name,
-        false => OsStr::new(""),
-    };
-    Claim::make(Arc::clone(&target.directory), dead, made, sync)
+    let purpose = purpose(options, name);
+    let goes_on = dead.iter().any(|dead| dead.was_for(&purpose));
+    let makes = target.name.is_some() && (!exists || goes_on);
+    let purpose = makes.then_some(&purpose[..]);
+    Claim::make(Arc::clone(&target.directory), dead, purpose, options.sync)
 }
 
 impl Run {

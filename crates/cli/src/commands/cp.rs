@@ -28,7 +28,7 @@ replaced by its like only, and what one source has put somewhere, by no other.
 
 A file has its name only when it is whole. After a kill or a crash, run the same command again: files that are there with the size \
 and time of last change of the source are not copied again, and what was left half-done is removed. Where DST was made by \
-the run that was killed, it still is the name of the copy, and not a directory to copy into.
+the run that was killed, it still is the name of the copy to the same command, and not a directory to copy into.
 
 What is promised, beyond that no system call failed and no source changed while it was read (that is tried three times, then \
 reported):

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 
-use crate::bed::{Bed, assert_tidy, fine};
+use crate::bed::{Bed, Recorder, assert_tidy, fine, run};
 use crate::compare::assert_same;
 use crate::tree;
 
@@ -58,11 +58,32 @@ fn a_directory_that_a_killed_run_made_stays_the_name_of_the_copy() {
     let bed = Bed::new();
     let mut options = bed.options();
     options.target = bed.path("new");
-    fs::create_dir(bed.path("new")).unwrap();
-    let claim = format!(".tabane-cp.{}.0123456789abcdef", machine_start());
-    tree::write(bed.path(&claim), b"new");
+    // What a killed run leaves: the claim as it was in the middle of it, now of nobody.
+    let (saved, directory) = (bed.path("saved"), bed.path(""));
+    let hook = {
+        let saved = saved.clone();
+        move || {
+            let claim = fs::read_dir(&directory).unwrap().map(Result::unwrap);
+            let claim = claim.map(|entry| entry.file_name().into_string().unwrap());
+            let claim = { claim }.find(|name| name.starts_with(".tabane-cp."));
+            fs::write(&saved, fs::read(directory.join(claim.unwrap())).unwrap()).unwrap();
+        }
+    };
+    let (summary, _) = run(options.clone(), Recorder::on_bytes(hook));
+    assert_eq!(summary.errors, 0);
+    let dead = bed.path(&format!(".tabane-cp.{}.0123456789abcdef", machine_start()));
+    fs::copy(&saved, &dead).unwrap();
     fine(options.clone());
     assert_same(&bed.source(), &bed.path("new"));
+    // Another command copies into it, as without the claim.
+    fs::copy(&saved, &dead).unwrap();
+    let mut other = options.clone();
+    other.sources = vec![bed.path("source/many")];
+    fine(other);
+    assert_same(&bed.path("source/many"), &bed.path("new/many"));
+    assert!(dead.exists());
+    // Without a claim, so does the same.
+    fs::remove_file(dead).unwrap();
     fine(options);
     assert_same(&bed.source(), &bed.path("new/source"));
 }
