@@ -72,6 +72,9 @@ pub fn transfer(
             false => None,
         });
     }
+    if size == 0 {
+        return pair.transfer_unsized(run, worker);
+    }
     let extents = data_extents(pair.source.as_fd(), size, found.allocated)
         .map_err(|error| pair.failed_to_read(error))?;
     let ends_in_hole = extents.last().map_or(0, |extent| extent.end) < size;
@@ -93,6 +96,48 @@ pub fn transfer(
 }
 
 impl Pair {
+    /// Copies a file that says that it has no bytes: those of /proc have some nevertheless.
+    fn transfer_unsized(&self, run: &Run, worker: &mut Worker) -> Result<Option<Digest>, Failure> {
+        let mut hasher = run.hashes().then(|| Hasher::new(run.options.algorithm));
+        let mut at = 0;
+        loop {
+            let len = match self.source.read_at(&mut worker.buffer, at) {
+                Ok(0) => return Ok(hasher.map(|hasher| hasher.finish())),
+                Ok(len) => len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(self.failed_to_read(error)),
+            };
+            let bytes = &worker.buffer[..len];
+            if let Some(hasher) = &mut hasher {
+                hasher.update(bytes);
+            }
+            self.target
+                .write_all_at(bytes, at)
+                .map_err(|error| self.failed_to_write(error))?;
+            if run.options.verify >= Verify::Written {
+                self.compare(bytes, at, &mut worker.copy)?;
+            }
+            at += len as u64;
+            add(&run.counters.copied_bytes, len as u64);
+            run.observer.bytes(len as u64);
+        }
+    }
+
+    /// Compares what was written with what is there now.
+    fn compare(&self, written: &[u8], mut at: u64, copy: &mut [u8]) -> Result<(), Failure> {
+        for part in written.chunks(copy.len()) {
+            let copy = &mut copy[..part.len()];
+            match self.target.read_exact_at(copy, at) {
+                Ok(()) if copy == part => at += part.len() as u64,
+                Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                    return Err(self.failed_to_write(error));
+                }
+                _ => return Err(Failure::Differs),
+            }
+        }
+        Ok(())
+    }
+
     fn hash_target(&self, algorithm: Algorithm, buffer: &mut [u8]) -> Result<Digest, Failure> {
         let digest = hash(&self.target, algorithm, buffer, |_| {});
         digest.map_err(|error| {
@@ -244,25 +289,10 @@ impl Content {
             .write_all_at(buffer, range.start)
             .map_err(|error| pair.failed_to_write(error))?;
         if self.run.options.verify >= Verify::Written {
-            self.compare(buffer, range.start, &mut worker.copy)?;
+            pair.compare(buffer, range.start, &mut worker.copy)?;
         }
         add(&self.run.counters.copied_bytes, len as u64);
         self.run.observer.bytes(len as u64);
-        Ok(())
-    }
-
-    /// Compares what was written with what is there now.
-    fn compare(&self, written: &[u8], mut at: u64, copy: &mut [u8]) -> Result<(), Failure> {
-        for part in written.chunks(copy.len()) {
-            let copy = &mut copy[..part.len()];
-            match self.pair.target.read_exact_at(copy, at) {
-                Ok(()) if copy == part => at += part.len() as u64,
-                Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
-                    return Err(self.pair.failed_to_write(error));
-                }
-                _ => return Err(Failure::Differs),
-            }
-        }
         Ok(())
     }
 

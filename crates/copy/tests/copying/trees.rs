@@ -379,3 +379,19 @@ fn a_manifest_takes_the_place_of_nothing_else() {
     options.manifest = Some(bed.path("list"));
     fine(options);
 }
+
+#[test]
+fn files_that_do_not_say_their_length() {
+    let bed = Bed::new();
+    let mut options = bed.options();
+    options.sources = vec!["/proc/version".into()];
+    options.verify = Verify::Reread;
+    options.manifest = Some(bed.path("manifest"));
+    fine(options);
+    let wanted = fs::read("/proc/version").unwrap();
+    assert!(!wanted.is_empty());
+    assert_eq!(fs::read(bed.path("to/version")).unwrap(), wanted);
+    let digest = Algorithm::Xxh3.digest(&wanted).to_string();
+    let line = fs::read_to_string(bed.path("manifest")).unwrap();
+    assert!(line.trim_end().ends_with(&digest), "{line}");
+}
