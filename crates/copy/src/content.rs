@@ -31,6 +31,8 @@ const HELPERS_MAX: usize = 3;
 pub enum Failure {
     /// The source is not what it was when it was opened.
     Changed,
+    /// The source ended before the length that it said.
+    Short,
     /// What was written is not what was read back.
     Differs,
     /// That.
@@ -73,7 +75,7 @@ pub fn transfer(
         });
     }
     if size == 0 {
-        return pair.transfer_unsized(run, worker);
+        return pair.transfer_to_end(run, worker);
     }
     let extents = data_extents(pair.source.as_fd(), size, found.allocated)
         .map_err(|error| pair.failed_to_read(error))?;
@@ -96,8 +98,12 @@ pub fn transfer(
 }
 
 impl Pair {
-    /// Copies a file that says that it has no bytes: those of /proc have some nevertheless.
-    fn transfer_unsized(&self, run: &Run, worker: &mut Worker) -> Result<Option<Digest>, Failure> {
+    /// Copies what can be read of a file, whatever length it says: those of /proc have more, those of /sys less.
+    pub fn transfer_to_end(
+        &self,
+        run: &Run,
+        worker: &mut Worker,
+    ) -> Result<Option<Digest>, Failure> {
         let mut hasher = run.hashes().then(|| Hasher::new(run.options.algorithm));
         let mut at = 0;
         loop {
@@ -151,8 +157,7 @@ impl Pair {
 
     fn failed_to_read(&self, error: io::Error) -> Failure {
         match error.kind() {
-            // It became shorter.
-            io::ErrorKind::UnexpectedEof => Failure::Changed,
+            io::ErrorKind::UnexpectedEof => Failure::Short,
             _ => Failure::Problem(Problem::System {
                 action: Action::Read,
                 path: self.source_path.clone(),

@@ -91,14 +91,16 @@ fn copy(
         );
         return Ok(());
     }
-    let mut differs = false;
+    let (mut differs, mut shorts) = (false, 0);
     for _ in 0..ATTEMPTS {
-        match copy_file(run, worker, submitter, item) {
+        // A file that becomes shorter says so when it is opened anew.
+        match copy_file(run, worker, submitter, item, shorts > 1) {
             Ok((size, digest)) => {
                 run.record(&item.directory, &item.name, &item.copy_name, size, digest);
                 return Ok(());
             }
             Err(Failure::Changed) => differs = false,
+            Err(Failure::Short) => (differs, shorts) = (false, shorts + 1),
             Err(Failure::Differs) => differs = true,
             Err(Failure::Problem(problem)) => return Err(problem),
         }
@@ -114,12 +116,13 @@ fn copy(
     })
 }
 
-/// Copies a regular file; returns its size and the hash of its bytes.
+/// Copies a regular file, `to_end` whatever length it says; returns that and the hash of its bytes.
 fn copy_file(
     run: &Arc<Run>,
     worker: &mut Worker,
     submitter: &Submitter<Worker>,
     item: &Item,
+    to_end: bool,
 ) -> Result<(u64, Option<Digest>), Failure> {
     let source = Source::open(&item.directory.source, &item.name)
         .map_err(item.failed(Action::Open, item.show_source()))?;
@@ -127,7 +130,10 @@ fn copy_file(
     let (temporary, target) =
         created.map_err(item.failed(Action::CreateFile, item.show_target()))?;
     let (pair, found) = source.with_target(target, item.show_source(), item.show_target())?;
-    let digest = transfer(run, worker, submitter, &pair, &found)?;
+    let digest = match to_end {
+        true => pair.transfer_to_end(run, worker)?,
+        false => transfer(run, worker, submitter, &pair, &found)?,
+    };
     settle(run, &pair, &found)?;
     temporary.rename(item)?;
     Ok((found.node.size(), digest))

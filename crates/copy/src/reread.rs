@@ -66,7 +66,7 @@ fn check(
     let mended = match mend(run, worker, submitter, record) {
         Ok(()) => is_right(run, worker, record)?,
         Err(Failure::Problem(problem)) => return Err(problem),
-        Err(Failure::Changed | Failure::Differs) => false,
+        Err(Failure::Changed | Failure::Short | Failure::Differs) => false,
     };
     let problem = Problem::Differs {
         path: record.show_target(),

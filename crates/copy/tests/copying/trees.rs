@@ -394,4 +394,13 @@ fn files_that_do_not_say_their_length() {
     let digest = Algorithm::Xxh3.digest(&wanted).to_string();
     let line = fs::read_to_string(bed.path("manifest")).unwrap();
     assert!(line.trim_end().ends_with(&digest), "{line}");
+    // This says 4096.
+    let path = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let Ok(wanted) = fs::read(path) else {
+        return not_checked("files shorter than they say", "there is no such file");
+    };
+    let mut options = bed.options();
+    options.sources = vec![path.into()];
+    fine(options);
+    assert_eq!(fs::read(bed.path("to/enabled")).unwrap(), wanted);
 }
