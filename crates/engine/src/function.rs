@@ -39,7 +39,7 @@ impl fmt::Debug for Key {
 /// ```
 /// use tabane_engine::{Algorithm, Function, Key};
 ///
-/// let function = Function::new(Algorithm::HmacMd5, Some(&Key::new(*b"Jefe")))?;
+/// let function = Function::new(Algorithm::HmacMd5, Some(&Key::new(b"Jefe".to_vec())))?;
 /// let digest = function.digest(b"what do ya want for nothing?");
 /// assert_eq!(digest.to_string(), "750c783e6ab0b503eaa86e310a5db738");
 /// # Ok::<(), tabane_engine::KeyError>(())
