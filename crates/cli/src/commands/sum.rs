@@ -82,7 +82,7 @@ pub struct Sum {
     /// Algorithm, sha256 unless given: md5, sha1, sha512, blake3, xxh128, hmac-sha256, vmac-128, …; --list has all
     #[arg(short, long, value_name = "NAME", value_parser = parse_algorithm, conflicts_with = "etag")]
     algorithm: Option<Algorithm>,
-    /// List the algorithms: what each withstands, and how fast it is on one core of this machine
+    /// List the algorithms: what each withstands, and how fast one core of this machine does many files at once
     #[arg(long, conflicts_with_all = ["files", "algorithm", "key_file", "check", "recursive", "files0_from", "etag"])]
     list: bool,
     /// Read the key of an algorithm that takes one from this file
