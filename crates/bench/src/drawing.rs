@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use plotters::coord::Shift;
+use plotters::coord::{CoordTranslate, Shift};
 use plotters::prelude::*;
 
 const SIZE: (u32, u32) = (860, 520);
@@ -38,6 +38,23 @@ pub fn on_file(file: &Path, draw: impl FnOnce(&Area) -> Result<()>) -> Result<()
 /// Its errors borrow the drawing.
 pub fn error<E: std::error::Error + Send + Sync>(error: DrawingAreaErrorKind<E>) -> anyhow::Error {
     anyhow!("cannot draw: {error}")
+}
+
+/// Says in a corner what is drawn in which colour.
+pub fn legend<'a, 'b: 'a, C: CoordTranslate>(
+    chart: &mut ChartContext<'a, SVGBackend<'b>, C>,
+    position: SeriesLabelPosition,
+) -> Result<()> {
+    chart
+        .configure_series_labels()
+        .position(position)
+        .margin(12)
+        .legend_area_size(36)
+        .label_font((FONT, 15))
+        .background_style(WHITE.mix(0.9))
+        .border_style(RGBColor(200, 200, 200))
+        .draw()
+        .map_err(error)
 }
 
 /// The end of an axis that shows everything, and has room for `more` of that.

@@ -8,7 +8,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{Line, Shape};
-use crate::drawing::{Area, COLOURS, FONT, error, on_file, top};
+use crate::drawing::{Area, COLOURS, FONT, error, legend, on_file, top};
 
 /// Draws `macs.svg` into `folder`, which is made where there is none.
 pub fn draw(folder: &Path, lines: &[Line]) -> Result<()> {
@@ -79,14 +79,5 @@ fn draw_bars(area: &Area, lines: &[&Line]) -> Result<()> {
         area.draw_text(line.algorithm.name(), &style(HPos::Right), (x - 8, y))
             .map_err(error)?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .margin(12)
-        .legend_area_size(36)
-        .label_font((FONT, 15))
-        .background_style(WHITE.mix(0.9))
-        .border_style(RGBColor(200, 200, 200))
-        .draw()
-        .map_err(error)
+    legend(&mut chart, SeriesLabelPosition::UpperRight)
 }

@@ -10,7 +10,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::report::steps;
 use super::{Args, BLOCKS_KIB, Case, Method, Setting, find};
-use crate::drawing::{Area, BOUND, COLOURS, FONT, error, on_file, top};
+use crate::drawing::{Area, BOUND, COLOURS, FONT, error, legend, on_file, top};
 
 /// A line of a figure.
 struct Series {
@@ -165,16 +165,7 @@ fn draw_lines(
             .label(&series.name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 28, y)], colour.stroke_width(3)));
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .margin(12)
-        .legend_area_size(36)
-        .label_font((FONT, 15))
-        .background_style(WHITE.mix(0.9))
-        .border_style(RGBColor(200, 200, 200))
-        .draw()
-        .map_err(error)
+    legend(&mut chart, SeriesLabelPosition::UpperLeft)
 }
 
 /// A group of bars for each name, one bar for each number of threads, and a dashed line for the bound.
@@ -258,14 +249,5 @@ fn draw_bars(
                 .map_err(error)?;
         }
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .margin(12)
-        .legend_area_size(36)
-        .label_font((FONT, 15))
-        .background_style(WHITE.mix(0.9))
-        .border_style(RGBColor(200, 200, 200))
-        .draw()
-        .map_err(error)
+    legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
