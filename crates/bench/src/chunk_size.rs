@@ -119,7 +119,7 @@ fn generations(args: &Args, name: &str, chunking: Chunking) -> Result<()> {
             .summary;
         let (wall_s, cpu_s) = (wall.elapsed().as_secs_f64(), cpu_s() - cpu);
         let size =
-            |kind| -> Result<u64> { Ok(storage.list(kind)?.iter().map(|(_, len)| len).sum()) };
+            |kind| -> Result<u64> { Ok(storage.list(kind)?.iter().map(|object| object.len).sum()) };
         let index_mb = mb(size(ObjectKind::Index)?);
         let repository_mb = ObjectKind::ALL
             .iter()

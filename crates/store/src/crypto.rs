@@ -189,6 +189,8 @@ fn prefix(kind: ObjectKind) -> [u8; 8] {
         ObjectKind::Snapshot => b'S',
         ObjectKind::Index => b'I',
         ObjectKind::Pack => b'P',
+        ObjectKind::Removal => b'R',
+        ObjectKind::Lock => b'L',
     };
     let mut prefix = [0; 8];
     prefix[..6].copy_from_slice(MAGIC);

@@ -242,7 +242,7 @@ fn ids(storage: &dyn Storage) -> Result<Vec<Id>> {
             what: "keys".to_owned(),
             source,
         })?;
-    let mut ids: Vec<Id> = listed.into_iter().map(|(id, _)| id).collect();
+    let mut ids: Vec<Id> = listed.into_iter().map(|object| object.id).collect();
     ids.sort();
     Ok(ids)
 }

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::index::{Index, IndexSegment};
 use crate::key::{self, KdfCost, Password};
-use crate::storage::{Name, ObjectKind, Storage};
+use crate::storage::{Listed, Name, ObjectKind, Storage};
 
 /// What is chosen when a repository is made.
 #[derive(Clone, Copy, Debug)]
@@ -175,12 +175,24 @@ impl Repository {
     /// # Errors
     /// When the storage fails.
     pub fn list(&self, kind: ObjectKind) -> Result<Vec<(Id, u64)>> {
+        let listed = self.list_with_times(kind)?;
+        Ok(listed
+            .into_iter()
+            .map(|object| (object.id, object.len))
+            .collect())
+    }
+
+    /// The objects of a kind, sorted by ID.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub fn list_with_times(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
         let mut listed = self.storage.list(kind).map_err(|source| Error::Storage {
             action: "list",
             what: kind.name().to_owned(),
             source,
         })?;
-        listed.sort();
+        listed.sort_by_key(|object| object.id);
         Ok(listed)
     }
 

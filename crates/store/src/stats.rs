@@ -95,7 +95,11 @@ pub fn of_repository(browser: &Browser, repository: &Repository) -> Result<Repos
                 stats.pack_bytes = bytes;
             }
             ObjectKind::Index => stats.index_bytes = bytes,
-            ObjectKind::Config | ObjectKind::Key | ObjectKind::Snapshot => {}
+            ObjectKind::Config
+            | ObjectKind::Key
+            | ObjectKind::Snapshot
+            | ObjectKind::Removal
+            | ObjectKind::Lock => {}
         }
     }
     stats.blocks = browser.index().len() as u64;

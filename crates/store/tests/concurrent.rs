@@ -15,8 +15,8 @@ use common::{
 };
 use tabane_store::backup::BackupOptions;
 use tabane_store::check::{ReadData, check};
-use tabane_store::storage::{LocalStorage, Name, ObjectKind, Storage};
-use tabane_store::{Error, Id, Repository, snapshot};
+use tabane_store::storage::{Listed, LocalStorage, Name, ObjectKind, Storage};
+use tabane_store::{Error, Repository, snapshot};
 
 /// Sources that have half of their bytes in common.
 fn sources(root: &Path, count: u64) -> Vec<PathBuf> {
@@ -187,7 +187,7 @@ impl<F: Fn() + Send + Sync> Storage for Hooked<F> {
     fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
         self.inner.get(name, range)
     }
-    fn list(&self, kind: ObjectKind) -> io::Result<Vec<(Id, u64)>> {
+    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
         let listed = self.inner.list(kind);
         if kind == self.kind && !self.done.swap(true, Ordering::SeqCst) {
             (self.hook)();

@@ -132,7 +132,10 @@ fn in_threads<T: Sync>(items: &[T], act: impl Fn(&T) + Sync) {
 fn the_sample_is_good() {
     let sample = Sample::new(1);
     assert!(!sample.examine(sample.objects.clone(), "untouched"));
-    for kind in ObjectKind::ALL {
+    for kind in ObjectKind::ALL
+        .into_iter()
+        .filter(|kind| !kind.is_transient())
+    {
         assert!(sample.objects.keys().any(|name| name.kind == kind));
     }
 }

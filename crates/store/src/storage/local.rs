@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags};
 
-use super::{Name, OBJECT_LEN_MAX, ObjectKind, Storage};
+use super::{Listed, Name, OBJECT_LEN_MAX, ObjectKind, Storage};
 use crate::id::Id;
 
 /// Where an object is written before it gets its name.
@@ -133,11 +133,12 @@ impl Storage for LocalStorage {
         }
     }
 
-    fn list(&self, kind: ObjectKind) -> io::Result<Vec<(Id, u64)>> {
+    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
         let mut found = Vec::new();
         match kind {
             ObjectKind::Config => {
-                found.push((Name::CONFIG.id, self.stat(Name::CONFIG)?));
+                let metadata = fs::metadata(self.path(Name::CONFIG))?;
+                found.push(listed(Name::CONFIG.id, &metadata)?);
             }
             ObjectKind::Pack => {
                 for folder in fs::read_dir(self.root.join(kind.name()))? {
@@ -147,7 +148,11 @@ impl Storage for LocalStorage {
                     }
                 }
             }
-            _ => list_folder(&self.root.join(kind.name()), &mut found)?,
+            _ => match list_folder(&self.root.join(kind.name()), &mut found) {
+                // Made when the first object of the kind is put.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && kind.is_transient() => {}
+                result => result?,
+            },
         }
         Ok(found)
     }
@@ -164,18 +169,29 @@ impl Storage for LocalStorage {
 }
 
 /// Adds the files whose names are IDs; other files are none of ours.
-fn list_folder(folder: &Path, found: &mut Vec<(Id, u64)>) -> io::Result<()> {
+fn list_folder(folder: &Path, found: &mut Vec<Listed>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        if let Some(id) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok())
-        {
-            found.push((id, entry.metadata()?.len()));
+        let name = entry.file_name();
+        let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        match entry.metadata() {
+            Ok(metadata) => found.push(listed(id, &metadata)?),
+            // Deleted meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+fn listed(id: Id, metadata: &fs::Metadata) -> io::Result<Listed> {
+    Ok(Listed {
+        id,
+        len: metadata.len(),
+        modified: metadata.modified()?,
+    })
 }
 
 fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {

@@ -5,6 +5,7 @@ mod local;
 use std::fmt;
 use std::io;
 use std::ops::Range;
+use std::time::SystemTime;
 
 pub use local::LocalStorage;
 
@@ -26,16 +27,22 @@ pub enum ObjectKind {
     Index,
     /// Blocks.
     Pack,
+    /// Packs that are about to be removed.
+    Removal,
+    /// Says that somebody prunes.
+    Lock,
 }
 
 impl ObjectKind {
     /// All kinds, those that others depend on first.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Config,
         Self::Key,
         Self::Pack,
         Self::Index,
         Self::Snapshot,
+        Self::Removal,
+        Self::Lock,
     ];
 
     /// The folder, or for `config` the name.
@@ -46,7 +53,16 @@ impl ObjectKind {
             Self::Snapshot => "snapshots",
             Self::Index => "index",
             Self::Pack => "packs",
+            Self::Removal => "removals",
+            Self::Lock => "locks",
         }
+    }
+}
+
+impl ObjectKind {
+    /// Whether a repository may have none of this kind for years.
+    pub fn is_transient(self) -> bool {
+        matches!(self, Self::Removal | Self::Lock)
     }
 }
 
@@ -90,6 +106,17 @@ impl fmt::Display for Name {
     }
 }
 
+/// An object that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its ID; zeros for `config`.
+    pub id: Id,
+    /// Its length in bytes.
+    pub len: u64,
+    /// When it was put, by the clock of the storage: only differences mean anything.
+    pub modified: SystemTime,
+}
+
 /// A place that holds immutable objects: a directory, a bucket, or several of them.
 ///
 /// It need not be clever or trusted: everything is encrypted and authenticated above it. It must keep two
@@ -116,8 +143,9 @@ pub trait Storage: Send + Sync {
     /// [`io::ErrorKind::NotFound`]; [`io::ErrorKind::UnexpectedEof`] when the object ends before the range does.
     fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>>;
 
-    /// The objects of a kind with their lengths in bytes, in no order.
-    fn list(&self, kind: ObjectKind) -> io::Result<Vec<(Id, u64)>>;
+    /// The objects of a kind, in no order. What was put or deleted before the call is listed or not listed; what is
+    /// put or deleted meanwhile may be either.
+    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>>;
 
     /// Length of an object in bytes.
     ///

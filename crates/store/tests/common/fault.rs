@@ -7,8 +7,7 @@ use std::process::abort;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tabane_store::Id;
-use tabane_store::storage::{LocalStorage, Name, ObjectKind, Storage};
+use tabane_store::storage::{Listed, LocalStorage, Name, ObjectKind, Storage};
 
 /// What happens at the chosen operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +131,7 @@ impl Storage for FaultyStorage {
         self.act(|| self.inner.get(name, range))
     }
 
-    fn list(&self, kind: ObjectKind) -> io::Result<Vec<(Id, u64)>> {
+    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
         self.act(|| self.inner.list(kind))
     }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
-use tabane_store::Id;
-use tabane_store::storage::{Name, ObjectKind, Storage};
+use tabane_store::storage::{Listed, Name, ObjectKind, Storage};
 
 pub type Objects = BTreeMap<Name, Vec<u8>>;
 
@@ -62,11 +62,15 @@ impl Storage for MemoryStorage {
         }
     }
 
-    fn list(&self, kind: ObjectKind) -> io::Result<Vec<(Id, u64)>> {
+    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
         let objects = self.0.lock().unwrap();
         let of_kind = objects.iter().filter(|(name, _)| name.kind == kind);
         Ok(of_kind
-            .map(|(name, bytes)| (name.id, bytes.len() as u64))
+            .map(|(name, bytes)| Listed {
+                id: name.id,
+                len: bytes.len() as u64,
+                modified: SystemTime::UNIX_EPOCH,
+            })
             .collect())
     }
 
