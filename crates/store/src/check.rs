@@ -113,7 +113,7 @@ pub fn check(
     let contents = read_index(&run, &mut report)?;
     let (packs, index) = check_packs(&run, &contents, &mut report)?;
     report.packs = contents.len() as u64;
-    report.blocks = index.len() as u64;
+    report.blocks = index.len();
     let chosen = choose(read_data, packs);
     report.read_packs = chosen.len() as u64;
     report.read_bytes = read_packs(&run, chosen, &contents);
@@ -177,7 +177,7 @@ fn check_packs(
             .segments
             .iter()
             .flat_map(|segment| &segment.blocks);
-        match blocks.all(|(block, _)| index.find(block).is_some()) {
+        match blocks.all(|(block, _)| index.find(block).is_ok_and(|place| place.is_some())) {
             true => run.observer.note(&format!(
                 "{name}: {why}, but everything in it is stored elsewhere"
             )),
@@ -256,10 +256,11 @@ fn check_tree(
             }
             for (block, len) in node::blocks(&node) {
                 let why = match index.find(&block) {
-                    None => "is missing",
-                    Some(location) if location.len != len => "has another length",
-                    Some(_) if bad_blocks.contains(&block) => "is damaged",
-                    Some(_) => continue,
+                    Ok(None) => "is missing".to_owned(),
+                    Ok(Some(location)) if location.len != len => "has another length".to_owned(),
+                    Ok(Some(_)) if bad_blocks.contains(&block) => "is damaged".to_owned(),
+                    Ok(Some(_)) => continue,
+                    Err(error) => error.to_string(),
                 };
                 run.problem(&format_args!("{name}: block {block} {why}"));
             }

@@ -37,8 +37,8 @@ impl BlockReader {
     /// # Errors
     /// When the storage fails or the segment is damaged.
     pub fn read_segment(&mut self, index: &Index, number: u32) -> Result<Vec<u8>> {
-        let segment = index.segment(number);
-        let pack = index.pack(segment.pack);
+        let segment = index.segment(number)?;
+        let pack = index.pack(segment.pack)?;
         let name = Name::new(ObjectKind::Pack, pack.id);
         let start = u64::from(segment.offset);
         let mut sealed = self
@@ -62,8 +62,8 @@ impl BlockReader {
 
     /// Reads a segment, through the cache.
     fn cached_segment(&mut self, index: &Index, number: u32) -> Result<Arc<[u8]>> {
-        let segment = index.segment(number);
-        let (pack, place) = (index.pack(segment.pack).id, segment.number);
+        let segment = index.segment(number)?;
+        let (pack, place) = (index.pack(segment.pack)?.id, segment.number);
         let found = self
             .cache
             .iter()
@@ -83,13 +83,22 @@ impl BlockReader {
         Ok(raw)
     }
 
-    /// Reads a block and appends it to `out`.
+    /// Reads a block and appends it to `out`. If it cannot be read where it is, it is looked for elsewhere.
     ///
     /// # Errors
     /// [`Error::MissingBlock`], or when the storage fails or the block is damaged.
     pub fn append_block(&mut self, index: &Index, block: Id, out: &mut Vec<u8>) -> Result<()> {
-        let location = index.find(&block).ok_or(Error::MissingBlock(block))?;
-        let segment = self.cached_segment(index, location.segment)?;
+        let location = index.find(&block)?.ok_or(Error::MissingBlock(block))?;
+        let segment = self.cached_segment(index, location.segment);
+        let (segment, location) = match segment {
+            Ok(segment) => (segment, location),
+            Err(error) => index
+                .places(&block)?
+                .into_iter()
+                .filter(|place| *place != location)
+                .find_map(|place| Some((self.cached_segment(index, place.segment).ok()?, place)))
+                .ok_or(error)?,
+        };
         let start = location.offset as usize;
         out.extend_from_slice(&segment[start..start + location.len as usize]);
         Ok(())

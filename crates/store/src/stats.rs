@@ -102,12 +102,10 @@ pub fn of_repository(browser: &Browser, repository: &Repository) -> Result<Repos
             | ObjectKind::Lock => {}
         }
     }
-    stats.blocks = browser.index().len() as u64;
-    stats.block_bytes = browser
-        .index()
-        .blocks()
-        .map(|(_, place)| u64::from(place.len))
-        .sum();
+    for block in browser.index().blocks() {
+        stats.blocks += 1;
+        stats.block_bytes += u64::from(block?.1.len);
+    }
     Ok(stats)
 }
 
@@ -244,7 +242,7 @@ impl Counter<'_> {
         for piece in content {
             if let Piece::Block { id, .. } = *piece
                 && self.blocks.insert(id)
-                && self.browser.index().find(&id).is_none()
+                && self.browser.index().find(&id)?.is_none()
             {
                 return Err(Error::MissingBlock(id));
             }
@@ -276,19 +274,19 @@ impl Counter<'_> {
     fn finish(mut self) -> Result<Stats> {
         let index = self.browser.index();
         let mut used_of_segment: HashMap<u32, u64> = HashMap::new();
-        for place in self.blocks.iter().filter_map(|id| index.find(id)) {
+        for id in &self.blocks {
+            let Some(place) = index.find(id)? else {
+                continue;
+            };
             self.stats.block_bytes += u64::from(place.len);
             *used_of_segment.entry(place.segment).or_default() += u64::from(place.len);
         }
         self.stats.blocks = self.blocks.len() as u64;
-        self.stats.stored_bytes = used_of_segment
-            .into_iter()
-            .map(|(number, used)| {
-                let segment = index.segment(number);
-                let share = u128::from(used) * u128::from(segment.stored_len);
-                (share / u128::from(segment.raw_len.max(1))) as u64
-            })
-            .sum();
+        for (number, used) in used_of_segment {
+            let segment = index.segment(number)?;
+            let share = u128::from(used) * u128::from(segment.stored_len);
+            self.stats.stored_bytes += (share / u128::from(segment.raw_len.max(1))) as u64;
+        }
         Ok(self.stats)
     }
 }

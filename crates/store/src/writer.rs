@@ -153,7 +153,9 @@ impl Writer {
     /// Whether the index has all these blocks.
     pub fn has_all(&self, blocks: impl IntoIterator<Item = (Id, u32)>) -> bool {
         let index = self.shared.index.read().expect("no panic under this lock");
-        blocks.into_iter().all(|(id, _)| index.find(&id).is_some())
+        blocks
+            .into_iter()
+            .all(|(id, _)| index.find(&id).is_ok_and(|place| place.is_some()))
     }
 
     /// Runs `read` with the index as it is now.
@@ -270,10 +272,10 @@ impl Shared {
         let mut pending = lock(&self.pending);
         let claim = |digest| {
             let id = Id::from(digest);
-            let new = index.find(&id).is_none() && pending.insert(id, None).is_none();
-            (id, new)
+            let new = index.find(&id)?.is_none() && pending.insert(id, None).is_none();
+            Ok((id, new))
         };
-        Ok(digests.into_iter().map(claim).collect())
+        digests.into_iter().map(claim).collect()
     }
 
     /// As [`Shared::claim`], for a hash with known collisions: a match counts only if the bytes are the same.
@@ -290,7 +292,7 @@ impl Shared {
         for variant in 0..=u8::MAX {
             id.0[hash.digest_len()] = variant;
             let index = self.index.read().expect("no panic under this lock");
-            let same = if index.find(&id).is_some() {
+            let same = if index.find(&id)?.is_some() {
                 let mut known = Vec::new();
                 // A damaged block is not the same: this one is stored beside it.
                 reader.append_block(&index, id, &mut known).is_ok() && known == block

@@ -228,9 +228,10 @@ proptest! {
         for (pack, contents) in &contents {
             let _ = index.add(*pack, contents);
         }
-        for (id, location) in index.blocks() {
-            prop_assert_eq!(index.find(id), Some(*location));
-            let segment = index.segment(location.segment);
+        for block in index.blocks() {
+            let (id, location) = block.unwrap();
+            prop_assert_eq!(index.find(&id).unwrap(), Some(location));
+            let segment = index.segment(location.segment).unwrap();
             prop_assert!(location.offset + location.len <= segment.raw_len);
         }
     }

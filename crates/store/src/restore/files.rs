@@ -155,7 +155,13 @@ pub fn write_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) 
     segments.sort_unstable_by_key(|&(segment, _)| segment);
     let (mut batch, mut batch_len) = (Vec::new(), 0);
     for (segment, uses) in segments {
-        batch_len += u64::from(run.index.segment(segment).raw_len);
+        match run.index.segment(segment) {
+            Ok(entry) => batch_len += u64::from(entry.raw_len),
+            Err(error) => {
+                run.fail(error);
+                break;
+            }
+        }
         batch.push((segment, uses));
         if batch_len >= BATCH_LEN {
             submit(run, target, files, &pool, std::mem::take(&mut batch));
@@ -173,7 +179,8 @@ fn locate(run: &Run, file: &File, number: usize, wanted: &Wanted) -> Result<Vec<
         if wanted.skips(at) {
             continue;
         }
-        let location = run.index.find(&block).ok_or(Error::MissingBlock(block))?;
+        let found = run.index.find(&block)?;
+        let location = found.ok_or(Error::MissingBlock(block))?;
         if location.len != len {
             return Err(Error::damaged(
                 format!("block {block}"),
@@ -220,8 +227,11 @@ fn process(
         match reader.read_segment(&run.index, segment) {
             Ok(raw) => segments.push((raw, uses)),
             Err(error) => {
-                for place in &uses {
-                    give_up(run, &files[place.file as usize], &error);
+                for place in uses {
+                    match read_elsewhere(run, reader, place.block) {
+                        Some(raw) => segments.push((raw, vec![Use { offset: 0, ..place }])),
+                        None => give_up(run, &files[place.file as usize], &error),
+                    }
                 }
             }
         }
@@ -260,6 +270,14 @@ fn process(
             write(run, target, file, &parts, uses.len() as u32);
         }
     }
+}
+
+/// Reads a block that cannot be read in its first place.
+fn read_elsewhere(run: &Run, reader: &mut BlockReader, block: Id) -> Option<Vec<u8>> {
+    let mut raw = Vec::new();
+    let several = run.index.places(&block).ok()?.len() > 1;
+    let read = several && reader.append_block(&run.index, block, &mut raw).is_ok();
+    read.then_some(raw)
 }
 
 fn part<'a>(raw: &'a [u8], place: &Use) -> &'a [u8] {
