@@ -6,6 +6,7 @@
 //! - `p0` measures SHA-1 as the paper did that Tabane comes from: its tables and figures;
 //! - `parity` times encoding and repair beside the bound that memory sets, and checks the code;
 //! - `mac` times every hash and MAC of the engine's table, beside Crypto++ and xxHash in C;
+//! - `chunk` cuts data into blocks, beside the fastcdc crate and fixed lengths;
 //! - `chunk-size` compares lengths of blocks;
 //! - `store` times whole backup programs as subprocesses, alternating between them;
 //! - `sum` times checksums of many files as subprocesses;
@@ -19,6 +20,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod chunk;
 mod chunk_size;
 mod compare_trees;
 mod cp;
@@ -61,6 +63,8 @@ enum Command {
     Parity(parity::Args),
     /// Time every hash and MAC on one core, beside Crypto++ and xxHash in C
     Mac(mac::Args),
+    /// Cut data into blocks: what is found twice, and the speed, beside the fastcdc crate
+    Chunk(chunk::Args),
     /// Compare lengths of blocks: sizes of repository and index, speed
     ChunkSize(chunk_size::Args),
     /// Time backup, restore and check of Tabane and its installed peers
@@ -81,6 +85,7 @@ fn main() -> ExitCode {
         Command::P0(args) => p0::run(&args),
         Command::Parity(args) => parity::run(&args),
         Command::Mac(args) => mac::run(&args),
+        Command::Chunk(args) => chunk::run(&args),
         Command::ChunkSize(args) => chunk_size::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Sum(args) => sum::run(&args),

@@ -1,4 +1,4 @@
-//! The whole of `tabane-bench lanes`, `parity`, `p0` and `mac`, on little data and without peers.
+//! The whole of `tabane-bench lanes`, `parity`, `chunk`, `p0` and `mac`, on little data and without peers.
 
 use std::fs;
 use std::process::Command;
@@ -194,4 +194,40 @@ fn the_code_is_verified() {
         (&lines[4]["losses_rebuilt"], &lines[4]["reads_least"]),
         (&28.into(), &22.into())
     );
+}
+
+#[test]
+fn json_of_chunk() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data");
+    let mut state = 1_u64;
+    let next = |_| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    let half: Vec<u8> = (0..1 << 20).map(next).collect();
+    fs::write(&path, [half.as_slice(), &half].concat()).unwrap();
+    let path = path.to_str().unwrap();
+    let lines = lines(&[
+        "chunk",
+        "--json",
+        "--rounds",
+        "1",
+        "--average",
+        "16",
+        path,
+        path,
+    ]);
+    let blocks = of_kind(&lines, "blocks");
+    assert_eq!(blocks.len(), 5);
+    for line in blocks {
+        // The second generation is all there; blocks shorter than the half find that comes twice, too.
+        let ratio = line["dedup_ratio"].as_f64().unwrap();
+        assert!((3.5..=4.0).contains(&ratio), "{line}");
+        assert!(line["rate_gb_per_s"].as_f64().unwrap() > 0.0);
+    }
+    let rates = of_kind(&lines, "rate");
+    assert_eq!(rates.len(), 4);
+    assert_eq!(rates[0]["ratio_to_fastcdc"], 1.0);
+    assert!(rates[3]["bar"].as_f64().unwrap() == 0.8);
 }

@@ -4,12 +4,14 @@
 //! `Σ table[b[31-k]] << k (mod 2³²)`. A block ends behind the first byte at which it is at least `min` long and the
 //! hash is below a limit, which is stricter before the block has reached `avg` than after (normalised chunking, as
 //! in FastCDC, Xia et al. 2016), or when it is `max` long. Since the hash depends on 32 bytes alone and `min` is
-//! larger, where a position may cut does not depend on the cuts before it.
+//! larger, where a position may cut does not depend on the cuts before it; so [`Gear`] looks for the next one in many
+//! stretches of the data at once, and what is skipped before `min` is not hashed at all.
 //!
 //! The table comes from a secret of the repository: cut points of a known table would tell an observer of
 //! block lengths which files are stored (see `docs/threat-model.md`).
 
 use serde::{Deserialize, Serialize};
+use tabane_lanes::gear::Gear;
 
 use crate::crypto::derive;
 use crate::error::{Error, Result};
@@ -20,9 +22,6 @@ pub const BLOCK_LEN_MAX: u32 = 16 << 20;
 
 /// No block but a file's last is shorter than this many bytes.
 const BLOCK_LEN_MIN: u32 = 1 << 10;
-
-/// How many bytes the gear hash covers.
-const WINDOW: usize = 32;
 
 /// How much rarer a cut is before the average than after: a factor of 2^(2 · this).
 const NORMALISATION: u32 = 2;
@@ -93,7 +92,7 @@ impl Chunking {
 /// Cuts files into blocks.
 #[derive(Clone)]
 pub struct Chunker {
-    table: Box<[u32; 256]>,
+    gear: Box<Gear>,
     min: usize,
     avg: usize,
     max: usize,
@@ -110,19 +109,13 @@ impl Chunker {
     /// See [`Chunking::validate`].
     pub fn new(chunking: Chunking, secret: &Id) -> Result<Self> {
         chunking.validate()?;
-        let mut bytes = [0; 1024];
-        derive(&secret.0, &[], b"tabane/1 gear table", &mut bytes);
-        let mut table = Box::new([0; 256]);
-        for (entry, bytes) in table.iter_mut().zip(bytes.chunks_exact(4)) {
-            *entry = u32::from_le_bytes(bytes.try_into().expect("chunks are of 4 bytes"));
-        }
         let (min, avg, max) = match chunking {
             Chunking::Content { min, avg, max } => (min, avg, max),
             Chunking::Fixed { len } => (len, len, len),
         };
         let bits = avg.ilog2();
         Ok(Self {
-            table,
+            gear: Box::new(Gear::new(gear_table(secret))),
             min: min as usize,
             avg: avg as usize,
             max: max as usize,
@@ -142,20 +135,15 @@ impl Chunker {
     pub fn first_block(&self, data: &[u8], end: bool) -> Option<usize> {
         let usable = &data[..data.len().min(self.max)];
         if usable.len() > self.min {
-            // The window before the first position that may cut.
-            let start = self.min.saturating_sub(WINDOW);
-            let warm = &usable[start..self.min - 1];
-            let hash = warm.iter().fold(0, |hash, &byte| self.roll(hash, byte));
             // Up to here a block is shorter than the average, all of it if there are not that many bytes.
-            let middle = self.avg.min(usable.len() + 1);
-            let before = &usable[self.min - 1..middle - 1];
-            let behind = &usable[middle - 1..];
-            let cut = match self.scan(hash, before, self.strict) {
-                (_, Some(at)) => Some(self.min + at),
-                (hash, None) => self.scan(hash, behind, self.lax).1.map(|at| middle + at),
+            let middle = usable.len().min(self.avg - 1);
+            let before = || {
+                let short = &usable[..middle];
+                self.gear.first_below(short, self.min - 1, self.strict)
             };
-            if cut.is_some() {
-                return cut;
+            let behind = || self.gear.first_below(usable, middle, self.lax);
+            if let Some(last) = before().or_else(behind) {
+                return Some(last + 1);
             }
         }
         if usable.len() == self.max {
@@ -173,23 +161,14 @@ impl Chunker {
             Some(len)
         })
     }
+}
 
-    #[inline(always)]
-    fn roll(&self, hash: u32, byte: u8) -> u32 {
-        (hash << 1).wrapping_add(self.table[usize::from(byte)])
-    }
-
-    /// Rolls over `data` up to the first byte behind which the hash is below `limit`.
-    #[inline(always)]
-    fn scan(&self, mut hash: u32, data: &[u8], limit: u32) -> (u32, Option<usize>) {
-        for (at, &byte) in data.iter().enumerate() {
-            hash = self.roll(hash, byte);
-            if hash < limit {
-                return (hash, Some(at));
-            }
-        }
-        (hash, None)
-    }
+/// The table of a repository's gear hash.
+fn gear_table(secret: &Id) -> [u32; 256] {
+    let mut bytes = [0; 1024];
+    derive(&secret.0, &[], b"tabane/1 gear table", &mut bytes);
+    let mut numbers = bytes.as_chunks().0.iter().copied().map(u32::from_le_bytes);
+    [(); 256].map(|()| numbers.next().expect("there are 256 of 4 bytes"))
 }
 
 #[cfg(test)]
@@ -212,13 +191,14 @@ mod tests {
     }
 
     /// The definition, word for word.
-    fn defined(chunker: &Chunker, data: &[u8]) -> Vec<usize> {
+    fn defined(chunker: &Chunker, secret: &Id, data: &[u8]) -> Vec<usize> {
+        let table = gear_table(secret);
         let hash_at = |end: usize| {
-            data[end + 1 - WINDOW..=end]
+            data[end - 31..=end]
                 .iter()
                 .rev()
                 .enumerate()
-                .map(|(k, &byte)| chunker.table[usize::from(byte)] << k)
+                .map(|(k, &byte)| table[usize::from(byte)] << k)
                 .fold(0, u32::wrapping_add)
         };
         let (mut start, mut lens) = (0, Vec::new());
@@ -243,11 +223,12 @@ mod tests {
     #[test]
     fn cuts_equal_the_definition() {
         for (avg, seed) in [(4096, 1), (16384, 7), (65536, 9)] {
-            let chunker = Chunker::new(Chunking::content(avg), &Id([seed; 32])).unwrap();
+            let secret = Id([seed; 32]);
+            let chunker = Chunker::new(Chunking::content(avg), &secret).unwrap();
             let mut data = noise(1 << 20, u64::from(seed));
             data[300_000..500_000].fill(0);
             let lens: Vec<usize> = chunker.blocks(&data, true).collect();
-            assert_eq!(lens, defined(&chunker, &data), "average {avg}");
+            assert_eq!(lens, defined(&chunker, &secret, &data), "average {avg}");
             assert!(lens.len() > (1 << 20) / avg as usize / 3);
         }
     }
@@ -300,6 +281,27 @@ mod tests {
             let some: Vec<usize> = chunker.blocks(&data[..shown.min(len)], false).collect();
             prop_assert_eq!(&all[..some.len()], &some[..]);
             prop_assert_eq!(all.iter().sum::<usize>(), len);
+        }
+
+        #[test]
+        fn any_lengths_cut_as_defined(
+            len in 0_usize..60_000,
+            min in 1024_u32..4000,
+            bits in 12_u32..15,
+            more in 1_u32..40_000,
+            hole in 0_usize..50_000,
+            seed: u64,
+        ) {
+            let (avg, secret) = (1 << bits, Id([seed as u8; 32]));
+            let chunking = Chunking::Content { min, avg, max: avg + more };
+            let chunker = Chunker::new(chunking, &secret).unwrap();
+            let mut data = noise(len, seed);
+            if let Some(constant) = data.get_mut(hole..) {
+                let len = constant.len().min(9000);
+                constant[..len].fill(seed as u8);
+            }
+            let lens: Vec<usize> = chunker.blocks(&data, true).collect();
+            prop_assert_eq!(lens, defined(&chunker, &secret, &data));
         }
     }
 }
