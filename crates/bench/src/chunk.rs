@@ -150,27 +150,28 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     report_subjects(args, &subjects, total_bytes);
 
-    let ours = chunker(content)?;
-    let theirs = fastcdc();
-    let works: Vec<(String, Box<dyn Fn()>)> = vec![
+    let (ours, theirs) = (&chunker(content)?, fastcdc());
+    let arena = arena.as_slice();
+    let mut works: Vec<(String, Box<dyn Fn() + '_>)> = vec![
         (
             "fastcdc, cut".to_owned(),
             Box::new(|| {
-                std::hint::black_box(theirs.cut(&arena));
+                std::hint::black_box(theirs.cut(arena));
             }),
         ),
         (
             "ours, cut".to_owned(),
             Box::new(|| {
-                std::hint::black_box(ours.blocks(&arena, true).count());
+                std::hint::black_box(ours.blocks(arena, true).count());
             }),
         ),
     ];
-    let hashed = BARS.map(|(algorithm, _)| {
-        let work: Box<dyn Fn()> = Box::new(|| cut_and_hash(&ours, &arena, algorithm));
-        (format!("ours, cut and {algorithm}"), work)
-    });
-    let works: Vec<_> = works.into_iter().chain(hashed).collect();
+    for (algorithm, _) in BARS {
+        works.push((
+            format!("ours, cut and {algorithm}"),
+            Box::new(move || cut_and_hash(ours, arena, algorithm)),
+        ));
+    }
     let mut rounds = Vec::new();
     for round in 0..args.rounds {
         progress::show(&format!("round {} of {}", round + 1, args.rounds));
