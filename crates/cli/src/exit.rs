@@ -15,7 +15,7 @@ pub enum Exit {
     Failure = 1,
     /// The arguments make no sense.
     Usage = 2,
-    /// The backup was made, but some of the source could not be read.
+    /// The backup was made, but some of the source could not be read; or `forget` could not read or remove some snapshots.
     Incomplete = 3,
     /// There is no repository at the place given.
     NoRepository = 10,
@@ -42,7 +42,7 @@ Exit codes:
     0  done
     1  an error; `check` or `sum --check` found damage; `restore` could not write everything
     2  wrong usage
-    3  the backup was made, but some source files could not be read
+    3  the backup was made, but some source files could not be read; `forget` could not read or remove some snapshots
    10  there is no repository at that place
    12  wrong password
   130  interrupted

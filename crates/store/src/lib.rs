@@ -30,6 +30,7 @@ mod crypto;
 pub mod diff;
 pub mod dump;
 mod error;
+pub mod forget;
 pub mod host;
 mod id;
 pub mod index;

@@ -83,15 +83,22 @@ pub struct Filter {
 impl Filter {
     /// Whether a snapshot is meant.
     pub fn allows(&self, snapshot: &Snapshot) -> bool {
-        let has_all = |list: &String| {
-            list.split(',')
-                .filter(|tag| !tag.is_empty())
-                .all(|tag| snapshot.tags.iter().any(|has| has == tag))
-        };
+        let has_all = |list: &String| has_tags(snapshot, &split_tags(list));
         (self.hosts.is_empty() || self.hosts.contains(&snapshot.hostname))
             && (self.tags.is_empty() || self.tags.iter().any(has_all))
             && self.paths.iter().all(|path| snapshot.paths.contains(path))
     }
+}
+
+/// The tags of a list with commas between them.
+pub fn split_tags(list: &str) -> Vec<String> {
+    let tags = list.split(',').filter(|tag| !tag.is_empty());
+    tags.map(str::to_owned).collect()
+}
+
+/// Whether a snapshot has all of these tags.
+pub fn has_tags(snapshot: &Snapshot, tags: &[String]) -> bool {
+    tags.iter().all(|tag| snapshot.tags.contains(tag))
 }
 
 /// Writes a snapshot; returns its ID.
@@ -146,29 +153,51 @@ pub fn list(repository: &Repository, filter: &Filter) -> Result<Listing> {
 /// # Errors
 /// [`Error::NoSnapshot`], [`Error::AmbiguousSnapshot`], [`Error::LatestUnclear`], damage, or when the storage fails.
 pub fn find(repository: &Repository, name: &str, filter: &Filter) -> Result<(Id, Snapshot)> {
-    if name == "latest" {
-        let Listing {
-            mut snapshots,
-            mut damaged,
-        } = list(repository, filter)?;
-        return match (damaged.pop(), snapshots.pop()) {
-            (Some(error), _) => Err(Error::LatestUnclear(Box::new(error))),
-            (None, Some(latest)) => Ok(latest),
-            (None, None) => Err(Error::NoSnapshot(name.to_owned())),
-        };
+    match name {
+        "latest" => find_latest(repository, filter),
+        _ => {
+            let id = find_by_prefix(repository, name)?;
+            Ok((id, load(repository, id)?))
+        }
     }
+}
+
+/// As [`find`], except for `latest` the snapshot itself is not read: it may be damaged.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_id(repository: &Repository, name: &str, filter: &Filter) -> Result<Id> {
+    match name {
+        "latest" => Ok(find_latest(repository, filter)?.0),
+        _ => find_by_prefix(repository, name),
+    }
+}
+
+fn find_latest(repository: &Repository, filter: &Filter) -> Result<(Id, Snapshot)> {
+    let Listing {
+        mut snapshots,
+        mut damaged,
+    } = list(repository, filter)?;
+    match (damaged.pop(), snapshots.pop()) {
+        (Some(error), _) => Err(Error::LatestUnclear(Box::new(error))),
+        (None, Some(latest)) => Ok(latest),
+        (None, None) => Err(Error::NoSnapshot("latest".to_owned())),
+    }
+}
+
+fn find_by_prefix(repository: &Repository, prefix: &str) -> Result<Id> {
     let listed = repository.list(ObjectKind::Snapshot)?;
     let mut matching = listed
         .iter()
         .map(|&(id, _)| id)
-        .filter(|id| id.has_prefix(name));
+        .filter(|id| id.has_prefix(prefix));
     match (matching.next(), matching.count()) {
-        (Some(id), 0) if !name.is_empty() => Ok((id, load(repository, id)?)),
-        (Some(_), others) if !name.is_empty() => Err(Error::AmbiguousSnapshot {
-            prefix: name.to_owned(),
+        (Some(id), 0) if !prefix.is_empty() => Ok(id),
+        (Some(_), others) if !prefix.is_empty() => Err(Error::AmbiguousSnapshot {
+            prefix: prefix.to_owned(),
             count: others + 1,
         }),
-        _ => Err(Error::NoSnapshot(name.to_owned())),
+        _ => Err(Error::NoSnapshot(prefix.to_owned())),
     }
 }
 

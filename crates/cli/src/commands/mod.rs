@@ -37,6 +37,7 @@ commands! {
     diff Diff
     check Check
     stats Stats
+    forget Forget
     key Key
     sum Sum
     cp Cp

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::bed::{Bed, bare_command, run};
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "init",
     "backup",
     "snapshots",
@@ -14,6 +14,7 @@ const COMMANDS: [&str; 15] = [
     "diff",
     "check",
     "stats",
+    "forget",
     "key",
     "sum",
     "parity",

@@ -6,6 +6,7 @@ mod bad_input;
 mod bed;
 mod documents;
 mod everyday;
+mod forget;
 mod parity;
 mod process;
 mod scripting;

@@ -1,0 +1,367 @@
+//! `tabane forget`
+
+use clap::Args;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+use tabane_store::forget::{self, Age, Count, Group, GroupBy, Period, Rule};
+use tabane_store::snapshot::{self, Snapshot, split_tags};
+use tabane_store::{Id, Repository};
+
+use crate::args::Global;
+use crate::exit::{Exit, Failure, Result};
+use crate::format;
+use crate::output::{Output, Table, snapshot_json, warn};
+use crate::select::Selection;
+
+/// Remove snapshots that are not needed any more
+#[derive(Args)]
+#[command(after_help = "\
+Names of snapshots remove just these. Otherwise --keep options say which stay, in each group of snapshots with \
+the same host and paths: one stays if any of the options wants it, and the others are removed. Try it with \
+--dry-run, which shows what would stay and why.
+
+Hours, days, weeks, months and years are those of the calendar and the local time zone, and only those that \
+have a snapshot count; the latest snapshot of each stays. While a --keep-…ly option could keep more than there \
+is, the oldest snapshot stays too. Ages, as 1y6m, 14d or 36h, are measured from the latest snapshot.
+
+What only the removed snapshots needed stays in the repository until it is pruned.
+
+A snapshot that cannot be read is reported and stays, unless it is named; the exit code is 3 then, and also \
+when one could not be removed.
+
+With --json, prints one array with an object for each group.
+
+Examples:
+  tabane forget -r /mnt/backup --dry-run --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --keep-yearly 10
+  tabane forget -r /mnt/backup --keep-within 14d --keep-within-weekly 2m --keep-monthly unlimited
+  tabane forget -r /mnt/backup --host old --tag trial --keep-last 1 --keep-tag keep,always
+  tabane forget -r /mnt/backup 1a2b3c4d")]
+pub struct Forget {
+    /// Remove just these (an ID, its beginning, or latest)
+    #[arg(value_name = "SNAPSHOT")]
+    snapshots: Vec<String>,
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    keep: Keep,
+    /// What the snapshots of a group have in common: host, paths, tags, some of them with commas between, or '' for one group of all
+    #[arg(short, long, value_name = "LIST", default_value = "host,paths", value_parser = parse::<GroupBy>)]
+    group_by: GroupBy,
+    /// Allow that no snapshot of a group stays; without --keep options, that of the chosen ones no snapshot does
+    #[arg(long)]
+    unsafe_allow_remove_all: bool,
+    /// Show what would be removed, and remove nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+}
+
+/// The options that say which snapshots stay.
+#[derive(Args)]
+#[command(next_help_heading = "What stays")]
+struct Keep {
+    /// Keep the latest N snapshots (or unlimited, here and below)
+    #[arg(short = 'l', long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
+    keep_last: Option<Count>,
+    /// Keep the latest snapshot of each of the latest N hours that have one
+    #[arg(long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
+    keep_hourly: Option<Count>,
+    /// The same for days
+    #[arg(short = 'd', long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
+    keep_daily: Option<Count>,
+    /// The same for weeks, from Monday to Sunday
+    #[arg(short = 'w', long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
+    keep_weekly: Option<Count>,
+    /// The same for months
+    #[arg(short = 'm', long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
+    keep_monthly: Option<Count>,
+    /// The same for years
+    #[arg(short = 'y', long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
+    keep_yearly: Option<Count>,
+    /// Keep all snapshots that are younger than this, by the latest one
+    #[arg(long, value_name = "AGE", value_parser = parse::<Age>)]
+    keep_within: Option<Age>,
+    /// Keep the latest snapshot of each hour that is younger than this
+    #[arg(long, value_name = "AGE", value_parser = parse::<Age>)]
+    keep_within_hourly: Option<Age>,
+    /// The same for days
+    #[arg(long, value_name = "AGE", value_parser = parse::<Age>)]
+    keep_within_daily: Option<Age>,
+    /// The same for weeks
+    #[arg(long, value_name = "AGE", value_parser = parse::<Age>)]
+    keep_within_weekly: Option<Age>,
+    /// The same for months
+    #[arg(long, value_name = "AGE", value_parser = parse::<Age>)]
+    keep_within_monthly: Option<Age>,
+    /// The same for years
+    #[arg(long, value_name = "AGE", value_parser = parse::<Age>)]
+    keep_within_yearly: Option<Age>,
+    /// Keep snapshots with all of these tags, separated by commas (repeatable: any of them)
+    #[arg(long, value_name = "TAG[,TAG…]")]
+    keep_tag: Vec<String>,
+}
+
+fn parse<T: std::str::FromStr<Err = tabane_store::Error>>(
+    text: &str,
+) -> std::result::Result<T, String> {
+    text.parse()
+        .map_err(|error: tabane_store::Error| error.to_string())
+}
+
+impl Keep {
+    /// The rules, in the order in which restic gives its reasons; a count of 0 is none.
+    fn rules(&self) -> Vec<Rule> {
+        let counts = [
+            self.keep_last,
+            self.keep_hourly,
+            self.keep_daily,
+            self.keep_weekly,
+            self.keep_monthly,
+            self.keep_yearly,
+        ];
+        let ages = [
+            self.keep_within,
+            self.keep_within_hourly,
+            self.keep_within_daily,
+            self.keep_within_weekly,
+            self.keep_within_monthly,
+            self.keep_within_yearly,
+        ];
+        let counts = counts.map(|count| count.filter(|count| *count != Count::AtMost(0)));
+        let tags = self.keep_tag.iter().map(|list| split_tags(list));
+        let tags = tags.filter(|tags| !tags.is_empty()).map(Rule::Tags);
+        let counts = Period::ALL.into_iter().zip(counts);
+        let counts = counts.filter_map(|(period, count)| Some(Rule::Last(period, count?)));
+        let ages = Period::ALL.into_iter().zip(ages);
+        let mut ages = ages
+            .filter_map(|(period, age)| Some(Rule::Within(period, age?)))
+            .peekable();
+        let within = ages.next_if(|rule| matches!(rule, Rule::Within(Period::Each, _)));
+        tags.chain(within).chain(counts).chain(ages).collect()
+    }
+}
+
+/// A group, and why each of its snapshots stays; one without a reason goes.
+struct Judged {
+    group: Group,
+    reasons: Vec<Vec<String>>,
+}
+
+impl Judged {
+    fn removed(&self) -> impl Iterator<Item = &(Id, Snapshot)> {
+        let pairs = self.group.snapshots.iter().zip(&self.reasons);
+        pairs
+            .filter(|(_, reasons)| reasons.is_empty())
+            .map(|(snapshot, _)| snapshot)
+    }
+
+    fn kept(&self) -> impl Iterator<Item = (&(Id, Snapshot), &Vec<String>)> {
+        let pairs = self.group.snapshots.iter().zip(&self.reasons);
+        pairs.filter(|(_, reasons)| !reasons.is_empty())
+    }
+}
+
+impl Forget {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        let rules = self.keep.rules();
+        self.validate(&rules)?;
+        let repository = global.open()?;
+        if !self.snapshots.is_empty() {
+            return self.remove_named(global, &repository);
+        }
+        let listing = snapshot::list(&repository, &self.selection.filter())?;
+        for error in &listing.damaged {
+            warn(format!("{error}; it stays, unless it is named"));
+        }
+        let (zone, now) = (TimeZone::system(), Timestamp::now());
+        let judge = |group: Group| {
+            let reasons = forget::reasons(&rules, &group.snapshots, &zone, now);
+            Judged { group, reasons }
+        };
+        let groups = forget::group(listing.snapshots, self.group_by);
+        let groups: Vec<Judged> = groups.into_iter().map(judge).collect();
+        let emptied = groups.iter().find(|judged| judged.kept().next().is_none());
+        if let Some(judged) = emptied
+            && !self.unsafe_allow_remove_all
+        {
+            return Err(Failure::Other(format!(
+                "no {} would stay, so nothing is removed: change the --keep options, or allow it with \
+                 --unsafe-allow-remove-all",
+                describe(&judged.group)
+            )));
+        }
+        if !global.json {
+            print(global, &groups)?;
+        }
+        let going = groups.iter().flat_map(|judged| judged.removed());
+        let going: Vec<Id> = going.map(|&(id, _)| id).collect();
+        let failed = self.remove(global, &repository, &going)?;
+        if global.json {
+            let mut output = Output::new();
+            let groups = groups.iter().map(group_json);
+            output.json(&Value::Array(groups.collect()))?;
+            output.finish()?;
+        }
+        Ok(match failed || !listing.damaged.is_empty() {
+            true => Exit::Incomplete,
+            false => Exit::Success,
+        })
+    }
+
+    fn validate(&self, rules: &[Rule]) -> Result<()> {
+        let wrong = |text: &str| Err(Failure::Usage(text.to_owned()));
+        let filter = self.selection.filter();
+        let filtered =
+            !(filter.hosts.is_empty() && filter.tags.is_empty() && filter.paths.is_empty());
+        match (self.snapshots.is_empty(), rules.is_empty()) {
+            (false, false) => wrong(
+                "snapshots are either named or chosen by --keep options: leave out the one or the other",
+            ),
+            (true, true) if !self.unsafe_allow_remove_all => wrong(
+                "nothing says which snapshots stay: use --keep-daily 7 or the like, or name snapshots to remove",
+            ),
+            (true, true) if !filtered => wrong(
+                "this would remove every snapshot of the repository: choose some with --host, --tag or --path",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the snapshots that were named, whether or not they can be read.
+    fn remove_named(&self, global: &Global, repository: &Repository) -> Result<Exit> {
+        let filter = self.selection.filter();
+        let mut named = self
+            .snapshots
+            .iter()
+            .map(|name| snapshot::find_id(repository, name, &filter))
+            .collect::<tabane_store::Result<Vec<Id>>>()?;
+        named.sort();
+        named.dedup();
+        let failed = self.remove(global, repository, &named)?;
+        if global.json {
+            let ids = named.iter().map(|id| Value::from(id.to_string()));
+            let mut output = Output::new();
+            output.json(&json!({
+                "message_type": "removed",
+                "dry_run": self.dry_run,
+                "ids": Value::Array(ids.collect()),
+            }))?;
+            output.finish()?;
+        }
+        Ok(match failed {
+            true => Exit::Incomplete,
+            false => Exit::Success,
+        })
+    }
+
+    /// Says whether some could not be removed.
+    fn remove(&self, global: &Global, repository: &Repository, going: &[Id]) -> Result<bool> {
+        let mut removed = 0;
+        for &id in going.iter().filter(|_| !self.dry_run) {
+            match forget::remove(repository, id) {
+                Ok(()) => removed += 1,
+                Err(error) => warn(error.to_string()),
+            }
+        }
+        if !global.json && !global.quiet {
+            let mut output = Output::new();
+            match self.dry_run {
+                true => output.line(format!(
+                    "dry run: {} would be removed",
+                    format::count(going.len() as u64, "snapshot")
+                ))?,
+                false => output.line(format!("{} removed", format::count(removed, "snapshot")))?,
+            }
+            output.finish()?;
+        }
+        Ok(!self.dry_run && removed < going.len() as u64)
+    }
+}
+
+/// `snapshot of host ada, paths /home, /srv`
+fn describe(group: &Group) -> String {
+    let list = |list: &[String]| format::printable(&list.join(", "));
+    let parts = [
+        group
+            .host
+            .as_ref()
+            .map(|host| format!("host {}", format::printable(host))),
+        group
+            .paths
+            .as_ref()
+            .map(|paths| format!("paths {}", list(paths))),
+        group.tags.as_ref().map(|tags| match tags.is_empty() {
+            true => "no tags".to_owned(),
+            false => format!("tags {}", list(tags)),
+        }),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    match parts.is_empty() {
+        true => "snapshot".to_owned(),
+        false => format!("snapshot with {}", parts.join(" and ")),
+    }
+}
+
+/// A table of what stays and why, and one of what goes.
+fn print(global: &Global, groups: &[Judged]) -> Result<()> {
+    if global.quiet {
+        return Ok(());
+    }
+    let mut output = Output::new();
+    let lines = |list: &[String]| {
+        let lines: Vec<String> = list.iter().map(|text| format::printable(text)).collect();
+        lines.join("\n")
+    };
+    let row = |(id, snapshot): &(Id, Snapshot), reasons: Option<&Vec<String>>| {
+        let mut row = vec![
+            id.short(),
+            format::local_time(snapshot.time),
+            format::printable(&snapshot.hostname),
+            lines(&snapshot.tags),
+        ];
+        row.extend(reasons.map(|reasons| lines(reasons)));
+        row.push(lines(&snapshot.paths));
+        row
+    };
+    for judged in groups {
+        output.line(format!("For every {}:", describe(&judged.group)))?;
+        let mut kept = Table::new(&["ID", "Time", "Host", "Tags", "Reasons", "Paths"]);
+        for (snapshot, reasons) in judged.kept() {
+            kept.row(row(snapshot, Some(reasons)));
+        }
+        let mut removed = Table::new(&["ID", "Time", "Host", "Tags", "Paths"]);
+        for snapshot in judged.removed() {
+            removed.row(row(snapshot, None));
+        }
+        for (verb, table, count) in [
+            ("keep", kept, judged.kept().count()),
+            ("remove", removed, judged.removed().count()),
+        ] {
+            if count > 0 {
+                let count = format::count(count as u64, "snapshot");
+                output.line(format!("\n{verb} {count}:"))?;
+                table.print(&mut output)?;
+            }
+        }
+        output.line("")?;
+    }
+    output.finish()
+}
+
+fn group_json(judged: &Judged) -> Value {
+    let snapshot = |(id, snapshot): &(Id, Snapshot)| Value::from(snapshot_json(*id, snapshot));
+    let kept = judged.kept().map(|(kept, _)| snapshot(kept));
+    let removed = judged.removed().map(snapshot);
+    let reasons = judged
+        .kept()
+        .map(|(kept, matches)| json!({"snapshot": snapshot(kept), "matches": matches}));
+    json!({
+        "host": judged.group.host,
+        "paths": judged.group.paths,
+        "tags": judged.group.tags,
+        "keep": Value::Array(kept.collect()),
+        "remove": Value::Array(removed.collect()),
+        "reasons": Value::Array(reasons.collect()),
+    })
+}
