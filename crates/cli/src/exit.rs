@@ -13,7 +13,7 @@ pub enum Exit {
     Success = 0,
     /// Something went wrong, or `check` found damage.
     Failure = 1,
-    /// The arguments make no sense.
+    /// The arguments make no sense, or the configuration file has a mistake.
     Usage = 2,
     /// The backup was made, but some of the source could not be read; or `forget` could not read or remove some snapshots.
     Incomplete = 3,
@@ -30,18 +30,25 @@ pub const HELP: &str = "`tabane help COMMAND` tells more about a command; `taban
 
 /// What `--help` says last.
 pub const LONG_HELP: &str = "\
-Environment:
-  TABANE_REPOSITORY        the repository, unless --repo is given
+Environment (an option of the same meaning goes before a variable, and so does a profile):
+  TABANE_REPOSITORY        --repo
   TABANE_PASSWORD          the password itself
-  TABANE_PASSWORD_FILE     a file with the password, unless --password-file is given
-  TABANE_PASSWORD_COMMAND  a command that prints it, unless --password-command is given
+  TABANE_PASSWORD_FILE     --password-file
+  TABANE_PASSWORD_COMMAND  --password-command
+  TABANE_CONFIG            --config
+  TABANE_PROFILE           --profile
+  TABANE_JSON              --json, if it is 1
+  TABANE_QUIET             --quiet, if it is 1
+  TABANE_VERBOSE           --verbose, 1 or 2
+  TABANE_METRICS_FILE      --metrics-file of the commands that have it
+  XDG_CONFIG_HOME          where the configuration file tabane/config.toml is, instead of ~/.config
   TABANE_SIMD              forces an instruction set for hashing: portable, sse41, avx2, avx512 or shani
   NO_COLOR                 no colours if it is set
 
 Exit codes:
     0  done
     1  an error; `check` or `sum --check` found damage; `restore` could not write everything
-    2  wrong usage
+    2  wrong usage, or a mistake in the configuration file
     3  the backup was made, but some source files could not be read; `forget` could not read or remove some snapshots
    10  there is no repository at that place
    12  wrong password

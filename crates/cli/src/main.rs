@@ -7,8 +7,10 @@
 
 mod args;
 mod commands;
+mod config;
 mod exit;
 mod format;
+mod metrics;
 mod output;
 mod password;
 mod process;
@@ -16,10 +18,12 @@ mod progress;
 mod quote;
 mod select;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches, Parser};
+use serde_json::json;
 
 use args::Global;
 use exit::{Exit, Failure};
@@ -38,13 +42,15 @@ struct Cli {
 
 fn main() -> ExitCode {
     process::exit_on_panic();
-    match run() {
+    let mut json = false;
+    match run(&mut json) {
         Ok(exit) => exit.into(),
-        Err(failure) => report(&failure),
+        Err(failure) => report(&failure, json),
     }
 }
 
-fn run() -> Result<Exit, Failure> {
+/// Does what the arguments say; `json` becomes whether they want JSON.
+fn run(json: &mut bool) -> Result<Exit, Failure> {
     process::harden();
     process::exit_on_signals()?;
     // With variables for arguments, clap would not see that there are none.
@@ -52,10 +58,13 @@ fn run() -> Result<Exit, Failure> {
         write!(io::stderr(), "{}", definition().render_help())?;
         return Ok(Exit::Usage);
     }
-    let cli = match Cli::try_parse() {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let matches = config::apply_profile(definition(), &args)?.try_get_matches_from(args);
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return explain(&error),
     };
+    *json = cli.global.json;
     tabane_lanes::Backend::forced().map_err(|error| Failure::Other(error.to_string()))?;
     let exit = cli.command.run(&cli.global)?;
     io::stdout().flush()?;
@@ -82,12 +91,24 @@ fn explain(error: &clap::Error) -> Result<Exit, Failure> {
     }
 }
 
-/// Says what went wrong; returns how the process ends.
-fn report(failure: &Failure) -> ExitCode {
+/// Says what went wrong, as text or as restic does it in JSON; returns how the process ends.
+fn report(failure: &Failure, json: bool) -> ExitCode {
     if let Failure::Output(error) = failure
         && error.kind() == io::ErrorKind::BrokenPipe
     {
         process::die_of_broken_pipe();
+    }
+    if json {
+        let _ = writeln!(
+            io::stderr(),
+            "{}",
+            json!({
+                "message_type": "exit_error",
+                "code": failure.exit() as u8,
+                "message": failure.to_string(),
+            })
+        );
+        return failure.exit().into();
     }
     let text = match failure {
         // Its lines are clap's own, with what the user typed quoted.

@@ -18,6 +18,7 @@ use tabane_store::{Error, Repository};
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
+use crate::metrics::{Metrics, MetricsFile};
 use crate::output::{Output, into_object, print_json, warn};
 use crate::progress::Progress;
 
@@ -131,6 +132,8 @@ pub struct Backup {
     /// Time of the snapshot: 2026-01-02 15:04:05 (local), RFC 3339, or now
     #[arg(long, value_name = "TIME", value_parser = format::parse_time, help_heading = "About the snapshot")]
     time: Option<Timestamp>,
+    #[command(flatten)]
+    metrics: MetricsFile,
 }
 
 fn parse_compression(text: &str) -> std::result::Result<Compression, String> {
@@ -140,6 +143,11 @@ fn parse_compression(text: &str) -> std::result::Result<Compression, String> {
 impl Backup {
     /// Does it.
     pub fn run(self, global: &Global) -> Result<Exit> {
+        let file = self.metrics.clone();
+        file.record(global, "backup", |metrics| self.back_up(global, metrics))
+    }
+
+    fn back_up(self, global: &Global, metrics: &mut Metrics) -> Result<Exit> {
         let source = self.source()?;
         // Nothing is created for a backup that cannot begin.
         if let Source::Paths(paths) = &source {
@@ -156,7 +164,7 @@ impl Backup {
         }
         let options = self.options(&repository)?;
         if !global.quiet {
-            warn_of_itself(global, &source, &options.excludes)?;
+            warn_of_itself(&repository, &source, &options.excludes)?;
         }
         let progress = Progress::start(global);
         let reporter = Arc::new(Reporter(Arc::clone(&progress)));
@@ -164,6 +172,7 @@ impl Backup {
         progress.stop();
         let made = made?;
         report(global, &made, &progress)?;
+        measure(&made.snapshot.summary, metrics);
         Ok(match made.snapshot.summary.errors {
             0 => Exit::Success,
             _ => Exit::Incomplete,
@@ -244,11 +253,16 @@ fn into_path(bytes: Vec<u8>) -> PathBuf {
 }
 
 /// A repository within what it is to hold grows with every backup.
-fn warn_of_itself(global: &Global, source: &Source, excludes: &ExcludeOptions) -> Result<()> {
-    let (Some(repository), Source::Paths(paths)) = (&global.repo, source) else {
+fn warn_of_itself(
+    repository: &Repository,
+    source: &Source,
+    excludes: &ExcludeOptions,
+) -> Result<()> {
+    let Source::Paths(paths) = source else {
         return Ok(());
     };
-    let Ok(repository) = repository.canonicalize() else {
+    // What is no directory of this machine is not below a path of it either.
+    let Ok(repository) = Path::new(&repository.storage().location()).canonicalize() else {
         return Ok(());
     };
     let holds = |path: &&PathBuf| {
@@ -290,6 +304,25 @@ impl Observer for Reporter {
     fn read(&self, bytes: u64) {
         self.0.bytes(bytes);
     }
+}
+
+fn measure(summary: &Summary, metrics: &mut Metrics) {
+    let files = [
+        ("new", summary.files_new),
+        ("changed", summary.files_changed),
+        ("unmodified", summary.files_unmodified),
+    ];
+    metrics.gauges("files", "Files of the latest backup.", &files);
+    let help = "Entries that the latest backup could not read.";
+    metrics.gauge("errors", help, summary.errors);
+    let bytes = [
+        ("total", summary.total_bytes),
+        ("read", summary.read_bytes),
+        ("added", summary.added_bytes),
+        ("stored", summary.stored_bytes),
+    ];
+    let help = "Bytes of all files, of those that were read, of new blocks, and of these as they are stored.";
+    metrics.gauges("bytes", help, &bytes);
 }
 
 fn report(global: &Global, made: &backup::Backup, progress: &Progress) -> Result<()> {

@@ -10,6 +10,7 @@ use tabane_store::check::{self, Observer, ReadData};
 use crate::args::Global;
 use crate::exit::{Exit, Result};
 use crate::format;
+use crate::metrics::{Metrics, MetricsFile};
 use crate::output::{Output, into_object, print_json, warn};
 use crate::progress::Progress;
 
@@ -33,6 +34,8 @@ pub struct Check {
     /// Read a part of the data
     #[arg(long, value_name = "N/T|P%|SIZE", value_parser = parse_subset)]
     read_data_subset: Option<ReadData>,
+    #[command(flatten)]
+    metrics: MetricsFile,
 }
 
 fn parse_subset(text: &str) -> std::result::Result<ReadData, String> {
@@ -60,6 +63,11 @@ fn parse_subset(text: &str) -> std::result::Result<ReadData, String> {
 impl Check {
     /// Does it.
     pub fn run(self, global: &Global) -> Result<Exit> {
+        let file = self.metrics.clone();
+        file.record(global, "check", |metrics| self.check(global, metrics))
+    }
+
+    fn check(self, global: &Global, metrics: &mut Metrics) -> Result<Exit> {
         let repository = global.open()?;
         let read_data = match self.read_data_subset {
             Some(subset) => subset,
@@ -76,6 +84,12 @@ impl Check {
         let report = report?;
         let elapsed = progress.elapsed();
         let failed = report.problems > 0;
+        metrics.gauge("problems", "What the latest check found.", report.problems);
+        metrics.gauge(
+            "read_bytes",
+            "Bytes of packs that it read.",
+            report.read_bytes,
+        );
         if global.json {
             let mut object = into_object(json!({"message_type": "summary"}));
             object.append(&mut into_object(

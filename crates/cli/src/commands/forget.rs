@@ -11,6 +11,7 @@ use tabane_store::{Id, Repository};
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
+use crate::metrics::{Metrics, MetricsFile};
 use crate::output::{Output, Table, snapshot_json, warn};
 use crate::select::Selection;
 
@@ -54,6 +55,8 @@ pub struct Forget {
     /// Show what would be removed, and remove nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
+    #[command(flatten)]
+    metrics: MetricsFile,
 }
 
 /// The options that say which snapshots stay.
@@ -164,6 +167,11 @@ impl Judged {
 impl Forget {
     /// Does it.
     pub fn run(self, global: &Global) -> Result<Exit> {
+        let file = self.metrics.clone();
+        file.record(global, "forget", |metrics| self.forget(global, metrics))
+    }
+
+    fn forget(self, global: &Global, metrics: &mut Metrics) -> Result<Exit> {
         let rules = self.keep.rules();
         self.validate(&rules)?;
         let repository = global.open()?;
@@ -196,6 +204,10 @@ impl Forget {
         }
         let going = groups.iter().flat_map(|judged| judged.removed());
         let going: Vec<Id> = going.map(|&(id, _)| id).collect();
+        let kept: usize = groups.iter().map(|judged| judged.kept().count()).sum();
+        let counts = [("kept", kept as u64), ("removed", going.len() as u64)];
+        let help = "Snapshots that the latest policy kept, and that it did not.";
+        metrics.gauges("snapshots", help, &counts);
         let failed = self.remove(global, &repository, &going)?;
         if global.json {
             let mut output = Output::new();

@@ -2,8 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+mod automation;
 mod bad_input;
 mod bed;
+mod config;
 mod documents;
 mod everyday;
 mod forget;

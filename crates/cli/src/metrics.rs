@@ -1,0 +1,148 @@
+//! What a command did, for the textfile collector of Prometheus' node exporter.
+//!
+//! <https://prometheus.io/docs/instrumenting/exposition_formats/> is the format.
+
+use std::fmt::{Display, Write};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use jiff::Timestamp;
+
+use crate::args::Global;
+use crate::exit::{Exit, Failure, Result};
+use crate::format;
+
+/// The option for it.
+#[derive(Args, Clone, Debug)]
+pub struct MetricsFile {
+    /// Write what was done to this file, in the format of Prometheus' textfile collector
+    #[arg(long, value_name = "FILE", env = "TABANE_METRICS_FILE")]
+    #[arg(hide_env_values = true)]
+    metrics_file: Option<PathBuf>,
+}
+
+/// Metrics of one run of a command, as text.
+pub struct Metrics {
+    /// What their names begin with.
+    command: &'static str,
+    /// What all of them have between `{` and `}`.
+    labels: String,
+    text: String,
+}
+
+impl MetricsFile {
+    /// Runs a command, and writes the metrics that it gives together with how and when it ended, also when it fails.
+    ///
+    /// # Errors
+    /// What the command returns; if it succeeded, that the file cannot be written.
+    pub fn record(
+        &self,
+        global: &Global,
+        command: &'static str,
+        run: impl FnOnce(&mut Metrics) -> Result<Exit>,
+    ) -> Result<Exit> {
+        let mut metrics = Metrics::new(global, command);
+        let start = Instant::now();
+        let result = run(&mut metrics);
+        let Some(path) = &self.metrics_file else {
+            return result;
+        };
+        let exit = result.as_ref().map_or_else(Failure::exit, |&exit| exit);
+        let now = Timestamp::now().as_second();
+        metrics.gauge("exit_code", "Exit code of the latest run.", exit as u8);
+        metrics.gauge("end_time_seconds", "When the latest run ended.", now);
+        let seconds = start.elapsed().as_secs_f64();
+        metrics.gauge("duration_seconds", "How long the latest run took.", seconds);
+        let succeeded = match exit {
+            Exit::Success => Some(now),
+            _ => metrics.before(path, "last_success_time_seconds"),
+        };
+        if let Some(time) = succeeded {
+            let help = "When a run last ended with exit code 0.";
+            metrics.gauge("last_success_time_seconds", help, time);
+        }
+        let written = replace(path, &metrics.text).map_err(|error| {
+            let path = format::path(path);
+            Failure::Other(format!("cannot write metrics to {path}: {error}"))
+        });
+        // What the command itself has to say is worth more.
+        result.and_then(|exit| written.map(|()| exit))
+    }
+}
+
+impl Metrics {
+    fn new(global: &Global, command: &'static str) -> Self {
+        let mut labels = String::new();
+        let repository = global.repo.as_ref().map(|repo| repo.to_string_lossy());
+        for (name, value) in [
+            ("repository", repository),
+            ("profile", global.profile.as_deref().map(Into::into)),
+        ] {
+            if let Some(value) = value {
+                let value = value
+                    .replace('\\', r"\\")
+                    .replace('"', r#"\""#)
+                    .replace('\n', r"\n");
+                let _ = write!(labels, "{name}=\"{value}\",");
+            }
+        }
+        labels.truncate(labels.trim_end_matches(',').len());
+        Self {
+            command,
+            labels,
+            text: String::new(),
+        }
+    }
+
+    /// Adds a metric with one value.
+    pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.begin(name, help);
+        let (command, labels) = (self.command, &self.labels);
+        let _ = writeln!(self.text, "tabane_{command}_{name}{{{labels}}} {value}");
+    }
+
+    /// Adds a metric with a value for each of some states.
+    pub fn gauges(&mut self, name: &str, help: &str, states: &[(&str, u64)]) {
+        self.begin(name, help);
+        let (command, labels) = (self.command, &self.labels);
+        let comma = if labels.is_empty() { "" } else { "," };
+        for (state, value) in states {
+            let _ = writeln!(
+                self.text,
+                "tabane_{command}_{name}{{{labels}{comma}state=\"{state}\"}} {value}"
+            );
+        }
+    }
+
+    fn begin(&mut self, name: &str, help: &str) {
+        let command = self.command;
+        let _ = writeln!(self.text, "# HELP tabane_{command}_{name} {help}");
+        let _ = writeln!(self.text, "# TYPE tabane_{command}_{name} gauge");
+    }
+
+    /// What the file says of a metric of one value so far.
+    fn before(&self, path: &Path, name: &str) -> Option<i64> {
+        let text = std::fs::read_to_string(path).ok()?;
+        let start = format!("tabane_{}_{name}{{", self.command);
+        let line = text.lines().find(|line| line.starts_with(&start))?;
+        line.rsplit_once(' ')?.1.parse().ok()
+    }
+}
+
+/// Writes a file so that a reader finds the one before or this one, and nothing else.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    // The collector takes what ends in .prom.
+    let mut new = path.as_os_str().to_owned();
+    new.push(format!(".{}.tmp", std::process::id()));
+    // It is another user, whatever umask this one has.
+    let for_all = Permissions::from_mode(0o644);
+    std::fs::write(&new, text)
+        .and_then(|()| std::fs::set_permissions(&new, for_all))
+        .and_then(|()| std::fs::rename(&new, path))
+        .inspect_err(|_| {
+            let _ = std::fs::remove_file(&new);
+        })
+}

@@ -1,0 +1,112 @@
+//! Metrics, and the units for systemd.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::bed::{Bed, run};
+
+/// The values of the samples, without their labels.
+fn value(text: &str, name: &str) -> f64 {
+    let mut lines = text.lines().filter(|line| !line.starts_with('#'));
+    let line = lines.find(|line| line.starts_with(name));
+    let line = line.unwrap_or_else(|| panic!("{name} is not in {text}"));
+    line.rsplit_once(' ')
+        .expect("a value")
+        .1
+        .parse()
+        .expect("a number")
+}
+
+#[test]
+fn metrics_are_written_whatever_happens() {
+    let bed = Bed::with_repository();
+    let file = bed.path("tabane.prom");
+    let file_text = file.display().to_string();
+    bed.backup(&["--metrics-file", &file_text]).succeeds();
+    let text = fs::read_to_string(&file).expect("written");
+    for line in text.lines() {
+        let sample = line.strip_prefix("tabane_backup_").map(|line| {
+            let (_, rest) = line.split_once('{').expect("labels");
+            let (labels, value) = rest.split_once("} ").expect("a value");
+            labels.starts_with("repository=\"") && value.parse::<f64>().is_ok()
+        });
+        assert!(sample.unwrap_or(line.starts_with("# ")), "{line}");
+    }
+    assert!(text.contains(r#",state="new"} 5"#), "{text}");
+    assert_eq!(value(&text, "tabane_backup_exit_code"), 0.0);
+    let succeeded = value(&text, "tabane_backup_last_success_time_seconds");
+    assert!(succeeded > 1.7e9);
+    let mode = fs::metadata(&file).expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o644);
+
+    // A failure says so, and keeps the time of the success.
+    let mut command = bed.command(["backup", "/nowhere/at/all", "--metrics-file", &file_text]);
+    run(&mut command).fails(1, "/nowhere/at/all");
+    let text = fs::read_to_string(&file).expect("written");
+    assert_eq!(value(&text, "tabane_backup_exit_code"), 1.0);
+    assert_eq!(
+        value(&text, "tabane_backup_last_success_time_seconds"),
+        succeeded
+    );
+    assert!(!text.contains("tabane_backup_files"));
+
+    let mut command = bed.command(["check"]);
+    run(command.env("TABANE_METRICS_FILE", &file)).succeeds();
+    let text = fs::read_to_string(&file).expect("written");
+    assert_eq!(value(&text, "tabane_check_problems"), 0.0);
+    bed.run(["forget", "--keep-last", "1", "--metrics-file", &file_text])
+        .succeeds();
+    let text = fs::read_to_string(&file).expect("written");
+    assert!(text.contains(r#",state="kept"} 1"#), "{text}");
+    let none = fs::read_dir(bed.path("")).expect("a folder").flatten();
+    let none = none.filter(|entry| entry.file_name().to_string_lossy().ends_with(".tmp"));
+    assert_eq!(none.count(), 0);
+
+    bed.run(["check", "--metrics-file", "/nowhere/at/all"])
+        .fails(1, "cannot write metrics to /nowhere/at/all");
+}
+
+/// systemd understands every line, and finds the service well guarded.
+#[test]
+fn the_units_are_valid() {
+    let folder = Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../contrib/systemd"
+    ));
+    let bed = Bed::new();
+    let mut units = Vec::new();
+    for name in ["tabane-backup.service", "tabane-backup.timer"] {
+        let text = fs::read_to_string(folder.join(name)).expect("it is there");
+        let text = text.replace("/usr/local/bin/tabane", env!("CARGO_BIN_EXE_tabane"));
+        // Manual pages need not be installed.
+        let text = text.replace("Documentation=man:tabane(1)\n", "");
+        let unit = bed.path(name);
+        fs::write(&unit, text).expect("written");
+        units.push(unit);
+    }
+    let verified = Command::new("systemd-analyze")
+        .arg("verify")
+        .args(&units)
+        .output();
+    let Ok(verified) = verified else {
+        println!("NOT CHECKED: the units for systemd: there is no systemd-analyze");
+        return;
+    };
+    // It also tells of other units, which these depend on.
+    let said = String::from_utf8_lossy(&verified.stderr);
+    let about = said.lines().filter(|line| line.contains("tabane"));
+    assert_eq!(about.collect::<Vec<_>>(), [""; 0], "{said}");
+    assert!(verified.status.success(), "{said}");
+    let guarded = Command::new("systemd-analyze")
+        .args(["security", "--offline=true", "--threshold=30"])
+        .arg(&units[0])
+        .output()
+        .expect("it was there just now");
+    assert!(
+        guarded.status.success(),
+        "{}",
+        String::from_utf8_lossy(&guarded.stdout)
+    );
+}
