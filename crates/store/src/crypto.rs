@@ -189,8 +189,9 @@ fn prefix(kind: ObjectKind) -> [u8; 8] {
         ObjectKind::Snapshot => b'S',
         ObjectKind::Index => b'I',
         ObjectKind::Pack => b'P',
+        ObjectKind::Pending => b'N',
         ObjectKind::Removal => b'R',
-        ObjectKind::Lock => b'L',
+        ObjectKind::Client => b'A',
     };
     let mut prefix = [0; 8];
     prefix[..6].copy_from_slice(MAGIC);

@@ -73,6 +73,22 @@ pub enum Error {
     /// A block that a snapshot needs is in no index.
     #[error("block {0} is missing from the repository; run `tabane check` to see what is affected")]
     MissingBlock(Id),
+    /// Blocks that a new snapshot needs were removed while it was made.
+    #[error(
+        "a prune removed blocks that this snapshot was about to use, so it was not made; run the command again \
+         (`tabane prune` with a `--grace` longer than backups take avoids this)"
+    )]
+    RemovedMeanwhile,
+    /// Somebody else is pruning.
+    #[error(
+        "{0} is pruning this repository: wait until it is done (if it died, `tabane unlock` removes what it left)"
+    )]
+    PruneRunning(String),
+    /// Something that may be needed cannot be told from what is not.
+    #[error(
+        "nothing was removed, since not everything that is needed is known: {0}; run `tabane check`, then `tabane repair`"
+    )]
+    CannotPrune(String),
     /// No snapshot has that name.
     #[error("no snapshot matches {0:?}: `tabane snapshots` lists them")]
     NoSnapshot(String),
@@ -121,6 +137,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether an object is not there.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Storage { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     /// An [`Error::Storage`] for an object.
     pub fn storage(action: &'static str, name: Name) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Storage {

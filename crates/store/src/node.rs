@@ -18,7 +18,7 @@ pub type Found = tabane_files::read::Found<Vec<Piece>>;
 pub type Kind = tabane_files::Kind<Vec<Piece>>;
 
 /// A run of a file's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Piece {
     /// Bytes that are stored.
     Block {

@@ -1,6 +1,6 @@
 //! A repository: a storage, its keys and its configuration.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::index::{Index, IndexSegment};
 use crate::key::{self, KdfCost, Password};
+use crate::removal::Removals;
 use crate::storage::{Listed, Name, ObjectKind, Storage};
 
 /// What is chosen when a repository is made.
@@ -235,20 +236,80 @@ impl Repository {
             .map_err(|error| Error::damaged(Name::new(ObjectKind::Index, id), error))
     }
 
+    /// As [`Repository::list_with_times`], but again until two lists in a row agree: a list that was made while one object
+    /// replaced another might have neither.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn list_steadily(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
+        let mut listed = self.list_with_times(kind)?;
+        loop {
+            let again = self.list_with_times(kind)?;
+            if again == listed {
+                return Ok(listed);
+            }
+            listed = again;
+        }
+    }
+
+    /// Reads all objects of a kind with `read`, also while some are replaced by others.
+    ///
+    /// # Errors
+    /// The first that `read` returns, unless the object is no longer there.
+    pub(crate) fn read_all<T>(
+        &self,
+        kind: ObjectKind,
+        read: impl Fn(Id) -> Result<T>,
+    ) -> Result<BTreeMap<Id, T>> {
+        let (mut found, mut vanished) = (BTreeMap::new(), BTreeSet::new());
+        loop {
+            let listed = self.list_steadily(kind)?;
+            let names: BTreeSet<Id> = listed.into_iter().map(|object| object.id).collect();
+            found.retain(|id, _| names.contains(id));
+            for &id in &names {
+                if found.contains_key(&id) {
+                    continue;
+                }
+                match read(id) {
+                    Ok(object) => {
+                        found.insert(id, object);
+                    }
+                    // What replaced it is in the next list.
+                    Err(error) if error.is_not_found() && vanished.insert(id) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if found.len() == names.len() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Reads all objects of the index.
+    ///
+    /// # Errors
+    /// When the storage fails or an index object is damaged.
+    pub fn read_index(&self) -> Result<BTreeMap<Id, IndexSegment>> {
+        self.read_all(ObjectKind::Index, |id| self.read_index_segment(id))
+    }
+
     /// As [`Repository::load_index`]; also returns the packs that are not: what was in them must be stored again.
     ///
     /// # Errors
     /// When the storage fails or an index object is damaged.
     pub fn load_index_and_lost(&self) -> Result<(Index, Vec<Id>)> {
-        let (mut index, mut lost) = (Index::default(), Vec::new());
-        let segments = self.list(ObjectKind::Index)?;
+        // The removals come first: see the rules in `removal`.
+        let removals = Removals::load(self)?;
+        let condemned = removals.condemned();
+        let (mut index, mut lost) = (Index::as_of(&removals), Vec::new());
+        let segments = self.read_index()?;
         let there: HashMap<Id, u64> = self.list(ObjectKind::Pack)?.into_iter().collect();
-        for (id, _) in segments {
-            for (pack, contents) in self.read_index_segment(id)? {
-                match there.get(&pack) == Some(&contents.object_len()) {
-                    true => index.add(pack, &contents)?,
-                    false => lost.push(pack),
-                }
+        for (pack, contents) in segments.into_values().flatten() {
+            let is_whole = there.get(&pack) == Some(&contents.object_len());
+            match is_whole {
+                true => index.add(pack, &contents)?,
+                false if condemned.contains(&pack) => {}
+                false => lost.push(pack),
             }
         }
         Ok((index, lost))

@@ -115,7 +115,12 @@ pub fn save(repository: &Repository, snapshot: &Snapshot) -> Result<Id> {
 /// # Errors
 /// When the storage fails or the snapshot is damaged.
 pub fn load(repository: &Repository, id: Id) -> Result<Snapshot> {
-    let json = repository.get_sealed(ObjectKind::Snapshot, id)?;
+    load_from(repository, ObjectKind::Snapshot, id)
+}
+
+/// Reads a snapshot, or one that is about to be.
+pub(crate) fn load_from(repository: &Repository, kind: ObjectKind, id: Id) -> Result<Snapshot> {
+    let json = repository.get_sealed(kind, id)?;
     serde_json::from_slice(&json)
         .map_err(|error| Error::damaged(format!("snapshot {}", id.short()), error))
 }

@@ -98,8 +98,9 @@ pub fn of_repository(browser: &Browser, repository: &Repository) -> Result<Repos
             ObjectKind::Config
             | ObjectKind::Key
             | ObjectKind::Snapshot
+            | ObjectKind::Pending
             | ObjectKind::Removal
-            | ObjectKind::Lock => {}
+            | ObjectKind::Client => {}
         }
     }
     for block in browser.index().blocks() {

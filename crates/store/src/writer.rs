@@ -150,12 +150,12 @@ impl Writer {
         }
     }
 
-    /// Whether the index has all these blocks.
+    /// Whether all these blocks are there to stay.
     pub fn has_all(&self, blocks: impl IntoIterator<Item = (Id, u32)>) -> bool {
         let index = self.shared.index.read().expect("no panic under this lock");
         blocks
             .into_iter()
-            .all(|(id, _)| index.find(&id).is_ok_and(|place| place.is_some()))
+            .all(|(id, _)| index.keeps(&id).unwrap_or(false))
     }
 
     /// Runs `read` with the index as it is now.
@@ -272,7 +272,7 @@ impl Shared {
         let mut pending = lock(&self.pending);
         let claim = |digest| {
             let id = Id::from(digest);
-            let new = index.find(&id)?.is_none() && pending.insert(id, None).is_none();
+            let new = !index.keeps(&id)? && pending.insert(id, None).is_none();
             Ok((id, new))
         };
         digests.into_iter().map(claim).collect()
@@ -292,7 +292,7 @@ impl Shared {
         for variant in 0..=u8::MAX {
             id.0[hash.digest_len()] = variant;
             let index = self.index.read().expect("no panic under this lock");
-            let same = if index.find(&id)?.is_some() {
+            let same = if index.keeps(&id)? {
                 let mut known = Vec::new();
                 // A damaged block is not the same: this one is stored beside it.
                 reader.append_block(&index, id, &mut known).is_ok() && known == block
@@ -317,6 +317,21 @@ impl Shared {
             "more than 256 different blocks have the {hash} digest {digest}: make a repository with another hash"
         )))
     }
+}
+
+/// Packs what encoders have left, together.
+///
+/// # Errors
+/// As [`Encoder::flush`].
+pub fn flush(encoders: Vec<Encoder>) -> Result<()> {
+    let mut encoders = encoders.into_iter();
+    let Some(mut first) = encoders.next() else {
+        return Ok(());
+    };
+    for encoder in encoders {
+        first.absorb(encoder)?;
+    }
+    first.flush()
 }
 
 impl Encoder {
@@ -350,6 +365,21 @@ impl Encoder {
                 len: block.len() as u32,
             });
         Ok(pieces.collect())
+    }
+
+    /// Stores a block under the name that it has already, unless this run did.
+    ///
+    /// # Errors
+    /// As [`Encoder::store`].
+    pub fn copy(&mut self, id: Id, block: &[u8]) -> Result<()> {
+        let is_new = {
+            let index = self.shared.index.read().expect("no panic under this lock");
+            !index.keeps(&id)? && lock(&self.shared.pending).insert(id, None).is_none()
+        };
+        match is_new {
+            true => self.add(id, block),
+            false => Ok(()),
+        }
     }
 
     fn add(&mut self, id: Id, block: &[u8]) -> Result<()> {

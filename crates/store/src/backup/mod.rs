@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use jiff::Timestamp;
 use tabane_engine::Pool;
 
+use crate::client::{Presence, Purpose};
+use crate::commit::commit;
 use crate::compress::Compression;
 use crate::error::{Error, Result};
 use crate::id::Id;
@@ -25,7 +27,7 @@ use crate::snapshot::{self, Snapshot, Summary};
 use crate::source::exclude::ExcludeOptions;
 use crate::storage::{Name, ObjectKind};
 use crate::sync::{Buffers, with_deep_stack};
-use crate::writer::{Encoder, Writer};
+use crate::writer::{Writer, flush};
 
 use directory::Assembler;
 use walk::Walker;
@@ -195,7 +197,13 @@ pub fn backup(
             snapshot::find_parent(repository, &options.hostname, &path_texts, options.time)?
         }
     };
+    // Before anything is looked up: from now on a prune leaves alone what this backup finds.
+    let _presence = match options.dry_run {
+        true => None,
+        false => Some(Presence::announce(repository, Purpose::Backup)?),
+    };
     let (index, lost) = repository.load_index_and_lost()?;
+    let removals = index.removals().clone();
     for pack in lost {
         let name = Name::new(ObjectKind::Pack, pack).path();
         let what = "is missing or cut short: what it held is stored again where it is still there";
@@ -222,7 +230,7 @@ pub fn backup(
         Source::Paths(_) => walker.and_then(|walker| with_deep_stack(|| walker.walk(&paths))),
         Source::Stdin(_) => walker.and_then(|walker| walker.stdin(&paths[0])),
     };
-    let flushed = merge(pool.finish());
+    let flushed = flush(pool.finish());
     let run = Arc::into_inner(run).expect("all threads have ended");
     let root = run.assembler.finish();
     let written = run.writer.finish()?;
@@ -260,19 +268,9 @@ pub fn backup(
     };
     let id = match run.options.dry_run {
         true => None,
-        false => Some(snapshot::save(repository, &snapshot)?),
+        false => Some(commit(repository, &snapshot, &removals)?),
     };
     Ok(Backup { id, snapshot })
-}
-
-/// Packs what the workers have left, together.
-fn merge(encoders: Vec<Encoder>) -> Result<()> {
-    let mut encoders = encoders.into_iter();
-    let mut first = encoders.next().expect("there is at least one worker");
-    for encoder in encoders {
-        first.absorb(encoder)?;
-    }
-    first.flush()
 }
 
 /// An [`Error::Path`] for a source.

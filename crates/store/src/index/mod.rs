@@ -2,11 +2,12 @@
 
 mod recent;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use crate::error::Result;
 use crate::id::Id;
 use crate::pack::{BlockKind, Codec, PackContents};
+use crate::removal::Removals;
 
 use recent::Recent;
 
@@ -56,9 +57,25 @@ pub struct PackEntry {
 #[derive(Default)]
 pub struct Index {
     recent: Recent,
+    removals: BTreeSet<Id>,
+    condemned: HashSet<Id>,
 }
 
 impl Index {
+    /// An empty index that takes these removals into account.
+    pub fn as_of(removals: &Removals) -> Self {
+        Self {
+            removals: removals.names(),
+            condemned: removals.condemned(),
+            ..Self::default()
+        }
+    }
+
+    /// The removals that it takes into account: see [`crate::removal`].
+    pub fn removals(&self) -> &BTreeSet<Id> {
+        &self.removals
+    }
+
     /// Adds what a pack holds. A pack that is known already is passed over; of a block that is known already the
     /// first place stays the one that is found.
     ///
@@ -77,12 +94,48 @@ impl Index {
         Ok(())
     }
 
-    /// Where a block is, if it is anywhere.
+    /// Where a block is, if it is anywhere. In a pack that is about to be removed only if it is in no other.
     ///
     /// # Errors
     /// When the cache cannot be read.
     pub fn find(&self, block: &Id) -> Result<Option<Location>> {
-        Ok(self.recent.find(block))
+        let first = self.recent.find(block);
+        if self.condemned.is_empty() {
+            return Ok(first);
+        }
+        for place in self.recent.places(block) {
+            if !self.is_condemned(place)? {
+                return Ok(Some(place));
+            }
+        }
+        Ok(first)
+    }
+
+    /// Whether a block is in a pack that stays.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub fn keeps(&self, block: &Id) -> Result<bool> {
+        match self.find(block)? {
+            None => Ok(false),
+            Some(place) => Ok(!self.is_condemned(place)?),
+        }
+    }
+
+    /// Whether a place is in a pack that is about to be removed: it can be read, but must not be relied on.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub fn is_condemned(&self, place: Location) -> Result<bool> {
+        Ok(!self.condemned.is_empty() && self.condemned.contains(&self.pack_of(place)?.id))
+    }
+
+    /// The pack that a place is in.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub fn pack_of(&self, place: Location) -> Result<PackEntry> {
+        self.pack(self.segment(place.segment)?.pack)
     }
 
     /// All places where a block is, the one that [`Index::find`] returns first.

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{CWD, RenameFlags};
 
@@ -13,6 +14,9 @@ use crate::id::Id;
 
 /// Where an object is written before it gets its name.
 const TEMPORARY: &str = "tmp";
+
+/// Random bytes of its name there.
+const TEMPORARY_NAME_LEN: usize = 16;
 
 /// Objects as files below a directory.
 ///
@@ -30,6 +34,21 @@ impl LocalStorage {
 
     fn path(&self, name: Name) -> PathBuf {
         self.root.join(name.path())
+    }
+
+    /// A new name to write to.
+    fn temporary(&self) -> io::Result<PathBuf> {
+        let mut random = [0; TEMPORARY_NAME_LEN];
+        aws_lc_rs::rand::fill(&mut random).map_err(|_| io::Error::other("no random numbers"))?;
+        Ok(self.root.join(TEMPORARY).join(hex::encode(random)))
+    }
+
+    /// What time it is by the file system's clock: it may be another machine's.
+    fn now(&self) -> io::Result<SystemTime> {
+        let probe = self.temporary()?;
+        let modified = File::create_new(&probe).and_then(|file| file.metadata()?.modified());
+        fs::remove_file(&probe)?;
+        modified
     }
 
     /// Puts the written and synced `temporary` in its place.
@@ -93,9 +112,7 @@ impl Storage for LocalStorage {
     }
 
     fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
-        let mut random = [0; 16];
-        aws_lc_rs::rand::fill(&mut random).map_err(|_| io::Error::other("no random numbers"))?;
-        let temporary = self.root.join(TEMPORARY).join(hex::encode(random));
+        let temporary = self.temporary()?;
         let write = || -> io::Result<()> {
             let mut file = OpenOptions::new()
                 .write(true)
@@ -165,6 +182,27 @@ impl Storage for LocalStorage {
         let path = self.path(name);
         fs::remove_file(&path)?;
         sync_directory(path.parent().expect("an object is below the root"))
+    }
+
+    fn remove_leftovers(&self, age: Duration) -> io::Result<u64> {
+        let folder = self.root.join(TEMPORARY);
+        let now = self.now()?;
+        let mut removed = 0;
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let modified = match entry.metadata() {
+                Ok(metadata) => metadata.modified()?,
+                // It got its name meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let is_ours = entry.file_name().len() == 2 * TEMPORARY_NAME_LEN;
+            if is_ours && now.duration_since(modified).is_ok_and(|old| old >= age) {
+                fs::remove_file(entry.path())?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
     }
 }
 

@@ -5,7 +5,7 @@ mod local;
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 pub use local::LocalStorage;
 
@@ -27,22 +27,25 @@ pub enum ObjectKind {
     Index,
     /// Blocks.
     Pack,
+    /// A snapshot that is about to be.
+    Pending,
     /// Packs that are about to be removed.
     Removal,
-    /// Says that somebody prunes.
-    Lock,
+    /// Says that a client is at work.
+    Client,
 }
 
 impl ObjectKind {
     /// All kinds, those that others depend on first.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Config,
         Self::Key,
         Self::Pack,
         Self::Index,
         Self::Snapshot,
+        Self::Pending,
         Self::Removal,
-        Self::Lock,
+        Self::Client,
     ];
 
     /// The folder, or for `config` the name.
@@ -53,8 +56,9 @@ impl ObjectKind {
             Self::Snapshot => "snapshots",
             Self::Index => "index",
             Self::Pack => "packs",
+            Self::Pending => "pending",
             Self::Removal => "removals",
-            Self::Lock => "locks",
+            Self::Client => "clients",
         }
     }
 }
@@ -62,7 +66,7 @@ impl ObjectKind {
 impl ObjectKind {
     /// Whether a repository may have none of this kind for years.
     pub fn is_transient(self) -> bool {
-        matches!(self, Self::Removal | Self::Lock)
+        matches!(self, Self::Pending | Self::Removal | Self::Client)
     }
 }
 
@@ -158,4 +162,11 @@ pub trait Storage: Send + Sync {
     /// # Errors
     /// [`io::ErrorKind::NotFound`].
     fn delete(&self, name: Name) -> io::Result<()>;
+
+    /// Removes what interrupted writes have left behind that is at least this old; returns how many pieces. There is
+    /// nothing where none can be left.
+    fn remove_leftovers(&self, age: Duration) -> io::Result<u64> {
+        let _ = age;
+        Ok(0)
+    }
 }

@@ -1,10 +1,10 @@
-//! A storage in memory, whose objects can be tampered with.
+//! A storage in memory, whose objects can be tampered with, and whose clock is set by hand.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tabane_store::storage::{Listed, Name, ObjectKind, Storage};
 
@@ -12,23 +12,40 @@ pub type Objects = BTreeMap<Name, Vec<u8>>;
 
 /// Objects in memory; clones share them.
 #[derive(Clone, Default)]
-pub struct MemoryStorage(Arc<Mutex<Objects>>);
+pub struct MemoryStorage(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    objects: Objects,
+    times: BTreeMap<Name, Duration>,
+    /// Goes on a little with every object that is put.
+    clock: Duration,
+}
 
 impl MemoryStorage {
     pub fn new(objects: Objects) -> Self {
-        Self(Arc::new(Mutex::new(objects)))
+        let state = State {
+            objects,
+            ..State::default()
+        };
+        Self(Arc::new(Mutex::new(state)))
     }
 
     pub fn objects(&self) -> Objects {
-        self.0.lock().unwrap().clone()
+        self.0.lock().unwrap().objects.clone()
     }
 
     pub fn set(&self, name: Name, bytes: Vec<u8>) {
-        self.0.lock().unwrap().insert(name, bytes);
+        self.0.lock().unwrap().objects.insert(name, bytes);
     }
 
     pub fn remove(&self, name: Name) {
-        self.0.lock().unwrap().remove(&name);
+        self.0.lock().unwrap().objects.remove(&name);
+    }
+
+    /// Lets time pass.
+    pub fn wait(&self, time: Duration) {
+        self.0.lock().unwrap().clock += time;
     }
 }
 
@@ -42,17 +59,20 @@ impl Storage for MemoryStorage {
     }
 
     fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
-        let mut objects = self.0.lock().unwrap();
-        if objects.contains_key(&name) {
+        let mut state = self.0.lock().unwrap();
+        if state.objects.contains_key(&name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        objects.insert(name, parts.concat());
+        state.objects.insert(name, parts.concat());
+        state.clock += Duration::from_millis(1);
+        let now = state.clock;
+        state.times.insert(name, now);
         Ok(())
     }
 
     fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
-        let objects = self.0.lock().unwrap();
-        let bytes = objects.get(&name).ok_or(io::ErrorKind::NotFound)?;
+        let state = self.0.lock().unwrap();
+        let bytes = state.objects.get(&name).ok_or(io::ErrorKind::NotFound)?;
         match range {
             None => Ok(bytes.clone()),
             Some(range) => bytes
@@ -63,25 +83,24 @@ impl Storage for MemoryStorage {
     }
 
     fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
-        let objects = self.0.lock().unwrap();
-        let of_kind = objects.iter().filter(|(name, _)| name.kind == kind);
-        Ok(of_kind
-            .map(|(name, bytes)| Listed {
-                id: name.id,
-                len: bytes.len() as u64,
-                modified: SystemTime::UNIX_EPOCH,
-            })
-            .collect())
+        let state = self.0.lock().unwrap();
+        let of_kind = state.objects.iter().filter(|(name, _)| name.kind == kind);
+        let listed = of_kind.map(|(name, bytes)| Listed {
+            id: name.id,
+            len: bytes.len() as u64,
+            modified: SystemTime::UNIX_EPOCH + state.times.get(name).copied().unwrap_or_default(),
+        });
+        Ok(listed.collect())
     }
 
     fn stat(&self, name: Name) -> io::Result<u64> {
-        let objects = self.0.lock().unwrap();
-        let bytes = objects.get(&name).ok_or(io::ErrorKind::NotFound)?;
+        let state = self.0.lock().unwrap();
+        let bytes = state.objects.get(&name).ok_or(io::ErrorKind::NotFound)?;
         Ok(bytes.len() as u64)
     }
 
     fn delete(&self, name: Name) -> io::Result<()> {
-        let removed = self.0.lock().unwrap().remove(&name);
+        let removed = self.0.lock().unwrap().objects.remove(&name);
         removed.map(|_| ()).ok_or(io::ErrorKind::NotFound.into())
     }
 }

@@ -1,0 +1,188 @@
+//! What is in a repository at one time, read in the order that rule 2 of [`crate::removal`] asks for.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::client::{self, Seen};
+use crate::error::{Error, Result};
+use crate::id::Id;
+use crate::index::Index;
+use crate::node::Piece;
+use crate::pack::BlockKind;
+use crate::reach::Reach;
+use crate::reader::BlockReader;
+use crate::removal::{self, Removal, Removals};
+use crate::repository::Repository;
+use crate::snapshot::{self, Snapshot};
+use crate::storage::{Listed, ObjectKind};
+
+/// What is in a repository.
+pub struct View {
+    pub removals: Removals,
+    /// When each removal was written.
+    pub removal_times: HashMap<Id, SystemTime>,
+    pub pending: Vec<Listed>,
+    /// Number of snapshots.
+    pub snapshots: u64,
+    /// The packs that each index object names.
+    pub index_objects: BTreeMap<Id, Vec<Id>>,
+    /// Blocks in packs that are there in their full length.
+    pub index: Arc<Index>,
+    /// Packs that an index object names and that are there in their full length: what for, and bytes of their blocks.
+    pub whole_packs: BTreeMap<Id, (BlockKind, u64)>,
+    /// All packs that are there.
+    pub packs: HashMap<Id, Listed>,
+    pub clients: Vec<Seen>,
+}
+
+impl View {
+    /// Reads everything, and adds what snapshots need to `reach`.
+    ///
+    /// # Errors
+    /// [`Error::CannotPrune`] when something that a snapshot needs is not there, or a snapshot cannot be read; when the
+    /// storage fails.
+    pub fn load(repository: &Arc<Repository>, reach: &mut Reach) -> Result<Self> {
+        loop {
+            let before = removal::names(repository)?;
+            match Self::try_load(repository, reach) {
+                // Perhaps only because somebody else has just moved it elsewhere.
+                Err(Error::CannotPrune(_)) if removal::names(repository)? != before => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn try_load(repository: &Arc<Repository>, reach: &mut Reach) -> Result<Self> {
+        let removals = Removals::load(repository)?;
+        let removal_times = times(repository, ObjectKind::Removal)?;
+        // A pending snapshot that is gone from its place has become a snapshot before those are listed.
+        let pending_snapshots = read_snapshots(repository, ObjectKind::Pending)?;
+        let pending = repository.list_with_times(ObjectKind::Pending)?;
+        let snapshots = read_snapshots(repository, ObjectKind::Snapshot)?;
+        let segments = repository.read_index()?;
+        let packs = repository.list_with_times(ObjectKind::Pack)?;
+        let packs: HashMap<Id, Listed> = packs.into_iter().map(|pack| (pack.id, pack)).collect();
+        // After the packs: who put one of them has announced himself before.
+        let clients = client::list(repository)?;
+
+        let mut index = Index::as_of(&removals);
+        let (mut index_objects, mut whole_packs) = (BTreeMap::new(), BTreeMap::new());
+        for (object, segment) in segments {
+            for (pack, contents) in &segment {
+                let there = packs.get(pack).map(|listed| listed.len);
+                if there == Some(contents.object_len()) {
+                    index.add(*pack, contents)?;
+                    let raw = contents
+                        .segments
+                        .iter()
+                        .map(|segment| segment.raw_len() as u64);
+                    whole_packs.insert(*pack, (contents.kind, raw.sum()));
+                }
+            }
+            let names = segment.iter().map(|(pack, _)| *pack).collect();
+            index_objects.insert(object, names);
+        }
+        let index = Arc::new(index);
+
+        let mut reader = BlockReader::new(repository);
+        let snapshot_count = snapshots.len() as u64;
+        for (id, snapshot) in snapshots {
+            let read = match snapshot {
+                Ok(snapshot) => reach.add(&mut reader, &index, &snapshot.root),
+                Err(error) => Err(error),
+            };
+            read.map_err(|error| match error {
+                Error::Damaged { .. } | Error::MissingBlock(_) => lacks(id, &error),
+                error if error.is_not_found() => lacks(id, &error),
+                error => error,
+            })?;
+        }
+        if let Some(missing) = first_missing(reach, &index)? {
+            let why = format!("block {missing}, which a snapshot needs, is missing");
+            return Err(Error::CannotPrune(why));
+        }
+        for snapshot in pending_snapshots.into_values().flatten() {
+            // Whoever is about to write it looks after what is missing; if he died, nobody needs it.
+            if is_whole(&mut reader, &index, &snapshot.root) {
+                reach.add(&mut reader, &index, &snapshot.root)?;
+            }
+        }
+        Ok(Self {
+            removals,
+            removal_times,
+            pending,
+            snapshots: snapshot_count,
+            index_objects,
+            index,
+            whole_packs,
+            packs,
+            clients,
+        })
+    }
+
+    /// The removals whose packs may be deleted: no client is at work that began before them. `now` is by the clock of
+    /// the storage, `own` the name of our own presence. They were written at least `grace` ago.
+    pub fn due(&self, own: Id, now: SystemTime, grace: Duration) -> Vec<&Removal> {
+        let oldest = self.oldest_client(own, now);
+        let is_due = |written: &SystemTime| {
+            let age = now.duration_since(*written).unwrap_or_default();
+            age >= grace && oldest.is_none_or(|oldest| *written < oldest)
+        };
+        let due = self
+            .removals
+            .iter()
+            .filter(|(id, _)| self.removal_times.get(id).is_some_and(is_due));
+        due.map(|(_, removal)| removal).collect()
+    }
+
+    /// When the first of the other clients that are still at work began.
+    pub fn oldest_client(&self, own: Id, now: SystemTime) -> Option<SystemTime> {
+        let others = self
+            .clients
+            .iter()
+            .filter(|seen| seen.id != own && !seen.is_dead(now));
+        others.map(Seen::since).min()
+    }
+}
+
+fn lacks(snapshot: Id, error: &Error) -> Error {
+    Error::CannotPrune(format!(
+        "snapshot {} cannot be read ({error})",
+        snapshot.short()
+    ))
+}
+
+fn first_missing(reach: &Reach, index: &Index) -> Result<Option<Id>> {
+    for id in reach.blocks() {
+        if index.find(id)?.is_none() {
+            return Ok(Some(*id));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether all that a snapshot with this root needs is there.
+fn is_whole(reader: &mut BlockReader, index: &Index, root: &[Piece]) -> bool {
+    let mut reach = Reach::default();
+    reach.add(reader, index, root).is_ok() && matches!(first_missing(&reach, index), Ok(None))
+}
+
+fn times(repository: &Repository, kind: ObjectKind) -> Result<HashMap<Id, SystemTime>> {
+    let listed = repository.list_with_times(kind)?;
+    Ok(listed
+        .into_iter()
+        .map(|object| (object.id, object.modified))
+        .collect())
+}
+
+/// All snapshots, or why they cannot be read.
+fn read_snapshots(
+    repository: &Repository,
+    kind: ObjectKind,
+) -> Result<BTreeMap<Id, Result<Snapshot>>> {
+    repository.read_all(kind, |id| match snapshot::load_from(repository, kind, id) {
+        Err(error) if error.is_not_found() => Err(error),
+        result => Ok(result),
+    })
+}

@@ -1,0 +1,73 @@
+//! What snapshots need.
+
+use std::collections::HashSet;
+
+use crate::error::Result;
+use crate::id::Id;
+use crate::index::Index;
+use crate::node::{self, Piece};
+use crate::reader::BlockReader;
+use crate::tree;
+
+/// The blocks that some snapshots need. Each directory is read once, however many have it.
+#[derive(Default)]
+pub struct Reach {
+    blocks: HashSet<Id>,
+    /// Contents of directories that are done. Directories of the same content are the same directory.
+    directories: HashSet<Vec<Piece>>,
+}
+
+impl Reach {
+    /// Adds what a snapshot with this root needs.
+    ///
+    /// # Errors
+    /// When a directory cannot be read. What was found until then stays; it can be tried again.
+    pub fn add(&mut self, reader: &mut BlockReader, index: &Index, root: &[Piece]) -> Result<()> {
+        let mut done = Vec::new();
+        let walked = self.walk(reader, index, root, &mut done);
+        if walked.is_err() {
+            // What is below them may be undone.
+            for content in done {
+                self.directories.remove(&content);
+            }
+        }
+        walked
+    }
+
+    fn walk(
+        &mut self,
+        reader: &mut BlockReader,
+        index: &Index,
+        root: &[Piece],
+        done: &mut Vec<Vec<Piece>>,
+    ) -> Result<()> {
+        let mut directories = vec![root.to_vec()];
+        while let Some(content) = directories.pop() {
+            if !self.directories.insert(content.clone()) {
+                continue;
+            }
+            done.push(content.clone());
+            self.use_blocks(&content);
+            for node in tree::read(reader, index, &content)? {
+                match node.directory() {
+                    Some(content) => directories.push(content.to_vec()),
+                    None => self.blocks.extend(node::blocks(&node).map(|(id, _)| id)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn use_blocks(&mut self, content: &[Piece]) {
+        for piece in content {
+            if let Piece::Block { id, .. } = piece {
+                self.blocks.insert(*id);
+            }
+        }
+    }
+
+    /// All blocks so far.
+    pub fn blocks(&self) -> &HashSet<Id> {
+        &self.blocks
+    }
+}

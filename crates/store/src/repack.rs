@@ -1,0 +1,118 @@
+//! Copies blocks out of packs that are about to go into new ones.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tabane_engine::Pool;
+
+use crate::compress::Compression;
+use crate::error::{Error, Result};
+use crate::id::Id;
+use crate::index::{Index, Location};
+use crate::pack::{BlockKind, PACK_LEN};
+use crate::reader::BlockReader;
+use crate::repository::Repository;
+use crate::storage::{Name, ObjectKind};
+use crate::writer::{Encoder, Writer, Written, flush};
+
+/// What one worker has.
+struct Worker {
+    reader: BlockReader,
+    data: Encoder,
+    tree: Encoder,
+}
+
+/// The blocks of one segment that are to be copied.
+type Wanted = (u32, Vec<(Id, Location)>);
+
+/// Copies blocks, which all are in `index`, into new packs, and indexes them: all is durable when it returns. Each is
+/// compared with its digest on the way. `progress` is told how many of their bytes are done.
+///
+/// # Errors
+/// When the storage fails, or a block is damaged.
+pub fn copy(
+    repository: &Arc<Repository>,
+    index: &Arc<Index>,
+    blocks: impl IntoIterator<Item = Id>,
+    progress: impl Fn(u64) + Send + Sync + 'static,
+) -> Result<Written> {
+    let mut by_segment: HashMap<u32, Vec<(Id, Location)>> = HashMap::new();
+    let mut bytes = 0;
+    for block in blocks {
+        let location = index.find(&block)?.ok_or(Error::MissingBlock(block))?;
+        bytes += location.len as usize;
+        let wanted = by_segment.entry(location.segment).or_default();
+        wanted.push((block, location));
+    }
+    let mut segments: Vec<Wanted> = by_segment.into_iter().collect();
+    // By number: neighbours in a pack have neighbouring numbers.
+    segments.sort_unstable_by_key(|(segment, _)| *segment);
+    for (_, wanted) in &mut segments {
+        wanted.sort_unstable_by_key(|(_, location)| location.offset);
+    }
+
+    // An empty index: what is copied is there already, and is to be there once more.
+    let writer = Writer::new(repository, Index::default(), false);
+    let worker = || Worker {
+        reader: BlockReader::new(repository),
+        data: writer.encoder(BlockKind::Data, Compression::AUTO),
+        tree: writer.encoder(BlockKind::Tree, Compression::AUTO),
+    };
+    // Little work makes few packs.
+    let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let workers = workers.min(bytes.div_ceil(PACK_LEN).max(1));
+    let pool = Pool::new((0..workers).map(|_| worker()).collect(), workers);
+    let (done, progress) = (Arc::new(AtomicU64::new(0)), Arc::new(progress));
+    for (segment, wanted) in segments {
+        let (index, done, progress) = (Arc::clone(index), Arc::clone(&done), Arc::clone(&progress));
+        let repository = Arc::clone(repository);
+        pool.submitter().submit(move |worker: &mut Worker, _| {
+            if worker.data.has_failed() {
+                return;
+            }
+            if let Err(error) = copy_segment(&repository, &index, segment, &wanted, worker) {
+                worker.data.fail(error);
+            }
+            let bytes: u64 = wanted.iter().map(|(_, place)| u64::from(place.len)).sum();
+            progress(done.fetch_add(bytes, Ordering::Relaxed) + bytes);
+        });
+    }
+    let (data, trees): (Vec<_>, Vec<_>) = pool
+        .finish()
+        .into_iter()
+        .map(|worker| (worker.data, worker.tree))
+        .unzip();
+    let flushed = flush(data).and(flush(trees));
+    // What failed first is what the writer tells.
+    let written = writer.finish()?;
+    flushed?;
+    Ok(written)
+}
+
+fn copy_segment(
+    repository: &Repository,
+    index: &Index,
+    segment: u32,
+    wanted: &[(Id, Location)],
+    worker: &mut Worker,
+) -> Result<()> {
+    let raw = worker.reader.read_segment(index, segment)?;
+    let pack = index.pack(index.segment(segment)?.pack)?;
+    let part = |place: &Location| &raw[place.offset as usize..][..place.len as usize];
+    let blocks: Vec<&[u8]> = wanted.iter().map(|(_, place)| part(place)).collect();
+    let digests = repository.config().hash.digest_many(&blocks);
+    let encoder = match pack.kind {
+        BlockKind::Data => &mut worker.data,
+        BlockKind::Tree => &mut worker.tree,
+    };
+    for (((id, _), block), digest) in wanted.iter().zip(blocks).zip(&digests) {
+        if !repository.is_block(id, digest) {
+            let name = Name::new(ObjectKind::Pack, pack.id);
+            let why = format!("block {id} does not match its digest");
+            return Err(Error::damaged(name, why));
+        }
+        encoder.copy(*id, block)?;
+    }
+    Ok(())
+}
