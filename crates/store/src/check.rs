@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use serde::Serialize;
 use tabane_engine::Pool;
 
+use crate::client::{Presence, Purpose};
 use crate::crypto::HEADER_LEN;
 use crate::error::{Error, Result};
 use crate::id::Id;
@@ -15,6 +16,7 @@ use crate::key;
 use crate::node::{self, Piece};
 use crate::pack::{self, PackContents, SegmentReader};
 use crate::reader::BlockReader;
+use crate::removal::Removals;
 use crate::repository::Repository;
 use crate::snapshot;
 use crate::storage::{Name, ObjectKind};
@@ -107,11 +109,14 @@ pub fn check(
         bad_blocks: Mutex::default(),
     });
     let mut report = CheckReport::default();
+    // So that no prune takes packs away meanwhile. A repository that cannot be written to cannot be pruned from here, and can be checked.
+    let _presence = Presence::announce(repository, Purpose::Restore);
     check_keys(&run)?;
+    let removals = read_removals(&run)?;
     // Before the index: so the index knows all that the snapshots need, even if a backup ends meanwhile.
     let snapshots = read_snapshots(&run, &mut report)?;
     let contents = read_index(&run, &mut report)?;
-    let (packs, index) = check_packs(&run, &contents, &mut report)?;
+    let (packs, index) = check_packs(&run, &contents, &removals, &mut report)?;
     report.packs = contents.len() as u64;
     report.blocks = index.len();
     let chosen = choose(read_data, packs);
@@ -132,14 +137,27 @@ fn check_keys(run: &Run) -> Result<()> {
     Ok(())
 }
 
+fn read_removals(run: &Run) -> Result<Removals> {
+    match Removals::load(&run.repository) {
+        Err(error @ Error::Damaged { .. }) => {
+            run.problem(&error);
+            Ok(Removals::default())
+        }
+        result => result,
+    }
+}
+
 type Contents = Arc<HashMap<Id, PackContents>>;
 
 /// Reads all objects of the index, those that can be read.
 fn read_index(run: &Run, report: &mut CheckReport) -> Result<Contents> {
     let mut contents = HashMap::new();
-    for (id, _) in run.repository.list(ObjectKind::Index)? {
+    let repository = &run.repository;
+    let segments =
+        repository.read_each(ObjectKind::Index, |id| repository.read_index_segment(id))?;
+    for segment in segments.into_values() {
         report.index_objects += 1;
-        match run.repository.read_index_segment(id) {
+        match segment {
             Ok(segment) => contents.extend(segment),
             Err(error) => run.problem(&error),
         }
@@ -152,14 +170,18 @@ fn read_index(run: &Run, report: &mut CheckReport) -> Result<Contents> {
 fn check_packs(
     run: &Run,
     contents: &HashMap<Id, PackContents>,
+    removals: &Removals,
     report: &mut CheckReport,
 ) -> Result<(Vec<(Id, u64)>, Index)> {
+    let condemned = removals.condemned();
     let listed = run.repository.list(ObjectKind::Pack)?;
     let there: HashMap<Id, u64> = listed.iter().copied().collect();
     let (mut index, mut lost) = (Index::default(), Vec::new());
     for (id, pack) in contents {
         let expected = pack.object_len();
         match there.get(id) {
+            // A prune was about to take it out of the index too.
+            None if condemned.contains(id) => {}
             None => lost.push((id, "it is missing".to_owned())),
             Some(len) if *len != expected => {
                 lost.push((id, format!("it has {len} bytes and should have {expected}")));
@@ -206,9 +228,12 @@ fn check_packs(
 /// The roots of the snapshots that can be read, with their names.
 fn read_snapshots(run: &Run, report: &mut CheckReport) -> Result<Vec<(String, Vec<Piece>)>> {
     let mut roots = Vec::new();
-    for (id, _) in run.repository.list(ObjectKind::Snapshot)? {
+    let repository = &run.repository;
+    let snapshots =
+        repository.read_each(ObjectKind::Snapshot, |id| snapshot::load(repository, id))?;
+    for (id, snapshot) in snapshots {
         report.snapshots += 1;
-        match snapshot::load(&run.repository, id) {
+        match snapshot {
             Ok(snapshot) => roots.push((format!("snapshot {}", id.short()), snapshot.root)),
             Err(error) => run.problem(&error),
         }

@@ -142,9 +142,23 @@ impl Presence {
         })
     }
 
-    /// The name of its object.
-    pub fn id(&self) -> Id {
-        lock(&self.shared.said).0
+    /// All other clients, and what time it is by the clock of the storage: about that of our own object.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub fn others(&self) -> Result<(Vec<Seen>, SystemTime)> {
+        loop {
+            let mut seen = list(&self.shared.repository)?;
+            let id = lock(&self.shared.said).0;
+            match seen.iter().position(|seen| seen.id == id) {
+                Some(own) => {
+                    let own = seen.swap_remove(own);
+                    return Ok((seen, own.modified));
+                }
+                // Somebody has taken this process for dead.
+                None => self.shared.renew()?,
+            }
+        }
     }
 }
 
@@ -154,7 +168,7 @@ impl Drop for Presence {
             drop(sender);
             let _ = thread.join();
         }
-        let name = Name::new(ObjectKind::Client, self.id());
+        let name = Name::new(ObjectKind::Client, lock(&self.shared.said).0);
         // If it stays it is found to be dead.
         let _ = self.shared.repository.storage().delete(name);
     }
@@ -199,9 +213,8 @@ pub fn list(repository: &Repository) -> Result<Vec<Seen>> {
 /// When the storage fails.
 pub fn forget_dead(repository: &Arc<Repository>, all: bool) -> Result<Vec<Seen>> {
     let own = Presence::announce(repository, Purpose::Prune)?;
-    let mut seen = list(repository)?;
-    let now = own_time(&seen, &own)?;
-    seen.retain(|seen| seen.id != own.id() && (all || seen.is_dead(now)));
+    let (mut seen, now) = own.others()?;
+    seen.retain(|seen| all || seen.is_dead(now));
     for seen in &seen {
         let name = Name::new(ObjectKind::Client, seen.id);
         match repository.storage().delete(name) {
@@ -212,19 +225,6 @@ pub fn forget_dead(repository: &Arc<Repository>, all: bool) -> Result<Vec<Seen>>
         }
     }
     Ok(seen)
-}
-
-/// What time it is by the clock of the storage: that of our own object.
-///
-/// # Errors
-/// [`Error::Storage`] when the object is not there.
-pub(crate) fn own_time(seen: &[Seen], own: &Presence) -> Result<SystemTime> {
-    let id = own.id();
-    let found = seen.iter().find(|seen| seen.id == id);
-    found.map(|seen| seen.modified).ok_or_else(|| {
-        let name = Name::new(ObjectKind::Client, id);
-        Error::storage("find", name)(std::io::ErrorKind::NotFound.into())
-    })
 }
 
 fn put(repository: &Repository, client: &Client) -> Result<Id> {

@@ -285,6 +285,21 @@ impl Repository {
         }
     }
 
+    /// As [`Repository::read_all`], but tells of each object why it cannot be read.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn read_each<T>(
+        &self,
+        kind: ObjectKind,
+        read: impl Fn(Id) -> Result<T>,
+    ) -> Result<BTreeMap<Id, Result<T>>> {
+        self.read_all(kind, |id| match read(id) {
+            Err(error) if error.is_not_found() => Err(error),
+            result => Ok(result),
+        })
+    }
+
     /// Reads all objects of the index.
     ///
     /// # Errors

@@ -10,11 +10,11 @@ mod view;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::client::{self, Presence, Purpose, Seen};
+use crate::client::{Presence, Purpose, Seen};
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::reach::Reach;
@@ -151,12 +151,7 @@ pub fn plan(repository: &Arc<Repository>, options: PruneOptions, dry_run: bool) 
         false => Some(announce(repository)?),
     };
     let mut reach = Reach::default();
-    let view = View::load(repository, &mut reach)?;
-    let own = presence.as_ref().map(Presence::id).unwrap_or_default();
-    let now = match &presence {
-        Some(presence) => client::own_time(&view.clients, presence)?,
-        None => SystemTime::now(),
-    };
+    let view = View::load(repository, presence.as_ref(), &mut reach)?;
     let mut plan = Plan {
         repository: Arc::clone(repository),
         options,
@@ -167,24 +162,22 @@ pub fn plan(repository: &Arc<Repository>, options: PruneOptions, dry_run: bool) 
         unused: Vec::new(),
         stats: PlanStats::default(),
     };
-    plan.choose(own, now)?;
+    plan.choose()?;
     Ok(plan)
 }
 
 /// Announces a prune, unless there is one already.
 fn announce(repository: &Arc<Repository>) -> Result<Presence> {
     let presence = Presence::announce(repository, Purpose::Prune)?;
-    let clients = client::list(repository)?;
-    let now = client::own_time(&clients, &presence)?;
-    let own = (now, presence.id());
+    let (others, now) = presence.others()?;
     let is_other_prune = |seen: &&Seen| {
         let client = seen.client.as_ref();
         client.is_some_and(|client| client.purpose == Purpose::Prune)
             // Of two that begin at once, one goes on.
-            && (seen.modified, seen.id) < own
+            && seen.modified <= now
             && !seen.is_dead(now)
     };
-    match clients.iter().find(is_other_prune) {
+    match others.iter().find(is_other_prune) {
         None => Ok(presence),
         Some(other) => {
             let who = other.client.as_ref().map_or_else(String::new, |client| {
@@ -205,20 +198,16 @@ impl Plan {
     }
 
     /// Decides about every pack.
-    fn choose(&mut self, own: Id, now: SystemTime) -> Result<()> {
+    fn choose(&mut self) -> Result<()> {
         let (view, stats) = (&self.view, &mut self.stats);
         let index = &view.index;
         stats.snapshots = view.snapshots;
         stats.used_blocks = self.reach.blocks().len() as u64;
-        let others = view
-            .clients
-            .iter()
-            .filter(|seen| seen.id != own && !seen.is_dead(now));
-        stats.clients = others.count() as u64;
+        stats.clients = view.alive.len() as u64;
         // What was put since then may be about to be needed.
-        let grace_ends = now.checked_sub(self.options.grace).unwrap_or(now);
+        let grace_ends = view.now.checked_sub(self.options.grace).unwrap_or(view.now);
         let old = view
-            .oldest_client(own, now)
+            .oldest_client()
             .map_or(grace_ends, |oldest| oldest.min(grace_ends));
 
         let mut used: HashMap<Id, u64> = HashMap::new();
@@ -231,7 +220,7 @@ impl Plan {
         for (&pack, &(kind, raw_len)) in &view.whole_packs {
             let listed = &view.packs[&pack];
             let used = used.get(&pack).copied().unwrap_or_default();
-            let age_s = now.duration_since(listed.modified).unwrap_or_default();
+            let age_s = view.now.duration_since(listed.modified).unwrap_or_default();
             let candidate = Candidate {
                 pack,
                 kind,
@@ -327,8 +316,8 @@ impl Plan {
             superseded = view.removals.names().into_iter().collect();
             condemned.extend(&packs);
             removal::save(&run.repository, &Removal { packs })?;
-            if run.may_delete_at_once(&view)? {
-                view = View::load(&run.repository, &mut run.reach)?;
+            if run.options.grace.is_zero() && view.alive.is_empty() {
+                view = View::load(&run.repository, Some(&run.presence), &mut run.reach)?;
                 run.copy(&view, &HashSet::new())?;
                 gone.extend(run.delete_due(&view)?);
             }
@@ -379,18 +368,10 @@ impl Run {
         Ok(())
     }
 
-    /// Whether a removal that was just written could be due.
-    fn may_delete_at_once(&self, view: &View) -> Result<bool> {
-        let now = client::own_time(&view.clients, &self.presence)?;
-        let oldest = view.oldest_client(self.presence.id(), now);
-        Ok(self.options.grace.is_zero() && oldest.is_none())
-    }
-
     /// Deletes the packs of removals that are due: the view was made after they were written, and what is needed of them
     /// has been copied. Returns all packs that are gone.
     fn delete_due(&mut self, view: &View) -> Result<HashSet<Id>> {
-        let now = client::own_time(&view.clients, &self.presence)?;
-        let due = view.due(self.presence.id(), now, self.options.grace);
+        let due = view.due(self.options.grace);
         let due: Vec<Id> = due
             .iter()
             .flat_map(|removal| &removal.packs)
@@ -405,11 +386,8 @@ impl Run {
             self.report.deleted_bytes += view.packs[id].len;
             self.observer.deleted(number as u64 + 1, due.len() as u64);
         }
-        let condemned = view.removals.condemned();
-        let absent = condemned
-            .into_iter()
-            .filter(|id| !view.packs.contains_key(id));
-        Ok(due.iter().copied().chain(absent).collect())
+        // All that is needed was found elsewhere, so whatever is not there need not be named any more.
+        Ok(due.into_iter().chain(view.absent()).collect())
     }
 
     /// Makes the index name what is there, and removes what has served its purpose.
@@ -422,11 +400,7 @@ impl Run {
                 delete(&self.repository, Name::new(ObjectKind::Removal, *id))?;
             }
         }
-        let (own, now) = (
-            self.presence.id(),
-            client::own_time(&view.clients, &self.presence)?,
-        );
-        let oldest = view.oldest_client(own, now).unwrap_or(now);
+        let oldest = view.oldest_client().unwrap_or(view.now);
         for pending in view
             .pending
             .iter()
@@ -434,7 +408,7 @@ impl Run {
         {
             delete(&self.repository, Name::new(ObjectKind::Pending, pending.id))?;
         }
-        for dead in view.clients.iter().filter(|seen| seen.is_dead(now)) {
+        for dead in &view.dead {
             delete(&self.repository, Name::new(ObjectKind::Client, dead.id))?;
         }
         let removed = self.repository.storage().remove_leftovers(LEFTOVER_AGE_MIN);

@@ -1,10 +1,10 @@
 //! What is in a repository at one time, read in the order that rule 2 of [`crate::removal`] asks for.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::client::{self, Seen};
+use crate::client::{self, Presence, Seen};
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::index::Index;
@@ -14,7 +14,7 @@ use crate::reach::Reach;
 use crate::reader::BlockReader;
 use crate::removal::{self, Removal, Removals};
 use crate::repository::Repository;
-use crate::snapshot::{self, Snapshot};
+use crate::snapshot;
 use crate::storage::{Listed, ObjectKind};
 
 /// What is in a repository.
@@ -33,7 +33,12 @@ pub struct View {
     pub whole_packs: BTreeMap<Id, (BlockKind, u64)>,
     /// All packs that are there.
     pub packs: HashMap<Id, Listed>,
-    pub clients: Vec<Seen>,
+    /// Other clients that are at work.
+    pub alive: Vec<Seen>,
+    /// Other clients that ended without a word.
+    pub dead: Vec<Seen>,
+    /// What time it is by the clock of the storage.
+    pub now: SystemTime,
 }
 
 impl View {
@@ -42,10 +47,14 @@ impl View {
     /// # Errors
     /// [`Error::CannotPrune`] when something that a snapshot needs is not there, or a snapshot cannot be read; when the
     /// storage fails.
-    pub fn load(repository: &Arc<Repository>, reach: &mut Reach) -> Result<Self> {
+    pub fn load(
+        repository: &Arc<Repository>,
+        presence: Option<&Presence>,
+        reach: &mut Reach,
+    ) -> Result<Self> {
         loop {
             let before = removal::names(repository)?;
-            match Self::try_load(repository, reach) {
+            match Self::try_load(repository, presence, reach) {
                 // Perhaps only because somebody else has just moved it elsewhere.
                 Err(Error::CannotPrune(_)) if removal::names(repository)? != before => {}
                 result => return result,
@@ -53,18 +62,28 @@ impl View {
         }
     }
 
-    fn try_load(repository: &Arc<Repository>, reach: &mut Reach) -> Result<Self> {
+    fn try_load(
+        repository: &Arc<Repository>,
+        presence: Option<&Presence>,
+        reach: &mut Reach,
+    ) -> Result<Self> {
         let removals = Removals::load(repository)?;
         let removal_times = times(repository, ObjectKind::Removal)?;
+        let read =
+            |kind| repository.read_each(kind, |id| snapshot::load_from(repository, kind, id));
         // A pending snapshot that is gone from its place has become a snapshot before those are listed.
-        let pending_snapshots = read_snapshots(repository, ObjectKind::Pending)?;
+        let pending_snapshots = read(ObjectKind::Pending)?;
         let pending = repository.list_with_times(ObjectKind::Pending)?;
-        let snapshots = read_snapshots(repository, ObjectKind::Snapshot)?;
+        let snapshots = read(ObjectKind::Snapshot)?;
         let segments = repository.read_index()?;
         let packs = repository.list_with_times(ObjectKind::Pack)?;
         let packs: HashMap<Id, Listed> = packs.into_iter().map(|pack| (pack.id, pack)).collect();
         // After the packs: who put one of them has announced himself before.
-        let clients = client::list(repository)?;
+        let (mut clients, now) = match presence {
+            Some(presence) => presence.others()?,
+            None => without_presence(repository, &packs)?,
+        };
+        let (dead, alive) = clients.drain(..).partition(|seen| seen.is_dead(now));
 
         let mut index = Index::as_of(&removals);
         let (mut index_objects, mut whole_packs) = (BTreeMap::new(), BTreeMap::new());
@@ -117,16 +136,18 @@ impl View {
             index,
             whole_packs,
             packs,
-            clients,
+            dead,
+            alive,
+            now,
         })
     }
 
-    /// The removals whose packs may be deleted: no client is at work that began before them. `now` is by the clock of
-    /// the storage, `own` the name of our own presence. They were written at least `grace` ago.
-    pub fn due(&self, own: Id, now: SystemTime, grace: Duration) -> Vec<&Removal> {
-        let oldest = self.oldest_client(own, now);
+    /// The removals whose packs may be deleted: no client is at work that began before them, and they were written at
+    /// least `grace` ago.
+    pub fn due(&self, grace: Duration) -> Vec<&Removal> {
+        let oldest = self.oldest_client();
         let is_due = |written: &SystemTime| {
-            let age = now.duration_since(*written).unwrap_or_default();
+            let age = self.now.duration_since(*written).unwrap_or_default();
             age >= grace && oldest.is_none_or(|oldest| *written < oldest)
         };
         let due = self
@@ -136,14 +157,31 @@ impl View {
         due.map(|(_, removal)| removal).collect()
     }
 
-    /// When the first of the other clients that are still at work began.
-    pub fn oldest_client(&self, own: Id, now: SystemTime) -> Option<SystemTime> {
-        let others = self
-            .clients
-            .iter()
-            .filter(|seen| seen.id != own && !seen.is_dead(now));
-        others.map(Seen::since).min()
+    /// When the first of the other clients that are at work began.
+    pub fn oldest_client(&self) -> Option<SystemTime> {
+        self.alive.iter().map(Seen::since).min()
     }
+
+    /// Packs that are not there, though the index or a removal names them.
+    pub fn absent(&self) -> HashSet<Id> {
+        let named = self.index_objects.values().flatten().copied();
+        let mut absent = self.removals.condemned();
+        absent.extend(named);
+        absent.retain(|id| !self.packs.contains_key(id));
+        absent
+    }
+}
+
+/// All clients, and a time by the clock of the storage, for one who only looks: just after the latest that is known.
+fn without_presence(
+    repository: &Repository,
+    packs: &HashMap<Id, Listed>,
+) -> Result<(Vec<Seen>, SystemTime)> {
+    let clients = client::list(repository)?;
+    let times = packs.values().map(|pack| pack.modified);
+    let latest = times.chain(clients.iter().map(|seen| seen.modified)).max();
+    let now = latest.unwrap_or(SystemTime::UNIX_EPOCH) + Duration::from_nanos(1);
+    Ok((clients, now))
 }
 
 fn lacks(snapshot: Id, error: &Error) -> Error {
@@ -174,15 +212,4 @@ fn times(repository: &Repository, kind: ObjectKind) -> Result<HashMap<Id, System
         .into_iter()
         .map(|object| (object.id, object.modified))
         .collect())
-}
-
-/// All snapshots, or why they cannot be read.
-fn read_snapshots(
-    repository: &Repository,
-    kind: ObjectKind,
-) -> Result<BTreeMap<Id, Result<Snapshot>>> {
-    repository.read_all(kind, |id| match snapshot::load_from(repository, kind, id) {
-        Err(error) if error.is_not_found() => Err(error),
-        result => Ok(result),
-    })
 }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 
+use crate::client::{Presence, Purpose};
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::index::Index;
@@ -131,6 +132,8 @@ pub fn restore(
     options: RestoreOptions,
     observer: Arc<dyn Observer>,
 ) -> Result<RestoreSummary> {
+    // So that no prune takes packs away meanwhile, where this repository can be written to.
+    let _presence = Presence::announce(repository, Purpose::Restore);
     let run = Arc::new(Run {
         repository: Arc::clone(repository),
         index: repository.load_index()?,

@@ -1,0 +1,420 @@
+//! Clients that work at the same time, in an order of their storage operations that a seed decides.
+//!
+//! `TABANE_TEST_SCHEDULES=10000 cargo test -p tabane-store --test prune` tries so many, and
+//! `TABANE_TEST_SEED=n` one of them alone.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use tabane_store::backup::{BackupOptions, Parent};
+use tabane_store::chunker::Chunking;
+use tabane_store::storage::{Listed, Name, ObjectKind, Storage};
+use tabane_store::{Error, Id, InitOptions, Repository};
+
+use super::basics::{TIGHT, prune_with};
+use crate::common::memory::MemoryStorage;
+use crate::common::tree::{random_bytes, write};
+use crate::common::{
+    assert_clean, back_up_observed, backup_options, init_options, init_with, open, password,
+    scratch,
+};
+
+/// Numbers that a seed decides (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+}
+
+/// Lets one storage operation happen at a time.
+#[derive(Default)]
+struct Turns {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    clients: Vec<Client>,
+}
+
+/// A client, with operations that wait.
+#[derive(Default)]
+struct Client {
+    waiting: u64,
+    /// How many of them may go on.
+    granted: u64,
+    /// Operations that are going on.
+    acting: bool,
+    ended: bool,
+    /// All its operations fail from now on.
+    dead: bool,
+}
+
+impl Turns {
+    fn add(&self) -> usize {
+        let mut state = self.state.lock().unwrap();
+        state.clients.push(Client::default());
+        state.clients.len() - 1
+    }
+
+    /// Waits for the turn of `client`; says whether it is dead.
+    fn begin(&self, client: usize) -> bool {
+        let mut state = self.state.lock().unwrap();
+        state.clients[client].waiting += 1;
+        self.changed.notify_all();
+        while state.clients[client].granted == 0 {
+            state = self.changed.wait(state).unwrap();
+        }
+        let client = &mut state.clients[client];
+        client.granted -= 1;
+        client.acting = true;
+        client.dead
+    }
+
+    fn end(&self, client: usize) {
+        self.state.lock().unwrap().clients[client].acting = false;
+        self.changed.notify_all();
+    }
+
+    fn leave(&self, client: usize) {
+        self.state.lock().unwrap().clients[client].ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Gives turns until all clients have ended.
+    fn run(&self, random: &mut Random, storage: &MemoryStorage, faults: bool) {
+        let mut state = self.state.lock().unwrap();
+        loop {
+            let is_busy = |client: &Client| {
+                client.acting || client.granted > 0 || (!client.ended && client.waiting == 0)
+            };
+            while state.clients.iter().any(is_busy) {
+                state = self.changed.wait(state).unwrap();
+            }
+            let live: Vec<usize> = (0..state.clients.len())
+                .filter(|&client| !state.clients[client].ended)
+                .collect();
+            if live.is_empty() {
+                return;
+            }
+            let chosen = live[random.below(live.len() as u64) as usize];
+            let client = &mut state.clients[chosen];
+            if faults && random.one_in(60) {
+                client.dead = true;
+            }
+            // Long enough for anybody to be taken for dead.
+            if random.one_in(25) {
+                storage.wait(Duration::from_secs(25 * 3600));
+            }
+            client.waiting -= 1;
+            client.granted += 1;
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// What one client sees of the storage.
+struct Slow {
+    inner: MemoryStorage,
+    turns: Arc<Turns>,
+    client: usize,
+}
+
+impl Slow {
+    fn act<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let dead = self.turns.begin(self.client);
+        let result = match dead {
+            true => Err(io::Error::other("this client is dead")),
+            false => act(),
+        };
+        self.turns.end(self.client);
+        result
+    }
+}
+
+impl Storage for Slow {
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+    fn create(&self) -> io::Result<()> {
+        self.act(|| self.inner.create())
+    }
+    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+        self.act(|| self.inner.put(name, parts))
+    }
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+        self.act(|| self.inner.get(name, range))
+    }
+    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+        self.act(|| self.inner.list(kind))
+    }
+    fn stat(&self, name: Name) -> io::Result<u64> {
+        self.act(|| self.inner.stat(name))
+    }
+    fn delete(&self, name: Name) -> io::Result<()> {
+        self.act(|| self.inner.delete(name))
+    }
+}
+
+/// What clients may count on.
+#[derive(Default)]
+struct Promises {
+    /// Snapshots that were made, as their clients were told.
+    made: BTreeSet<Id>,
+    /// Snapshots that somebody began to forget.
+    forgotten: BTreeSet<Id>,
+}
+
+/// Directories that have files in common.
+struct Sources {
+    _dir: tempfile::TempDir,
+    paths: Vec<PathBuf>,
+}
+
+impl Sources {
+    fn new() -> Self {
+        let dir = scratch();
+        let paths = (0..6_u64).map(|number| {
+            let path = dir.path().join(format!("{number}"));
+            for file in 0..6 {
+                if (number + file) % 3 != 0 {
+                    let bytes = random_bytes(file % 4, 3000);
+                    write(path.join(format!("{}/{file}", file % 2)), &bytes);
+                }
+            }
+            path
+        });
+        Self {
+            paths: paths.collect(),
+            _dir: dir,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Task {
+    BackUp,
+    ForgetAndPrune,
+    Prune,
+}
+
+struct Simulation<'a> {
+    sources: &'a Sources,
+    storage: MemoryStorage,
+    promises: Mutex<Promises>,
+    /// Errors that are no failures.
+    refused: Mutex<Vec<String>>,
+}
+
+impl Simulation<'_> {
+    fn back_up(&self, repository: &Arc<Repository>, source: u64) -> tabane_store::Result<()> {
+        let paths = &self.sources.paths;
+        let options = BackupOptions {
+            parent: Parent::Latest,
+            ..backup_options()
+        };
+        let path = &paths[source as usize % paths.len()];
+        let made = back_up_observed(repository, &[path], options, &Arc::default())?;
+        let id = made.id.expect("it was no dry run");
+        self.promises.lock().unwrap().made.insert(id);
+        Ok(())
+    }
+
+    /// Forgets all but one of the snapshots that were made.
+    fn forget(&self, repository: &Arc<Repository>, keep: u64) -> tabane_store::Result<()> {
+        let made: Vec<Id> = {
+            let promises = self.promises.lock().unwrap();
+            let made = promises.made.iter().copied();
+            made.filter(|id| !promises.forgotten.contains(id)).collect()
+        };
+        for (number, id) in made.iter().enumerate() {
+            if number as u64 == keep % made.len() as u64 {
+                continue;
+            }
+            self.promises.lock().unwrap().forgotten.insert(*id);
+            let name = Name::new(ObjectKind::Snapshot, *id);
+            match repository.storage().delete(name) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::storage("remove", name)(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn client(&self, turns: &Arc<Turns>, number: usize, tasks: Vec<(Task, u64)>) {
+        let slow = Slow {
+            inner: self.storage.clone(),
+            turns: Arc::clone(turns),
+            client: number,
+        };
+        let work = || -> tabane_store::Result<()> {
+            let repository = Arc::new(Repository::open(Arc::new(slow), &password())?);
+            for (task, choice) in tasks {
+                let done = match task {
+                    Task::BackUp => self.back_up(&repository, choice),
+                    Task::ForgetAndPrune => self
+                        .forget(&repository, choice)
+                        .and_then(|()| prune_with(&repository, TIGHT).map(|_| ())),
+                    Task::Prune => prune_with(&repository, TIGHT).map(|_| ()),
+                };
+                match done {
+                    Err(error @ (Error::RemovedMeanwhile | Error::PruneRunning(_))) => {
+                        self.refused.lock().unwrap().push(error.to_string());
+                    }
+                    done => done?,
+                }
+            }
+            Ok(())
+        };
+        let result = work();
+        turns.leave(number);
+        if let Err(error) = result
+            && !error.to_string().contains("this client is dead")
+        {
+            panic!("client {number}: {error}");
+        }
+    }
+}
+
+impl fmt::Debug for Simulation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let promises = self.promises.lock().unwrap();
+        let (made, forgotten) = (promises.made.len(), promises.forgotten.len());
+        write!(f, "{made} made, {forgotten} forgotten")
+    }
+}
+
+/// Runs one schedule; returns how often somebody was refused.
+fn run(seed: u64, sources: &Sources) -> usize {
+    let mut random = Random(seed);
+    let storage = MemoryStorage::default();
+    let options = InitOptions {
+        chunking: Chunking::Fixed { len: 1024 },
+        ..init_options()
+    };
+    let repository = init_with(storage.clone(), options);
+    let simulation = Simulation {
+        sources,
+        storage: storage.clone(),
+        promises: Mutex::default(),
+        refused: Mutex::default(),
+    };
+    // Something to forget.
+    for _ in 0..random.below(3) {
+        simulation
+            .back_up(&repository, random.below(6))
+            .expect("back up");
+    }
+    drop(repository);
+    let turns = Arc::new(Turns::default());
+    let mut clients = vec![
+        vec![Task::BackUp; 2],
+        vec![Task::ForgetAndPrune; 1 + random.below(2) as usize],
+    ];
+    if random.one_in(2) {
+        clients.push(vec![Task::BackUp]);
+    }
+    if random.one_in(2) {
+        clients.push(vec![Task::Prune]);
+    }
+    let faults = random.one_in(2);
+    thread::scope(|scope| {
+        for tasks in clients {
+            let tasks = tasks
+                .into_iter()
+                .map(|task| (task, random.below(100)))
+                .collect();
+            let number = turns.add();
+            let (simulation, turns) = (&simulation, &turns);
+            scope.spawn(move || simulation.client(turns, number, tasks));
+        }
+        turns.run(&mut random, &storage, faults);
+    });
+
+    let repository = open(storage.clone());
+    let promised = || -> BTreeSet<Id> {
+        let promises = simulation.promises.lock().unwrap();
+        promises
+            .made
+            .difference(&promises.forgotten)
+            .copied()
+            .collect()
+    };
+    let there = || -> BTreeSet<Id> {
+        let listed = storage.list(ObjectKind::Snapshot).unwrap();
+        listed.into_iter().map(|object| object.id).collect()
+    };
+    assert!(there().is_superset(&promised()), "a snapshot is gone");
+    // Every snapshot that is there is whole, also those whose client died before it was told.
+    assert_clean(&repository);
+    // Nothing needs a human: the next prune makes all tidy, the one after it what a pending snapshot held.
+    storage.wait(Duration::from_secs(25 * 3600));
+    for _ in 0..2 {
+        prune_with(&repository, TIGHT).expect("the last prune");
+    }
+    assert_clean(&repository);
+    assert!(there().is_superset(&promised()), "a snapshot is gone");
+    for kind in [ObjectKind::Client, ObjectKind::Pending] {
+        assert_eq!(storage.list(kind).unwrap(), [], "rubbish is left");
+    }
+    let planned = tabane_store::prune::plan(&repository, TIGHT, true).unwrap();
+    let stats = planned.stats();
+    assert_eq!(
+        stats.used_bytes, stats.pack_bytes,
+        "waste is left: {stats:?}"
+    );
+    simulation.refused.into_inner().unwrap().len()
+}
+
+#[test]
+fn nothing_that_should_stay_is_lost_in_any_order_of_operations() {
+    let number = |name| -> Option<u64> { std::env::var(name).ok()?.parse().ok() };
+    let sources = Sources::new();
+    if let Some(seed) = number("TABANE_TEST_SEED") {
+        run(seed, &sources);
+        return;
+    }
+    let count = number("TABANE_TEST_SCHEDULES").unwrap_or(200);
+    let next = Mutex::new(0..count);
+    let refused = Mutex::new(0);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let Some(seed) = next.lock().unwrap().next() else {
+                        return;
+                    };
+                    let result = std::panic::catch_unwind(|| run(seed, &sources));
+                    match result {
+                        Ok(count) => *refused.lock().unwrap() += count,
+                        Err(panic) => {
+                            eprintln!("TABANE_TEST_SEED={seed}");
+                            std::panic::resume_unwind(panic);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let refused = refused.into_inner().unwrap();
+    eprintln!("{count} schedules; {refused} times somebody was told to try again");
+    assert!(count < 100 || refused > 0, "clients never met");
+}
