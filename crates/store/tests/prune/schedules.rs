@@ -99,6 +99,8 @@ impl Turns {
 
     /// Gives turns until all clients have ended.
     fn run(&self, random: &mut Random, storage: &MemoryStorage, faults: bool) {
+        let patience = [1, 5, 30, 100][random.below(4) as usize];
+        let mut favourite = usize::MAX;
         let mut state = self.state.lock().unwrap();
         loop {
             let is_busy = |client: &Client| {
@@ -113,7 +115,11 @@ impl Turns {
             if live.is_empty() {
                 return;
             }
-            let chosen = live[random.below(live.len() as u64) as usize];
+            // One of them goes on for a while, often, while the others stand still.
+            if random.one_in(patience) || !live.contains(&favourite) {
+                favourite = live[random.below(live.len() as u64) as usize];
+            }
+            let chosen = favourite;
             let client = &mut state.clients[chosen];
             if faults && random.one_in(60) {
                 client.dead = true;
