@@ -84,6 +84,9 @@ pub enum Error {
         "{0} is pruning this repository: wait until it is done (if it died, `tabane unlock` removes what it left)"
     )]
     PruneRunning(String),
+    /// Somebody else has removed what this prune was about to copy.
+    #[error("another prune has removed packs meanwhile; nothing is lost, run the command again")]
+    PruneOvertaken,
     /// Something that may be needed cannot be told from what is not.
     #[error(
         "nothing was removed, since not everything that is needed is known: {0}; run `tabane check`, then `tabane repair`"

@@ -15,10 +15,34 @@ pub struct Reach {
     blocks: HashSet<Id>,
     /// Contents of directories that are done. Directories of the same content are the same directory.
     directories: HashSet<Vec<Piece>>,
+    /// The snapshots that need them.
+    snapshots: HashSet<Id>,
 }
 
 impl Reach {
-    /// Adds what a snapshot with this root needs.
+    /// Begins anew, unless all snapshots that were added are still among these.
+    pub fn keep_if_all_in(&mut self, there: impl Fn(&Id) -> bool) {
+        if !self.snapshots.iter().all(there) {
+            *self = Self::default();
+        }
+    }
+
+    /// Adds what a snapshot needs, and that it is among them.
+    ///
+    /// # Errors
+    /// As [`Reach::add`].
+    pub fn add_snapshot(
+        &mut self,
+        reader: &mut BlockReader,
+        index: &Index,
+        id: Id,
+        root: &[Piece],
+    ) -> Result<()> {
+        self.snapshots.insert(id);
+        self.add(reader, index, root)
+    }
+
+    /// Adds what a directory needs.
     ///
     /// # Errors
     /// When a directory cannot be read. What was found until then stays; it can be tried again.

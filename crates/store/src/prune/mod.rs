@@ -362,7 +362,11 @@ impl Run {
         }
         let observer = Arc::clone(&self.observer);
         let progress = move |done| observer.copied(done, total);
-        let written = repack::copy(&self.repository, index, blocks, progress)?;
+        let written = repack::copy(&self.repository, index, blocks, progress);
+        let written = written.map_err(|error| match error.is_not_found() {
+            true => Error::PruneOvertaken,
+            false => error,
+        })?;
         self.report.copied_bytes += total;
         self.report.written_bytes += written.stored_bytes;
         Ok(())

@@ -12,7 +12,7 @@ use crate::node::Piece;
 use crate::pack::BlockKind;
 use crate::reach::Reach;
 use crate::reader::BlockReader;
-use crate::removal::{self, Removal, Removals};
+use crate::removal::{Removal, Removals};
 use crate::repository::Repository;
 use crate::snapshot;
 use crate::storage::{Listed, ObjectKind};
@@ -52,13 +52,22 @@ impl View {
         presence: Option<&Presence>,
         reach: &mut Reach,
     ) -> Result<Self> {
+        let mut last = None;
         loop {
-            let before = removal::names(repository)?;
-            match Self::try_load(repository, presence, reach) {
-                // Perhaps only because somebody else has just moved it elsewhere.
-                Err(Error::CannotPrune(_)) if removal::names(repository)? != before => {}
+            let error = match Self::try_load(repository, presence, reach) {
+                Err(error @ Error::CannotPrune(_)) => error,
                 result => return result,
+            };
+            // Somebody else may have moved it elsewhere, between our lists. It is missing if it is so twice, and nothing
+            // has changed meanwhile.
+            let kinds = [ObjectKind::Removal, ObjectKind::Index, ObjectKind::Pack];
+            let state = kinds.map(|kind| repository.list(kind));
+            let [removals, index, packs] = state;
+            let state = Some((removals?, index?, packs?));
+            if state == last {
+                return Err(error);
             }
+            last = state;
         }
     }
 
@@ -105,10 +114,11 @@ impl View {
         let index = Arc::new(index);
 
         let mut reader = BlockReader::new(repository);
+        reach.keep_if_all_in(|id| snapshots.contains_key(id) || pending_snapshots.contains_key(id));
         let snapshot_count = snapshots.len() as u64;
         for (id, snapshot) in snapshots {
             let read = match snapshot {
-                Ok(snapshot) => reach.add(&mut reader, &index, &snapshot.root),
+                Ok(snapshot) => reach.add_snapshot(&mut reader, &index, id, &snapshot.root),
                 Err(error) => Err(error),
             };
             read.map_err(|error| match error {
@@ -121,10 +131,11 @@ impl View {
             let why = format!("block {missing}, which a snapshot needs, is missing");
             return Err(Error::CannotPrune(why));
         }
-        for snapshot in pending_snapshots.into_values().flatten() {
+        for (id, snapshot) in pending_snapshots {
+            let Ok(snapshot) = snapshot else { continue };
             // Whoever is about to write it looks after what is missing; if he died, nobody needs it.
             if is_whole(&mut reader, &index, &snapshot.root) {
-                reach.add(&mut reader, &index, &snapshot.root)?;
+                reach.add_snapshot(&mut reader, &index, id, &snapshot.root)?;
             }
         }
         Ok(Self {

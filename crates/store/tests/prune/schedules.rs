@@ -282,7 +282,11 @@ impl Simulation<'_> {
                     Task::Prune => prune_with(&repository, TIGHT).map(|_| ()),
                 };
                 match done {
-                    Err(error @ (Error::RemovedMeanwhile | Error::PruneRunning(_))) => {
+                    Err(
+                        error @ (Error::RemovedMeanwhile
+                        | Error::PruneRunning(_)
+                        | Error::PruneOvertaken),
+                    ) => {
                         self.refused.lock().unwrap().push(error.to_string());
                     }
                     done => done?,
