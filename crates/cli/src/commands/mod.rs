@@ -38,6 +38,8 @@ commands! {
     check Check
     stats Stats
     forget Forget
+    prune Prune
+    unlock Unlock
     key Key
     sum Sum
     cp Cp

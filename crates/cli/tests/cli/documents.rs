@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::bed::{Bed, bare_command, run};
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 18] = [
     "init",
     "backup",
     "snapshots",
@@ -15,6 +15,8 @@ const COMMANDS: [&str; 16] = [
     "check",
     "stats",
     "forget",
+    "prune",
+    "unlock",
     "key",
     "sum",
     "parity",

@@ -11,4 +11,5 @@ mod everyday;
 mod forget;
 mod parity;
 mod process;
+mod prune;
 mod scripting;

@@ -1,0 +1,230 @@
+//! `tabane prune`
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use clap::Args;
+use jiff::{Span, SpanRelativeTo};
+use serde_json::{Value, json};
+use tabane_store::Repository;
+use tabane_store::prune::{self, MaxUnused, Observer, PlanStats, PruneOptions, PruneReport};
+
+use crate::args::Global;
+use crate::exit::{Exit, Result};
+use crate::format;
+use crate::metrics::{Metrics, MetricsFile};
+use crate::output::{Output, into_object, print_json};
+use crate::progress::Progress;
+
+/// Remove what no snapshot needs
+#[derive(Args)]
+#[command(after_help = "\
+Says first what it is going to do. Packs of which nothing is needed are removed; of packs of which little is needed, \
+what is needed is copied into new ones first, as long as more than --max-unused would be left.
+
+Other clients can go on: backups may run and begin meanwhile, and nothing is locked. Packs that a running backup or \
+restore may need stay until the next prune. One that is killed has lost nothing, and the next one goes on.
+
+Examples:
+  tabane forget -r /mnt/backup --keep-daily 7 --keep-monthly 12 && tabane prune -r /mnt/backup
+  tabane prune -r /mnt/backup --dry-run
+  tabane prune -r /mnt/backup --max-unused 0%          as small as can be
+  tabane prune -r /mnt/backup --max-unused unlimited   copy nothing: quick, and good where transfer costs")]
+pub struct Prune {
+    #[command(flatten)]
+    limits: Limits,
+    /// Say what would be done, and do nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    #[command(flatten)]
+    metrics: MetricsFile,
+}
+
+/// The options that say how thoroughly to prune.
+#[derive(Args, Clone, Debug)]
+pub struct Limits {
+    /// Leave so much unused: a share of what is left, a size as 500M, or unlimited
+    #[arg(long, value_name = "LIMIT", default_value = "5%", value_parser = parse_max_unused)]
+    max_unused: MaxUnused,
+    /// Copy packs of no more than this size in all
+    #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes)]
+    max_repack_size: Option<u64>,
+    /// Leave alone what is younger than this, and keep what is to go for this long, as 2d or 36h
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
+    grace: Duration,
+}
+
+fn parse_max_unused(text: &str) -> std::result::Result<MaxUnused, String> {
+    match format::parse_bytes(text) {
+        Ok(bytes) => Ok(MaxUnused::Bytes(bytes)),
+        Err(_) => text
+            .parse()
+            .map_err(|error: tabane_store::Error| error.to_string()),
+    }
+}
+
+fn parse_duration(text: &str) -> std::result::Result<Duration, String> {
+    let span: std::result::Result<Span, _> = text.parse();
+    span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()))
+        .ok()
+        .and_then(|duration| Duration::try_from(duration).ok())
+        .ok_or_else(|| "write it as 2d, 36h or 90m".to_owned())
+}
+
+impl Prune {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        let file = self.metrics.clone();
+        file.record(global, "prune", |metrics| {
+            run(global, &global.open()?, &self.limits, self.dry_run, metrics)
+        })
+    }
+}
+
+/// Prunes an open repository.
+pub fn run(
+    global: &Global,
+    repository: &Arc<Repository>,
+    limits: &Limits,
+    dry_run: bool,
+    metrics: &mut Metrics,
+) -> Result<Exit> {
+    let options = PruneOptions {
+        max_unused: limits.max_unused,
+        max_repack_bytes: limits.max_repack_size.unwrap_or(u64::MAX),
+        grace: limits.grace,
+    };
+    let progress = Progress::start(global);
+    let plan = prune::plan(repository, options, dry_run);
+    progress.stop();
+    let plan = plan?;
+    let stats = *plan.stats();
+    report_plan(global, &stats, dry_run)?;
+    if dry_run {
+        return Ok(Exit::Success);
+    }
+    let progress = Progress::start(global);
+    let observer: Arc<dyn Observer> = Arc::new(Reporter(Arc::clone(&progress)));
+    let report = plan.execute(&observer);
+    progress.stop();
+    let report = report?;
+    let deleted = "Bytes of packs that the latest run deleted.";
+    metrics.gauge("deleted_bytes", deleted, report.deleted_bytes);
+    let left = stats.pack_bytes + report.written_bytes - report.deleted_bytes;
+    metrics.gauge("pack_bytes", "Bytes of all packs afterwards.", left);
+    report_done(global, &report, left)?;
+    Ok(Exit::Success)
+}
+
+fn report_plan(global: &Global, stats: &PlanStats, dry_run: bool) -> Result<()> {
+    if global.json {
+        return print(
+            json!({"message_type": "plan", "dry_run": dry_run}),
+            json!(stats),
+        );
+    }
+    if global.quiet {
+        return Ok(());
+    }
+    let mut output = Output::new();
+    let line = |packs: u64, bytes: u64, what: &str| {
+        (packs > 0).then(|| {
+            let packs = format::count(packs, "pack");
+            format!("{what}{:>11}  in {packs}", format::bytes(bytes))
+        })
+    };
+    let copied = stats.repacked_bytes - stats.repacked_unused_bytes;
+    let lines = [
+        line(stats.packs, stats.pack_bytes, "there are        "),
+        Some(format!(
+            "needed           {:>11}  by {}",
+            format::bytes(stats.used_bytes),
+            format::count(stats.snapshots, "snapshot")
+        )),
+        line(stats.unused_packs, stats.unused_bytes, "to remove        "),
+        line(
+            stats.repacked_packs,
+            stats.repacked_bytes,
+            "to copy and remove",
+        ),
+        (stats.repacked_packs > 0).then(|| {
+            let copied = format::bytes(copied);
+            format!("  of which needed {copied:>11}")
+        }),
+        line(
+            stats.condemned_packs,
+            stats.condemned_bytes,
+            "to go since before",
+        ),
+        line(stats.young_packs, stats.young_bytes, "too young        "),
+        Some(format!(
+            "left unused      {:>11}",
+            format::bytes(stats.left_unused_bytes)
+        )),
+        (stats.clients > 0).then(|| {
+            let clients = format::count(stats.clients, "other client");
+            format!(
+                "{clients} at work: what is to go stays until they have ended and the next prune"
+            )
+        }),
+    ];
+    for line in lines.into_iter().flatten() {
+        output.line(line)?;
+    }
+    if dry_run {
+        output.line("dry run: nothing was changed")?;
+    }
+    output.finish()
+}
+
+fn report_done(global: &Global, report: &PruneReport, left: u64) -> Result<()> {
+    if global.json {
+        return print(json!({"message_type": "summary"}), json!(report));
+    }
+    if global.quiet {
+        return Ok(());
+    }
+    let mut output = Output::new();
+    output.line(format!(
+        "removed {} in {}, wrote {}; {} are left, with {}",
+        format::bytes(report.deleted_bytes),
+        format::count(report.deleted_packs, "pack"),
+        format::bytes(report.written_bytes),
+        format::bytes(left),
+        format::count(report.index_objects, "index object"),
+    ))?;
+    if report.waiting_packs > 0 {
+        output.line(format!(
+            "{} in {} will go with the next prune, when nobody can need them any more",
+            format::bytes(report.waiting_bytes),
+            format::count(report.waiting_packs, "pack"),
+        ))?;
+    }
+    output.finish()
+}
+
+/// Prints `head` and the fields of `rest` as one object.
+fn print(head: Value, rest: Value) -> Result<()> {
+    let mut object = into_object(head);
+    object.append(&mut into_object(rest));
+    print_json(&object.into())
+}
+
+struct Reporter(Arc<Progress>);
+
+impl Observer for Reporter {
+    fn note(&self, what: &str) {
+        self.0.note(what);
+    }
+
+    fn copied(&self, done_bytes: u64, total_bytes: u64) {
+        let counters = self.0.counters();
+        counters.bytes.store(done_bytes, Ordering::Relaxed);
+        counters.total_bytes.store(total_bytes, Ordering::Relaxed);
+    }
+
+    fn deleted(&self, done: u64, _total: u64) {
+        self.0.counters().entries.store(done, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,93 @@
+//! `prune` and `unlock`.
+
+use std::fs;
+
+use crate::bed::Bed;
+
+fn size_of_packs(bed: &Bed) -> u64 {
+    let folders = fs::read_dir(bed.repository().join("packs")).unwrap();
+    let files = folders.flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap());
+    files
+        .map(|file| file.unwrap().metadata().unwrap().len())
+        .sum()
+}
+
+#[test]
+fn what_was_forgotten_is_removed() {
+    let bed = Bed::with_repository();
+    fs::write(bed.source().join("big"), vec![7; 10]).unwrap();
+    let random: Vec<u8> = (0..900_000_u64)
+        .map(|number| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
+        .collect();
+    fs::write(bed.source().join("big"), random).unwrap();
+    bed.backup(&[]).succeeds();
+    fs::remove_file(bed.source().join("big")).unwrap();
+    bed.backup(&[]).succeeds();
+    let before = size_of_packs(&bed);
+    bed.run(["prune"]).succeeds().says("2 snapshots");
+    assert_eq!(size_of_packs(&bed), before);
+    bed.run(["forget", "--keep-last", "1"]).succeeds();
+    bed.run(["prune", "--dry-run"])
+        .succeeds()
+        .says("to copy and remove")
+        .says("1 snapshot")
+        .says("dry run: nothing was changed");
+    assert_eq!(size_of_packs(&bed), before);
+    bed.run(["prune", "--quiet"]).succeeds();
+    assert!(size_of_packs(&bed) < before);
+    bed.run(["check", "--read-data"]).succeeds();
+    let target = bed.path("target");
+    let target = target.to_str().unwrap();
+    bed.run(["restore", "latest", "--target", target])
+        .succeeds();
+    let ran = bed
+        .run(["prune", "--json", "--max-unused", "0%"])
+        .succeeds();
+    assert_eq!(ran.stdout.lines().count(), 2, "{}", ran.stdout);
+    ran.says("\"message_type\":\"plan\"")
+        .says("\"message_type\":\"summary\"")
+        .says("\"deleted_packs\":");
+}
+
+#[test]
+fn wrong_limits_are_explained() {
+    let bed = Bed::with_repository();
+    bed.run(["prune", "--max-unused", "much"]).fails(2, "5%");
+    bed.run(["prune", "--grace", "soon"]).fails(2, "36h");
+    bed.run(["prune", "--max-repack-size=-1"])
+        .fails(2, "max-repack-size");
+    for limit in ["0", "10%", "500M", "unlimited"] {
+        bed.run(["prune", "--max-unused", limit, "--grace", "2d"])
+            .succeeds();
+    }
+}
+
+#[test]
+fn unlock_finds_nothing_in_a_repository_that_nobody_uses() {
+    let bed = Bed::with_repository();
+    bed.backup(&[]).succeeds();
+    assert_eq!(
+        fs::read_dir(bed.repository().join("clients"))
+            .unwrap()
+            .count(),
+        0
+    );
+    bed.run(["unlock"])
+        .succeeds()
+        .says("no client that died was found");
+    bed.run(["unlock", "--all"]).succeeds();
+    // One that was killed.
+    let mut command = bed.command(["backup", "--stdin"]);
+    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let clients = bed.repository().join("clients");
+    while fs::read_dir(&clients).unwrap().count() == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    bed.run(["unlock"])
+        .succeeds()
+        .says("backup by")
+        .says("1 client removed");
+    assert_eq!(fs::read_dir(&clients).unwrap().count(), 0);
+}
