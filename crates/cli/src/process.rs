@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
@@ -69,7 +70,10 @@ pub fn exit_on_signals() -> Result<()> {
         return Ok(());
     };
     let wait = move || {
-        if signals.forever().next().is_some() {
+        for _ in signals.forever() {
+            if ENDS_ITSELF.load(Ordering::Relaxed) && !INTERRUPTED.swap(true, Ordering::Relaxed) {
+                continue;
+            }
             if let Ok(mut terminal) = TERMINAL.try_lock()
                 && let Some((file, state)) = terminal.take()
             {
@@ -90,6 +94,19 @@ pub fn exit_on_signals() -> Result<()> {
         .spawn(wait)
         .map_err(|error| Failure::Other(format!("cannot handle signals: {error}")))?;
     Ok(())
+}
+
+/// Whether the command ends by itself after a signal.
+static ENDS_ITSELF: AtomicBool = AtomicBool::new(false);
+
+/// Whether there was such a signal.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on, only the second of these signals ends the program at once; after the first, the command does that itself, since
+/// it has something to remove before. Returns what asks for the first.
+pub fn end_after_signals() -> fn() -> bool {
+    ENDS_ITSELF.store(true, Ordering::Relaxed);
+    || INTERRUPTED.load(Ordering::Relaxed)
 }
 
 /// Ends as a program that knows nothing of SIGPIPE does when its reader is gone: silently.

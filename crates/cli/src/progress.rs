@@ -28,6 +28,8 @@ pub struct Counters {
     pub entries: AtomicU64,
     /// Bytes that are done.
     pub bytes: AtomicU64,
+    /// Bytes that were done before; not of the speed.
+    pub skipped_bytes: AtomicU64,
     /// Bytes that there are to do; 0 if nobody knows.
     pub total_bytes: AtomicU64,
     /// Warnings so far.
@@ -214,18 +216,19 @@ impl Drop for Progress {
 }
 
 impl Counters {
-    fn load(&self) -> (u64, u64, u64) {
+    fn load(&self) -> (u64, u64, u64, u64) {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (
             load(&self.entries),
             load(&self.bytes),
+            load(&self.skipped_bytes),
             load(&self.total_bytes),
         )
     }
 
     fn text(&self, start: Instant) -> String {
         let elapsed = start.elapsed();
-        let (entries, bytes, total) = self.load();
+        let (entries, bytes, skipped, total) = self.load();
         let mut text = format::duration(Duration::from_secs(elapsed.as_secs().max(10)));
         if elapsed.as_secs() < 10 {
             text = format!("{} s", elapsed.as_secs());
@@ -234,10 +237,10 @@ impl Counters {
             text += &format!("  {} entries", format::grouped(entries));
         }
         if total > 0 {
-            let percent = bytes as f64 * 100.0 / total as f64;
+            let percent = fraction(bytes + skipped, total) * 100.0;
             text += &format!("  {percent:.1}% of {}", format::bytes(total));
         } else {
-            text += &format!("  {}", format::bytes(bytes));
+            text += &format!("  {}", format::bytes(bytes + skipped));
         }
         text += &format!("  {}", format::speed(bytes, elapsed));
         if let Ok(current) = self.current.lock() {
@@ -249,23 +252,26 @@ impl Counters {
 
     fn json(&self, start: Instant) -> Object {
         let elapsed = start.elapsed();
-        let (entries, bytes, total) = self.load();
+        let (entries, bytes, skipped, total) = self.load();
         let mut object = into_object(json!({
             "message_type": "status",
             "entries": entries,
-            "done_bytes": bytes,
+            "done_bytes": bytes + skipped,
             "warnings": self.warnings.load(Ordering::Relaxed),
             "elapsed_s": elapsed.as_secs_f64(),
         }));
         if total > 0 {
             object.insert("total_bytes".to_owned(), total.into());
-            object.insert(
-                "done_fraction".to_owned(),
-                (bytes as f64 / total as f64).into(),
-            );
+            let done = fraction(bytes + skipped, total);
+            object.insert("done_fraction".to_owned(), done.into());
         }
         object
     }
+}
+
+/// How much is done. What is done twice, since it has changed, does not make it more than all.
+fn fraction(done: u64, total: u64) -> f64 {
+    (done as f64 / total as f64).min(1.0)
 }
 
 /// Prints a JSON line now. A reader that is gone is found out when the result is printed.

@@ -1,47 +1,64 @@
 //! What tells a run that goes on from one that was killed.
 
-use std::ffi::{OsStr, OsString};
+use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use tabane_engine::{Algorithm, Hasher};
-use tabane_files::{Time, read};
+use tabane_files::{Time, beneath, read};
 
 use crate::{Meaning, Options};
 
 /// What names of claims and temporary files begin with.
 const PREFIX: &str = ".tabane-cp.";
 
+/// The directory that has the claim: the one that takes the copies, or the copy itself if it is there before.
+#[derive(Clone)]
+pub struct Home {
+    /// Open for reading.
+    pub directory: Arc<OwnedFd>,
+    /// How it is shown.
+    pub shown: PathBuf,
+}
+
 /// A file in the directory that takes the copy, locked as long as the run goes on.
 ///
-/// Its name is [`PREFIX`], eight digits that tell one start of the machine from another, and a random number: names and
-/// times survive a crash, contents need not. Its content is the [`purpose`] of the run if that makes the target as a
-/// directory: then the same command, run again, must not take it for a directory to copy into.
+/// Its name is [`PREFIX`], eight digits that tell one start of the machine from another, a point, and a random number of
+/// sixteen: names and times survive a crash, contents need not. Temporary files are named as the claim of their run, with a
+/// point and a number behind it. The content is the [`purpose`] of the run. If that makes a directory, the same command, run
+/// again, must not take it for one to copy into.
 pub struct Claim {
-    home: Arc<OwnedFd>,
+    home: Home,
     name: String,
+    /// Unlocks it when it is dropped.
     _lock: OwnedFd,
+    purpose: Vec<u8>,
     dead: Vec<Dead>,
     temporaries: AtomicU64,
 }
 
 /// The claim of a run that was killed.
 pub struct Dead {
+    home: Home,
     name: String,
     purpose: Vec<u8>,
+    /// It was of the command that runs now.
+    is_ours: bool,
     /// When it began, if the machine was started anew since then.
     since_restart: Option<Time>,
 }
 
-/// What tells a command that makes a directory of this name from all others: the name, and a hash of the sources and of how
-/// the target was given.
-pub fn purpose(options: &Options, name: &OsStr) -> Vec<u8> {
+/// What tells a command from all others: a hash of the sources and of how the target was given, and the name of the
+/// directory that it makes in the one that has the claim, if it does that.
+pub fn purpose(options: &Options, name: Option<&OsStr>) -> Vec<u8> {
     let mut hasher = Hasher::new(Algorithm::Xxh3);
     let here = std::env::current_dir().unwrap_or_default();
     for source in &options.sources {
@@ -54,80 +71,83 @@ pub fn purpose(options: &Options, name: &OsStr) -> Vec<u8> {
         Meaning::Name => b"name",
     });
     let mut purpose = format!("{} ", hasher.finish()).into_bytes();
-    purpose.extend_from_slice(name.as_bytes());
+    purpose.extend_from_slice(name.unwrap_or_default().as_bytes());
     purpose
 }
 
 impl Dead {
-    /// Whether it was of this purpose.
-    pub fn was_for(&self, purpose: &[u8]) -> bool {
-        self.purpose == purpose
+    /// Whether it was of the command that runs now, with its name for the copy in the directory that has the claim.
+    pub fn is_ours(&self) -> bool {
+        self.is_ours
     }
 
-    /// The killed runs that were copying into this directory.
-    pub fn find(home: &OwnedFd) -> io::Result<Vec<Self>> {
+    /// The killed runs that were copying into this directory, for one with this purpose.
+    pub fn find(home: &Home, purpose: &[u8]) -> io::Result<Vec<Self>> {
         let mut found = Vec::new();
-        for name in read::list(home)? {
-            // Temporary names have one part more.
-            let Some(name) = name
-                .to_str()
-                .filter(|name| name.starts_with(PREFIX) && name.split('.').count() == 4)
-            else {
-                continue;
-            };
-            if let Some(dead) = Self::open(home, name)? {
+        for name in read::list(&home.directory)? {
+            if let Some(name) = name.to_str().filter(|name| is_claim(name))
+                && let Some(dead) = Self::open(home, name, purpose)?
+            {
                 found.push(dead);
             }
         }
         Ok(found)
     }
 
-    fn open(home: &OwnedFd, name: &str) -> io::Result<Option<Self>> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(home, name, flags, Mode::empty()) {
-            // Another's: what it left is his to remove.
-            Err(Errno::NOENT | Errno::ACCESS | Errno::LOOP) => return Ok(None),
-            result => result?,
+    fn open(home: &Home, name: &str, purpose: &[u8]) -> io::Result<Option<Self>> {
+        let Some(file) = lock_of_dead(&home.directory, name)? else {
+            return Ok(None);
         };
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => return Ok(None),
-            result => result?,
-        }
         let stat = rustix::fs::fstat(&file)?;
-        let mut purpose = Vec::new();
+        let mut found = Vec::new();
         std::fs::File::from(file)
             .take(1 << 16)
-            .read_to_end(&mut purpose)?;
+            .read_to_end(&mut found)?;
         let is_of_this_start = name[PREFIX.len()..].starts_with(&machine_start());
         Ok(Some(Self {
+            home: home.clone(),
             name: name.to_owned(),
-            purpose,
+            is_ours: found == purpose,
+            purpose: found,
             since_restart: (!is_of_this_start).then_some(Time {
                 s: stat.st_mtime as _,
                 ns: stat.st_mtime_nsec as _,
             }),
         }))
     }
+
+    /// Whether only the command that it was of, run again, has done all that it asks for.
+    fn awaits_its_command(&self) -> bool {
+        // Without a purpose, nobody can tell which.
+        let is_anothers = !self.is_ours && !self.purpose.is_empty();
+        is_anothers
+            && (self.since_restart.is_some()
+                || makes_directory(&self.home.directory, &self.purpose))
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        // Between being made and being locked, that of a living run looks as if it were dead.
+        match lock_of_dead(&self.home.directory, &self.name)? {
+            Some(_lock) => remove(&self.home.directory, &self.name),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Claim {
-    /// Claims a directory, and what the `dead` runs left in it.
+    /// Claims a directory for a run with this purpose, which may have to do with what the `dead` ones left.
     ///
-    /// The `purpose` is that of a directory that will be made, if one will be; with `sync`, it survives a crash.
-    pub fn make(
-        home: Arc<OwnedFd>,
-        dead: Vec<Dead>,
-        purpose: Option<&[u8]>,
-        sync: bool,
-    ) -> io::Result<Self> {
+    /// With `sync`, the purpose survives a crash.
+    pub fn make(home: Home, dead: Vec<Dead>, purpose: Vec<u8>, sync: bool) -> io::Result<Self> {
         let (name, lock) = loop {
             let number = RandomState::new().hash_one(0);
             let name = format!("{PREFIX}{}.{number:016x}", machine_start());
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-            let lock = match rustix::fs::openat(&home, &name, flags, Mode::RUSR | Mode::WUSR) {
-                Err(Errno::EXIST) => continue,
-                result => result?,
-            };
+            let lock =
+                match rustix::fs::openat(&home.directory, &name, flags, Mode::RUSR | Mode::WUSR) {
+                    Err(Errno::EXIST) => continue,
+                    result => result?,
+                };
             // A file system without locks has nobody to tell from us either.
             match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
                 // Another run came in between, and took it for dead.
@@ -136,21 +156,19 @@ impl Claim {
                 _ => break (name, lock),
             }
         };
-        let claim = Self {
+        let mut file = std::fs::File::from(lock);
+        file.write_all(&purpose)?;
+        if sync {
+            file.sync_all()?;
+        }
+        Ok(Self {
             home,
             name,
-            _lock: lock,
+            _lock: file.into(),
+            purpose,
             dead,
             temporaries: AtomicU64::new(0),
-        };
-        if let Some(purpose) = purpose {
-            let mut file = std::fs::File::from(claim._lock.try_clone()?);
-            file.write_all(purpose)?;
-            if sync {
-                file.sync_all()?;
-            }
-        }
-        Ok(claim)
+        })
     }
 
     /// A name that no other file has.
@@ -159,19 +177,18 @@ impl Claim {
         format!("{}.{number}", self.name)
     }
 
-    /// Removes what killed runs left in a directory.
+    /// Removes what killed runs left in a directory, whatever they were copying.
     pub fn clean(&self, directory: &OwnedFd) -> io::Result<()> {
-        if self.dead.is_empty() {
-            return Ok(());
-        }
-        let left = |name: &OsString| {
-            self.dead.iter().any(|dead| {
-                let number = name.as_bytes().strip_prefix(dead.name.as_bytes());
-                number.is_some_and(|number| number.starts_with(b"."))
-            })
-        };
-        for name in read::list(directory)?.iter().filter(|name| left(name)) {
-            rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
+        let mut dead = HashSet::new();
+        for name in read::list(directory)? {
+            let Some((name, run)) = name.to_str().and_then(|name| Some((name, run_of(name)?)))
+            else {
+                continue;
+            };
+            if run != self.name && (dead.contains(run) || is_dead(directory, run)?) {
+                dead.insert(run.to_owned());
+                remove(directory, name)?;
+            }
         }
         Ok(())
     }
@@ -181,16 +198,95 @@ impl Claim {
         self.dead.iter().filter_map(|dead| dead.since_restart).min()
     }
 
-    /// The run is done, and all that others left is removed.
+    /// The run is done. Claims of others stay where only the same command can complete what they began.
     pub fn release(self) -> io::Result<()> {
-        for name in self.dead.iter().map(|dead| &dead.name).chain([&self.name]) {
-            match rustix::fs::unlinkat(self.home.as_fd(), name, AtFlags::empty()) {
-                Ok(()) | Err(Errno::NOENT) => {}
-                Err(error) => return Err(error.into()),
-            }
+        for dead in self.dead.iter().filter(|dead| !dead.awaits_its_command()) {
+            dead.remove()?;
         }
-        Ok(())
+        remove(&self.home.directory, &self.name)
     }
+
+    /// The run ends before it is done. Its claim stays if it made a directory, or if what it copied may yet be lost; returns
+    /// the claim with which the same command goes on.
+    pub fn interrupt(self, may_be_lost: bool) -> io::Result<Option<PathBuf>> {
+        let before = self.dead.iter().find(|dead| dead.is_ours);
+        if before.is_none() && (may_be_lost || makes_directory(&self.home.directory, &self.purpose))
+        {
+            return Ok(Some(self.home.shown.join(self.name)));
+        }
+        remove(&self.home.directory, &self.name)?;
+        Ok(before.map(|dead| dead.home.shown.join(&dead.name)))
+    }
+}
+
+/// Whether the directory is there that a run with this purpose was to make.
+fn makes_directory(home: &OwnedFd, purpose: &[u8]) -> bool {
+    let name = purpose.splitn(2, |&byte| byte == b' ').nth(1);
+    let name = OsStr::from_bytes(name.unwrap_or_default());
+    let there = beneath::file_type(home.as_fd(), name);
+    there.is_ok_and(|there| there == Some(FileType::Directory))
+}
+
+/// The lock of a claim that nobody has locked; nothing if it is gone, or that of a living run.
+fn lock_of_dead(home: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(home, name, flags, Mode::empty()) {
+        // Another's: what it left is his to remove.
+        Err(Errno::NOENT | Errno::ACCESS | Errno::LOOP) => return Ok(None),
+        result => result?,
+    };
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        // Where there are no locks, nobody can be told to be dead.
+        Err(Errno::WOULDBLOCK | Errno::NOLCK | Errno::NOTSUP | Errno::NOSYS) => Ok(None),
+        result => Ok(result.map(|()| Some(file))?),
+    }
+}
+
+/// Whether the run of a temporary file in this directory is dead. Its claim is in it or above it, and is removed last.
+fn is_dead(directory: &OwnedFd, run: &str) -> io::Result<bool> {
+    let mut directory = directory.try_clone()?;
+    let mut last = None;
+    loop {
+        if beneath::file_type(directory.as_fd(), OsStr::new(run))?.is_some() {
+            return Ok(lock_of_dead(&directory, run)?.is_some());
+        }
+        let stat = rustix::fs::fstat(&directory)?;
+        let identity = (stat.st_dev, stat.st_ino);
+        // The root is above itself.
+        if last.replace(identity) == Some(identity) {
+            return Ok(true);
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        directory = match rustix::fs::openat(&directory, "..", flags, Mode::empty()) {
+            Err(Errno::ACCESS) => return Ok(false),
+            result => result?,
+        };
+    }
+}
+
+/// Removes what may be gone, or another's and his to remove.
+fn remove(directory: &OwnedFd, name: &str) -> io::Result<()> {
+    match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT | Errno::PERM | Errno::ACCESS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether it is the name of a claim.
+fn is_claim(name: &str) -> bool {
+    let is_number =
+        |text: &str, len| text.len() == len && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let parts = name
+        .strip_prefix(PREFIX)
+        .and_then(|rest| rest.split_once('.'));
+    parts.is_some_and(|(start, number)| is_number(start, 8) && is_number(number, 16))
+}
+
+/// The name of the claim of the run whose temporary file it is.
+fn run_of(temporary: &str) -> Option<&str> {
+    let (run, number) = temporary.rsplit_once('.')?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && is_claim(run)).then_some(run)
 }
 
 /// Eight digits that are others each time the machine starts.

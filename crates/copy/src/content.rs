@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 
-use tabane_engine::{Algorithm, Digest, Hasher, Submitter};
+use tabane_engine::{Digest, Hasher, Submitter};
 use tabane_files::read::{Found, data_extents};
 
 use crate::Verify;
@@ -70,7 +70,7 @@ pub fn transfer(
         add(&run.counters.shared_bytes, size);
         run.observer.bytes(size);
         return Ok(match run.hashes() {
-            true => Some(pair.hash_target(run.options.algorithm, &mut worker.buffer)?),
+            true => Some(pair.hash_target(run, &mut worker.buffer)?),
             false => None,
         });
     }
@@ -107,6 +107,7 @@ impl Pair {
         let mut hasher = run.hashes().then(|| Hasher::new(run.options.algorithm));
         let mut at = 0;
         loop {
+            run.go_on().map_err(|error| self.failed_to_read(error))?;
             let len = match self.source.read_at(&mut worker.buffer, at) {
                 Ok(0) => return Ok(hasher.map(|hasher| hasher.finish())),
                 Ok(len) => len,
@@ -144,8 +145,8 @@ impl Pair {
         Ok(())
     }
 
-    fn hash_target(&self, algorithm: Algorithm, buffer: &mut [u8]) -> Result<Digest, Failure> {
-        let digest = hash(&self.target, algorithm, buffer, |_| {});
+    fn hash_target(&self, run: &Run, buffer: &mut [u8]) -> Result<Digest, Failure> {
+        let digest = hash(run, &self.target, buffer, |_| {});
         digest.map_err(|error| {
             Failure::Problem(Problem::System {
                 action: Action::Read,
@@ -177,14 +178,15 @@ impl Pair {
 
 /// The hash of a whole file; `on_bytes` is told how much was read each time.
 pub fn hash(
+    run: &Run,
     file: &File,
-    algorithm: Algorithm,
     buffer: &mut [u8],
     on_bytes: impl Fn(u64),
 ) -> io::Result<Digest> {
-    let mut hasher = Hasher::new(algorithm);
+    let mut hasher = Hasher::new(run.options.algorithm);
     let mut at = 0;
     loop {
+        run.go_on()?;
         let len = match file.read_at(buffer, at) {
             Ok(0) => return Ok(hasher.finish()),
             Ok(len) => len,
@@ -276,6 +278,10 @@ impl Content {
     }
 
     fn piece(&self, piece: Piece, number: u64, worker: &mut Worker) -> Result<(), Failure> {
+        let pair = &self.pair;
+        self.run
+            .go_on()
+            .map_err(|error| pair.failed_to_read(error))?;
         let range = match piece {
             Piece::Hole(len) => {
                 self.in_turn(number, |hasher| hash_zeros(hasher, len));
@@ -284,7 +290,7 @@ impl Content {
             }
             Piece::Data(range) => range,
         };
-        let (pair, len) = (&self.pair, (range.end - range.start) as usize);
+        let len = (range.end - range.start) as usize;
         let buffer = &mut worker.buffer[..len];
         pair.source
             .read_exact_at(buffer, range.start)

@@ -82,7 +82,7 @@ impl Directory {
                     run.problem(&Problem::Attribute { path, error });
                 }
                 run.observer.entry(&path);
-                if directory.target_path.as_os_str().is_empty() {
+                if directory.target_path == run.home_path {
                     *lock(&run.home) = Some(node.clone());
                 }
             }

@@ -14,7 +14,7 @@ use tabane_files::{Kind, Node, write};
 
 use crate::content::{Failure, Pair, transfer};
 use crate::directory::Directory;
-use crate::link::{self, First};
+use crate::link::{self, First, Linked};
 use crate::present;
 use crate::problem::{Action, Problem};
 use crate::run::{Run, Worker, add};
@@ -40,64 +40,71 @@ pub struct Item {
 pub fn process(run: &Arc<Run>, worker: &mut Worker, submitter: &Submitter<Worker>, item: Item) {
     let mut items = vec![item];
     while let Some(item) = items.pop() {
-        let copied = !run.is_stopped()
-            && match copy(run, worker, submitter, &item) {
-                Ok(()) => {
+        let mut done = None;
+        if !run.is_stopped() {
+            match copy(run, worker, submitter, &item) {
+                Ok(digest) => {
                     run.observer.entry(&item.show_target());
-                    true
+                    done = Some(digest);
                 }
-                Err(problem) => {
-                    run.problem(&problem);
-                    false
-                }
-            };
-        items.append(&mut run.links.finish(&item, copied));
+                Err(problem) => run.problem(&problem),
+            }
+        }
+        items.append(&mut run.links.finish(&item, done.is_some(), done.flatten()));
         Directory::done(item.directory, run);
     }
 }
 
+/// Copies an entry; returns the hash of its bytes, if it has some and hashes are wanted.
 fn copy(
     run: &Arc<Run>,
     worker: &mut Worker,
     submitter: &Submitter<Worker>,
     item: &Item,
-) -> Result<(), Problem> {
+) -> Result<Option<Digest>, Problem> {
     let there = match item.directory.existed {
         true => present::find(item)?,
         false => None,
     };
-    if let Some(first) = &item.first
-        && link::make(run, item, first)?
-    {
-        add(&run.counters.others, 1);
-        return Ok(());
+    let counters = &run.counters;
+    if let Some(first) = &item.first {
+        let counter = match link::make(run, item, first)? {
+            Linked::Made => Some(&counters.copied_others),
+            Linked::WasThere => Some(&counters.skipped_others),
+            Linked::TooMany => None,
+        };
+        if let Some(counter) = counter {
+            add(counter, 1);
+            run.list(&item.directory, &item.copy_name, first.digest);
+            return Ok(first.digest);
+        }
     }
     if !matches!(item.found.node.kind, Kind::File { .. }) {
-        add(&run.counters.others, 1);
-        return copy_special(run, item);
+        let counter = match copy_special(run, item)? {
+            true => &counters.copied_others,
+            false => &counters.skipped_others,
+        };
+        add(counter, 1);
+        return Ok(None);
     }
     if let Some(there) = there
         && let Some(present) = present::check(run, worker, item, there)?
     {
-        let size = item.found.node.size();
-        add(&run.counters.skipped_bytes, size);
-        run.observer.bytes(size);
-        run.record(
-            &item.directory,
-            &item.name,
-            &item.copy_name,
-            size,
-            present.digest,
-        );
-        return Ok(());
+        let (size, digest) = (item.found.node.size(), present.digest);
+        add(&counters.skipped_files, 1);
+        add(&counters.skipped_bytes, size);
+        run.observer.skipped(size);
+        run.record(&item.directory, &item.name, &item.copy_name, size, digest);
+        return Ok(digest);
     }
     let (mut differs, mut shorts) = (false, 0);
     for _ in 0..ATTEMPTS {
         // A file that becomes shorter says so when it is opened anew.
         match copy_file(run, worker, submitter, item, shorts > 1) {
             Ok((size, digest)) => {
+                add(&counters.copied_files, 1);
                 run.record(&item.directory, &item.name, &item.copy_name, size, digest);
-                return Ok(());
+                return Ok(digest);
             }
             Err(Failure::Changed) => differs = false,
             Err(Failure::Short) => (differs, shorts) = (false, shorts + 1),
@@ -194,8 +201,8 @@ impl Source {
     }
 }
 
-/// Copies a link, pipe, socket or device.
-fn copy_special(run: &Run, item: &Item) -> Result<(), Problem> {
+/// Copies a link, pipe, socket or device; false if it was there.
+fn copy_special(run: &Run, item: &Item) -> Result<bool, Problem> {
     let failed = |error| item.failed(Action::CreateSpecial, item.show_target())(error);
     let (source, target) = (item.directory.source.as_fd(), item.directory.target.as_fd());
     let name = item.copy_name.as_os_str();
@@ -213,13 +220,13 @@ fn copy_special(run: &Run, item: &Item) -> Result<(), Problem> {
         result => {
             result.map_err(failed)?;
             attributes(name);
-            return Ok(());
+            return Ok(true);
         }
     }
     let there: Found = read::stat(target, name, false).map_err(failed)?;
     if there.node.kind == node.kind {
         attributes(name);
-        return Ok(());
+        return Ok(false);
     }
     let temporary = Temporary {
         directory: &item.directory.target,
@@ -228,7 +235,7 @@ fn copy_special(run: &Run, item: &Item) -> Result<(), Problem> {
     };
     write::create(target, OsStr::new(&temporary.name), &node).map_err(failed)?;
     attributes(OsStr::new(&temporary.name));
-    temporary.rename(item)
+    temporary.rename(item).map(|()| true)
 }
 
 /// A file under a temporary name; removed unless it is renamed.

@@ -29,8 +29,9 @@
 //! A file is written under a temporary name and renamed when it is whole and has its attributes. So whatever has a name has
 //! it rightly, and copying again takes files of the same size and time of last change for done. Temporary names begin
 //! with that of the run's *claim*, a file in the directory that takes the copy. A run holds a lock on its claim
-//! and removes it in the end; one that nobody has locked is of a run that was killed, and the next run removes what that one
-//! left. If the machine was started anew since, files which that run finished may have lost bytes that never
+//! and removes it in the end; one that nobody has locked is of a run that was killed. Whoever next copies into a directory
+//! removes temporary files there whose run has no locked claim in that directory or above it. A claim that nobody has locked
+//! stays as long as it says something: that the same command goes on with the directory that it made. If the machine was started anew since, files which that run finished may have lost bytes that never
 //! reached the disk: they are compared by content.
 
 #![forbid(unsafe_code)]
@@ -102,31 +103,50 @@ pub trait Observer: Send + Sync {
     /// Something is not as it should be.
     fn problem(&self, problem: &Problem);
 
-    /// All sources are listed: their regular files have so many bytes.
+    /// Whether to end before all is done; asked often. What is half-done is removed then, and what is done stays.
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+
+    /// After a cancellation: this stays, so that the same copy can go on.
+    fn kept(&self, _path: &Path) {}
+
+    /// All sources are listed: if nothing fails, so many bytes are done in the end. With [`Verify::Reread`], that is each byte
+    /// twice.
     fn listed(&self, _bytes: u64) {}
 
     /// An entry is done.
     fn entry(&self, _target: &Path) {}
 
-    /// Bytes of files are done: written, or found to be there.
+    /// Bytes of files are done: written, or read again.
     fn bytes(&self, _count: u64) {}
 
-    /// Everything is written and on the disk; now so many bytes are read again.
+    /// Bytes of a file are done, since it is there already.
+    fn skipped(&self, _count: u64) {}
+
+    /// Everything is written and on the disk; now so many bytes are read again, and then all is done.
     fn rereading(&self, _bytes: u64) {}
 }
 
 /// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// Regular files.
-    pub files: u64,
-    /// Directories.
-    pub directories: u64,
-    /// Links, devices and other entries without content; further names of hard links.
-    pub others: u64,
+    /// Regular files that were copied.
+    pub copied_files: u64,
+    /// Directories that were made.
+    pub copied_directories: u64,
+    /// Links, devices and other entries without content that were made; further names of hard links.
+    pub copied_others: u64,
+    /// Regular files that were there already.
+    pub skipped_files: u64,
+    /// Directories that were there already.
+    pub skipped_directories: u64,
+    /// Other entries that were there already.
+    pub skipped_others: u64,
     /// Bytes of all files, holes included.
     pub total_bytes: u64,
-    /// Bytes that were written.
+    /// Bytes that were written: less than those of the copied files if these have holes or share blocks, more if a file was
+    /// read again since it had changed.
     pub copied_bytes: u64,
     /// Bytes of files that were there already.
     pub skipped_bytes: u64,
@@ -138,6 +158,8 @@ pub struct Summary {
     pub mended: u64,
     /// Things that are not as they should be.
     pub errors: u64,
+    /// [`Observer::is_cancelled`] ended it before it was done.
+    pub interrupted: bool,
 }
 
 /// Copies.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::fs::{AtFlags, Stat};
 use rustix::io::Errno;
+use tabane_engine::Digest;
 use tabane_files::{HardLink, Time, beneath, write};
 
 use crate::directory::{Place, below};
@@ -24,6 +25,8 @@ type Key = (HardLink, u64, Time);
 pub struct First {
     place: Arc<Place>,
     path: PathBuf,
+    /// The hash of its bytes, if it has some and hashes are wanted.
+    pub digest: Option<Digest>,
 }
 
 /// The files with several names that were met.
@@ -58,14 +61,15 @@ impl Links {
         Some(item)
     }
 
-    /// What was admitted is copied, or cannot be; gives back what waited for it.
-    pub fn finish(&self, item: &Item, copied: bool) -> Vec<Item> {
+    /// What was admitted is copied, with this hash if one is wanted, or cannot be; gives back what waited for it.
+    pub fn finish(&self, item: &Item, copied: bool, digest: Option<Digest>) -> Vec<Item> {
         let Some(key) = key(item).filter(|_| item.first.is_none()) else {
             return Vec::new();
         };
         let first = First {
             place: Arc::clone(&item.directory.place),
             path: below(&item.directory.target_path, &item.copy_name),
+            digest,
         };
         let state = match copied {
             true => State::Made(first.clone()),
@@ -88,15 +92,27 @@ fn key(item: &Item) -> Option<Key> {
     Some((node.hard_link?, node.size(), node.mtime))
 }
 
-/// Gives the copy a further name; false if it cannot have more.
-pub fn make(run: &Run, item: &Item, first: &First) -> Result<bool, Problem> {
+/// What came of giving a copy a further name.
+pub enum Linked {
+    /// It has it now.
+    Made,
+    /// It had it already.
+    WasThere,
+    /// It cannot have more names.
+    TooMany,
+}
+
+/// Gives the copy a further name.
+pub fn make(run: &Run, item: &Item, first: &First) -> Result<Linked, Problem> {
     let (directory, name) = (&item.directory, item.copy_name.as_os_str());
     let made = beneath::in_directory(&first.place.target, &first.path, |from, from_name| {
         link(run, from, from_name, &directory.target, name)
     });
     match made {
-        Ok(()) => Ok(true),
-        Err(error) if error.raw_os_error() == Some(Errno::MLINK.raw_os_error()) => Ok(false),
+        Ok(linked) => Ok(linked),
+        Err(error) if error.raw_os_error() == Some(Errno::MLINK.raw_os_error()) => {
+            Ok(Linked::TooMany)
+        }
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => Err(Problem::OverDirectory {
             target: directory.show_target(name),
         }),
@@ -114,23 +130,26 @@ fn link(
     from_name: &OsStr,
     to: &std::os::fd::OwnedFd,
     name: &OsStr,
-) -> io::Result<()> {
+) -> io::Result<Linked> {
     use std::os::fd::AsFd;
     match write::hard_link(from, from_name, to.as_fd(), name) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        result => return result,
+        result => return result.map(|()| Linked::Made),
     }
     let inode = |directory, name| {
         rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
             .map(|stat: Stat| (stat.st_dev, stat.st_ino))
     };
     if inode(from, from_name)? == inode(to.as_fd(), name)? {
-        return Ok(());
+        return Ok(Linked::WasThere);
     }
     let temporary = run.claim.temporary();
     write::hard_link(from, from_name, to.as_fd(), OsStr::new(&temporary))?;
-    rustix::fs::renameat(to, &temporary, to, name).map_err(|error| {
-        let _ = rustix::fs::unlinkat(to, &temporary, AtFlags::empty());
-        error.into()
-    })
+    match rustix::fs::renameat(to, &temporary, to, name) {
+        Ok(()) => Ok(Linked::Made),
+        Err(error) => {
+            let _ = rustix::fs::unlinkat(to, &temporary, AtFlags::empty());
+            Err(error.into())
+        }
+    }
 }

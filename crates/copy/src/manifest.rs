@@ -1,21 +1,21 @@
 //! The list of what was copied, which `tabane sum --check` reads.
 
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use tabane_engine::{Algorithm, Digest};
-use tabane_files::Time;
+use tabane_files::{Time, beneath, read as files};
 use tabane_sum::{Accept, Format, Parser, Style, Sum};
 
 use crate::Options;
-use crate::operand::Target;
+use crate::operand::{Source, Target};
 use crate::run::lock;
 use crate::walk::is_in;
 
@@ -110,6 +110,18 @@ impl Manifest {
         fs::remove_file(with_suffix(&self.path, PARTIAL))
     }
 
+    /// Leaves the list as it is to the next run, and says where; nothing of it if it has no line.
+    pub fn interrupt(&self) -> io::Result<Option<PathBuf>> {
+        let mut growing = lock(&self.growing);
+        growing.partial.flush()?;
+        let partial = with_suffix(&self.path, PARTIAL);
+        if growing.lines.is_empty() {
+            fs::remove_file(partial)?;
+            return Ok(None);
+        }
+        Ok(Some(partial))
+    }
+
     fn line(&self, name: &[u8], digest: Digest) -> Vec<u8> {
         let format = Format {
             style: Style::Tagged(self.algorithm),
@@ -172,24 +184,56 @@ pub fn check(path: &Path, options: &Options, target: &Target) -> io::Result<()> 
             );
         }
     }
-    let (above, target_above) = (
-        rustix::fs::fstat(&directory)?,
-        rustix::fs::fstat(&target.directory)?,
-    );
-    let is_copy = |name: &OsStr| Some(name) == path.file_name();
-    if (above.st_dev, above.st_ino) == (target_above.st_dev, target_above.st_ino)
-        && match &target.name {
-            Some(name) => is_copy(name),
-            None => options
-                .sources
-                .iter()
-                .filter_map(|source| source.file_name())
-                .any(is_copy),
+    let Some(above) = below_target(above.unwrap_or(Path::new(".")), target)? else {
+        return Ok(());
+    };
+    for own in [
+        path.to_owned(),
+        with_suffix(path, PARTIAL),
+        with_suffix(path, NEW),
+    ] {
+        let below = above.join(own.file_name().unwrap_or_default());
+        if options
+            .sources
+            .iter()
+            .any(|source| becomes(source, target, &below))
+        {
+            return refused(&own, "is the name of a copy");
         }
-    {
-        return refused(path, "is the name of a copy");
     }
     Ok(())
+}
+
+/// The path of a directory below the target, if it is there.
+fn below_target(directory: &Path, target: &Target) -> io::Result<Option<PathBuf>> {
+    let stat = rustix::fs::fstat(&target.directory)?;
+    let directory = fs::canonicalize(directory)?;
+    for above in directory.ancestors() {
+        let metadata = fs::metadata(above)?;
+        if (metadata.dev(), metadata.ino()) == (stat.st_dev, stat.st_ino) {
+            return Ok(directory.strip_prefix(above).ok().map(Path::to_owned));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether something of this source has this path below the target for its copy.
+fn becomes(source: &Path, target: &Target, path: &Path) -> bool {
+    let Ok(source) = Source::find(source) else {
+        return false;
+    };
+    let copy_name = target.name.as_ref().unwrap_or(&source.copy_name);
+    let rest = match copy_name == "." {
+        true => Ok(path),
+        false => path.strip_prefix(copy_name),
+    };
+    match rest {
+        Ok(rest) if rest.as_os_str().is_empty() => true,
+        Ok(rest) => files::open_directory(source.directory.as_fd(), &source.name)
+            .and_then(|source| beneath::in_directory(&source, rest, beneath::file_type))
+            .is_ok_and(|there| there.is_some()),
+        Err(_) => false,
+    }
 }
 
 /// What a path leads to, if there is something.

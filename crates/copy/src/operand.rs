@@ -7,9 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags};
 
-use crate::claim::{Dead, purpose};
+use crate::claim::{self, Dead, Home};
+use crate::directory::below;
 use crate::problem::{Action, Problem};
 use crate::{Meaning, Options};
 
@@ -27,7 +28,7 @@ pub struct Source {
 
 /// The target: a directory, and the name that the copy gets in it.
 pub struct Target {
-    /// The directory.
+    /// The directory, to reach what is in it.
     pub directory: Arc<OwnedFd>,
     /// How that is shown.
     pub prefix: PathBuf,
@@ -35,8 +36,16 @@ pub struct Target {
     pub name: Option<OsString>,
     /// There was a slash behind it, which only fits a directory.
     pub slash: bool,
+    /// What is to have the claim.
+    pub home: Home,
+    /// Where that is, below the directory.
+    pub home_path: PathBuf,
+    /// What the claim is to say.
+    pub purpose: Vec<u8>,
     /// Runs that were killed while they copied to here.
     pub dead: Vec<Dead>,
+    /// One of them was of the same command, and may have made the directory of this name.
+    goes_on: bool,
 }
 
 /// A path in two.
@@ -137,43 +146,99 @@ impl Target {
                 true => Action::CreateDirectory,
                 false => Action::CreateFile,
             };
-            let named = Self::named(path).map_err(failed(action));
-            let is_ours = |named: &Self| {
-                let purpose = purpose(options, named.name.as_deref().unwrap_or_default());
-                named.dead.iter().any(|dead| dead.was_for(&purpose))
-            };
-            match named {
+            match Self::named(options) {
                 // The same command made this directory and was killed: it goes on, where else it would be copied into.
-                Ok(named) if !is_directory || is_ours(&named) => return Ok(named),
-                Err(problem) if !is_directory => return Err(problem),
+                Ok(named) if !is_directory || named.goes_on => {
+                    return Ok(named);
+                }
+                Err(error) if !is_directory => return Err(failed(action)(error)),
                 _ => {}
             }
         }
-        let directory = open(path, OFlags::RDONLY).map_err(failed(Action::UseTarget))?;
+        Self::directory(path, options).map_err(failed(Action::UseTarget))
+    }
+
+    /// A directory that takes all sources.
+    fn directory(path: &Path, options: &Options) -> io::Result<Self> {
+        let home = Home {
+            directory: open(path, OFlags::RDONLY)?,
+            shown: path.to_owned(),
+        };
+        let purpose = claim::purpose(options, None);
         Ok(Self {
-            dead: Dead::find(&directory).map_err(failed(Action::UseTarget))?,
-            directory,
-            prefix: path.clone(),
+            directory: Arc::clone(&home.directory),
+            prefix: path.to_owned(),
             name: None,
             slash: false,
+            dead: Dead::find(&home, &purpose)?,
+            home,
+            home_path: PathBuf::new(),
+            purpose,
+            goes_on: false,
         })
     }
 
-    fn named(path: &Path) -> io::Result<Self> {
+    /// The name of the copy of the only source.
+    fn named(options: &Options) -> io::Result<Self> {
         let Split {
             prefix,
             last,
             slash,
-        } = split(path);
-        let directory = open(prefix, OFlags::RDONLY)?;
+        } = split(&options.target);
+        let directory = open(prefix, OFlags::PATH)?;
+        let above = match open(prefix, OFlags::RDONLY) {
+            Ok(directory) => Some(Home {
+                directory,
+                shown: prefix.to_owned(),
+            }),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+            Err(error) => return Err(error),
+        };
+        let makes_directory = options.sources.iter().any(|source| source.is_dir());
+        let mut purpose = claim::purpose(options, makes_directory.then_some(last));
+        let mut dead = match &above {
+            Some(above) => Dead::find(above, &purpose)?,
+            None => Vec::new(),
+        };
+        let goes_on = makes_directory && dead.iter().any(Dead::is_ours);
+        let mut home_path = PathBuf::new();
+        let home = match makes_directory
+            .then(|| writable(&directory, last))
+            .flatten()
+        {
+            Some(directory) => {
+                let home = Home {
+                    directory,
+                    shown: options.target.clone(),
+                };
+                home_path = below(&home_path, last);
+                purpose = claim::purpose(options, None);
+                dead.append(&mut Dead::find(&home, &purpose)?);
+                home
+            }
+            None => above.ok_or(io::ErrorKind::PermissionDenied)?,
+        };
         Ok(Self {
-            dead: Dead::find(&directory)?,
             directory,
             prefix: prefix.to_owned(),
             name: Some(last.to_owned()),
             slash,
+            home,
+            home_path,
+            purpose,
+            dead,
+            goes_on,
         })
     }
+}
+
+/// A directory that is there and takes files.
+fn writable(above: &OwnedFd, name: &OsStr) -> Option<Arc<OwnedFd>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(above, name, flags, Mode::empty()).ok()?;
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    rustix::fs::accessat(&directory, ".", access, AtFlags::empty()).ok()?;
+    Some(Arc::new(directory))
 }
 
 #[cfg(test)]

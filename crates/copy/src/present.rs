@@ -96,7 +96,7 @@ fn content(run: &Run, worker: &mut Worker, item: &Item, there: &Node) -> io::Res
     }
     let mut hash = |directory: &std::os::fd::OwnedFd, name: &std::ffi::OsStr| {
         let file = read::open_file(directory.as_fd(), name)?.into();
-        hash(&file, run.options.algorithm, &mut worker.buffer, |_| {})
+        hash(run, &file, &mut worker.buffer, |_| {})
     };
     let digest = hash(&item.directory.target, &item.copy_name)?;
     let wanted = match previous {

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use tabane_files::write::AttributeError;
 
+use crate::run::CANCELLATION;
+
 /// What was to be done when the system said no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -108,5 +110,11 @@ impl Problem {
     pub(crate) fn is_full(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         matches!(self, Self::System { error, .. } if matches!(error.kind(), StorageFull | QuotaExceeded))
+    }
+
+    /// Whether it is none, but the end of a copy that is to end before it is done.
+    pub(crate) fn is_cancellation(&self) -> bool {
+        let code = CANCELLATION.raw_os_error();
+        matches!(self, Self::System { error, .. } if error.raw_os_error() == Some(code))
     }
 }

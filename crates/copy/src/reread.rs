@@ -39,7 +39,7 @@ pub fn check_all(run: &Arc<Run>, mut records: Vec<Record>) {
     run.observer
         .rereading(records.iter().map(|record| record.size).sum());
     let pool = pool();
-    while !records.is_empty() {
+    while !records.is_empty() && !run.is_cancelled() {
         let batch = records.split_off(records.len().saturating_sub(BATCH_LEN));
         let run = Arc::clone(run);
         pool.submitter().submit(move |worker, submitter| {
@@ -88,14 +88,9 @@ fn is_right(run: &Run, worker: &mut Worker, record: &Record) -> Result<bool, Pro
             // Without effect in file systems that are in memory.
             let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
             let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
-            hash(
-                &File::from(file),
-                run.options.algorithm,
-                &mut worker.buffer,
-                |len| {
-                    run.observer.bytes(len);
-                },
-            )
+            hash(run, &File::from(file), &mut worker.buffer, |len| {
+                run.observer.bytes(len);
+            })
         })
         .map_err(|error| Problem::System {
             action: Action::Read,

@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use rustix::io::Errno;
 use tabane_engine::{Digest, Pool};
 use tabane_files::{Node, write};
 
-use crate::claim::{Claim, purpose};
+use crate::claim::Claim;
 use crate::content::{CHUNK_LEN, COPY_LEN};
 use crate::directory::{Directory, Place, below};
 use crate::link::Links;
@@ -35,7 +36,9 @@ pub struct Run {
     pub links: Links,
     /// Existing files with several names that are taken for one of the copies: device and inode.
     pub taken: Mutex<HashSet<(u64, u64)>>,
-    /// What the directory that has the claim should be, if it is a copy itself.
+    /// The directory that has the claim, below the target.
+    pub home_path: PathBuf,
+    /// What that directory should be, if it is a copy itself.
     pub home: Mutex<Option<Node>>,
     /// What becomes the manifest, if one is wanted.
     pub manifest: Option<Manifest>,
@@ -50,9 +53,12 @@ pub struct Run {
 #[derive(Default)]
 #[allow(missing_docs)]
 pub struct Counters {
-    pub files: AtomicU64,
-    pub directories: AtomicU64,
-    pub others: AtomicU64,
+    pub copied_files: AtomicU64,
+    pub copied_directories: AtomicU64,
+    pub copied_others: AtomicU64,
+    pub skipped_files: AtomicU64,
+    pub skipped_directories: AtomicU64,
+    pub skipped_others: AtomicU64,
     pub total_bytes: AtomicU64,
     pub copied_bytes: AtomicU64,
     pub skipped_bytes: AtomicU64,
@@ -93,6 +99,9 @@ pub fn add(counter: &AtomicU64, count: u64) {
     counter.fetch_add(count, Ordering::Relaxed);
 }
 
+/// What stands for a copy that is to end before it is done; never reported.
+pub const CANCELLATION: Errno = Errno::CANCELED;
+
 /// Copies.
 pub fn run(options: Options, observer: Arc<dyn Observer>) -> Result<Summary, Problem> {
     let mut target = Target::find(&options)?;
@@ -107,7 +116,10 @@ pub fn run(options: Options, observer: Arc<dyn Observer>) -> Result<Summary, Pro
     if let Some(path) = &options.manifest {
         manifest::check(path, &options, &target).map_err(failed(Action::Manifest, path))?;
     }
-    let claim = claim(&mut target, &options).map_err(failed(Action::UseTarget, &options.target))?;
+    let dead = std::mem::take(&mut target.dead);
+    let purpose = std::mem::take(&mut target.purpose);
+    let claim = Claim::make(target.home.clone(), dead, purpose, options.sync)
+        .map_err(failed(Action::UseTarget, &options.target))?;
     let manifest = match &options.manifest {
         Some(path) => {
             Some(Manifest::begin(path, options.algorithm).map_err(failed(Action::Manifest, path))?)
@@ -120,6 +132,7 @@ pub fn run(options: Options, observer: Arc<dyn Observer>) -> Result<Summary, Pro
         claim,
         links: Links::default(),
         taken: Mutex::default(),
+        home_path: std::mem::take(&mut target.home_path),
         home: Mutex::default(),
         manifest,
         counters: Counters::default(),
@@ -127,11 +140,12 @@ pub fn run(options: Options, observer: Arc<dyn Observer>) -> Result<Summary, Pro
         file_systems: Mutex::default(),
         stopped: AtomicBool::new(false),
     });
-    run.will_sync(&target.directory)
-        .and_then(|()| run.claim.clean(&target.directory))
+    run.will_sync(&target.home.directory)
+        .and_then(|()| run.claim.clean(&target.home.directory))
         .map_err(failed(Action::UseTarget, &run.options.target))?;
     walk::copy_all(&run, &target);
     if (run.options.sync || run.options.verify == Verify::Reread)
+        && !run.is_cancelled()
         && let Err(error) = run.sync()
     {
         run.problem(&failed(Action::Sync, &run.options.target)(error));
@@ -140,42 +154,43 @@ pub fn run(options: Options, observer: Arc<dyn Observer>) -> Result<Summary, Pro
         let records = std::mem::take(&mut *lock(&run.records));
         reread::check_all(&run, records);
     }
-    if let Some(manifest) = &run.manifest
-        && let Err(error) = manifest.finish(run.options.sync)
-    {
-        run.problem(&failed(Action::Manifest, manifest.path())(error));
+    let interrupted = run.is_cancelled();
+    if let Some(manifest) = &run.manifest {
+        let finished = match interrupted {
+            true => manifest.interrupt().map(|kept| {
+                kept.inspect(|path| run.observer.kept(path));
+            }),
+            false => manifest.finish(run.options.sync),
+        };
+        if let Err(error) = finished {
+            run.problem(&failed(Action::Manifest, manifest.path())(error));
+        }
     }
-    let summary = run.counters.summary();
+    let summary = run.counters.summary(interrupted);
     let run = Arc::into_inner(run).expect("all workers are gone");
-    let released = run.claim.release();
+    let released = match interrupted {
+        true => {
+            let may_be_lost = run.options.sync && summary.copied_bytes > 0;
+            run.claim.interrupt(may_be_lost).map(|kept| {
+                kept.inspect(|path| run.observer.kept(path));
+            })
+        }
+        false => run.claim.release(),
+    };
     released.map_err(failed(Action::UseTarget, &run.options.target))?;
     // Removing the claim has changed its times.
     if let Some(node) = lock(&run.home).take() {
-        write::apply(target.directory.as_fd(), &node);
+        write::apply(target.home.directory.as_fd(), &node);
     }
     Ok(summary)
-}
-
-/// Claims the target.
-fn claim(target: &mut Target, options: &Options) -> io::Result<Claim> {
-    let dead = std::mem::take(&mut target.dead);
-    let name = target.name.as_deref().unwrap_or_default();
-    let exists = rustix::fs::statat(
-        &target.directory,
-        name,
-        rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
-    )
-    .is_ok();
-    let purpose = purpose(options, name);
-    let goes_on = dead.iter().any(|dead| dead.was_for(&purpose));
-    let makes = target.name.is_some() && (!exists || goes_on);
-    let purpose = makes.then_some(&purpose[..]);
-    Claim::make(Arc::clone(&target.directory), dead, purpose, options.sync)
 }
 
 impl Run {
     /// Reports a problem; after a full disk, nothing more is begun.
     pub fn problem(&self, problem: &Problem) {
+        if problem.is_cancellation() {
+            return;
+        }
         if problem.is_full() && self.stopped.swap(true, Ordering::Relaxed) {
             // That was said.
             return;
@@ -186,7 +201,20 @@ impl Run {
 
     /// Whether nothing more is to be begun.
     pub fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+        self.stopped.load(Ordering::Relaxed) || self.is_cancelled()
+    }
+
+    /// Whether the copy is to end before it is done.
+    pub fn is_cancelled(&self) -> bool {
+        self.observer.is_cancelled()
+    }
+
+    /// Fails if the copy is to end before it is done; to be asked before each piece of a file.
+    pub fn go_on(&self) -> io::Result<()> {
+        match self.is_cancelled() {
+            true => Err(CANCELLATION.into()),
+            false => Ok(()),
+        }
     }
 
     /// Whether hashes are wanted.
@@ -218,22 +246,9 @@ impl Run {
         size: u64,
         digest: Option<Digest>,
     ) {
-        add(&self.counters.files, 1);
         add(&self.counters.total_bytes, size);
-        let Some(digest) = digest else {
-            return;
-        };
-        if let Some(manifest) = &self.manifest {
-            let result = manifest.record(&directory.show_target(copy_name), digest);
-            if let Err(error) = result {
-                self.problem(&Problem::System {
-                    action: Action::Manifest,
-                    path: manifest.path().clone(),
-                    error,
-                });
-            }
-        }
-        if self.options.verify == Verify::Reread {
+        self.list(directory, copy_name, digest);
+        if let (Some(digest), Verify::Reread) = (digest, self.options.verify) {
             lock(&self.records).push(Record {
                 place: Arc::clone(&directory.place),
                 source: below(&directory.source_path, name),
@@ -243,15 +258,32 @@ impl Run {
             });
         }
     }
+
+    /// Writes a name of a regular file into the manifest.
+    pub fn list(&self, directory: &Directory, copy_name: &OsStr, digest: Option<Digest>) {
+        let (Some(manifest), Some(digest)) = (&self.manifest, digest) else {
+            return;
+        };
+        if let Err(error) = manifest.record(&directory.show_target(copy_name), digest) {
+            self.problem(&Problem::System {
+                action: Action::Manifest,
+                path: manifest.path().clone(),
+                error,
+            });
+        }
+    }
 }
 
 impl Counters {
-    fn summary(&self) -> Summary {
+    fn summary(&self, interrupted: bool) -> Summary {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Summary {
-            files: load(&self.files),
-            directories: load(&self.directories),
-            others: load(&self.others),
+            copied_files: load(&self.copied_files),
+            copied_directories: load(&self.copied_directories),
+            copied_others: load(&self.copied_others),
+            skipped_files: load(&self.skipped_files),
+            skipped_directories: load(&self.skipped_directories),
+            skipped_others: load(&self.skipped_others),
             total_bytes: load(&self.total_bytes),
             copied_bytes: load(&self.copied_bytes),
             skipped_bytes: load(&self.skipped_bytes),
@@ -259,6 +291,7 @@ impl Counters {
             reread_bytes: load(&self.reread_bytes),
             mended: load(&self.mended),
             errors: load(&self.errors),
+            interrupted,
         }
     }
 }

@@ -12,6 +12,7 @@ use tabane_engine::Submitter;
 use tabane_files::read::{self, Found};
 use tabane_files::{beneath, write};
 
+use crate::Verify;
 use crate::content::SHARED_LEN_MIN;
 use crate::directory::{Directory, below};
 use crate::file::{Item, process};
@@ -99,7 +100,11 @@ pub fn copy_all(run: &Arc<Run>, target: &Target) {
         walker.walk(top, source.name, copy_name, found);
         total = walker.total;
     }
-    run.observer.listed(total);
+    let times = match run.options.verify {
+        Verify::None | Verify::Written => 1,
+        Verify::Reread => 2,
+    };
+    run.observer.listed(times * total);
     workers.finish();
 }
 
@@ -259,7 +264,6 @@ impl Walker<'_> {
             return None;
         }
         let size = found.node.size();
-        self.total += size;
         let item = self.run.links.admit(Item {
             directory: Arc::clone(directory),
             name,
@@ -267,6 +271,9 @@ impl Walker<'_> {
             found,
             first: None,
         })?;
+        if item.first.is_none() {
+            self.total += size;
+        }
         if size >= SHARED_LEN_MIN {
             self.submit(vec![item]);
             return None;
@@ -354,7 +361,11 @@ impl Walker<'_> {
             let stat = rustix::fs::fstat(&target).map_err(|error| target_failed(error.into()))?;
             self.made = Some((stat.st_dev, stat.st_ino));
         }
-        add(&run.counters.directories, 1);
+        let counter = match existed {
+            true => &run.counters.skipped_directories,
+            false => &run.counters.copied_directories,
+        };
+        add(counter, 1);
         Ok(Level {
             directory: Arc::new(Directory {
                 place: Arc::clone(&above.place),

@@ -2,8 +2,8 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -12,7 +12,8 @@ use tabane_copy::{Action, Algorithm, KeyRule, Meaning, Observer, Options, Proble
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format::{self, reason};
-use crate::output::{Output, into_object, print_json};
+use crate::output::{Output, into_object, print_json, warn};
+use crate::process;
 use crate::progress::Progress;
 use crate::quote::quote_always;
 
@@ -28,7 +29,9 @@ replaced by its like only, and what one source has put somewhere, by no other.
 
 A file has its name only when it is whole. After a kill or a crash, run the same command again: files that are there with the size \
 and time of last change of the source are not copied again, and what was left half-done is removed. Where DST was made by \
-the run that was killed, it still is the name of the copy to the same command, and not a directory to copy into.
+the run that was killed, it still is the name of the copy to the same command, and not a directory to copy into: a file \
+.tabane-cp.… beside DST or in it says so, and nothing more. SIGINT, SIGTERM and SIGHUP end the copy and remove what is half-done; the second \
+one does not wait for that.
 
 What is promised, beyond that no system call failed and no source changed while it was read (that is tried three times, then \
 reported):
@@ -119,11 +122,12 @@ impl Cp {
         let options = self.options()?;
         let verify = options.verify;
         let progress = Progress::start(global);
-        let reporter = Reporter {
+        let reporter = Arc::new(Reporter {
             progress: Arc::clone(&progress),
             target_directory: options.meaning == Meaning::Directory,
-        };
-        let reporter = Arc::new(reporter);
+            is_interrupted: process::end_after_signals(),
+            kept: Mutex::default(),
+        });
         let summary = copy(options, Arc::clone(&reporter) as Arc<dyn Observer>);
         progress.stop();
         let summary = match summary {
@@ -131,6 +135,10 @@ impl Cp {
             Err(problem) => return Err(Failure::Other(reporter.text(&problem))),
         };
         print(global, &summary, verify, &progress)?;
+        if summary.interrupted {
+            warn(reporter.interruption());
+            return Ok(Exit::Interrupted);
+        }
         Ok(match summary.errors {
             0 => Exit::Success,
             _ => Exit::Failure,
@@ -182,12 +190,13 @@ fn print(
     progress: &Progress,
 ) -> Result<()> {
     let elapsed = progress.elapsed();
+    let copied_bytes = summary.total_bytes - summary.skipped_bytes;
     if global.json {
         let mut object = into_object(json!({"message_type": "summary"}));
         let mut counted = into_object(serde_json::to_value(summary).unwrap_or_default());
         object.append(&mut counted);
         object.insert("elapsed_s".to_owned(), elapsed.as_secs_f64().into());
-        let speed = format::megabytes_per_second(summary.total_bytes, elapsed);
+        let speed = format::megabytes_per_second(copied_bytes, elapsed);
         object.insert("speed_mb_per_s".to_owned(), speed.into());
         return print_json(&object.into());
     }
@@ -197,20 +206,25 @@ fn print(
     let mut output = Output::new();
     output.line(format!(
         "copied {}, {}, {}: {} in {} ({})",
-        format::count(summary.files, "file"),
-        format::count(summary.directories, "directory"),
-        format::count(summary.others, "other"),
-        format::bytes(summary.total_bytes),
+        format::count(summary.copied_files, "file"),
+        format::count(summary.copied_directories, "directory"),
+        format::count(summary.copied_others, "other"),
+        format::bytes(copied_bytes),
         format::duration(elapsed),
-        format::speed(summary.total_bytes, elapsed),
+        format::speed(copied_bytes, elapsed),
     ))?;
-    for (bytes, what) in [
-        (summary.skipped_bytes, "were there already"),
-        (summary.shared_bytes, "share their blocks with the source"),
-    ] {
-        if bytes > 0 {
-            output.line(format!("{} {what}", format::bytes(bytes)))?;
-        }
+    if summary.skipped_files + summary.skipped_others > 0 {
+        output.line(format!(
+            "{}, {}, {} were there already: {}",
+            format::count(summary.skipped_files, "file"),
+            format::count(summary.skipped_directories, "directory"),
+            format::count(summary.skipped_others, "other"),
+            format::bytes(summary.skipped_bytes),
+        ))?;
+    }
+    if summary.shared_bytes > 0 {
+        let shared = format::bytes(summary.shared_bytes);
+        output.line(format!("{shared} share their blocks with the source"))?;
     }
     if verify == tabane_copy::Verify::Reread {
         let reread = format::bytes(summary.reread_bytes);
@@ -223,9 +237,27 @@ struct Reporter {
     progress: Arc<Progress>,
     /// The target was given as a directory.
     target_directory: bool,
+    is_interrupted: fn() -> bool,
+    /// What stays after an interruption.
+    kept: Mutex<Vec<PathBuf>>,
 }
 
 impl Reporter {
+    /// What is said after a signal.
+    fn interruption(&self) -> String {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept: Vec<_> = kept
+            .iter()
+            .map(|path| quote_always(path.as_os_str().as_bytes()))
+            .collect();
+        let stays = match &kept[..] {
+            [] => String::new(),
+            [one] => format!("; {one} stays for it until then"),
+            several => format!("; {} stay for it until then", several.join(" and ")),
+        };
+        format!("interrupted: what was copied is whole, and the same command goes on{stays}")
+    }
+
     /// A problem as cp says it.
     fn text(&self, problem: &Problem) -> String {
         let quote = |path: &Path| quote_always(path.as_os_str().as_bytes());
@@ -306,6 +338,15 @@ impl Observer for Reporter {
         self.progress.problem(&self.text(problem));
     }
 
+    fn is_cancelled(&self) -> bool {
+        (self.is_interrupted)()
+    }
+
+    fn kept(&self, path: &Path) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push(path.to_owned());
+    }
+
     fn listed(&self, bytes: u64) {
         let total = &self.progress.counters().total_bytes;
         total.store(bytes, Ordering::Relaxed);
@@ -320,8 +361,16 @@ impl Observer for Reporter {
         self.progress.bytes(count);
     }
 
+    fn skipped(&self, count: u64) {
+        let skipped = &self.progress.counters().skipped_bytes;
+        skipped.fetch_add(count, Ordering::Relaxed);
+    }
+
     fn rereading(&self, bytes: u64) {
-        let total = &self.progress.counters().total_bytes;
-        total.fetch_add(bytes, Ordering::Relaxed);
+        // What failed is not to be done any more.
+        let counters = self.progress.counters();
+        let done = [&counters.bytes, &counters.skipped_bytes].map(|it| it.load(Ordering::Relaxed));
+        let total = done.iter().sum::<u64>() + bytes;
+        counters.total_bytes.store(total, Ordering::Relaxed);
     }
 }

@@ -107,14 +107,36 @@ fn json_and_wrong_usage() {
     let object: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     assert_eq!(object["message_type"], "summary");
     assert_eq!(
-        (&object["files"], &object["directories"]),
+        (&object["copied_files"], &object["copied_directories"]),
         (&2.into(), &2.into())
     );
+    assert_eq!(object["skipped_files"], 0);
     assert_eq!(
         (&object["errors"], &object["reread_bytes"]),
         (&0.into(), &2.into())
     );
     assert_same(&bed.path().join("s"), &bed.path().join("d/s"));
+    // What is there counts apart, and not to the speed.
+    let output = run(&tabane, &["--json", "s", "f", "d"], bed.path());
+    let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (name, count) in [
+        ("copied_files", 0),
+        ("copied_directories", 0),
+        ("skipped_files", 2),
+        ("skipped_directories", 2),
+        ("skipped_bytes", 2),
+    ] {
+        assert_eq!(object[name], count, "{name}");
+    }
+    assert_eq!(object["speed_mb_per_s"], 0.0);
+    let output = run(&tabane, &["s", "f", "d"], bed.path());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.starts_with("copied 0 files, 0 directories, 0 others: 0 B in "),
+        "{text}"
+    );
+    let there = "\n2 files, 2 directories, 0 others were there already: 2 B\n";
+    assert!(text.contains(there), "{text}");
     for (args, what) in [
         (&["f"][..], "missing destination file operand after 'f'"),
         (&["-T", "f", "s", "d"], "extra operand 'd'"),

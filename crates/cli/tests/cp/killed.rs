@@ -1,5 +1,6 @@
 //! `tabane cp` is killed at any moment, and run again.
 
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -20,18 +21,6 @@ fn command(directory: &Path) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::null());
     command
-}
-
-fn own_files(directory: &Path) -> usize {
-    let mut count = 0;
-    for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        count += usize::from(name.starts_with(".tabane-cp.") || name.ends_with(".partial"));
-        if entry.file_type().unwrap().is_dir() {
-            count += own_files(&entry.path());
-        }
-    }
-    count
 }
 
 #[test]
@@ -79,7 +68,7 @@ fn killed_at_random_moments() {
             String::from_utf8_lossy(&again.stderr)
         );
         assert_same(&source, &copy);
-        assert_eq!(own_files(bed.path()), 0);
+        assert_eq!(own_names(bed.path()), Vec::<String>::new());
         let check = Command::new(env!("CARGO_BIN_EXE_tabane"))
             .current_dir(bed.path())
             .args(["sum", "--check", "--strict", "--status", "manifest"])
@@ -88,4 +77,69 @@ fn killed_at_random_moments() {
     }
     println!("killed {killed} of {kills} runs before their end");
     assert!(killed > 0, "every run ended before it was killed");
+}
+
+/// Temporary files, claims and what grows of a manifest.
+fn own_names(directory: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with(".tabane-cp.") || name.ends_with(".partial") {
+            names.push(name);
+        } else if entry.file_type().unwrap().is_dir() {
+            names.append(&mut own_names(&entry.path()));
+        }
+    }
+    names
+}
+
+#[test]
+fn a_signal_leaves_only_what_lets_it_go_on() {
+    let bed = tempfile::tempdir().unwrap();
+    let source = bed.path().join("source");
+    fs::create_dir(&source).unwrap();
+    for number in 0..1000 {
+        tree::write(
+            source.join(format!("{number}{}", "x".repeat(200))),
+            b"some bytes",
+        );
+    }
+    for signal in ["INT", "TERM", "HUP"] {
+        // It waits when the pipe is full of names, long before the last one.
+        let mut child = command(bed.path())
+            .arg("--verbose")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        let mut lines = vec![0];
+        stdout.read_exact(&mut lines).unwrap();
+        let id = child.id().to_string();
+        let kill = Command::new("kill").args(["-s", signal, &id]).status();
+        assert!(kill.unwrap().success());
+        // Until the signal is seen, what it is doing is up to the system.
+        thread::sleep(Duration::from_millis(100));
+        stdout.read_to_end(&mut lines).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{output:?}");
+        let names = own_names(bed.path());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            said.starts_with("tabane: interrupted: ") && said.lines().count() == 1,
+            "{said}"
+        );
+        assert_eq!(names.len(), 2, "{names:?}");
+        assert!(
+            names.iter().all(|name| said.contains(name)),
+            "{names:?} {said}"
+        );
+        let done = fs::read_dir(bed.path().join("copy")).unwrap().count();
+        assert!((1..1000).contains(&done), "{done}");
+        assert!(command(bed.path()).status().unwrap().success());
+        assert_same(&source, &bed.path().join("copy"));
+        assert_eq!(own_names(bed.path()), Vec::<String>::new());
+        fs::remove_dir_all(bed.path().join("copy")).unwrap();
+        fs::remove_file(bed.path().join("manifest")).unwrap();
+    }
 }

@@ -1,6 +1,7 @@
 //! A directory for a test, and an observer that remembers.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tabane_copy::{Algorithm, Meaning, Observer, Options, Problem, Summary, Verify, copy};
@@ -51,6 +52,11 @@ pub struct Recorder {
     pub problems: Mutex<Vec<String>>,
     on_bytes: Option<Box<dyn Fn() + Send + Sync>>,
     on_reread: Option<Box<dyn Fn() + Send + Sync>>,
+    cancelled: AtomicBool,
+    cancels: bool,
+    pub kept: Mutex<Vec<PathBuf>>,
+    pub listed: AtomicU64,
+    pub done: AtomicU64,
 }
 
 impl Recorder {
@@ -59,6 +65,14 @@ impl Recorder {
         Self {
             on_bytes: Some(Box::new(hook)),
             ..Self::default()
+        }
+    }
+
+    /// Cancels the copy when bytes were copied, after calling this.
+    pub fn cancelling(hook: impl Fn() + Send + Sync + 'static) -> Self {
+        Self {
+            cancels: true,
+            ..Self::on_bytes(hook)
         }
     }
 
@@ -76,10 +90,28 @@ impl Observer for Recorder {
         self.problems.lock().unwrap().push(format!("{problem:?}"));
     }
 
-    fn bytes(&self, _: u64) {
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    fn kept(&self, path: &Path) {
+        self.kept.lock().unwrap().push(path.to_owned());
+    }
+
+    fn listed(&self, bytes: u64) {
+        self.listed.store(bytes, Ordering::Relaxed);
+    }
+
+    fn bytes(&self, count: u64) {
+        self.done.fetch_add(count, Ordering::Relaxed);
         if let Some(hook) = &self.on_bytes {
             hook();
         }
+        self.cancelled.fetch_or(self.cancels, Ordering::Relaxed);
+    }
+
+    fn skipped(&self, count: u64) {
+        self.done.fetch_add(count, Ordering::Relaxed);
     }
 
     fn rereading(&self, _: u64) {
@@ -91,8 +123,12 @@ impl Observer for Recorder {
 
 /// Copies; returns what was done and what was wrong.
 pub fn run(options: Options, recorder: Recorder) -> (Summary, Vec<String>) {
-    let recorder = Arc::new(recorder);
-    let observer: Arc<dyn Observer> = Arc::<Recorder>::clone(&recorder);
+    run_and_keep(options, &Arc::new(recorder))
+}
+
+/// As [`run`]; the recorder can be asked for more.
+pub fn run_and_keep(options: Options, recorder: &Arc<Recorder>) -> (Summary, Vec<String>) {
+    let observer: Arc<dyn Observer> = Arc::<Recorder>::clone(recorder);
     let summary = copy(options, observer).unwrap();
     let problems = std::mem::take(&mut *recorder.problems.lock().unwrap());
     (summary, problems)

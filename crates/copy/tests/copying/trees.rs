@@ -9,7 +9,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use tabane_copy::{Algorithm, Meaning, Verify, copy};
 use tabane_sum::{Accept, Parser};
 
-use crate::bed::{Bed, Recorder, assert_tidy, fine, is_root, not_checked, run};
+use crate::bed::{Bed, Recorder, assert_tidy, fine, is_root, not_checked, run, run_and_keep};
 use crate::compare::assert_same;
 use crate::mount::Mount;
 use crate::tree;
@@ -74,7 +74,8 @@ fn everything_of_a_tree() {
         let summary = fine(options.clone());
         assert_same(&bed.source(), &bed.copy());
         assert_tidy(&bed.path("to"));
-        assert_eq!(summary.files, 49);
+        assert_eq!((summary.copied_files, summary.skipped_files), (49, 0));
+        let all_others = summary.copied_others;
         let all = fs::metadata(bed.copy().join("sparse")).unwrap();
         assert!(all.blocks() * 512 < 1 << 20, "the holes were filled");
         // Nothing is copied again, and what was changed is.
@@ -85,6 +86,12 @@ fn everything_of_a_tree() {
         let summary = fine(options);
         assert_same(&bed.source(), &bed.copy());
         assert_eq!(summary.copied_bytes, 11);
+        assert_eq!((summary.copied_files, summary.skipped_files), (1, 48));
+        assert_eq!(
+            (summary.copied_others, summary.skipped_others),
+            (0, all_others)
+        );
+        assert_eq!(summary.copied_directories, 0);
         assert_eq!((inode("large"), inode("text")), before);
     }
 }
@@ -118,7 +125,7 @@ fn a_name_or_a_directory() {
     ];
     options.target = bed.path("new");
     let (summary, problems) = run(options, Recorder::default());
-    assert_eq!((summary.files, summary.errors), (2, 1));
+    assert_eq!((summary.skipped_files, summary.errors), (2, 1));
     assert!(
         problems[0].contains("Stat") && problems[0].contains("missing"),
         "{problems:?}"
@@ -135,7 +142,7 @@ fn what_makes_no_sense_is_refused() {
         options.target = bed.path(target);
         options.meaning = meaning;
         let (summary, problems) = run(options, Recorder::default());
-        assert_eq!((summary.errors, summary.files), (1, 0));
+        assert_eq!((summary.errors, summary.copied_files), (1, 0));
         assert!(problems[0].starts_with(what), "{problems:?}");
     };
     for target in ["source", "source/inner", "way in", "source/new"] {
@@ -227,7 +234,8 @@ fn a_manifest_of_all_files() {
             assert_eq!(line.sum.digest, digest, "{}", line.name.escape_ascii());
             lines += 1;
         }
-        assert_eq!(lines, summary.files);
+        // Two of them have another name besides.
+        assert_eq!(lines, summary.copied_files + 2);
         // What was copied by a run that wrote down its hash is believed, unless it was touched since.
         let wrong = bed.copy().join("random");
         let found = fs::metadata(&wrong).unwrap();
@@ -300,7 +308,7 @@ fn specials_are_replaced_by_their_like_only() {
     for source in ["source/text", "link"] {
         options.sources = vec![bed.path(source)];
         let (summary, problems) = run(options.clone(), Recorder::default());
-        assert_eq!((summary.errors, summary.files), (1, 0));
+        assert_eq!((summary.errors, summary.copied_files), (1, 0));
         assert!(problems[0].starts_with("NotRegular"), "{problems:?}");
         assert!(is_pipe(&there));
     }
@@ -331,7 +339,11 @@ fn sources_that_merge_do_not_overwrite_one_another() {
         options.verify = Verify::Reread;
         options.manifest = Some(bed.path("manifest"));
         let (summary, problems) = run(options, Recorder::default());
-        assert_eq!((summary.files, summary.errors), (3, 1), "{problems:?}");
+        assert_eq!(
+            (summary.copied_files, summary.errors),
+            (3, 1),
+            "{problems:?}"
+        );
         assert!(
             problems[0].starts_with("JustCreated") && problems[0].contains("dd/z"),
             "{problems:?}"
@@ -378,6 +390,85 @@ fn a_manifest_takes_the_place_of_nothing_else() {
     let mut options = bed.options();
     options.manifest = Some(bed.path("list"));
     fine(options);
+}
+
+#[test]
+fn a_manifest_takes_the_place_of_no_copy_further_down() {
+    for (source, target, manifest, refused) in [
+        ("source", "to", "to/source/many/1/1", true),
+        ("source", "to", "to/source/many/2", true),
+        ("source/.", "to", "to/many/1/1", true),
+        ("source", "to", "to/source/many/1/other", false),
+        ("source", "to", "to/many/1/1", false),
+    ] {
+        let bed = Bed::new();
+        for name in ["to/source/many/1", "to/many/1"] {
+            fs::create_dir_all(bed.path(name)).unwrap();
+        }
+        tree::write(bed.path("source/many/1/x.partial"), b"");
+        let mut options = bed.options();
+        options.sources = vec![bed.path(source)];
+        options.target = bed.path(target);
+        let before = crate::compare::contents(&bed.path(""));
+        let mut manifests = vec![bed.path(manifest)];
+        if refused && source == "source" {
+            manifests.push(bed.path("to/source/many/1/x"));
+        }
+        for path in manifests {
+            options.manifest = Some(path);
+            let result = copy(options.clone(), std::sync::Arc::new(Recorder::default()));
+            assert_eq!(result.is_err(), refused, "{manifest}: {result:?}");
+            if refused {
+                assert_eq!(crate::compare::contents(&bed.path("")), before);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_is_there_is_all_that_must_be_writable() {
+    let bed = Bed::new();
+    let mut options = bed.options();
+    options.meaning = Meaning::Name;
+    let names = |directory: std::path::PathBuf| {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(directory).unwrap() {
+            names.push(entry.unwrap().file_name());
+        }
+        names
+    };
+    let before = names(bed.path(""));
+    let (above, seen) = (
+        bed.path(""),
+        std::sync::Arc::new(std::sync::Mutex::new(Vec::new())),
+    );
+    let recorder = {
+        let seen = std::sync::Arc::clone(&seen);
+        Recorder::on_bytes(move || *seen.lock().unwrap() = names(above.clone()))
+    };
+    let (_, problems) = run(options, recorder);
+    assert!(problems.is_empty(), "{problems:?}");
+    assert_same(&bed.source(), &bed.path("to"));
+    assert_eq!(*seen.lock().unwrap(), before);
+}
+
+#[test]
+fn progress_comes_to_its_end() {
+    for verify in [Verify::Written, Verify::Reread] {
+        let bed = Bed::new();
+        add_specials(&bed);
+        for _ in 0..2 {
+            let mut options = bed.options();
+            options.verify = verify;
+            let recorder = std::sync::Arc::new(Recorder::default());
+            let (summary, _) = run_and_keep(options, &recorder);
+            let [listed, done] = [&recorder.listed, &recorder.done]
+                .map(|count| count.load(std::sync::atomic::Ordering::Relaxed));
+            assert_eq!(listed, done, "{verify:?}");
+            let times = if verify == Verify::Reread { 2 } else { 1 };
+            assert_eq!(listed, times * summary.total_bytes, "{verify:?}");
+        }
+    }
 }
 
 #[test]
