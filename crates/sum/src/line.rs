@@ -93,6 +93,13 @@ pub fn tag(algorithm: Algorithm) -> String {
     algorithm.name().to_ascii_uppercase()
 }
 
+/// The name that `openssl dgst` of OpenSSL 3 has for an algorithm, where it is another one.
+fn openssl_tag(algorithm: Algorithm) -> Option<String> {
+    use Algorithm::{HmacSha256, Sha224, Sha256, Sha384, Sha512};
+    let is_sha2 = matches!(algorithm, Sha224 | Sha256 | Sha384 | Sha512 | HmacSha256);
+    is_sha2.then(|| tag(algorithm).replacen("SHA", "SHA2-", 1))
+}
+
 /// A line of a check file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
@@ -181,7 +188,8 @@ impl Parser {
     /// The algorithm whose tag the line begins with, and what follows the parenthesis behind it.
     fn strip_tag<'a>(&self, line: &'a [u8]) -> Option<(Algorithm, &'a [u8])> {
         let strip = |algorithm| {
-            let rest = line.strip_prefix(tag(algorithm).as_bytes())?;
+            let strip = |tag: String| line.strip_prefix(tag.as_bytes());
+            let rest = strip(tag(algorithm)).or_else(|| strip(openssl_tag(algorithm)?))?;
             let rest = rest.strip_prefix(b" ").unwrap_or(rest);
             Some((algorithm, rest.strip_prefix(b"(")?))
         };

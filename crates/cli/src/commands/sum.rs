@@ -48,7 +48,7 @@ whole and takes none above 256 MiB.
 With --recursive, files of a directory come sorted as LC_ALL=C sort does it. A link that is named is followed; links, \
 pipes, sockets and devices in directories are left out.
 
-With --check, lines of the forms `SUM  NAME`, `SUM *NAME`, `SUM NAME` and `TAG (NAME) = SUM` are read. Without --algorithm, \
+With --check, lines of the forms `SUM  NAME`, `SUM *NAME`, `SUM NAME`, `TAG (NAME) = SUM` and those of `openssl dgst` are read. Without --algorithm, \
 tagged lines may be of any algorithm, untagged ones are of sha256.
 
 --etag SIZE prints what S3 gives as the ETag of an upload in parts of SIZE: the MD5 of the parts' MD5s, and their \
@@ -83,7 +83,7 @@ pub struct Sum {
     #[arg(short, long, value_name = "NAME", value_parser = parse_algorithm, conflicts_with = "etag")]
     algorithm: Option<Algorithm>,
     /// List the algorithms: what each withstands, and how fast one core of this machine does many files at once
-    #[arg(long, conflicts_with_all = ["files", "algorithm", "key_file", "check", "recursive", "files0_from", "etag"])]
+    #[arg(long, conflicts_with_all = ["files", "algorithm", "key_file", "check", "recursive", "files0_from", "etag", "binary", "text", "tag", "zero"])]
     list: bool,
     /// Read the key of an algorithm that takes one from this file
     #[arg(long, value_name = "FILE", conflicts_with = "etag")]
@@ -234,8 +234,7 @@ impl Sum {
             (!is_check && self.strict, only_with_check("strict")),
         ];
         match nonsense.into_iter().find(|(given, _)| *given) {
-            // Not `Failure::Usage`, whose exit code coreutils does not know.
-            Some((_, text)) => Err(Failure::Other(text)),
+            Some((_, text)) => Err(Failure::Usage(text)),
             None => Ok(()),
         }
     }

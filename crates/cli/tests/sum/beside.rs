@@ -5,7 +5,7 @@
 //! - **The name**: messages begin with `tabane: ` instead of `md5sum: `.
 //! - **A hint** is given when no line of a check file is properly formatted: of which algorithms the first one seems to be.
 //! - **No hint**: `Try 'md5sum --help' for more information.` is left out, here as with all other commands.
-//! - **Unknown options** end with exit code 2, as with all other commands, instead of 1.
+//! - **Wrong usage** ends with exit code 2, as with all other commands, instead of 1.
 //! - **Directions**: characters that turn the direction of writing are escaped in messages, since a terminal obeys them.
 //! - **A bug of gnulib** is not repeated: after the bytes `\xff'` its quotes in messages don't fit together.
 //! - **Lines of check files longer than 1 MiB** are improperly formatted; coreutils takes memory without bound for them.
@@ -125,6 +125,10 @@ impl Bed {
         let mut theirs = Command::new(format!("{algorithm}sum"));
         theirs.args(args);
         let mut theirs = self.run(theirs, stdin);
+        if theirs.stderr.lines().any(|line| line.starts_with("Try '")) {
+            assert_eq!(theirs.code, Some(1));
+            theirs.code = Some(2);
+        }
         theirs.stderr = theirs
             .stderr
             .lines()

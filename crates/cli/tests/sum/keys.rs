@@ -120,6 +120,77 @@ fn every_algorithm_with_a_key_finds_another_key() {
 }
 
 #[test]
+fn untagged_lines_of_an_algorithm_with_a_key_need_its_name() {
+    let bed = Bed::new();
+    bed.write("file", "abc");
+    bed.secret("key", [1; 32]);
+    let key = ["-a", "blake3-keyed", "--key-file", "key"];
+    bed.write(
+        "sums",
+        bed.tabane(&[&key[..], &["file"]].concat(), b"").stdout,
+    );
+    let said = bed.tabane(&["--key-file", "key", "-c", "sums"], b"");
+    assert_eq!(
+        (said.code, said.stdout.as_str()),
+        (Some(1), "file: FAILED\n")
+    );
+    assert_eq!(
+        said.stderr,
+        "tabane: WARNING: 1 computed checksum did NOT match\n\
+         tabane: sums: sha256 takes no key: if its lines are of blake3-keyed, hmac-sha256, highwayhash-256 or \
+         vmac-128, say which with --algorithm\n"
+    );
+    // With the name, or the tag, there is nothing to guess.
+    let said = bed.tabane(&[&key[..], &["-c", "sums"]].concat(), b"");
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    bed.write("file", "other");
+    let said = bed.tabane(&[&key[..], &["-c", "sums"]].concat(), b"");
+    assert_eq!(
+        said.stderr,
+        "tabane: WARNING: 1 computed checksum did NOT match\n"
+    );
+}
+
+/// What `openssl dgst` prints without `-r`, whose names are those of OpenSSL 3 or earlier ones.
+#[test]
+fn lines_of_openssl_are_read() {
+    let bed = Bed::new();
+    bed.write("file", "abc");
+    bed.secret("key", "Jefe");
+    for (hash, key) in [
+        ("md5", ""),
+        ("sha1", ""),
+        ("sha224", ""),
+        ("sha256", ""),
+        ("sha384", ""),
+        ("sha512", ""),
+        ("md5", "Jefe"),
+        ("sha1", "Jefe"),
+        ("sha256", "Jefe"),
+    ] {
+        let mut command = Command::new("openssl");
+        if command.arg("version").output().is_err() {
+            println!("NOT CHECKED: lines of openssl, which is not installed");
+            return;
+        }
+        let mut command = Command::new("openssl");
+        command.args(["dgst", &format!("-{hash}")]);
+        if !key.is_empty() {
+            command.args(["-hmac", key]);
+        }
+        command.arg("file");
+        let lines = bed.run(command, b"").stdout;
+        bed.write("sums", &lines);
+        let said = bed.tabane(&["--key-file", "key", "--check", "--strict", "sums"], b"");
+        assert_eq!(
+            (said.code, said.stdout.as_str()),
+            (Some(0), "file: OK\n"),
+            "{lines} {said:?}"
+        );
+    }
+}
+
+#[test]
 fn keys_that_are_wrong() {
     let mut bed = Bed::new();
     bed.write("file", "abc");

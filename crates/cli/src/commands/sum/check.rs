@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tabane_sum::{
-    Accept, Algorithm, CheckFileError, CheckTask, CheckTasks, KeyFile, Line, Parser, Tally, Upload,
-    Verdict, escape_name, sum_all, tag,
+    Accept, Algorithm, CheckFileError, CheckTask, CheckTasks, KeyFile, KeyRule, Line, Parser,
+    Tally, Upload, Verdict, escape_name, sum_all, tag,
 };
 
 use super::report::Report;
@@ -25,6 +25,8 @@ pub struct Check<'a> {
     accept: Accept,
     key: Option<KeyFile>,
     quiet: bool,
+    /// A file is not what it should be by an algorithm without a key, though there is a key.
+    lacks_algorithm: bool,
 }
 
 impl<'a> Check<'a> {
@@ -44,6 +46,7 @@ impl<'a> Check<'a> {
             accept,
             key,
             quiet: global.quiet,
+            lacks_algorithm: false,
         })
     }
 
@@ -53,6 +56,7 @@ impl<'a> Check<'a> {
             true => vec!["-".into()],
             false => self.args.files.clone(),
         };
+        let has_key = self.key.is_some();
         let tasks = CheckTasks::new(files, Parser::new(self.accept), self.key.take());
         let counted = Arc::clone(&report.progress);
         let mut success = true;
@@ -63,6 +67,9 @@ impl<'a> Check<'a> {
                     (CheckTask::Compare { line, .. }, Some(outcome)) => {
                         report.count();
                         let verdict = tally.count(&line, &outcome, self.args.ignore_missing);
+                        let is_keyless = line.algorithm.key_rule() == KeyRule::None;
+                        self.lacks_algorithm |=
+                            verdict == Verdict::Mismatch && has_key && is_keyless;
                         self.tell(&line, verdict, outcome.err(), report)?;
                     }
                     (CheckTask::Compare { .. }, None) => {}
@@ -75,6 +82,7 @@ impl<'a> Check<'a> {
                     (CheckTask::End { file, error, fits }, _) => {
                         let tally = std::mem::take(&mut tally);
                         success &= self.end(&file, error, tally, &fits, report)?;
+                        self.lacks_algorithm = false;
                     }
                 }
             }
@@ -140,6 +148,23 @@ impl<'a> Check<'a> {
                 &format!("its lines look like those of {names}: say which with --algorithm"),
             ),
         }
+    }
+
+    /// Says that lines without a tag may be of an algorithm with a key.
+    fn hint_at_keyed(&self, file: &Path, report: &mut Report) -> Result<()> {
+        let default = Algorithm::Sha256;
+        let keyed = |algorithm: &Algorithm| {
+            algorithm.key_rule() != KeyRule::None && algorithm.digest_len() == default.digest_len()
+        };
+        let names: Vec<_> = Algorithm::all()
+            .filter(keyed)
+            .map(Algorithm::name)
+            .collect();
+        let what = format!(
+            "{default} takes no key: if its lines are of {}, say which with --algorithm",
+            alternatives(&names)
+        );
+        report.error(shown(file), &what)
     }
 
     /// Says what came of a check file; returns whether it is fine.
@@ -209,6 +234,9 @@ impl<'a> Check<'a> {
                 1 => report.message(&format!("WARNING: 1 {one}"))?,
                 _ => report.message(&format!("WARNING: {count} {many}"))?,
             }
+        }
+        if self.lacks_algorithm {
+            self.hint_at_keyed(file, report)?;
         }
         if self.args.ignore_missing && tally.matches == 0 {
             report.error(shown(file), "no file was verified")?;
