@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
@@ -72,21 +73,14 @@ pub fn exit_on_signals() -> Result<()> {
     let wait = move || {
         for _ in signals.forever() {
             if ENDS_ITSELF.load(Ordering::Relaxed) && !INTERRUPTED.swap(true, Ordering::Relaxed) {
-                continue;
+                // What waits for a disk or a network that does not answer, would never end.
+                std::thread::spawn(|| {
+                    std::thread::sleep(PATIENCE);
+                    exit_interrupted();
+                });
+            } else {
+                exit_interrupted();
             }
-            if let Ok(mut terminal) = TERMINAL.try_lock()
-                && let Some((file, state)) = terminal.take()
-            {
-                let _ = tcsetattr(&file, OptionalActions::Now, &state);
-            }
-            let mut stderr = io::stderr();
-            // Overwrites a line of progress.
-            let clear = if stderr.is_terminal() { "\r\x1b[K" } else { "" };
-            let _ = writeln!(
-                stderr,
-                "{clear}tabane: interrupted: nothing is damaged; run the same command again"
-            );
-            low_level::exit(Exit::Interrupted as i32);
         }
     };
     std::thread::Builder::new()
@@ -96,14 +90,34 @@ pub fn exit_on_signals() -> Result<()> {
     Ok(())
 }
 
+/// Ends the program, and says so.
+fn exit_interrupted() {
+    if let Ok(mut terminal) = TERMINAL.try_lock()
+        && let Some((file, state)) = terminal.take()
+    {
+        let _ = tcsetattr(&file, OptionalActions::Now, &state);
+    }
+    let mut stderr = io::stderr();
+    // Overwrites a line of progress.
+    let clear = if stderr.is_terminal() { "\r\x1b[K" } else { "" };
+    let _ = writeln!(
+        stderr,
+        "{clear}tabane: interrupted: nothing is damaged; run the same command again"
+    );
+    low_level::exit(Exit::Interrupted as i32);
+}
+
+/// How long a command may take to end by itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Whether the command ends by itself after a signal.
 static ENDS_ITSELF: AtomicBool = AtomicBool::new(false);
 
 /// Whether there was such a signal.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on, only the second of these signals ends the program at once; after the first, the command does that itself, since
-/// it has something to remove before. Returns what asks for the first.
+/// From now on, only the second of these signals ends the program at once. After the first, the command does that itself, since
+/// it has something to remove before; if that takes longer than [`PATIENCE`], it is ended. Returns what asks for the first.
 pub fn end_after_signals() -> fn() -> bool {
     ENDS_ITSELF.store(true, Ordering::Relaxed);
     || INTERRUPTED.load(Ordering::Relaxed)

@@ -122,7 +122,18 @@ fn mend(
     .map_err(failed(Action::Open, record.show_source()))?;
     let target = open_to_write(record).map_err(failed(Action::CreateFile, record.show_target()))?;
     let (pair, found) = source.with_target(target, record.show_source(), record.show_target())?;
-    transfer(run, worker, submitter, &pair, &found)?;
+    match transfer(run, worker, submitter, &pair, &found) {
+        // Files of /sys have fewer bytes than they say.
+        Err(Failure::Short) => {
+            pair.target
+                .set_len(0)
+                .map_err(failed(Action::Write, record.show_target()))?;
+            pair.transfer_to_end(run, worker)?;
+        }
+        result => {
+            result?;
+        }
+    }
     settle(run, &pair, &found)?;
     pair.target
         .sync_all()

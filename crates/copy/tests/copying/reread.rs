@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tabane_copy::Verify;
 
-use crate::bed::{Bed, Recorder, run};
+use crate::bed::{Bed, Recorder, not_checked, run};
 use crate::compare::assert_same;
 use crate::mount::Mount;
 use crate::tree;
@@ -47,6 +47,26 @@ fn a_flipped_bit_is_found_and_mended() {
     assert_eq!(summary.reread_bytes, summary.total_bytes);
     // The other name of one of them is still its other name.
     assert_same(&bed.source(), &bed.copy());
+}
+
+#[test]
+fn a_file_shorter_than_it_says_is_mended() {
+    let bed = Bed::new();
+    let path = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let Ok(wanted) = fs::read(path) else {
+        return not_checked("mending files shorter than they say", "there is none");
+    };
+    let mut options = bed.options();
+    options.sources = vec![path.into()];
+    options.verify = Verify::Reread;
+    let copy = bed.path("to/enabled");
+    let recorder = {
+        let copy = copy.clone();
+        Recorder::on_reread(move || flip(&copy, 3))
+    };
+    let (summary, problems) = run(options, recorder);
+    assert_eq!((summary.mended, summary.errors), (1, 0), "{problems:?}");
+    assert_eq!(fs::read(copy).unwrap(), wanted);
 }
 
 /// The system's memory of the files has the right bytes, the disk has not.
