@@ -44,6 +44,7 @@ mod reach;
 pub mod reader;
 pub mod removal;
 mod repack;
+pub mod repair;
 mod repository;
 pub mod restore;
 pub mod snapshot;

@@ -14,7 +14,8 @@ use crate::chunker::BLOCK_LEN_MAX;
 use crate::crypto::{HEADER_LEN, MasterKey, ObjectKey, ObjectSalt, TAG_LEN, header, random};
 use crate::error::{Error, Result};
 use crate::id::Id;
-use crate::storage::ObjectKind;
+use crate::repository::Repository;
+use crate::storage::{Name, ObjectKind};
 
 /// A segment is closed when it holds this many bytes before compression.
 pub const SEGMENT_LEN: usize = 512 << 10;
@@ -182,17 +183,55 @@ impl PackWriter {
 /// # Errors
 /// [`Error::Damaged`], [`Error::NewerFormat`].
 pub fn read_contents(master: &MasterKey, pack: &[u8], what: &str) -> Result<PackContents> {
-    let salt = crate::crypto::parse_header(ObjectKind::Pack, pack, what)?;
+    open_contents(master, pack, pack, pack.len() as u64, what)
+}
+
+/// Fetches the footer of a pack of `len` bytes, and what else it takes to read it, but not the segments.
+///
+/// # Errors
+/// As [`read_contents`], and when the storage fails.
+pub fn fetch_contents(repository: &Repository, id: Id, len: u64) -> Result<PackContents> {
+    let name = Name::new(ObjectKind::Pack, id);
+    let fetch = |range| {
+        let storage = repository.storage();
+        storage
+            .get(name, Some(range))
+            .map_err(Error::storage("read", name))
+    };
+    let (what, master) = (name.to_string(), repository.master());
+    if len <= FOOTER_GUESS {
+        return read_contents(master, &fetch(0..len)?, &what);
+    }
+    let head = fetch(0..HEADER_LEN as u64)?;
+    let mut tail = fetch(len - FOOTER_GUESS..len)?;
+    let footer_len = tail.last_chunk::<TRAILER_LEN>().map_or(0, |trailer| {
+        u64::from(u32::from_le_bytes(*trailer)) + TRAILER_LEN as u64
+    });
+    if footer_len > FOOTER_GUESS && footer_len <= len {
+        tail = fetch(len - footer_len..len)?;
+    }
+    open_contents(master, &head, &tail, len, &what)
+}
+
+/// Reads the footer of a pack of `len` bytes that begins with `head` and ends with `tail`.
+fn open_contents(
+    master: &MasterKey,
+    head: &[u8],
+    tail: &[u8],
+    len: u64,
+    what: &str,
+) -> Result<PackContents> {
+    let salt = crate::crypto::parse_header(ObjectKind::Pack, head, what)?;
     let damaged = |why: &str| Error::damaged(what, why);
-    let (body, trailer) = pack
+    let (body, trailer) = tail
         .split_last_chunk::<TRAILER_LEN>()
         .ok_or_else(|| damaged("it is too short"))?;
     let footer_len = u32::from_le_bytes(*trailer) as usize;
-    let start = body
-        .len()
-        .checked_sub(footer_len)
-        .filter(|&start| start >= HEADER_LEN)
-        .ok_or_else(|| damaged("its footer does not fit"))?;
+    let start = body.len().checked_sub(footer_len);
+    let footer_at = len.checked_sub((footer_len + TRAILER_LEN) as u64);
+    let (Some(start), Some(footer_at @ HEADER_LEN_U64..)) = (start, footer_at) else {
+        return Err(damaged("its footer does not fit"));
+    };
     let mut footer = body[start..].to_vec();
     let footer = master
         .object_key(ObjectKind::Pack, &salt)
@@ -201,7 +240,7 @@ pub fn read_contents(master: &MasterKey, pack: &[u8], what: &str) -> Result<Pack
     let contents: PackContents =
         postcard::from_bytes(footer).map_err(|error| damaged(&error.to_string()))?;
     contents.validate(what)?;
-    if contents.salt != salt || HEADER_LEN as u64 + contents.segments_len() != start as u64 {
+    if contents.salt != salt || HEADER_LEN_U64 + contents.segments_len() != footer_at {
         return Err(damaged("its footer does not fit its body"));
     }
     Ok(contents)
@@ -248,6 +287,11 @@ impl SegmentReader {
         Ok(raw)
     }
 }
+
+const HEADER_LEN_U64: u64 = HEADER_LEN as u64;
+
+/// Most footers are shorter: one with a hundred and thirty blocks, as a pack of 128 KiB blocks has, takes 5 KiB.
+const FOOTER_GUESS: u64 = 16 << 10;
 
 /// Length of the length behind the footer.
 const TRAILER_LEN: usize = 4;

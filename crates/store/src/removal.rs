@@ -41,11 +41,7 @@ impl Removals {
     /// # Errors
     /// When the storage fails or one is damaged.
     pub fn load(repository: &Repository) -> Result<Self> {
-        let read = repository.read_all(ObjectKind::Removal, |id| {
-            let payload = repository.get_sealed(ObjectKind::Removal, id)?;
-            postcard::from_bytes(&payload)
-                .map_err(|error| Error::damaged(Name::new(ObjectKind::Removal, id), error))
-        });
+        let read = repository.read_all(ObjectKind::Removal, |id| load(repository, id));
         Ok(Self(read?))
     }
 
@@ -64,6 +60,13 @@ impl Removals {
         let packs = self.0.values().flat_map(|removal| &removal.packs);
         packs.copied().collect()
     }
+}
+
+/// Reads a removal.
+pub(crate) fn load(repository: &Repository, id: Id) -> Result<Removal> {
+    let payload = repository.get_sealed(ObjectKind::Removal, id)?;
+    postcard::from_bytes(&payload)
+        .map_err(|error| Error::damaged(Name::new(ObjectKind::Removal, id), error))
 }
 
 /// The names of the removals that there are.

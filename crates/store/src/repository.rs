@@ -252,6 +252,19 @@ impl Repository {
         }
     }
 
+    /// Deletes an object; it is well if it is gone already.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn delete_if_there(&self, name: Name) -> Result<()> {
+        match self.storage.delete(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::storage("remove", name)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Reads all objects of a kind with `read`, also while some are replaced by others.
     ///
     /// # Errors

@@ -126,8 +126,7 @@ impl Check {
         if failed {
             warn(format!(
                 "{} found (see above): keep a copy of the repository as it is, restore what you need from the \
-                 snapshots that still can be; then remove the files of the damaged packs and run `tabane backup \
-                 --force` on the sources, which stores again what they held",
+                 snapshots that still can be; then see `tabane repair --help`",
                 match report.problems {
                     1 => "1 problem was".to_owned(),
                     problems => format!("{} problems were", format::grouped(problems)),

@@ -40,6 +40,7 @@ commands! {
     forget Forget
     prune Prune
     unlock Unlock
+    repair Repair
     key Key
     sum Sum
     cp Cp

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::bed::{Bed, bare_command, run};
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "init",
     "backup",
     "snapshots",
@@ -17,6 +17,7 @@ const COMMANDS: [&str; 18] = [
     "forget",
     "prune",
     "unlock",
+    "repair",
     "key",
     "sum",
     "parity",

@@ -12,4 +12,5 @@ mod forget;
 mod parity;
 mod process;
 mod prune;
+mod repair;
 mod scripting;

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::id::Id;
 use crate::index::IndexSegment;
 use crate::repository::Repository;
-use crate::storage::ObjectKind;
+use crate::storage::{Name, ObjectKind};
 
 /// Packs that one object names at most: 16 GiB of them.
 const PACKS_MAX: usize = 1024;
@@ -65,7 +65,7 @@ pub fn rewrite(
         write(&mut segment)?;
     }
     for &id in &old {
-        super::delete(repository, crate::storage::Name::new(ObjectKind::Index, id))?;
+        repository.delete_if_there(Name::new(ObjectKind::Index, id))?;
     }
     Ok((objects.len() - old.len()) as u64 + written)
 }

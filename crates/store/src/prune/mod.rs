@@ -167,7 +167,7 @@ pub fn plan(repository: &Arc<Repository>, options: PruneOptions, dry_run: bool) 
 }
 
 /// Announces a prune, unless there is one already.
-fn announce(repository: &Arc<Repository>) -> Result<Presence> {
+pub(crate) fn announce(repository: &Arc<Repository>) -> Result<Presence> {
     let presence = Presence::announce(repository, Purpose::Prune)?;
     let (others, now) = presence.others()?;
     let is_other_prune = |seen: &&Seen| {
@@ -189,6 +189,13 @@ fn announce(repository: &Arc<Repository>) -> Result<Presence> {
             Err(Error::PruneRunning(who))
         }
     }
+}
+
+/// Makes the index name these packs no more.
+pub(crate) fn forget_packs(repository: &Repository, packs: &HashSet<Id>) -> Result<()> {
+    let objects = repository.read_index()?.into_iter();
+    let names = objects.map(|(id, segment)| (id, segment.iter().map(|(pack, _)| *pack).collect()));
+    index_objects::rewrite(repository, &names.collect(), packs).map(|_| ())
 }
 
 impl Plan {
@@ -385,7 +392,8 @@ impl Run {
             .into_iter()
             .collect();
         for (number, id) in due.iter().enumerate() {
-            delete(&self.repository, Name::new(ObjectKind::Pack, *id))?;
+            self.repository
+                .delete_if_there(Name::new(ObjectKind::Pack, *id))?;
             self.report.deleted_packs += 1;
             self.report.deleted_bytes += view.packs[id].len;
             self.observer.deleted(number as u64 + 1, due.len() as u64);
@@ -401,7 +409,8 @@ impl Run {
         // The last removal stays for those who began before it: see `removal`.
         for (id, removal) in view.removals.iter() {
             if superseded.contains(id) && removal.packs.iter().all(|pack| gone.contains(pack)) {
-                delete(&self.repository, Name::new(ObjectKind::Removal, *id))?;
+                self.repository
+                    .delete_if_there(Name::new(ObjectKind::Removal, *id))?;
             }
         }
         let oldest = view.oldest_client().unwrap_or(view.now);
@@ -410,10 +419,12 @@ impl Run {
             .iter()
             .filter(|object| object.modified < oldest)
         {
-            delete(&self.repository, Name::new(ObjectKind::Pending, pending.id))?;
+            self.repository
+                .delete_if_there(Name::new(ObjectKind::Pending, pending.id))?;
         }
         for dead in &view.dead {
-            delete(&self.repository, Name::new(ObjectKind::Client, dead.id))?;
+            self.repository
+                .delete_if_there(Name::new(ObjectKind::Client, dead.id))?;
         }
         let removed = self.repository.storage().remove_leftovers(LEFTOVER_AGE_MIN);
         match removed {
@@ -423,15 +434,5 @@ impl Run {
             )),
         }
         Ok(())
-    }
-}
-
-/// Deletes an object; it is well if it is gone already.
-fn delete(repository: &Repository, name: Name) -> Result<()> {
-    match repository.storage().delete(name) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::storage("remove", name)(error))
-        }
-        _ => Ok(()),
     }
 }

@@ -4,4 +4,6 @@
 mod common;
 
 mod basics;
+mod faults;
+mod repair;
 mod schedules;

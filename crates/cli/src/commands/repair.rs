@@ -1,0 +1,240 @@
+//! `tabane repair`
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use tabane_store::repair::{self, Observer};
+use tabane_store::storage::ObjectKind;
+use tabane_store::{Error, Id, Repository};
+
+use crate::args::Global;
+use crate::exit::{Exit, Failure, Result};
+use crate::format;
+use crate::output::{Output, into_object, print_json, warn};
+use crate::progress::Progress;
+
+/// Mend a damaged repository
+#[derive(Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = "\
+`tabane check --read-data` says what is damaged. Copy the repository as it is before you mend it, if you can.
+
+1. `repair index` if index objects are damaged or missing. Packs say themselves what they hold, so nothing is lost.
+2. `repair packs` if packs are damaged: what is sound in them is saved, the rest is lost.
+3. `tabane backup --force` of the same sources: it stores again what was lost and is still there.
+
+Examples:
+  tabane repair index -r /mnt/backup --dry-run
+  tabane repair index -r /mnt/backup
+  tabane repair packs -r /mnt/backup --copies /var/tmp 1a2b3c4d")]
+pub struct Repair {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Make the index name the packs that are there
+    #[command(after_help = "\
+Examples:
+  tabane repair index -r /mnt/backup
+  tabane repair index -r /mnt/backup --read-all-packs   trust nothing that the index says")]
+    Index {
+        /// Ask every pack what it holds, not only those that the index does not name as they are
+        #[arg(long)]
+        read_all_packs: bool,
+        /// Say what would be done, and do nothing
+        #[arg(short = 'n', long)]
+        dry_run: bool,
+    },
+    /// Save what is sound in damaged packs, and remove them
+    #[command(after_help = "\
+Examples:
+  tabane repair packs -r /mnt/backup --copies /var/tmp            reads all packs
+  tabane repair packs -r /mnt/backup --copies /var/tmp 1a2b3c4d")]
+    Packs {
+        /// Which packs (an ID or its beginning); all, if none is named
+        #[arg(value_name = "PACK")]
+        packs: Vec<String>,
+        /// Keep a copy of each damaged pack in this directory before it is removed
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        copies: PathBuf,
+        /// Say what would be done, and do nothing
+        #[arg(short = 'n', long)]
+        dry_run: bool,
+    },
+}
+
+impl Repair {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        let repository = global.open()?;
+        match self.what {
+            What::Index {
+                read_all_packs,
+                dry_run,
+            } => index(global, &repository, read_all_packs, dry_run),
+            What::Packs {
+                packs,
+                copies,
+                dry_run,
+            } => self::packs(global, &repository, &packs, copies, dry_run),
+        }
+    }
+}
+
+fn index(global: &Global, repository: &Arc<Repository>, all: bool, dry_run: bool) -> Result<Exit> {
+    let progress = Progress::start(global);
+    let report = repair::repair_index(repository, all, dry_run, &Reporter(Arc::clone(&progress)));
+    progress.stop();
+    let report = report?;
+    say(global, json!(report), dry_run, || {
+        let mut lines = vec![format!(
+            "{} of {} added to the index, {} taken out; {} replaced",
+            format::count(report.added_packs, "pack"),
+            format::grouped(report.packs),
+            format::grouped(report.lost_packs),
+            format::count(report.replaced_objects, "index object"),
+        )];
+        if report.lost_packs > 0 {
+            lines.push("what the missing packs held is stored again by `tabane backup --force`, where it is still there".to_owned());
+        }
+        lines
+    })?;
+    if report.unreadable_packs > 0 {
+        let count = format::count(report.unreadable_packs, "pack");
+        warn(format!(
+            "{count} cannot say what they hold (see above): `tabane repair packs` may save some of it"
+        ));
+        return Ok(Exit::Failure);
+    }
+    Ok(Exit::Success)
+}
+
+fn packs(
+    global: &Global,
+    repository: &Arc<Repository>,
+    names: &[String],
+    copies: PathBuf,
+    dry_run: bool,
+) -> Result<Exit> {
+    let ids = find_packs(repository, names)?;
+    let progress = Progress::start(global);
+    let keep = |id: Id, bytes: &[u8]| -> tabane_store::Result<()> {
+        let path = copies.join(format!("damaged-pack-{id}"));
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options
+            .open(&path)
+            .and_then(|mut file| {
+                file.write_all(bytes)?;
+                file.sync_all()
+            })
+            .map_err(Error::path("keep a copy in", &path))
+    };
+    let reporter = Reporter(Arc::clone(&progress));
+    let report = repair::repair_packs(repository, &ids, dry_run, &reporter, keep);
+    progress.stop();
+    let report = report?;
+    let damaged = report.damaged_packs.len() as u64;
+    say(global, json!(report), dry_run, || {
+        let mut lines = vec![format!(
+            "{} of {} damaged",
+            format::grouped(damaged),
+            format::count(report.packs, "pack"),
+        )];
+        if damaged > 0 {
+            lines.push(format!(
+                "{} saved, {} stored elsewhere too, {} lost",
+                format::count(report.saved_blocks, "block"),
+                format::grouped(report.safe_blocks),
+                format::grouped(report.lost_blocks),
+            ));
+        }
+        if damaged > 0 && !dry_run {
+            let copies = format::path(&copies);
+            lines.push(format!("copies of the damaged packs are in {copies}"));
+        }
+        if report.lost_blocks > 0 {
+            lines.push(
+                "`tabane backup --force` stores again what was lost and is still at its source; `tabane check` \
+                 names the files of older snapshots that miss something"
+                    .to_owned(),
+            );
+        }
+        lines
+    })?;
+    Ok(Exit::Success)
+}
+
+/// The packs that `names` mean, or all.
+fn find_packs(repository: &Repository, names: &[String]) -> Result<Vec<Id>> {
+    let listed = repository.list(ObjectKind::Pack)?;
+    let all = listed.into_iter().map(|(id, _)| id);
+    if names.is_empty() {
+        return Ok(all.collect());
+    }
+    let all: Vec<Id> = all.collect();
+    let mut found = Vec::new();
+    for name in names {
+        let mut matching = all.iter().filter(|id| id.has_prefix(name));
+        match (matching.next(), matching.next()) {
+            (Some(id), None) if !name.is_empty() => found.push(*id),
+            (Some(_), Some(_)) => {
+                let text = format!("{name:?} could mean several packs: give more digits of the ID");
+                return Err(Failure::Other(text));
+            }
+            _ => {
+                let text = format!(
+                    "no pack matches {name:?}: `tabane check` names those that are damaged"
+                );
+                return Err(Failure::Other(text));
+            }
+        }
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+fn say(
+    global: &Global,
+    report: Value,
+    dry_run: bool,
+    lines: impl FnOnce() -> Vec<String>,
+) -> Result<()> {
+    if global.json {
+        let mut object = into_object(json!({"message_type": "summary", "dry_run": dry_run}));
+        object.append(&mut into_object(report));
+        return print_json(&object.into());
+    }
+    if global.quiet {
+        return Ok(());
+    }
+    let mut output = Output::new();
+    for line in lines() {
+        output.line(line)?;
+    }
+    if dry_run {
+        output.line("dry run: nothing was changed")?;
+    }
+    output.finish()
+}
+
+struct Reporter(Arc<Progress>);
+
+impl Observer for Reporter {
+    fn note(&self, what: &str) {
+        self.0.note(what);
+    }
+
+    fn progress(&self, done: u64, _total: u64) {
+        self.0.counters().entries.store(done, Ordering::Relaxed);
+    }
+}

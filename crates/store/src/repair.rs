@@ -1,0 +1,327 @@
+//! Repair: makes an index of what is there, and saves of damaged packs what can be.
+//!
+//! Everything needed for that is in the packs: each has at its end what it holds. Nothing that is sound is touched.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::client::Presence;
+use crate::compress::Compression;
+use crate::error::{Error, Result};
+use crate::id::Id;
+use crate::index::{Index, IndexSegment};
+use crate::pack::{self, BlockKind, PackContents, SegmentReader};
+use crate::prune;
+use crate::removal::{self, Removal, Removals};
+use crate::repository::Repository;
+use crate::storage::{Name, ObjectKind};
+use crate::writer::{Encoder, Writer, flush};
+
+/// Packs that an index object names at most.
+const PACKS_PER_INDEX: usize = 1024;
+
+/// Is told what happens.
+pub trait Observer: Send + Sync {
+    /// Something is worth knowing.
+    fn note(&self, what: &str);
+
+    /// So many packs were looked at, of so many.
+    fn progress(&self, done: u64, total: u64);
+}
+
+/// What [`repair_index`] did, or would do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct IndexReport {
+    /// Packs that are there.
+    pub packs: u64,
+    /// Packs whose contents were read from themselves.
+    pub read_packs: u64,
+    /// Packs that the index names now and did not name before.
+    pub added_packs: u64,
+    /// Packs that the index named and that are not there as it said.
+    pub lost_packs: u64,
+    /// Packs that don't say what they hold: [`repair_packs`] may save some of it.
+    pub unreadable_packs: u64,
+    /// Index objects that could not be read.
+    pub damaged_objects: u64,
+    /// Index objects that were replaced, those among them.
+    pub replaced_objects: u64,
+}
+
+/// Makes the index name what is there: packs that it does not name, or not as they are, are asked what they hold. With
+/// `all` every pack is asked. With `dry_run` nothing is written.
+///
+/// # Errors
+/// [`Error::PruneRunning`]; when the storage fails. The old index stays until the new one is durable.
+pub fn repair_index(
+    repository: &Arc<Repository>,
+    all: bool,
+    dry_run: bool,
+    observer: &dyn Observer,
+) -> Result<IndexReport> {
+    let _presence = exclusive(repository, dry_run)?;
+    let mut report = IndexReport::default();
+    remove_damaged_removals(repository, dry_run, observer)?;
+    let objects =
+        repository.read_each(ObjectKind::Index, |id| repository.read_index_segment(id))?;
+    let listed = repository.list(ObjectKind::Pack)?;
+    report.packs = listed.len() as u64;
+    let lens: HashMap<Id, u64> = listed.iter().copied().collect();
+
+    // What the index says and is so.
+    let mut named: HashSet<Id> = HashSet::new();
+    let mut replaced: Vec<Id> = Vec::new();
+    let mut kept = IndexSegment::new();
+    for (id, object) in objects {
+        let segment = match object {
+            Ok(segment) => segment,
+            Err(error) => {
+                observer.note(&error.to_string());
+                report.damaged_objects += 1;
+                replaced.push(id);
+                continue;
+            }
+        };
+        let is_right = |(pack, contents): &(Id, PackContents)| {
+            !all && lens.get(pack) == Some(&contents.object_len())
+                && contents.validate(&pack.short()).is_ok()
+        };
+        if segment.iter().all(is_right) {
+            named.extend(segment.iter().map(|(pack, _)| *pack));
+            continue;
+        }
+        replaced.push(id);
+        let (right, wrong): (Vec<_>, Vec<_>) = segment.into_iter().partition(is_right);
+        let gone = wrong.iter().filter(|(pack, _)| !lens.contains_key(pack));
+        report.lost_packs += gone.count() as u64;
+        named.extend(right.iter().map(|(pack, _)| *pack));
+        kept.extend(right);
+    }
+
+    let unnamed: Vec<(Id, u64)> = listed
+        .into_iter()
+        .filter(|(id, _)| !named.contains(id))
+        .collect();
+    for (number, &(id, len)) in unnamed.iter().enumerate() {
+        match pack::fetch_contents(repository, id, len) {
+            Ok(contents) => {
+                kept.push((id, contents));
+                report.added_packs += 1;
+            }
+            Err(error @ Error::Damaged { .. }) => {
+                observer.note(&error.to_string());
+                report.unreadable_packs += 1;
+            }
+            // Removed meanwhile.
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+        report.read_packs += 1;
+        observer.progress(number as u64 + 1, unnamed.len() as u64);
+    }
+    report.replaced_objects = replaced.len() as u64;
+    if dry_run {
+        return Ok(report);
+    }
+    for packs in kept.chunks(PACKS_PER_INDEX) {
+        let payload = postcard::to_stdvec(packs).expect("an index is plain data");
+        repository.put_sealed(ObjectKind::Index, &payload)?;
+    }
+    for id in replaced {
+        repository.delete_if_there(Name::new(ObjectKind::Index, id))?;
+    }
+    Ok(report)
+}
+
+/// Announces a repair; a prune and a repair exclude each other.
+fn exclusive(repository: &Arc<Repository>, dry_run: bool) -> Result<Option<Presence>> {
+    match dry_run {
+        true => Ok(None),
+        false => prune::announce(repository).map(Some),
+    }
+}
+
+/// Removals that nobody can read condemn nothing; what they named is found to be unused anew.
+fn remove_damaged_removals(
+    repository: &Repository,
+    dry_run: bool,
+    observer: &dyn Observer,
+) -> Result<()> {
+    let removals = repository.read_each(ObjectKind::Removal, |id| removal::load(repository, id))?;
+    for (id, removal) in removals {
+        if let Err(error @ Error::Damaged { .. }) = removal {
+            observer.note(&error.to_string());
+            if !dry_run {
+                repository.delete_if_there(Name::new(ObjectKind::Removal, id))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What [`repair_packs`] did, or would do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PacksReport {
+    /// Packs that were looked at.
+    pub packs: u64,
+    /// Packs that are damaged.
+    pub damaged_packs: Vec<Id>,
+    /// Blocks of them that are sound, and were stored nowhere else.
+    pub saved_blocks: u64,
+    /// Blocks of them that are stored elsewhere too.
+    pub safe_blocks: u64,
+    /// Blocks of them that are lost, as far as they say what they held.
+    pub lost_blocks: u64,
+}
+
+/// Reads packs, saves the sound blocks of the damaged ones into new packs, and removes these. `keep` is given each of them first,
+/// as it is. With `dry_run` it is only found out which they are.
+///
+/// # Errors
+/// [`Error::PruneRunning`]; what `keep` returns; when the storage fails. A damaged pack is removed only when what can be saved of it is durable.
+pub fn repair_packs(
+    repository: &Arc<Repository>,
+    packs: &[Id],
+    dry_run: bool,
+    observer: &dyn Observer,
+    mut keep: impl FnMut(Id, &[u8]) -> Result<()>,
+) -> Result<PacksReport> {
+    let _presence = exclusive(repository, dry_run)?;
+    let mut report = PacksReport::default();
+    let mut named: HashMap<Id, PackContents> = HashMap::new();
+    let objects = repository.read_index()?;
+    for (pack, contents) in objects.values().flatten() {
+        named.insert(*pack, contents.clone());
+    }
+    let mut damaged: BTreeMap<Id, Vec<u8>> = BTreeMap::new();
+    for (number, &id) in packs.iter().enumerate() {
+        let name = Name::new(ObjectKind::Pack, id);
+        let bytes = repository
+            .storage()
+            .get(name, None)
+            .map_err(Error::storage("read", name))?;
+        if crate::crypto::object_id(&[&bytes]) != id {
+            observer.note(&format!("{name} is damaged"));
+            damaged.insert(id, bytes);
+        }
+        observer.progress(number as u64 + 1, packs.len() as u64);
+    }
+    report.packs = packs.len() as u64;
+    report.damaged_packs = damaged.keys().copied().collect();
+    if damaged.is_empty() {
+        return Ok(report);
+    }
+
+    // Where else blocks are.
+    let removals = Removals::load(repository)?;
+    let mut elsewhere = Index::as_of(&removals);
+    let there: HashMap<Id, u64> = repository.list(ObjectKind::Pack)?.into_iter().collect();
+    for (pack, contents) in &named {
+        if !damaged.contains_key(pack) && there.get(pack) == Some(&contents.object_len()) {
+            elsewhere.add(*pack, contents)?;
+        }
+    }
+    let writer = Writer::new(repository, Index::default(), dry_run);
+    let encoder = |kind| writer.encoder(kind, Compression::AUTO);
+    let mut save = Save {
+        repository,
+        elsewhere: &elsewhere,
+        reader: SegmentReader::default(),
+        data: encoder(BlockKind::Data),
+        tree: encoder(BlockKind::Tree),
+        report: &mut report,
+    };
+    for (id, bytes) in &mut damaged {
+        if !dry_run {
+            keep(*id, bytes)?;
+        }
+        let name = Name::new(ObjectKind::Pack, *id).to_string();
+        let own = pack::read_contents(repository.master(), bytes, &name);
+        match named.get(id).cloned().or(own.ok()) {
+            Some(contents) => save.pack(&contents, bytes)?,
+            None => observer.note(&format!("nothing says what {name} held")),
+        }
+    }
+    let Save { data, tree, .. } = save;
+    flush(vec![data]).and(flush(vec![tree]))?;
+    writer.finish()?;
+    if dry_run {
+        return Ok(report);
+    }
+    let packs: Vec<Id> = damaged.into_keys().collect();
+    let removal = Removal {
+        packs: packs.clone(),
+    };
+    removal::save(repository, &removal)?;
+    for &id in &packs {
+        repository.delete_if_there(Name::new(ObjectKind::Pack, id))?;
+    }
+    prune::forget_packs(repository, &packs.into_iter().collect())?;
+    Ok(report)
+}
+
+/// Saves blocks of damaged packs.
+struct Save<'a> {
+    repository: &'a Repository,
+    elsewhere: &'a Index,
+    reader: SegmentReader,
+    data: Encoder,
+    tree: Encoder,
+    report: &'a mut PacksReport,
+}
+
+impl Save<'_> {
+    fn pack(&mut self, contents: &PackContents, bytes: &mut [u8]) -> Result<()> {
+        let master = self.repository.master();
+        let key = master.object_key(ObjectKind::Pack, &contents.salt);
+        let mut at = crate::crypto::HEADER_LEN;
+        for (number, segment) in contents.segments.iter().enumerate() {
+            let end = (at + segment.stored_len as usize).min(bytes.len());
+            let sealed = &mut bytes[at.min(end)..end];
+            at = end;
+            let opened = self.reader.open(
+                &key,
+                number,
+                segment.codec,
+                segment.raw_len(),
+                sealed,
+                String::new,
+            );
+            let Ok(raw) = opened else {
+                self.lost(segment)?;
+                continue;
+            };
+            let mut rest = raw.as_slice();
+            for &(id, len) in &segment.blocks {
+                let (block, behind) = rest.split_at(len as usize);
+                rest = behind;
+                let digest = self.repository.config().hash.digest(block);
+                if self.elsewhere.keeps(&id)? {
+                    self.report.safe_blocks += 1;
+                } else if self.repository.is_block(&id, &digest) {
+                    self.report.saved_blocks += 1;
+                    match contents.kind {
+                        BlockKind::Data => self.data.copy(id, block)?,
+                        BlockKind::Tree => self.tree.copy(id, block)?,
+                    }
+                } else {
+                    self.report.lost_blocks += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the blocks of a segment that cannot be opened.
+    fn lost(&mut self, segment: &pack::Segment) -> Result<()> {
+        for (id, _) in &segment.blocks {
+            match self.elsewhere.keeps(id)? {
+                true => self.report.safe_blocks += 1,
+                false => self.report.lost_blocks += 1,
+            }
+        }
+        Ok(())
+    }
+}
