@@ -4,29 +4,32 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use clap::builder::FalseyValueParser;
-use tabane_store::storage::{LocalStorage, Name, Storage};
+use jiff::SignedDuration;
+use tabane_store::storage::{Location, Name, RemoteOptions, Storage};
 use tabane_store::{Error, InitOptions, Repository};
 
 use crate::config;
 use crate::exit::{Failure, Result};
+use crate::output::warn;
 use crate::password;
 
 /// Options that may stand before or behind the name of the command.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
-    /// Where the repository is, or @NAME for one of the configuration file
+    /// Where the repository is: a directory, a URL such as s3://BUCKET/PREFIX, or @NAME for one of the configuration file
     #[arg(
         short,
         long,
         global = true,
-        value_name = "PATH|@NAME",
+        value_name = "PLACE|@NAME",
         env = "TABANE_REPOSITORY"
     )]
     #[arg(help_heading = "Global options", hide_env_values = true)]
-    pub repo: Option<PathBuf>,
+    pub repo: Option<OsString>,
     /// Read the password from this file [env: TABANE_PASSWORD_FILE]
     #[arg(
         long,
@@ -58,6 +61,8 @@ pub struct Global {
     #[arg(long, global = true, value_name = "FILE", env = "TABANE_CONFIG")]
     #[arg(help_heading = "Global options", hide_env_values = true)]
     pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub network: Network,
     /// Print JSON, one object a line
     #[arg(long, global = true, env = "TABANE_JSON", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new(), help_heading = "Global options")]
@@ -82,6 +87,56 @@ pub struct Global {
     )]
     #[arg(action = clap::ArgAction::Count, help_heading = "Global options")]
     pub verbose: u8,
+}
+
+/// How a repository behind a network is used.
+#[derive(Args, Clone, Debug)]
+pub struct Network {
+    /// Requests to an object store at a time
+    #[arg(
+        long,
+        global = true,
+        value_name = "N",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u16).range(1..=256),
+        help_heading = "Global options"
+    )]
+    pub connections: u16,
+    /// Send to an object store at most this many KiB a second
+    #[arg(
+        long,
+        global = true,
+        value_name = "KIB",
+        help_heading = "Global options"
+    )]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit_upload: Option<u64>,
+    /// Receive from an object store at most this many KiB a second
+    #[arg(
+        long,
+        global = true,
+        value_name = "KIB",
+        help_heading = "Global options"
+    )]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit_download: Option<u64>,
+    /// Try again for this long when an object store does not answer
+    #[arg(
+        long,
+        global = true,
+        value_name = "DURATION",
+        help_heading = "Global options"
+    )]
+    #[arg(default_value = "5m", value_parser = duration)]
+    pub retry_for: Duration,
+}
+
+fn duration(text: &str) -> std::result::Result<Duration, String> {
+    let parsed: std::result::Result<SignedDuration, _> = text.parse();
+    parsed
+        .ok()
+        .and_then(|duration| duration.try_into().ok())
+        .ok_or_else(|| "write for example 90s, 5m or 2h".to_owned())
 }
 
 /// What is done when there is no repository yet.
@@ -111,14 +166,29 @@ impl Global {
         Ok(resolved)
     }
 
+    /// The place that `--repo` names.
+    fn location(&self) -> Result<Location> {
+        let given = match &self.repo {
+            Some(given) if !given.is_empty() => given,
+            _ => {
+                let text = "no repository given: use --repo PLACE, or set TABANE_REPOSITORY";
+                return Err(Failure::Usage(text.to_owned()));
+            }
+        };
+        Location::parse(given).map_err(Failure::Usage)
+    }
+
     /// The storage that `--repo` names.
     fn storage(&self) -> Result<Arc<dyn Storage>> {
-        match &self.repo {
-            Some(path) if !path.as_os_str().is_empty() => Ok(Arc::new(LocalStorage::new(path))),
-            _ => Err(Failure::Usage(
-                "no repository given: use --repo PATH, or set TABANE_REPOSITORY".to_owned(),
-            )),
-        }
+        let options = RemoteOptions {
+            connections: self.network.connections.into(),
+            upload_kib_per_s: self.network.limit_upload,
+            download_kib_per_s: self.network.limit_download,
+            patience: self.network.retry_for,
+            notice: Arc::new(|text| warn(text)),
+        };
+        let opened = tabane_store::storage::open(&self.location()?, &options);
+        opened.map_err(|error| Failure::Usage(format!("cannot use this repository: {error}")))
     }
 
     /// Opens the repository, asking for its password if need be.

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::id::Id;
 use crate::source::exclude::ExcludeError;
-use crate::storage::Name;
+use crate::storage::{Failure, Name};
 
 /// The result of everything that touches a repository.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -183,6 +183,10 @@ impl From<ExcludeError> for Error {
 
 /// What to do about the commonest failures of a file system.
 fn hint(error: &io::Error) -> &'static str {
+    if error.get_ref().is_some_and(|cause| cause.is::<Failure>()) {
+        // It has said so itself.
+        return "";
+    }
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "; free some space and run the command again, nothing already stored is lost"

@@ -24,8 +24,8 @@ use crate::repository::Repository;
 use crate::storage::{Name, ObjectKind};
 use crate::sync::{Buffers, lock};
 
-/// Packs that are written at the same time.
-const UPLOADS: usize = 2;
+/// Packs that wait to be written: more would only hold memory.
+const WAITING: usize = 2;
 
 /// An index object is written when this many packs wait for one: what is indexed survives an interruption.
 const PACKS_PER_INDEX: usize = 32;
@@ -122,10 +122,10 @@ impl Writer {
     }
 
     fn start_uploads(&mut self) {
-        let (sender, receiver) = sync_channel(UPLOADS);
+        let (sender, receiver) = sync_channel(WAITING);
         let receiver = Arc::new(Mutex::new(receiver));
         self.uploads = Some(sender);
-        self.threads = (0..UPLOADS)
+        self.threads = (0..self.shared.repository.storage().connections())
             .map(|number| {
                 let (shared, receiver) = (Arc::clone(&self.shared), Arc::clone(&receiver));
                 std::thread::Builder::new()

@@ -9,6 +9,9 @@ mod config;
 mod documents;
 mod everyday;
 mod forget;
+#[path = "../../../store/tests/common/gateway.rs"]
+mod gateway;
+mod object_store;
 mod parity;
 mod process;
 mod prune;

@@ -1,13 +1,23 @@
 //! Where objects live: a small trait, and one file for each kind of target.
 
+mod failure;
+mod limit;
 mod local;
+mod location;
+mod object;
+mod retry;
 
 use std::fmt;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 pub use local::LocalStorage;
+pub use location::{Location, RemoteLocation, Service};
+pub use object::ObjectStorage;
+
+pub(crate) use failure::Failure;
 
 use crate::id::Id;
 
@@ -129,6 +139,11 @@ pub trait Storage: Send + Sync {
     /// Where this is, for people.
     fn location(&self) -> String;
 
+    /// How many operations are worth having in flight.
+    fn connections(&self) -> usize {
+        2
+    }
+
     /// Makes the place ready to hold a new repository.
     ///
     /// # Errors
@@ -169,4 +184,45 @@ pub trait Storage: Send + Sync {
         let _ = age;
         Ok(0)
     }
+}
+
+/// Is told what a person should know while an operation goes on, in one sentence; called from many threads.
+pub type Notice = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// How a storage behind a network is used.
+#[derive(Clone)]
+pub struct RemoteOptions {
+    /// Requests at a time.
+    pub connections: usize,
+    /// Limit of what is sent, in KiB a second.
+    pub upload_kib_per_s: Option<u64>,
+    /// Limit of what is received, in KiB a second.
+    pub download_kib_per_s: Option<u64>,
+    /// For how long a request is tried again when the server cannot be reached, is overloaded, or breaks off.
+    pub patience: Duration,
+    /// Is told of outages that last.
+    pub notice: Notice,
+}
+
+impl Default for RemoteOptions {
+    fn default() -> Self {
+        Self {
+            connections: 5,
+            upload_kib_per_s: None,
+            download_kib_per_s: None,
+            patience: Duration::from_secs(300),
+            notice: Arc::new(|_| {}),
+        }
+    }
+}
+
+/// The storage at `location`. A server is not spoken to before the first operation.
+///
+/// # Errors
+/// When something that the service needs is missing from the environment.
+pub fn open(location: &Location, options: &RemoteOptions) -> io::Result<Arc<dyn Storage>> {
+    Ok(match location {
+        Location::Directory(path) => Arc::new(LocalStorage::new(path)),
+        Location::Remote(remote) => Arc::new(ObjectStorage::connect(remote, options)?),
+    })
 }

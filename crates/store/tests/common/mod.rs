@@ -3,6 +3,7 @@
 
 pub mod compare;
 pub mod fault;
+pub mod gateway;
 pub mod memory;
 pub mod mount;
 pub mod process;

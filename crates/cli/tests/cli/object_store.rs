@@ -1,0 +1,375 @@
+//! A repository on a real S3 server, and servers that say no.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::bed::{Bed, Ran, restored, run, varied};
+use crate::gateway::{BUCKET, Gateway};
+
+fn command<A: AsRef<OsStr>>(bed: &Bed, url: &str, args: impl IntoIterator<Item = A>) -> Command {
+    let mut command = bed.command(args);
+    Gateway::credentials(&mut command)
+        .env("TABANE_REPOSITORY", url)
+        .env("TABANE_CACHE_DIR", bed.path("cache"));
+    command
+}
+
+fn tabane<A: AsRef<OsStr>>(bed: &Bed, url: &str, args: impl IntoIterator<Item = A>) -> Ran {
+    run(&mut command(bed, url, args))
+}
+
+/// Restores the latest snapshot, and compares the file with what it was.
+fn comes_back(bed: &Bed, url: &str, file: &Path) {
+    let target = bed.path("target");
+    let _ = fs::remove_dir_all(&target);
+    let text = target.display().to_string();
+    tabane(bed, url, ["restore", "latest", "--target", &text]).succeeds();
+    let back = fs::read(restored(&target, file)).expect("it was restored");
+    assert!(back == fs::read(file).expect("it is there"));
+}
+
+#[test]
+fn everyday_work_on_a_real_server() {
+    let Some(gateway) = Gateway::start("the command with a repository on a real S3 server") else {
+        return;
+    };
+    let bed = Bed::new();
+    let url = gateway.url(BUCKET, "my/repository");
+    let source = bed.source().display().to_string();
+    tabane(&bed, &url, ["snapshots"]).fails(10, &format!("there is no repository at {url}"));
+    tabane(&bed, &url, ["init"]).succeeds();
+    tabane(&bed, &url, ["init"]).fails(1, "there is already a repository at");
+    // With a repository below it the bucket is not empty.
+    tabane(&bed, &gateway.url(BUCKET, ""), ["init"]).fails(1, "is not empty");
+    tabane(&bed, &url, ["backup", &source]).succeeds();
+    let again = tabane(&bed, &url, ["backup", "--json", "--force", &source]).succeeds();
+    assert_eq!(again.last_json()["blocks_new"], 0);
+    tabane(&bed, &url, ["check", "--read-data"]).succeeds();
+    comes_back(&bed, &url, &bed.source().join("docs/deep/data.bin"));
+    assert!(gateway.bucket().join("my/repository/config").exists());
+}
+
+/// The server dies again and again while a backup writes to it: the backup takes its time and nothing is lost.
+#[test]
+fn a_server_that_is_killed_and_restarted_during_a_backup() {
+    let Some(mut gateway) = Gateway::start("a real S3 server that dies during a backup") else {
+        return;
+    };
+    let bed = Bed::new();
+    let url = gateway.url(BUCKET, "");
+    tabane(&bed, &url, ["init"]).succeeds();
+    let file = bed.source().join("large");
+    fs::write(&file, varied(60 << 20)).expect("a file");
+    let source = bed.source().display().to_string();
+    // Slow enough that there is time for it, and so that a pack is through before the next outage.
+    let slow = ["--limit-upload", "40000", "--connections", "1"];
+    let arguments = ["backup", "--quiet", &source].into_iter().chain(slow);
+    let backup = command(&bed, &url, arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start a backup");
+    let done = AtomicBool::new(false);
+    let (ran, outages) = thread::scope(|scope| {
+        let killer = scope.spawn(|| {
+            let mut outages = 0;
+            // A slow machine gets its packs through in the end.
+            while outages < 5 && !done.load(Ordering::SeqCst) {
+                gateway.kill();
+                thread::sleep(Duration::from_millis(50));
+                gateway.restart();
+                outages += 1;
+                thread::sleep(Duration::from_millis(550));
+            }
+            outages
+        });
+        let ran = Ran::from(backup.wait_with_output().expect("wait for the backup"));
+        done.store(true, Ordering::SeqCst);
+        (ran, killer.join().expect("no panic"))
+    });
+    ran.succeeds();
+    assert!(outages >= 3, "the backup was too quick: {outages} outages");
+    tabane(&bed, &url, ["check", "--read-data"]).succeeds();
+    comes_back(&bed, &url, &file);
+}
+
+#[test]
+fn a_server_that_does_not_know_us() {
+    let Some(gateway) = Gateway::start("wrong credentials for a real S3 server") else {
+        return;
+    };
+    let bed = Bed::new();
+    let url = gateway.url(BUCKET, "");
+    let with =
+        |name: &str, value: &str, args: &[&str]| run(command(&bed, &url, args).env(name, value));
+    for args in [["snapshots"], ["init"]] {
+        with("AWS_SECRET_ACCESS_KEY", "wrong", &args)
+            .fails(1, "the secret key is wrong: check AWS_");
+        with("AWS_ACCESS_KEY_ID", "nobody", &args).fails(1, "does not know this access key");
+        tabane(&bed, &gateway.url("nowhere", "x"), args).fails(1, "the bucket does not exist");
+    }
+    run(command(&bed, &url, ["snapshots"]).env_remove("AWS_SECRET_ACCESS_KEY"))
+        .fails(2, "AWS_SECRET_ACCESS_KEY");
+}
+
+#[test]
+fn a_bucket_that_is_removed_under_a_backup() {
+    let Some(mut gateway) = Gateway::start("a bucket that is removed during a backup") else {
+        return;
+    };
+    let bed = Bed::new();
+    let url = gateway.url(BUCKET, "");
+    tabane(&bed, &url, ["init"]).succeeds();
+    fs::write(bed.source().join("large"), varied(40 << 20)).expect("a file");
+    let source = bed.source().display().to_string();
+    let backup = command(
+        &bed,
+        &url,
+        ["backup", "--quiet", "--limit-upload", "20000", &source],
+    )
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .expect("start a backup");
+    thread::sleep(Duration::from_millis(700));
+    // Not under its feet: it would make the folders again that its uploads need.
+    gateway.kill();
+    let away = gateway.bucket().with_file_name("away");
+    fs::rename(gateway.bucket(), away).expect("renamed");
+    gateway.restart();
+    let ran = Ran::from(backup.wait_with_output().expect("wait for the backup"));
+    ran.fails(1, "the bucket does not exist");
+}
+
+#[test]
+fn limits_are_kept() {
+    let Some(gateway) = Gateway::start("limits of bandwidth on a real S3 server") else {
+        return;
+    };
+    let bed = Bed::new();
+    let url = gateway.url(BUCKET, "");
+    tabane(&bed, &url, ["init"]).succeeds();
+    let file = bed.source().join("large");
+    fs::write(&file, varied(3 << 20)).expect("a file");
+    let source = bed.source().display().to_string();
+    let start = Instant::now();
+    tabane(&bed, &url, ["backup", "--limit-upload", "3000", &source]).succeeds();
+    assert!(
+        start.elapsed() > Duration::from_millis(800),
+        "{:?}",
+        start.elapsed()
+    );
+    let start = Instant::now();
+    tabane(
+        &bed,
+        &url,
+        ["check", "--read-data", "--limit-download", "3000"],
+    )
+    .succeeds();
+    assert!(
+        start.elapsed() > Duration::from_millis(800),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+/// A server that gives the same answer to every request.
+struct Parrot {
+    port: u16,
+    requests: Arc<AtomicU64>,
+}
+
+impl Parrot {
+    fn new(answer: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("its address").port();
+        let requests = Arc::<AtomicU64>::default();
+        let counter = Arc::clone(&requests);
+        // Ends with the process.
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let counter = Arc::clone(&counter);
+                thread::spawn(move || reply(stream, answer, &counter));
+            }
+        });
+        Self { port, requests }
+    }
+
+    fn url(&self, scheme: &str) -> String {
+        format!("{scheme}://127.0.0.1:{}/bucket/prefix", self.port)
+    }
+}
+
+/// Reads the head of a request, answers, and hangs up.
+fn reply(mut stream: TcpStream, answer: &str, requests: &AtomicU64) {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    // A handshake of TLS gets its answer at once, in clear.
+    while !head.ends_with(b"\r\n\r\n") && !head.starts_with(&[0x16]) {
+        match stream.read(&mut byte) {
+            Ok(1) => head.push(byte[0]),
+            _ => return,
+        }
+    }
+    requests.fetch_add(1, Ordering::SeqCst);
+    let (status, body) = answer.split_once('|').unwrap_or((answer, ""));
+    let (status, headers) = status.split_once('+').unwrap_or((status, "X-Nothing: 1"));
+    let body = match head.starts_with(b"HEAD") {
+        true => "",
+        false => body,
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nDate: Sun, 01 Jan 2023 00:00:00 GMT\r\n{headers}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    let _ = stream.write_all(format!("{head}{body}").as_bytes());
+}
+
+#[test]
+fn refusals_say_what_to_do() {
+    let bed = Bed::new();
+    for (answer, says) in [
+        (
+            "403 Forbidden|<Error><Code>RequestTimeTooSkewed</Code><Message>Too skewed.</Message></Error>",
+            "the server's says Sun, 01 Jan 2023 00:00:00 GMT: set the clock",
+        ),
+        (
+            "403 Forbidden|<Error><Code>QuotaExceeded</Code><Message>Full.</Message></Error>",
+            "free some space or raise the quota",
+        ),
+        ("507 Insufficient Storage", "free some space"),
+        (
+            "400 Bad Request|<Error><Code>ExpiredToken</Code></Error>",
+            "the credentials have expired",
+        ),
+        (
+            "301 Moved Permanently+x-amz-bucket-region: eu-west-1",
+            "set AWS_REGION=eu-west-1",
+        ),
+        (
+            "403 Forbidden",
+            "the server answers 403: check AWS_ACCESS_KEY_ID",
+        ),
+        ("418 Teapot|<html>", "the server answers 418"),
+    ] {
+        let parrot = Parrot::new(answer);
+        tabane(&bed, &parrot.url("s3+http"), ["snapshots"]).fails(1, says);
+        assert!(
+            parrot.requests.load(Ordering::SeqCst) <= 2,
+            "{answer}: nothing to try again"
+        );
+    }
+}
+
+#[test]
+fn an_outage_is_waited_for_and_then_told() {
+    let bed = Bed::new();
+    let busy = Parrot::new("503 Busy|<Error><Code>SlowDown</Code></Error>");
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let nobody = free.local_addr().expect("its address").port();
+    drop(free);
+    for (url, says) in [
+        (busy.url("s3+http"), "the server answers 503"),
+        (
+            format!("s3+http://127.0.0.1:{nobody}/b/p"),
+            "connection refused",
+        ),
+        (
+            "s3+https://no-such-host.invalid/b/p".to_owned(),
+            "failed to lookup address",
+        ),
+    ] {
+        let start = Instant::now();
+        let ran = tabane(&bed, &url, ["snapshots", "--retry-for", "1s"]);
+        ran.fails(1, says);
+        let took = start.elapsed();
+        assert!(
+            took >= Duration::from_secs(1) && took < Duration::from_secs(4),
+            "{took:?}"
+        );
+    }
+    assert!(busy.requests.load(Ordering::SeqCst) > 3);
+}
+
+#[test]
+fn a_server_without_tls_is_no_https() {
+    let bed = Bed::new();
+    let plain = Parrot::new("400 Bad Request");
+    tabane(&bed, &plain.url("s3+https"), ["snapshots"]).fails(1, "does not speak TLS");
+}
+
+#[test]
+fn a_certificate_is_checked() {
+    let bed = Bed::new();
+    let (certificate, key) = (bed.path("certificate"), bed.path("key"));
+    let made = Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+        ])
+        .args([
+            "-subj",
+            "/CN=test",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+        ])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .args([
+            OsStr::new("-keyout"),
+            key.as_os_str(),
+            OsStr::new("-out"),
+            certificate.as_os_str(),
+        ])
+        .output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        eprintln!("NOT CHECKED: certificates of servers: openssl cannot make one");
+        return;
+    }
+    let Some(gateway) = Gateway::start_with_tls("TLS with a real S3 server", &certificate, &key)
+    else {
+        return;
+    };
+    let url = gateway.url(BUCKET, "p");
+    tabane(&bed, &url, ["init"]).fails(1, "name its file in SSL_CERT_FILE");
+    let trusting =
+        |args: &[&str]| run(command(&bed, &url, args).env("SSL_CERT_FILE", &certificate));
+    trusting(&["init"]).succeeds();
+    trusting(&["backup", &bed.source().display().to_string()]).succeeds();
+    trusting(&["check", "--read-data"]).succeeds();
+}
+
+#[test]
+fn places_that_are_none() {
+    let bed = Bed::new();
+    for (place, says) in [
+        ("sftp://host/path", "s3://BUCKET/PREFIX"),
+        ("s3:bucket/path", "s3://BUCKET/PREFIX"),
+        ("s3+https://me:hunter2@host/bucket", "set AWS_ACCESS_KEY_ID"),
+        ("az://container/p", "AZURE_STORAGE_ACCOUNT_NAME"),
+    ] {
+        let mut command = command(&bed, place, ["snapshots"]);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("AZURE_") {
+                command.env_remove(name);
+            }
+        }
+        let ran = run(&mut command).fails(2, says);
+        assert!(!ran.stderr.contains("hunter2"), "{}", ran.stderr);
+    }
+    bed.run(["snapshots", "--connections", "0"])
+        .fails(2, "--connections");
+    bed.run(["snapshots", "--retry-for", "soon"])
+        .fails(2, "90s, 5m or 2h");
+}

@@ -1,0 +1,76 @@
+//! Makes a client for each service from its URL and its usual environment variables.
+
+use std::sync::Arc;
+
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::http::HttpBuilder;
+use object_store::{BackoffConfig, ObjectStore, RetryConfig};
+
+use super::transport::Transport;
+use crate::storage::failure::{Failure, FailureKind};
+use crate::storage::limit::Limiter;
+use crate::storage::location::{RemoteLocation, Service};
+
+/// Connects to nothing yet.
+pub fn connect(
+    location: &RemoteLocation,
+    upload: Option<Arc<Limiter>>,
+) -> Result<Arc<dyn ObjectStore>, Failure> {
+    // Whoever calls tries again, with new signatures and for longer.
+    let retry = RetryConfig {
+        backoff: BackoffConfig::default(),
+        max_retries: 0,
+        retry_timeout: Default::default(),
+    };
+    let bucket = location.bucket.as_str();
+    let transport = |login| Transport::new(location.service, upload.clone(), login);
+    let built: object_store::Result<Arc<dyn ObjectStore>> = match location.service {
+        Service::S3 => {
+            let mut builder = AmazonS3Builder::from_env();
+            if let Some(endpoint) = &location.endpoint {
+                // Both, since either may be in the environment.
+                for key in [AmazonS3ConfigKey::Endpoint, AmazonS3ConfigKey::S3Endpoint] {
+                    builder = builder.with_config(key, endpoint);
+                }
+            }
+            let builder = builder
+                .with_bucket_name(bucket)
+                // Not all that imitate S3 can delete in bulk.
+                .with_disable_bulk_delete(true)
+                .with_retry(retry)
+                .with_http_connector(transport(None)?);
+            builder.build().map(|store| Arc::new(store) as _)
+        }
+        Service::GoogleCloud => {
+            let builder = GoogleCloudStorageBuilder::from_env()
+                .with_bucket_name(bucket)
+                .with_retry(retry)
+                .with_http_connector(transport(None)?);
+            builder.build().map(|store| Arc::new(store) as _)
+        }
+        Service::Azure => {
+            let builder = MicrosoftAzureBuilder::from_env()
+                .with_container_name(bucket)
+                .with_retry(retry)
+                .with_http_connector(transport(None)?);
+            builder.build().map(|store| Arc::new(store) as _)
+        }
+        Service::WebDav => {
+            let variable = |name| std::env::var(name).ok();
+            let name = variable("WEBDAV_USERNAME");
+            let login = name.map(|name| (name, variable("WEBDAV_PASSWORD").unwrap_or_default()));
+            let builder = HttpBuilder::new()
+                .with_url(location.endpoint.clone().unwrap_or_default())
+                .with_retry(retry)
+                .with_http_connector(transport(login)?);
+            builder.build().map(|store| Arc::new(store) as _)
+        }
+    };
+    built.map_err(|error| {
+        let first = super::first_cause(&error);
+        let text = format!("{first}: set {}", location.service.credentials());
+        Failure::new(FailureKind::Lasting, text)
+    })
+}

@@ -1,0 +1,272 @@
+//! What every storage must do, in one suite that all of them run.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::ErrorKind;
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use common::gateway::{BUCKET, Gateway};
+use common::process;
+use object_store::memory::InMemory;
+use tabane_store::Id;
+use tabane_store::storage::{
+    self, LocalStorage, Location, Name, ObjectKind, ObjectStorage, RemoteOptions, Storage,
+};
+
+/// The suite, for a storage that is empty and new.
+fn suite(storage: &dyn Storage) {
+    creating(storage);
+    objects(storage);
+    bad_names_and_ranges(storage);
+    lists(storage);
+    races(storage);
+    if storage.connections() > 2 {
+        many(storage, 1500);
+    }
+}
+
+fn name(kind: ObjectKind, number: u32) -> Name {
+    let mut id = [0; 32];
+    // Spread over the folders, as hashes are.
+    id[0] = (number % 251) as u8;
+    id[1..5].copy_from_slice(&number.to_be_bytes());
+    Name::new(kind, Id(id))
+}
+
+fn creating(storage: &dyn Storage) {
+    assert!(!storage.location().is_empty());
+    assert_eq!(
+        storage.stat(Name::CONFIG).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    storage.create().unwrap();
+    for kind in ObjectKind::ALL {
+        match kind {
+            ObjectKind::Config => {
+                assert_eq!(storage.list(kind).unwrap_err().kind(), ErrorKind::NotFound);
+            }
+            _ => assert_eq!(storage.list(kind).unwrap(), [], "{kind:?}"),
+        }
+    }
+    // An interrupted `init` may have left keys: no obstacle.
+    let key = name(ObjectKind::Key, 0);
+    storage.put(key, &[b"key"]).unwrap();
+    storage.create().unwrap();
+    storage.delete(key).unwrap();
+}
+
+/// Put, get, stat and delete, of all kinds and several lengths.
+fn objects(storage: &dyn Storage) {
+    let lengths = [0, 1, 1000, 17 << 20];
+    for (number, kind) in (0..).zip(ObjectKind::ALL) {
+        for len in lengths {
+            if len > 1000 && kind != ObjectKind::Pack {
+                continue;
+            }
+            let name = match kind {
+                ObjectKind::Config => Name::CONFIG,
+                _ => name(kind, number),
+            };
+            let bytes: Vec<u8> = (0..len).map(|at| (at * 7 + at / 251) as u8).collect();
+            let before = SystemTime::now() - Duration::from_secs(2);
+            // In several parts, some of them empty.
+            let (front, back) = bytes.split_at(bytes.len() / 3);
+            storage.put(name, &[front, &[], back]).unwrap();
+            assert!(
+                storage.get(name, None).unwrap() == bytes,
+                "{name}, {len} bytes"
+            );
+            assert_eq!(storage.stat(name).unwrap(), len as u64);
+            let listed = storage.list(kind).unwrap();
+            assert_eq!(listed.len(), 1, "{name}");
+            assert_eq!((listed[0].id, listed[0].len), (name.id, len as u64));
+            let soon = SystemTime::now() + Duration::from_secs(2);
+            assert!(listed[0].modified > before && listed[0].modified < soon);
+
+            let twice = storage.put(name, &[b"other"]).unwrap_err();
+            assert_eq!(twice.kind(), ErrorKind::AlreadyExists, "{name}");
+            assert_eq!(
+                storage.stat(name).unwrap(),
+                len as u64,
+                "{name} stays as it is"
+            );
+
+            storage.delete(name).unwrap();
+            for error in [
+                storage.delete(name).unwrap_err(),
+                storage.stat(name).unwrap_err(),
+                storage.get(name, None).unwrap_err(),
+                storage.get(name, Some(0..1)).unwrap_err(),
+                storage.get(name, Some(0..0)).unwrap_err(),
+            ] {
+                assert_eq!(error.kind(), ErrorKind::NotFound, "{name}: {error}");
+            }
+        }
+    }
+}
+
+fn bad_names_and_ranges(storage: &dyn Storage) {
+    let pack = name(ObjectKind::Pack, 3);
+    let bytes: Vec<u8> = (0..=255).collect();
+    storage.put(pack, &[&bytes]).unwrap();
+    for (start, end) in [(0, 256), (0, 1), (255, 256), (17, 99), (0, 0), (256, 256)] {
+        let part = storage.get(pack, Some(start..end)).unwrap();
+        assert_eq!(part, &bytes[start as usize..end as usize], "{start}..{end}");
+    }
+    for (start, end) in [(0, 257), (255, 257), (256, 257), (1000, 2000)] {
+        let error = storage.get(pack, Some(start..end)).unwrap_err();
+        assert_eq!(
+            error.kind(),
+            ErrorKind::UnexpectedEof,
+            "{start}..{end}: {error}"
+        );
+    }
+    storage.delete(pack).unwrap();
+}
+
+fn lists(storage: &dyn Storage) {
+    for kind in [ObjectKind::Index, ObjectKind::Pack] {
+        let names: BTreeSet<Name> = (0..40).map(|number| name(kind, number)).collect();
+        for (&name, len) in names.iter().zip(1..) {
+            storage.put(name, &[&vec![7; len]]).unwrap();
+        }
+        let listed = storage.list(kind).unwrap();
+        assert_eq!(listed.len(), 40);
+        let found = listed.iter().map(|object| Name::new(kind, object.id));
+        assert_eq!(found.collect::<BTreeSet<_>>(), names);
+        let total: u64 = listed.iter().map(|object| object.len).sum();
+        assert_eq!(total, (1..=40).sum::<u64>());
+        for name in names {
+            storage.delete(name).unwrap();
+        }
+        assert_eq!(storage.list(kind).unwrap(), []);
+    }
+}
+
+/// Of many who put the same name, one succeeds, and its bytes are there whole.
+fn races(storage: &dyn Storage) {
+    for round in 0..5 {
+        let config = match round {
+            0 => Name::CONFIG,
+            _ => name(ObjectKind::Removal, round),
+        };
+        let start = Barrier::new(8);
+        let won: Vec<u8> = thread::scope(|scope| {
+            let putters: Vec<_> = (0..8_u8)
+                .map(|number| {
+                    let start = &start;
+                    scope.spawn(move || {
+                        start.wait();
+                        let bytes = vec![number; 100_000];
+                        match storage.put(config, &[&bytes]) {
+                            Ok(()) => Some(number),
+                            Err(error) => {
+                                assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
+                                None
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let done = putters.into_iter().map(|putter| putter.join().unwrap());
+            done.flatten().collect()
+        });
+        assert_eq!(won.len(), 1, "{won:?}");
+        assert!(storage.get(config, None).unwrap() == vec![won[0]; 100_000]);
+        storage.delete(config).unwrap();
+    }
+}
+
+/// More objects than a server lists in one answer.
+fn many(storage: &dyn Storage, count: u32) {
+    let pack = |number| name(ObjectKind::Pack, number);
+    thread::scope(|scope| {
+        for part in 0..8 {
+            scope.spawn(move || {
+                for number in (0..count).filter(|number| number % 8 == part) {
+                    storage.put(pack(number), &[b"x"]).unwrap();
+                }
+            });
+        }
+    });
+    let listed = storage.list(ObjectKind::Pack).unwrap();
+    assert_eq!(listed.len(), count as usize);
+    let found: BTreeSet<Id> = listed.iter().map(|object| object.id).collect();
+    assert_eq!(found, (0..count).map(|number| pack(number).id).collect());
+}
+
+#[test]
+fn a_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    suite(&LocalStorage::new(directory.path().join("repository")));
+}
+
+#[test]
+fn the_memory_of_object_store() {
+    for prefix in ["", "some/prefix"] {
+        suite(&in_memory(Arc::default(), prefix));
+    }
+}
+
+/// So many packs that they are listed folder by folder, and from the middle of a folder on.
+#[test]
+fn many_packs_in_many_folders() {
+    let storage = in_memory(Arc::default(), "p");
+    many(&storage, 12_345);
+}
+
+fn in_memory(store: Arc<InMemory>, prefix: &str) -> ObjectStorage {
+    let options = RemoteOptions::default();
+    ObjectStorage::new(store, prefix, "memory".to_owned(), &options).unwrap()
+}
+
+#[test]
+fn storages_beside_each_other_do_not_mix() {
+    let store = Arc::new(InMemory::new());
+    let inner = in_memory(Arc::clone(&store), "a/b");
+    let outer = in_memory(Arc::clone(&store), "a");
+    let beside = in_memory(store, "a/bb");
+    inner.create().unwrap();
+    inner.put(name(ObjectKind::Pack, 1), &[b"x"]).unwrap();
+    assert_eq!(outer.list(ObjectKind::Pack).unwrap(), []);
+    assert_eq!(beside.list(ObjectKind::Pack).unwrap(), []);
+    beside.create().unwrap();
+    for storage in [&inner, &outer] {
+        let error = storage.create().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DirectoryNotEmpty);
+    }
+}
+
+#[test]
+fn a_real_s3_server() {
+    let Some(gateway) = Gateway::start("the suite of storages on a real S3 server") else {
+        return;
+    };
+    fs::create_dir(gateway.bucket().with_file_name("whole")).unwrap();
+    for url in [gateway.url(BUCKET, "some/prefix"), gateway.url("whole", "")] {
+        let mut child = process::child("child_that_runs_the_suite", &[]);
+        // A URL has colons in it, which a task cannot have.
+        Gateway::credentials(&mut child).env("TABANE_TEST_URL", url);
+        assert!(child.status().unwrap().success());
+    }
+}
+
+#[test]
+fn child_that_runs_the_suite() {
+    if process::task().is_none() {
+        return;
+    }
+    let url = std::env::var("TABANE_TEST_URL").unwrap();
+    let location = Location::parse(OsStr::new(&url)).unwrap();
+    let storage = storage::open(&location, &RemoteOptions::default()).unwrap();
+    assert_eq!(
+        format!("{}/", storage.location()).trim_end_matches('/'),
+        url.trim_end_matches('/')
+    );
+    suite(&*storage);
+}
