@@ -59,6 +59,30 @@ impl Output {
         Ok(())
     }
 
+    /// Writes an entry of a snapshot as `ls -l` does.
+    pub fn long_entry(&mut self, path: &Path, node: &Node) -> Result<()> {
+        let size = match node.kind {
+            Kind::CharDevice { major, minor } | Kind::BlockDevice { major, minor } => {
+                format!("{major}, {minor}")
+            }
+            _ => node.size().to_string(),
+        };
+        let text = format!(
+            "{} {:>5} {:>5} {size:>12} {} ",
+            format::mode(node),
+            node.uid,
+            node.gid,
+            format::file_time(node.mtime),
+        );
+        self.name(text.as_bytes())?;
+        self.path(path)?;
+        if let Kind::Symlink { target } = &node.kind {
+            self.name(b" -> ")?;
+            self.name(target)?;
+        }
+        self.line("")
+    }
+
     /// Writes out what is buffered.
     pub fn finish(mut self) -> Result<()> {
         self.stdout.flush()?;

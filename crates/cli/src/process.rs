@@ -62,6 +62,17 @@ pub fn remember_terminal() {
     }
 }
 
+/// What the next signal does, where ending the program is not the right thing.
+static ON_SIGNAL: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
+
+/// Has the next SIGINT, SIGTERM or SIGHUP do this; the one after it ends the program at once.
+#[cfg(feature = "mount")]
+pub fn on_signal(action: impl FnOnce() + Send + 'static) {
+    if let Ok(mut on_signal) = ON_SIGNAL.lock() {
+        *on_signal = Some(Box::new(action));
+    }
+}
+
 /// From now on, SIGINT, SIGTERM and SIGHUP end the program at once.
 ///
 /// That is safe at any point, since a repository is consistent after every single operation.
@@ -72,7 +83,12 @@ pub fn exit_on_signals() -> Result<()> {
     };
     let wait = move || {
         for _ in signals.forever() {
-            if ENDS_ITSELF.load(Ordering::Relaxed) && !INTERRUPTED.swap(true, Ordering::Relaxed) {
+            let action = ON_SIGNAL.lock().ok().and_then(|mut action| action.take());
+            if let Some(action) = action {
+                action();
+            } else if ENDS_ITSELF.load(Ordering::Relaxed)
+                && !INTERRUPTED.swap(true, Ordering::Relaxed)
+            {
                 // What waits for a disk or a network that does not answer, would never end.
                 std::thread::spawn(|| {
                     std::thread::sleep(PATIENCE);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use tabane_store::browse::{Browser, Entry, Walk};
-use tabane_store::node::{Kind, Node};
+use tabane_store::node::Node;
 
 use crate::args::Global;
 use crate::exit::{Exit, Result};
@@ -102,28 +102,9 @@ impl Ls {
             return output.json(&object.into());
         }
         if self.long {
-            let size = match node.kind {
-                Kind::CharDevice { major, minor } | Kind::BlockDevice { major, minor } => {
-                    format!("{major}, {minor}")
-                }
-                _ => node.size().to_string(),
-            };
-            let text = format!(
-                "{} {:>5} {:>5} {size:>12} {} ",
-                format::mode(node),
-                node.uid,
-                node.gid,
-                format::file_time(node.mtime),
-            );
-            output.name(text.as_bytes())?;
+            return output.long_entry(path, node);
         }
         output.path(path)?;
-        if let Kind::Symlink { target } = &node.kind
-            && self.long
-        {
-            output.name(b" -> ")?;
-            output.name(target)?;
-        }
         output.line("")
     }
 }

@@ -7,20 +7,20 @@ use crate::exit::{Exit, Result};
 
 /// Makes a module, a variant and a way to run it of each line.
 macro_rules! commands {
-    ($($module:ident $variant:ident)*) => {
-        $(mod $module;)*
+    ($($(#[$condition:meta])? $module:ident $variant:ident)*) => {
+        $($(#[$condition])? mod $module;)*
 
         /// What to do.
         #[derive(Subcommand)]
         pub enum Command {
-            $(#[allow(missing_docs)] $variant($module::$variant),)*
+            $($(#[$condition])? #[allow(missing_docs)] $variant($module::$variant),)*
         }
 
         impl Command {
             /// Does it.
             pub fn run(self, global: &Global) -> Result<Exit> {
                 match self {
-                    $(Self::$variant(command) => command.run(global),)*
+                    $($(#[$condition])? Self::$variant(command) => command.run(global),)*
                 }
             }
         }
@@ -34,9 +34,13 @@ commands! {
     ls Ls
     restore Restore
     dump Dump
+    #[cfg(feature = "mount")] mount Mount
+    find Find
     diff Diff
     check Check
     stats Stats
+    cat Cat
+    list List
     forget Forget
     prune Prune
     unlock Unlock
@@ -45,6 +49,7 @@ commands! {
     sum Sum
     cp Cp
     parity Parity
+    self_test SelfTest
     version Version
     completions Completions
     man Man

@@ -8,10 +8,13 @@ mod bed;
 mod config;
 mod documents;
 mod everyday;
+mod find;
 mod forget;
 #[path = "../../../store/tests/common/gateway.rs"]
 mod gateway;
+mod mount;
 mod object_store;
+mod objects;
 mod parity;
 mod process;
 mod prune;

@@ -154,6 +154,14 @@ impl Index {
         Ok(self.recent.segment(number))
     }
 
+    /// The segment that comes behind this one in the same pack, if there is one.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub fn following(&self, number: u32) -> Result<Option<u32>> {
+        Ok(self.recent.following(number))
+    }
+
     /// The pack with this number.
     ///
     /// # Errors

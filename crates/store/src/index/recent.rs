@@ -116,6 +116,12 @@ impl Recent {
         self.segments[number as usize]
     }
 
+    /// The segment behind this one in its pack.
+    pub fn following(&self, number: u32) -> Option<u32> {
+        let next = self.segments.get(number as usize + 1)?;
+        (next.pack == self.segment(number).pack).then_some(number + 1)
+    }
+
     /// A pack.
     pub fn pack(&self, number: u32) -> PackEntry {
         self.packs[number as usize]

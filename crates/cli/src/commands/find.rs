@@ -1,0 +1,239 @@
+//! `tabane find`
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tabane_store::browse::Browser;
+use tabane_store::find::{Blocks, Finder, Pattern, Query};
+use tabane_store::node::{Node, Time};
+use tabane_store::storage::ObjectKind;
+use tabane_store::{Id, Repository};
+
+use crate::args::Global;
+use crate::exit::{Exit, Failure, Result};
+use crate::format;
+use crate::output::{Output, into_object, node_json, snapshot_json, warn};
+use crate::select::Selection;
+
+/// Search snapshots for files
+#[derive(Args)]
+#[command(after_help = "\
+A pattern is a name, or names with / between them; *, ?, [a-z] and {a,b} are understood within a name, and ** stands \
+for any number of directories. A pattern that begins with / is meant from the root on. Latest snapshots come first. \
+With --json, a line for each snapshot in which something was found.
+
+With --block or --pack, the patterns are IDs (or their beginnings), and what is found are the files and directories \
+that consist of such a block, or of any block in such a pack: what a damaged one would cost.
+
+Examples:
+  tabane find -r /mnt/backup notes.txt
+  tabane find -r /mnt/backup -l -i --newest 2026-01-31 '*.jpg' '*.png'
+  tabane find -r /mnt/backup --snapshot latest '/home/ada/**/*.tex'
+  tabane find -r /mnt/backup --pack 1a2b3c4d")]
+pub struct Find {
+    /// What to search for
+    #[arg(value_name = "PATTERN", required = true)]
+    patterns: Vec<String>,
+    /// Take capital and small letters for the same
+    #[arg(short, long)]
+    ignore_case: bool,
+    /// Show permissions, owners, sizes and times
+    #[arg(short, long)]
+    long: bool,
+    /// Only what was changed then or earlier
+    #[arg(short = 'N', long, value_name = "TIME", value_parser = format::parse_time)]
+    newest: Option<Timestamp>,
+    /// Only what was changed then or later
+    #[arg(short = 'O', long, value_name = "TIME", value_parser = format::parse_time)]
+    oldest: Option<Timestamp>,
+    /// Only entries of this type (repeatable: any of them)
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    types: Vec<Type>,
+    /// The patterns are IDs of blocks
+    #[arg(long, visible_alias = "blob", conflicts_with_all = ["pack", "ignore_case"])]
+    block: bool,
+    /// The patterns are IDs of packs
+    #[arg(long, conflicts_with = "ignore_case")]
+    pack: bool,
+    /// Oldest snapshots first
+    #[arg(short = 'R', long)]
+    reverse: bool,
+    /// Only in this snapshot (an ID, its beginning, or latest; repeatable)
+    #[arg(
+        short,
+        long,
+        value_name = "SNAPSHOT",
+        help_heading = "Choosing snapshots"
+    )]
+    snapshot: Vec<String>,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+/// Names and letters of `find -type`, and restic's names.
+#[derive(Clone, Copy, ValueEnum)]
+enum Type {
+    #[value(alias = "f")]
+    File,
+    #[value(alias = "d", alias = "directory")]
+    Dir,
+    #[value(alias = "l")]
+    Symlink,
+    #[value(alias = "c")]
+    Chardev,
+    #[value(alias = "b")]
+    Dev,
+    #[value(alias = "p")]
+    Fifo,
+    #[value(alias = "s")]
+    Socket,
+}
+
+impl Type {
+    /// What the store calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Dir => "dir",
+            Self::Symlink => "symlink",
+            Self::Chardev => "chardev",
+            Self::Dev => "dev",
+            Self::Fifo => "fifo",
+            Self::Socket => "socket",
+        }
+    }
+}
+
+impl Find {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        let mut query = Query {
+            kinds: self.types.iter().map(|kind| kind.name()).collect(),
+            oldest: self.oldest.map(time),
+            newest: self.newest.map(time),
+            ..Query::default()
+        };
+        if !self.block && !self.pack {
+            let pattern = |text: &String| Pattern::new(text, self.ignore_case);
+            let patterns = self.patterns.iter().map(pattern);
+            query.patterns = patterns.collect::<tabane_store::Result<_>>()?;
+        }
+        let repository = global.open()?;
+        if self.block {
+            self.check_ids()?;
+            query.blocks = Some(Blocks {
+                prefixes: self.patterns.clone(),
+                ..Blocks::default()
+            });
+        } else if self.pack {
+            self.check_ids()?;
+            query.blocks = Some(Blocks {
+                ids: blocks_of_packs(&repository, &self.patterns)?,
+                ..Blocks::default()
+            });
+        }
+        let mut snapshots = self.selection.list(&repository, &self.snapshot)?;
+        if !self.reverse {
+            snapshots.reverse();
+        }
+        let mut finder = Finder::new(Browser::new(&repository)?, query);
+        let mut output = Output::new();
+        let (mut exit, mut sections) = (Exit::Success, 0);
+        for (id, snapshot) in &snapshots {
+            let mut found = Vec::new();
+            let unreadable = finder.search(snapshot, &mut |path, node| {
+                found.push((path.to_owned(), node.clone()));
+            });
+            for directory in unreadable {
+                let path = directory.path.display();
+                let error = directory.error;
+                warn(format!("{path} of snapshot {}: {error}", id.short()));
+                exit = Exit::Failure;
+            }
+            if found.is_empty() {
+                continue;
+            }
+            if global.json {
+                let snapshot = snapshot_json(*id, snapshot);
+                let matches = found
+                    .iter()
+                    .map(|(path, node)| node_json(path, node).into());
+                let mut object = into_object(json!({"hits": found.len()}));
+                for key in ["id", "time", "hostname"] {
+                    let name = if key == "id" { "snapshot" } else { key };
+                    object.insert(name.to_owned(), snapshot[key].clone());
+                }
+                object.insert("matches".to_owned(), Value::Array(matches.collect()));
+                output.json(&object.into())?;
+                continue;
+            }
+            if !global.quiet {
+                if sections > 0 {
+                    output.line("")?;
+                }
+                sections += 1;
+                output.line(format!(
+                    "in snapshot {} of {} at {}",
+                    id.short(),
+                    format::printable(&snapshot.hostname),
+                    format::local_time(snapshot.time)
+                ))?;
+            }
+            for (path, node) in &found {
+                self.print(&mut output, path, node)?;
+            }
+        }
+        output.finish()?;
+        Ok(exit)
+    }
+
+    fn print(&self, output: &mut Output, path: &Path, node: &Node) -> Result<()> {
+        match self.long {
+            true => output.long_entry(path, node),
+            false => {
+                output.path(path)?;
+                output.line("")
+            }
+        }
+    }
+
+    /// Whether the patterns can be IDs.
+    fn check_ids(&self) -> Result<()> {
+        let is_id = |text: &String| {
+            (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+        };
+        match self.patterns.iter().find(|text| !is_id(text)) {
+            Some(text) => Err(Failure::Usage(format!(
+                "{} is no ID: write its hexadecimal digits, or the first of them",
+                format::printable(text)
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The IDs of all blocks in these packs, as the index has them.
+fn blocks_of_packs(repository: &Repository, packs: &[String]) -> Result<HashSet<Id>> {
+    let mut blocks = HashSet::new();
+    for (id, _) in repository.list(ObjectKind::Index)? {
+        for (pack, contents) in repository.read_index_segment(id)? {
+            if packs.iter().any(|prefix| pack.has_prefix(prefix)) {
+                let segments = contents.segments.iter();
+                blocks.extend(segments.flat_map(|segment| segment.blocks.iter().map(|(id, _)| id)));
+            }
+        }
+    }
+    Ok(blocks)
+}
+
+fn time(time: Timestamp) -> Time {
+    // Files have whole seconds and nanoseconds that are never negative.
+    let nanoseconds = time.as_nanosecond();
+    Time {
+        s: nanoseconds.div_euclid(1_000_000_000) as i64,
+        ns: nanoseconds.rem_euclid(1_000_000_000) as u32,
+    }
+}

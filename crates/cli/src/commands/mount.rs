@@ -1,0 +1,95 @@
+//! `tabane mount`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use tabane_mount::{MountError, Options, Unmounted};
+
+use crate::args::Global;
+use crate::exit::{Exit, Failure, Result};
+use crate::output::{Output, print_json, warn};
+use crate::process;
+use crate::select::Selection;
+
+/// Mount the snapshots as a file system, to browse them and to copy out of them
+#[derive(Args)]
+#[command(after_help = "\
+In the mounted directory, snapshots are found as ids/<ID>, snapshots/<time>, hosts/<host>/<time> and \
+tags/<tag>/<time>, with a link `latest` beside the times. New ones appear while it is mounted. Nothing can be \
+written. It serves until Ctrl-C, or until somebody unmounts the directory; a second Ctrl-C cuts off programs that \
+still use it.
+
+This needs /dev/fuse, and the program fusermount3 (package fuse3) unless root mounts.
+
+Examples:
+  tabane mount -r /mnt/backup /mnt/snapshots
+  cp -a /mnt/snapshots/snapshots/latest/home/ada/thesis ~
+  tabane mount -r /mnt/backup --allow-other --host web /mnt/snapshots
+  umount /mnt/snapshots")]
+pub struct Mount {
+    /// An empty directory
+    #[arg(value_name = "MOUNTPOINT")]
+    mountpoint: PathBuf,
+    /// Let other users in too
+    #[arg(long)]
+    allow_other: bool,
+    /// With --allow-other: don't look at the permissions of files, so that all users can read all of them
+    #[arg(long, requires = "allow_other")]
+    no_default_permissions: bool,
+    /// Show everything as belonging to root
+    #[arg(long)]
+    owner_root: bool,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+impl Mount {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        // What cannot work anyway should not ask for a password first.
+        tabane_mount::check(&self.mountpoint)?;
+        let repository = global.open()?;
+        let options = Options {
+            filter: self.selection.filter(),
+            allow_other: self.allow_other,
+            ignore_permissions: self.no_default_permissions,
+            owner_root: self.owner_root,
+        };
+        let mut mounted = tabane_mount::mount(&repository, &self.mountpoint, options, |text| {
+            warn(text);
+        })?;
+        let mut unmounter = mounted.unmounter();
+        let shown = self.mountpoint.display().to_string();
+        process::on_signal(move || match unmounter.unmount() {
+            Ok(Unmounted::Now) => {}
+            Ok(Unmounted::WhenUnused) => warn(format!(
+                "{shown} is unmounted, but programs still use files in it: waiting for them (Ctrl-C cuts them off)"
+            )),
+            Err(error) => warn(format!("cannot unmount {shown}: {error}")),
+        });
+        if global.json {
+            let mountpoint = self.mountpoint.to_string_lossy();
+            print_json(&json!({"message_type": "mounted", "mountpoint": mountpoint}))?;
+        } else if !global.quiet {
+            let mut output = Output::new();
+            output.name(b"serving the snapshots in ")?;
+            output.path(&self.mountpoint)?;
+            output.line("; Ctrl-C or unmounting ends it")?;
+            output.finish()?;
+        }
+        mounted.serve().map_err(|error| {
+            Failure::Other(format!("the system broke off the connection: {error}"))
+        })?;
+        Ok(Exit::Success)
+    }
+}
+
+impl From<MountError> for Failure {
+    fn from(error: MountError) -> Self {
+        match error {
+            MountError::Repository(error) => Self::Store(error),
+            MountError::Unusable(text) => Self::Other(text),
+        }
+    }
+}

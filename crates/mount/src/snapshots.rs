@@ -1,0 +1,154 @@
+//! Which snapshots there are at the moment.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use jiff::tz::TimeZone;
+use tabane_store::snapshot::{self, Filter, Snapshot};
+use tabane_store::storage::ObjectKind;
+use tabane_store::{Error, Id, Repository, Result};
+
+use crate::layout::{Directory, Entry, layout};
+
+/// The storage is asked again after this time, when somebody looks.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// What there was when it was last looked at.
+pub struct Listing {
+    /// The names that lead to snapshots.
+    root: Directory,
+    snapshots: HashMap<Id, Snapshot>,
+}
+
+/// Lists snapshots, and reads each once.
+pub struct Lister {
+    repository: Arc<Repository>,
+    filter: Filter,
+    state: Mutex<State>,
+}
+
+struct State {
+    listing: Arc<Listing>,
+    at: Instant,
+    /// Those that the filter passes over, or that are damaged.
+    ignored: Vec<Id>,
+}
+
+/// What [`Lister::look`] found.
+pub struct Look {
+    pub listing: Arc<Listing>,
+    /// There are snapshots that were not there before.
+    pub more: bool,
+    /// What could not be read.
+    pub errors: Vec<Error>,
+}
+
+impl Listing {
+    /// A directory above the snapshots, by its path without a slash at the beginning.
+    pub fn directory(&self, path: &str) -> Option<&Directory> {
+        let mut parts = path.split('/').filter(|part| !part.is_empty());
+        parts.try_fold(&self.root, |directory, name| match directory.get(name)? {
+            Entry::Directory(below) => Some(below),
+            _ => None,
+        })
+    }
+
+    /// The time of the last snapshot.
+    pub fn latest(&self) -> SystemTime {
+        let times = self.snapshots.values().map(|snapshot| snapshot.time);
+        times.max().map_or(SystemTime::UNIX_EPOCH, SystemTime::from)
+    }
+
+    /// A snapshot that is in it.
+    pub fn snapshot(&self, id: &Id) -> Option<&Snapshot> {
+        self.snapshots.get(id)
+    }
+}
+
+impl Lister {
+    /// Lists what `filter` allows for the first time.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub fn new(repository: &Arc<Repository>, filter: Filter) -> Result<(Self, Look)> {
+        let lister = Self {
+            repository: Arc::clone(repository),
+            filter,
+            state: Mutex::new(State {
+                listing: Arc::new(Listing {
+                    root: layout([], &TimeZone::UTC),
+                    snapshots: HashMap::new(),
+                }),
+                at: Instant::now(),
+                ignored: Vec::new(),
+            }),
+        };
+        let mut errors = Vec::new();
+        {
+            let mut state = lister.state.lock().expect("no panic under this lock");
+            lister.list(&mut state, &mut errors)?;
+        }
+        let mut look = lister.look();
+        look.errors.append(&mut errors);
+        Ok((lister, look))
+    }
+
+    /// What there is: as it was a moment ago, or listed again. If that fails, nothing changes.
+    pub fn look(&self) -> Look {
+        let mut state = self.state.lock().expect("no panic under this lock");
+        let (mut more, mut errors) = (false, Vec::new());
+        if state.at.elapsed() >= PAUSE {
+            match self.list(&mut state, &mut errors) {
+                Ok(found_more) => more = found_more,
+                Err(error) => errors.push(error),
+            }
+            state.at = Instant::now();
+        }
+        Look {
+            listing: Arc::clone(&state.listing),
+            more,
+            errors,
+        }
+    }
+
+    /// Lists; says whether there are more than before.
+    fn list(&self, state: &mut State, errors: &mut Vec<Error>) -> Result<bool> {
+        let mut snapshots = HashMap::new();
+        let (mut more, mut gone) = (false, state.listing.snapshots.len());
+        for (id, _) in self.repository.list(ObjectKind::Snapshot)? {
+            if state.ignored.contains(&id) {
+                continue;
+            }
+            if let Some(known) = state.listing.snapshots.get(&id) {
+                snapshots.insert(id, known.clone());
+                gone -= 1;
+                continue;
+            }
+            match snapshot::load(&self.repository, id) {
+                Ok(snapshot) if self.filter.allows(&snapshot) => {
+                    snapshots.insert(id, snapshot);
+                    more = true;
+                }
+                Ok(_) => state.ignored.push(id),
+                // Forgotten since it was listed.
+                Err(Error::Storage { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    errors.push(error);
+                    state.ignored.push(id);
+                }
+            }
+        }
+        if more || gone > 0 {
+            let mut sorted: Vec<(Id, &Snapshot)> = snapshots
+                .iter()
+                .map(|(id, snapshot)| (*id, snapshot))
+                .collect();
+            sorted.sort_by_key(|(id, snapshot)| (snapshot.time, *id));
+            let root = layout(sorted, &TimeZone::system());
+            state.listing = Arc::new(Listing { root, snapshots });
+        }
+        Ok(more)
+    }
+}

@@ -1,0 +1,331 @@
+//! Directories of snapshots, and the inode numbers of what is in them.
+//!
+//! All entries of a directory get numbers in a row when it is first looked at, so a directory costs a few bytes for
+//! good, and a file none. The entries themselves are kept for the directories that were used last.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use fuser::INodeNo;
+use tabane_store::Result;
+use tabane_store::node::{HardLink, Kind, Node, Piece};
+use tabane_store::segment_cache::SegmentCache;
+
+/// Bytes that directories are kept in, about.
+const KEPT_LEN: usize = 32 << 20;
+
+/// A directory of a snapshot.
+pub struct Directory {
+    /// Its own number.
+    pub inode: u64,
+    /// Its entries, sorted by name.
+    pub nodes: Vec<Node>,
+    /// Number of the first entry.
+    first: u64,
+    /// Numbers of those entries that have an earlier name elsewhere.
+    aliases: HashMap<usize, u64>,
+    /// About how many bytes it takes.
+    len: usize,
+}
+
+impl Directory {
+    /// The inode number of an entry.
+    pub fn inode_of(&self, at: usize) -> u64 {
+        match self.aliases.get(&at) {
+            Some(&inode) => inode,
+            None => self.first + at as u64,
+        }
+    }
+
+    /// Where the entry with this name is.
+    pub fn find(&self, name: &[u8]) -> Option<usize> {
+        let found = self
+            .nodes
+            .binary_search_by(|node| node.name.as_slice().cmp(name));
+        found.ok()
+    }
+}
+
+/// The directories of all snapshots that were looked at.
+pub struct Trees {
+    cache: Arc<SegmentCache>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The last number that was given.
+    last: u64,
+    /// Roots of snapshots.
+    roots: HashMap<u64, Root>,
+    /// In the order of their numbers, which is that in which they were looked at.
+    numbered: Vec<Numbered>,
+    /// Where in `numbered` a directory is.
+    places: HashMap<u64, usize>,
+    links: HashMap<Link, Links>,
+    kept: HashMap<u64, (Arc<Directory>, u64)>,
+    kept_len: usize,
+    clock: u64,
+}
+
+struct Root {
+    content: Vec<Piece>,
+    /// The directory that it is in.
+    above: u64,
+}
+
+/// A directory whose entries have numbers.
+struct Numbered {
+    /// Of the first entry.
+    first: u64,
+    /// Its own.
+    inode: u64,
+    /// Of the root of its snapshot.
+    root: u64,
+}
+
+/// Names that belong together: inode numbers are used again, so the content is a part of it.
+type Link = (u64, HardLink, u64);
+
+struct Links {
+    inode: u64,
+    seen: u32,
+}
+
+impl Trees {
+    /// None yet.
+    pub fn new(cache: Arc<SegmentCache>) -> Self {
+        let state = State {
+            last: INodeNo::ROOT.0,
+            ..State::default()
+        };
+        Self {
+            cache,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// A number for something else.
+    pub fn new_number(&self) -> u64 {
+        let mut state = self.lock();
+        state.last += 1;
+        state.last
+    }
+
+    /// A number for the root of a snapshot, which has this content and is in the directory `above`.
+    pub fn add_root(&self, content: Vec<Piece>, above: u64) -> u64 {
+        let mut state = self.lock();
+        state.last += 1;
+        let inode = state.last;
+        state.roots.insert(inode, Root { content, above });
+        inode
+    }
+
+    /// The number of the directory that a directory is in.
+    pub fn above(&self, inode: u64) -> u64 {
+        let state = self.lock();
+        match state.roots.get(&inode) {
+            Some(root) => root.above,
+            None => state
+                .holder(inode)
+                .map_or(INodeNo::ROOT.0, |holder| holder.inode),
+        }
+    }
+
+    /// The directory with this number; nothing if it is none.
+    ///
+    /// # Errors
+    /// When it, or one above it, cannot be read.
+    pub fn directory(&self, inode: u64) -> Result<Option<Arc<Directory>>> {
+        // Up to one that is kept, or the root; then down again.
+        let mut below = Vec::new();
+        let mut at = inode;
+        let mut directory = loop {
+            let mut state = self.lock();
+            if let Some(kept) = state.kept(at) {
+                break kept;
+            }
+            if let Some(root) = state.roots.get(&at) {
+                let content = root.content.clone();
+                drop(state);
+                break self.read(at, at, &content)?;
+            }
+            let Some(holder) = state.holder(at) else {
+                return Ok(None);
+            };
+            below.push((at, at - holder.first, holder.root));
+            at = holder.inode;
+        };
+        while let Some((inode, at, root)) = below.pop() {
+            let Some(content) = directory.nodes.get(at as usize).and_then(Node::directory) else {
+                return Ok(None);
+            };
+            directory = self.read(inode, root, content)?;
+        }
+        Ok(Some(directory))
+    }
+
+    /// The entry with this number: the directory that has it, and where.
+    ///
+    /// # Errors
+    /// When the directory, or one above it, cannot be read.
+    pub fn entry(&self, inode: u64) -> Result<Option<(Arc<Directory>, usize)>> {
+        let Some((holder, at)) = self
+            .lock()
+            .holder(inode)
+            .map(|holder| (holder.inode, (inode - holder.first) as usize))
+        else {
+            return Ok(None);
+        };
+        let directory = self.directory(holder)?;
+        Ok(directory
+            .filter(|directory| at < directory.nodes.len())
+            .map(|directory| (directory, at)))
+    }
+
+    /// How many names were seen of an entry; at least two where there are several.
+    pub fn links(&self, directory: &Directory, at: usize) -> u32 {
+        let node = &directory.nodes[at];
+        let Some(link) = node.hard_link else {
+            return 1;
+        };
+        let state = self.lock();
+        let root = state.places.get(&directory.inode);
+        let root = root.map_or(0, |&place| state.numbered[place].root);
+        let links = state.links.get(&(root, link, fingerprint(&node.kind)));
+        links.map_or(2, |links| links.seen.max(2))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
+    }
+
+    fn read(&self, inode: u64, root: u64, content: &[Piece]) -> Result<Arc<Directory>> {
+        let nodes = self.cache.directory(content)?;
+        let mut state = self.lock();
+        if let Some(kept) = state.kept(inode) {
+            return Ok(kept);
+        }
+        let place = state.places.get(&inode).copied();
+        let first = match place {
+            Some(place) => state.numbered[place].first,
+            None => {
+                let first = state.last + 1;
+                state.last += nodes.len() as u64;
+                let numbered = Numbered { first, inode, root };
+                state.numbered.push(numbered);
+                let place = state.numbered.len() - 1;
+                state.places.insert(inode, place);
+                first
+            }
+        };
+        let mut aliases = HashMap::new();
+        for (at, node) in nodes.iter().enumerate() {
+            let Some(link) = node.hard_link else {
+                continue;
+            };
+            let own = first + at as u64;
+            let links = state
+                .links
+                .entry((root, link, fingerprint(&node.kind)))
+                .or_insert(Links {
+                    inode: own,
+                    seen: 0,
+                });
+            // Counted once, however often the directory is read.
+            links.seen += u32::from(place.is_none());
+            if links.inode != own {
+                aliases.insert(at, links.inode);
+            }
+        }
+        let directory = Arc::new(Directory {
+            inode,
+            len: nodes.iter().map(len).sum(),
+            nodes,
+            first,
+            aliases,
+        });
+        state.keep(&directory);
+        Ok(directory)
+    }
+}
+
+impl State {
+    /// The directory that has the entry with this number.
+    fn holder(&self, inode: u64) -> Option<&Numbered> {
+        // An empty directory takes no number: the last of those that begin at one has it.
+        let behind = self
+            .numbered
+            .partition_point(|numbered| numbered.first <= inode);
+        self.numbered.get(behind.checked_sub(1)?)
+    }
+
+    fn kept(&mut self, inode: u64) -> Option<Arc<Directory>> {
+        self.clock += 1;
+        let (directory, used) = self.kept.get_mut(&inode)?;
+        *used = self.clock;
+        Some(Arc::clone(directory))
+    }
+
+    fn keep(&mut self, directory: &Arc<Directory>) {
+        self.clock += 1;
+        self.kept_len += directory.len;
+        let entry = (Arc::clone(directory), self.clock);
+        self.kept.insert(directory.inode, entry);
+        if self.kept_len <= KEPT_LEN {
+            return;
+        }
+        // The older half at once, so that looking for it is rare.
+        let mut uses: Vec<(u64, u64)> = self
+            .kept
+            .iter()
+            .map(|(inode, (_, used))| (*used, *inode))
+            .collect();
+        uses.sort_unstable();
+        uses.pop();
+        for (_, inode) in uses {
+            if self.kept_len <= KEPT_LEN / 2 {
+                break;
+            }
+            if let Some((directory, _)) = self.kept.remove(&inode) {
+                self.kept_len -= directory.len;
+            }
+        }
+    }
+}
+
+/// About how many bytes a node takes.
+fn len(node: &Node) -> usize {
+    let pieces = match &node.kind {
+        Kind::File { content, .. } | Kind::Directory { content } => content.len(),
+        _ => 0,
+    };
+    let xattrs = node.xattrs.iter();
+    let xattrs: usize = xattrs
+        .map(|xattr| xattr.name.len() + xattr.value.len())
+        .sum();
+    size_of::<Node>() + node.name.len() + pieces * size_of::<Piece>() + xattrs
+}
+
+/// Differs for what cannot be one inode.
+fn fingerprint(kind: &Kind) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    std::mem::discriminant(kind).hash(&mut hasher);
+    match kind {
+        Kind::File { content, .. } | Kind::Directory { content } => {
+            for piece in content {
+                match piece {
+                    Piece::Block { id, .. } => id.hash(&mut hasher),
+                    Piece::Hole { len } => len.hash(&mut hasher),
+                }
+            }
+        }
+        Kind::Symlink { target } => target.hash(&mut hasher),
+        Kind::CharDevice { major, minor } | Kind::BlockDevice { major, minor } => {
+            (major, minor).hash(&mut hasher);
+        }
+        Kind::Fifo | Kind::Socket => {}
+    }
+    hasher.finish()
+}
