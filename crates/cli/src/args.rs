@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,6 +88,48 @@ pub struct Global {
     )]
     #[arg(action = clap::ArgAction::Count, help_heading = "Global options")]
     pub verbose: u8,
+    /// Whether this is the repository that something is copied from, whose password is in variables of its own.
+    #[arg(skip)]
+    pub is_source: bool,
+}
+
+/// Options for the repository that something is copied from.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "The source")]
+pub struct FromRepository {
+    /// Where the source is: a directory, a URL such as s3://BUCKET/PREFIX, or @NAME for one of the configuration file
+    #[arg(long, value_name = "PLACE|@NAME", env = "TABANE_FROM_REPOSITORY")]
+    #[arg(hide_env_values = true)]
+    pub from_repo: Option<OsString>,
+    /// Read the password of the source from this file [env: TABANE_FROM_PASSWORD_FILE]
+    #[arg(long, value_name = "FILE", conflicts_with = "from_password_command")]
+    pub from_password_file: Option<PathBuf>,
+    /// Read the password of the source from what this command prints [env: TABANE_FROM_PASSWORD_COMMAND]
+    #[arg(long, value_name = "COMMAND")]
+    pub from_password_command: Option<OsString>,
+}
+
+impl FromRepository {
+    /// `global`, but with the source for its repository.
+    pub fn of(&self, global: &Global) -> Result<Global> {
+        if self.from_repo.is_none() {
+            return Err(Failure::Usage(
+                "no source given: use --from-repo PLACE, or set TABANE_FROM_REPOSITORY".to_owned(),
+            ));
+        }
+        Ok(Global {
+            repo: self.from_repo.clone(),
+            password_file: self.from_password_file.clone(),
+            password_command: self.from_password_command.clone(),
+            is_source: true,
+            ..global.clone()
+        })
+    }
+}
+
+/// Reads what knows how to read itself.
+pub fn parse<T: FromStr<Err = Error>>(text: &str) -> std::result::Result<T, String> {
+    text.parse().map_err(|error: Error| error.to_string())
 }
 
 /// How a repository behind a network is used.

@@ -19,6 +19,8 @@ pub enum Exit {
     Incomplete = 3,
     /// There is no repository at the place given.
     NoRepository = 10,
+    /// Another client prunes the repository.
+    Busy = 11,
     /// The password opens no key.
     WrongPassword = 12,
     /// A signal ended the program.
@@ -35,6 +37,7 @@ Environment (an option of the same meaning goes before a variable, and so does a
   TABANE_PASSWORD          the password itself
   TABANE_PASSWORD_FILE     --password-file
   TABANE_PASSWORD_COMMAND  --password-command
+  TABANE_FROM_…            --from-repo (TABANE_FROM_REPOSITORY) and the password of the source, in the same three ways
   TABANE_CONFIG            --config
   TABANE_PROFILE           --profile
   TABANE_JSON              --json, if it is 1
@@ -51,6 +54,7 @@ Exit codes:
     2  wrong usage, or a mistake in the configuration file
     3  the backup was made, but some source files could not be read; `forget` could not read or remove some snapshots
    10  there is no repository at that place
+   11  another client prunes the repository
    12  wrong password
   130  interrupted
 
@@ -81,6 +85,7 @@ impl Failure {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Store(Error::NoRepository(_)) => Exit::NoRepository,
+            Self::Store(Error::PruneRunning(_)) => Exit::Busy,
             Self::Store(Error::WrongPassword(_)) => Exit::WrongPassword,
             Self::Usage(_) => Exit::Usage,
             _ => Exit::Failure,

@@ -194,6 +194,7 @@ pub fn snapshot_json(id: Id, snapshot: &Snapshot) -> Object {
         "paths": snapshot.paths,
         "tags": snapshot.tags,
         "parent": snapshot.parent.map(|id| id.to_string()),
+        "original": snapshot.original.map(|id| id.to_string()),
         "program_version": snapshot.program_version,
         "end_time": summary.end.to_string(),
         "files_new": summary.files_new,

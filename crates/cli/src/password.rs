@@ -23,6 +23,7 @@ const LEN_MAX: u64 = 64 << 10;
 pub fn existing(global: &Global) -> Result<(Password, bool)> {
     match given(global)? {
         Some(password) => Ok((password, false)),
+        None if global.is_source => Ok((ask("password of the source: ")?, true)),
         None => Ok((ask("password: ")?, true)),
     }
 }
@@ -51,14 +52,21 @@ fn given(global: &Global) -> Result<Option<Password>> {
     if let Some(command) = &global.password_command {
         return from_command(command).map(Some);
     }
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(password) = variable("TABANE_PASSWORD") {
+    let prefix = match global.is_source {
+        true => "TABANE_FROM_PASSWORD",
+        false => "TABANE_PASSWORD",
+    };
+    let variable = |suffix| {
+        let value = std::env::var_os(format!("{prefix}{suffix}"));
+        value.filter(|value| !value.is_empty())
+    };
+    if let Some(password) = variable("") {
         return Ok(Some(Zeroizing::new(password.into_vec())));
     }
-    if let Some(file) = variable("TABANE_PASSWORD_FILE") {
+    if let Some(file) = variable("_FILE") {
         return from_file(Path::new(&file)).map(Some);
     }
-    if let Some(command) = variable("TABANE_PASSWORD_COMMAND") {
+    if let Some(command) = variable("_COMMAND") {
         return from_command(&command).map(Some);
     }
     Ok(None)

@@ -349,6 +349,7 @@ mod tests {
             paths: vec!["/home".to_owned()],
             tags: tags.iter().map(|&tag| tag.to_owned()).collect(),
             parent: None,
+            original: None,
             root: Vec::new(),
             program_version: String::new(),
             summary: Default::default(),

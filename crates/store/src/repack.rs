@@ -1,4 +1,4 @@
-//! Copies blocks out of packs that are about to go into new ones.
+//! Copies blocks into new packs: out of packs that are about to go, or out of another repository.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,17 +26,56 @@ struct Worker {
 /// The blocks of one segment that are to be copied.
 type Wanted = (u32, Vec<(Id, Location)>);
 
-/// Copies blocks, which all are in `index`, into new packs, and indexes them: all is durable when it returns. Each is
-/// compared with its digest on the way. `progress` is told how many of their bytes are done.
+/// Where blocks come from, and where they go.
+pub struct Ends<'a> {
+    /// The repository that has them.
+    pub from: &'a Arc<Repository>,
+    /// Its index.
+    pub index: &'a Arc<Index>,
+    /// The one that they are written to, perhaps the same.
+    pub to: &'a Arc<Repository>,
+    /// What that has, and is not written again.
+    pub there: Index,
+}
+
+/// Copies blocks of a repository, which all are in `index`, into new packs of the same repository. As
+/// [`copy_between`].
 ///
 /// # Errors
-/// When the storage fails, or a block is damaged.
+/// As [`copy_between`].
 pub fn copy(
     repository: &Arc<Repository>,
     index: &Arc<Index>,
     blocks: impl IntoIterator<Item = Id>,
     progress: impl Fn(u64) + Send + Sync + 'static,
 ) -> Result<Written> {
+    let ends = Ends {
+        from: repository,
+        index,
+        to: repository,
+        // What is copied is there already, and is to be there once more.
+        there: Index::default(),
+    };
+    copy_between(ends, blocks, Compression::AUTO, progress)
+}
+
+/// Copies blocks into new packs, and indexes them: all is durable when it returns. Each is compared with its digest on the
+/// way. `progress` is told how many of their bytes are done.
+///
+/// # Errors
+/// When a storage fails, or a block is missing or damaged.
+pub fn copy_between(
+    ends: Ends<'_>,
+    blocks: impl IntoIterator<Item = Id>,
+    compression: Compression,
+    progress: impl Fn(u64) + Send + Sync + 'static,
+) -> Result<Written> {
+    let Ends {
+        from,
+        index,
+        to,
+        there,
+    } = ends;
     let mut by_segment: HashMap<u32, Vec<(Id, Location)>> = HashMap::new();
     let mut bytes = 0;
     for block in blocks {
@@ -52,12 +91,11 @@ pub fn copy(
         wanted.sort_unstable_by_key(|(_, location)| location.offset);
     }
 
-    // An empty index: what is copied is there already, and is to be there once more.
-    let writer = Writer::new(repository, Index::default(), false);
+    let writer = Writer::new(to, there, false);
     let worker = || Worker {
-        reader: BlockReader::new(repository),
-        data: writer.encoder(BlockKind::Data, Compression::AUTO),
-        tree: writer.encoder(BlockKind::Tree, Compression::AUTO),
+        reader: BlockReader::new(from),
+        data: writer.encoder(BlockKind::Data, compression),
+        tree: writer.encoder(BlockKind::Tree, compression),
     };
     // Little work makes few packs.
     let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
@@ -66,7 +104,7 @@ pub fn copy(
     let (done, progress) = (Arc::new(AtomicU64::new(0)), Arc::new(progress));
     for (segment, wanted) in segments {
         let (index, done, progress) = (Arc::clone(index), Arc::clone(&done), Arc::clone(&progress));
-        let repository = Arc::clone(repository);
+        let repository = Arc::clone(from);
         pool.submitter().submit(move |worker: &mut Worker, _| {
             if worker.data.has_failed() {
                 return;

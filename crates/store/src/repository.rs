@@ -23,6 +23,8 @@ pub struct InitOptions {
     pub hash: Algorithm,
     /// How files are cut.
     pub chunking: Chunking,
+    /// The secret of another repository, to cut at the same places as there.
+    pub chunker_secret: Option<Id>,
     /// What guessing a password costs.
     pub kdf_cost: KdfCost,
 }
@@ -32,6 +34,7 @@ impl Default for InitOptions {
         Self {
             hash: Algorithm::Sha256,
             chunking: Chunking::default(),
+            chunker_secret: None,
             kdf_cost: KdfCost::default(),
         }
     }
@@ -66,7 +69,7 @@ impl Repository {
             id: Id(random()),
             hash: parse_block_hash(options.hash.name()).map_err(Error::Invalid)?,
             chunking: options.chunking,
-            chunker_secret: Id(random()),
+            chunker_secret: options.chunker_secret.unwrap_or_else(|| Id(random())),
         };
         let chunker = Chunker::new(config.chunking, &config.chunker_secret)?;
         if password.is_empty() {

@@ -6,10 +6,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::forget;
 use crate::id::Id;
 use crate::node::Piece;
 use crate::repository::Repository;
-use crate::storage::ObjectKind;
+use crate::storage::{Name, ObjectKind};
 
 /// The contents of a snapshot's object, sealed JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -26,6 +27,9 @@ pub struct Snapshot {
     pub tags: Vec<String>,
     /// The snapshot that unchanged files were taken from.
     pub parent: Option<Id>,
+    /// The snapshot that this is a copy of, with other tags, without some entries, or in another repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original: Option<Id>,
     /// The content of `/`, a directory.
     pub root: Vec<Piece>,
     /// The program that wrote it.
@@ -108,6 +112,24 @@ pub fn has_tags(snapshot: &Snapshot, tags: &[String]) -> bool {
 pub fn save(repository: &Repository, snapshot: &Snapshot) -> Result<Id> {
     let json = serde_json::to_vec(snapshot).expect("a snapshot is plain data");
     repository.put_sealed(ObjectKind::Snapshot, &json)
+}
+
+/// Puts a snapshot that needs the same blocks in the place of another; returns its ID.
+///
+/// # Errors
+/// [`Error::NoSnapshot`] when the other has been removed meanwhile; when the storage fails, both may be there.
+pub fn replace(repository: &Repository, old: Id, snapshot: &Snapshot) -> Result<Id> {
+    let id = save(repository, snapshot)?;
+    let name = Name::new(ObjectKind::Snapshot, old);
+    match repository.storage().stat(name) {
+        // Until now the old one has kept the blocks, and from now on the new one does.
+        Ok(_) => forget::remove(repository, old).map(|()| id),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            forget::remove(repository, id)?;
+            Err(Error::NoSnapshot(old.to_string()))
+        }
+        Err(error) => Err(Error::storage("read", name)(error)),
+    }
 }
 
 /// Reads a snapshot.

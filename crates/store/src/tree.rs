@@ -6,6 +6,8 @@ use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::node::{Kind, Node, Piece};
 use crate::reader::BlockReader;
+use crate::repository::Repository;
+use crate::writer::Encoder;
 
 /// The bytes of a directory.
 pub fn encode(nodes: &[Node]) -> Vec<u8> {
@@ -60,4 +62,28 @@ pub fn decode(mut bytes: &[u8]) -> Result<Vec<Node>> {
 /// When the storage fails, a block is missing or damaged.
 pub fn read(reader: &mut BlockReader, index: &Index, content: &[Piece]) -> Result<Vec<Node>> {
     decode(&reader.read_content(index, content)?)
+}
+
+/// Cuts a directory into blocks and stores those that are new.
+///
+/// # Errors
+/// When this or any other part of the run has failed.
+pub(crate) fn store(
+    repository: &Repository,
+    encoder: &mut Encoder,
+    nodes: &[Node],
+) -> Result<Vec<Piece>> {
+    let bytes = encode(nodes);
+    let mut rest = bytes.as_slice();
+    let blocks: Vec<&[u8]> = repository
+        .chunker()
+        .blocks(&bytes, true)
+        .map(|len| {
+            let (block, behind) = rest.split_at(len);
+            rest = behind;
+            block
+        })
+        .collect();
+    let digests = repository.config().hash.digest_many(&blocks);
+    encoder.store(&blocks, digests)
 }

@@ -15,7 +15,7 @@ use tabane_store::snapshot::{self, Summary};
 use tabane_store::source::exclude::{ExcludeOptions, Excludes};
 use tabane_store::{Error, Repository};
 
-use crate::args::Global;
+use crate::args::{Global, parse};
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
 use crate::metrics::{Metrics, MetricsFile};
@@ -58,7 +58,7 @@ pub struct Backup {
     #[arg(long)]
     with_atime: bool,
     /// How hard to compress: off, auto, max, or a Zstandard level from 1 to 22
-    #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = parse_compression)]
+    #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = parse::<Compression>)]
     compression: Compression,
 
     /// Read the paths from this file, one a line; empty lines and lines that start with # don't count (- is standard input)
@@ -134,10 +134,6 @@ pub struct Backup {
     time: Option<Timestamp>,
     #[command(flatten)]
     metrics: MetricsFile,
-}
-
-fn parse_compression(text: &str) -> std::result::Result<Compression, String> {
-    text.parse().map_err(|error: Error| error.to_string())
 }
 
 impl Backup {

@@ -8,7 +8,8 @@ use tabane_store::forget::{self, Age, Count, Group, GroupBy, Period, Rule};
 use tabane_store::snapshot::{self, Snapshot, split_tags};
 use tabane_store::{Id, Repository};
 
-use crate::args::Global;
+use super::prune::{self, Limits};
+use crate::args::{Global, parse};
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
 use crate::metrics::{Metrics, MetricsFile};
@@ -26,7 +27,8 @@ Hours, days, weeks, months and years are those of the calendar and the local tim
 have a snapshot count; the latest snapshot of each stays. While a --keep-…ly option could keep more than there \
 is, the oldest snapshot stays too. Ages, as 1y6m, 14d or 36h, are measured from the latest snapshot.
 
-What only the removed snapshots needed stays in the repository until it is pruned.
+What only the removed snapshots needed stays in the repository until it is pruned: by --prune, or later by \
+`tabane prune`.
 
 A snapshot that cannot be read is reported and stays, unless it is named; the exit code is 3 then, and also \
 when one could not be removed.
@@ -37,7 +39,7 @@ Examples:
   tabane forget -r /mnt/backup --dry-run --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --keep-yearly 10
   tabane forget -r /mnt/backup --keep-within 14d --keep-within-weekly 2m --keep-monthly unlimited
   tabane forget -r /mnt/backup --host old --tag trial --keep-last 1 --keep-tag keep,always
-  tabane forget -r /mnt/backup 1a2b3c4d")]
+  tabane forget -r /mnt/backup --prune 1a2b3c4d")]
 pub struct Forget {
     /// Remove just these (an ID, its beginning, or latest)
     #[arg(value_name = "SNAPSHOT")]
@@ -55,6 +57,11 @@ pub struct Forget {
     /// Show what would be removed, and remove nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
+    /// Prune afterwards, if snapshots were removed
+    #[arg(long)]
+    prune: bool,
+    #[command(flatten)]
+    limits: Limits,
     #[command(flatten)]
     metrics: MetricsFile,
 }
@@ -102,13 +109,6 @@ struct Keep {
     /// Keep snapshots with all of these tags, separated by commas (repeatable: any of them)
     #[arg(long, value_name = "TAG[,TAG…]")]
     keep_tag: Vec<String>,
-}
-
-fn parse<T: std::str::FromStr<Err = tabane_store::Error>>(
-    text: &str,
-) -> std::result::Result<T, String> {
-    text.parse()
-        .map_err(|error: tabane_store::Error| error.to_string())
 }
 
 impl Keep {
@@ -175,16 +175,34 @@ impl Forget {
         let rules = self.keep.rules();
         self.validate(&rules)?;
         let repository = global.open()?;
-        if !self.snapshots.is_empty() {
-            return self.remove_named(global, &repository);
+        let (exit, removed) = match self.snapshots.is_empty() {
+            true => self.remove_by_rules(global, &repository, &rules, metrics)?,
+            false => self.remove_named(global, &repository)?,
+        };
+        if self.prune && removed > 0 {
+            let pruned = prune::run(global, &repository, &self.limits, self.dry_run, metrics)?;
+            if exit == Exit::Success {
+                return Ok(pruned);
+            }
         }
-        let listing = snapshot::list(&repository, &self.selection.filter())?;
+        Ok(exit)
+    }
+
+    /// Removes what no rule keeps; says how many those were.
+    fn remove_by_rules(
+        &self,
+        global: &Global,
+        repository: &Repository,
+        rules: &[Rule],
+        metrics: &mut Metrics,
+    ) -> Result<(Exit, usize)> {
+        let listing = snapshot::list(repository, &self.selection.filter())?;
         for error in &listing.damaged {
             warn(format!("{error}; it stays, unless it is named"));
         }
         let (zone, now) = (TimeZone::system(), Timestamp::now());
         let judge = |group: Group| {
-            let reasons = forget::reasons(&rules, &group.snapshots, &zone, now);
+            let reasons = forget::reasons(rules, &group.snapshots, &zone, now);
             Judged { group, reasons }
         };
         let groups = forget::group(listing.snapshots, self.group_by);
@@ -208,17 +226,18 @@ impl Forget {
         let counts = [("kept", kept as u64), ("removed", going.len() as u64)];
         let help = "Snapshots that the latest policy kept, and that it did not.";
         metrics.gauges("snapshots", help, &counts);
-        let failed = self.remove(global, &repository, &going)?;
+        let failed = self.remove(global, repository, &going)?;
         if global.json {
             let mut output = Output::new();
             let groups = groups.iter().map(group_json);
             output.json(&Value::Array(groups.collect()))?;
             output.finish()?;
         }
-        Ok(match failed || !listing.damaged.is_empty() {
+        let exit = match failed || !listing.damaged.is_empty() {
             true => Exit::Incomplete,
             false => Exit::Success,
-        })
+        };
+        Ok((exit, going.len()))
     }
 
     fn validate(&self, rules: &[Rule]) -> Result<()> {
@@ -240,8 +259,8 @@ impl Forget {
         }
     }
 
-    /// Removes the snapshots that were named, whether or not they can be read.
-    fn remove_named(&self, global: &Global, repository: &Repository) -> Result<Exit> {
+    /// Removes the snapshots that were named, whether or not they can be read; says how many those were.
+    fn remove_named(&self, global: &Global, repository: &Repository) -> Result<(Exit, usize)> {
         let filter = self.selection.filter();
         let mut named = self
             .snapshots
@@ -261,10 +280,11 @@ impl Forget {
             }))?;
             output.finish()?;
         }
-        Ok(match failed {
+        let exit = match failed {
             true => Exit::Incomplete,
             false => Exit::Success,
-        })
+        };
+        Ok((exit, named.len()))
     }
 
     /// Says whether some could not be removed.

@@ -5,7 +5,7 @@ use serde_json::json;
 use tabane_store::chunker::Chunking;
 use tabane_store::{Algorithm, InitOptions, Repository, parse_block_hash};
 
-use crate::args::Global;
+use crate::args::{FromRepository, Global};
 use crate::exit::{Exit, Result};
 use crate::format;
 use crate::output::print_json;
@@ -19,10 +19,14 @@ SHA-1 has known collisions: someone who can choose files that you back up could 
 digest. With --hash sha1 a match is therefore confirmed byte for byte before a block counts as known, which \
 reads every duplicate back. Take sha256 or blake3 unless you compare with other systems.
 
+With --copy-chunker-params, who can open one of the two repositories knows where the other cuts files, too: see \
+docs/threat-model.md.
+
 Examples:
   tabane init --repo /mnt/backup
   tabane init --repo /mnt/backup --hash blake3
-  tabane init --repo /mnt/images --chunk-size fixed:64KiB    # disk images, changed in place")]
+  tabane init --repo /mnt/images --chunk-size fixed:64KiB    # disk images, changed in place
+  tabane init --repo /mnt/offsite --from-repo /mnt/backup --copy-chunker-params")]
 pub struct Init {
     /// Hash that names blocks: sha256, blake3, or sha1 (which has known collisions, see below)
     #[arg(long, value_name = "NAME", default_value_t = Algorithm::Sha256, value_parser = parse_block_hash)]
@@ -30,6 +34,11 @@ pub struct Init {
     /// Average length of blocks cut by content, a power of two; or fixed:SIZE for blocks of one length
     #[arg(long, value_name = "SIZE|fixed:SIZE", value_parser = parse_chunking)]
     chunk_size: Option<Chunking>,
+    /// Hash and cut as --from-repo does, so that `tabane copy` and backups share blocks
+    #[arg(long, conflicts_with_all = ["hash", "chunk_size"])]
+    copy_chunker_params: bool,
+    #[command(flatten)]
+    from: FromRepository,
 }
 
 fn parse_chunking(text: &str) -> std::result::Result<Chunking, String> {
@@ -60,6 +69,12 @@ impl Init {
         };
         if let Some(chunking) = self.chunk_size {
             options.chunking = chunking;
+        }
+        if self.copy_chunker_params {
+            let from = self.from.of(global)?.open()?;
+            options.hash = from.config().hash;
+            options.chunking = from.config().chunking;
+            options.chunker_secret = Some(from.config().chunker_secret);
         }
         let repository = global.init(options)?;
         report(global, &repository)?;

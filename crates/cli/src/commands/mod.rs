@@ -45,6 +45,9 @@ commands! {
     prune Prune
     unlock Unlock
     repair Repair
+    tag Tag
+    rewrite Rewrite
+    copy Copy
     key Key
     sum Sum
     cp Cp

@@ -187,3 +187,33 @@ fn a_snapshot_that_cannot_be_read_stays_unless_it_is_named() {
         .says("1 snapshot removed");
     assert!(!object.exists());
 }
+
+#[test]
+fn what_is_removed_can_be_pruned_at_once() {
+    let (bed, ids) = with_snapshots(&["2026-01-01 10:00:00"]);
+    fs::remove_dir_all(bed.source().join("docs/deep")).expect("removed");
+    bed.backup(&["--host", "ada"]).succeeds();
+    let size = |bed: &Bed| {
+        let stats = bed.run(["stats", "--json"]).succeeds().last_json();
+        stats["repository_pack_bytes"].as_u64().expect("a number")
+    };
+    let before = size(&bed);
+    let dry = bed.run(["forget", "--keep-last", "1", "--prune", "--dry-run"]);
+    dry.succeeds()
+        .says("would be removed")
+        .says("nothing was changed");
+    assert_eq!(size(&bed), before);
+    let pruned = bed.run([
+        "forget",
+        "--keep-last",
+        "1",
+        "--prune",
+        "--max-unused",
+        "0%",
+    ]);
+    pruned.succeeds().says("1 snapshot removed");
+    assert!(size(&bed) < before - 200_000, "{} of {before}", size(&bed));
+    assert_eq!(left(&bed).len(), 1);
+    assert!(!left(&bed).contains(&ids[0]));
+    bed.run(["check", "--read-data"]).succeeds();
+}

@@ -98,7 +98,7 @@ impl Assembler {
                 (state.node.take(), std::mem::take(&mut state.entries))
             };
             let nodes: Vec<Node> = entries.into_iter().flatten().collect();
-            let content = self.store(repository, &tree::encode(&nodes))?;
+            let content = tree::store(repository, &mut lock(&self.encoder), &nodes)?;
             let (Some(place), Some(mut node)) = (directory.place.clone(), node) else {
                 *lock(&self.root) = Some(content);
                 return Ok(());
@@ -108,21 +108,6 @@ impl Assembler {
             directory = place.directory;
         }
         Ok(())
-    }
-
-    fn store(&self, repository: &Repository, bytes: &[u8]) -> Result<Vec<Piece>> {
-        let mut rest = bytes;
-        let blocks: Vec<&[u8]> = repository
-            .chunker()
-            .blocks(bytes, true)
-            .map(|len| {
-                let (block, behind) = rest.split_at(len);
-                rest = behind;
-                block
-            })
-            .collect();
-        let digests = repository.config().hash.digest_many(&blocks);
-        lock(&self.encoder).store(&blocks, digests)
     }
 
     /// Packs the last directories; returns the content of the root.

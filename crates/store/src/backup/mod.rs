@@ -246,6 +246,7 @@ pub fn backup(
         paths: path_texts,
         tags: run.options.tags,
         parent: parent.map(|(id, _)| id),
+        original: None,
         root,
         program_version: concat!("tabane ", env!("CARGO_PKG_VERSION")).to_owned(),
         summary: Summary {

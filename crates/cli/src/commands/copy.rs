@@ -1,0 +1,169 @@
+//! `tabane copy`
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clap::Args;
+use serde_json::json;
+use tabane_store::compress::Compression;
+use tabane_store::copy::{self, Copied, CopyOptions, Observer};
+
+use crate::args::{FromRepository, Global, parse};
+use crate::exit::{Exit, Result};
+use crate::format;
+use crate::output::{Output, warn};
+use crate::progress::Progress;
+use crate::select::Selection;
+
+/// Copy snapshots from another repository into this one
+#[derive(Args)]
+#[command(after_help = "\
+Copies the snapshots that are named, or all that --host, --tag and --path choose, from --from-repo into --repo. \
+Only what is missing there is read. Run it again, whenever there are new snapshots or after an interruption: \
+what is there already is passed over.
+
+The passwords of the two repositories can differ. TABANE_FROM_REPOSITORY, TABANE_FROM_PASSWORD, \
+TABANE_FROM_PASSWORD_FILE and TABANE_FROM_PASSWORD_COMMAND say the same of the source as the variables without \
+FROM say of the target.
+
+Both must name blocks by the same hash. A repository cuts files at places of its own, so that what is backed up to \
+both is stored twice; `tabane init --copy-chunker-params` makes one that cuts as another does.
+
+Examples:
+  tabane copy --from-repo /mnt/backup --repo /mnt/offsite
+  tabane copy --from-repo @home --repo @offsite --host ada latest")]
+pub struct Copy {
+    /// Only these (an ID, its beginning, or latest)
+    #[arg(value_name = "SNAPSHOT")]
+    snapshots: Vec<String>,
+    #[command(flatten)]
+    from: FromRepository,
+    /// Show what would be copied, and copy nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// How hard to compress: off, auto, max, or a Zstandard level from 1 to 22
+    #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = parse::<Compression>)]
+    compression: Compression,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+impl Copy {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        let from = self.from.of(global)?.open()?;
+        let to = global.open()?;
+        copy::compatible(&from, &to)?;
+        let (source, target) = (from.config(), to.config());
+        let same_cuts =
+            source.chunking == target.chunking && source.chunker_secret == target.chunker_secret;
+        if !same_cuts && !global.quiet {
+            warn(
+                "note: the two repositories cut files at different places: what is copied shares no blocks with what \
+                 is backed up to the target (see `tabane help copy`)",
+            );
+        }
+        let snapshots = self.selection.list(&from, &self.snapshots)?;
+        let options = CopyOptions {
+            compression: self.compression,
+            dry_run: self.dry_run,
+        };
+        let progress = Progress::start(global);
+        let reporter = Arc::new(Reporter(Arc::clone(&progress)));
+        let copied = copy::copy(&from, &to, &snapshots, options, reporter);
+        progress.stop();
+        let copied = copied?;
+        match global.json {
+            true => print_json(&copied, self.dry_run)?,
+            false => print(global, &copied, self.dry_run, &progress)?,
+        }
+        Ok(Exit::Success)
+    }
+}
+
+struct Reporter(Arc<Progress>);
+
+impl Observer for Reporter {
+    fn progress(&self, done_bytes: u64, total_bytes: u64) {
+        let counters = self.0.counters();
+        counters.bytes.store(done_bytes, Ordering::Relaxed);
+        counters.total_bytes.store(total_bytes, Ordering::Relaxed);
+    }
+}
+
+fn print(global: &Global, copied: &Copied, dry_run: bool, progress: &Progress) -> Result<()> {
+    if global.quiet {
+        return Ok(());
+    }
+    let mut output = Output::new();
+    for (from, to) in &copied.snapshots {
+        output.line(match to {
+            Some(to) => format!("snapshot {} copied as {}", from.short(), to.short()),
+            None => format!("snapshot {} would be copied", from.short()),
+        })?;
+    }
+    if global.verbose > 0 {
+        for (from, to) in &copied.present {
+            output.line(format!(
+                "snapshot {} is there as {}",
+                from.short(),
+                to.short()
+            ))?;
+        }
+    }
+    output.line(format!(
+        "{}: {} {}, {} there already",
+        format::count(
+            (copied.snapshots.len() + copied.present.len()) as u64,
+            "snapshot"
+        ),
+        format::grouped(copied.snapshots.len() as u64),
+        if dry_run { "would be copied" } else { "copied" },
+        format::grouped(copied.present.len() as u64),
+    ))?;
+    let stored = match dry_run {
+        true => String::new(),
+        false => format!(
+            ", stored as {} in {} ({})",
+            format::bytes(copied.stored_bytes),
+            format::duration(progress.elapsed()),
+            format::speed(copied.bytes, progress.elapsed())
+        ),
+    };
+    output.line(format!(
+        "{} of {}{stored}; {} there already",
+        format::count(copied.blocks, "block"),
+        format::bytes(copied.bytes),
+        format::grouped(copied.blocks_present),
+    ))?;
+    output.finish()
+}
+
+fn print_json(copied: &Copied, dry_run: bool) -> Result<()> {
+    let mut output = Output::new();
+    for (from, to) in &copied.snapshots {
+        output.json(&json!({
+            "message_type": "copied",
+            "source_id": from.to_string(),
+            "snapshot_id": to.map(|to| to.to_string()),
+        }))?;
+    }
+    for (from, to) in &copied.present {
+        output.json(&json!({
+            "message_type": "present",
+            "source_id": from.to_string(),
+            "snapshot_id": to.to_string(),
+        }))?;
+    }
+    output.json(&json!({
+        "message_type": "summary",
+        "dry_run": dry_run,
+        "snapshots_copied": copied.snapshots.len(),
+        "snapshots_present": copied.present.len(),
+        "blocks_copied": copied.blocks,
+        "blocks_present": copied.blocks_present,
+        "copied_bytes": copied.bytes,
+        "stored_bytes": copied.stored_bytes,
+    }))?;
+    output.finish()
+}

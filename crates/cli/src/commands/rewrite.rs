@@ -1,0 +1,113 @@
+//! `tabane rewrite`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use tabane_store::rewrite::{self, RewriteOptions, Rewritten};
+use tabane_store::source::exclude::ExcludeOptions;
+
+use crate::args::Global;
+use crate::exit::{Exit, Result};
+use crate::format;
+use crate::output::Output;
+use crate::select::Selection;
+
+/// Leave something out of snapshots that are there already
+#[derive(Args)]
+#[command(after_help = "\
+Makes a new snapshot of each that has something which matches; the patterns are those of `tabane backup --exclude`. \
+Without --forget the old snapshots stay, and the new ones have the tag `rewrite`.
+
+What was left out stays in the repository until no snapshot needs it and it is pruned.
+
+Examples:
+  tabane rewrite -r /mnt/backup --exclude '*.iso' --dry-run
+  tabane rewrite -r /mnt/backup --exclude /home/ada/Downloads --forget
+  tabane rewrite -r /mnt/backup --host ada --exclude-larger-than 10G --forget latest")]
+#[command(group = clap::ArgGroup::new("excludes").required(true).multiple(true))]
+pub struct Rewrite {
+    /// Only these (an ID, its beginning, or latest)
+    #[arg(value_name = "SNAPSHOT")]
+    snapshots: Vec<String>,
+    /// Leave out what matches (repeatable)
+    #[arg(short, long, value_name = "PATTERN", group = "excludes")]
+    exclude: Vec<String>,
+    /// Leave out what matches, whatever its case (repeatable)
+    #[arg(long, value_name = "PATTERN", group = "excludes")]
+    iexclude: Vec<String>,
+    /// Leave out what matches a line of this file (repeatable)
+    #[arg(long, value_name = "FILE", group = "excludes")]
+    exclude_file: Vec<PathBuf>,
+    /// Leave out files that are larger (units of 1024: 100M, 2GiB)
+    #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes, group = "excludes")]
+    exclude_larger_than: Option<u64>,
+    /// Remove the old snapshots
+    #[arg(long)]
+    forget: bool,
+    /// Show what would be left out, and change nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+impl Rewrite {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        let repository = global.open()?;
+        let options = RewriteOptions {
+            excludes: ExcludeOptions {
+                patterns: self.exclude,
+                insensitive: self.iexclude,
+                files: self.exclude_file,
+                larger_than: self.exclude_larger_than,
+                ..ExcludeOptions::default()
+            },
+            forget: self.forget,
+            dry_run: self.dry_run,
+        };
+        let snapshots = self.selection.list(&repository, &self.snapshots)?;
+        let rewritten = rewrite::rewrite(&repository, &snapshots, &options)?;
+        let mut output = Output::new();
+        let count = rewritten.len() as u64;
+        for Rewritten { old, new, excluded } in rewritten {
+            if global.json {
+                output.json(&json!({
+                    "message_type": "rewritten",
+                    "old_snapshot_id": old.to_string(),
+                    "new_snapshot_id": new.map(|id| id.to_string()),
+                    "excluded_entries": excluded.entries,
+                    "excluded_bytes": excluded.bytes,
+                }))?;
+            } else if !global.quiet {
+                let outcome =
+                    new.map_or_else(String::new, |new| format!(" is now {}", new.short()));
+                output.line(format!(
+                    "snapshot {}{outcome}: {} left out, {}",
+                    old.short(),
+                    format::count(excluded.entries, "entry"),
+                    format::bytes(excluded.bytes),
+                ))?;
+            }
+        }
+        if global.json {
+            output.json(&json!({
+                "message_type": "summary",
+                "dry_run": self.dry_run,
+                "snapshots": snapshots.len(),
+                "rewritten_snapshots": count,
+            }))?;
+        } else if !global.quiet {
+            let verb = if self.dry_run {
+                "would be rewritten"
+            } else {
+                "rewritten"
+            };
+            let all = format::count(snapshots.len() as u64, "snapshot");
+            output.line(format!("{} of {all} {verb}", format::grouped(count)))?;
+        }
+        output.finish()?;
+        Ok(Exit::Success)
+    }
+}

@@ -1,0 +1,98 @@
+//! `tabane tag`
+
+use clap::Args;
+use serde_json::json;
+use tabane_store::snapshot::{self, split_tags};
+
+use crate::args::Global;
+use crate::exit::{Exit, Result};
+use crate::format;
+use crate::output::Output;
+use crate::select::Selection;
+
+/// Change the tags of snapshots
+#[derive(Args)]
+#[command(after_help = "\
+Changes the snapshots that are named, or all that --host, --tag and --path choose. A snapshot gets a new ID, \
+since IDs are made of what snapshots say; `tabane snapshots --json` shows the one that it had first as `original`.
+
+Examples:
+  tabane tag -r /mnt/backup --add release 1a2b3c4d
+  tabane tag -r /mnt/backup --host ada --remove trial
+  tabane tag -r /mnt/backup --set a,b latest
+  tabane tag -r /mnt/backup --set '' latest    # no tags at all")]
+#[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
+pub struct Tag {
+    /// Only these (an ID, its beginning, or latest)
+    #[arg(value_name = "SNAPSHOT")]
+    snapshots: Vec<String>,
+    /// Give exactly these tags, separated by commas (repeatable)
+    #[arg(long, value_name = "TAG[,TAG…]", group = "change", conflicts_with_all = ["add", "remove"])]
+    set: Vec<String>,
+    /// Add these tags
+    #[arg(long, value_name = "TAG[,TAG…]", group = "change")]
+    add: Vec<String>,
+    /// Take these tags away
+    #[arg(long, value_name = "TAG[,TAG…]", group = "change")]
+    remove: Vec<String>,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+impl Tag {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        let repository = global.open()?;
+        let mut output = Output::new();
+        let mut changed = 0_u64;
+        for (id, mut snapshot) in self.selection.list(&repository, &self.snapshots)? {
+            let tags = self.change(&snapshot.tags);
+            if tags == snapshot.tags {
+                continue;
+            }
+            snapshot.tags = tags;
+            snapshot.original = Some(snapshot.original.unwrap_or(id));
+            let new = snapshot::replace(&repository, id, &snapshot)?;
+            changed += 1;
+            if global.json {
+                output.json(&json!({
+                    "message_type": "changed",
+                    "old_snapshot_id": id.to_string(),
+                    "new_snapshot_id": new.to_string(),
+                }))?;
+            } else if global.verbose > 0 {
+                output.line(format!("snapshot {} is now {}", id.short(), new.short()))?;
+            }
+        }
+        if global.json {
+            output.json(&json!({"message_type": "summary", "changed_snapshots": changed}))?;
+        } else if !global.quiet {
+            output.line(format!(
+                "changed the tags of {}",
+                format::count(changed, "snapshot")
+            ))?;
+        }
+        output.finish()?;
+        Ok(Exit::Success)
+    }
+
+    fn change(&self, tags: &[String]) -> Vec<String> {
+        let split = |lists: &[String]| lists.iter().flat_map(|list| split_tags(list)).collect();
+        let removed: Vec<String> = split(&self.remove);
+        let added: Vec<String> = match self.set.is_empty() {
+            true => split(&self.add),
+            false => split(&self.set),
+        };
+        let mut changed: Vec<String> = match self.set.is_empty() {
+            true => tags.to_vec(),
+            false => Vec::new(),
+        };
+        for tag in added {
+            if !changed.contains(&tag) {
+                changed.push(tag);
+            }
+        }
+        changed.retain(|tag| !removed.contains(tag));
+        changed
+    }
+}
