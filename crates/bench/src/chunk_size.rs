@@ -108,6 +108,7 @@ fn generations(args: &Args, name: &str, chunking: Chunking) -> Result<()> {
             parent: Parent::None,
             dry_run: false,
             compression: args.compression,
+            verify: true,
             hostname: host.hostname,
             username: host.username,
             tags: Vec::new(),

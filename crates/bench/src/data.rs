@@ -20,6 +20,27 @@ pub fn noise(len: usize) -> Vec<u8> {
     bytes
 }
 
+/// Text to a compressor: words of 4096, some much rarer than others, in another order for each seed.
+pub fn words(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = 3;
+    let mut word = || -> Vec<u8> {
+        let letters = random(&mut state);
+        let count = 2 + letters as usize % 9;
+        let letter = |index| b'a' + (letters >> (5 * index + 4)) as u8 % 26;
+        (0..count).map(letter).chain([b' ']).collect()
+    };
+    let dictionary: Vec<Vec<u8>> = (0..4096).map(|_| word()).collect();
+    let mut state = seed;
+    let mut text = Vec::with_capacity(len + 16);
+    while text.len() < len {
+        let random = random(&mut state);
+        let rank = (random as u32 as u64 * (random >> 32)) >> 52;
+        text.extend_from_slice(&dictionary[rank as usize]);
+    }
+    text.truncate(len);
+    text
+}
+
 /// Makes a file of so many bytes, whole MiB of them.
 pub fn make_file(path: &Path, bytes: u64) -> Result<()> {
     let noise = noise(1 << 20);
@@ -93,6 +114,15 @@ mod tests {
         let some = mixed_lens(1000, 5 << 20);
         assert!(some.len() < 200 && lens.starts_with(&some));
         assert!(some.iter().sum::<usize>() <= 5 << 20);
+    }
+
+    #[test]
+    fn words_differ_by_seed_only() {
+        let text = words(10_000, 1);
+        assert_eq!(text.len(), 10_000);
+        assert!(text.iter().all(|byte| matches!(byte, b'a'..=b'z' | b' ')));
+        assert_eq!(text, words(10_000, 1));
+        assert_ne!(text, words(10_000, 2));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! - `p0` measures SHA-1 as the paper did that Tabane comes from: its tables and figures;
 //! - `parity` times encoding and repair beside the bound that memory sets, and checks the code;
 //! - `mac` times every hash and MAC of the engine's table, beside Crypto++ and xxHash in C;
+//! - `regimes` times the stages of a backup by the share of known data, with plots;
 //! - `chunk` cuts data into blocks, beside the fastcdc crate and fixed lengths;
 //! - `chunk-size` compares lengths of blocks;
 //! - `store` times whole backup programs as subprocesses, alternating between them;
@@ -37,6 +38,7 @@ mod parity;
 mod peak;
 mod peers;
 mod progress;
+mod regimes;
 mod rounds;
 mod store;
 mod sum;
@@ -63,6 +65,8 @@ enum Command {
     Parity(parity::Args),
     /// Time every hash and MAC on one core, beside Crypto++ and xxHash in C
     Mac(mac::Args),
+    /// Time the stages of a backup on one core, by the share of the data that is known
+    Regimes(regimes::Args),
     /// Cut data into blocks: what is found twice, and the speed, beside the fastcdc crate
     Chunk(chunk::Args),
     /// Compare lengths of blocks: sizes of repository and index, speed
@@ -85,6 +89,7 @@ fn main() -> ExitCode {
         Command::P0(args) => p0::run(&args),
         Command::Parity(args) => parity::run(&args),
         Command::Mac(args) => mac::run(&args),
+        Command::Regimes(args) => regimes::run(&args),
         Command::Chunk(args) => chunk::run(&args),
         Command::ChunkSize(args) => chunk_size::run(&args),
         Command::Store(args) => store::run(&args),

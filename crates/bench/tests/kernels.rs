@@ -1,4 +1,4 @@
-//! The whole of `tabane-bench lanes`, `parity`, `chunk`, `p0` and `mac`, on little data and without peers.
+//! The whole of `tabane-bench lanes`, `parity`, `chunk`, `regimes`, `p0` and `mac`, on little data and without peers.
 
 use std::fs;
 use std::process::Command;
@@ -230,4 +230,49 @@ fn json_of_chunk() {
     assert_eq!(rates.len(), 4);
     assert_eq!(rates[0]["ratio_to_fastcdc"], 1.0);
     assert!(rates[3]["bar"].as_f64().unwrap() == 0.8);
+}
+
+#[test]
+fn json_of_regimes() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().to_str().unwrap();
+    let arguments = "regimes --json --rounds 1 --data 20 --duplicates 0,95 --fixed 64";
+    let mut arguments: Vec<&str> = arguments.split(' ').collect();
+    arguments.extend(["--work", folder, "--plots", folder]);
+    let lines = lines(&arguments);
+    let stages = of_kind(&lines, "stage");
+    // Two hashes, two shares, two ways to cut.
+    assert_eq!(stages.len(), 8 * 9);
+    for case in stages.chunk_by(|one, next| {
+        ["hash", "duplicates_percent", "chunking"]
+            .iter()
+            .all(|name| one[name] == next[name])
+    }) {
+        let share = |name| {
+            let line = case.iter().find(|line| line["stage"] == name).unwrap();
+            line["share"].as_f64().unwrap()
+        };
+        let sum: f64 = case
+            .iter()
+            .map(|line| line["share"].as_f64().unwrap())
+            .sum();
+        assert!((0.999..1.001).contains(&sum));
+        assert_eq!(
+            case.iter().filter(|line| line["longest"] == true).count(),
+            1
+        );
+        let known = case[0]["known_fraction"].as_f64().unwrap();
+        match case[0]["duplicates_percent"].as_u64().unwrap() {
+            0 => assert!(known == 0.0 && share("compress") > share("hash")),
+            _ => assert!((0.5..=0.95).contains(&known), "{known}"),
+        }
+        assert_eq!(
+            share("confirm") > 0.0,
+            case[0]["hash"] == "sha1" && known > 0.0
+        );
+    }
+    for hash in ["sha1", "sha256"] {
+        let figure = fs::read_to_string(dir.path().join(format!("regimes_{hash}.svg"))).unwrap();
+        assert!(figure.contains("95% known, fixed 64 KiB"));
+    }
 }

@@ -8,13 +8,13 @@ use serde::Serialize;
 use tabane_engine::Pool;
 
 use crate::client::{Presence, Purpose};
-use crate::crypto::HEADER_LEN;
 use crate::error::{Error, Result};
+use crate::examine::Examiner;
 use crate::id::Id;
 use crate::index::Index;
 use crate::key;
 use crate::node::{self, Piece};
-use crate::pack::{self, PackContents, SegmentReader};
+use crate::pack::PackContents;
 use crate::reader::BlockReader;
 use crate::removal::Removals;
 use crate::repository::Repository;
@@ -331,11 +331,11 @@ fn choose(read_data: ReadData, mut packs: Vec<(Id, u64)>) -> Vec<(Id, u64)> {
 fn read_packs(run: &Arc<Run>, packs: Vec<(Id, u64)>, contents: &Contents) -> u64 {
     let total: u64 = packs.iter().map(|(_, len)| len).sum();
     let done = Arc::new(AtomicU64::new(0));
-    let pool = Pool::for_all_processors(SegmentReader::default);
+    let pool = Pool::for_all_processors(Examiner::default);
     for (id, len) in packs {
         let (run, contents, done) = (Arc::clone(run), Arc::clone(contents), Arc::clone(&done));
-        pool.submitter().submit(move |segments, _| {
-            if let Err(error) = read_pack(&run, id, &contents[&id], segments) {
+        pool.submitter().submit(move |examiner, _| {
+            if let Err(error) = read_pack(&run, id, &contents[&id], examiner) {
                 run.problem(&error);
             }
             let done = done.fetch_add(len, Ordering::Relaxed) + len;
@@ -346,86 +346,23 @@ fn read_packs(run: &Arc<Run>, packs: Vec<(Id, u64)>, contents: &Contents) -> u64
     done.load(Ordering::Relaxed)
 }
 
-/// Decoded bytes whose blocks are hashed together.
-const BATCH_LEN: usize = 4 << 20;
-
-/// Reads a pack. Its header, segments, footer and their lengths are all authenticated, so no byte can differ.
-fn read_pack(
-    run: &Run,
-    id: Id,
-    expected: &PackContents,
-    segments: &mut SegmentReader,
-) -> Result<()> {
+/// Reads a pack and compares every block with its digest.
+fn read_pack(run: &Run, id: Id, expected: &PackContents, examiner: &mut Examiner) -> Result<()> {
     let name = Name::new(ObjectKind::Pack, id);
-    let what = name.to_string();
-    let storage = run.repository.storage();
-    let mut bytes = storage
+    let bytes = run
+        .repository
+        .storage()
         .get(name, None)
         .map_err(Error::storage("read", name))?;
-    let master = run.repository.master();
-    if pack::read_contents(master, &bytes, &what)? != *expected {
-        return Err(Error::damaged(
-            name,
-            "its footer is not what the index says",
-        ));
-    }
-    let key = master.object_key(ObjectKind::Pack, &expected.salt);
-    let (mut at, mut batch, mut batch_len) = (HEADER_LEN, Vec::new(), 0);
-    for (number, segment) in expected.segments.iter().enumerate() {
-        let end = at + segment.stored_len as usize;
-        let sealed = &mut bytes[at..end];
-        at = end;
-        let raw_len = segment.raw_len();
-        let opened = segments.open(&key, number, segment.codec, raw_len, sealed, || {
-            what.clone()
-        });
-        let raw = match opened {
-            Ok(raw) => raw,
-            Err(error) => {
-                run.problem(&error);
-                let blocks = segment.blocks.iter().map(|&(block, _)| block);
-                lock(&run.bad_blocks).extend(blocks);
-                continue;
-            }
-        };
-        batch_len += raw_len;
-        batch.push(Decoded {
-            raw,
-            blocks: &segment.blocks,
-        });
-        if batch_len >= BATCH_LEN {
-            check_digests(run, name, &batch);
-            batch.clear();
-            batch_len = 0;
-        }
-    }
-    check_digests(run, name, &batch);
-    Ok(())
-}
-
-/// A segment whose blocks are to be hashed.
-struct Decoded<'a> {
-    raw: Vec<u8>,
-    blocks: &'a [(Id, u32)],
-}
-
-fn check_digests(run: &Run, name: Name, batch: &[Decoded<'_>]) {
-    let mut blocks = Vec::new();
-    for segment in batch {
-        let mut rest = segment.raw.as_slice();
-        for &(id, len) in segment.blocks {
-            let (block, behind) = rest.split_at(len as usize);
-            blocks.push((id, block));
-            rest = behind;
-        }
-    }
-    let messages: Vec<&[u8]> = blocks.iter().map(|&(_, block)| block).collect();
-    let digests = run.repository.config().hash.digest_many(&messages);
-    for ((id, _), digest) in blocks.iter().zip(&digests) {
-        if !run.repository.is_block(id, digest) {
-            let why = format!("block {id} does not match its digest");
-            run.problem(&Error::damaged(name, why));
-            lock(&run.bad_blocks).insert(*id);
-        }
-    }
+    let problem = |error, blocks: &[(Id, u32)]| {
+        run.problem(&error);
+        lock(&run.bad_blocks).extend(blocks.iter().map(|&(block, _)| block));
+    };
+    examiner.examine(
+        &run.repository,
+        &bytes,
+        expected,
+        &name.to_string(),
+        problem,
+    )
 }

@@ -107,6 +107,20 @@ impl ObjectKey {
         buffer.extend_from_slice(tag.as_ref());
     }
 
+    /// Decrypts part `number` of the object, its tag at the end, into `plain`; false if it is not authentic, or of another
+    /// length.
+    pub fn open_into(&self, number: u64, sealed: &[u8], plain: &mut [u8]) -> bool {
+        let Some((ciphertext, tag)) = sealed.split_last_chunk::<TAG_LEN>() else {
+            return false;
+        };
+        let (nonce, aad) = (nonce(number), Aad::empty());
+        ciphertext.len() == plain.len()
+            && self
+                .0
+                .open_separate_gather(nonce, aad, ciphertext, tag, plain)
+                .is_ok()
+    }
+
     /// Decrypts part `number` of the object in place, its tag at the end; nothing if it is not authentic.
     pub fn open<'a>(&self, number: u64, sealed: &'a mut [u8]) -> Option<&'a [u8]> {
         let plain = self.0.open_in_place(nonce(number), Aad::empty(), sealed);

@@ -70,6 +70,14 @@ pub enum Error {
         /// How that shows.
         why: String,
     },
+    /// What was encoded is not what was read and hashed.
+    #[error(
+        "a new pack does not read back as what was read ({why}), and was not stored: the memory or the processor of this machine may be faulty; test them, then run the command again"
+    )]
+    NotReadBack {
+        /// How that shows.
+        why: String,
+    },
     /// A block that a snapshot needs is in no index.
     #[error("block {0} is missing from the repository; run `tabane check` to see what is affected")]
     MissingBlock(Id),

@@ -33,6 +33,7 @@ mod crypto;
 pub mod diff;
 pub mod dump;
 mod error;
+pub mod examine;
 pub mod file_reader;
 pub mod find;
 pub mod forget;

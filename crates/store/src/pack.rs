@@ -250,10 +250,12 @@ fn open_contents(
 #[derive(Default)]
 pub struct SegmentReader {
     decompressor: Option<zstd::bulk::Decompressor<'static>>,
+    /// What is to be decompressed.
+    compressed: Vec<u8>,
 }
 
 impl SegmentReader {
-    /// Decrypts (in place) and decompresses segment `number` of a pack, whose stored bytes are `sealed`.
+    /// Decrypts and decompresses segment `number` of a pack, whose stored bytes are `sealed`.
     ///
     /// # Errors
     /// [`Error::Damaged`], naming `what`.
@@ -263,28 +265,56 @@ impl SegmentReader {
         number: usize,
         codec: Codec,
         raw_len: usize,
-        sealed: &mut [u8],
+        sealed: &[u8],
         what: impl Fn() -> String,
     ) -> Result<Vec<u8>> {
+        let mut raw = vec![0; raw_len];
+        self.open_into(key, number, codec, sealed, &mut raw, what)?;
+        Ok(raw)
+    }
+
+    /// As [`SegmentReader::open`], into bytes that are there: as many as its blocks have together.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], naming `what`.
+    pub fn open_into(
+        &mut self,
+        key: &ObjectKey,
+        number: usize,
+        codec: Codec,
+        sealed: &[u8],
+        raw: &mut [u8],
+        what: impl Fn() -> String,
+    ) -> Result<()> {
         let damaged = |why: &str| Error::damaged(what(), format!("segment {number} {why}"));
-        let plain = key
-            .open(nonce_of_segment(number), sealed)
-            .ok_or_else(|| damaged("fails authentication"))?;
-        let raw = match codec {
-            Codec::Stored => plain.to_vec(),
+        let other_len = || damaged("has another length than its blocks");
+        let plain_len = sealed.len().saturating_sub(TAG_LEN);
+        let plain: &mut [u8] = match codec {
+            Codec::Stored if raw.len() != plain_len => return Err(other_len()),
+            Codec::Stored => raw,
             Codec::Zstd => {
-                let not_zstd = |error| damaged(&format!("cannot be decompressed: {error}"));
-                let decompressor = match &mut self.decompressor {
-                    Some(decompressor) => decompressor,
-                    none => none.insert(zstd::bulk::Decompressor::new().map_err(not_zstd)?),
-                };
-                decompressor.decompress(plain, raw_len).map_err(not_zstd)?
+                self.compressed.resize(plain_len, 0);
+                &mut self.compressed
             }
         };
-        if raw.len() != raw_len {
-            return Err(damaged("has another length than its blocks"));
+        if !key.open_into(nonce_of_segment(number), sealed, plain) {
+            return Err(damaged("fails authentication"));
         }
-        Ok(raw)
+        if codec == Codec::Stored {
+            return Ok(());
+        }
+        let not_zstd = |error| damaged(&format!("cannot be decompressed: {error}"));
+        let decompressor = match &mut self.decompressor {
+            Some(decompressor) => decompressor,
+            none => none.insert(zstd::bulk::Decompressor::new().map_err(not_zstd)?),
+        };
+        let len = decompressor
+            .decompress_to_buffer(&self.compressed, raw)
+            .map_err(not_zstd)?;
+        match len == raw.len() {
+            true => Ok(()),
+            false => Err(other_len()),
+        }
     }
 }
 

@@ -41,7 +41,7 @@ impl BlockReader {
         let pack = index.pack(segment.pack)?;
         let name = Name::new(ObjectKind::Pack, pack.id);
         let start = u64::from(segment.offset);
-        let mut sealed = self
+        let sealed = self
             .repository
             .storage()
             .get(name, Some(start..start + u64::from(segment.stored_len)))
@@ -55,7 +55,7 @@ impl BlockReader {
             segment.number as usize,
             segment.codec,
             segment.raw_len as usize,
-            &mut sealed,
+            &sealed,
             || name.to_string(),
         )
     }

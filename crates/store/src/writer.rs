@@ -15,6 +15,7 @@ use tabane_engine::{Algorithm, Digest};
 use crate::compress::{Compression, Compressor};
 use crate::crypto::object_id;
 use crate::error::{Error, Result};
+use crate::examine::Examiner;
 use crate::id::Id;
 use crate::index::Index;
 use crate::node::Piece;
@@ -33,7 +34,7 @@ const PACKS_PER_INDEX: usize = 32;
 /// What all encoders of a run share.
 pub struct Writer {
     shared: Arc<Shared>,
-    uploads: Option<SyncSender<PackWriter>>,
+    uploads: Option<SyncSender<FinishedPack>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -79,7 +80,7 @@ pub struct Written {
 /// Bundles, compresses and packs the new blocks of one worker.
 pub struct Encoder {
     shared: Arc<Shared>,
-    uploads: Option<SyncSender<PackWriter>>,
+    uploads: Option<SyncSender<FinishedPack>>,
     kind: BlockKind,
     compressor: Compressor,
     /// Blocks that are worth compressing.
@@ -88,6 +89,14 @@ pub struct Encoder {
     random: OpenSegment,
     pack: Option<PackWriter>,
     reader: BlockReader,
+    /// Reads packs back before they are stored, unless that is not wanted.
+    verifier: Option<Examiner>,
+}
+
+/// A pack that waits for being written.
+struct FinishedPack {
+    bytes: Vec<u8>,
+    contents: PackContents,
 }
 
 #[derive(Default)]
@@ -147,6 +156,7 @@ impl Writer {
             random: OpenSegment::default(),
             pack: None,
             reader: BlockReader::new(&self.shared.repository),
+            verifier: Some(Examiner::default()),
         }
     }
 
@@ -195,7 +205,7 @@ impl Writer {
 }
 
 impl Shared {
-    fn upload_all(&self, packs: &Mutex<Receiver<PackWriter>>) {
+    fn upload_all(&self, packs: &Mutex<Receiver<FinishedPack>>) {
         loop {
             let next = lock(packs).recv();
             let Ok(pack) = next else { return };
@@ -209,8 +219,7 @@ impl Shared {
         }
     }
 
-    fn upload(&self, pack: PackWriter) -> Result<()> {
-        let (bytes, contents) = pack.finish();
+    fn upload(&self, FinishedPack { bytes, contents }: FinishedPack) -> Result<()> {
         let id = object_id(&[&bytes]);
         let name = Name::new(ObjectKind::Pack, id);
         self.repository
@@ -432,9 +441,21 @@ impl Encoder {
             ));
         }
         if let (Some(pack), Some(uploads)) = (self.pack.take(), &self.uploads) {
+            let (bytes, contents) = pack.finish();
+            if let Some(verifier) = &mut self.verifier {
+                read_back(&self.shared.repository, &bytes, &contents, verifier)?;
+            }
+            let pack = FinishedPack { bytes, contents };
             uploads.send(pack).expect("uploads are taken until the end");
         }
         Ok(())
+    }
+
+    /// Lets packs be stored as they are. By default each is first decrypted, decompressed and hashed again: so a bit that
+    /// flips in memory, or a processor that errs, at any time between the first hash and that, spoils no repository.
+    pub fn without_verification(mut self) -> Self {
+        self.verifier = None;
+        self
     }
 
     /// Takes over the open segments of another encoder, so that a small run makes few packs.
@@ -471,5 +492,114 @@ impl Encoder {
     /// Whether the run has failed.
     pub fn has_failed(&self) -> bool {
         self.shared.failed.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether a finished pack holds the blocks that it says, by the digests of what was read.
+fn read_back(
+    repository: &Repository,
+    bytes: &[u8],
+    contents: &PackContents,
+    examiner: &mut Examiner,
+) -> Result<()> {
+    let mut first = None;
+    let examined = examiner.examine(repository, bytes, contents, "it", |error, _| {
+        first.get_or_insert(error);
+    });
+    match examined.err().or(first) {
+        None => Ok(()),
+        Some(Error::Damaged { why, .. }) => Err(Error::NotReadBack { why }),
+        Some(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{KdfCost, Password};
+    use crate::repository::InitOptions;
+    use crate::storage::{LocalStorage, Storage};
+
+    /// Stores a few blocks, of which `fault` changes something before they are encoded; says how the run ended, and how
+    /// many packs there are.
+    fn store_with(
+        compression: Compression,
+        fault: impl FnOnce(&mut Encoder),
+        verify: bool,
+    ) -> (Result<Written>, usize) {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = Arc::new(LocalStorage::new(dir.path().join("repository")));
+        let options = InitOptions {
+            kdf_cost: KdfCost {
+                memory_kib: 8,
+                passes: 1,
+                lanes: 1,
+            },
+            ..InitOptions::default()
+        };
+        let password: Password = b"password".to_vec().into();
+        let repository = Arc::new(Repository::init(storage.clone(), &password, options).unwrap());
+        let writer = Writer::new(&repository, Index::default(), false);
+        let mut encoder = writer.encoder(BlockKind::Data, compression);
+        if !verify {
+            encoder = encoder.without_verification();
+        }
+        let blocks = [b"some text ".repeat(9000), b"other text".repeat(5000)];
+        let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
+        let digests = repository.config().hash.digest_many(&blocks);
+        encoder.store(&blocks, digests).unwrap();
+        fault(&mut encoder);
+        let flushed = encoder.flush();
+        let written = writer.finish();
+        let packs = storage.list(ObjectKind::Pack).unwrap().len();
+        (flushed.and(written), packs)
+    }
+
+    #[test]
+    fn a_bit_that_flips_after_hashing_is_found_before_anything_is_stored() {
+        for compression in [Compression::AUTO, Compression::Off] {
+            let flip = |encoder: &mut Encoder| {
+                let open = match compression {
+                    Compression::Off => &mut encoder.random,
+                    Compression::Level(_) => &mut encoder.compressible,
+                };
+                open.raw[100_000] ^= 4;
+            };
+            let (error, packs) = store_with(compression, flip, true);
+            let error = error.unwrap_err();
+            assert!(matches!(error, Error::NotReadBack { .. }), "{error}");
+            let text = error.to_string();
+            assert!(
+                text.contains("does not match its digest") && text.contains("memory"),
+                "{text}"
+            );
+            assert_eq!(packs, 0);
+            // The test's own test: without it nobody notices.
+            let (written, packs) = store_with(compression, flip, false);
+            assert!(written.is_ok() && packs == 1);
+        }
+        let (written, packs) = store_with(Compression::AUTO, |_| (), true);
+        assert!(written.is_ok() && packs == 1);
+    }
+
+    #[test]
+    fn a_flip_anywhere_in_a_finished_pack_is_found() {
+        let compression = Compression::AUTO;
+        let mut pack = None;
+        let steal = |encoder: &mut Encoder| {
+            encoder.close_segment(true).unwrap();
+            let repository = Arc::clone(&encoder.shared.repository);
+            pack = encoder.pack.take().map(|pack| (repository, pack.finish()));
+        };
+        store_with(compression, steal, true).0.unwrap();
+        let (repository, (mut bytes, contents)) = pack.expect("there was an open segment");
+        let mut examiner = Examiner::default();
+        let mut test = |bytes: &[u8]| read_back(&repository, bytes, &contents, &mut examiner);
+        test(&bytes).unwrap();
+        for at in 0..bytes.len() {
+            bytes[at] ^= 1;
+            assert!(test(&bytes).is_err(), "byte {at}");
+            bytes[at] ^= 1;
+        }
     }
 }

@@ -204,10 +204,10 @@ proptest! {
         let key = repository.master().object_key(ObjectKind::Pack, &read.salt);
         let (mut reader, mut at) = (SegmentReader::default(), 40);
         for (number, (segment, block)) in read.segments.iter().zip(&blocks).enumerate() {
-            let mut sealed = pack[at..at + segment.stored_len as usize].to_vec();
+            let sealed = &pack[at..at + segment.stored_len as usize];
             at += sealed.len();
             let name = || "it".to_owned();
-            let raw = reader.open(&key, number, segment.codec, segment.raw_len(), &mut sealed, name);
+            let raw = reader.open(&key, number, segment.codec, segment.raw_len(), sealed, name);
             prop_assert_eq!(&raw.unwrap(), block);
         }
     }
@@ -219,7 +219,7 @@ proptest! {
         let mut sealed = bytes;
         key.seal(1, &mut sealed, 0);
         let name = || "it".to_owned();
-        let _ = SegmentReader::default().open(&key, 0, Codec::Zstd, raw_len, &mut sealed, name);
+        let _ = SegmentReader::default().open(&key, 0, Codec::Zstd, raw_len, &sealed, name);
     }
 
     #[test]

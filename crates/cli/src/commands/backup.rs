@@ -60,6 +60,9 @@ pub struct Backup {
     /// How hard to compress: off, auto, max, or a Zstandard level from 1 to 22
     #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = parse::<Compression>)]
     compression: Compression,
+    /// Don't read packs back before they are stored. Doing so finds what faulty memory has changed since it was hashed
+    #[arg(long)]
+    no_extra_verify: bool,
 
     /// Read the paths from this file, one a line; empty lines and lines that start with # don't count (- is standard input)
     #[arg(long, value_name = "FILE", help_heading = "What to store")]
@@ -222,6 +225,7 @@ impl Backup {
             parent,
             dry_run: self.dry_run,
             compression: self.compression,
+            verify: !self.no_extra_verify,
             hostname: self.host.unwrap_or(here.hostname),
             username: here.username,
             tags: self.tag.into_iter().filter(|tag| !tag.is_empty()).collect(),

@@ -49,6 +49,8 @@ pub struct BackupOptions {
     pub dry_run: bool,
     /// How hard to compress.
     pub compression: Compression,
+    /// Read packs back before they are stored: see [`Encoder::without_verification`].
+    pub verify: bool,
     /// The machine's name in the snapshot.
     pub hostname: String,
     /// The user's name in the snapshot.
@@ -210,8 +212,15 @@ pub fn backup(
         observer.warning(Path::new(&name), what);
     }
     let writer = Writer::new(repository, index, options.dry_run);
-    let pool = Pool::for_all_processors(|| writer.encoder(BlockKind::Data, options.compression));
-    let assembler = Assembler::new(writer.encoder(BlockKind::Tree, options.compression));
+    let encoder = |kind| {
+        let encoder = writer.encoder(kind, options.compression);
+        match options.verify {
+            true => encoder,
+            false => encoder.without_verification(),
+        }
+    };
+    let pool = Pool::for_all_processors(|| encoder(BlockKind::Data));
+    let assembler = Assembler::new(encoder(BlockKind::Tree));
     let run = Arc::new(Run {
         repository: Arc::clone(repository),
         writer,

@@ -60,6 +60,7 @@ pub fn backup_options() -> BackupOptions {
         parent: Parent::Latest,
         dry_run: false,
         compression: Compression::AUTO,
+        verify: true,
         hostname: "host".to_owned(),
         username: "user".to_owned(),
         tags: Vec::new(),
