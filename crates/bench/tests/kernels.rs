@@ -266,10 +266,8 @@ fn json_of_regimes() {
             0 => assert!(known == 0.0 && share("compress") > share("hash")),
             _ => assert!((0.5..=0.95).contains(&known), "{known}"),
         }
-        assert_eq!(
-            share("confirm") > 0.0,
-            case[0]["hash"] == "sha1" && known > 0.0
-        );
+        let confirms = case[0]["hash"] == "sha1" && known > 0.0;
+        assert_eq!(share("confirm") > 0.01, confirms);
     }
     for hash in ["sha1", "sha256"] {
         let figure = fs::read_to_string(dir.path().join(format!("regimes_{hash}.svg"))).unwrap();
