@@ -49,7 +49,7 @@ pub struct BackupOptions {
     pub dry_run: bool,
     /// How hard to compress.
     pub compression: Compression,
-    /// Read packs back before they are stored: see [`Encoder::without_verification`].
+    /// Decrypt, decompress and hash each new pack again before it is stored: what faulty memory has changed is found.
     pub verify: bool,
     /// The machine's name in the snapshot.
     pub hostname: String,
