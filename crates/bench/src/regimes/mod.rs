@@ -38,7 +38,7 @@ const RUNS: usize = 20;
 
 /// Time the stages of a backup on one core, by the share of the data that is known
 ///
-/// Data are words, which Zstandard makes a third of their length; what is known comes in twenty runs. With SHA-1, which
+/// Data are words, which compress as text does; what is known comes in twenty runs. With SHA-1, which
 /// anybody can make collide, blocks that are known are read from the repository and compared (*confirm*). Times are CPU
 /// time, medians over the rounds; GB are 10^9 bytes.
 #[derive(clap::Args)]
