@@ -233,7 +233,7 @@ pub fn repair_packs(
         tree: encoder(BlockKind::Tree),
         report: &mut report,
     };
-    for (id, bytes) in &mut damaged {
+    for (id, bytes) in &damaged {
         if !dry_run {
             keep(*id, bytes)?;
         }
@@ -273,13 +273,13 @@ struct Save<'a> {
 }
 
 impl Save<'_> {
-    fn pack(&mut self, contents: &PackContents, bytes: &mut [u8]) -> Result<()> {
+    fn pack(&mut self, contents: &PackContents, bytes: &[u8]) -> Result<()> {
         let master = self.repository.master();
         let key = master.object_key(ObjectKind::Pack, &contents.salt);
         let mut at = crate::crypto::HEADER_LEN;
         for (number, segment) in contents.segments.iter().enumerate() {
             let end = (at + segment.stored_len as usize).min(bytes.len());
-            let sealed = &mut bytes[at.min(end)..end];
+            let sealed = &bytes[at.min(end)..end];
             at = end;
             let opened = self.reader.open(
                 &key,
