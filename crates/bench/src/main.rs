@@ -9,6 +9,7 @@
 //! - `regimes` times the stages of a backup by the share of known data, with plots;
 //! - `chunk` cuts data into blocks, beside the fastcdc crate and fixed lengths;
 //! - `chunk-size` compares lengths of blocks;
+//! - `index` measures what it costs to know many blocks;
 //! - `store` times whole backup programs as subprocesses, alternating between them;
 //! - `sum` times checksums of many files as subprocesses;
 //! - `cp` times copies of files and trees as subprocesses;
@@ -29,6 +30,7 @@ mod cpus;
 mod data;
 mod disk;
 mod drawing;
+mod index;
 mod lanes;
 mod mac;
 mod measure;
@@ -71,6 +73,8 @@ enum Command {
     Chunk(chunk::Args),
     /// Compare lengths of blocks: sizes of repository and index, speed
     ChunkSize(chunk_size::Args),
+    /// Measure memory, lookups and opening with millions of blocks
+    Index(index::Args),
     /// Time backup, restore and check of Tabane and its installed peers
     Store(store::Args),
     /// Time checksums of many files beside coreutils and OpenSSL
@@ -92,6 +96,7 @@ fn main() -> ExitCode {
         Command::Regimes(args) => regimes::run(&args),
         Command::Chunk(args) => chunk::run(&args),
         Command::ChunkSize(args) => chunk_size::run(&args),
+        Command::Index(args) => index::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Sum(args) => sum::run(&args),
         Command::Cp(args) => cp::run(&args),

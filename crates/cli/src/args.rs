@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use jiff::SignedDuration;
+use tabane_store::cache::Cache;
 use tabane_store::storage::{Location, Name, RemoteOptions, Storage};
 use tabane_store::{Error, InitOptions, Repository};
 
@@ -62,6 +63,14 @@ pub struct Global {
     #[arg(long, global = true, value_name = "FILE", env = "TABANE_CONFIG")]
     #[arg(help_heading = "Global options", hide_env_values = true)]
     pub config: Option<PathBuf>,
+    /// Keep what is known of repositories in this directory [default: tabane in $XDG_CACHE_HOME or ~/.cache]
+    #[arg(long, global = true, value_name = "DIR", env = "TABANE_CACHE_DIR")]
+    #[arg(help_heading = "Global options", hide_env_values = true)]
+    pub cache_dir: Option<PathBuf>,
+    /// Neither use nor keep what is known of repositories
+    #[arg(long, global = true, env = "TABANE_NO_CACHE", hide_env_values = true)]
+    #[arg(value_parser = FalseyValueParser::new(), help_heading = "Global options")]
+    pub no_cache: bool,
     #[command(flatten)]
     pub network: Network,
     /// Print JSON, one object a line
@@ -234,6 +243,28 @@ impl Global {
         opened.map_err(|error| Failure::Usage(format!("cannot use this repository: {error}")))
     }
 
+    /// Where what is known of repositories is kept; nothing where there is no place for it.
+    pub fn cache_root(&self) -> Option<PathBuf> {
+        let variable = |name| std::env::var_os(name).map(PathBuf::from);
+        let home = || Some(variable("HOME")?.join(".cache"));
+        match &self.cache_dir {
+            Some(root) if !root.as_os_str().is_empty() => Some(root.clone()),
+            // Relative paths in it are to be passed over (XDG Base Directory Specification).
+            _ => variable("XDG_CACHE_HOME")
+                .or_else(home)
+                .filter(|path| path.is_absolute())
+                .map(|path| path.join("tabane")),
+        }
+    }
+
+    /// The repository, with a cache unless there should be none.
+    fn cached(&self, repository: Repository) -> Repository {
+        match self.cache_root().filter(|_| !self.no_cache) {
+            Some(root) => repository.with_cache(Cache::new(root, |text: &str| warn(text))),
+            None => repository,
+        }
+    }
+
     /// Opens the repository, asking for its password if need be.
     pub fn open(&self) -> Result<Arc<Repository>> {
         Ok(self.open_with(Absent::Fail)?.0)
@@ -254,7 +285,8 @@ impl Global {
         }
         options.chunking.validate()?;
         let password = password::new(&this, "new repository")?;
-        Ok(Arc::new(Repository::init(storage, &password, options)?))
+        let repository = Repository::init(storage, &password, options)?;
+        Ok(Arc::new(self.cached(repository)))
     }
 
     fn open_with(&self, absent: Absent) -> Result<(Arc<Repository>, bool)> {
@@ -278,7 +310,7 @@ impl Global {
                     eprintln!("tabane: {error}: try again");
                     attempts += 1;
                 }
-                result => return Ok((Arc::new(result?), false)),
+                result => return Ok((Arc::new(self.cached(result?)), false)),
             }
         }
     }

@@ -38,6 +38,8 @@ Environment (an option of the same meaning goes before a variable, and so does a
   TABANE_PASSWORD_FILE     --password-file
   TABANE_PASSWORD_COMMAND  --password-command
   TABANE_FROM_…            --from-repo (TABANE_FROM_REPOSITORY) and the password of the source, in the same three ways
+  TABANE_CACHE_DIR         --cache-dir
+  TABANE_NO_CACHE          --no-cache, if it is 1
   TABANE_CONFIG            --config
   TABANE_PROFILE           --profile
   TABANE_JSON              --json, if it is 1

@@ -81,7 +81,7 @@ fn secure(
 
 /// Copies the blocks of a snapshot that are only in condemned packs; returns the removals that condemned them.
 fn copy_condemned(repository: &Arc<Repository>, snapshot: &Snapshot) -> Result<BTreeSet<Id>> {
-    let index = Arc::new(repository.load_index()?);
+    let index = Arc::new(repository.load_index_and_lost()?.0);
     let mut reach = Reach::default();
     reach.add(&mut BlockReader::new(repository), &index, &snapshot.root)?;
     let mut condemned = HashSet::new();

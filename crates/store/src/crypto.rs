@@ -53,6 +53,15 @@ impl MasterKey {
         object_key
     }
 
+    /// The key of the file with this salt in a local cache.
+    pub fn cache_key(&self, salt: &ObjectSalt) -> ObjectKey {
+        let mut key = [0; KEY_LEN];
+        derive(&self.0, salt, b"tabane/1 cache", &mut key);
+        let cache_key = ObjectKey::new(&key);
+        key.zeroize();
+        cache_key
+    }
+
     /// Seals a whole object that has one part.
     pub fn seal_object(&self, kind: ObjectKind, payload: &[u8]) -> Vec<u8> {
         let salt = random();

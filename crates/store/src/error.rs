@@ -100,6 +100,16 @@ pub enum Error {
         "nothing was removed, since not everything that is needed is known: {0}; run `tabane check`, then `tabane repair`"
     )]
     CannotPrune(String),
+    /// A file of the local cache cannot be read.
+    #[error(
+        "cannot read the cache file {path}: {source}; run the command again, or with `--no-cache`"
+    )]
+    Cache {
+        /// The file.
+        path: String,
+        /// Why not.
+        source: io::Error,
+    },
     /// No snapshot has that name.
     #[error("no snapshot matches {0:?}: `tabane snapshots` lists them")]
     NoSnapshot(String),

@@ -22,6 +22,7 @@
 
 pub mod backup;
 pub mod browse;
+pub mod cache;
 pub mod check;
 pub mod chunker;
 pub mod client;

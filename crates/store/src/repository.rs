@@ -1,11 +1,14 @@
 //! A repository: a storage, its keys and its configuration.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
 
 use tabane_engine::{Algorithm, Digest};
 
+use crate::cache::Cache;
 use crate::chunker::{Chunker, Chunking};
 use crate::config::{Config, parse_block_hash};
 use crate::crypto::{MasterKey, object_id, random};
@@ -47,6 +50,7 @@ pub struct Repository {
     key: Id,
     config: Config,
     chunker: Chunker,
+    cache: Option<Cache>,
 }
 
 impl Repository {
@@ -109,6 +113,7 @@ impl Repository {
             key,
             config,
             chunker,
+            cache: None,
         })
     }
 
@@ -141,7 +146,19 @@ impl Repository {
             key,
             config,
             chunker,
+            cache: None,
         })
+    }
+
+    /// Keeps what is known of the repository in a cache.
+    pub fn with_cache(mut self, cache: Cache) -> Self {
+        self.cache = Some(cache);
+        self
+    }
+
+    /// Whether what is known of the repository is kept in a cache.
+    pub fn has_cache(&self) -> bool {
+        self.cache.is_some()
     }
 
     /// Where the objects are.
@@ -324,34 +341,87 @@ impl Repository {
         self.read_all(ObjectKind::Index, |id| self.read_index_segment(id))
     }
 
-    /// As [`Repository::load_index`]; also returns the packs that are not: what was in them must be stored again.
+    /// Reads objects of the index, several at a time, and hands them to `take` in any order.
     ///
     /// # Errors
-    /// When the storage fails or an index object is damaged.
-    pub fn load_index_and_lost(&self) -> Result<(Index, Vec<Id>)> {
-        // The removals come first: see the rules in `removal`.
-        let removals = Removals::load(self)?;
-        let condemned = removals.condemned();
-        let (mut index, mut lost) = (Index::as_of(&removals), Vec::new());
-        let segments = self.read_index()?;
-        let there: HashMap<Id, u64> = self.list(ObjectKind::Pack)?.into_iter().collect();
-        for (pack, contents) in segments.into_values().flatten() {
-            let is_whole = there.get(&pack) == Some(&contents.object_len());
-            match is_whole {
-                true => index.add(pack, &contents)?,
-                false if condemned.contains(&pack) => {}
-                false => lost.push(pack),
+    /// The first one, as [`Repository::read_index_segment`] or of `take`.
+    pub fn read_index_segments<E: From<Error>>(
+        &self,
+        ids: &[Id],
+        mut take: impl FnMut(Id, IndexSegment) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        const READERS: usize = 4;
+        let next = AtomicUsize::new(0);
+        let (sender, receiver) = sync_channel(READERS);
+        std::thread::scope(|scope| {
+            for _ in 0..READERS.min(ids.len()) {
+                let (sender, next) = (sender.clone(), &next);
+                scope.spawn(move || {
+                    while let Some(&id) = ids.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        // After an error nobody takes it.
+                        if sender.send((id, self.read_index_segment(id))).is_err() {
+                            return;
+                        }
+                    }
+                });
             }
-        }
-        Ok((index, lost))
+            drop(sender);
+            receiver
+                .into_iter()
+                .try_for_each(|(id, packs)| take(id, packs?))
+        })
     }
 
-    /// Reads the index of those packs that are there in their full length.
+    /// Writes an object of the index; returns its name. The packs must be durable.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub fn write_index_segment(&self, packs: &IndexSegment) -> Result<Id> {
+        let payload = postcard::to_stdvec(packs).expect("an index is plain data");
+        self.put_sealed(ObjectKind::Index, &payload)
+    }
+
+    /// The index: from the cache where there is one, which reads only what is new. Else all of it, and packs that are not
+    /// there in their full length are left out.
     ///
     /// # Errors
     /// When the storage fails or an index object is damaged.
     pub fn load_index(&self) -> Result<Index> {
-        Ok(self.load_index_and_lost()?.0)
+        match &self.cache {
+            Some(cache) => cache.load_index(self),
+            None => Ok(self.load_index_and_lost()?.0),
+        }
+    }
+
+    /// The index of those packs that are there in their full length, and the packs that are not: what was in them must
+    /// be stored again. Lists all packs.
+    ///
+    /// # Errors
+    /// When the storage fails or an index object is damaged.
+    pub fn load_index_and_lost(&self) -> Result<(Index, Vec<Id>)> {
+        let mut index = match &self.cache {
+            Some(cache) => cache.load_index(self)?,
+            None => {
+                // The removals come first: see the rules in `removal`.
+                let mut index = Index::as_of(&Removals::load(self)?);
+                for packs in self.read_index()?.values() {
+                    index.add_all(packs)?;
+                }
+                index
+            }
+        };
+        let there: HashMap<Id, u64> = self.list(ObjectKind::Pack)?.into_iter().collect();
+        let mut absent = HashSet::new();
+        for pack in index.packs() {
+            let pack = pack?;
+            if there.get(&pack.id) != Some(&pack.len) {
+                absent.insert(pack.id);
+            }
+        }
+        index.exclude_packs(&absent)?;
+        // Condemned packs may go at any time.
+        absent.retain(|pack| !index.condemns(pack));
+        Ok((index, absent.into_iter().collect()))
     }
 }
 

@@ -252,9 +252,7 @@ impl Shared {
             }
             std::mem::take(&mut *unindexed)
         };
-        let payload = postcard::to_stdvec(&waiting).expect("an index is plain data");
-        let written = self.repository.put_sealed(ObjectKind::Index, &payload);
-        written.map(|_| ())
+        self.repository.write_index_segment(&waiting).map(|_| ())
     }
 
     fn fail(&self, error: Error) {

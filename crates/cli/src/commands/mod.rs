@@ -48,6 +48,7 @@ commands! {
     tag Tag
     rewrite Rewrite
     copy Copy
+    cache Cache
     key Key
     sum Sum
     cp Cp

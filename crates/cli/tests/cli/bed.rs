@@ -64,6 +64,7 @@ impl Bed {
         let mut command = bare_command(args);
         command
             .env("TABANE_REPOSITORY", self.repository())
+            .env("TABANE_CACHE_DIR", self.path("cache"))
             .env("TABANE_PASSWORD", PASSWORD);
         command
     }
@@ -93,6 +94,8 @@ pub fn bare_command<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Comma
             command.env_remove(name);
         }
     }
+    // Not that of whoever runs the tests.
+    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command
 }
 

@@ -15,6 +15,7 @@ const COMMANDS: &[&str] = &[
     "find",
     "diff",
     "check",
+    "cache",
     "stats",
     "cat",
     "list",

@@ -5,6 +5,7 @@
 mod automation;
 mod bad_input;
 mod bed;
+mod cache;
 mod config;
 mod copy;
 mod documents;

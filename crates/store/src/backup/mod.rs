@@ -204,7 +204,11 @@ pub fn backup(
         true => None,
         false => Some(Presence::announce(repository, Purpose::Backup)?),
     };
-    let (index, lost) = repository.load_index_and_lost()?;
+    // To list all packs takes the longer the more there are: it is done for whoever reads everything anyway.
+    let (index, lost) = match options.parent == Parent::None || !repository.has_cache() {
+        true => repository.load_index_and_lost()?,
+        false => (repository.load_index()?, Vec::new()),
+    };
     let removals = index.removals().clone();
     for pack in lost {
         let name = Name::new(ObjectKind::Pack, pack).path();

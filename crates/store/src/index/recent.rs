@@ -36,6 +36,7 @@ impl Recent {
             id: pack,
             salt: contents.salt,
             kind: contents.kind,
+            len: contents.object_len(),
         });
         let mut offset = HEADER_LEN as u32;
         for (number, segment) in contents.segments.iter().enumerate() {
@@ -125,6 +126,11 @@ impl Recent {
     /// A pack.
     pub fn pack(&self, number: u32) -> PackEntry {
         self.packs[number as usize]
+    }
+
+    /// All packs.
+    pub fn packs(&self) -> &[PackEntry] {
+        &self.packs
     }
 
     /// All blocks, each with its first place.
