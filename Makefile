@@ -136,7 +136,7 @@ test-programs:
 
 # Programs that some tests start. On Debian and its kin they are installed; elsewhere they are asked for. Tests go
 # on without them and say NOT CHECKED.
-test-tools: test-server
+test-tools: test-servers
 	@missing=; packages=; \
 	need() { command -v "$$1" > /dev/null 2>&1 || { missing="$$missing $$1"; packages="$$packages $$2"; }; }; \
 	need openssl openssl; need xxhsum xxhash; need b3sum b3sum; need setfacl acl; need mkfs.xfs xfsprogs; need mkfs.btrfs btrfs-progs; need setfattr attr; need python3 python3-minimal; \
@@ -152,17 +152,21 @@ test-tools: test-server
 	printf '\n%s\n%s\n\n' "NOT INSTALLED:$$missing (Debian packages:$$packages)" \
 		"NOT CHECKED: what tests do with$$missing. Install them and run make test again." >&2
 
-# A real S3 server, beside what cargo builds: about a minute, once.
+# Real servers of S3 and WebDAV, beside what cargo builds: two minutes, once.
 VERSITYGW = github.com/versity/versitygw/cmd/versitygw@v1.8.0
-test-server:
-	@command -v versitygw > /dev/null 2>&1 && exit 0; \
-	tools=$$($(TARGET))/tools; [ -x "$$tools/versitygw" ] && exit 0; \
-	if command -v go > /dev/null 2>&1; then \
+WSGIDAV = wsgidav==4.4.0 cheroot==11.1.2
+test-servers:
+	@tools=$$($(TARGET))/tools; missing=; \
+	if ! command -v versitygw > /dev/null 2>&1 && ! [ -x "$$tools/versitygw" ]; then \
 		echo "Installing what tests need: versitygw, an S3 server"; \
-		CGO_ENABLED=0 GOBIN=$$tools go install $(VERSITYGW) && exit 0; \
+		CGO_ENABLED=0 GOBIN=$$tools go install $(VERSITYGW) || missing="$$missing versitygw ($(VERSITYGW), with go)"; \
 	fi; \
-	printf '\n%s\n%s\n\n' "NOT INSTALLED: versitygw ($(VERSITYGW), needs go)" \
-		"NOT CHECKED: repositories on a real S3 server. Install it and run make test again." >&2
+	if ! command -v wsgidav > /dev/null 2>&1 && ! [ -x "$$tools/python/bin/wsgidav" ]; then \
+		echo "Installing what tests need: wsgidav, a WebDAV server"; \
+		{ python3 -m venv "$$tools/python" && "$$tools/python/bin/pip" install -q $(WSGIDAV); } || missing="$$missing wsgidav ($(WSGIDAV), with pip)"; \
+	fi; \
+	[ -z "$$missing" ] || printf '\n%s\n%s\n\n' "NOT INSTALLED:$$missing" \
+		"NOT CHECKED: repositories on real servers of that kind. Install them and run make test again." >&2
 
 lint:
 	$(CARGO) fmt --all --check
@@ -243,5 +247,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: all build fuzz test test-all test-simd test-command test-programs test-tools test-server lint sanitize bench install install-from install-lib \
+.PHONY: all build fuzz test test-all test-simd test-command test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
-use tabane_engine::Pool;
 
 use crate::client::{Presence, Purpose};
 use crate::error::{Error, Result};
@@ -15,7 +14,7 @@ use crate::index::Index;
 use crate::key;
 use crate::node::{self, Piece};
 use crate::pack::PackContents;
-use crate::reader::BlockReader;
+use crate::reader::{self, BlockReader};
 use crate::removal::Removals;
 use crate::repository::Repository;
 use crate::snapshot;
@@ -331,7 +330,7 @@ fn choose(read_data: ReadData, mut packs: Vec<(Id, u64)>) -> Vec<(Id, u64)> {
 fn read_packs(run: &Arc<Run>, packs: Vec<(Id, u64)>, contents: &Contents) -> u64 {
     let total: u64 = packs.iter().map(|(_, len)| len).sum();
     let done = Arc::new(AtomicU64::new(0));
-    let pool = Pool::for_all_processors(Examiner::default);
+    let pool = reader::pool(&run.repository, Examiner::default);
     for (id, len) in packs {
         let (run, contents, done) = (Arc::clone(run), Arc::clone(contents), Arc::clone(&done));
         pool.submitter().submit(move |examiner, _| {

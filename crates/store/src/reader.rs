@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use tabane_engine::Pool;
+
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::index::Index;
@@ -10,6 +12,27 @@ use crate::node::Piece;
 use crate::pack::SegmentReader;
 use crate::repository::Repository;
 use crate::storage::{Name, ObjectKind};
+
+/// Workers that read: one a processor, and more where that keeps more requests on their way.
+pub(crate) fn pool<W: Send + 'static>(
+    repository: &Repository,
+    state: impl FnMut() -> W,
+) -> Pool<W> {
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let workers = processors.max(repository.storage().connections());
+    Pool::new(
+        std::iter::repeat_with(state).take(workers).collect(),
+        workers,
+    )
+}
+
+/// Whether segment `b` begins where segment `a` of the same pack ends.
+fn are_neighbours(index: &Index, a: u32, b: u32) -> bool {
+    let (Ok(a), Ok(b)) = (index.segment(a), index.segment(b)) else {
+        return false;
+    };
+    a.pack == b.pack && a.offset.checked_add(a.stored_len) == Some(b.offset)
+}
 
 /// Decoded segments that are kept: neighbours are usually asked for next.
 const CACHED_SEGMENTS: usize = 16;
@@ -32,32 +55,60 @@ impl BlockReader {
         }
     }
 
+    /// Reads segments, past the cache. Those that are neighbours in a pack come with one request: each costs time when
+    /// the storage is far away. The results are in the order of `numbers`.
+    pub fn read_segments(&mut self, index: &Index, numbers: &[u32]) -> Vec<Result<Vec<u8>>> {
+        let mut read = Vec::with_capacity(numbers.len());
+        for run in numbers.chunk_by(|&a, &b| are_neighbours(index, a, b)) {
+            match self.read_run(index, run) {
+                Ok(segments) => read.extend(segments),
+                // Some of them may be all right.
+                Err(_) if run.len() > 1 => {
+                    read.extend(run.iter().map(|&number| self.read_segment(index, number)));
+                }
+                Err(error) => read.push(Err(error)),
+            }
+        }
+        read
+    }
+
     /// Reads a segment, past the cache.
     ///
     /// # Errors
     /// When the storage fails or the segment is damaged.
     pub fn read_segment(&mut self, index: &Index, number: u32) -> Result<Vec<u8>> {
-        let segment = index.segment(number)?;
-        let pack = index.pack(segment.pack)?;
+        self.read_run(index, &[number])?
+            .pop()
+            .expect("one result for each number")
+    }
+
+    /// Reads segments that lie one behind the other.
+    fn read_run(&mut self, index: &Index, numbers: &[u32]) -> Result<Vec<Result<Vec<u8>>>> {
+        let segments = numbers.iter().map(|&number| index.segment(number));
+        let segments = segments.collect::<Result<Vec<_>>>()?;
+        let (first, last) = (&segments[0], &segments[segments.len() - 1]);
+        let pack = index.pack(first.pack)?;
         let name = Name::new(ObjectKind::Pack, pack.id);
-        let start = u64::from(segment.offset);
+        let start = u64::from(first.offset);
+        let end = u64::from(last.offset) + u64::from(last.stored_len);
         let sealed = self
             .repository
             .storage()
-            .get(name, Some(start..start + u64::from(segment.stored_len)))
+            .get(name, Some(start..end))
             .map_err(Error::storage("read", name))?;
-        let key = self
-            .repository
-            .master()
-            .object_key(ObjectKind::Pack, &pack.salt);
-        self.segments.open(
-            &key,
-            segment.number as usize,
-            segment.codec,
-            segment.raw_len as usize,
-            &sealed,
-            || name.to_string(),
-        )
+        let master = self.repository.master();
+        let key = master.object_key(ObjectKind::Pack, &pack.salt);
+        let mut rest = sealed.as_slice();
+        let opened = segments.iter().map(|segment| {
+            let (part, behind) = rest.split_at(segment.stored_len as usize);
+            rest = behind;
+            let (number, raw_len) = (segment.number as usize, segment.raw_len as usize);
+            self.segments
+                .open(&key, number, segment.codec, raw_len, part, || {
+                    name.to_string()
+                })
+        });
+        Ok(opened.collect())
     }
 
     /// Reads a segment, through the cache.

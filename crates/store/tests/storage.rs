@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use common::gateway::{BUCKET, Gateway};
+use common::gateway::{self, BUCKET, Gateway};
 use common::process;
 use object_store::memory::InMemory;
 use tabane_store::Id;
@@ -18,16 +19,14 @@ use tabane_store::storage::{
     self, LocalStorage, Location, Name, ObjectKind, ObjectStorage, RemoteOptions, Storage,
 };
 
-/// The suite, for a storage that is empty and new.
-fn suite(storage: &dyn Storage) {
+/// The suite, for a storage that is empty and new; in the end it puts `count` packs.
+fn suite(storage: &dyn Storage, count: u32) {
     creating(storage);
     objects(storage);
     bad_names_and_ranges(storage);
     lists(storage);
     races(storage);
-    if storage.connections() > 2 {
-        many(storage, 1500);
-    }
+    many(storage, count);
 }
 
 fn name(kind: ObjectKind, number: u32) -> Name {
@@ -182,7 +181,7 @@ fn races(storage: &dyn Storage) {
     }
 }
 
-/// More objects than a server lists in one answer.
+/// Above 1000 they are more than a server lists in one answer.
 fn many(storage: &dyn Storage, count: u32) {
     let pack = |number| name(ObjectKind::Pack, number);
     thread::scope(|scope| {
@@ -203,13 +202,13 @@ fn many(storage: &dyn Storage, count: u32) {
 #[test]
 fn a_directory() {
     let directory = tempfile::tempdir().unwrap();
-    suite(&LocalStorage::new(directory.path().join("repository")));
+    suite(&LocalStorage::new(directory.path().join("repository")), 100);
 }
 
 #[test]
 fn the_memory_of_object_store() {
     for prefix in ["", "some/prefix"] {
-        suite(&in_memory(Arc::default(), prefix));
+        suite(&in_memory(Arc::default(), prefix), 1500);
     }
 }
 
@@ -249,18 +248,54 @@ fn a_real_s3_server() {
     };
     fs::create_dir(gateway.bucket().with_file_name("whole")).unwrap();
     for url in [gateway.url(BUCKET, "some/prefix"), gateway.url("whole", "")] {
-        let mut child = process::child("child_that_runs_the_suite", &[]);
         // A URL has colons in it, which a task cannot have.
-        Gateway::credentials(&mut child).env("TABANE_TEST_URL", url);
+        let mut child = process::child("child_that_runs_the_suite", &["1500".into()]);
+        let child = Gateway::credentials(&mut child).env("TABANE_TEST_URL", url);
         assert!(child.status().unwrap().success());
     }
 }
 
 #[test]
-fn child_that_runs_the_suite() {
-    if process::task().is_none() {
+fn a_real_webdav_server() {
+    let Some(program) = gateway::program("wsgidav") else {
+        eprintln!(
+            "NOT CHECKED: the suite of storages on a real WebDAV server: wsgidav is not installed"
+        );
         return;
-    }
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let port = gateway::free_port();
+    let mut server = Command::new(program)
+        .args([
+            "--host=127.0.0.1",
+            "--auth=anonymous",
+            "--server=cheroot",
+            "-qq",
+        ])
+        .arg(format!("--port={port}"))
+        .arg(format!("--root={}", directory.path().display()))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    gateway::wait_for(port);
+    let mut child = process::child("child_that_runs_the_suite", &["300".into()]);
+    child.env(
+        "TABANE_TEST_URL",
+        format!("webdav+http://127.0.0.1:{port}/some/folder"),
+    );
+    let passed = child.status().unwrap().success();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(passed);
+    let left = fs::read_dir(directory.path().join("some/folder/tmp")).unwrap();
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn child_that_runs_the_suite() {
+    let Some(task) = process::task() else { return };
+    let count = task[0].to_str().unwrap().parse().unwrap();
     let url = std::env::var("TABANE_TEST_URL").unwrap();
     let location = Location::parse(OsStr::new(&url)).unwrap();
     let storage = storage::open(&location, &RemoteOptions::default()).unwrap();
@@ -268,5 +303,5 @@ fn child_that_runs_the_suite() {
         format!("{}/", storage.location()).trim_end_matches('/'),
         url.trim_end_matches('/')
     );
-    suite(&*storage);
+    suite(&*storage, count);
 }

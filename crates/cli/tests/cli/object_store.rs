@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::bed::{Bed, Ran, restored, run, varied};
-use crate::gateway::{BUCKET, Gateway};
+use crate::gateway::{ACCESS_KEY, BUCKET, Gateway, SECRET_KEY};
 
 fn command<A: AsRef<OsStr>>(bed: &Bed, url: &str, args: impl IntoIterator<Item = A>) -> Command {
     let mut command = bed.command(args);
@@ -118,6 +118,31 @@ fn a_server_that_does_not_know_us() {
     }
     run(command(&bed, &url, ["snapshots"]).env_remove("AWS_SECRET_ACCESS_KEY"))
         .fails(2, "AWS_SECRET_ACCESS_KEY");
+}
+
+#[test]
+fn keys_from_the_files_of_amazons_tools() {
+    let Some(gateway) = Gateway::start("keys from ~/.aws on a real S3 server") else {
+        return;
+    };
+    let bed = Bed::new();
+    let url = gateway.url(BUCKET, "");
+    let folder = bed.path("home/.aws");
+    fs::create_dir_all(&folder).expect("a folder");
+    let keys =
+        format!("[work]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n");
+    fs::write(folder.join("credentials"), keys).expect("a file");
+    let with_profile = |name: &str| {
+        let mut command = command(&bed, &url, ["init"]);
+        command
+            .env_remove("AWS_ACCESS_KEY_ID")
+            .env_remove("AWS_SECRET_ACCESS_KEY")
+            .env("HOME", bed.path("home"))
+            .env("AWS_PROFILE", name);
+        run(&mut command)
+    };
+    with_profile("play").fails(2, "profile \"play\" has no keys");
+    with_profile("work").succeeds();
 }
 
 #[test]

@@ -21,7 +21,7 @@ use super::plan::attribute_errors;
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::node::{Kind, Node, Piece};
-use crate::reader::BlockReader;
+use crate::reader::{self, BlockReader};
 use crate::sync::lock;
 
 /// Decoded bytes that a worker has at a time: enough blocks to fill the lanes.
@@ -111,7 +111,7 @@ impl File {
 }
 
 fn pool(run: &Run) -> Pool<BlockReader> {
-    Pool::for_all_processors(|| BlockReader::new(&run.repository))
+    reader::pool(&run.repository, || BlockReader::new(&run.repository))
 }
 
 /// Writes all files.
@@ -219,12 +219,14 @@ fn process(
     reader: &mut BlockReader,
     batch: Vec<(u32, Vec<Use>)>,
 ) {
+    if run.has_failed() {
+        return;
+    }
     let mut segments = Vec::with_capacity(batch.len());
-    for (segment, uses) in batch {
-        if run.has_failed() {
-            return;
-        }
-        match reader.read_segment(&run.index, segment) {
+    let numbers: Vec<u32> = batch.iter().map(|(segment, _)| *segment).collect();
+    let read = reader.read_segments(&run.index, &numbers);
+    for ((_, uses), read) in batch.into_iter().zip(read) {
+        match read {
             Ok(raw) => segments.push((raw, uses)),
             Err(error) => {
                 for place in uses {

@@ -65,6 +65,7 @@ fn go(scratch: &Path, told: &Arc<Told>) -> Result<()> {
         parent: Parent::None,
         dry_run: false,
         compression: Compression::AUTO,
+        verify: true,
         hostname: String::new(),
         username: String::new(),
         tags: Vec::new(),

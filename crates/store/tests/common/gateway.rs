@@ -34,7 +34,7 @@ impl Gateway {
     }
 
     fn start_as(what: &str, tls: Option<[PathBuf; 2]>) -> Option<Self> {
-        let Some(program) = program() else {
+        let Some(program) = program("versitygw") else {
             eprintln!(
                 "NOT CHECKED: {what}: versitygw is not installed (make test-tools installs it if there is go)"
             );
@@ -42,9 +42,7 @@ impl Gateway {
         };
         let directory = tempfile::tempdir().expect("a directory for the server");
         fs::create_dir(directory.path().join(BUCKET)).expect("a bucket");
-        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = free.local_addr().expect("its address").port();
-        drop(free);
+        let port = free_port();
         let mut gateway = Self {
             program,
             directory,
@@ -78,14 +76,7 @@ impl Gateway {
             .spawn()
             .expect("start versitygw");
         self.server = Some(server);
-        let start = Instant::now();
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(
-                start.elapsed() < Duration::from_secs(10),
-                "versitygw does not listen"
-            );
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_for(self.port);
     }
 
     /// Kills the server, whatever it is doing.
@@ -129,12 +120,31 @@ impl Drop for Gateway {
     }
 }
 
-/// In the path, or where `make test-tools` puts it.
-fn program() -> Option<PathBuf> {
-    let installed = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("tools");
+/// A port that nobody listens on.
+pub fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    free.local_addr().expect("its address").port()
+}
+
+/// Waits until a server listens.
+pub fn wait_for(port: u16) {
+    let start = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "the server does not listen"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A program in the path, or where `make test-tools` puts it.
+pub fn program(name: &str) -> Option<PathBuf> {
+    let tools = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("tools");
+    let python = tools.join("python/bin");
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
-        .chain([installed])
-        .map(|folder| folder.join("versitygw"))
+        .chain([tools, python])
+        .map(|folder| folder.join(name))
         .find(|program| program.exists())
 }

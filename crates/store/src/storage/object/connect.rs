@@ -8,6 +8,7 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 
+use super::aws_profile;
 use super::transport::Transport;
 use crate::storage::failure::{Failure, FailureKind};
 use crate::storage::limit::Limiter;
@@ -28,7 +29,7 @@ pub fn connect(
     let transport = |login| Transport::new(location.service, upload.clone(), login);
     let built: object_store::Result<Arc<dyn ObjectStore>> = match location.service {
         Service::S3 => {
-            let mut builder = AmazonS3Builder::from_env();
+            let mut builder = with_profile(AmazonS3Builder::from_env())?;
             if let Some(endpoint) = &location.endpoint {
                 // Both, since either may be in the environment.
                 for key in [AmazonS3ConfigKey::Endpoint, AmazonS3ConfigKey::S3Endpoint] {
@@ -73,4 +74,34 @@ pub fn connect(
         let text = format!("{first}: set {}", location.service.credentials());
         Failure::new(FailureKind::Lasting, text)
     })
+}
+
+/// Adds what the files of Amazon's tools say, where the environment says nothing.
+fn with_profile(mut builder: AmazonS3Builder) -> Result<AmazonS3Builder, Failure> {
+    let is_set = |name: &str| std::env::var_os(name).is_some();
+    let sources = [
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_SKIP_SIGNATURE",
+    ];
+    if sources.into_iter().any(is_set) {
+        return Ok(builder);
+    }
+    let has_region = is_set("AWS_REGION") || is_set("AWS_DEFAULT_REGION");
+    let profile = aws_profile::read()?;
+    if let Some((id, secret)) = profile.keys {
+        builder = builder
+            .with_access_key_id(id)
+            .with_secret_access_key(secret);
+        if let Some(token) = profile.token {
+            builder = builder.with_token(token);
+        }
+    }
+    match profile.region {
+        Some(region) if !has_region => Ok(builder.with_region(region)),
+        _ => Ok(builder),
+    }
 }

@@ -1,5 +1,6 @@
 //! A repository in an object store.
 
+mod aws_profile;
 mod connect;
 mod transport;
 
@@ -29,11 +30,8 @@ const TEMPORARY: &str = "tmp";
 /// Packs that are listed one page after another; if there are more, several pages at a time.
 const LISTED_IN_ORDER: usize = 5000;
 
-/// A request is given this long, ...
+/// What is small is given this long. Uploads may take longer, as long as they move.
 const TIMEOUT: Duration = Duration::from_secs(120);
-
-/// ... and for each byte of an object a second by this much, since nobody can wait for a server that accepts bytes and says nothing.
-const BYTES_PER_S_MIN: u64 = 16 << 10;
 
 type Result<T> = std::result::Result<T, Failure>;
 
@@ -150,7 +148,6 @@ impl ObjectStorage {
 
     /// Puts an object that must not be there.
     async fn put_new(&self, path: &Path, bytes: &Bytes, again: bool) -> Result<()> {
-        let limit = timeout(bytes.len() as u64);
         if self.is_webdav {
             return self.put_copied(path, bytes).await;
         }
@@ -158,7 +155,7 @@ impl ObjectStorage {
             let put = self
                 .store
                 .put_opts(path, bytes.clone().into(), PutMode::Create.into());
-            match within(limit, put).await {
+            match put.await.map_err(explain) {
                 Err(failure) if failure.kind == FailureKind::Unsupported => {
                     self.unconditional.store(true, Ordering::Relaxed);
                 }
@@ -169,18 +166,17 @@ impl ObjectStorage {
         if !again && within(TIMEOUT, self.store.head(path)).await.is_ok() {
             return Err(already_exists());
         }
-        within(limit, self.store.put(path, bytes.clone().into()))
-            .await
-            .map(drop)
+        let put = self.store.put(path, bytes.clone().into()).await;
+        put.map(drop).map_err(explain)
     }
 
     /// Puts an object under another name first: a server may keep what it got of an upload that was cut off.
     async fn put_copied(&self, path: &Path, bytes: &Bytes) -> Result<()> {
         let random = Id(crate::crypto::random()).to_string();
         let temporary = self.path(&format!("{TEMPORARY}/{random}"));
-        let limit = timeout(bytes.len() as u64);
-        within(limit, self.store.put(&temporary, bytes.clone().into())).await?;
-        let copied = within(limit, self.store.copy_if_not_exists(&temporary, path)).await;
+        let put = self.store.put(&temporary, bytes.clone().into()).await;
+        put.map_err(explain)?;
+        let copied = within(TIMEOUT, self.store.copy_if_not_exists(&temporary, path)).await;
         // If it stays it is rubbish.
         let _ = within(TIMEOUT, self.store.delete(&temporary)).await;
         copied
@@ -449,11 +445,6 @@ async fn within<T>(
             "the server does not answer",
         )),
     }
-}
-
-/// How long a request may take that moves this many bytes.
-fn timeout(bytes: u64) -> Duration {
-    TIMEOUT + Duration::from_secs(bytes / BYTES_PER_S_MIN)
 }
 
 fn explain(error: object_store::Error) -> Failure {

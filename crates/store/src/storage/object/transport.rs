@@ -6,7 +6,9 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -27,7 +29,10 @@ use crate::storage::location::Service;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes of an upload that are let through at a time when it is limited.
+/// A request whose body has not moved for so long is given up.
+const SILENCE_MAX: Duration = Duration::from_secs(300);
+
+/// Bytes of an upload that go at a time.
 const PIECE_LEN: usize = 16 << 10;
 
 /// An explanation that is longer is not read to its end.
@@ -88,11 +93,23 @@ impl Transport {
         })
     }
 
-    fn body(&self, body: HttpRequestBody) -> reqwest::Body {
-        match (&self.upload, body.as_bytes()) {
-            (_, Some(bytes)) => bytes.clone().into(),
-            (None, None) => reqwest::Body::wrap(body),
-            (Some(limiter), None) => limited(body, Arc::clone(limiter)),
+    /// Sends a request. It may take long as long as its body moves, which counts up `sent`.
+    async fn send(
+        &self,
+        request: reqwest::Request,
+        sent: &AtomicU64,
+    ) -> Result<reqwest::Response, Failure> {
+        let mut answer = pin!(self.client.execute(request));
+        let mut before = 0;
+        loop {
+            if let Ok(answer) = tokio::time::timeout(SILENCE_MAX, &mut answer).await {
+                return answer.map_err(|error| explain(&error));
+            }
+            let now = sent.load(Ordering::Relaxed);
+            if std::mem::replace(&mut before, now) == now {
+                let text = "the server does not answer";
+                return Err(Failure::new(FailureKind::Passing, text));
+            }
         }
     }
 
@@ -141,13 +158,17 @@ impl HttpService for Transport {
         let makes_folder = parts.method.as_str() == "MKCOL";
         let mut request = reqwest::Request::new(parts.method, url);
         *request.headers_mut() = parts.headers;
-        *request.body_mut() = Some(self.body(body));
+        let sent = Arc::<AtomicU64>::default();
+        *request.body_mut() = Some(match body.as_bytes() {
+            Some(bytes) => bytes.clone().into(),
+            None => in_pieces(body, self.upload.clone(), Arc::clone(&sent)),
+        });
         if let Some((name, password)) = &self.login {
             let builder = reqwest::RequestBuilder::from_parts(self.client.clone(), request);
             let built = builder.basic_auth(name, Some(password)).build();
             request = built.map_err(|error| failed(explain(&error)))?;
         }
-        let answer = self.client.execute(request).await;
+        let answer = self.send(request, &sent).await;
         let is_refused = !answer
             .as_ref()
             .is_ok_and(|answer| answer.status().is_success());
@@ -158,7 +179,7 @@ impl HttpService for Transport {
             );
             return Err(failed(Failure::new(FailureKind::Denied, text)));
         }
-        let mut response = answer.map_err(|error| failed(explain(&error)))?;
+        let mut response = answer.map_err(failed)?;
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
         let body = reqwest::Body::from(response).map_err(|error| failed(explain(&error)));
         let mut response = HttpResponse::new(HttpResponseBody::new(body));
@@ -177,16 +198,23 @@ fn failed(failure: Failure) -> HttpError {
     HttpError::new(HttpErrorKind::Unknown, failure)
 }
 
-/// A body that goes in small pieces, each when it may.
-fn limited(body: HttpRequestBody, limiter: Arc<Limiter>) -> reqwest::Body {
+/// A body that goes in small pieces, each when it may, and counts what has gone.
+fn in_pieces(
+    body: HttpRequestBody,
+    limiter: Option<Arc<Limiter>>,
+    sent: Arc<AtomicU64>,
+) -> reqwest::Body {
     let pieces = stream::unfold((body, Bytes::new()), move |(mut body, mut rest)| {
-        let limiter = Arc::clone(&limiter);
+        let (limiter, sent) = (limiter.clone(), Arc::clone(&sent));
         async move {
             while rest.is_empty() {
                 rest = body.frame().await?.ok()?.into_data().ok()?;
             }
             let piece = rest.split_to(PIECE_LEN.min(rest.len()));
-            limiter.wait(piece.len()).await;
+            if let Some(limiter) = limiter {
+                limiter.wait(piece.len()).await;
+            }
+            sent.fetch_add(piece.len() as u64, Ordering::Relaxed);
             Some((Ok::<_, Infallible>(Frame::data(piece)), (body, rest)))
         }
     });
