@@ -77,9 +77,9 @@ fn packs() -> Result<(), String> {
     let mut reader = SegmentReader::default();
     for (number, (segment, raw)) in contents.segments.iter().zip(&segments).enumerate() {
         let end = at + segment.stored_len as usize;
-        let mut sealed = bytes[at..end].to_vec();
+        let sealed = &bytes[at..end];
         let what = || "a pack".to_owned();
-        let opened = reader.open(&key, number, segment.codec, raw.len(), &mut sealed, what);
+        let opened = reader.open(&key, number, segment.codec, raw.len(), sealed, what);
         let opened = opened.map_err(|error| error.to_string())?;
         same("a segment", opened == *raw, true)?;
         at = end;
