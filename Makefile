@@ -4,7 +4,8 @@
 #   make test       runs every test, after installing the few programs that the tests use
 #   make lint       formatting, clippy and documentation, warnings as errors
 #   make sanitize   the tests of the crate with unsafe code, under AddressSanitizer (x86-64 Linux)
-#   make fuzz       runs one fuzz target for a while: FUZZ=backends SECONDS=60 (x86-64 Linux, needs a C++ compiler)
+#   make fuzz       runs one fuzz target for a while: FUZZ=backends SECONDS=60, or FUZZ=stored PARSER=directory
+#                   (x86-64 Linux, needs a C++ compiler)
 #   make bench      measures kernels, the paper's figures, copies and whole backups beside the tools that are installed
 #   make install    copies the command, its manual pages and completions: PREFIX=/usr/local DESTDIR=
 #   make install-lib  copies the hashes for C: tabane.h, libtabane.so, libtabane.a and tabane.pc
@@ -181,14 +182,16 @@ sanitize:
 
 # What cargo-fuzz does, without having to install it.
 SECONDS = 60
+PARSER =
 fuzz:
 	@[ -n "$(FUZZ)" ] || { echo 'make fuzz FUZZ=... ; targets:'; ls fuzz/fuzz_targets; exit 2; }
 	cd fuzz && RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address --cfg fuzzing -Cpasses=sancov-module \
 		-Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
 		-Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1" \
 		$(CARGO) build $(CARGOFLAGS) --release --target x86_64-unknown-linux-gnu --target-dir target --bin "$(FUZZ)"
-	mkdir -p "fuzz/corpus/$(FUZZ)"
-	cd fuzz && target/x86_64-unknown-linux-gnu/release/"$(FUZZ)" "corpus/$(FUZZ)" -max_total_time=$(SECONDS)
+	mkdir -p "fuzz/corpus/$(FUZZ)$(PARSER)"
+	cd fuzz && PARSER=$(PARSER) target/x86_64-unknown-linux-gnu/release/"$(FUZZ)" "corpus/$(FUZZ)$(PARSER)" \
+		-max_total_time=$(SECONDS) -malloc_limit_mb=256
 
 bench:
 	$(CARGO) build $(CARGOFLAGS) --release --workspace

@@ -1,0 +1,76 @@
+//! Every parser of stored bytes, for a short time, with damaged and invented bytes. `make fuzz FUZZ=stored PARSER=…` looks
+//! longer, and sees which code was reached.
+
+#[path = "../common/memory.rs"]
+#[allow(dead_code)]
+mod memory;
+mod mutate;
+mod parsers;
+
+use std::panic::catch_unwind;
+use std::time::{Duration, Instant, SystemTime};
+
+use mutate::Mutator;
+use parsers::PARSERS;
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+/// Each parser gets so long.
+const TIME: Duration = Duration::from_millis(1000);
+
+/// No input may take longer, on however busy a machine.
+const INPUT_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Who asks for more address space than this has believed a length that was only said.
+const MEMORY_MAX: u64 = 4 << 30;
+
+fn fuzz(name: &str) {
+    let limit = Rlimit {
+        current: Some(MEMORY_MAX),
+        maximum: None,
+    };
+    setrlimit(Resource::As, limit).expect("a limit of memory");
+    let parser = PARSERS
+        .iter()
+        .find(|parser| parser.name == name)
+        .expect("a parser of this name");
+    let samples = (parser.samples)();
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .expect("after 1970");
+    let mut mutator = Mutator::new(now.as_nanos() as u64);
+    let start = Instant::now();
+    let mut runs = 0;
+    while start.elapsed() < TIME || runs <= samples.len() {
+        let input = match samples.get(runs) {
+            Some(sample) => sample.clone(),
+            None => mutator.mutate(&samples),
+        };
+        let begun = Instant::now();
+        let ended = catch_unwind(|| (parser.run)(&input));
+        let took = begun.elapsed();
+        assert!(
+            ended.is_ok() && took < INPUT_TIME_MAX,
+            "{name}: after {took:?} with these bytes: {}",
+            hex::encode(&input)
+        );
+        runs += 1;
+    }
+    println!("{name}: {runs} inputs");
+}
+
+macro_rules! fuzz_tests {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            fuzz(stringify!($name));
+        })*
+
+        #[test]
+        fn every_parser_has_a_test() {
+            let names: Vec<&str> = PARSERS.iter().map(|parser| parser.name).collect();
+            assert_eq!(names, [$(stringify!($name)),*]);
+        }
+    };
+}
+
+fuzz_tests!(object key config footer segment index directory snapshot removal client patterns);
