@@ -170,7 +170,9 @@ impl Counter<'_> {
         self.stats.files += sums.files;
         self.stats.directories += sums.directories;
         self.stats.others += sums.others;
-        self.stats.restore_bytes += sums.bytes + sums.links.values().sum::<u64>();
+        // Holes may be of any length, and their sum be more than any.
+        let sizes = sums.links.values().chain([&sums.bytes]).copied();
+        self.stats.restore_bytes = sizes.fold(self.stats.restore_bytes, u64::saturating_add);
         Ok(())
     }
 
@@ -227,7 +229,7 @@ impl Counter<'_> {
             Some(link) => {
                 sums.links.insert(link, *size);
             }
-            None => sums.bytes += size,
+            None => sums.bytes = sums.bytes.saturating_add(*size),
         }
         if self.contents.insert(self.content_id(content)) {
             self.stats.unique_files += 1;
@@ -297,7 +299,7 @@ impl Sums {
         self.files += other.files;
         self.directories += other.directories;
         self.others += other.others;
-        self.bytes += other.bytes;
+        self.bytes = self.bytes.saturating_add(other.bytes);
         self.links
             .extend(other.links.iter().map(|(link, bytes)| (*link, *bytes)));
     }

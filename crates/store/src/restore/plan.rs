@@ -264,7 +264,9 @@ impl Planner<'_> {
         }
         if let Kind::File { size, .. } = node.kind {
             self.plan.summary.files += 1;
-            self.plan.summary.total_bytes += size;
+            let total = &mut self.plan.summary.total_bytes;
+            // Holes may be of any length.
+            *total = total.saturating_add(size);
             let may_exist = self.way.last().expect("the target is a step").existed;
             self.plan.files.push(File::new(path, node, may_exist));
             return;
