@@ -111,6 +111,7 @@ mod tests {
             paths: Vec::new(),
             tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
             parent: None,
+            original: None,
             root: Vec::new(),
             program_version: String::new(),
             summary: Default::default(),

@@ -41,9 +41,9 @@ fn a_failure_at_any_operation_leaves_the_target_whole() {
     let place = Place::new();
     for number in 0..2 {
         let bytes = random_bytes(number, 200_000);
-        write(&place.source.join(format!("deep/file {number}")), &bytes);
+        write(place.source.join(format!("deep/file {number}")), &bytes);
         // A file that is the very bytes of a directory hides nothing.
-        write(&place.source.join("small"), &bytes[..100]);
+        write(place.source.join("small"), &bytes[..100]);
         back_up(&place.repository, &[&place.source]);
     }
     for fault in [Fault::FailOnce, Fault::FailFrom] {
@@ -91,7 +91,7 @@ fn a_failure_at_any_operation_leaves_the_target_whole() {
 fn a_file_that_looks_like_a_directory_does_not_hide_it() {
     let place = Place::new();
     write(
-        &place.source.join("directory/file"),
+        place.source.join("directory/file"),
         &random_bytes(1, 50_000),
     );
     let made = back_up(&place.repository, &[&place.source]);
@@ -105,7 +105,7 @@ fn a_file_that_looks_like_a_directory_does_not_hide_it() {
         .expect("read");
     // In the order of names, the file comes before the directory, and in a snapshot before it.
     let encoded = tabane_store::tree::encode(&nodes);
-    write(&place.source.join("a file"), &encoded);
+    write(place.source.join("a file"), &encoded);
     back_up(&place.repository, &[&place.source]);
     let target = init(LocalStorage::new(place.path("target")));
     copy_all(&place.repository, &target).expect("copied");

@@ -275,6 +275,7 @@ impl Bench {
                 passes: 1,
                 lanes: 1,
             },
+            ..InitOptions::default()
         };
         let repository = Arc::new(Repository::init(storage.clone(), &password, options)?);
         Ok(Self {

@@ -386,7 +386,7 @@ fn segment(input: &[u8]) {
     let key = repository.master().object_key(ObjectKind::Pack, &[7; 32]);
     let mut sealed = encoded.to_vec();
     key.seal(1, &mut sealed, 0);
-    let opened = SegmentReader::default().open(&key, 0, codec, raw_len, &mut sealed, String::new);
+    let opened = SegmentReader::default().open(&key, 0, codec, raw_len, &sealed, String::new);
     if let Ok(raw) = opened {
         assert_eq!(raw.len(), raw_len);
         // Twice as much would be kept by a cache of segments.
@@ -685,6 +685,7 @@ fn snapshot_of(root: Vec<Piece>) -> Snapshot {
         paths: vec!["/home/me".to_owned()],
         tags: vec!["a".to_owned()],
         parent: Some(Id([3; 32])),
+        original: None,
         root,
         program_version: "tabane 0.1.0".to_owned(),
         summary: Summary::default(),
