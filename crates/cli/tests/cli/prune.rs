@@ -29,7 +29,7 @@ fn what_was_forgotten_is_removed() {
     bed.run(["forget", "--keep-last", "1"]).succeeds();
     bed.run(["prune", "--dry-run"])
         .succeeds()
-        .says("to copy and remove")
+        .says("remove")
         .says("1 snapshot")
         .says("dry run: nothing was changed");
     assert_eq!(size_of_packs(&bed), before);
