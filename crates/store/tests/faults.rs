@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use common::fault::{Fault, FaultyStorage};
 use common::mount::Mount;
-use common::tree::{random_bytes, small_tree, write};
+use common::tree::{link_tree, random_bytes, small_tree, write};
 use common::{
     Recorder, assert_clean, back_up, back_up_observed, backup_options, compare, id, init,
     init_options, open, password, process, restore_options, restore_with, scratch,
@@ -119,18 +119,6 @@ fn restored(repository: &Arc<Repository>, id: Id, source: &Path) -> Contents {
     };
     restore_with(repository, id, options);
     compare::contents(target.path())
-}
-
-fn link_tree(from: &Path, to: &Path) {
-    fs::create_dir(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => link_tree(&entry.path(), &to),
-            false => fs::hard_link(entry.path(), to).unwrap(),
-        }
-    }
 }
 
 /// Runs backups with the fault at the first, second, … operation, until one ends without reaching it.

@@ -60,6 +60,19 @@ pub fn small_tree(root: &Path, seed: u64) {
     std::os::unix::fs::symlink("../text", root.join("many/link")).unwrap();
 }
 
+/// A directory whose files are links to those of another: good for objects, which are never changed.
+pub fn link_tree(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => link_tree(&entry.path(), &to),
+            false => fs::hard_link(entry.path(), to).unwrap(),
+        }
+    }
+}
+
 /// A file with these runs of bytes, and holes between them.
 pub fn sparse(path: &Path, len: u64, runs: &[(u64, &[u8])]) {
     let file = File::create(path).unwrap();

@@ -17,7 +17,7 @@ use tabane_store::{Id, Repository, forget, snapshot};
 use super::basics::{TIGHT, prune_with};
 use super::repair::Quiet;
 use crate::common::fault::{Fault, FaultyStorage};
-use crate::common::tree::{random_bytes, small_tree, write};
+use crate::common::tree::{link_tree, random_bytes, small_tree, write};
 use crate::common::{
     assert_clean, back_up, compare, id, init, open, password, process, restore_options,
     restore_with, scratch,
@@ -115,18 +115,6 @@ impl Base {
             "{what}: waste is left"
         );
         assert_clean(&repository);
-    }
-}
-
-fn link_tree(from: &Path, to: &Path) {
-    fs::create_dir(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => link_tree(&entry.path(), &to),
-            false => fs::hard_link(entry.path(), to).unwrap(),
-        }
     }
 }
 
