@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::id::Id;
-
 use crate::reach::Reach;
 use crate::reader::BlockReader;
 use crate::removal;

@@ -19,9 +19,6 @@ use crate::repository::Repository;
 use crate::storage::{Name, ObjectKind};
 use crate::writer::{Encoder, Writer, flush};
 
-/// Packs that an index object names at most.
-const PACKS_PER_INDEX: usize = 1024;
-
 /// Is told what happens.
 pub trait Observer: Send + Sync {
     /// Something is worth knowing.
@@ -125,7 +122,7 @@ pub fn repair_index(
     if dry_run {
         return Ok(report);
     }
-    for packs in kept.chunks(PACKS_PER_INDEX) {
+    for packs in kept.chunks(prune::PACKS_MAX) {
         let payload = postcard::to_stdvec(packs).expect("an index is plain data");
         repository.put_sealed(ObjectKind::Index, &payload)?;
     }

@@ -9,7 +9,7 @@ use crate::repository::Repository;
 use crate::storage::{Name, ObjectKind};
 
 /// Packs that one object names at most: 16 GiB of them.
-const PACKS_MAX: usize = 1024;
+pub(crate) const PACKS_MAX: usize = 1024;
 
 /// An object that names fewer packs is small.
 const SMALL: usize = 128;

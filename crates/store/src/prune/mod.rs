@@ -25,6 +25,7 @@ use crate::storage::{Name, ObjectKind};
 
 pub use choose::MaxUnused;
 use choose::{Candidate, choose};
+pub(crate) use index_objects::PACKS_MAX;
 use view::View;
 
 /// What an interrupted write left behind in a storage is removed when it is this old: nobody writes an object for longer.
@@ -224,48 +225,36 @@ impl Plan {
         }
         let condemned = view.removals.condemned();
         let mut candidates = Vec::new();
-        for (&pack, &(kind, raw_len)) in &view.whole_packs {
-            let listed = &view.packs[&pack];
-            let used = used.get(&pack).copied().unwrap_or_default();
-            let age_s = view.now.duration_since(listed.modified).unwrap_or_default();
-            let candidate = Candidate {
-                pack,
-                kind,
-                len: listed.len,
-                used: used as f64 / raw_len.max(1) as f64,
-                age_s: age_s.as_secs_f64(),
-            };
+        for (&pack, listed) in &view.packs {
             stats.packs += 1;
             stats.pack_bytes += listed.len;
-            stats.used_bytes += listed.len - candidate.unused_bytes();
-            match used {
+            // A pack that no index names is of an interrupted backup, or of one that runs: nothing of it is used yet.
+            let mut candidate = None;
+            if let (Some(&(kind, raw_len)), Some(&used)) =
+                (view.whole_packs.get(&pack), used.get(&pack))
+            {
+                let age_s = view.now.duration_since(listed.modified).unwrap_or_default();
+                let used = Candidate {
+                    pack,
+                    kind,
+                    len: listed.len,
+                    used: used as f64 / raw_len.max(1) as f64,
+                    age_s: age_s.as_secs_f64(),
+                };
+                stats.used_bytes += listed.len - used.unused_bytes();
+                candidate = Some(used);
+            }
+            match candidate {
                 _ if condemned.contains(&pack) => {
                     stats.condemned_packs += 1;
                     stats.condemned_bytes += listed.len;
                 }
-                1.. => candidates.push(candidate),
-                0 if listed.modified < old => self.unused.push(pack),
-                0 => {
+                Some(candidate) => candidates.push(candidate),
+                None if listed.modified < old => self.unused.push(pack),
+                None => {
                     stats.young_packs += 1;
                     stats.young_bytes += listed.len;
                 }
-            }
-        }
-        // Packs that no index names: of interrupted backups, or of one that runs.
-        for listed in view.packs.values() {
-            if view.whole_packs.contains_key(&listed.id) {
-                continue;
-            }
-            stats.packs += 1;
-            stats.pack_bytes += listed.len;
-            if condemned.contains(&listed.id) {
-                stats.condemned_packs += 1;
-                stats.condemned_bytes += listed.len;
-            } else if listed.modified < old {
-                self.unused.push(listed.id);
-            } else {
-                stats.young_packs += 1;
-                stats.young_bytes += listed.len;
             }
         }
         self.unused.sort_unstable();

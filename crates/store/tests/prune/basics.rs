@@ -4,10 +4,12 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tabane_store::backup::Backup;
 use tabane_store::client::{self, Presence, Purpose};
 use tabane_store::prune::{MaxUnused, Observer, PruneOptions, PruneReport, plan};
 use tabane_store::storage::{Name, ObjectKind, Storage};
 use tabane_store::{Error, Repository, snapshot};
+use tempfile::TempDir;
 
 use crate::common::memory::MemoryStorage;
 use crate::common::tree::{random_bytes, small_tree, text, write};
@@ -41,6 +43,16 @@ pub fn prune_with(
 
 fn prune(repository: &Arc<Repository>) -> PruneReport {
     prune_with(repository, TIGHT).expect("prune")
+}
+
+/// A directory with one file, a repository, and a backup of the one in the other.
+fn with_one_backup() -> (TempDir, MemoryStorage, Arc<Repository>, Backup) {
+    let dir = scratch();
+    let storage = MemoryStorage::default();
+    let repository = init(storage.clone());
+    write(dir.path().join("a"), &random_bytes(1, 100_000));
+    let made = back_up(&repository, &[dir.path()]);
+    (dir, storage, repository, made)
 }
 
 fn forget(storage: &MemoryStorage, snapshot: tabane_store::Id) {
@@ -150,11 +162,7 @@ fn little_waste_is_left_alone() {
 
 #[test]
 fn what_a_running_client_may_need_stays() {
-    let dir = scratch();
-    let storage = MemoryStorage::default();
-    let repository = init(storage.clone());
-    write(dir.path().join("a"), &random_bytes(1, 100_000));
-    let made = back_up(&repository, &[dir.path()]);
+    let (dir, storage, repository, made) = with_one_backup();
     // As a backup that runs in another process, and has already written something.
     let presence = Presence::announce(&repository, Purpose::Backup).unwrap();
     let other = open(storage.clone());
@@ -179,11 +187,7 @@ fn what_a_running_client_may_need_stays() {
 
 #[test]
 fn the_dead_hold_nothing_back_for_ever() {
-    let dir = scratch();
-    let storage = MemoryStorage::default();
-    let repository = init(storage.clone());
-    write(dir.path().join("a"), &random_bytes(1, 100_000));
-    let made = back_up(&repository, &[dir.path()]);
+    let (_dir, storage, repository, made) = with_one_backup();
     forget(&storage, id(&made));
     std::mem::forget(Presence::announce(&repository, Purpose::Backup).unwrap());
     std::mem::forget(Presence::announce(&repository, Purpose::Prune).unwrap());
@@ -205,11 +209,7 @@ fn the_dead_hold_nothing_back_for_ever() {
 
 #[test]
 fn grace_lets_what_is_condemned_live_on() {
-    let dir = scratch();
-    let storage = MemoryStorage::default();
-    let repository = init(storage.clone());
-    write(dir.path().join("a"), &random_bytes(1, 100_000));
-    let made = back_up(&repository, &[dir.path()]);
+    let (_dir, storage, repository, made) = with_one_backup();
     forget(&storage, id(&made));
     let hour = Duration::from_secs(3600);
     let options = PruneOptions {
@@ -229,11 +229,7 @@ fn grace_lets_what_is_condemned_live_on() {
 /// The blocks of a condemned pack are stored again, and those of a snapshot that appears are copied out.
 #[test]
 fn condemned_packs_are_not_relied_on() {
-    let dir = scratch();
-    let storage = MemoryStorage::default();
-    let repository = init(storage.clone());
-    write(dir.path().join("a"), &random_bytes(1, 100_000));
-    let made = back_up(&repository, &[dir.path()]);
+    let (dir, storage, repository, made) = with_one_backup();
     forget(&storage, id(&made));
     let presence = Presence::announce(&repository, Purpose::Backup).unwrap();
     assert!(prune(&repository).waiting_packs > 0);
