@@ -25,7 +25,11 @@ fn suite(storage: &dyn Storage, count: u32) {
     objects(storage);
     bad_names_and_ranges(storage);
     lists(storage);
-    races(storage);
+    let winners = races(storage);
+    // A WebDAV server may look whether a name is taken and take it later: docs/object-stores.md says what follows.
+    if !storage.location().starts_with("webdav") {
+        assert_eq!(winners, [1; 5]);
+    }
     many(storage, count);
 }
 
@@ -147,9 +151,9 @@ fn lists(storage: &dyn Storage) {
     }
 }
 
-/// Of many who put the same name, one succeeds, and its bytes are there whole.
-fn races(storage: &dyn Storage) {
-    for round in 0..5 {
+/// Of many who put the same name, some succeed, and the bytes of one of them are there whole: how many, in each round.
+fn races(storage: &dyn Storage) -> Vec<usize> {
+    let round = |round| {
         let config = match round {
             0 => Name::CONFIG,
             _ => name(ObjectKind::Removal, round),
@@ -175,10 +179,12 @@ fn races(storage: &dyn Storage) {
             let done = putters.into_iter().map(|putter| putter.join().unwrap());
             done.flatten().collect()
         });
-        assert_eq!(won.len(), 1, "{won:?}");
-        assert!(storage.get(config, None).unwrap() == vec![won[0]; 100_000]);
+        let bytes = storage.get(config, None).unwrap();
+        assert!(won.iter().any(|&winner| bytes == vec![winner; 100_000]));
         storage.delete(config).unwrap();
-    }
+        won.len()
+    };
+    (0..5).map(round).collect()
 }
 
 /// Above 1000 they are more than a server lists in one answer.
