@@ -1,0 +1,253 @@
+//! Hashes (`provider-digest(7)`).
+//!
+//! A context is a [`Hasher`], which begins anew with each `init`.
+
+use core::ffi::{CStr, c_int, c_void};
+use core::ptr;
+
+use tabane_lanes::{Algorithm, Hasher, hash_one};
+
+use crate::abi::{self, Dispatch, Param, digest_function as function};
+use crate::guard::{bytes, guarded, succeeds};
+use crate::params;
+
+/// What OpenSSL is told of a hash.
+struct Offer {
+    algorithm: Algorithm,
+    /// Those of the default provider: a name that stands for two algorithms would confuse OpenSSL.
+    names: &'static CStr,
+    description: &'static CStr,
+    /// Whether the parameters of its `AlgorithmIdentifier` are left out. For MD5 they are a null.
+    algid_absent: bool,
+}
+
+const OFFERS: [Offer; 6] = [
+    Offer {
+        algorithm: Algorithm::Md5,
+        names: c"MD5:SSL3-MD5:1.2.840.113549.2.5",
+        description: c"MD5",
+        algid_absent: false,
+    },
+    Offer {
+        algorithm: Algorithm::Sha1,
+        names: c"SHA1:SHA-1:SSL3-SHA1:1.3.14.3.2.26",
+        description: c"SHA-1",
+        algid_absent: true,
+    },
+    Offer {
+        algorithm: Algorithm::Sha224,
+        names: c"SHA2-224:SHA-224:SHA224:2.16.840.1.101.3.4.2.4",
+        description: c"SHA-224",
+        algid_absent: true,
+    },
+    Offer {
+        algorithm: Algorithm::Sha256,
+        names: c"SHA2-256:SHA-256:SHA256:2.16.840.1.101.3.4.2.1",
+        description: c"SHA-256",
+        algid_absent: true,
+    },
+    Offer {
+        algorithm: Algorithm::Sha384,
+        names: c"SHA2-384:SHA-384:SHA384:2.16.840.1.101.3.4.2.2",
+        description: c"SHA-384",
+        algid_absent: true,
+    },
+    Offer {
+        algorithm: Algorithm::Sha512,
+        names: c"SHA2-512:SHA-512:SHA512:2.16.840.1.101.3.4.2.3",
+        description: c"SHA-512",
+        algid_absent: true,
+    },
+];
+
+static TABLES: [[Dispatch; 10]; OFFERS.len()] = [
+    dispatch::<0>(),
+    dispatch::<1>(),
+    dispatch::<2>(),
+    dispatch::<3>(),
+    dispatch::<4>(),
+    dispatch::<5>(),
+];
+
+static GETTABLE: [Param; 5] = [
+    Param::size(c"blocksize"),
+    Param::size(c"size"),
+    Param::int(c"xof"),
+    Param::int(c"algid-absent"),
+    Param::END,
+];
+
+/// The hashes for `OSSL_FUNC_provider_query_operation`.
+pub(crate) fn offered() -> Vec<abi::Algorithm> {
+    let offers = OFFERS
+        .iter()
+        .zip(&TABLES)
+        .map(|(offer, table)| abi::Algorithm {
+            names: offer.names.as_ptr(),
+            properties: crate::PROPERTIES.as_ptr(),
+            implementation: table.as_ptr(),
+            description: offer.description.as_ptr(),
+        });
+    offers.chain([abi::Algorithm::END]).collect()
+}
+
+const fn dispatch<const OFFER: usize>() -> [Dispatch; 10] {
+    const fn entry(id: c_int, function: *const c_void) -> Dispatch {
+        Dispatch { id, function }
+    }
+    [
+        entry(function::NEWCTX, newctx::<OFFER> as *const c_void),
+        entry(function::INIT, init::<OFFER> as *const c_void),
+        entry(function::UPDATE, update as *const c_void),
+        entry(function::FINAL, finish as *const c_void),
+        entry(function::DIGEST, digest::<OFFER> as *const c_void),
+        entry(function::FREECTX, freectx as *const c_void),
+        entry(function::DUPCTX, dupctx as *const c_void),
+        entry(function::GET_PARAMS, get_params::<OFFER> as *const c_void),
+        entry(function::GETTABLE_PARAMS, gettable_params as *const c_void),
+        Dispatch::END,
+    ]
+}
+
+extern "C" fn newctx<const OFFER: usize>(_provider: *mut c_void) -> *mut Hasher {
+    guarded(ptr::null_mut(), || {
+        Box::into_raw(Box::new(Hasher::new(OFFERS[OFFER].algorithm)))
+    })
+}
+
+/// # Safety
+///
+/// `context` is of [`newctx`] or [`dupctx`], and is not used afterwards.
+unsafe extern "C" fn freectx(context: *mut Hasher) {
+    if !context.is_null() {
+        // SAFETY: the caller's promise.
+        drop(unsafe { Box::from_raw(context) });
+    }
+}
+
+/// # Safety
+///
+/// `context` is null or of [`newctx`] or [`dupctx`].
+unsafe extern "C" fn dupctx(context: *const Hasher) -> *mut Hasher {
+    guarded(ptr::null_mut(), || {
+        // SAFETY: the caller's promise.
+        unsafe { context.as_ref() }.map_or(ptr::null_mut(), |context| {
+            Box::into_raw(Box::new(context.clone()))
+        })
+    })
+}
+
+/// # Safety
+///
+/// As [`dupctx`], and nobody else uses `context` now.
+unsafe extern "C" fn init<const OFFER: usize>(
+    context: *mut Hasher,
+    _params: *const Param,
+) -> c_int {
+    succeeds(|| {
+        // SAFETY: the caller's promise.
+        let Some(context) = (unsafe { context.as_mut() }) else {
+            return false;
+        };
+        *context = Hasher::new(OFFERS[OFFER].algorithm);
+        true
+    })
+}
+
+/// # Safety
+///
+/// As [`init`], and `data` is readable for `length` bytes.
+unsafe extern "C" fn update(context: *mut Hasher, data: *const u8, length: usize) -> c_int {
+    succeeds(|| {
+        // SAFETY: the caller's promise.
+        let (context, data) = unsafe { (context.as_mut(), bytes(data, length)) };
+        let Some(context) = context else {
+            return false;
+        };
+        context.update(data);
+        true
+    })
+}
+
+/// # Safety
+///
+/// As [`dupctx`]; `to` is writable for `size` bytes, and `length` for a number.
+unsafe extern "C" fn finish(
+    context: *const Hasher,
+    to: *mut u8,
+    length: *mut usize,
+    size: usize,
+) -> c_int {
+    succeeds(|| {
+        // SAFETY: the caller's promise.
+        let Some(context) = (unsafe { context.as_ref() }) else {
+            return false;
+        };
+        if size < context.algorithm().digest_len() {
+            return false;
+        }
+        // SAFETY: the caller's promise, and it fits.
+        unsafe { write(context.finish().as_bytes(), to, length) };
+        true
+    })
+}
+
+/// # Safety
+///
+/// `data` is readable for `data_length` bytes, `to` is writable for `size` bytes, and `length` for a number.
+unsafe extern "C" fn digest<const OFFER: usize>(
+    _provider: *mut c_void,
+    data: *const u8,
+    data_length: usize,
+    to: *mut u8,
+    length: *mut usize,
+    size: usize,
+) -> c_int {
+    succeeds(|| {
+        let algorithm = OFFERS[OFFER].algorithm;
+        if size < algorithm.digest_len() {
+            return false;
+        }
+        // SAFETY: the caller's promise, and it fits.
+        unsafe {
+            write(
+                hash_one(algorithm, bytes(data, data_length)).as_bytes(),
+                to,
+                length,
+            )
+        };
+        true
+    })
+}
+
+/// # Safety
+///
+/// `to` is writable for the digest, and `length` for a number.
+unsafe fn write(digest: &[u8], to: *mut u8, length: *mut usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        to.copy_from_nonoverlapping(digest.as_ptr(), digest.len());
+        length.write(digest.len());
+    }
+}
+
+/// # Safety
+///
+/// As [`params::each`].
+unsafe extern "C" fn get_params<const OFFER: usize>(params: *mut Param) -> c_int {
+    succeeds(|| {
+        let offer = &OFFERS[OFFER];
+        // SAFETY: the caller's promise.
+        unsafe { params::each(params) }.all(|(key, param)| match key.to_bytes() {
+            b"blocksize" => param.set_number(offer.algorithm.block_len() as u64),
+            b"size" => param.set_number(offer.algorithm.digest_len() as u64),
+            b"xof" => param.set_number(0),
+            b"algid-absent" => param.set_number(u64::from(offer.algid_absent)),
+            _ => true,
+        })
+    })
+}
+
+extern "C" fn gettable_params(_provider: *mut c_void) -> *const c_void {
+    params::table(&GETTABLE)
+}

@@ -1,0 +1,114 @@
+//! Reading and writing parameters (`OSSL_PARAM(3)`).
+
+use core::ffi::{CStr, c_char, c_uint, c_void};
+use core::ptr;
+
+use crate::abi::{Param, param_type};
+
+impl Param {
+    /// A table's end.
+    pub(crate) const END: Self = Self::described(ptr::null(), 0, 0);
+
+    const fn described(key: *const c_char, data_type: c_uint, data_size: usize) -> Self {
+        Self {
+            key,
+            data_type,
+            data: ptr::null_mut(),
+            data_size,
+            return_size: usize::MAX,
+        }
+    }
+
+    /// Says that there is an unsigned number of this name, as wide as a `size_t`.
+    pub(crate) const fn size(key: &'static CStr) -> Self {
+        Self::described(key.as_ptr(), param_type::UNSIGNED_INTEGER, 8)
+    }
+
+    /// Says that there is an `unsigned int` of this name.
+    pub(crate) const fn uint(key: &'static CStr) -> Self {
+        Self::described(key.as_ptr(), param_type::UNSIGNED_INTEGER, 4)
+    }
+
+    /// Says that there is an `int` of this name.
+    pub(crate) const fn int(key: &'static CStr) -> Self {
+        Self::described(key.as_ptr(), param_type::INTEGER, 4)
+    }
+
+    /// Says that there is a text of this name.
+    pub(crate) const fn text(key: &'static CStr) -> Self {
+        Self::described(key.as_ptr(), param_type::UTF8_PTR, 0)
+    }
+
+    /// Answers with a number, in whatever width is asked for. False if it does not fit.
+    pub(crate) fn set_number(&mut self, value: u64) -> bool {
+        let spare_bits = match self.data_type {
+            param_type::UNSIGNED_INTEGER => 0,
+            param_type::INTEGER => 1,
+            _ => return false,
+        };
+        if self.data.is_null() {
+            self.return_size = size_of::<u64>();
+            return true;
+        }
+        let needed = (u64::BITS - value.leading_zeros() + spare_bits)
+            .div_ceil(8)
+            .max(1) as usize;
+        if self.data_size < needed {
+            self.return_size = size_of::<u64>();
+            return false;
+        }
+        // SAFETY: whoever asks promises that `data` is writable for `data_size` bytes.
+        let place =
+            unsafe { core::slice::from_raw_parts_mut(self.data.cast::<u8>(), self.data_size) };
+        for (i, byte) in place.iter_mut().enumerate() {
+            *byte = if i < 8 { (value >> (8 * i)) as u8 } else { 0 };
+        }
+        if cfg!(target_endian = "big") {
+            place.reverse();
+        }
+        self.return_size = self.data_size;
+        true
+    }
+
+    /// Answers with a constant text.
+    pub(crate) fn set_text(&mut self, text: &'static CStr) -> bool {
+        if self.data_type != param_type::UTF8_PTR {
+            return false;
+        }
+        self.return_size = text.count_bytes();
+        if !self.data.is_null() {
+            // SAFETY: whoever asks for a place promises that `data` is writable for one.
+            unsafe { self.data.cast::<*const c_char>().write(text.as_ptr()) };
+        }
+        true
+    }
+}
+
+/// The parameters of a call.
+///
+/// # Safety
+///
+/// `params` is null, or the first of a table that ends with a null key and is readable and writable during `'a`.
+pub(crate) unsafe fn each<'a>(
+    params: *mut Param,
+) -> impl Iterator<Item = (&'a CStr, &'a mut Param)> {
+    let mut next = params;
+    core::iter::from_fn(move || {
+        // SAFETY: the caller's promise: an element of the table, or null.
+        let param = unsafe { next.as_mut() }?;
+        if param.key.is_null() {
+            return None;
+        }
+        // SAFETY: not the end of the table. A key is a string that nobody changes.
+        let key = unsafe {
+            next = next.add(1);
+            CStr::from_ptr(param.key)
+        };
+        Some((key, param))
+    })
+}
+
+/// The address of a table, as functions return it.
+pub(crate) fn table(params: &'static [Param]) -> *const c_void {
+    params.as_ptr().cast()
+}

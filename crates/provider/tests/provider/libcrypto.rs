@@ -1,0 +1,151 @@
+//! The functions of libcrypto that the tests call, found at run time: building the tests takes no OpenSSL.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::OnceLock;
+
+unsafe extern "C" {
+    fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+macro_rules! functions {
+    ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
+        /// Functions of libcrypto.
+        #[allow(non_snake_case)]
+        pub struct Functions {
+            $(pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+        }
+
+        impl Functions {
+            /// # Safety
+            ///
+            /// `library` is a libcrypto of OpenSSL 3.
+            unsafe fn find(library: *mut c_void) -> Self {
+                Self {
+                    $($name: {
+                        let name = CString::new(stringify!($name)).unwrap();
+                        // SAFETY: an open library and a string.
+                        let address = unsafe { dlsym(library, name.as_ptr()) };
+                        assert!(!address.is_null(), "libcrypto has {name:?}");
+                        // SAFETY: the type is that of the manual page.
+                        unsafe {
+                            core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(address)
+                        }
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+pub type Pointer = *mut c_void;
+
+functions! {
+    OSSL_LIB_CTX_new() -> Pointer;
+    OSSL_PROVIDER_set_default_search_path(Pointer, *const c_char) -> c_int;
+    OSSL_PROVIDER_load(Pointer, *const c_char) -> Pointer;
+    ERR_clear_error();
+
+    EVP_MD_fetch(Pointer, *const c_char, *const c_char) -> Pointer;
+    EVP_MD_get_size(Pointer) -> c_int;
+    EVP_MD_get_block_size(Pointer) -> c_int;
+    EVP_MD_get_flags(Pointer) -> u64;
+    EVP_MD_get_type(Pointer) -> c_int;
+    EVP_MD_CTX_new() -> Pointer;
+    EVP_MD_CTX_free(Pointer);
+    EVP_MD_CTX_reset(Pointer) -> c_int;
+    EVP_MD_CTX_copy_ex(Pointer, Pointer) -> c_int;
+    EVP_DigestInit_ex2(Pointer, Pointer, *const Pointer) -> c_int;
+    EVP_DigestUpdate(Pointer, *const c_uchar, usize) -> c_int;
+    EVP_DigestFinal_ex(Pointer, *mut c_uchar, *mut u32) -> c_int;
+    EVP_Digest(*const c_uchar, usize, *mut c_uchar, *mut u32, Pointer, Pointer) -> c_int;
+}
+
+/// libcrypto with the provider and the default one.
+pub struct Libcrypto {
+    pub functions: Functions,
+    /// An `OSSL_LIB_CTX`.
+    pub context: Pointer,
+}
+
+// SAFETY: libcrypto locks.
+unsafe impl Send for Libcrypto {}
+// SAFETY: likewise.
+unsafe impl Sync for Libcrypto {}
+
+/// The folder with the provider as `tabane.so`.
+pub fn modules() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let program = std::env::current_exe().unwrap();
+        let built = program.with_file_name("libtabane_provider.so");
+        assert!(built.exists(), "cargo has built {}", built.display());
+        let folder = program.with_file_name("openssl-modules");
+        // Several tests may do this at once.
+        let _ = std::fs::create_dir(&folder);
+        let link = folder.join(format!("tabane.so.{}", std::process::id()));
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(built, &link).unwrap();
+        std::fs::rename(link, folder.join("tabane.so")).unwrap();
+        folder
+    })
+}
+
+/// libcrypto, if the system has one of OpenSSL 3. Says so if not.
+pub fn libcrypto() -> Option<&'static Libcrypto> {
+    static LIBCRYPTO: OnceLock<Option<Libcrypto>> = OnceLock::new();
+    let found = LIBCRYPTO.get_or_init(|| {
+        const NOW_LOCAL: c_int = 2;
+        // SAFETY: a string.
+        let library = unsafe { dlopen(c"libcrypto.so.3".as_ptr(), NOW_LOCAL) };
+        if library.is_null() {
+            return None;
+        }
+        // SAFETY: the name stands for OpenSSL 3. The calls are as in the manual.
+        unsafe {
+            let functions = Functions::find(library);
+            let context = (functions.OSSL_LIB_CTX_new)();
+            let folder = CString::new(modules().to_str().unwrap()).unwrap();
+            assert_eq!(
+                (functions.OSSL_PROVIDER_set_default_search_path)(context, folder.as_ptr()),
+                1
+            );
+            for name in [c"tabane", c"default"] {
+                let provider = (functions.OSSL_PROVIDER_load)(context, name.as_ptr());
+                assert!(!provider.is_null(), "{name:?} loads");
+            }
+            Some(Libcrypto { functions, context })
+        }
+    });
+    if found.is_none() {
+        println!("NOT CHECKED: the provider in OpenSSL, for libcrypto.so.3 is missing");
+    }
+    found.as_ref()
+}
+
+/// Asks for the algorithm of our provider, and for that of the default one.
+pub const QUERIES: [&CStr; 2] = [c"provider=tabane", c"provider=default"];
+
+/// What `fetch` finds in each of the two. None if ours does not offer it.
+pub fn fetch_both(
+    libcrypto: &Libcrypto,
+    fetch: unsafe extern "C" fn(Pointer, *const c_char, *const c_char) -> Pointer,
+    name: &str,
+) -> Option<[Pointer; 2]> {
+    let name = CString::new(name).unwrap();
+    // SAFETY: as in the manual.
+    let [ours, theirs] =
+        QUERIES.map(|query| unsafe { fetch(libcrypto.context, name.as_ptr(), query.as_ptr()) });
+    assert!(!theirs.is_null(), "the default provider has {name:?}");
+    if ours.is_null() {
+        // SAFETY: as in the manual.
+        unsafe { (libcrypto.functions.ERR_clear_error)() };
+        println!("{name:?} is not offered");
+        return None;
+    }
+    Some([ours, theirs])
+}
+
+pub const NONE: Pointer = ptr::null_mut();

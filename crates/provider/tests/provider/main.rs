@@ -1,0 +1,7 @@
+//! The provider as OpenSSL sees it: the system's libcrypto, opened at run time, loads it, and the default provider
+//! beside it answers the same questions.
+
+mod digests;
+mod libcrypto;
+mod programs;
+mod random;

@@ -1,0 +1,66 @@
+//! Choices that a seed decides.
+
+/// SplitMix64.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Less than `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    /// True once in `n` times.
+    pub fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    pub fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| self.next() as u8).collect()
+    }
+
+    /// A length: mostly short, or near the edge of a block, sometimes long.
+    pub fn length(&mut self) -> usize {
+        match self.below(8) {
+            0 => self.below(4),
+            1..=3 => self.below(100),
+            4 | 5 => (16 * self.below(20) + self.below(5)).saturating_sub(2),
+            6 => self.below(1000),
+            _ => self.below(9000),
+        }
+    }
+}
+
+/// Calls `test` with many seeds, and says which one failed.
+///
+/// `TABANE_PROVIDER_SEQUENCES` is how many, `TABANE_PROVIDER_SEED` the first.
+pub fn for_seeds(count: u64, test: impl Fn(&mut Random)) {
+    let number = |name| {
+        let value = std::env::var(name).ok()?;
+        Some(
+            value
+                .parse::<u64>()
+                .unwrap_or_else(|_| panic!("{name} is no number")),
+        )
+    };
+    let count = number("TABANE_PROVIDER_SEQUENCES").unwrap_or(count);
+    let first = number("TABANE_PROVIDER_SEED").unwrap_or(1);
+    for seed in first..first + count {
+        let run = std::panic::AssertUnwindSafe(|| test(&mut Random::new(seed)));
+        if let Err(panic) = std::panic::catch_unwind(run) {
+            eprintln!("again with TABANE_PROVIDER_SEED={seed} TABANE_PROVIDER_SEQUENCES=1");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
