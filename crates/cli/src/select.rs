@@ -7,7 +7,7 @@ use tabane_store::backup::resolve;
 use tabane_store::snapshot::{self, Filter, Snapshot};
 use tabane_store::{Id, Repository};
 
-use crate::exit::Result;
+use crate::exit::{Exit, Result};
 use crate::output::warn;
 
 /// Options that choose among snapshots.
@@ -29,6 +29,14 @@ pub struct Selection {
     pub path: Vec<PathBuf>,
 }
 
+/// Snapshots that were chosen.
+pub struct Selected {
+    /// Oldest first.
+    pub snapshots: Vec<(Id, Snapshot)>,
+    /// How a command that works on all of them ends: some could perhaps not be read.
+    pub exit: Exit,
+}
+
 impl Selection {
     /// The filter for these options.
     pub fn filter(&self) -> Filter {
@@ -44,15 +52,21 @@ impl Selection {
         }
     }
 
-    /// The snapshots with these names; all that the filter allows if there are none. Oldest first.
-    pub fn list(&self, repository: &Repository, names: &[String]) -> Result<Vec<(Id, Snapshot)>> {
+    /// The snapshots with these names; all that the filter allows if there are none. Those that cannot be read are reported.
+    pub fn list(&self, repository: &Repository, names: &[String]) -> Result<Selected> {
         let filter = self.filter();
         if names.is_empty() {
             let listing = snapshot::list(repository, &filter)?;
             for error in &listing.damaged {
                 warn(error.to_string());
             }
-            return Ok(listing.snapshots);
+            return Ok(Selected {
+                snapshots: listing.snapshots,
+                exit: match listing.damaged.is_empty() {
+                    true => Exit::Success,
+                    false => Exit::Failure,
+                },
+            });
         }
         let mut found = names
             .iter()
@@ -60,7 +74,10 @@ impl Selection {
             .collect::<tabane_store::Result<Vec<_>>>()?;
         found.sort_by_key(|(id, snapshot)| (snapshot.time, *id));
         found.dedup_by_key(|(id, _)| *id);
-        Ok(found)
+        Ok(Selected {
+            snapshots: found,
+            exit: Exit::Success,
+        })
     }
 }
 

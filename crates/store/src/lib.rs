@@ -33,6 +33,7 @@ pub mod copy;
 mod crypto;
 pub mod diff;
 pub mod dump;
+mod edit;
 mod error;
 pub mod examine;
 pub mod file_reader;

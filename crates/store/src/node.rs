@@ -43,6 +43,14 @@ impl Piece {
             Self::Hole { len } => len,
         }
     }
+
+    /// Name of the block, if it is one.
+    pub fn block(&self) -> Option<Id> {
+        match *self {
+            Self::Block { id, .. } => Some(id),
+            Self::Hole { .. } => None,
+        }
+    }
 }
 
 /// The blocks of a file or directory.

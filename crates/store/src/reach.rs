@@ -83,11 +83,7 @@ impl Reach {
     }
 
     fn use_blocks(&mut self, content: &[Piece]) {
-        for piece in content {
-            if let Piece::Block { id, .. } = piece {
-                self.blocks.insert(*id);
-            }
-        }
+        self.blocks.extend(content.iter().filter_map(Piece::block));
     }
 
     /// All blocks so far.

@@ -1,30 +1,20 @@
 //! Snapshots anew, without some of their entries.
-//!
-//! Only directories that lose something, and those above them, are stored again; all others, and all files, stay where
-//! they are.
 
-use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
+use std::ops::AddAssign;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::client::{Presence, Purpose};
-use crate::commit::commit;
-use crate::compress::Compression;
-use crate::crypto::object_id;
+use crate::edit::{Edit, Trees, edit};
 use crate::error::{Error, Result};
-use crate::forget;
 use crate::id::Id;
 use crate::node::{Kind, Node, Piece};
-use crate::pack::BlockKind;
-use crate::reader::BlockReader;
 use crate::repository::Repository;
 use crate::snapshot::Snapshot;
 use crate::source::exclude::{ExcludeOptions, Excludes};
-use crate::sync::{DEPTH_MAX, with_deep_stack};
-use crate::tree;
-use crate::writer::{Encoder, Writer};
+use crate::sync::DEPTH_MAX;
 
 /// What is left out of a directory and everything below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,140 +56,91 @@ pub fn rewrite(
     snapshots: &[(Id, Snapshot)],
     options: &RewriteOptions,
 ) -> Result<Vec<Rewritten>> {
-    let excludes = Excludes::new(&options.excludes)?;
+    let mut exclusion = Exclusion {
+        excludes: Excludes::new(&options.excludes)?,
+        tag: !options.forget,
+    };
     let _presence = match options.dry_run {
         true => None,
         false => Some(Presence::announce(repository, Purpose::Backup)?),
     };
-    let writer = Writer::new(repository, repository.load_index()?, options.dry_run);
-    let mut rewriter = Rewriter {
+    let index = repository.load_index()?;
+    let edited = edit(
         repository,
-        encoder: writer.encoder(BlockKind::Tree, Compression::AUTO),
-        writer: &writer,
-        reader: BlockReader::new(repository),
-        excludes,
-        done: HashMap::new(),
-    };
-    let rewritten: Result<Vec<_>> = snapshots
-        .iter()
-        .filter_map(|(id, snapshot)| {
-            let rewritten = rewriter.snapshot(*id, snapshot).transpose()?;
-            Some(rewritten.map(|(snapshot, excluded)| (*id, snapshot, excluded)))
-        })
-        .collect();
-    let flushed = rewriter.encoder.flush();
-    writer.finish()?;
-    flushed?;
-    let mut done = Vec::new();
-    for (old, mut snapshot, excluded) in rewritten? {
-        let tag = "rewrite".to_owned();
-        if !options.forget && !snapshot.tags.contains(&tag) {
-            snapshot.tags.push(tag);
-        }
-        let new = match options.dry_run {
-            true => None,
-            // As if nothing were known of removals: what it shares with the old one may have been condemned before.
-            false => Some(commit(repository, &snapshot, &BTreeSet::new())?),
-        };
-        if new.is_some() && options.forget {
-            forget::remove(repository, old)?;
-        }
-        done.push(Rewritten { old, new, excluded });
-    }
-    Ok(done)
+        index,
+        snapshots,
+        &mut exclusion,
+        options.forget,
+        options.dry_run,
+    )?;
+    let rewritten = edited.into_iter().map(|edited| Rewritten {
+        old: edited.old,
+        new: edited.new,
+        excluded: edited.changes,
+    });
+    Ok(rewritten.collect())
 }
 
-/// Writes new directories.
-struct Rewriter<'a> {
-    repository: &'a Arc<Repository>,
-    writer: &'a Writer,
-    encoder: Encoder,
-    reader: BlockReader,
+impl AddAssign for Excluded {
+    fn add_assign(&mut self, other: Self) {
+        self.entries += other.entries;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Leaves entries out.
+struct Exclusion {
     excludes: Excludes,
-    /// What became of a directory, by its content and its path.
-    done: HashMap<Id, (Vec<Piece>, Excluded)>,
+    /// Whether new snapshots get a tag.
+    tag: bool,
 }
 
-impl Rewriter<'_> {
-    /// The snapshot without what is excluded, and how much that is; nothing if it stays as it is.
-    fn snapshot(&mut self, id: Id, snapshot: &Snapshot) -> Result<Option<(Snapshot, Excluded)>> {
-        let (root, excluded) =
-            with_deep_stack(|| self.directory(Path::new("/"), &snapshot.root, 0))?;
-        if excluded == Excluded::default() {
-            return Ok(None);
-        }
-        let mut rewritten = snapshot.clone();
-        rewritten.root = root;
-        rewritten.original = Some(snapshot.original.unwrap_or(id));
-        let total = &mut rewritten.summary.total_bytes;
-        *total = total.saturating_sub(excluded.bytes);
-        Ok(Some((rewritten, excluded)))
-    }
-
-    fn read(&mut self, content: &[Piece]) -> Result<Vec<Node>> {
-        let reader = &mut self.reader;
-        self.writer
-            .with_index(|index| tree::read(reader, index, content))
-    }
+impl Edit for Exclusion {
+    type Changes = Excluded;
 
     fn directory(
         &mut self,
+        trees: &mut Trees<'_>,
         path: &Path,
         content: &[Piece],
-        depth: usize,
-    ) -> Result<(Vec<Piece>, Excluded)> {
-        let identity = postcard::to_stdvec(content).expect("a content is plain data");
-        let identity = object_id(&[&identity, path.as_os_str().as_bytes()]);
-        if let Some(done) = self.done.get(&identity) {
-            return Ok(done.clone());
-        }
-        if depth > DEPTH_MAX {
-            return Err(Error::damaged("a directory", "it is too deep"));
-        }
+    ) -> Result<(Vec<Node>, Excluded)> {
         let mut excluded = Excluded::default();
         let mut kept = Vec::new();
-        for mut node in self.read(content)? {
+        for node in trees.read(content)? {
             let path = path.join(OsStr::from_bytes(&node.name));
-            let below = node.directory().cloned();
             let is_file = matches!(node.kind, Kind::File { .. });
-            if self.excludes.is_excluded(&path, below.is_some())
+            if self.excludes.is_excluded(&path, node.directory().is_some())
                 || (is_file && self.excludes.is_too_large(node.size()))
             {
                 excluded.entries += 1;
-                excluded.bytes += match &below {
-                    Some(content) => self.bytes(content, depth + 1)?,
-                    None => node.size(),
-                };
-                continue;
+                excluded.bytes += bytes(trees, &node, path.components().count())?;
+            } else {
+                kept.push(node);
             }
-            if let Some(content) = below {
-                let (content, below) = self.directory(&path, &content, depth + 1)?;
-                excluded.entries += below.entries;
-                excluded.bytes += below.bytes;
-                node.kind = Kind::Directory { content };
-            }
-            kept.push(node);
         }
-        let content = match excluded == Excluded::default() {
-            true => content.to_vec(),
-            false => tree::store(self.repository, &mut self.encoder, &kept)?,
-        };
-        self.done.insert(identity, (content.clone(), excluded));
-        Ok((content, excluded))
+        Ok((kept, excluded))
     }
 
-    /// Bytes of all files below a directory.
-    fn bytes(&mut self, content: &[Piece], depth: usize) -> Result<u64> {
-        if depth > DEPTH_MAX {
-            return Err(Error::damaged("a directory", "it is too deep"));
+    fn snapshot(&self, snapshot: &mut Snapshot, excluded: &Excluded) {
+        if self.tag {
+            snapshot.add_tag("rewrite");
         }
-        let mut bytes = 0;
-        for node in self.read(content)? {
-            bytes += match node.directory() {
-                Some(content) => self.bytes(content, depth + 1)?,
-                None => node.size(),
-            };
-        }
-        Ok(bytes)
+        let total = &mut snapshot.summary.total_bytes;
+        *total = total.saturating_sub(excluded.bytes);
     }
+}
+
+/// Bytes of a file, or of all files below a directory.
+fn bytes(trees: &mut Trees<'_>, node: &Node, depth: usize) -> Result<u64> {
+    let Some(content) = node.directory() else {
+        return Ok(node.size());
+    };
+    if depth > DEPTH_MAX {
+        return Err(Error::damaged("a directory", "it is too deep"));
+    }
+    let mut sum = 0;
+    for node in trees.read(content)? {
+        sum += bytes(trees, &node, depth + 1)?;
+    }
+    Ok(sum)
 }

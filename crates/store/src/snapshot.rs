@@ -13,7 +13,7 @@ use crate::repository::Repository;
 use crate::storage::{Name, ObjectKind};
 
 /// The contents of a snapshot's object, sealed JSON.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// When the backup began.
     pub time: Timestamp,
@@ -27,7 +27,7 @@ pub struct Snapshot {
     pub tags: Vec<String>,
     /// The snapshot that unchanged files were taken from.
     pub parent: Option<Id>,
-    /// The snapshot that this is a copy of, with other tags, without some entries, or in another repository.
+    /// The snapshot that this is a copy of, with other tags, without some entries, repaired, or in another repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original: Option<Id>,
     /// The content of `/`, a directory.
@@ -36,6 +36,15 @@ pub struct Snapshot {
     pub program_version: String,
     /// What there was to do.
     pub summary: Summary,
+}
+
+impl Snapshot {
+    /// Adds a tag, unless it has it.
+    pub fn add_tag(&mut self, tag: &str) {
+        if !self.tags.iter().any(|other| other == tag) {
+            self.tags.push(tag.to_owned());
+        }
+    }
 }
 
 /// What a backup did.

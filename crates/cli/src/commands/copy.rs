@@ -13,7 +13,7 @@ use crate::exit::{Exit, Result};
 use crate::format;
 use crate::output::{Output, warn};
 use crate::progress::Progress;
-use crate::select::Selection;
+use crate::select::{Selected, Selection};
 
 /// Copy snapshots from another repository into this one
 #[derive(Args)]
@@ -63,7 +63,7 @@ impl Copy {
                  is backed up to the target (see `tabane help copy`)",
             );
         }
-        let snapshots = self.selection.list(&from, &self.snapshots)?;
+        let Selected { snapshots, exit } = self.selection.list(&from, &self.snapshots)?;
         let options = CopyOptions {
             compression: self.compression,
             dry_run: self.dry_run,
@@ -77,7 +77,7 @@ impl Copy {
             true => print_json(&copied, self.dry_run)?,
             false => print(global, &copied, self.dry_run, &progress)?,
         }
-        Ok(Exit::Success)
+        Ok(exit)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
 use crate::output::{Output, into_object, node_json, snapshot_json, warn};
-use crate::select::Selection;
+use crate::select::{Selected, Selection};
 
 /// Search snapshots for files
 #[derive(Args)]
@@ -135,13 +135,16 @@ impl Find {
                 ..Blocks::default()
             });
         }
-        let mut snapshots = self.selection.list(&repository, &self.snapshot)?;
+        let Selected {
+            mut snapshots,
+            mut exit,
+        } = self.selection.list(&repository, &self.snapshot)?;
         if !self.reverse {
             snapshots.reverse();
         }
         let mut finder = Finder::new(Browser::new(&repository)?, query);
         let mut output = Output::new();
-        let (mut exit, mut sections) = (Exit::Success, 0);
+        let mut sections = 0;
         for (id, snapshot) in &snapshots {
             let mut found = Vec::new();
             let unreadable = finder.search(snapshot, &mut |path, node| {

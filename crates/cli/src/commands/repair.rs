@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use tabane_store::repair::{self, Observer};
+use tabane_store::repair::{self, Observer, RepairOptions, Repaired};
 use tabane_store::storage::ObjectKind;
 use tabane_store::{Error, Id, Repository};
 
@@ -18,6 +18,7 @@ use crate::exit::{Exit, Failure, Result};
 use crate::format;
 use crate::output::{Output, into_object, print_json, warn};
 use crate::progress::Progress;
+use crate::select::Selection;
 
 /// Mend a damaged repository
 #[derive(Args)]
@@ -28,11 +29,14 @@ use crate::progress::Progress;
 1. `repair index` if index objects are damaged or missing. Packs say themselves what they hold, so nothing is lost.
 2. `repair packs` if packs are damaged: what is sound in them is saved, the rest is lost.
 3. `tabane backup --force` of the same sources: it stores again what was lost and is still there.
+4. `repair snapshots` if `tabane check` still finds that snapshots miss something: it makes whole ones of them, without \
+what is lost.
 
 Examples:
   tabane repair index -r /mnt/backup --dry-run
   tabane repair index -r /mnt/backup
-  tabane repair packs -r /mnt/backup --copies /var/tmp 1a2b3c4d")]
+  tabane repair packs -r /mnt/backup --copies /var/tmp 1a2b3c4d
+  tabane repair snapshots -r /mnt/backup --forget")]
 pub struct Repair {
     #[command(subcommand)]
     what: What,
@@ -69,6 +73,35 @@ Examples:
         #[arg(short = 'n', long)]
         dry_run: bool,
     },
+    /// Make whole snapshots of those that miss something
+    #[command(after_help = "\
+Of each snapshot that misses something a new one is made, with the tag `repaired`. In it, a file that misses a part has \
+zeros in its place, and `.repaired` behind its name; a directory that cannot be read is empty. Everything else is \
+as it was. Without --forget the old snapshots stay.
+
+What is lost is what the index does not have: run `repair index` and `repair packs` before, and `tabane backup --force`, \
+which may bring it back.
+
+The exit code is 1 if a snapshot is so damaged that nothing can be made of it. With --forget such a snapshot is \
+removed if it says at least what it was of; otherwise `tabane forget ID` removes it.
+
+Examples:
+  tabane repair snapshots -r /mnt/backup --dry-run
+  tabane repair snapshots -r /mnt/backup --forget
+  tabane repair snapshots -r /mnt/backup --host ada latest")]
+    Snapshots {
+        /// Only these (an ID, its beginning, or latest)
+        #[arg(value_name = "SNAPSHOT")]
+        snapshots: Vec<String>,
+        /// Remove the old snapshots
+        #[arg(long)]
+        forget: bool,
+        /// Say what would be done, and do nothing
+        #[arg(short = 'n', long)]
+        dry_run: bool,
+        #[command(flatten)]
+        selection: Selection,
+    },
 }
 
 impl Repair {
@@ -85,6 +118,15 @@ impl Repair {
                 copies,
                 dry_run,
             } => self::packs(global, &repository, &packs, copies, dry_run),
+            What::Snapshots {
+                snapshots,
+                forget,
+                dry_run,
+                selection,
+            } => {
+                let options = RepairOptions { forget, dry_run };
+                self::snapshots(global, &repository, &snapshots, options, &selection)
+            }
         }
     }
 }
@@ -171,6 +213,75 @@ fn packs(
         lines
     })?;
     Ok(Exit::Success)
+}
+
+fn snapshots(
+    global: &Global,
+    repository: &Arc<Repository>,
+    names: &[String],
+    options: RepairOptions,
+    selection: &Selection,
+) -> Result<Exit> {
+    let selected = selection.list(repository, names)?;
+    let count = selected.snapshots.len() as u64;
+    let progress = Progress::start(global);
+    let reporter = Reporter(Arc::clone(&progress));
+    let report = repair::repair_snapshots(repository, &selected.snapshots, options, &reporter);
+    progress.stop();
+    let report = report?;
+    let repaired = report.repaired.len() as u64;
+    if global.json {
+        for Repaired { old, new, lost } in &report.repaired {
+            let mut object = into_object(json!({
+                "message_type": "repaired",
+                "old_snapshot_id": old.to_string(),
+                "new_snapshot_id": new.map(|id| id.to_string()),
+            }));
+            object.append(&mut into_object(json!(lost)));
+            print_json(&object.into())?;
+        }
+    }
+    let unreadable: Vec<String> = report.unreadable.iter().map(Id::to_string).collect();
+    let value = json!({
+        "snapshots": count,
+        "repaired_snapshots": repaired,
+        "unreadable_snapshots": unreadable,
+    });
+    say(global, value, options.dry_run, || {
+        let verb = match options.dry_run {
+            true => "would be repaired",
+            false => "repaired",
+        };
+        let line = |Repaired { old, new, lost }: &Repaired| {
+            let outcome = new.map_or_else(String::new, |new| format!(" is now {}", new.short()));
+            format!(
+                "snapshot {}{outcome}: {} lost of {}, {} unreadable",
+                old.short(),
+                format::bytes(lost.lost_bytes),
+                format::count(lost.damaged_files, "file"),
+                format::count(lost.lost_directories, "directory"),
+            )
+        };
+        let mut lines: Vec<String> = report.repaired.iter().map(line).collect();
+        let all = format::count(count, "snapshot");
+        lines.push(format!("{} of {all} {verb}", format::grouped(repaired)));
+        lines
+    })?;
+    for id in &report.unreadable {
+        let outcome = match (options.forget, options.dry_run) {
+            (true, false) => "it is removed".to_owned(),
+            (true, true) => "it would be removed".to_owned(),
+            (false, _) => format!("`tabane forget {}` removes it", id.short()),
+        };
+        warn(format!(
+            "nothing can be made of snapshot {}: {outcome}",
+            id.short()
+        ));
+    }
+    match report.unreadable.is_empty() || options.forget {
+        true => Ok(selected.exit),
+        false => Ok(Exit::Failure),
+    }
 }
 
 /// The packs that `names` mean, or all.

@@ -11,7 +11,7 @@ use crate::args::Global;
 use crate::exit::{Exit, Result};
 use crate::format;
 use crate::output::Output;
-use crate::select::Selection;
+use crate::select::{Selected, Selection};
 
 /// Leave something out of snapshots that are there already
 #[derive(Args)]
@@ -67,7 +67,7 @@ impl Rewrite {
             forget: self.forget,
             dry_run: self.dry_run,
         };
-        let snapshots = self.selection.list(&repository, &self.snapshots)?;
+        let Selected { snapshots, exit } = self.selection.list(&repository, &self.snapshots)?;
         let rewritten = rewrite::rewrite(&repository, &snapshots, &options)?;
         let mut output = Output::new();
         let count = rewritten.len() as u64;
@@ -108,6 +108,6 @@ impl Rewrite {
             output.line(format!("{} of {all} {verb}", format::grouped(count)))?;
         }
         output.finish()?;
-        Ok(Exit::Success)
+        Ok(exit)
     }
 }

@@ -9,7 +9,7 @@ use crate::args::Global;
 use crate::exit::{Exit, Result};
 use crate::format;
 use crate::output::{Output, Table, snapshot_json};
-use crate::select::Selection;
+use crate::select::{Selected, Selection};
 
 /// List snapshots
 #[derive(Args)]
@@ -35,7 +35,10 @@ impl Snapshots {
     /// Does it.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
-        let mut snapshots = self.selection.list(&repository, &self.snapshots)?;
+        let Selected {
+            mut snapshots,
+            exit,
+        } = self.selection.list(&repository, &self.snapshots)?;
         if let Some(latest) = self.latest {
             let mut seen: HashMap<(String, Vec<String>), usize> = HashMap::new();
             snapshots.reverse();
@@ -54,7 +57,7 @@ impl Snapshots {
                 .map(|(id, snapshot)| snapshot_json(*id, snapshot).into());
             output.json(&Value::Array(objects.collect()))?;
             output.finish()?;
-            return Ok(Exit::Success);
+            return Ok(exit);
         }
         let mut table = Table::new(&["ID", "Time", "Host", "Tags", "Size>", "Paths"]);
         for (id, snapshot) in &snapshots {
@@ -78,6 +81,6 @@ impl Snapshots {
             output.line(format::count(snapshots.len() as u64, "snapshot"))?;
         }
         output.finish()?;
-        Ok(Exit::Success)
+        Ok(exit)
     }
 }

@@ -9,7 +9,7 @@ use crate::args::Global;
 use crate::exit::{Exit, Result};
 use crate::format;
 use crate::output::{Output, into_object};
-use crate::select::Selection;
+use crate::select::{Selected, Selection};
 
 /// Show how much snapshots hold, and how little of it is stored
 #[derive(Args)]
@@ -48,7 +48,7 @@ impl Stats {
     /// Does it.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
-        let snapshots = self.selection.list(&repository, &self.snapshots)?;
+        let Selected { snapshots, exit } = self.selection.list(&repository, &self.snapshots)?;
         let mut browser = Browser::new(&repository)?;
         let chosen = snapshots.iter().map(|(_, snapshot)| snapshot);
         let stats = stats::of_snapshots(&mut browser, &repository, chosen)?;
@@ -85,7 +85,7 @@ impl Stats {
             }
             output.json(&object.into())?;
             output.finish()?;
-            return Ok(Exit::Success);
+            return Ok(exit);
         }
         let shows = |mode| self.mode == Mode::All || self.mode == mode;
         output.line(format!(
@@ -131,6 +131,6 @@ impl Stats {
             ))?;
         }
         output.finish()?;
-        Ok(Exit::Success)
+        Ok(exit)
     }
 }

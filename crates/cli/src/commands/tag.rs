@@ -8,7 +8,7 @@ use crate::args::Global;
 use crate::exit::{Exit, Result};
 use crate::format;
 use crate::output::Output;
-use crate::select::Selection;
+use crate::select::{Selected, Selection};
 
 /// Change the tags of snapshots
 #[derive(Args)]
@@ -45,7 +45,8 @@ impl Tag {
         let repository = global.open()?;
         let mut output = Output::new();
         let mut changed = 0_u64;
-        for (id, mut snapshot) in self.selection.list(&repository, &self.snapshots)? {
+        let Selected { snapshots, exit } = self.selection.list(&repository, &self.snapshots)?;
+        for (id, mut snapshot) in snapshots {
             let tags = self.change(&snapshot.tags);
             if tags == snapshot.tags {
                 continue;
@@ -73,7 +74,7 @@ impl Tag {
             ))?;
         }
         output.finish()?;
-        Ok(Exit::Success)
+        Ok(exit)
     }
 
     fn change(&self, tags: &[String]) -> Vec<String> {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tabane_store::prune::plan;
-use tabane_store::repair::repair_index;
-use tabane_store::storage::{LocalStorage, Name, ObjectKind};
+use tabane_store::repair::{RepairOptions, repair_index, repair_snapshots};
+use tabane_store::storage::{LocalStorage, Name, ObjectKind, Storage};
 use tabane_store::{Id, Repository, forget, snapshot};
 
 use super::basics::{TIGHT, prune_with};
@@ -30,6 +30,8 @@ enum Work {
     ForgetAndPrune,
     /// The index is made anew; half of it is missing.
     RepairIndex,
+    /// The second snapshot is repaired; a pack is missing that only it needs.
+    RepairSnapshots,
 }
 
 impl Work {
@@ -43,6 +45,14 @@ impl Work {
                 prune_with(repository, TIGHT).map(|_| ())
             }
             Self::RepairIndex => repair_index(repository, false, false, &Quiet).map(|_| ()),
+            Self::RepairSnapshots => {
+                let snapshots = snapshot::list(repository, &Default::default())?.snapshots;
+                let options = RepairOptions {
+                    forget: true,
+                    dry_run: false,
+                };
+                repair_snapshots(repository, &snapshots, options, &Quiet).map(|_| ())
+            }
         }
     }
 }
@@ -64,21 +74,36 @@ impl Base {
         let path = dir.path().join("base");
         let repository = init(LocalStorage::new(&path));
         let mut made = Vec::new();
+        let mut largest_new = Vec::new();
         for seed in 0..3 {
+            let before = repository.list(ObjectKind::Pack).unwrap();
             write(source.join("changes"), &random_bytes(seed, 50_000));
             made.push((
                 id(&back_up(&repository, &[&source])),
                 compare::contents(&source),
             ));
+            let mut packs = repository.list(ObjectKind::Pack).unwrap();
+            packs.retain(|pack| !before.contains(pack));
+            let largest = packs.iter().max_by_key(|(_, len)| len).unwrap();
+            largest_new.push(Name::new(ObjectKind::Pack, largest.0));
         }
-        if let Work::RepairIndex = work {
-            let index = fs::read_dir(path.join("index")).unwrap();
-            fs::remove_file(index.last().unwrap().unwrap().path()).unwrap();
+        match work {
+            Work::ForgetAndPrune => drop(made.remove(0)),
+            Work::RepairIndex => {
+                let index = fs::read_dir(path.join("index")).unwrap();
+                fs::remove_file(index.last().unwrap().unwrap().path()).unwrap();
+            }
+            Work::RepairSnapshots => {
+                // The contents of the changed file, and nothing else.
+                made.remove(1);
+                LocalStorage::new(&path).delete(largest_new[1]).unwrap();
+                repair_index(&repository, false, false, &Quiet).unwrap();
+            }
         }
         Self {
             dir,
             source,
-            stay: made.split_off(1),
+            stay: made,
         }
     }
 
@@ -105,6 +130,15 @@ impl Base {
             restore_with(&repository, *id, options);
             assert!(compare::contents(target.path()) == *contents, "{what}");
         }
+        let count = repository.list(ObjectKind::Snapshot).unwrap().len();
+        assert_eq!(
+            count,
+            match work {
+                Work::ForgetAndPrune => 2,
+                Work::RepairIndex | Work::RepairSnapshots => 3,
+            },
+            "{what}"
+        );
         // What is left of the other clients of this process does not matter here.
         tabane_store::client::forget_dead(&repository, true).unwrap();
         prune_with(&repository, TIGHT).unwrap();
@@ -188,6 +222,7 @@ fn child_that_works() {
     let work = match task[0].to_str().unwrap() {
         "ForgetAndPrune" => Work::ForgetAndPrune,
         "RepairIndex" => Work::RepairIndex,
+        "RepairSnapshots" => Work::RepairSnapshots,
         other => panic!("no work {other}"),
     };
     let fault = Fault::named(task[1].to_str().unwrap());
@@ -204,8 +239,15 @@ fn a_prune_fails_or_dies_at_every_operation() {
 }
 
 #[test]
-fn a_repair_fails_or_dies_at_every_operation() {
+fn a_repair_of_the_index_fails_or_dies_at_every_operation() {
     for fault in Fault::ALL {
         at_every_operation(Work::RepairIndex, fault);
+    }
+}
+
+#[test]
+fn a_repair_of_snapshots_fails_or_dies_at_every_operation() {
+    for fault in Fault::ALL {
+        at_every_operation(Work::RepairSnapshots, fault);
     }
 }

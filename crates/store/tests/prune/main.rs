@@ -6,4 +6,5 @@ mod common;
 mod basics;
 mod faults;
 mod repair;
+mod repair_snapshots;
 mod schedules;

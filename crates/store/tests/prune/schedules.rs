@@ -14,8 +14,10 @@ use std::time::Duration;
 
 use tabane_store::backup::{BackupOptions, Parent};
 use tabane_store::chunker::Chunking;
+use tabane_store::rewrite::{RewriteOptions, rewrite};
+use tabane_store::source::exclude::ExcludeOptions;
 use tabane_store::storage::{Listed, Name, ObjectKind, Storage};
-use tabane_store::{Error, Id, InitOptions, Repository};
+use tabane_store::{Error, Id, InitOptions, Repository, snapshot};
 
 use super::basics::{TIGHT, prune_with};
 use crate::common::memory::MemoryStorage;
@@ -218,6 +220,8 @@ enum Task {
     BackUp,
     ForgetAndPrune,
     Prune,
+    /// One snapshot is made anew without some of its files, and forgotten.
+    Rewrite,
 }
 
 struct Simulation<'a> {
@@ -265,6 +269,35 @@ impl Simulation<'_> {
         Ok(())
     }
 
+    fn rewrite(&self, repository: &Arc<Repository>, choice: u64) -> tabane_store::Result<()> {
+        let options = RewriteOptions {
+            excludes: ExcludeOptions {
+                patterns: vec![format!("{}", choice % 6)],
+                ..ExcludeOptions::default()
+            },
+            forget: true,
+            dry_run: false,
+        };
+        let old = {
+            let mut promises = self.promises.lock().unwrap();
+            let made = promises.made.difference(&promises.forgotten);
+            let Some(old) = made.copied().nth(choice as usize % 3) else {
+                return Ok(());
+            };
+            promises.forgotten.insert(old);
+            old
+        };
+        let snapshot = snapshot::load(repository, old)?;
+        let rewritten = rewrite(repository, &[(old, snapshot)], &options)?;
+        let mut promises = self.promises.lock().unwrap();
+        match rewritten.first().and_then(|rewritten| rewritten.new) {
+            Some(new) => promises.made.insert(new),
+            // It had none of them.
+            None => promises.forgotten.remove(&old),
+        };
+        Ok(())
+    }
+
     fn client(&self, turns: &Arc<Turns>, number: usize, tasks: Vec<(Task, u64)>) {
         let slow = Slow {
             inner: self.storage.clone(),
@@ -280,8 +313,17 @@ impl Simulation<'_> {
                         .forget(&repository, choice)
                         .and_then(|()| prune_with(&repository, TIGHT).map(|_| ())),
                     Task::Prune => prune_with(&repository, TIGHT).map(|_| ()),
+                    Task::Rewrite => self.rewrite(&repository, choice),
                 };
                 match done {
+                    // Somebody else has forgotten what was to be rewritten.
+                    Err(error)
+                        if matches!(task, Task::Rewrite)
+                            && (error.is_not_found()
+                                || matches!(error, Error::MissingBlock(_))) =>
+                    {
+                        self.refused.lock().unwrap().push(error.to_string());
+                    }
                     Err(
                         error @ (Error::RemovedMeanwhile
                         | Error::PruneRunning(_)
@@ -344,6 +386,9 @@ fn run(seed: u64, sources: &Sources) -> usize {
     }
     if random.one_in(2) {
         clients.push(vec![Task::Prune]);
+    }
+    if random.one_in(2) {
+        clients.push(vec![Task::Rewrite; 2]);
     }
     let faults = random.one_in(2);
     thread::scope(|scope| {
