@@ -11,6 +11,7 @@ use clap::Args;
 use clap::builder::FalseyValueParser;
 use jiff::SignedDuration;
 use tabane_store::cache::Cache;
+use tabane_store::storage::striped::{self, StripedStorage};
 use tabane_store::storage::{Location, Name, RemoteOptions, Storage};
 use tabane_store::{Error, InitOptions, Repository};
 
@@ -22,7 +23,7 @@ use crate::password;
 /// Options that may stand before or behind the name of the command.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
-    /// Where the repository is: a directory, a URL such as s3://BUCKET/PREFIX, or @NAME for one of the configuration file
+    /// Where the repository is: a directory, a URL such as s3://BUCKET/PREFIX, striped:FILE, or @NAME for one of the configuration file
     #[arg(
         short,
         long,
@@ -230,17 +231,68 @@ impl Global {
         Location::parse(given).map_err(Failure::Usage)
     }
 
-    /// The storage that `--repo` names.
-    fn storage(&self) -> Result<Arc<dyn Storage>> {
-        let options = RemoteOptions {
+    /// How storages are used.
+    fn remote_options(&self) -> RemoteOptions {
+        RemoteOptions {
             connections: self.network.connections.into(),
             upload_kib_per_s: self.network.limit_upload,
             download_kib_per_s: self.network.limit_download,
             patience: self.network.retry_for,
             notice: Arc::new(|text| warn(text)),
+        }
+    }
+
+    /// The storage that `--repo` names.
+    fn storage(&self) -> Result<Arc<dyn Storage>> {
+        let location = self.location()?;
+        tabane_store::storage::open(&location, &self.remote_options()).map_err(|error| {
+            let text = format!("cannot use this repository: {error}");
+            match location {
+                Location::Striped(file) if error.kind() == io::ErrorKind::NotFound => {
+                    Error::NoRepository(format!("striped:{}", file.display())).into()
+                }
+                Location::Striped(_) => Failure::Other(text),
+                _ => Failure::Usage(text),
+            }
+        })
+    }
+
+    /// Makes a set of targets of these places, and the file that `--repo` names lists them from then on.
+    pub fn form_set(&self, targets: &[String], fixed_roles: bool) -> Result<()> {
+        let this = self.resolve_name()?;
+        let Location::Striped(file) = this.location()? else {
+            let text = "--target makes a striped repository: name the file that is to list its targets, --repo striped:FILE";
+            return Err(Failure::Usage(text.to_owned()));
         };
-        let opened = tabane_store::storage::open(&self.location()?, &options);
-        opened.map_err(|error| Failure::Usage(format!("cannot use this repository: {error}")))
+        let here = PathBuf::from(".");
+        let urls = targets
+            .iter()
+            .map(|url| striped::file::absolute(url, &here));
+        let urls: Vec<String> = urls
+            .collect::<std::result::Result<_, _>>()
+            .map_err(Failure::Usage)?;
+        let is_new = match striped::file::read(&file) {
+            Ok(listed) if listed == urls => false,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            Err(error) => return Err(Failure::Other(error.to_string())),
+            Ok(_) => {
+                let text = format!(
+                    "{} exists and lists other targets: choose another file",
+                    file.display()
+                );
+                return Err(Failure::Other(text));
+            }
+        };
+        let options = this.remote_options();
+        let places = striped::places(&urls, &options);
+        places
+            .and_then(|places| StripedStorage::form(places, fixed_roles))
+            .map_err(|error| Failure::Other(error.to_string()))?;
+        if is_new {
+            striped::file::write(&file, &urls, false)
+                .map_err(|error| Error::path("write", &file)(error))?;
+        }
+        Ok(())
     }
 
     /// Where what is known of repositories is kept; nothing where there is no place for it.

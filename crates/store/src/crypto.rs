@@ -154,6 +154,9 @@ pub fn parse_header(kind: ObjectKind, bytes: &[u8], what: &str) -> Result<Object
         return Err(Error::damaged(what, "it is shorter than a header"));
     };
     let expected = prefix(kind);
+    if crate::storage::striped::is_container(header) {
+        return Err(Error::OfStripedSet(what.to_owned()));
+    }
     if header[..7] != expected[..7] {
         return Err(Error::damaged(what, "it is not an object of this kind"));
     }
@@ -215,6 +218,9 @@ fn prefix(kind: ObjectKind) -> [u8; 8] {
         ObjectKind::Pending => b'N',
         ObjectKind::Removal => b'R',
         ObjectKind::Client => b'A',
+        ObjectKind::Target => b'T',
+        ObjectKind::Set => b'G',
+        ObjectKind::Deleted => b'D',
     };
     let mut prefix = [0; 8];
     prefix[..6].copy_from_slice(MAGIC);

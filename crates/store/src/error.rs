@@ -62,6 +62,11 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// A target of a set was taken for a repository.
+    #[error(
+        "{0} is part of a striped repository, and this is one of its targets: name the set instead, `--repo striped:FILE`"
+    )]
+    OfStripedSet(String),
     /// An object is not what was written.
     #[error("{what} is damaged: {why}; run `tabane check --read-data` to see what is affected")]
     Damaged {

@@ -186,12 +186,14 @@ pub fn read_contents(master: &MasterKey, pack: &[u8], what: &str) -> Result<Pack
     open_contents(master, pack, pack, pack.len() as u64, what)
 }
 
-/// Fetches the footer of a pack of `len` bytes, and what else it takes to read it, but not the segments.
+/// Fetches the footer of a pack, and what else it takes to read it, but not the segments.
 ///
 /// # Errors
 /// As [`read_contents`], and when the storage fails.
-pub fn fetch_contents(repository: &Repository, id: Id, len: u64) -> Result<PackContents> {
+pub fn fetch_contents(repository: &Repository, id: Id) -> Result<PackContents> {
     let name = Name::new(ObjectKind::Pack, id);
+    let len = repository.storage().stat(name);
+    let len = len.map_err(Error::storage("read", name))?;
     let fetch = |range| {
         let storage = repository.storage();
         storage

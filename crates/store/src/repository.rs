@@ -414,7 +414,8 @@ impl Repository {
         let mut absent = HashSet::new();
         for pack in index.packs() {
             let pack = pack?;
-            if there.get(&pack.id) != Some(&pack.len) {
+            let is_whole = |&listed| self.storage.is_listed_as(listed, pack.len);
+            if !there.get(&pack.id).is_some_and(is_whole) {
                 absent.insert(pack.id);
             }
         }

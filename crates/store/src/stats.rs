@@ -100,7 +100,10 @@ pub fn of_repository(browser: &Browser, repository: &Repository) -> Result<Repos
             | ObjectKind::Snapshot
             | ObjectKind::Pending
             | ObjectKind::Removal
-            | ObjectKind::Client => {}
+            | ObjectKind::Client
+            | ObjectKind::Target
+            | ObjectKind::Set
+            | ObjectKind::Deleted => {}
         }
     }
     for block in browser.index().blocks() {

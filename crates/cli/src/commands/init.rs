@@ -19,6 +19,9 @@ SHA-1 has known collisions: someone who can choose files that you back up could 
 digest. With --hash sha1 a match is therefore confirmed byte for byte before a block counts as known, which \
 reads every duplicate back. Take sha256 or blake3 unless you compare with other systems.
 
+With several --target, every object is spread over these places, so that any two of them can be lost: see \
+docs/striped.md. FILE of --repo striped:FILE then lists them, and is all that other machines need to know.
+
 With --copy-chunker-params, who can open one of the two repositories knows where the other cuts files, too: see \
 docs/threat-model.md.
 
@@ -26,6 +29,7 @@ Examples:
   tabane init --repo /mnt/backup
   tabane init --repo /mnt/backup --hash blake3
   tabane init --repo /mnt/images --chunk-size fixed:64KiB    # disk images, changed in place
+  tabane init --repo striped:set.toml --target /mnt/a --target /mnt/b --target s3://bucket/c
   tabane init --repo /mnt/offsite --from-repo /mnt/backup --copy-chunker-params")]
 pub struct Init {
     /// Hash that names blocks: sha256, blake3, or sha1 (which has known collisions, see below)
@@ -37,6 +41,12 @@ pub struct Init {
     /// Hash and cut as --from-repo does, so that `tabane copy` and backups share blocks
     #[arg(long, conflicts_with_all = ["hash", "chunk_size"])]
     copy_chunker_params: bool,
+    /// Spread the repository over this place and the others given so, at least 3: a directory or a URL
+    #[arg(long, value_name = "URL")]
+    target: Vec<String>,
+    /// Give every target the same role in all stripes, instead of taking turns
+    #[arg(long, requires = "target")]
+    fixed_roles: bool,
     #[command(flatten)]
     from: FromRepository,
 }
@@ -75,6 +85,9 @@ impl Init {
             options.hash = from.config().hash;
             options.chunking = from.config().chunking;
             options.chunker_secret = Some(from.config().chunker_secret);
+        }
+        if !self.target.is_empty() {
+            global.form_set(&self.target, self.fixed_roles)?;
         }
         let repository = global.init(options)?;
         report(global, &repository)?;

@@ -98,8 +98,9 @@ impl View {
         let (mut index_objects, mut whole_packs) = (BTreeMap::new(), BTreeMap::new());
         for (object, segment) in segments {
             for (pack, contents) in &segment {
-                let there = packs.get(pack).map(|listed| listed.len);
-                if there == Some(contents.object_len()) {
+                let len = contents.object_len();
+                let is_whole = |listed: &Listed| repository.storage().is_listed_as(listed.len, len);
+                if packs.get(pack).is_some_and(is_whole) {
                     index.add(*pack, contents)?;
                     let raw = contents
                         .segments

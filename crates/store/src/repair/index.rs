@@ -54,6 +54,10 @@ pub fn repair_index(
     report.packs = listed.len() as u64;
     let lens: HashMap<Id, u64> = listed.iter().copied().collect();
 
+    let is_whole = |listed, contents: &PackContents| {
+        let storage = repository.storage();
+        storage.is_listed_as(listed, contents.object_len())
+    };
     // What the index says and is so.
     let mut named: HashSet<Id> = HashSet::new();
     let mut replaced: Vec<Id> = Vec::new();
@@ -69,7 +73,9 @@ pub fn repair_index(
             }
         };
         let is_right = |(pack, contents): &(Id, PackContents)| {
-            !all && lens.get(pack) == Some(&contents.object_len())
+            !all && lens
+                .get(pack)
+                .is_some_and(|&listed| is_whole(listed, contents))
                 && contents.validate(&pack.short()).is_ok()
         };
         if segment.iter().all(is_right) {
@@ -84,12 +90,13 @@ pub fn repair_index(
         kept.extend(right);
     }
 
-    let unnamed: Vec<(Id, u64)> = listed
+    let unnamed: Vec<Id> = listed
         .into_iter()
-        .filter(|(id, _)| !named.contains(id))
+        .map(|(id, _)| id)
+        .filter(|id| !named.contains(id))
         .collect();
-    for (number, &(id, len)) in unnamed.iter().enumerate() {
-        match pack::fetch_contents(repository, id, len) {
+    for (number, &id) in unnamed.iter().enumerate() {
+        match pack::fetch_contents(repository, id) {
             Ok(contents) => {
                 kept.push((id, contents));
                 report.added_packs += 1;

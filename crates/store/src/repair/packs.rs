@@ -75,7 +75,11 @@ pub fn repair_packs(
     let mut elsewhere = Index::as_of(&removals);
     let there: HashMap<Id, u64> = repository.list(ObjectKind::Pack)?.into_iter().collect();
     for (pack, contents) in &named {
-        if !damaged.contains_key(pack) && there.get(pack) == Some(&contents.object_len()) {
+        let is_whole = |&listed: &u64| {
+            let storage = repository.storage();
+            storage.is_listed_as(listed, contents.object_len())
+        };
+        if !damaged.contains_key(pack) && there.get(pack).is_some_and(is_whole) {
             elsewhere.add(*pack, contents)?;
         }
     }

@@ -232,7 +232,8 @@ fn listed(id: Id, metadata: &fs::Metadata) -> io::Result<Listed> {
     })
 }
 
-fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
+/// Renames, but not to a name that is taken.
+pub(super) fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         // Some network file systems lack the flag: a link never replaces either.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {

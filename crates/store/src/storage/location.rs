@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// What a repository can be named by; shown to whoever names it otherwise.
-const FORMS: &str = "a directory, file:///DIRECTORY, s3://BUCKET/PREFIX, s3+https://HOST/BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or webdav+https://HOST/PATH";
+const FORMS: &str = "a directory, file:///DIRECTORY, s3://BUCKET/PREFIX, s3+https://HOST/BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, webdav+https://HOST/PATH or, over several of these, striped:FILE";
 
 /// A place for a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub enum Location {
     Directory(PathBuf),
     /// A prefix on some server.
     Remote(RemoteLocation),
+    /// Several places, which this file lists: see [`super::striped`].
+    Striped(PathBuf),
 }
 
 /// A place on a server.
@@ -76,6 +78,9 @@ impl Location {
         let Some((scheme, rest)) = split_scheme(text) else {
             return Ok(Self::Directory(given.into()));
         };
+        if scheme == "striped" && !rest.is_empty() {
+            return Ok(Self::Striped(rest.into()));
+        }
         let Some(rest) = rest.strip_prefix("//") else {
             return Err(format!(
                 "{text:?} is neither a directory nor a URL: for a directory of that name write ./{text}; a repository is {FORMS}"

@@ -6,6 +6,7 @@ mod local;
 mod location;
 mod object;
 mod retry;
+pub mod striped;
 
 use std::fmt;
 use std::io;
@@ -43,10 +44,16 @@ pub enum ObjectKind {
     Removal,
     /// Says that a client is at work.
     Client,
+    /// On a target of a set: the one object `target`, which says which target it is.
+    Target,
+    /// On a target of a set: the targets of the set.
+    Set,
+    /// On a target of a set: names an object that must not come back with a target that was away.
+    Deleted,
 }
 
 impl ObjectKind {
-    /// All kinds, those that others depend on first.
+    /// All kinds that a repository consists of, wherever it is; those that others depend on first.
     pub const ALL: [Self; 8] = [
         Self::Config,
         Self::Key,
@@ -69,6 +76,9 @@ impl ObjectKind {
             Self::Pending => "pending",
             Self::Removal => "removals",
             Self::Client => "clients",
+            Self::Target => "target",
+            Self::Set => "sets",
+            Self::Deleted => "deleted",
         }
     }
 }
@@ -76,16 +86,20 @@ impl ObjectKind {
 impl ObjectKind {
     /// Whether a repository may have none of this kind for years.
     pub fn is_transient(self) -> bool {
-        matches!(self, Self::Pending | Self::Removal | Self::Client)
+        matches!(
+            self,
+            Self::Pending | Self::Removal | Self::Client | Self::Set | Self::Deleted
+        )
     }
 }
 
-/// Names one object. Objects other than `config` are named by the SHA-256 of their bytes.
+/// Names one object. Objects other than `config` and `target` are named by the SHA-256 of their bytes, or of those of the object
+/// that they are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     /// Its kind.
     pub kind: ObjectKind,
-    /// Its ID; zeros for `config`.
+    /// Its ID; zeros for `config` and `target`.
     pub id: Id,
 }
 
@@ -93,6 +107,12 @@ impl Name {
     /// The one config.
     pub const CONFIG: Self = Self {
         kind: ObjectKind::Config,
+        id: Id([0; 32]),
+    };
+
+    /// What a target of a set says of itself.
+    pub const TARGET: Self = Self {
+        kind: ObjectKind::Target,
         id: Id([0; 32]),
     };
 
@@ -107,7 +127,7 @@ impl Name {
     pub fn path(&self) -> String {
         let (folder, id) = (self.kind.name(), self.id);
         match self.kind {
-            ObjectKind::Config => folder.to_owned(),
+            ObjectKind::Config | ObjectKind::Target => folder.to_owned(),
             ObjectKind::Pack => format!("{folder}/{}/{id}", hex::encode(&id.0[..1])),
             _ => format!("{folder}/{id}"),
         }
@@ -125,7 +145,7 @@ impl fmt::Display for Name {
 pub struct Listed {
     /// Its ID; zeros for `config`.
     pub id: Id,
-    /// Its length in bytes.
+    /// Its length in bytes, or about that: see [`Storage::is_listed_as`].
     pub len: u64,
     /// When it was put, by the clock of the storage: only differences mean anything.
     pub modified: SystemTime,
@@ -166,6 +186,12 @@ pub trait Storage: Send + Sync {
     /// put or deleted meanwhile may be either.
     fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>>;
 
+    /// Whether an object of `len` bytes that is there as a whole is listed with the length `listed`. A storage that does not
+    /// keep objects as they are may know their lengths only about, without reading them.
+    fn is_listed_as(&self, listed: u64, len: u64) -> bool {
+        listed == len
+    }
+
     /// Length of an object in bytes.
     ///
     /// # Errors
@@ -183,6 +209,11 @@ pub trait Storage: Send + Sync {
     fn remove_leftovers(&self, age: Duration) -> io::Result<u64> {
         let _ = age;
         Ok(0)
+    }
+
+    /// The several targets that this is over, if it is.
+    fn as_striped(&self) -> Option<&striped::StripedStorage> {
+        None
     }
 }
 
@@ -216,13 +247,14 @@ impl Default for RemoteOptions {
     }
 }
 
-/// The storage at `location`. A server is not spoken to before the first operation.
+/// The storage at `location`. A server is not spoken to before the first operation; the targets of a set are.
 ///
 /// # Errors
-/// When something that the service needs is missing from the environment.
+/// When something that the service needs is missing from the environment, or too many targets are missing.
 pub fn open(location: &Location, options: &RemoteOptions) -> io::Result<Arc<dyn Storage>> {
     Ok(match location {
         Location::Directory(path) => Arc::new(LocalStorage::new(path)),
         Location::Remote(remote) => Arc::new(ObjectStorage::connect(remote, options)?),
+        Location::Striped(file) => Arc::new(striped::open_file(file, options)?),
     })
 }

@@ -7,6 +7,7 @@ pub mod gateway;
 pub mod memory;
 pub mod mount;
 pub mod process;
+pub mod striped;
 pub mod tree;
 
 use std::fs;

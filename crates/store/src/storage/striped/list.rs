@@ -1,0 +1,156 @@
+//! Which objects there are, and which targets hold what of them, from listings alone.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::SystemTime;
+
+use super::StripedStorage;
+use super::container;
+use crate::id::Id;
+use crate::storage::{Listed, Name, ObjectKind};
+use crate::sync::lock;
+
+/// What targets hold of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// The length of its container.
+    pub container_len: u64,
+    /// Bits of the numbers of those targets that have one of that length.
+    pub holders: u64,
+    /// Bits of the numbers of those that have one of another length: it cannot be whole.
+    pub wrong: u64,
+    /// When it was put, at the earliest.
+    pub modified: SystemTime,
+}
+
+impl Holding {
+    /// The list of targets that it is striped over, or 0 if it is not striped.
+    pub fn generation(&self) -> u8 {
+        container::generation_of(self.container_len)
+    }
+}
+
+/// Merges what targets listed.
+pub fn merge(lists: &[(usize, Vec<Listed>)]) -> HashMap<Id, Holding> {
+    // Of each object, what there is of each length.
+    let mut found: HashMap<Id, Vec<Holding>> = HashMap::new();
+    for (number, list) in lists {
+        for listed in list {
+            let lengths = found.entry(listed.id).or_default();
+            match lengths
+                .iter_mut()
+                .find(|one| one.container_len == listed.len)
+            {
+                Some(one) => {
+                    one.holders |= 1 << number;
+                    one.modified = one.modified.min(listed.modified);
+                }
+                None => lengths.push(Holding {
+                    container_len: listed.len,
+                    holders: 1 << number,
+                    wrong: 0,
+                    modified: listed.modified,
+                }),
+            }
+        }
+    }
+    let most = |lengths: Vec<Holding>| {
+        let all = lengths.iter().fold(0, |all, one| all | one.holders);
+        let most = lengths
+            .into_iter()
+            .max_by_key(|one| (one.holders.count_ones(), one.container_len));
+        let mut most = most.expect("what is listed has a length");
+        most.wrong = all & !most.holders;
+        most
+    };
+    let merged = found.into_iter().map(|(id, lengths)| (id, most(lengths)));
+    merged.collect()
+}
+
+impl StripedStorage {
+    /// What each target in use lists.
+    pub(super) fn raw_lists(&self, kind: ObjectKind) -> io::Result<Vec<(usize, Vec<Listed>)>> {
+        let lists = self
+            .targets
+            .each(&self.targets.up(), |_, storage| storage.list(kind));
+        let mut answered = Vec::new();
+        for (number, list) in lists {
+            match list {
+                Ok(list) => answered.push((number, list)),
+                Err(error)
+                    if error.kind() == io::ErrorKind::NotFound && kind == ObjectKind::Config =>
+                {
+                    answered.push((number, Vec::new()));
+                }
+                Err(error) => self.targets.give_up(number, &error),
+            }
+        }
+        self.check_enough()?;
+        Ok(answered)
+    }
+
+    /// What targets hold of all objects of a kind, those that were deleted left out.
+    pub(super) fn holdings(&self, kind: ObjectKind) -> io::Result<HashMap<Id, Holding>> {
+        let mut merged = merge(&self.raw_lists(kind)?);
+        if kind != ObjectKind::Pack && kind != ObjectKind::Config {
+            // After the objects: who deletes one says so first.
+            let deleted = self.raw_lists(ObjectKind::Deleted)?;
+            let deleted = deleted.iter().flat_map(|(_, list)| list);
+            let mut known = lock(&self.deleted);
+            known.extend(deleted.map(|listed| listed.id));
+            merged.retain(|id, _| !known.contains(id));
+        }
+        Ok(merged)
+    }
+
+    /// Whether enough of an object is there to read it, and the length that it is listed with.
+    pub(super) fn listed_len(&self, holding: &Holding) -> Option<u64> {
+        let generation = holding.generation();
+        if generation == 0 {
+            return container::listed_len(holding.container_len, 1);
+        }
+        let targets = self.generation(generation)?;
+        let there = targets
+            .iter()
+            .filter(|&&number| holding.holders >> number & 1 == 1);
+        (there.count() + 2 >= targets.len())
+            .then(|| container::listed_len(holding.container_len, targets.len()))?
+    }
+
+    pub(super) fn list_objects(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+        let found = self.holdings(kind)?.into_iter();
+        let found = found.filter_map(|(id, holding)| {
+            Some(Listed {
+                id,
+                len: self.listed_len(&holding)?,
+                modified: holding.modified,
+            })
+        });
+        let found: Vec<Listed> = found.collect();
+        match kind {
+            ObjectKind::Config if found.is_empty() => Err(io::ErrorKind::NotFound.into()),
+            _ => Ok(found),
+        }
+    }
+
+    /// What is there of one object, asking each target in use for its length.
+    pub(super) fn holding(&self, name: Name) -> io::Result<Option<Holding>> {
+        let stats = self
+            .targets
+            .each(&self.targets.up(), |_, storage| storage.stat(name));
+        let mut lists = Vec::new();
+        for (number, stat) in stats {
+            match stat {
+                Ok(len) => {
+                    let id = name.id;
+                    let modified = SystemTime::UNIX_EPOCH;
+                    lists.push((number, vec![Listed { id, len, modified }]));
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => self.targets.give_up(number, &error),
+            }
+        }
+        self.check_enough()?;
+        Ok(merge(&lists).remove(&name.id))
+    }
+}

@@ -1,0 +1,295 @@
+//! Finds out which targets are where, and makes new sets.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+
+use super::set::{Description, Identity, Member, new_id};
+use super::targets::{Target, Targets};
+use crate::id::Id;
+use crate::storage::{Name, Notice, ObjectKind, Storage};
+
+/// A place that is to hold a target.
+#[derive(Clone)]
+pub struct Place {
+    /// As a person gave it.
+    pub url: String,
+    /// What is there.
+    pub storage: Arc<dyn Storage>,
+}
+
+/// What a place answered.
+pub struct Answer {
+    pub place: Place,
+    /// Nothing where there is none.
+    pub identity: io::Result<Option<Identity>>,
+    /// Those that can be read.
+    pub descriptions: Vec<Description>,
+    /// Names of objects that must not come back.
+    pub deleted: Vec<Id>,
+}
+
+/// Asks all places at once who they are.
+pub fn ask(places: Vec<Place>) -> Vec<Answer> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = places
+            .into_iter()
+            .map(|place| scope.spawn(move || ask_one(place)))
+            .collect();
+        let answers = threads.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        answers.collect()
+    })
+}
+
+fn ask_one(place: Place) -> Answer {
+    let identity = match place.storage.get(Name::TARGET, None) {
+        Ok(bytes) => Identity::parse(&bytes)
+            .map(Some)
+            .map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why)),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(None),
+            _ => Err(error),
+        },
+    };
+    let reachable = !matches!(&identity, Ok(None))
+        && !matches!(&identity, Err(error) if error.kind() != io::ErrorKind::InvalidData);
+    let (mut descriptions, mut deleted) = (Vec::new(), Vec::new());
+    if reachable {
+        let names = |kind| place.storage.list(kind).unwrap_or_default().into_iter();
+        for listed in names(ObjectKind::Set) {
+            let bytes = place
+                .storage
+                .get(Name::new(ObjectKind::Set, listed.id), None);
+            let description = bytes
+                .ok()
+                .and_then(|bytes| Description::parse(listed.id, &bytes).ok());
+            descriptions.extend(description);
+        }
+        deleted.extend(names(ObjectKind::Deleted).map(|listed| listed.id));
+    }
+    Answer {
+        place,
+        identity,
+        descriptions,
+        deleted,
+    }
+}
+
+/// A set that was found.
+pub struct Found {
+    pub description: Description,
+    pub targets: Targets,
+    pub deleted: Vec<Id>,
+}
+
+/// Finds the targets of the set that is at these places, of which two may be missing.
+///
+/// # Errors
+/// One sentence, when too few of them are there, or one is where it should not be.
+pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
+    let known = answers.iter().flat_map(|answer| &answer.descriptions);
+    let Some(description) = known.max_by_key(|description| description.epoch).cloned() else {
+        return Err(nothing_known(&answers));
+    };
+    let mut places: Vec<Option<Place>> = vec![None; description.targets.len()];
+    let mut why = vec![String::new(); places.len()];
+    let mut deleted = Vec::new();
+    for answer in answers {
+        let url = &answer.place.url;
+        let of_url = || {
+            description
+                .targets
+                .iter()
+                .position(|member| member.url == *url)
+        };
+        let number = match &answer.identity {
+            Ok(Some(identity)) if identity.set != description.set => {
+                return Err(refusal(format!(
+                    "{url} is a target of another striped repository: correct the set file"
+                )));
+            }
+            Ok(Some(identity)) => {
+                let mut members = description.targets.iter();
+                match members.position(|member| member.id == identity.target) {
+                    Some(number) => number,
+                    None => {
+                        notice(&format!(
+                            "{url} was a target of this repository and was replaced by another: it is not used, take it out of the set file"
+                        ));
+                        continue;
+                    }
+                }
+            }
+            Ok(None) => {
+                if let Some(number) = of_url() {
+                    "there is nothing (is a disk not mounted?)".clone_into(&mut why[number]);
+                }
+                continue;
+            }
+            // Where the target was when it was last seen there is one that cannot tell who it is.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => match of_url() {
+                Some(number) => number,
+                None => continue,
+            },
+            Err(error) => {
+                if let Some(number) = of_url() {
+                    why[number] = error.to_string();
+                }
+                continue;
+            }
+        };
+        if let Some(other) = &places[number] {
+            return Err(refusal(format!(
+                "{} and {url} are the same target: list every target once",
+                other.url
+            )));
+        }
+        deleted.extend(answer.deleted);
+        places[number] = Some(answer.place);
+    }
+    let targets = description.targets.iter().zip(places).zip(why);
+    let targets = targets.map(|((member, place), why)| match place {
+        Some(place) => Target::new(member.id, place.url, place.storage),
+        None if why.is_empty() => {
+            let why = "no place in the set file holds it".to_owned();
+            Target::absent(member.id, member.url.clone(), why)
+        }
+        None => Target::absent(member.id, member.url.clone(), why),
+    });
+    let targets = Targets::new(targets.collect(), notice);
+    Ok(Found {
+        description,
+        targets,
+        deleted,
+    })
+}
+
+/// Makes a set of these places, which are empty, or goes on where an earlier attempt was interrupted.
+///
+/// # Errors
+/// When there are too few, one of them does not answer, or holds something else.
+pub fn form(places: Vec<Place>, fixed_roles: bool) -> io::Result<()> {
+    if places.len() < 3 {
+        return Err(refusal(format!(
+            "{} targets are too few: surviving the loss of two takes at least 3",
+            places.len()
+        )));
+    }
+    if places.len() > super::container::ROLES_MAX {
+        return Err(refusal("more than 32 targets are too many".to_owned()));
+    }
+    for (number, place) in places.iter().enumerate() {
+        if places[..number].iter().any(|other| other.url == place.url) {
+            return Err(refusal(format!("{} is listed twice", place.url)));
+        }
+    }
+    let answers = ask(places);
+    let mut set = None;
+    for answer in &answers {
+        let url = &answer.place.url;
+        let blame = |error: &io::Error| refusal(format!("cannot use the target {url}: {error}"));
+        match &answer.identity {
+            Ok(Some(identity)) if set.is_some_and(|set| set != identity.set) => {
+                return Err(refusal(format!(
+                    "{url} is a target of another striped repository"
+                )));
+            }
+            Ok(Some(identity)) => set = Some(identity.set),
+            Ok(None) => answer
+                .place
+                .storage
+                .create()
+                .map_err(|error| match error.kind() {
+                    io::ErrorKind::DirectoryNotEmpty => refusal(format!(
+                        "{url} is not empty: choose empty or new places for targets"
+                    )),
+                    _ => blame(&error),
+                })?,
+            Err(error) => return Err(blame(error)),
+        }
+    }
+    let set = set.unwrap_or_else(new_id);
+    let mut members = Vec::new();
+    for answer in &answers {
+        let id = match &answer.identity {
+            Ok(Some(identity)) => identity.target,
+            _ => {
+                let identity = Identity::new(set, new_id());
+                let put = answer
+                    .place
+                    .storage
+                    .put(Name::TARGET, &[&identity.to_bytes()]);
+                put.map_err(|error| {
+                    refusal(format!("cannot write to {}: {error}", answer.place.url))
+                })?;
+                identity.target
+            }
+        };
+        if members.iter().any(|member: &Member| member.id == id) {
+            let url = &answer.place.url;
+            return Err(refusal(format!(
+                "{url} is the same target as another that is listed"
+            )));
+        }
+        let url = answer.place.url.clone();
+        members.push(Member { id, url });
+    }
+    let mut known = answers.iter().flat_map(|answer| &answer.descriptions);
+    let description = match known.next() {
+        Some(known) => {
+            let is_member =
+                |member: &Member| known.targets.iter().any(|other| other.id == member.id);
+            if known.targets.len() != members.len() || !members.iter().all(is_member) {
+                return Err(refusal(format!(
+                    "these places are targets of a set of {}: name all of them and no others",
+                    known.targets.len()
+                )));
+            }
+            known.clone()
+        }
+        None => Description::new(set, members, fixed_roles),
+    };
+    for answer in &answers {
+        let storage = &answer.place.storage;
+        put_description(&**storage, &description)
+            .map_err(|error| refusal(format!("cannot write to {}: {error}", answer.place.url)))?;
+    }
+    Ok(())
+}
+
+/// Puts a description, which may be there.
+pub fn put_description(storage: &dyn Storage, description: &Description) -> io::Result<()> {
+    let (id, bytes) = description.to_object();
+    match storage.put(Name::new(ObjectKind::Set, id), &[&bytes]) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        done => done,
+    }
+}
+
+/// Nothing says which targets there are.
+fn nothing_known(answers: &[Answer]) -> io::Error {
+    let of = |answer: &Answer| match &answer.identity {
+        Ok(Some(_)) => format!("{}: its description of the set is lost", answer.place.url),
+        Ok(None) => format!("{}: there is nothing", answer.place.url),
+        Err(error) => format!("{}: {error}", answer.place.url),
+    };
+    let each: Vec<String> = answers.iter().map(of).collect();
+    let text = match each.is_empty() {
+        true => "the set file lists no targets".to_owned(),
+        false => format!(
+            "none of the places in the set file says that it is a target ({}): mount or reach them; if `tabane init` was \
+             interrupted, run it again with the same targets",
+            each.join("; ")
+        ),
+    };
+    refusal(text)
+}
+
+/// An error that is one sentence for a person.
+pub fn refusal(text: String) -> io::Error {
+    io::Error::other(text)
+}
