@@ -26,7 +26,7 @@ pub struct IndexReport {
     pub added_packs: u64,
     /// Packs that the index named and that are not there as it said.
     pub lost_packs: u64,
-    /// Packs that don't say what they hold: [`repair_packs`] may save some of it.
+    /// Packs that don't say what they hold: [`repair_packs`](super::repair_packs) may save some of it.
     pub unreadable_packs: u64,
     /// Index objects that could not be read.
     pub damaged_objects: u64,
