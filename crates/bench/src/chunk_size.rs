@@ -89,11 +89,7 @@ fn generations(args: &Args, name: &str, chunking: Chunking) -> Result<()> {
     let password: Password = b"benchmark".to_vec().into();
     let options = InitOptions {
         chunking,
-        kdf_cost: KdfCost {
-            memory_kib: 8,
-            passes: 1,
-            lanes: 1,
-        },
+        kdf_cost: KdfCost::WEAKEST,
         ..InitOptions::default()
     };
     let repository = Arc::new(Repository::init(storage.clone(), &password, options)?);

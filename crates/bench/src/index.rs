@@ -252,11 +252,7 @@ fn cache(directory: &Path) -> Cache {
 fn make(directory: &Path, blocks: u64) -> Result<()> {
     let storage = Arc::new(Forgetful::new(&directory.join("repository")));
     let options = InitOptions {
-        kdf_cost: KdfCost {
-            memory_kib: 8,
-            passes: 1,
-            lanes: 1,
-        },
+        kdf_cost: KdfCost::WEAKEST,
         ..InitOptions::default()
     };
     let repository =

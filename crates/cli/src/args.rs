@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::FalseyValueParser;
-use jiff::SignedDuration;
 use tabane_store::cache::Cache;
 use tabane_store::storage::striped::{self, StripedStorage};
 use tabane_store::storage::{Location, Name, RemoteOptions, Storage};
@@ -17,6 +16,7 @@ use tabane_store::{Error, InitOptions, Repository};
 
 use crate::config;
 use crate::exit::{Failure, Result};
+use crate::format;
 use crate::output::warn;
 use crate::password;
 
@@ -180,16 +180,8 @@ pub struct Network {
         value_name = "DURATION",
         help_heading = "Global options"
     )]
-    #[arg(default_value = "5m", value_parser = duration)]
+    #[arg(default_value = "5m", value_parser = format::parse_duration)]
     pub retry_for: Duration,
-}
-
-fn duration(text: &str) -> std::result::Result<Duration, String> {
-    let parsed: std::result::Result<SignedDuration, _> = text.parse();
-    parsed
-        .ok()
-        .and_then(|duration| duration.try_into().ok())
-        .ok_or_else(|| "write for example 90s, 5m or 2h".to_owned())
 }
 
 /// What is done when there is no repository yet.

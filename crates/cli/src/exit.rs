@@ -17,7 +17,7 @@ pub enum Exit {
     Usage = 2,
     /// The backup was made, but some of the source could not be read; or `forget` could not read or remove some snapshots.
     Incomplete = 3,
-    /// There is no repository at the place given.
+    /// There is no repository at the place given, or no longer.
     NoRepository = 10,
     /// Another client prunes the repository.
     Busy = 11,
@@ -55,7 +55,7 @@ Exit codes:
     1  an error; `check` or `sum --check` found damage; `restore` could not write everything
     2  wrong usage, or a mistake in the configuration file
     3  the backup was made, but some source files could not be read; `forget` could not read or remove some snapshots
-   10  there is no repository at that place
+   10  there is no repository at that place, or no longer
    11  another client prunes the repository
    12  wrong password
   130  interrupted
@@ -86,7 +86,7 @@ impl Failure {
     /// The code for it.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Store(Error::NoRepository(_)) => Exit::NoRepository,
+            Self::Store(Error::NoRepository(_) | Error::RepositoryGone(_)) => Exit::NoRepository,
             Self::Store(Error::PruneRunning(_)) => Exit::Busy,
             Self::Store(Error::WrongPassword(_)) => Exit::WrongPassword,
             Self::Usage(_) => Exit::Usage,

@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use jiff::{Span, SpanRelativeTo, Timestamp};
 use tabane_store::node::{Kind, Node, Time};
 
 /// A number of bytes, in binary units: `1.234 GiB`.
@@ -114,6 +114,15 @@ pub fn parse_time(text: &str) -> Result<Timestamp, String> {
     zoned
         .map(|time| time.timestamp())
         .map_err(|error| error.to_string())
+}
+
+/// Reads a duration: `90s`, `5m`, `1h30m`, `2d`, where a day has 24 hours.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let span: Result<Span, _> = text.parse();
+    span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()))
+        .ok()
+        .and_then(|duration| Duration::try_from(duration).ok())
+        .ok_or_else(|| format!("{text:?} is no duration: write it as 90s, 5m, 36h or 2d"))
 }
 
 /// Reads a number of bytes; units are binary: `100`, `64K`, `1.5MiB`, `2G`.
@@ -270,6 +279,26 @@ mod tests {
             "99999999P",
         ] {
             assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_read() {
+        for (text, seconds) in [
+            ("90s", 90),
+            ("5m", 300),
+            ("1h30m", 5400),
+            ("2d", 172_800),
+            ("0s", 0),
+        ] {
+            assert_eq!(
+                parse_duration(text),
+                Ok(Duration::from_secs(seconds)),
+                "{text}"
+            );
+        }
+        for text in ["", "5", "-5m", "1x", "1mo"] {
+            assert!(parse_duration(text).is_err(), "{text}");
         }
     }
 

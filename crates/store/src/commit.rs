@@ -17,7 +17,8 @@ use crate::storage::{Name, ObjectKind};
 /// ([`Index::removals`](crate::index::Index::removals)); its blocks must be durable and indexed, and none of them only in a pack that those name.
 ///
 /// # Errors
-/// [`Error::RemovedMeanwhile`] when a block is gone; when the storage fails. There is no snapshot then.
+/// [`Error::RemovedMeanwhile`] when a block is gone, [`Error::RepositoryGone`] when all is; when the storage fails. There is
+/// no snapshot then.
 pub fn commit(
     repository: &Arc<Repository>,
     snapshot: &Snapshot,
@@ -81,7 +82,11 @@ impl New<'_> {
         let pending = Name::new(ObjectKind::Pending, pending);
         let committed = self.secure(removals).and_then(|removals| {
             let id = snapshot::save(repository, snapshot)?;
-            match self.confirm(pending, &removals).and_then(|()| verify()) {
+            let confirmed = self
+                .confirm(pending, &removals)
+                .and_then(|()| verify())
+                .and_then(|()| repository.verify_presence());
+            match confirmed {
                 Ok(()) => Ok(id),
                 Err(error) => {
                     // Nobody was told of it, and what it needs may be gone.

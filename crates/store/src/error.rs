@@ -18,6 +18,11 @@ pub enum Error {
         "there is no repository at {0}: create one with `tabane init --repo {0}`, or check the path"
     )]
     NoRepository(String),
+    /// The repository is no longer the one that was opened.
+    #[error(
+        "the repository at {0} was deleted or replaced by another while this command ran, so what it stored is lost: find out who did that, then run the command again"
+    )]
+    RepositoryGone(String),
     /// `init` found a repository.
     #[error("there is already a repository at {0}: use it, or choose another place")]
     RepositoryExists(String),

@@ -24,6 +24,15 @@ pub struct KdfCost {
     pub lanes: u32,
 }
 
+impl KdfCost {
+    /// The least that Argon2 allows: for tests and measurements, whose passwords protect nothing.
+    pub const WEAKEST: Self = Self {
+        memory_kib: 8,
+        passes: 1,
+        lanes: 1,
+    };
+}
+
 impl Default for KdfCost {
     /// RFC 9106's second recommendation, 64 MiB and 3 passes, with one lane.
     fn default() -> Self {
@@ -105,17 +114,29 @@ pub fn add(
     Ok(name.id)
 }
 
-/// All keys, oldest first.
+/// Keys that can be read, and those that cannot.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// Oldest first.
+    pub keys: Vec<Key>,
+    /// Why the others cannot be read.
+    pub damaged: Vec<Error>,
+}
+
+/// All keys. Those that cannot be read don't hide the others.
 ///
 /// # Errors
-/// When the storage fails or a key is damaged.
-pub fn list(storage: &dyn Storage) -> Result<Vec<Key>> {
-    let mut keys = ids(storage)?
-        .into_iter()
-        .map(|id| load(storage, id))
-        .collect::<Result<Vec<_>>>()?;
-    keys.sort_by_key(|key| (key.file.created, key.id));
-    Ok(keys)
+/// When the storage cannot be listed.
+pub fn list(storage: &dyn Storage) -> Result<Listing> {
+    let mut listing = Listing::default();
+    for id in ids(storage)? {
+        match load(storage, id) {
+            Ok(key) => listing.keys.push(key),
+            Err(error) => listing.damaged.push(error),
+        }
+    }
+    listing.keys.sort_by_key(|key| (key.file.created, key.id));
+    Ok(listing)
 }
 
 /// Tries the password on every key; returns the first master key that `is_right`, and the key that it opened.

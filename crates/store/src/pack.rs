@@ -15,7 +15,7 @@ use crate::crypto::{HEADER_LEN, MasterKey, ObjectKey, ObjectSalt, TAG_LEN, heade
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::repository::Repository;
-use crate::storage::{Name, ObjectKind};
+use crate::storage::{Name, OBJECT_LEN_MAX, ObjectKind};
 
 /// A segment is closed when it holds this many bytes before compression.
 pub const SEGMENT_LEN: usize = 512 << 10;
@@ -201,6 +201,9 @@ pub fn fetch_contents(repository: &Repository, id: Id) -> Result<PackContents> {
             .map_err(Error::storage("read", name))
     };
     let (what, master) = (name.to_string(), repository.master());
+    if len > OBJECT_LEN_MAX {
+        return Err(Error::damaged(what, "it is longer than any object"));
+    }
     if len <= FOOTER_GUESS {
         return read_contents(master, &fetch(0..len)?, &what);
     }

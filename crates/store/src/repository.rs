@@ -16,8 +16,10 @@ use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::index::{Index, IndexSegment};
 use crate::key::{self, KdfCost, Password};
+use crate::pack::PackContents;
 use crate::removal::Removals;
 use crate::storage::{Listed, Name, ObjectKind, Storage};
+use crate::sync::try_each;
 
 /// What is chosen when a repository is made.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +51,8 @@ pub struct Repository {
     master: MasterKey,
     key: Id,
     config: Config,
+    /// The object of the config: no other repository has the same.
+    sealed_config: Vec<u8>,
     chunker: Chunker,
     cache: Option<Cache>,
 }
@@ -112,6 +116,7 @@ impl Repository {
             master,
             key,
             config,
+            sealed_config: sealed,
             chunker,
             cache: None,
         })
@@ -145,9 +150,22 @@ impl Repository {
             master,
             key,
             config,
+            sealed_config: sealed,
             chunker,
             cache: None,
         })
+    }
+
+    /// Makes sure that the repository is still there: it may have been deleted, and another one made in its place.
+    ///
+    /// # Errors
+    /// [`Error::RepositoryGone`]; when the storage fails.
+    pub(crate) fn verify_presence(&self) -> Result<()> {
+        match self.storage.get(Name::CONFIG, None) {
+            Ok(bytes) if bytes == self.sealed_config => Ok(()),
+            Err(error) if !is_absent(&error) => Err(Error::storage("read", Name::CONFIG)(error)),
+            _ => Err(Error::RepositoryGone(self.storage.location())),
+        }
     }
 
     /// Keeps what is known of the repository in a cache.
@@ -285,30 +303,34 @@ impl Repository {
         }
     }
 
-    /// Reads all objects of a kind with `read`, also while some are replaced by others.
+    /// Reads all objects of a kind with `read`, several at a time, also while some are replaced by others.
     ///
     /// # Errors
     /// The first that `read` returns, unless the object is no longer there.
-    pub(crate) fn read_all<T>(
+    pub(crate) fn read_all<T: Send>(
         &self,
         kind: ObjectKind,
-        read: impl Fn(Id) -> Result<T>,
+        read: impl Fn(Id) -> Result<T> + Sync,
     ) -> Result<BTreeMap<Id, T>> {
         let (mut found, mut vanished) = (BTreeMap::new(), BTreeSet::new());
         loop {
             let listed = self.list_steadily(kind)?;
             let names: BTreeSet<Id> = listed.into_iter().map(|object| object.id).collect();
             found.retain(|id, _| names.contains(id));
-            for &id in &names {
-                if found.contains_key(&id) {
-                    continue;
-                }
-                match read(id) {
-                    Ok(object) => {
-                        found.insert(id, object);
-                    }
+            let unread: Vec<Id> = names
+                .iter()
+                .filter(|id| !found.contains_key(id))
+                .copied()
+                .collect();
+            let objects = try_each(&unread, self.storage.connections(), |&id| match read(id) {
+                Err(error) if error.is_not_found() => Ok(Err(error)),
+                object => object.map(Ok),
+            })?;
+            for (id, object) in unread.into_iter().zip(objects) {
+                match object {
+                    Ok(object) => drop(found.insert(id, object)),
                     // What replaced it is in the next list.
-                    Err(error) if error.is_not_found() && vanished.insert(id) => {}
+                    Err(_) if vanished.insert(id) => {}
                     Err(error) => return Err(error),
                 }
             }
@@ -322,10 +344,10 @@ impl Repository {
     ///
     /// # Errors
     /// When the storage fails.
-    pub(crate) fn read_each<T>(
+    pub(crate) fn read_each<T: Send>(
         &self,
         kind: ObjectKind,
-        read: impl Fn(Id) -> Result<T>,
+        read: impl Fn(Id) -> Result<T> + Sync,
     ) -> Result<BTreeMap<Id, Result<T>>> {
         self.read_all(kind, |id| match read(id) {
             Err(error) if error.is_not_found() => Err(error),
@@ -375,8 +397,10 @@ impl Repository {
     /// Writes an object of the index; returns its name. The packs must be durable.
     ///
     /// # Errors
-    /// When the storage fails.
-    pub fn write_index_segment(&self, packs: &IndexSegment) -> Result<Id> {
+    /// [`Error::RepositoryGone`]; when the storage fails.
+    pub fn write_index_segment(&self, packs: &[(Id, PackContents)]) -> Result<Id> {
+        // Another repository in the same place could not be opened with it.
+        self.verify_presence()?;
         let payload = postcard::to_stdvec(packs).expect("an index is plain data");
         self.put_sealed(ObjectKind::Index, &payload)
     }

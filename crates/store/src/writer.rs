@@ -528,11 +528,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let storage = Arc::new(LocalStorage::new(dir.path().join("repository")));
         let options = InitOptions {
-            kdf_cost: KdfCost {
-                memory_kib: 8,
-                passes: 1,
-                lanes: 1,
-            },
+            kdf_cost: KdfCost::WEAKEST,
             ..InitOptions::default()
         };
         let password: Password = b"password".to_vec().into();

@@ -264,7 +264,7 @@ fn several_passwords() {
     let added = key::add(&storage, repository.master(), &second, cost).unwrap();
     let result = key::add(&storage, repository.master(), &Vec::new().into(), cost);
     assert_error!(result, Error::Invalid(_));
-    let keys = key::list(&storage).unwrap();
+    let keys = key::list(&storage).unwrap().keys;
     assert_eq!(keys.len(), 2);
     assert_eq!(keys[0].id, repository.key());
     assert_eq!(keys[1].id, added);

@@ -270,11 +270,7 @@ impl Bench {
         let options = InitOptions {
             chunking,
             hash,
-            kdf_cost: KdfCost {
-                memory_kib: 8,
-                passes: 1,
-                lanes: 1,
-            },
+            kdf_cost: KdfCost::WEAKEST,
             ..InitOptions::default()
         };
         let repository = Arc::new(Repository::init(storage.clone(), &password, options)?);

@@ -64,7 +64,7 @@ pub struct Backup {
     #[arg(long)]
     no_extra_verify: bool,
 
-    /// Read the paths from this file, one a line; empty lines and lines that start with # don't count (- is standard input)
+    /// Read the paths from this file, one a line (LF or CR LF); empty lines and lines that start with # don't count (- is standard input)
     #[arg(long, value_name = "FILE", help_heading = "What to store")]
     files_from: Vec<PathBuf>,
     /// The same, but every line is a path
@@ -184,11 +184,11 @@ impl Backup {
         }
         let mut paths = self.paths.clone();
         for file in &self.files_from {
-            let lines = read_list(file, b'\n')?.into_iter();
+            let lines = read_lines(file)?.into_iter();
             paths.extend(lines.filter(|line| !line.starts_with(b"#")).map(into_path));
         }
         for file in &self.files_from_verbatim {
-            paths.extend(read_list(file, b'\n')?.into_iter().map(into_path));
+            paths.extend(read_lines(file)?.into_iter().map(into_path));
         }
         for file in &self.files_from_raw {
             paths.extend(read_list(file, b'\0')?.into_iter().map(into_path));
@@ -232,6 +232,17 @@ impl Backup {
             time: self.time.unwrap_or_else(Timestamp::now),
         })
     }
+}
+
+/// The lines of a file, but no empty ones.
+fn read_lines(path: &Path) -> Result<Vec<Vec<u8>>> {
+    let mut lines = read_list(path, b'\n')?;
+    for line in &mut lines {
+        // Lists are made on other systems too; for a name that ends so there is --files-from-raw.
+        line.pop_if(|last| *last == b'\r');
+    }
+    lines.retain(|line| !line.is_empty());
+    Ok(lines)
 }
 
 /// The parts of a file that end in `end`, but no empty ones.

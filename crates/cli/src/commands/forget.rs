@@ -175,12 +175,18 @@ impl Forget {
         let rules = self.keep.rules();
         self.validate(&rules)?;
         let repository = global.open()?;
-        let (exit, removed) = match self.snapshots.is_empty() {
+        let (exit, going) = match self.snapshots.is_empty() {
             true => self.remove_by_rules(global, &repository, &rules, metrics)?,
             false => self.remove_named(global, &repository)?,
         };
-        if self.prune && removed > 0 {
-            let pruned = prune::run(global, &repository, &self.limits, self.dry_run, metrics)?;
+        if self.prune && !going.is_empty() {
+            let pruned = match self.dry_run {
+                true => {
+                    let going = going.into_iter().collect();
+                    prune::dry_run(global, &repository, &self.limits, &going)?
+                }
+                false => prune::run(global, &repository, &self.limits, metrics)?,
+            };
             if exit == Exit::Success {
                 return Ok(pruned);
             }
@@ -188,14 +194,14 @@ impl Forget {
         Ok(exit)
     }
 
-    /// Removes what no rule keeps; says how many those were.
+    /// Removes what no rule keeps; says which those were.
     fn remove_by_rules(
         &self,
         global: &Global,
         repository: &Repository,
         rules: &[Rule],
         metrics: &mut Metrics,
-    ) -> Result<(Exit, usize)> {
+    ) -> Result<(Exit, Vec<Id>)> {
         let listing = snapshot::list(repository, &self.selection.filter())?;
         for error in &listing.damaged {
             warn(format!("{error}; it stays, unless it is named"));
@@ -237,7 +243,7 @@ impl Forget {
             true => Exit::Incomplete,
             false => Exit::Success,
         };
-        Ok((exit, going.len()))
+        Ok((exit, going))
     }
 
     fn validate(&self, rules: &[Rule]) -> Result<()> {
@@ -259,8 +265,8 @@ impl Forget {
         }
     }
 
-    /// Removes the snapshots that were named, whether or not they can be read; says how many those were.
-    fn remove_named(&self, global: &Global, repository: &Repository) -> Result<(Exit, usize)> {
+    /// Removes the snapshots that were named, whether or not they can be read; says which those were.
+    fn remove_named(&self, global: &Global, repository: &Repository) -> Result<(Exit, Vec<Id>)> {
         let filter = self.selection.filter();
         let mut named = self
             .snapshots
@@ -284,7 +290,7 @@ impl Forget {
             true => Exit::Incomplete,
             false => Exit::Success,
         };
-        Ok((exit, named.len()))
+        Ok((exit, named))
     }
 
     /// Says whether some could not be removed.

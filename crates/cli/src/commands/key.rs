@@ -10,7 +10,7 @@ use tabane_store::{Id, Repository};
 use crate::args::Global;
 use crate::exit::{Exit, Result};
 use crate::format;
-use crate::output::{Output, Table, print_json};
+use crate::output::{Output, Table, print_json, warn};
 use crate::password;
 
 /// Manage the passwords that open the repository
@@ -58,7 +58,7 @@ impl Key {
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
         match self.action {
-            Action::List => list(global, &repository)?,
+            Action::List => return list(global, &repository),
             Action::Add(new) => {
                 let id = add(&repository, &new)?;
                 say(
@@ -98,8 +98,15 @@ impl Key {
     }
 }
 
-fn list(global: &Global, repository: &Repository) -> Result<()> {
-    let keys = key::list(repository.storage())?;
+fn list(global: &Global, repository: &Repository) -> Result<Exit> {
+    let key::Listing { keys, damaged } = key::list(repository.storage())?;
+    for error in &damaged {
+        warn(error.to_string());
+    }
+    let exit = match damaged.is_empty() {
+        true => Exit::Success,
+        false => Exit::Failure,
+    };
     let in_use = repository.key();
     let mut output = Output::new();
     if global.json {
@@ -114,7 +121,8 @@ fn list(global: &Global, repository: &Repository) -> Result<()> {
             })
         });
         output.json(&Value::Array(objects.collect()))?;
-        return output.finish();
+        output.finish()?;
+        return Ok(exit);
     }
     let mut table = Table::new(&["ID", "User", "Host", "Created"]);
     for key in &keys {
@@ -127,7 +135,8 @@ fn list(global: &Global, repository: &Repository) -> Result<()> {
         ]);
     }
     table.print(&mut output)?;
-    output.finish()
+    output.finish()?;
+    Ok(exit)
 }
 
 fn add(repository: &Repository, new: &NewPassword) -> Result<Id> {

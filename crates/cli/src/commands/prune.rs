@@ -1,14 +1,14 @@
 //! `tabane prune`
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Args;
-use jiff::{Span, SpanRelativeTo};
 use serde_json::{Value, json};
-use tabane_store::Repository;
 use tabane_store::prune::{self, MaxUnused, Observer, PlanStats, PruneOptions, PruneReport};
+use tabane_store::{Id, Repository};
 
 use crate::args::Global;
 use crate::exit::{Exit, Result};
@@ -51,7 +51,7 @@ pub struct Limits {
     #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes)]
     max_repack_size: Option<u64>,
     /// Leave alone what is younger than this, and keep what is to go for this long, as 2d or 36h
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = format::parse_duration)]
     grace: Duration,
 }
 
@@ -64,22 +64,42 @@ fn parse_max_unused(text: &str) -> std::result::Result<MaxUnused, String> {
     }
 }
 
-fn parse_duration(text: &str) -> std::result::Result<Duration, String> {
-    let span: std::result::Result<Span, _> = text.parse();
-    span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()))
-        .ok()
-        .and_then(|duration| Duration::try_from(duration).ok())
-        .ok_or_else(|| "write it as 2d, 36h or 90m".to_owned())
-}
-
 impl Prune {
     /// Does it.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let file = self.metrics.clone();
         file.record(global, "prune", |metrics| {
-            run(global, &global.open()?, &self.limits, self.dry_run, metrics)
+            let repository = global.open()?;
+            match self.dry_run {
+                true => dry_run(global, &repository, &self.limits, &HashSet::new()),
+                false => run(global, &repository, &self.limits, metrics),
+            }
         })
     }
+}
+
+impl Limits {
+    fn options(&self) -> PruneOptions {
+        PruneOptions {
+            max_unused: self.max_unused,
+            max_repack_bytes: self.max_repack_size.unwrap_or(u64::MAX),
+            grace: self.grace,
+        }
+    }
+}
+
+/// Says what a prune would do once the snapshots `forgotten` are gone.
+pub fn dry_run(
+    global: &Global,
+    repository: &Arc<Repository>,
+    limits: &Limits,
+    forgotten: &HashSet<Id>,
+) -> Result<Exit> {
+    let progress = Progress::start(global);
+    let plan = prune::plan_without(repository, limits.options(), forgotten);
+    progress.stop();
+    report_plan(global, plan?.stats(), true)?;
+    Ok(Exit::Success)
 }
 
 /// Prunes an open repository.
@@ -87,23 +107,14 @@ pub fn run(
     global: &Global,
     repository: &Arc<Repository>,
     limits: &Limits,
-    dry_run: bool,
     metrics: &mut Metrics,
 ) -> Result<Exit> {
-    let options = PruneOptions {
-        max_unused: limits.max_unused,
-        max_repack_bytes: limits.max_repack_size.unwrap_or(u64::MAX),
-        grace: limits.grace,
-    };
     let progress = Progress::start(global);
-    let plan = prune::plan(repository, options, dry_run);
+    let plan = prune::plan(repository, limits.options(), false);
     progress.stop();
     let plan = plan?;
     let stats = *plan.stats();
-    report_plan(global, &stats, dry_run)?;
-    if dry_run {
-        return Ok(Exit::Success);
-    }
+    report_plan(global, &stats, false)?;
     let progress = Progress::start(global);
     let observer: Arc<dyn Observer> = Arc::new(Reporter(Arc::clone(&progress)));
     let report = plan.execute(&observer);

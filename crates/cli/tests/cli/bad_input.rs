@@ -133,7 +133,7 @@ fn snapshots_that_are_none_or_several_are_told_apart() {
     bed.run(["ls", "latest"])
         .fails(1, "cannot tell which snapshot is the latest");
     let listed = bed.run(["snapshots"]);
-    assert_eq!(listed.code, Some(0));
+    assert_eq!(listed.code, Some(1));
     assert!(listed.stdout.contains(&id[..8]), "{}", listed.stdout);
     assert!(listed.stderr.contains("is damaged"), "{}", listed.stderr);
 }

@@ -3,8 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::bed::{Bed, PASSWORD, Ran, bare_command, run};
+use crate::mutate::Mutator;
 
 /// A bed with a configuration file, in which `{bed}` is the folder of the bed.
 struct Configured {
@@ -263,4 +265,30 @@ fn failures_are_json_where_json_is_asked_for() {
             .expect("text")
             .contains("there is no repository at ")
     );
+}
+
+#[test]
+fn a_damaged_file_is_told_of_in_a_sentence() {
+    let configured = Configured::new(PROFILES);
+    let samples = [fs::read(&configured.file).expect("the file")];
+    let seed = jiff::Timestamp::now().as_nanosecond() as u64;
+    let mut mutator = Mutator::new(seed);
+    let (start, mut accepted, mut refused) = (Instant::now(), 0, 0);
+    while start.elapsed() < Duration::from_secs(1) {
+        let text = mutator.mutate(&samples);
+        fs::write(&configured.file, &text).expect("written");
+        // Takes the profile, and opens nothing.
+        let ran = configured.run(&["--profile", "daily", "version"]);
+        let shown = || format!("{}\nfrom {}", ran.stderr, String::from_utf8_lossy(&text));
+        match ran.code {
+            Some(0) => accepted += 1,
+            Some(2) => {
+                assert!(ran.stderr.starts_with("tabane: "), "{}", shown());
+                refused += 1;
+            }
+            _ => panic!("{:?}: {}", ran.code, shown()),
+        }
+    }
+    println!("{accepted} accepted, {refused} refused");
+    assert!(refused > 0);
 }

@@ -451,3 +451,39 @@ fn hashes_and_block_sizes_are_chosen_at_init() {
         .succeeds()
         .says("no problems were found");
 }
+
+#[test]
+fn lists_of_files_may_have_the_line_ends_of_other_systems() {
+    let bed = Bed::with_repository();
+    let list = bed.path("list");
+    let docs = bed.source().join("docs").display().to_string();
+    let empty = bed.source().join("empty").display().to_string();
+    fs::write(&list, format!("# what I need\r\n{docs}\r\n\r\n{empty}\r\n")).expect("written");
+    let list = list.display().to_string();
+    let made = bed
+        .run(["backup", "--files-from", &list, "--json"])
+        .succeeds();
+    assert_eq!(made.last_json()["files_new"], 4);
+    fs::write(&list, format!("{docs}\r\n")).expect("written");
+    let made = bed
+        .run(["backup", "--files-from-verbatim", &list, "--json"])
+        .succeeds();
+    assert_eq!(made.last_json()["files_new"], 3);
+}
+
+#[test]
+fn a_damaged_key_does_not_hide_the_others() {
+    let bed = Bed::with_repository();
+    fs::write(bed.path("new"), "another password").expect("written");
+    let new = bed.path("new").display().to_string();
+    let added = bed
+        .run(["key", "add", "--new-password-file", &new, "--json"])
+        .succeeds();
+    let id = added.last_json()["id"].as_str().expect("text").to_owned();
+    fs::write(bed.repository().join("keys").join(&id), "{}").expect("written");
+    let listed = bed.run(["key", "list"]);
+    assert_eq!(listed.code, Some(1));
+    assert!(listed.stderr.contains("is damaged"), "{}", listed.stderr);
+    assert!(listed.stdout.contains('*'), "{}", listed.stdout);
+    assert!(!listed.stdout.contains(&id[..8]), "{}", listed.stdout);
+}

@@ -15,6 +15,8 @@ mod forget;
 #[path = "../../../store/tests/common/gateway.rs"]
 mod gateway;
 mod mount;
+#[path = "../../../store/tests/fuzz/mutate.rs"]
+mod mutate;
 mod object_store;
 mod objects;
 mod parity;

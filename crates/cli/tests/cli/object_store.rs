@@ -396,5 +396,5 @@ fn places_that_are_none() {
     bed.run(["snapshots", "--connections", "0"])
         .fails(2, "--connections");
     bed.run(["snapshots", "--retry-for", "soon"])
-        .fails(2, "90s, 5m or 2h");
+        .fails(2, "90s, 5m, 36h or 2d");
 }

@@ -91,3 +91,42 @@ fn unlock_finds_nothing_in_a_repository_that_nobody_uses() {
         .says("1 client removed");
     assert_eq!(fs::read_dir(&clients).unwrap().count(), 0);
 }
+
+#[test]
+fn a_dry_run_of_both_plans_as_if_snapshots_were_gone() {
+    let bed = Bed::with_repository();
+    bed.backup(&[]).succeeds();
+    let data = bed.source().join("docs/deep/data.bin");
+    fs::write(data, "much less").expect("written");
+    fs::remove_file(bed.source().join("docs/deep/copy.bin")).expect("removed");
+    bed.backup(&[]).succeeds();
+    let forget = [
+        "forget",
+        "--keep-last",
+        "1",
+        "--prune",
+        "--max-unused",
+        "0%",
+        "--json",
+    ];
+    let dry = bed.run(forget.iter().chain(&["--dry-run"])).succeeds();
+    let dry = dry.last_json();
+    assert_eq!(dry["dry_run"], true);
+    assert_eq!(dry["snapshots"], 1);
+    let real = bed.run(forget).succeeds().json();
+    let plan = real.iter().find(|line| line["message_type"] == "plan");
+    let plan = plan.expect("a plan");
+    for field in [
+        "used_bytes",
+        "unused_bytes",
+        "repacked_bytes",
+        "left_unused_bytes",
+    ] {
+        assert_eq!(plan[field], dry[field], "{field}");
+    }
+    let going = |field: &str| dry[field].as_u64().expect("a number");
+    assert!(
+        going("unused_bytes") + going("repacked_bytes") > 300_000,
+        "{dry}"
+    );
+}

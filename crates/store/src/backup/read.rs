@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::buffer::spare_capacity;
+use rustix::fs::OFlags;
 use tabane_engine::{Bundle, Submitter};
 use tabane_files::read;
 
@@ -156,6 +157,9 @@ fn read_small(run: &Run, job: &FileJob, arena: &mut Vec<u8>) -> io::Result<Optio
     while arena.len() - start < expected && read_some(file.as_fd(), arena)? {}
     // If it is growing, its beginning is what was there when it was opened.
     arena.truncate(start + expected);
+    if expected == 0 && !read_unsized(file.as_fd(), arena)? {
+        return Ok(None);
+    }
     let size = (arena.len() - start) as u64;
     warn_if_changed(run, job, file.as_fd(), &node)?;
     run.set_xattrs(&job.path, &mut node, read::xattrs(file.as_fd()));
@@ -175,6 +179,36 @@ fn read_some(file: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> io::Result<bool> {
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Reads a file that is empty by what the system says, as those in `/proc` that are not; false when it is too long for a
+/// batch. One that is about to get its first bytes stays empty.
+fn read_unsized(file: BorrowedFd<'_>, arena: &mut Vec<u8>) -> io::Result<bool> {
+    const PIECE_LEN: usize = 16 << 10;
+    let start = arena.len();
+    never_wait(file)?;
+    loop {
+        arena.reserve(PIECE_LEN);
+        match read_some(file, arena) {
+            // There will be more later, as in a log of the kernel.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+            Ok(false) => return Ok(true),
+            more => more?,
+        };
+        if rustix::fs::fstat(file)?.st_size != 0 {
+            arena.truncate(start);
+            return Ok(true);
+        }
+        if (arena.len() - start) as u64 > SMALL_FILE_LEN_MAX {
+            return Ok(false);
+        }
+    }
+}
+
+/// Lets a read end with an error where it would wait.
+fn never_wait(file: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    Ok(rustix::fs::fcntl_setfl(file, flags | OFlags::NONBLOCK)?)
 }
 
 /// Opens a file and asks again what it is: it may have been changed or replaced since the walker saw it.
@@ -265,7 +299,11 @@ impl LargeFile {
     ) {
         let node = found.node.clone();
         let size = found.node.size();
-        let extents = read::data_extents(file.as_fd(), size, found.allocated);
+        let extents = match size {
+            // It has more than fits a batch: see `read_unsized`.
+            0 => never_wait(file.as_fd()).map(|()| std::iter::once(0..u64::MAX).collect()),
+            _ => read::data_extents(file.as_fd(), size, found.allocated),
+        };
         let large = Self::begin(&job, found.node);
         let result = extents.and_then(|extents| {
             let cutter = Cutter::new(&large, run, submitter);

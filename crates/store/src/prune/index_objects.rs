@@ -40,8 +40,7 @@ pub fn rewrite(
     let mut written = 0;
     let (mut named, mut segment) = (HashSet::new(), IndexSegment::new());
     let mut write = |segment: &mut IndexSegment| -> Result<()> {
-        let payload = postcard::to_stdvec(segment).expect("an index is plain data");
-        repository.put_sealed(ObjectKind::Index, &payload)?;
+        repository.write_index_segment(segment)?;
         segment.clear();
         written += 1;
         Ok(())

@@ -10,6 +10,7 @@ mod view;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -22,6 +23,7 @@ use crate::removal::{self, Removal};
 use crate::repack;
 use crate::repository::Repository;
 use crate::storage::{Name, ObjectKind};
+use crate::sync::try_each;
 
 pub use choose::MaxUnused;
 use choose::{Candidate, choose};
@@ -151,8 +153,29 @@ pub fn plan(repository: &Arc<Repository>, options: PruneOptions, dry_run: bool) 
         true => None,
         false => Some(announce(repository)?),
     };
+    make_plan(repository, options, presence, &HashSet::new())
+}
+
+/// As [`plan`] with `dry_run`, as if the snapshots `forgotten` were gone.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_without(
+    repository: &Arc<Repository>,
+    options: PruneOptions,
+    forgotten: &HashSet<Id>,
+) -> Result<Plan> {
+    make_plan(repository, options, None, forgotten)
+}
+
+fn make_plan(
+    repository: &Arc<Repository>,
+    options: PruneOptions,
+    presence: Option<Presence>,
+    forgotten: &HashSet<Id>,
+) -> Result<Plan> {
     let mut reach = Reach::default();
-    let view = View::load(repository, presence.as_ref(), &mut reach)?;
+    let view = View::load(repository, presence.as_ref(), forgotten, &mut reach)?;
     let mut plan = Plan {
         repository: Arc::clone(repository),
         options,
@@ -313,7 +336,8 @@ impl Plan {
             condemned.extend(&packs);
             removal::save(&run.repository, &Removal { packs })?;
             if run.options.grace.is_zero() && view.alive.is_empty() {
-                view = View::load(&run.repository, Some(&run.presence), &mut run.reach)?;
+                let none = HashSet::new();
+                view = View::load(&run.repository, Some(&run.presence), &none, &mut run.reach)?;
                 run.copy(&view, &HashSet::new())?;
                 gone.extend(run.delete_due(&view)?);
             }
@@ -380,13 +404,15 @@ impl Run {
             .collect::<HashSet<Id>>()
             .into_iter()
             .collect();
-        for (number, id) in due.iter().enumerate() {
-            self.repository
-                .delete_if_there(Name::new(ObjectKind::Pack, *id))?;
-            self.report.deleted_packs += 1;
-            self.report.deleted_bytes += view.packs[id].len;
-            self.observer.deleted(number as u64 + 1, due.len() as u64);
-        }
+        let (repository, done) = (&self.repository, AtomicU64::new(0));
+        try_each(&due, repository.storage().connections(), |id| {
+            repository.delete_if_there(Name::new(ObjectKind::Pack, *id))?;
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            self.observer.deleted(done, due.len() as u64);
+            Ok::<_, Error>(())
+        })?;
+        self.report.deleted_packs += due.len() as u64;
+        self.report.deleted_bytes += due.iter().map(|id| view.packs[id].len).sum::<u64>();
         // All that is needed was found elsewhere, so whatever is not there need not be named any more.
         Ok(due.into_iter().chain(view.absent()).collect())
     }

@@ -42,7 +42,7 @@ pub struct View {
 }
 
 impl View {
-    /// Reads everything, and adds what snapshots need to `reach`.
+    /// Reads everything, and adds what snapshots need to `reach`. It is as if those that are `forgotten` were not there.
     ///
     /// # Errors
     /// [`Error::CannotPrune`] when something that a snapshot needs is not there, or a snapshot cannot be read; when the
@@ -50,11 +50,12 @@ impl View {
     pub fn load(
         repository: &Arc<Repository>,
         presence: Option<&Presence>,
+        forgotten: &HashSet<Id>,
         reach: &mut Reach,
     ) -> Result<Self> {
         let mut last = None;
         loop {
-            let error = match Self::try_load(repository, presence, reach) {
+            let error = match Self::try_load(repository, presence, forgotten, reach) {
                 Err(error @ Error::CannotPrune(_)) => error,
                 result => return result,
             };
@@ -74,6 +75,7 @@ impl View {
     fn try_load(
         repository: &Arc<Repository>,
         presence: Option<&Presence>,
+        forgotten: &HashSet<Id>,
         reach: &mut Reach,
     ) -> Result<Self> {
         let removals = Removals::load(repository)?;
@@ -83,7 +85,8 @@ impl View {
         // A pending snapshot that is gone from its place has become a snapshot before those are listed.
         let pending_snapshots = read(ObjectKind::Pending)?;
         let pending = repository.list_with_times(ObjectKind::Pending)?;
-        let snapshots = read(ObjectKind::Snapshot)?;
+        let mut snapshots = read(ObjectKind::Snapshot)?;
+        snapshots.retain(|id, _| !forgotten.contains(id));
         let segments = repository.read_index()?;
         let packs = repository.list_with_times(ObjectKind::Pack)?;
         let packs: HashMap<Id, Listed> = packs.into_iter().map(|pack| (pack.id, pack)).collect();

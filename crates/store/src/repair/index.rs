@@ -117,8 +117,7 @@ pub fn repair_index(
         return Ok(report);
     }
     for packs in kept.chunks(prune::PACKS_MAX) {
-        let payload = postcard::to_stdvec(packs).expect("an index is plain data");
-        repository.put_sealed(ObjectKind::Index, &payload)?;
+        repository.write_index_segment(packs)?;
     }
     for id in replaced {
         repository.delete_if_there(Name::new(ObjectKind::Index, id))?;

@@ -49,11 +49,7 @@ fn go(scratch: &Path, told: &Arc<Told>) -> Result<()> {
     let storage = Arc::new(LocalStorage::new(scratch.join("repository")));
     let options = InitOptions {
         // The password protects nothing here.
-        kdf_cost: KdfCost {
-            memory_kib: 8,
-            passes: 1,
-            lanes: 1,
-        },
+        kdf_cost: KdfCost::WEAKEST,
         ..InitOptions::default()
     };
     let password = b"self-test".to_vec().into();

@@ -32,11 +32,7 @@ pub fn password() -> Password {
 /// The usual options, but for a password that costs nothing to guess.
 pub fn init_options() -> InitOptions {
     InitOptions {
-        kdf_cost: KdfCost {
-            memory_kib: 8,
-            passes: 1,
-            lanes: 1,
-        },
+        kdf_cost: KdfCost::WEAKEST,
         ..InitOptions::default()
     }
 }

@@ -73,4 +73,4 @@ macro_rules! fuzz_tests {
     };
 }
 
-fuzz_tests!(object key config footer segment index directory snapshot removal client patterns);
+fuzz_tests!(object key config footer segment index directory snapshot removal client cache patterns);

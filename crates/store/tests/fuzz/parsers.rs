@@ -4,6 +4,7 @@
 //! Payloads are sealed here, so that what is behind the authentication is reached: a client with the key may be hostile or
 //! have a bug. `main.rs` runs the functions for a short time in every test run, `fuzz/fuzz_targets/stored.rs` in libFuzzer.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,10 +13,11 @@ use std::time::SystemTime;
 use serde_json::Value;
 use tabane_lanes::{Algorithm, hash_many};
 use tabane_store::browse::{self, Browser};
+use tabane_store::cache::Cache;
 use tabane_store::check::{self, ReadData};
 use tabane_store::chunker::{BLOCK_LEN_MAX, Chunking};
 use tabane_store::forget::{self, Age, Count, Period, Rule};
-use tabane_store::index::Index;
+use tabane_store::index::{Index, IndexSegment};
 use tabane_store::key::{self, KdfCost, Password};
 use tabane_store::node::{HardLink, Kind, Node, Piece, Time, Xattr};
 use tabane_store::pack::{
@@ -93,6 +95,11 @@ pub const PARSERS: &[Parser] = &[
         samples: client_samples,
     },
     Parser {
+        name: "cache",
+        run: cache,
+        samples: cache_samples,
+    },
+    Parser {
         name: "patterns",
         run: patterns,
         samples: pattern_samples,
@@ -110,7 +117,7 @@ fn password() -> Password {
 thread_local! {
     static REPOSITORY: (MemoryStorage, Arc<Repository>) = {
         let storage = MemoryStorage::default();
-        let kdf_cost = KdfCost { memory_kib: 8, passes: 1, lanes: 1 };
+        let kdf_cost = KdfCost::WEAKEST;
         let options = InitOptions { kdf_cost, ..InitOptions::default() };
         let repository = Repository::init(Arc::new(storage.clone()), &password(), options);
         (storage, Arc::new(repository.expect("init")))
@@ -801,6 +808,92 @@ fn client_samples() -> Vec<Vec<u8>> {
         .iter()
         .map(|client| serde_json::to_vec(client).expect("JSON"))
         .collect()
+}
+
+// Runs of the local cache. The input is the salt and what the pages hold, each of which is sealed; the footer last.
+
+const PAGE_LEN: usize = 512;
+
+thread_local! {
+    /// A repository with an index, and the folder of its cache. Its objects, which a run names, stay the same.
+    static INDEXED: (Arc<Repository>, PathBuf) = {
+        let thread = format!("{:?}", std::thread::current().id());
+        let name = format!("tabane-fuzz-{}-{}", std::process::id(), sha256(thread.as_bytes()).short());
+        let root = std::env::temp_dir().join(name);
+        let options = InitOptions { kdf_cost: KdfCost::WEAKEST, ..InitOptions::default() };
+        let repository = Repository::init(Arc::new(MemoryStorage::default()), &password(), options)
+            .expect("init")
+            .with_cache(Cache::new(root.clone(), |_: &str| ()));
+        for first in [1, 3] {
+            let packs: IndexSegment = [first, first + 1].map(|pack| (Id([pack; 32]), contents(pack))).into();
+            repository.write_index_segment(&packs).expect("put");
+        }
+        (Arc::new(repository), root)
+    };
+}
+
+fn cache(input: &[u8]) {
+    let Some((salt, payloads)) = input.split_first_chunk::<32>() else {
+        return;
+    };
+    let (repository, root) = INDEXED.with(Clone::clone);
+    let key = repository.master().cache_key(salt);
+    let mut file = salt.to_vec();
+    file.resize(PAGE_LEN, 0);
+    let mut pages = payloads.chunks(PAGE_LEN - TAG_LEN).zip(1..).peekable();
+    while let Some((payload, number)) = pages.next() {
+        let at = file.len();
+        file.extend_from_slice(payload);
+        file.resize(at + PAGE_LEN - TAG_LEN, 0);
+        let is_last = pages.peek().is_none();
+        key.seal(if is_last { 0 } else { number }, &mut file, at);
+    }
+    let folder = root.join(repository.config().id.to_string());
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join(format!("index1-{:064x}", 1)), file).expect("a file");
+    if let Ok(index) = repository.load_index() {
+        // Whatever a run says, it is answered, be it with an error.
+        for block in index.blocks().take(1000) {
+            let Ok((id, location)) = block else { continue };
+            let _ = (index.find(&id), index.places(&id), index.keeps(&id));
+            if let Ok(segment) = index.segment(location.segment) {
+                let _ = index.pack(segment.pack);
+            }
+        }
+        for pack in index.packs().take(1000) {
+            let _ = pack;
+        }
+        let _ = index.find(&Id([44; 32]));
+    }
+    let _ = repository.load_index_and_lost();
+    let _ = fs::remove_dir_all(root);
+}
+
+fn cache_samples() -> Vec<Vec<u8>> {
+    let (repository, root) = INDEXED.with(Clone::clone);
+    repository.load_index().expect("an index");
+    let folder = root.join(repository.config().id.to_string());
+    let mut samples = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let file = fs::read(entry.expect("an entry").path()).expect("a file");
+        let (salt, _) = file.split_first_chunk::<32>().expect("a salt");
+        let key = repository.master().cache_key(salt);
+        let mut sample = salt.to_vec();
+        let pages = file.len() / PAGE_LEN;
+        for number in 1..pages {
+            let mut page = file[number * PAGE_LEN..][..PAGE_LEN].to_vec();
+            let number = if number == pages - 1 {
+                0
+            } else {
+                number as u64
+            };
+            sample.extend_from_slice(key.open(number, &mut page).expect("a page"));
+        }
+        samples.push(sample);
+    }
+    let _ = fs::remove_dir_all(root);
+    assert!(!samples.is_empty());
+    samples
 }
 
 // Patterns, one a line, the first half of them with case and the others without.

@@ -160,6 +160,10 @@ impl Storage for Slow {
     fn location(&self) -> String {
         self.inner.location()
     }
+    /// One, so that a seed decides as much as can be.
+    fn connections(&self) -> usize {
+        1
+    }
     fn create(&self) -> io::Result<()> {
         self.act(|| self.inner.create())
     }
