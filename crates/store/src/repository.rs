@@ -312,7 +312,20 @@ impl Repository {
         kind: ObjectKind,
         read: impl Fn(Id) -> Result<T> + Sync,
     ) -> Result<BTreeMap<Id, T>> {
-        let (mut found, mut vanished) = (BTreeMap::new(), BTreeSet::new());
+        self.read_rest(kind, BTreeMap::new(), read)
+    }
+
+    /// As [`Repository::read_all`], when some have been read already: what of these is still there is not read again.
+    ///
+    /// # Errors
+    /// As [`Repository::read_all`].
+    pub(crate) fn read_rest<T: Send>(
+        &self,
+        kind: ObjectKind,
+        mut found: BTreeMap<Id, T>,
+        read: impl Fn(Id) -> Result<T> + Sync,
+    ) -> Result<BTreeMap<Id, T>> {
+        let mut vanished = BTreeSet::new();
         loop {
             let listed = self.list_steadily(kind)?;
             let names: BTreeSet<Id> = listed.into_iter().map(|object| object.id).collect();

@@ -205,8 +205,8 @@ fn packs(
         }
         if report.lost_blocks > 0 {
             lines.push(
-                "`tabane backup --force` stores again what was lost and is still at its source; `tabane check` \
-                 names the files of older snapshots that miss something"
+                "`tabane backup --force` stores again what was lost and is still at its source; of older snapshots that \
+                 miss something `tabane repair snapshots` makes whole ones without it"
                     .to_owned(),
             );
         }

@@ -25,15 +25,15 @@ const SMALL_OBJECTS_MAX: usize = 8;
 /// When the storage fails.
 pub fn rewrite(
     repository: &Repository,
-    objects: &BTreeMap<Id, Vec<Id>>,
+    objects: &BTreeMap<Id, IndexSegment>,
     gone: &HashSet<Id>,
 ) -> Result<u64> {
-    let small = |packs: &Vec<Id>| packs.len() < SMALL;
+    let small = |packs: &IndexSegment| packs.len() < SMALL;
     let merge = objects.values().filter(|packs| small(packs)).count() > SMALL_OBJECTS_MAX;
     let old: Vec<Id> = objects
         .iter()
         .filter(|(_, packs)| {
-            packs.iter().any(|pack| gone.contains(pack)) || (merge && small(packs))
+            packs.iter().any(|(pack, _)| gone.contains(pack)) || (merge && small(packs))
         })
         .map(|(id, _)| *id)
         .collect();

@@ -8,7 +8,7 @@ mod choose;
 mod index_objects;
 mod view;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -175,7 +175,13 @@ fn make_plan(
     forgotten: &HashSet<Id>,
 ) -> Result<Plan> {
     let mut reach = Reach::default();
-    let view = View::load(repository, presence.as_ref(), forgotten, &mut reach)?;
+    let view = View::load(
+        repository,
+        presence.as_ref(),
+        forgotten,
+        BTreeMap::new(),
+        &mut reach,
+    )?;
     let mut plan = Plan {
         repository: Arc::clone(repository),
         options,
@@ -217,9 +223,7 @@ pub(crate) fn announce(repository: &Arc<Repository>) -> Result<Presence> {
 
 /// Makes the index name these packs no more.
 pub(crate) fn forget_packs(repository: &Repository, packs: &HashSet<Id>) -> Result<()> {
-    let objects = repository.read_index()?.into_iter();
-    let names = objects.map(|(id, segment)| (id, segment.iter().map(|(pack, _)| *pack).collect()));
-    index_objects::rewrite(repository, &names.collect(), packs).map(|_| ())
+    index_objects::rewrite(repository, &repository.read_index()?, packs).map(|_| ())
 }
 
 impl Plan {
@@ -320,7 +324,7 @@ impl Plan {
             reach: self.reach,
             observer: Arc::clone(observer),
             report: PruneReport {
-                index_objects_before: self.view.index_objects.len() as u64,
+                index_objects_before: self.view.segments.len() as u64,
                 ..PruneReport::default()
             },
         };
@@ -336,8 +340,15 @@ impl Plan {
             condemned.extend(&packs);
             removal::save(&run.repository, &Removal { packs })?;
             if run.options.grace.is_zero() && view.alive.is_empty() {
-                let none = HashSet::new();
-                view = View::load(&run.repository, Some(&run.presence), &none, &mut run.reach)?;
+                // Both as they were would need twice the memory.
+                view.index = Arc::default();
+                view = View::load(
+                    &run.repository,
+                    Some(&run.presence),
+                    &HashSet::new(),
+                    std::mem::take(&mut view.segments),
+                    &mut run.reach,
+                )?;
                 run.copy(&view, &HashSet::new())?;
                 gone.extend(run.delete_due(&view)?);
             }
@@ -419,8 +430,7 @@ impl Run {
 
     /// Makes the index name what is there, and removes what has served its purpose.
     fn tidy(&mut self, view: &View, gone: &HashSet<Id>, superseded: &[Id]) -> Result<()> {
-        self.report.index_objects =
-            index_objects::rewrite(&self.repository, &view.index_objects, gone)?;
+        self.report.index_objects = index_objects::rewrite(&self.repository, &view.segments, gone)?;
         // The last removal stays for those who began before it: see `removal`.
         for (id, removal) in view.removals.iter() {
             if superseded.contains(id) && removal.packs.iter().all(|pack| gone.contains(pack)) {

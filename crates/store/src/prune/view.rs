@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use crate::client::{self, Presence, Seen};
 use crate::error::{Error, Result};
 use crate::id::Id;
-use crate::index::Index;
+use crate::index::{Index, IndexSegment};
 use crate::node::Piece;
 use crate::pack::BlockKind;
 use crate::reach::Reach;
@@ -25,8 +25,8 @@ pub struct View {
     pub pending: Vec<Listed>,
     /// Number of snapshots.
     pub snapshots: u64,
-    /// The packs that each index object names.
-    pub index_objects: BTreeMap<Id, Vec<Id>>,
+    /// The objects of the index.
+    pub segments: BTreeMap<Id, IndexSegment>,
     /// Blocks in packs that are there in their full length.
     pub index: Arc<Index>,
     /// Packs that an index object names and that are there in their full length: what for, and bytes of their blocks.
@@ -42,7 +42,8 @@ pub struct View {
 }
 
 impl View {
-    /// Reads everything, and adds what snapshots need to `reach`. It is as if those that are `forgotten` were not there.
+    /// Reads everything, but those objects of the index that are `known`, and adds what snapshots need to `reach`. It is as
+    /// if those that are `forgotten` were not there.
     ///
     /// # Errors
     /// [`Error::CannotPrune`] when something that a snapshot needs is not there, or a snapshot cannot be read; when the
@@ -51,11 +52,13 @@ impl View {
         repository: &Arc<Repository>,
         presence: Option<&Presence>,
         forgotten: &HashSet<Id>,
+        mut known: BTreeMap<Id, IndexSegment>,
         reach: &mut Reach,
     ) -> Result<Self> {
         let mut last = None;
         loop {
-            let error = match Self::try_load(repository, presence, forgotten, reach) {
+            let known = std::mem::take(&mut known);
+            let error = match Self::try_load(repository, presence, forgotten, known, reach) {
                 Err(error @ Error::CannotPrune(_)) => error,
                 result => return result,
             };
@@ -76,6 +79,7 @@ impl View {
         repository: &Arc<Repository>,
         presence: Option<&Presence>,
         forgotten: &HashSet<Id>,
+        known: BTreeMap<Id, IndexSegment>,
         reach: &mut Reach,
     ) -> Result<Self> {
         let removals = Removals::load(repository)?;
@@ -87,7 +91,9 @@ impl View {
         let pending = repository.list_with_times(ObjectKind::Pending)?;
         let mut snapshots = read(ObjectKind::Snapshot)?;
         snapshots.retain(|id, _| !forgotten.contains(id));
-        let segments = repository.read_index()?;
+        let segments = repository.read_rest(ObjectKind::Index, known, |id| {
+            repository.read_index_segment(id)
+        })?;
         let packs = repository.list_with_times(ObjectKind::Pack)?;
         let packs: HashMap<Id, Listed> = packs.into_iter().map(|pack| (pack.id, pack)).collect();
         // After the packs: who put one of them has announced himself before.
@@ -98,22 +104,18 @@ impl View {
         let (dead, alive) = clients.drain(..).partition(|seen| seen.is_dead(now));
 
         let mut index = Index::as_of(&removals);
-        let (mut index_objects, mut whole_packs) = (BTreeMap::new(), BTreeMap::new());
-        for (object, segment) in segments {
-            for (pack, contents) in &segment {
-                let len = contents.object_len();
-                let is_whole = |listed: &Listed| repository.storage().is_listed_as(listed.len, len);
-                if packs.get(pack).is_some_and(is_whole) {
-                    index.add(*pack, contents)?;
-                    let raw = contents
-                        .segments
-                        .iter()
-                        .map(|segment| segment.raw_len() as u64);
-                    whole_packs.insert(*pack, (contents.kind, raw.sum()));
-                }
+        let mut whole_packs = BTreeMap::new();
+        for (pack, contents) in segments.values().flatten() {
+            let len = contents.object_len();
+            let is_whole = |listed: &Listed| repository.storage().is_listed_as(listed.len, len);
+            if packs.get(pack).is_some_and(is_whole) {
+                index.add(*pack, contents)?;
+                let raw = contents
+                    .segments
+                    .iter()
+                    .map(|segment| segment.raw_len() as u64);
+                whole_packs.insert(*pack, (contents.kind, raw.sum()));
             }
-            let names = segment.iter().map(|(pack, _)| *pack).collect();
-            index_objects.insert(object, names);
         }
         let index = Arc::new(index);
 
@@ -147,7 +149,7 @@ impl View {
             removal_times,
             pending,
             snapshots: snapshot_count,
-            index_objects,
+            segments,
             index,
             whole_packs,
             packs,
@@ -179,9 +181,9 @@ impl View {
 
     /// Packs that are not there, though the index or a removal names them.
     pub fn absent(&self) -> HashSet<Id> {
-        let named = self.index_objects.values().flatten().copied();
+        let named = self.segments.values().flatten();
         let mut absent = self.removals.condemned();
-        absent.extend(named);
+        absent.extend(named.map(|(pack, _)| *pack));
         absent.retain(|id| !self.packs.contains_key(id));
         absent
     }

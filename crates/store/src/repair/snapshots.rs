@@ -4,7 +4,7 @@
 //! file gets another name, so that nobody takes it for what it was and no restore puts it in the place of a good one. A
 //! directory that cannot be read stays, empty. The next backup takes neither for known.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::ops::AddAssign;
 use std::os::unix::ffi::OsStrExt;
@@ -101,7 +101,10 @@ pub fn repair_snapshots(
             Ok(_) => readable.push((*id, snapshot.clone())),
         }
     }
-    let mut repair = Repair { observer };
+    let mut repair = Repair {
+        observer,
+        told: HashSet::new(),
+    };
     let edited = edit(
         repository,
         index,
@@ -160,6 +163,17 @@ impl AddAssign for Lost {
 /// Takes out what is lost.
 struct Repair<'a> {
     observer: &'a dyn Observer,
+    /// What that was told: the same is lost from many snapshots.
+    told: HashSet<String>,
+}
+
+impl Repair<'_> {
+    fn note(&mut self, what: String) {
+        if !self.told.contains(&what) {
+            self.observer.note(&what);
+            self.told.insert(what);
+        }
+    }
 }
 
 impl Edit for Repair<'_> {
@@ -175,9 +189,9 @@ impl Edit for Repair<'_> {
         let mut nodes = match trees.read(content) {
             Err(error) if is_loss(&error) => {
                 let path = path.display();
-                let text =
-                    format!("{path}: this directory cannot be read, and is empty now: {error}");
-                self.observer.note(&text);
+                self.note(format!(
+                    "{path}: this directory cannot be read, an empty one takes its place: {error}"
+                ));
                 lost.lost_directories = 1;
                 return Ok((Vec::new(), lost));
             }
@@ -190,11 +204,11 @@ impl Edit for Repair<'_> {
                 continue;
             }
             let name = new_name(&node.name, &names);
-            self.observer.note(&format!(
-                "{}: {missing} of {} bytes are lost, and zeros now; its name is {}",
+            self.note(format!(
+                "{}: {missing} of {} bytes are lost; zeros take their place, under the name {}",
                 path.join(OsStr::from_bytes(&node.name)).display(),
                 node.size(),
-                name.escape_ascii(),
+                OsStr::from_bytes(&name).display(),
             ));
             names.insert(name.clone());
             node.name = name;
