@@ -57,8 +57,8 @@ pub struct Backup {
     /// Store times of last access, too
     #[arg(long)]
     with_atime: bool,
-    /// How hard to compress: off, auto, max, or a Zstandard level from 1 to 22
-    #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = parse::<Compression>)]
+    /// How hard to compress: off, fastest, auto, max, or a Zstandard level from -7 to 22
+    #[arg(long, value_name = "LEVEL", default_value = "auto", allow_negative_numbers = true, value_parser = parse::<Compression>)]
     compression: Compression,
     /// Don't read packs back before they are stored. Doing so finds what faulty memory has changed since it was hashed
     #[arg(long)]

@@ -41,8 +41,8 @@ pub struct Copy {
     /// Show what would be copied, and copy nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// How hard to compress: off, auto, max, or a Zstandard level from 1 to 22
-    #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = parse::<Compression>)]
+    /// How hard to compress: off, fastest, auto, max, or a Zstandard level from -7 to 22
+    #[arg(long, value_name = "LEVEL", default_value = "auto", allow_negative_numbers = true, value_parser = parse::<Compression>)]
     compression: Compression,
     #[command(flatten)]
     selection: Selection,
