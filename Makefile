@@ -140,7 +140,7 @@ test-programs:
 test-tools: test-servers
 	@missing=; packages=; \
 	need() { command -v "$$1" > /dev/null 2>&1 || { missing="$$missing $$1"; packages="$$packages $$2"; }; }; \
-	need openssl openssl; need xxhsum xxhash; need b3sum b3sum; need setfacl acl; need mkfs.xfs xfsprogs; need mkfs.btrfs btrfs-progs; need setfattr attr; need python3 python3-minimal; \
+	need openssl openssl; need xxhsum xxhash; need b3sum b3sum; need setfacl acl; need mkfs.xfs xfsprogs; need mkfs.btrfs btrfs-progs; need setfattr attr; need python3 python3; \
 	need c++ g++; [ -e /usr/include/cryptopp/vmac.h ] || { missing="$$missing Crypto++"; packages="$$packages libcrypto++-dev"; }; \
 	[ -n "$$missing" ] || exit 0; \
 	if command -v apt-get > /dev/null 2>&1; then \
@@ -219,11 +219,15 @@ install-from:
 	cp "$(FROM)/tabane" "$$root/bin/tabane.new"; \
 	chmod 755 "$$root/bin/tabane.new"; \
 	mv -f "$$root/bin/tabane.new" "$$root/bin/tabane"; \
+	mkdir -p "$$root/lib/tabane"; \
+	cp "$(FROM)/deps/libtabane_provider.so" "$$root/lib/tabane/tabane.so.new"; \
+	chmod 755 "$$root/lib/tabane/tabane.so.new"; \
+	mv -f "$$root/lib/tabane/tabane.so.new" "$$root/lib/tabane/tabane.so"; \
 	"$(FROM)/tabane" man --quiet --dir "$$root/share/man/man1"; \
 	"$(FROM)/tabane" completions bash > "$$root/share/bash-completion/completions/tabane"; \
 	"$(FROM)/tabane" completions zsh > "$$root/share/zsh/site-functions/_tabane"; \
 	"$(FROM)/tabane" completions fish > "$$root/share/fish/vendor_completions.d/tabane.fish"; \
-	echo "installed $$root/bin/tabane, its manual pages and completions"
+	echo "installed $$root/bin/tabane, its manual pages and completions, and $$root/lib/tabane/tabane.so"
 
 install-lib:
 	$(CARGO) build $(CARGOFLAGS) --release -p tabane-capi
@@ -245,7 +249,7 @@ uninstall:
 	rm -f "$$root/bin/tabane" "$$root/share/man/man1/tabane.1" "$$root/share/man/man1"/tabane-*.1 \
 		"$$root/share/bash-completion/completions/tabane" "$$root/share/zsh/site-functions/_tabane" \
 		"$$root/share/fish/vendor_completions.d/tabane.fish" "$$root/include/tabane.h" \
-		"$$root/lib/libtabane.so" "$$root/lib/libtabane.a" "$$root/lib/pkgconfig/tabane.pc"
+		"$$root/lib/libtabane.so" "$$root/lib/libtabane.a" "$$root/lib/tabane/tabane.so" "$$root/lib/pkgconfig/tabane.pc"
 
 clean:
 	$(CARGO) clean

@@ -323,10 +323,14 @@ fn collide<'a>(messages: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
 
 /// Sends one stretch through as many lanes as the engine for one has; returns the state behind it.
 fn run_one<K: Kernel>(plan: &Plan, start: &Start<'_, K>, data: &[u8]) -> State<K> {
+    if start.end.is_none() && start.head.len() + data.len() < K::BLOCK {
+        return start.state;
+    }
     let engine = plan.engine(1);
     let mut set = LaneSet::new();
     for (row, &word) in set.state.iter_mut().zip(&start.state[..K::INITIAL.len()]) {
-        row.words_mut()[..engine.lanes].fill(word);
+        // At least a register, since kernels load no less, and would wait for a shorter store.
+        row.words_mut()[..engine.lanes.max(4)].fill(word);
     }
     let mut scratch = Scratch::EMPTY;
     let mut rest = Rest {

@@ -109,16 +109,16 @@ fn speed() {
                 let mut memory = vec![0; len + 64];
                 let data = &mut aligned(&mut memory)[..len];
                 measure(&format!("{key:?} ECB {len}"), len, || {
-                    ecb_encrypt(key, data).unwrap()
+                    ecb_encrypt(key, &mut *data).unwrap()
                 });
                 measure(&format!("{key:?} ECB {len} back"), len, || {
-                    ecb_decrypt(key, data).unwrap()
+                    ecb_decrypt(key, &mut *data).unwrap()
                 });
                 measure(&format!("{key:?} CBC {len} back"), len, || {
-                    cbc_decrypt(key, &mut [0; BLOCK], data).unwrap()
+                    cbc_decrypt(key, &mut [0; BLOCK], &mut *data).unwrap()
                 });
                 measure(&format!("{key:?} CTR {len}"), len, || {
-                    Ctr::new(key, &[0; BLOCK]).apply(data)
+                    Ctr::new(key, &[0; BLOCK]).apply(&mut *data)
                 });
             }
         }

@@ -31,6 +31,30 @@ impl Dispatch {
         id: 0,
         function: ptr::null(),
     };
+
+    /// An element of a table. The function has the type that its number says.
+    pub(crate) const fn new(id: c_int, function: *const c_void) -> Self {
+        Self { id, function }
+    }
+
+    /// The function of a number in a table.
+    ///
+    /// # Safety
+    ///
+    /// `table` is a table with an end.
+    pub(crate) unsafe fn find(table: *const Self, id: c_int) -> Option<*const c_void> {
+        let mut next = table;
+        // SAFETY: the caller's promise.
+        unsafe {
+            while (*next).id != 0 {
+                if (*next).id == id {
+                    return Some((*next).function);
+                }
+                next = next.add(1);
+            }
+        }
+        None
+    }
 }
 
 /// `OSSL_ALGORITHM`: an algorithm on offer. Tables end with null names.
@@ -117,6 +141,8 @@ pub mod operation {
 pub mod core_function {
     use core::ffi::c_int;
 
+    /// Reads the provider's section of the configuration, among other things.
+    pub const GET_PARAMS: c_int = 2;
     /// Begins a record of an error.
     pub const NEW_ERROR: c_int = 5;
     /// Says where in the source it is.
@@ -163,4 +189,38 @@ pub mod digest_function {
     pub const GET_PARAMS: c_int = 8;
     /// Which parameters `GET_PARAMS` knows.
     pub const GETTABLE_PARAMS: c_int = 11;
+}
+
+/// Functions of a cipher.
+pub mod cipher_function {
+    use core::ffi::c_int;
+
+    /// Makes a context.
+    pub const NEWCTX: c_int = 1;
+    /// Begins a message to encrypt.
+    pub const ENCRYPT_INIT: c_int = 2;
+    /// Begins a message to decrypt.
+    pub const DECRYPT_INIT: c_int = 3;
+    /// Appends to it.
+    pub const UPDATE: c_int = 4;
+    /// Ends it.
+    pub const FINAL: c_int = 5;
+    /// The cipher alone, without buffering and padding.
+    pub const CIPHER: c_int = 6;
+    /// Frees a context.
+    pub const FREECTX: c_int = 7;
+    /// Copies a context.
+    pub const DUPCTX: c_int = 8;
+    /// Lengths, mode and flags.
+    pub const GET_PARAMS: c_int = 9;
+    /// Asks a context.
+    pub const GET_CTX_PARAMS: c_int = 10;
+    /// Sets parameters of a context.
+    pub const SET_CTX_PARAMS: c_int = 11;
+    /// Which parameters `GET_PARAMS` knows.
+    pub const GETTABLE_PARAMS: c_int = 12;
+    /// Which parameters `GET_CTX_PARAMS` knows.
+    pub const GETTABLE_CTX_PARAMS: c_int = 13;
+    /// Which parameters `SET_CTX_PARAMS` knows.
+    pub const SETTABLE_CTX_PARAMS: c_int = 14;
 }

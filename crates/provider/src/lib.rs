@@ -6,41 +6,50 @@
 //! translates OpenSSL's calls to those of the kernels.
 //!
 //! * `abi`: the types and numbers that both sides know. No header of OpenSSL is needed to build this.
-//! * `guard`: no panic crosses into C. `params`: named values in and out. `digest`: the hashes.
+//! * `guard`: no panic crosses into C. `params`: named values in and out. `error`: OpenSSL's stack of errors.
+//! * `settings`: what the configuration says.
+//! * `digest`: the hashes. `cipher`: AES, with `tls_cbc` for the records of TLS up to 1.2.
 //!
 //! Nothing is kept between calls but what is in contexts, so that threads, `fork` and unloading need no care.
 
 pub mod abi;
+mod cipher;
 mod digest;
+mod error;
 mod guard;
 mod params;
+mod settings;
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
 
-use abi::{CoreHandle, Dispatch, Param, operation, provider_function as function};
+use abi::{CoreHandle, Dispatch, Item, Param, operation, provider_function as function};
+use error::{Errors, REASONS, Reason};
 use guard::{guarded, succeeds};
+use settings::{Report, Settings};
 
 /// What a fetch can ask for: `provider=tabane`.
 const PROPERTIES: &CStr = c"provider=tabane";
 
 /// What [`OSSL_provider_init`] makes, and every function of the provider gets.
 struct Provider {
+    errors: Errors,
+    report: Option<Report>,
     digests: Vec<abi::Algorithm>,
+    ciphers: Vec<abi::Algorithm>,
 }
 
-static FUNCTIONS: [Dispatch; 5] = {
-    const fn entry(id: c_int, function: *const c_void) -> Dispatch {
-        Dispatch { id, function }
-    }
-    [
-        entry(function::TEARDOWN, teardown as *const c_void),
-        entry(function::GETTABLE_PARAMS, gettable_params as *const c_void),
-        entry(function::GET_PARAMS, get_params as *const c_void),
-        entry(function::QUERY_OPERATION, query_operation as *const c_void),
-        Dispatch::END,
-    ]
-};
+static FUNCTIONS: [Dispatch; 6] = [
+    Dispatch::new(function::TEARDOWN, teardown as *const c_void),
+    Dispatch::new(function::GETTABLE_PARAMS, gettable_params as *const c_void),
+    Dispatch::new(function::GET_PARAMS, get_params as *const c_void),
+    Dispatch::new(function::QUERY_OPERATION, query_operation as *const c_void),
+    Dispatch::new(
+        function::GET_REASON_STRINGS,
+        reason_strings as *const c_void,
+    ),
+    Dispatch::END,
+];
 
 static GETTABLE: [Param; 4] = [
     Param::text(c"name"),
@@ -54,20 +63,28 @@ static GETTABLE: [Param; 4] = [
 ///
 /// # Safety
 ///
-/// As `provider-base(7)` says: `functions` and `context` are writable for a pointer each.
+/// As `provider-base(7)` says: `core` is OpenSSL's table of functions, which take `handle`; `functions` and `context` are writable for a pointer each.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn OSSL_provider_init(
-    _handle: *const CoreHandle,
-    _core: *const Dispatch,
+    handle: *const CoreHandle,
+    core: *const Dispatch,
     functions: *mut *const Dispatch,
     context: *mut *mut c_void,
 ) -> c_int {
     succeeds(|| {
+        // SAFETY: the caller's promise.
+        let errors = unsafe { Errors::new(handle, core) };
         if tabane_lanes::Backend::forced().is_err() {
+            errors.raise(Reason::SimdSetting);
             return false;
         }
+        // SAFETY: the caller's promise.
+        let settings = unsafe { Settings::read(handle, core) };
         let provider = Box::new(Provider {
-            digests: digest::offered(),
+            errors,
+            report: settings.report,
+            digests: digest::offered(settings.hashes),
+            ciphers: cipher::offered(),
         });
         // SAFETY: the caller's promise.
         unsafe {
@@ -88,6 +105,10 @@ unsafe extern "C" fn teardown(provider: *mut Provider) {
 
 extern "C" fn gettable_params(_provider: *const Provider) -> *const c_void {
     params::table(&GETTABLE)
+}
+
+extern "C" fn reason_strings(_provider: *const Provider) -> *const Item {
+    REASONS.as_ptr()
 }
 
 /// # Safety
@@ -126,6 +147,7 @@ unsafe extern "C" fn query_operation(
         };
         match operation {
             operation::DIGEST => provider.digests.as_ptr(),
+            operation::CIPHER => provider.ciphers.as_ptr(),
             _ => ptr::null(),
         }
     })

@@ -4,6 +4,7 @@ use core::ffi::{CStr, c_char, c_uint, c_void};
 use core::ptr;
 
 use crate::abi::{Param, param_type};
+use crate::guard::bytes;
 
 impl Param {
     /// A table's end.
@@ -34,9 +35,31 @@ impl Param {
         Self::described(key.as_ptr(), param_type::INTEGER, 4)
     }
 
+    /// Says that there are bytes of this name.
+    pub(crate) const fn octet_string(key: &'static CStr) -> Self {
+        Self::described(key.as_ptr(), param_type::OCTET_STRING, 0)
+    }
+
+    /// Says that the place of bytes can be had.
+    pub(crate) const fn octet_place(key: &'static CStr) -> Self {
+        Self::described(key.as_ptr(), param_type::OCTET_PTR, 0)
+    }
+
     /// Says that there is a text of this name.
     pub(crate) const fn text(key: &'static CStr) -> Self {
         Self::described(key.as_ptr(), param_type::UTF8_PTR, 0)
+    }
+
+    /// Asks for the place of a text of this name.
+    pub(crate) fn text_asked_for(key: &'static CStr, place: &mut *const c_char) -> Self {
+        Self {
+            data: ptr::from_mut(place).cast(),
+            ..Self::described(
+                key.as_ptr(),
+                param_type::UTF8_PTR,
+                size_of::<*const c_char>(),
+            )
+        }
     }
 
     /// Answers with a number, in whatever width is asked for. False if it does not fit.
@@ -68,6 +91,68 @@ impl Param {
         }
         self.return_size = self.data_size;
         true
+    }
+
+    /// The number that was given, if it is one, not negative, and of 64 bits at most.
+    pub(crate) fn number(&self) -> Option<u64> {
+        let integer = matches!(
+            self.data_type,
+            param_type::INTEGER | param_type::UNSIGNED_INTEGER
+        );
+        if !integer || self.data.is_null() || self.data_size == 0 {
+            return None;
+        }
+        // SAFETY: whoever gives a number promises that `data` is readable for `data_size` bytes.
+        let place = unsafe { bytes(self.data.cast(), self.data_size) };
+        let digit = |i| {
+            if cfg!(target_endian = "big") {
+                place[place.len() - 1 - i]
+            } else {
+                place[i]
+            }
+        };
+        let negative = self.data_type == param_type::INTEGER && digit(place.len() - 1) > 0x7f;
+        if negative || (8..place.len()).any(|i| digit(i) != 0) {
+            return None;
+        }
+        Some((0..place.len().min(8)).fold(0, |sum, i| sum | u64::from(digit(i)) << (8 * i)))
+    }
+
+    /// The bytes that were given.
+    pub(crate) fn octets(&self) -> Option<&[u8]> {
+        let given = self.data_type == param_type::OCTET_STRING && !self.data.is_null();
+        // SAFETY: whoever gives bytes promises that `data` is readable for `data_size` of them.
+        given.then(|| unsafe { bytes(self.data.cast(), self.data_size) })
+    }
+
+    /// Answers with bytes: a copy, or their place if that is asked for.
+    pub(crate) fn set_octets(&mut self, octets: &[u8]) -> bool {
+        match self.data_type {
+            param_type::OCTET_PTR => {
+                self.return_size = octets.len();
+                if !self.data.is_null() {
+                    // SAFETY: whoever asks for a place promises that `data` is writable for one.
+                    unsafe { self.data.cast::<*const u8>().write(octets.as_ptr()) };
+                }
+                true
+            }
+            param_type::OCTET_STRING => {
+                self.return_size = octets.len();
+                if self.data.is_null() {
+                    return true;
+                }
+                if self.data_size < octets.len() {
+                    return false;
+                }
+                // SAFETY: whoever asks promises that `data` is writable for `data_size` bytes.
+                unsafe {
+                    let to = self.data.cast::<u8>();
+                    to.copy_from_nonoverlapping(octets.as_ptr(), octets.len());
+                }
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Answers with a constant text.

@@ -112,17 +112,17 @@ fn rate_of_aes(
         }
         AesMode::CbcDecrypt => Rate::of(bytes, seconds, || {
             for (message, iv) in messages.iter_mut().zip(&mut ivs) {
-                aes::cbc_decrypt(key, iv, message).expect("messages of whole blocks");
+                aes::cbc_decrypt(key, iv, &mut **message).expect("messages of whole blocks");
             }
         }),
         AesMode::Ctr => Rate::of(bytes, seconds, || {
             for (message, iv) in messages.iter_mut().zip(&ivs) {
-                Ctr::new(key, iv).apply(message);
+                Ctr::new(key, iv).apply(&mut **message);
             }
         }),
         AesMode::Ecb => Rate::of(bytes, seconds, || {
             for message in &mut messages {
-                aes::ecb_encrypt(key, message).expect("messages of whole blocks");
+                aes::ecb_encrypt(key, &mut **message).expect("messages of whole blocks");
             }
         }),
     }

@@ -53,6 +53,7 @@ commands! {
     sum Sum
     cp Cp
     parity Parity
+    openssl Openssl
     self_test SelfTest
     version Version
     completions Completions

@@ -29,6 +29,7 @@ const COMMANDS: &[&str] = &[
     "key",
     "sum",
     "parity",
+    "openssl",
     "self-test",
     "version",
     "completions",
@@ -75,6 +76,9 @@ fn manual_pages_are_made_for_every_command() {
         "key-remove",
         "key-passwd",
         "parity-explain",
+        "openssl-install",
+        "openssl-conf",
+        "openssl-check",
     ]) {
         let page = fs::read_to_string(folder.join(format!("tabane-{command}.1"))).expect(command);
         assert!(page.contains(".SH SYNOPSIS"), "{command}");

@@ -19,6 +19,7 @@ mod mount;
 mod mutate;
 mod object_store;
 mod objects;
+mod openssl;
 mod parity;
 mod process;
 mod prune;

@@ -11,11 +11,11 @@ use super::arch::{self, Kernels};
 pub enum Backend {
     /// Plain Rust, bitsliced: available everywhere, and the reference for the others.
     Portable,
-    /// The AES instructions: one block a register.
+    /// The AES instructions, with PCLMULQDQ: one block a register.
     AesNi,
-    /// VAES with AVX2: two blocks a register.
+    /// VAES and VPCLMULQDQ with AVX2: two blocks a register.
     Vaes256,
-    /// VAES with AVX-512 F, BW and VL: four blocks a register.
+    /// VAES and VPCLMULQDQ with AVX-512 F, BW and VL: four blocks a register.
     Vaes,
 }
 
@@ -38,10 +38,15 @@ impl Backend {
         #[cfg(target_arch = "x86_64")]
         return match self {
             Self::Portable => true,
-            Self::AesNi => is_x86_feature_detected!("aes") && is_x86_feature_detected!("sse4.1"),
+            Self::AesNi => {
+                is_x86_feature_detected!("aes")
+                    && is_x86_feature_detected!("pclmulqdq")
+                    && is_x86_feature_detected!("sse4.1")
+            }
             Self::Vaes256 => {
                 Self::AesNi.is_available()
                     && is_x86_feature_detected!("vaes")
+                    && is_x86_feature_detected!("vpclmulqdq")
                     && is_x86_feature_detected!("avx2")
             }
             Self::Vaes => {

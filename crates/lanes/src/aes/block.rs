@@ -1,5 +1,6 @@
 //! The one interface between modes and instruction sets.
 
+use super::cipher::{MAX_ROUND_KEYS, RoundKeys};
 use super::{BLOCK, Block};
 
 /// A register of one, two or four blocks.
@@ -42,6 +43,44 @@ pub(super) trait BlockVector: Copy {
     ///
     /// The processor has the instruction set.
     unsafe fn broadcast(block: &Block) -> Self;
+
+    /// One key for all blocks, in the form that suits the register.
+    type Keys<'k>: RoundKeys<Self>;
+
+    /// # Safety
+    ///
+    /// The processor has the instruction set.
+    unsafe fn keys(round_keys: &[Block; MAX_ROUND_KEYS]) -> Self::Keys<'_>;
+
+    /// Reads `count` blocks, less than `BLOCKS`; the others are zeros.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set, and `from` is readable for `count` blocks.
+    #[inline(always)]
+    unsafe fn load_part(from: *const Block, count: usize) -> Self {
+        let mut blocks = [[0; BLOCK]; 4];
+        // SAFETY: the caller's promise; a register has at most four blocks.
+        unsafe {
+            from.copy_to_nonoverlapping(blocks.as_mut_ptr(), count);
+            Self::load(blocks.as_ptr())
+        }
+    }
+
+    /// Writes the first `count` blocks, less than `BLOCKS`.
+    ///
+    /// # Safety
+    ///
+    /// `to` is writable for `count` blocks.
+    #[inline(always)]
+    unsafe fn store_part(self, to: *mut Block, count: usize) {
+        let mut blocks = [[0; BLOCK]; 4];
+        // SAFETY: the caller's promise; a register has at most four blocks.
+        unsafe {
+            self.store(blocks.as_mut_ptr());
+            to.copy_from_nonoverlapping(blocks.as_ptr(), count);
+        }
+    }
 
     /// As many numbers as there are blocks, in a form that can be counted on.
     type Numbers: Copy;
@@ -95,4 +134,48 @@ pub(super) trait BlockVector: Copy {
 
     /// All blocks one place further; in the first place comes the last block of `before`.
     fn delayed(self, before: Self) -> Self;
+
+    /// What GHASH takes them for.
+    type Polynomials: Polynomials;
+
+    /// The blocks, in order, as polynomials: one register, or several.
+    fn polynomials(self) -> impl IntoIterator<Item = Self::Polynomials>;
+}
+
+/// One or more polynomials over GF(2) of degree less than 128 side by side, as GHASH needs them. The first bit of a block is
+/// the coefficient of x⁰ and the highest bit of the number.
+///
+/// As with [`BlockVector`], a value exists only where the processor has the instruction set.
+pub(super) trait Polynomials: Copy {
+    /// How many.
+    const COUNT: usize;
+
+    /// Reads `COUNT` polynomials.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set, and `from` is readable for `COUNT` numbers.
+    unsafe fn read(from: *const u128) -> Self;
+
+    /// This polynomial in the first place, zeros elsewhere.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set.
+    unsafe fn single(polynomial: u128) -> Self;
+
+    /// What is in the first place.
+    fn number(self) -> u128;
+
+    /// The sum of all in the first place, zeros elsewhere.
+    fn gathered(self) -> Self;
+
+    /// Addition.
+    fn plus(self, other: Self) -> Self;
+
+    /// The two halves of each, exchanged.
+    fn exchanged(self) -> Self;
+
+    /// Products of halves: the half of `self` (0 the low one, 1 the high one) times that of `other`.
+    fn times<const HALF: bool, const OTHER: bool>(self, other: Self) -> Self;
 }

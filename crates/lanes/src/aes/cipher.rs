@@ -44,6 +44,24 @@ impl<V: BlockVector> RoundKeys<V> for SameKey<V> {
     }
 }
 
+/// One key for all blocks, read where it is needed: with nothing to prepare, short messages are quick.
+pub(super) struct KeyInPlace<'k>(&'k [Block; MAX_ROUND_KEYS]);
+
+impl<'k> KeyInPlace<'k> {
+    pub(super) fn new(round_keys: &'k [Block; MAX_ROUND_KEYS]) -> Self {
+        Self(round_keys)
+    }
+}
+
+impl<V: BlockVector> RoundKeys<V> for KeyInPlace<'_> {
+    #[inline(always)]
+    fn get(&self, round: usize, _register: usize) -> V {
+        debug_assert!(round < MAX_ROUND_KEYS);
+        // SAFETY: there are values of this type where keys are added to them. A key has at most 14 rounds.
+        unsafe { V::broadcast(self.0.get_unchecked(round)) }
+    }
+}
+
 /// Encrypts blocks.
 #[inline(always)]
 pub(super) fn encrypt<V: BlockVector, const N: usize>(

@@ -4,6 +4,7 @@ use core::fmt;
 
 use zeroize::Zeroize;
 
+use super::in_out::InOut;
 use super::key::Key;
 use super::{BLOCK, Block};
 
@@ -47,35 +48,38 @@ impl<'k> Ctr<'k> {
         }
     }
 
-    /// Encrypts or decrypts the next bytes of the message, in place.
-    pub fn apply(&mut self, data: &mut [u8]) {
+    /// Encrypts or decrypts the next bytes of the message.
+    pub fn apply<'a>(&mut self, data: impl Into<InOut<'a>>) {
+        let data = data.into();
         let begun = data.len().min(BLOCK - self.used);
-        let (begun, data) = data.split_at_mut(begun);
+        let (begun, data) = data.split_at(begun);
         self.apply_stream(begun);
 
-        let (whole, rest) = data.split_at_mut(data.len() / BLOCK * BLOCK);
+        let whole = data.len() / BLOCK * BLOCK;
+        let (whole, rest) = data.split_at(whole);
         self.apply_blocks(whole);
 
         if !rest.is_empty() {
             let mut stream = [0; BLOCK];
-            self.apply_blocks(&mut stream);
+            self.apply_blocks((&mut stream).into());
             self.stream = stream;
             self.used = 0;
             self.apply_stream(rest);
         }
     }
 
-    fn apply_stream(&mut self, data: &mut [u8]) {
-        for (byte, stream) in data.iter_mut().zip(&self.stream[self.used..]) {
-            *byte ^= stream;
-        }
-        self.used += data.len();
+    fn apply_stream(&mut self, mut data: InOut) {
+        data.map(|byte| {
+            self.used += 1;
+            byte ^ self.stream[self.used - 1]
+        });
     }
 
-    fn apply_blocks(&mut self, data: &mut [u8]) {
-        // SAFETY: a key's backend is available, and `data` is whole blocks.
-        unsafe { (self.key.kernels().ctr)(self.key, self.counter, data) };
-        self.counter = self.counter.wrapping_add((data.len() / BLOCK) as u128);
+    fn apply_blocks(&mut self, mut data: InOut) {
+        let blocks = data.blocks();
+        // SAFETY: a key's backend is available.
+        unsafe { (self.key.kernels().ctr)(self.key, self.counter, blocks) };
+        self.counter = self.counter.wrapping_add(blocks.count as u128);
     }
 }
 

@@ -72,6 +72,7 @@ impl Key {
         32 * (self.rounds - 6)
     }
 
+    #[inline]
     pub(super) fn kernels(&self) -> &'static Kernels {
         self.backend.kernels()
     }

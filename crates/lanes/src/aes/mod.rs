@@ -1,5 +1,5 @@
-//! AES-128, AES-192 and AES-256 (FIPS 197): CBC encryption of many messages at once, and ECB, CBC decryption and
-//! CTR (NIST SP 800-38A) of one.
+//! AES-128, AES-192 and AES-256 (FIPS 197): CBC encryption of many messages at once, and ECB, CBC, CTR (NIST SP
+//! 800-38A) and GCM (SP 800-38D) of one.
 //!
 //! CBC encryption is a chain: each block waits for the one before, so that one message leaves an AES unit idle most
 //! of the time. [`cbc_encrypt_many`] takes any number of messages of any lengths and works on up to 48 of them at
@@ -22,15 +22,16 @@
 //! ```
 //!
 //! Which instructions run is decided by the processor when a [`Key`] is made, or by `TABANE_SIMD`. Nothing here looks
-//! up a table by a secret or branches on one: the time depends on lengths alone. None of these modes tells a changed
-//! ciphertext from a good one; that takes a MAC.
+//! up a table by a secret or branches on one: the time depends on lengths alone. None of these modes but GCM tells a
+//! changed ciphertext from a good one; that takes a MAC.
 //!
 //! # How it is built
 //!
 //! * `block`: what an instruction set must do, `BlockVector`: a register of one, two or four blocks.
 //! * `arch`: one file an instruction set, each implementing `BlockVector`.
 //! * `cipher`: the rounds. `key`: key expansion. `modes`: one message in all of a register. `lanes`: one message a
-//!   part of a register. Each written once, generic over `BlockVector`.
+//!   part of a register. `ghash`: the hash of GCM. Each written once, generic over `BlockVector`.
+//! * `ctr`, `gcm`: messages in pieces of any length.
 //! * `schedule`: which message is in which lane, and what to do with unequal lengths.
 
 mod arch;
@@ -38,6 +39,9 @@ mod backend;
 mod block;
 mod cipher;
 mod ctr;
+mod gcm;
+mod ghash;
+mod in_out;
 mod key;
 mod lanes;
 mod modes;
@@ -47,6 +51,8 @@ use core::fmt;
 
 pub use backend::Backend;
 pub use ctr::Ctr;
+pub use gcm::{Gcm, GcmKey};
+pub use in_out::InOut;
 pub use key::Key;
 
 /// Bytes in a block of AES.
@@ -74,57 +80,107 @@ pub struct CbcJob<'a> {
 ///
 /// [`Error::DataLength`] if a message is not a multiple of 16 bytes long. Then nothing is encrypted.
 pub fn cbc_encrypt_many(jobs: &mut [CbcJob]) -> Result<(), Error> {
-    for job in jobs.iter() {
-        whole_blocks(job.data)?;
+    for job in jobs.iter_mut() {
+        whole_blocks(&mut (&mut *job.data).into())?;
     }
     schedule::cbc_encrypt_many(jobs);
     Ok(())
 }
 
-/// Decrypts one message in CBC mode, in place. `iv` becomes the last block of ciphertext, with which a next call goes
-/// on with the same message.
+/// Encrypts one message in CBC mode. `iv` becomes the last block of ciphertext, with which a next call goes on with the
+/// same message. Where there are several messages, [`cbc_encrypt_many`] is much faster.
+///
+/// # Errors
+///
+/// [`Error::DataLength`] if `data` is not a multiple of 16 bytes long. Then nothing is encrypted.
+#[inline]
+pub fn cbc_encrypt<'a>(
+    key: &Key,
+    iv: &mut [u8; BLOCK],
+    data: impl Into<InOut<'a>>,
+) -> Result<(), Error> {
+    let mut data = data.into();
+    let blocks = whole_blocks(&mut data)?;
+    // SAFETY: a key's backend is available.
+    unsafe { (key.kernels().cbc_encrypt)(key, iv, blocks) };
+    Ok(())
+}
+
+/// Decrypts one message in CBC mode. `iv` becomes the last block of ciphertext, with which a next call goes on with the
+/// same message.
 ///
 /// # Errors
 ///
 /// [`Error::DataLength`] if `data` is not a multiple of 16 bytes long. Then nothing is decrypted.
-pub fn cbc_decrypt(key: &Key, iv: &mut [u8; BLOCK], data: &mut [u8]) -> Result<(), Error> {
-    whole_blocks(data)?;
-    if let Some(&last) = data.last_chunk() {
-        // SAFETY: a key's backend is available, and `data` is whole blocks.
-        unsafe { (key.kernels().cbc_decrypt)(key, iv, data) };
+#[inline]
+pub fn cbc_decrypt<'a>(
+    key: &Key,
+    iv: &mut [u8; BLOCK],
+    data: impl Into<InOut<'a>>,
+) -> Result<(), Error> {
+    let mut data = data.into();
+    let blocks = whole_blocks(&mut data)?;
+    if let Some(last) = data.last_block() {
+        // SAFETY: a key's backend is available.
+        unsafe { (key.kernels().cbc_decrypt)(key, iv, blocks) };
         *iv = last;
     }
     Ok(())
 }
 
-/// Encrypts each block of `data` by itself, in place. Equal blocks stay equal: a building block, not a way to encrypt
-/// messages.
+/// Encrypts or decrypts one message in CTR mode, starting at the counter block `counter`, which becomes the one behind
+/// the last. [`Ctr`] takes pieces of any length.
+///
+/// # Errors
+///
+/// [`Error::DataLength`] if `data` is not a multiple of 16 bytes long. Then nothing is done.
+#[inline]
+pub fn ctr<'a>(
+    key: &Key,
+    counter: &mut [u8; BLOCK],
+    data: impl Into<InOut<'a>>,
+) -> Result<(), Error> {
+    let mut data = data.into();
+    let blocks = whole_blocks(&mut data)?;
+    let first = u128::from_be_bytes(*counter);
+    // SAFETY: a key's backend is available.
+    unsafe { (key.kernels().ctr)(key, first, blocks) };
+    *counter = first.wrapping_add(blocks.count as u128).to_be_bytes();
+    Ok(())
+}
+
+/// Encrypts each block of `data` by itself. Equal blocks stay equal: a building block, not a way to encrypt messages.
 ///
 /// # Errors
 ///
 /// [`Error::DataLength`] if `data` is not a multiple of 16 bytes long. Then nothing is encrypted.
-pub fn ecb_encrypt(key: &Key, data: &mut [u8]) -> Result<(), Error> {
-    whole_blocks(data)?;
-    // SAFETY: a key's backend is available, and `data` is whole blocks.
-    unsafe { (key.kernels().ecb_encrypt)(key, data) };
+#[inline]
+pub fn ecb_encrypt<'a>(key: &Key, data: impl Into<InOut<'a>>) -> Result<(), Error> {
+    let mut data = data.into();
+    let blocks = whole_blocks(&mut data)?;
+    // SAFETY: a key's backend is available.
+    unsafe { (key.kernels().ecb_encrypt)(key, blocks) };
     Ok(())
 }
 
-/// Decrypts each block of `data` by itself, in place.
+/// Decrypts each block of `data` by itself.
 ///
 /// # Errors
 ///
 /// [`Error::DataLength`] if `data` is not a multiple of 16 bytes long. Then nothing is decrypted.
-pub fn ecb_decrypt(key: &Key, data: &mut [u8]) -> Result<(), Error> {
-    whole_blocks(data)?;
-    // SAFETY: a key's backend is available, and `data` is whole blocks.
-    unsafe { (key.kernels().ecb_decrypt)(key, data) };
+#[inline]
+pub fn ecb_decrypt<'a>(key: &Key, data: impl Into<InOut<'a>>) -> Result<(), Error> {
+    let mut data = data.into();
+    let blocks = whole_blocks(&mut data)?;
+    // SAFETY: a key's backend is available.
+    unsafe { (key.kernels().ecb_decrypt)(key, blocks) };
     Ok(())
 }
 
-fn whole_blocks(data: &[u8]) -> Result<(), Error> {
+#[inline]
+fn whole_blocks(data: &mut InOut) -> Result<in_out::Blocks, Error> {
     if data.len().is_multiple_of(BLOCK) {
-        Ok(())
+        Ok(data.blocks())
     } else {
         Err(Error::DataLength(data.len()))
     }
@@ -138,6 +194,10 @@ pub enum Error {
     KeyLength(usize),
     /// A message of so many bytes, which are not whole blocks.
     DataLength(usize),
+    /// An initialization vector of so many bytes.
+    IvLength(usize),
+    /// More additional data or a longer message than GCM allows, or additional data behind the message.
+    TooLong,
     /// The processor lacks the instruction set.
     Unavailable(Backend),
 }
@@ -152,6 +212,12 @@ impl fmt::Display for Error {
                     "{len} bytes are not a multiple of the AES block of {BLOCK}; pad the message"
                 )
             }
+            Self::IvLength(len) => {
+                write!(f, "an initialization vector of {len} bytes cannot be used")
+            }
+            Self::TooLong => f.write_str(
+                "GCM takes 2^61 - 1 bytes of additional data, then 2^36 - 32 bytes of message",
+            ),
             Self::Unavailable(backend) => {
                 write!(f, "this processor lacks {backend}; it has:")?;
                 Backend::available().try_for_each(|backend| write!(f, " {backend}"))

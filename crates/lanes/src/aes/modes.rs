@@ -1,37 +1,45 @@
 //! Modes in which the blocks of a message do not wait for each other: one message in all of the registers.
 
+use super::Block;
 use super::block::BlockVector;
-use super::cipher::{SameKey, decrypt, encrypt};
+use super::cipher::{decrypt, encrypt};
+use super::in_out::Blocks;
 use super::key::Key;
-use super::{BLOCK, Block};
 
 /// What a mode does to blocks that follow each other.
 pub(super) trait Mode<V: BlockVector> {
     /// Works on the next `N` registers of the message.
     fn next<const N: usize>(&mut self, blocks: [V; N]) -> [V; N];
+
+    /// Works on the last register of the message, of which only the first `_count` blocks belong to it.
+    #[inline(always)]
+    fn last(&mut self, blocks: V, _count: usize) -> V {
+        let [blocks] = self.next([blocks]);
+        blocks
+    }
 }
 
 /// Each block by itself, encrypted.
-pub(super) struct EcbEncrypt<V> {
-    keys: SameKey<V>,
+pub(super) struct EcbEncrypt<'k, V: BlockVector> {
+    keys: V::Keys<'k>,
     rounds: usize,
 }
 
-impl<V: BlockVector> EcbEncrypt<V> {
+impl<'k, V: BlockVector> EcbEncrypt<'k, V> {
     /// # Safety
     ///
     /// The processor has the instruction set.
     #[inline(always)]
-    pub(super) unsafe fn new(key: &Key) -> Self {
+    pub(super) unsafe fn new(key: &'k Key) -> Self {
         Self {
             // SAFETY: the caller's promise.
-            keys: unsafe { SameKey::new(&key.encrypt.0) },
+            keys: unsafe { V::keys(&key.encrypt.0) },
             rounds: key.rounds,
         }
     }
 }
 
-impl<V: BlockVector> Mode<V> for EcbEncrypt<V> {
+impl<V: BlockVector> Mode<V> for EcbEncrypt<'_, V> {
     #[inline(always)]
     fn next<const N: usize>(&mut self, blocks: [V; N]) -> [V; N] {
         encrypt(blocks, &self.keys, self.rounds)
@@ -39,26 +47,26 @@ impl<V: BlockVector> Mode<V> for EcbEncrypt<V> {
 }
 
 /// Each block by itself, decrypted.
-pub(super) struct EcbDecrypt<V> {
-    keys: SameKey<V>,
+pub(super) struct EcbDecrypt<'k, V: BlockVector> {
+    keys: V::Keys<'k>,
     rounds: usize,
 }
 
-impl<V: BlockVector> EcbDecrypt<V> {
+impl<'k, V: BlockVector> EcbDecrypt<'k, V> {
     /// # Safety
     ///
     /// The processor has the instruction set.
     #[inline(always)]
-    pub(super) unsafe fn new(key: &Key) -> Self {
+    pub(super) unsafe fn new(key: &'k Key) -> Self {
         Self {
             // SAFETY: the caller's promise.
-            keys: unsafe { SameKey::new(&key.decrypt.0) },
+            keys: unsafe { V::keys(&key.decrypt.0) },
             rounds: key.rounds,
         }
     }
 }
 
-impl<V: BlockVector> Mode<V> for EcbDecrypt<V> {
+impl<V: BlockVector> Mode<V> for EcbDecrypt<'_, V> {
     #[inline(always)]
     fn next<const N: usize>(&mut self, blocks: [V; N]) -> [V; N] {
         decrypt(blocks, &self.keys, self.rounds)
@@ -66,18 +74,18 @@ impl<V: BlockVector> Mode<V> for EcbDecrypt<V> {
 }
 
 /// Decrypts, then adds the block of ciphertext before.
-pub(super) struct CbcDecrypt<V> {
-    ecb: EcbDecrypt<V>,
+pub(super) struct CbcDecrypt<'k, V: BlockVector> {
+    ecb: EcbDecrypt<'k, V>,
     /// Its last block is the one before the next.
     before: V,
 }
 
-impl<V: BlockVector> CbcDecrypt<V> {
+impl<'k, V: BlockVector> CbcDecrypt<'k, V> {
     /// # Safety
     ///
     /// The processor has the instruction set.
     #[inline(always)]
-    pub(super) unsafe fn new(key: &Key, iv: &Block) -> Self {
+    pub(super) unsafe fn new(key: &'k Key, iv: &Block) -> Self {
         // SAFETY: the caller's promise.
         unsafe {
             Self {
@@ -88,7 +96,7 @@ impl<V: BlockVector> CbcDecrypt<V> {
     }
 }
 
-impl<V: BlockVector> Mode<V> for CbcDecrypt<V> {
+impl<V: BlockVector> Mode<V> for CbcDecrypt<'_, V> {
     #[inline(always)]
     fn next<const N: usize>(&mut self, blocks: [V; N]) -> [V; N] {
         let mut plain = self.ecb.next(blocks);
@@ -101,19 +109,19 @@ impl<V: BlockVector> Mode<V> for CbcDecrypt<V> {
 }
 
 /// Adds encrypted numbers.
-pub(super) struct Counter<V: BlockVector> {
-    ecb: EcbEncrypt<V>,
+pub(super) struct Counter<'k, V: BlockVector> {
+    ecb: EcbEncrypt<'k, V>,
     next: u128,
     /// From `next` on.
     numbers: V::Numbers,
 }
 
-impl<V: BlockVector> Counter<V> {
+impl<'k, V: BlockVector> Counter<'k, V> {
     /// # Safety
     ///
     /// The processor has the instruction set.
     #[inline(always)]
-    pub(super) unsafe fn new(key: &Key, first: u128) -> Self {
+    pub(super) unsafe fn new(key: &'k Key, first: u128) -> Self {
         Self {
             // SAFETY: the caller's promise.
             ecb: unsafe { EcbEncrypt::new(key) },
@@ -124,7 +132,7 @@ impl<V: BlockVector> Counter<V> {
     }
 }
 
-impl<V: BlockVector> Mode<V> for Counter<V> {
+impl<V: BlockVector> Mode<V> for Counter<'_, V> {
     #[inline(always)]
     fn next<const N: usize>(&mut self, mut blocks: [V; N]) -> [V; N] {
         let mut counters = blocks;
@@ -159,44 +167,49 @@ impl<V: BlockVector> Mode<V> for Counter<V> {
 ///
 /// The processor has the instruction set.
 #[inline(always)]
-pub(super) unsafe fn run<V: BlockVector, const N: usize>(mode: &mut impl Mode<V>, data: &mut [u8]) {
-    let (blocks, rest) = data.as_chunks_mut::<BLOCK>();
-    debug_assert!(rest.is_empty(), "whole blocks");
-
-    let mut groups = blocks.chunks_exact_mut(N * V::BLOCKS);
-    for group in &mut groups {
-        // SAFETY: a group has N * BLOCKS blocks.
-        unsafe { step::<V, N>(mode, group.as_mut_ptr()) };
-    }
-    let mut registers = groups.into_remainder().chunks_exact_mut(V::BLOCKS);
-    for register in &mut registers {
-        // SAFETY: a register has BLOCKS blocks.
-        unsafe { step::<V, 1>(mode, register.as_mut_ptr()) };
-    }
-    let part = registers.into_remainder();
-    if !part.is_empty() {
-        let mut whole = [[0; BLOCK]; 4];
-        whole[..part.len()].copy_from_slice(part);
-        // SAFETY: a register has at most four blocks.
-        unsafe { step::<V, 1>(mode, whole.as_mut_ptr()) };
-        part.copy_from_slice(&whole[..part.len()]);
+pub(super) unsafe fn run<V: BlockVector, const N: usize>(mode: &mut impl Mode<V>, data: Blocks) {
+    let Blocks {
+        mut from,
+        mut to,
+        count: mut left,
+    } = data;
+    // SAFETY: the caller's promise; no more than what is left is read and written.
+    unsafe {
+        while left >= N * V::BLOCKS {
+            step::<V, N>(mode, from, to);
+            (from, to) = (from.add(N * V::BLOCKS), to.add(N * V::BLOCKS));
+            left -= N * V::BLOCKS;
+        }
+        while left >= V::BLOCKS {
+            step::<V, 1>(mode, from, to);
+            (from, to) = (from.add(V::BLOCKS), to.add(V::BLOCKS));
+            left -= V::BLOCKS;
+        }
+        if left > 0 {
+            let register = mode.last(V::load_part(from, left), left);
+            register.store_part(to, left);
+        }
     }
 }
 
 /// # Safety
 ///
-/// The processor has the instruction set, and `blocks` is readable and writable for `N * V::BLOCKS` blocks.
+/// The processor has the instruction set, `from` is readable and `to` writable for `N * V::BLOCKS` blocks.
 #[inline(always)]
-unsafe fn step<V: BlockVector, const N: usize>(mode: &mut impl Mode<V>, blocks: *mut Block) {
+unsafe fn step<V: BlockVector, const N: usize>(
+    mode: &mut impl Mode<V>,
+    from: *const Block,
+    to: *mut Block,
+) {
     // SAFETY: the caller's promise.
     unsafe {
-        let mut registers = [V::load(blocks); N];
+        let mut registers = [V::load(from); N];
         for (i, register) in registers.iter_mut().enumerate() {
-            *register = V::load(blocks.add(i * V::BLOCKS));
+            *register = V::load(from.add(i * V::BLOCKS));
         }
         let registers = mode.next(registers);
         for (i, register) in registers.iter().enumerate() {
-            register.store(blocks.add(i * V::BLOCKS));
+            register.store(to.add(i * V::BLOCKS));
         }
     }
 }
@@ -207,15 +220,16 @@ unsafe fn step<V: BlockVector, const N: usize>(mode: &mut impl Mode<V>, blocks: 
 ///
 /// The processor has the instruction set.
 #[inline(always)]
-pub(super) unsafe fn chain<V: BlockVector>(key: &Key, iv: &mut Block, data: &mut [u8]) {
-    let (blocks, _) = data.as_chunks_mut::<BLOCK>();
-    // SAFETY: the caller's promise.
-    let (keys, mut state) = unsafe { (SameKey::<V>::new(&key.encrypt.0), V::broadcast(iv)) };
-    for block in blocks {
-        // SAFETY: the caller's promise.
-        state = state.xor(unsafe { V::broadcast(block) });
-        [state] = encrypt([state], &keys, key.rounds);
-        *block = state.first();
+pub(super) unsafe fn chain<V: BlockVector>(key: &Key, iv: &mut Block, data: Blocks) {
+    // SAFETY: the caller's promise; within the blocks.
+    unsafe {
+        let keys = V::keys(&key.encrypt.0);
+        let mut state = V::broadcast(iv);
+        for i in 0..data.count {
+            state = state.xor(V::broadcast(&*data.from.add(i)));
+            [state] = encrypt([state], &keys, key.rounds);
+            data.to.add(i).write(state.first());
+        }
+        *iv = state.first();
     }
-    *iv = state.first();
 }

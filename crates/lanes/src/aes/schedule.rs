@@ -8,6 +8,7 @@
 use core::ptr;
 
 use super::arch::{Engine, Kernels};
+use super::in_out::InOut;
 use super::lanes::{AHEAD, CHUNK, CHUNK_BLOCKS, LaneKeys, LaneSet, MAX_LANES, OneKey, OwnKeys};
 use super::{BLOCK, Block, CbcJob};
 use crate::prefetch::prefetch;
@@ -20,7 +21,9 @@ pub(super) fn cbc_encrypt_many(jobs: &mut [CbcJob]) {
     let kernels = backend.kernels();
     if let [job] = jobs {
         // SAFETY: a key's backend is available, and the data are whole blocks.
-        return unsafe { (kernels.cbc_encrypt)(job.key, job.iv, job.data) };
+        return unsafe {
+            (kernels.cbc_encrypt)(job.key, job.iv, InOut::from(&mut *job.data).blocks())
+        };
     }
     // Lanes go through the same number of rounds.
     for rounds in [10, 12, 14] {
@@ -182,7 +185,10 @@ impl<'k, K: LaneKeys> Lanes<'k, K> {
         let done = job.data.len() - blocks * BLOCK;
         *job.iv = self.set.before[0];
         // SAFETY: a key's backend is available, and the data are whole blocks.
-        unsafe { (kernels.cbc_encrypt)(job.key, job.iv, &mut job.data[done..]) };
+        unsafe {
+            let rest = InOut::from(&mut job.data[done..]).blocks();
+            (kernels.cbc_encrypt)(job.key, job.iv, rest)
+        };
     }
 }
 

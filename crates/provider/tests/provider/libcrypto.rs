@@ -1,5 +1,7 @@
 //! The functions of libcrypto that the tests call, found at run time: building the tests takes no OpenSSL.
 
+use tabane_provider::abi::Param;
+
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -44,6 +46,10 @@ pub type Pointer = *mut c_void;
 
 functions! {
     OSSL_LIB_CTX_new() -> Pointer;
+    OSSL_LIB_CTX_free(Pointer);
+    OSSL_LIB_CTX_load_config(Pointer, *const c_char) -> c_int;
+    OSSL_PROVIDER_unload(Pointer) -> c_int;
+    EVP_CIPHER_free(Pointer);
     OSSL_PROVIDER_set_default_search_path(Pointer, *const c_char) -> c_int;
     OSSL_PROVIDER_load(Pointer, *const c_char) -> Pointer;
     ERR_clear_error();
@@ -60,6 +66,29 @@ functions! {
     EVP_DigestInit_ex2(Pointer, Pointer, *const Pointer) -> c_int;
     EVP_DigestUpdate(Pointer, *const c_uchar, usize) -> c_int;
     EVP_DigestFinal_ex(Pointer, *mut c_uchar, *mut u32) -> c_int;
+    EVP_CIPHER_fetch(Pointer, *const c_char, *const c_char) -> Pointer;
+    EVP_CIPHER_get_block_size(Pointer) -> c_int;
+    EVP_CIPHER_get_key_length(Pointer) -> c_int;
+    EVP_CIPHER_get_iv_length(Pointer) -> c_int;
+    EVP_CIPHER_get_mode(Pointer) -> c_int;
+    EVP_CIPHER_get_flags(Pointer) -> u64;
+    EVP_CIPHER_get_nid(Pointer) -> c_int;
+    EVP_CIPHER_CTX_new() -> Pointer;
+    EVP_CIPHER_CTX_free(Pointer);
+    EVP_CIPHER_CTX_reset(Pointer) -> c_int;
+    EVP_CIPHER_CTX_copy(Pointer, Pointer) -> c_int;
+    EVP_CipherInit_ex2(Pointer, Pointer, *const c_uchar, *const c_uchar, c_int, *const Pointer) -> c_int;
+    EVP_CipherUpdate(Pointer, *mut c_uchar, *mut c_int, *const c_uchar, c_int) -> c_int;
+    EVP_CipherFinal_ex(Pointer, *mut c_uchar, *mut c_int) -> c_int;
+    EVP_Cipher(Pointer, *mut c_uchar, *const c_uchar, u32) -> c_int;
+    EVP_CIPHER_CTX_set_padding(Pointer, c_int) -> c_int;
+    EVP_CIPHER_CTX_get_num(Pointer) -> c_int;
+    EVP_CIPHER_CTX_get_iv_length(Pointer) -> c_int;
+    EVP_CIPHER_CTX_get_original_iv(Pointer, *mut c_void, usize) -> c_int;
+    EVP_CIPHER_CTX_get_updated_iv(Pointer, *mut c_void, usize) -> c_int;
+    EVP_CIPHER_CTX_ctrl(Pointer, c_int, c_int, *mut c_void) -> c_int;
+    EVP_CIPHER_CTX_set_params(Pointer, *const Param) -> c_int;
+    EVP_CIPHER_CTX_get_params(Pointer, *mut Param) -> c_int;
     EVP_Digest(*const c_uchar, usize, *mut c_uchar, *mut u32, Pointer, Pointer) -> c_int;
 }
 
@@ -93,6 +122,19 @@ pub fn modules() -> &'static Path {
     })
 }
 
+/// A configuration with the provider and the default one. `settings` goes to the provider's section.
+pub fn configuration(settings: &str) -> String {
+    let module = modules().join("tabane.so");
+    format!(
+        "openssl_conf = init\n[init]\nproviders = providers\nalg_section = algorithms\n\
+         [providers]\ntabane = tabane\ndefault = default_sect\n\
+         [tabane]\nmodule = {}\nactivate = 1\n{settings}\n[default_sect]\nactivate = 1\n\
+         [algorithms]\ndefault_properties = ?provider=tabane\n\
+         [req]\ndistinguished_name = name\n[name]\n",
+        module.display(),
+    )
+}
+
 /// libcrypto, if the system has one of OpenSSL 3. Says so if not.
 pub fn libcrypto() -> Option<&'static Libcrypto> {
     static LIBCRYPTO: OnceLock<Option<Libcrypto>> = OnceLock::new();
@@ -107,15 +149,13 @@ pub fn libcrypto() -> Option<&'static Libcrypto> {
         unsafe {
             let functions = Functions::find(library);
             let context = (functions.OSSL_LIB_CTX_new)();
-            let folder = CString::new(modules().to_str().unwrap()).unwrap();
+            let configuration = modules().join("tests.cnf");
+            std::fs::write(&configuration, self::configuration("hashes = yes")).unwrap();
+            let configuration = CString::new(configuration.to_str().unwrap()).unwrap();
             assert_eq!(
-                (functions.OSSL_PROVIDER_set_default_search_path)(context, folder.as_ptr()),
+                (functions.OSSL_LIB_CTX_load_config)(context, configuration.as_ptr()),
                 1
             );
-            for name in [c"tabane", c"default"] {
-                let provider = (functions.OSSL_PROVIDER_load)(context, name.as_ptr());
-                assert!(!provider.is_null(), "{name:?} loads");
-            }
             Some(Libcrypto { functions, context })
         }
     });

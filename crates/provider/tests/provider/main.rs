@@ -1,7 +1,10 @@
 //! The provider as OpenSSL sees it: the system's libcrypto, opened at run time, loads it, and the default provider
 //! beside it answers the same questions.
 
+mod ciphers;
 mod digests;
 mod libcrypto;
 mod programs;
 mod random;
+mod tls;
+mod unload;

@@ -4,7 +4,8 @@ use core::arch::x86_64::*;
 
 use super::kernels;
 use crate::aes::Block;
-use crate::aes::block::BlockVector;
+use crate::aes::block::{BlockVector, Polynomials};
+use crate::aes::cipher::{KeyInPlace, MAX_ROUND_KEYS};
 
 /// One block. A value exists only where the processor has AES-NI and SSE4.1.
 #[derive(Clone, Copy)]
@@ -29,6 +30,13 @@ impl BlockVector for X1 {
     unsafe fn broadcast(block: &Block) -> Self {
         // SAFETY: the caller's promise.
         unsafe { Self::load(block) }
+    }
+
+    type Keys<'k> = KeyInPlace<'k>;
+
+    #[inline(always)]
+    unsafe fn keys(round_keys: &[Block; MAX_ROUND_KEYS]) -> KeyInPlace<'_> {
+        KeyInPlace::new(round_keys)
     }
 
     /// A little-endian block.
@@ -121,10 +129,69 @@ impl BlockVector for X1 {
     fn delayed(self, before: Self) -> Self {
         before
     }
+
+    type Polynomials = Self;
+
+    #[inline(always)]
+    fn polynomials(self) -> impl IntoIterator<Item = Self> {
+        // The same bytes the other way round.
+        [Self::counters(self)]
+    }
+}
+
+impl Polynomials for X1 {
+    const COUNT: usize = 1;
+
+    #[inline(always)]
+    unsafe fn read(from: *const u128) -> Self {
+        // SAFETY: the caller's promise; unaligned.
+        unsafe { Self(_mm_loadu_si128(from.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn single(polynomial: u128) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self(_mm_loadu_si128((&raw const polynomial).cast())) }
+    }
+
+    #[inline(always)]
+    fn number(self) -> u128 {
+        u128::from_le_bytes(self.first())
+    }
+
+    #[inline(always)]
+    fn gathered(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self.xor(other)
+    }
+
+    #[inline(always)]
+    fn exchanged(self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe { Self(_mm_shuffle_epi32::<0x4e>(self.0)) }
+    }
+
+    #[inline(always)]
+    fn times<const HALF: bool, const OTHER: bool>(self, other: Self) -> Self {
+        let (a, b) = (self.0, other.0);
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe {
+            Self(match (HALF, OTHER) {
+                (false, false) => _mm_clmulepi64_si128::<0x00>(a, b),
+                (true, false) => _mm_clmulepi64_si128::<0x01>(a, b),
+                (false, true) => _mm_clmulepi64_si128::<0x10>(a, b),
+                (true, true) => _mm_clmulepi64_si128::<0x11>(a, b),
+            })
+        }
+    }
 }
 
 kernels! {
-    #[target_feature(enable = "aes,sse4.1")]
+    #[target_feature(enable = "aes,pclmulqdq,sse4.1")]
     single: X1;
     one: X1, 8;
     many: X1, 2; X1, 4; X1, 8;

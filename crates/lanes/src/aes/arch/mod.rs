@@ -10,20 +10,31 @@ pub(super) mod vaes;
 pub(super) mod vaes256;
 
 use super::Block;
+use super::ghash::Powers;
+use super::in_out::Blocks;
 use super::key::Key;
 use super::lanes::{EncryptLanes, LaneSet, OneKey, OwnKeys};
 
 /// What a backend can do. All these functions are unsafe to call because the processor must have the instruction set.
-/// Data are whole blocks.
 pub(super) struct Kernels {
     /// Fills in the round keys.
     pub(super) expand: unsafe fn(key: &mut Key, bytes: &[u8]),
-    pub(super) ecb_encrypt: unsafe fn(key: &Key, data: &mut [u8]),
-    pub(super) ecb_decrypt: unsafe fn(key: &Key, data: &mut [u8]),
-    pub(super) cbc_decrypt: unsafe fn(key: &Key, iv: &Block, data: &mut [u8]),
-    pub(super) ctr: unsafe fn(key: &Key, first: u128, data: &mut [u8]),
+    pub(super) ecb_encrypt: unsafe fn(key: &Key, data: Blocks),
+    pub(super) ecb_decrypt: unsafe fn(key: &Key, data: Blocks),
+    pub(super) cbc_decrypt: unsafe fn(key: &Key, iv: &Block, data: Blocks),
+    pub(super) ctr: unsafe fn(key: &Key, first: u128, data: Blocks),
+    /// Encrypts from the counter block `first` on, and adds the ciphertext to `sum`.
+    pub(super) gcm_encrypt:
+        unsafe fn(key: &Key, powers: &Powers, first: u128, sum: &mut u128, data: Blocks),
+    /// Adds the ciphertext to `sum` and decrypts it.
+    pub(super) gcm_decrypt:
+        unsafe fn(key: &Key, powers: &Powers, first: u128, sum: &mut u128, data: Blocks),
+    /// Fills in the powers of the hash key.
+    pub(super) powers: unsafe fn(hash_key: &Block) -> Powers,
+    /// Adds blocks to `sum`.
+    pub(super) ghash: unsafe fn(powers: &Powers, sum: &mut u128, data: &[Block]),
     /// One message. Leaves the last block of ciphertext in `iv`.
-    pub(super) cbc_encrypt: unsafe fn(key: &Key, iv: &mut Block, data: &mut [u8]),
+    pub(super) cbc_encrypt: unsafe fn(key: &Key, iv: &mut Block, data: Blocks),
     /// Ways of CBC encryption of many messages, the one with the fewest lanes first.
     pub(super) engines: &'static [Engine],
 }
@@ -58,6 +69,8 @@ macro_rules! kernels {
             use $crate::aes::arch::{Engine, Kernels};
             use $crate::aes::block::BlockVector;
             use $crate::aes::cipher::SameKey;
+            use $crate::aes::ghash::{self, Powers};
+            use $crate::aes::in_out::Blocks;
             use $crate::aes::key::{self, Key};
             use $crate::aes::lanes::{LaneSet, OneKey, OwnKeys, encrypt_lanes};
             use $crate::aes::modes::{CbcDecrypt, Counter, EcbDecrypt, EcbEncrypt, chain, run};
@@ -68,32 +81,56 @@ macro_rules! kernels {
                 unsafe { key::expand::<$register>(key, bytes) }
             }
             #$attribute
-            unsafe fn ecb_encrypt(key: &Key, data: &mut [u8]) {
+            unsafe fn ecb_encrypt(key: &Key, data: Blocks) {
                 // SAFETY: the caller promises the instruction set.
                 unsafe { run::<$register, $registers>(&mut EcbEncrypt::new(key), data) }
             }
             #$attribute
-            unsafe fn ecb_decrypt(key: &Key, data: &mut [u8]) {
+            unsafe fn ecb_decrypt(key: &Key, data: Blocks) {
                 // SAFETY: the caller promises the instruction set.
                 unsafe { run::<$register, $registers>(&mut EcbDecrypt::new(key), data) }
             }
             #$attribute
-            unsafe fn cbc_decrypt(key: &Key, iv: &Block, data: &mut [u8]) {
+            unsafe fn cbc_decrypt(key: &Key, iv: &Block, data: Blocks) {
                 // SAFETY: the caller promises the instruction set.
                 unsafe { run::<$register, $registers>(&mut CbcDecrypt::new(key, iv), data) }
             }
             #$attribute
-            unsafe fn ctr(key: &Key, first: u128, data: &mut [u8]) {
+            unsafe fn ctr(key: &Key, first: u128, data: Blocks) {
                 // SAFETY: the caller promises the instruction set.
                 unsafe { run::<$register, $registers>(&mut Counter::new(key, first), data) }
             }
             #$attribute
-            unsafe fn cbc_encrypt(key: &Key, iv: &mut Block, data: &mut [u8]) {
+            unsafe fn cbc_encrypt(key: &Key, iv: &mut Block, data: Blocks) {
                 // SAFETY: the caller promises the instruction set.
                 unsafe { chain::<$single>(key, iv, data) }
             }
+            #$attribute
+            unsafe fn gcm_encrypt(key: &Key, powers: &Powers, first: u128, sum: &mut u128, data: Blocks) {
+                // SAFETY: the caller promises the instruction set.
+                unsafe { ghash::crypt::<$register, $registers, true>(key, powers, first, sum, data) }
+            }
+            #$attribute
+            unsafe fn gcm_decrypt(key: &Key, powers: &Powers, first: u128, sum: &mut u128, data: Blocks) {
+                // SAFETY: the caller promises the instruction set.
+                unsafe { ghash::crypt::<$register, $registers, false>(key, powers, first, sum, data) }
+            }
+            #$attribute
+            unsafe fn powers(hash_key: &Block) -> Powers {
+                // SAFETY: the caller promises the instruction set.
+                unsafe { ghash::powers::<$register>(hash_key) }
+            }
+            #$attribute
+            unsafe fn ghash(powers: &Powers, sum: &mut u128, data: &[Block]) {
+                // SAFETY: the caller promises the instruction set.
+                unsafe { ghash::hash::<$register, $registers>(powers, sum, data) }
+            }
             Kernels {
                 expand,
+                gcm_encrypt,
+                gcm_decrypt,
+                powers,
+                ghash,
                 ecb_encrypt,
                 ecb_decrypt,
                 cbc_decrypt,

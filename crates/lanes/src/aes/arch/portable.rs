@@ -4,7 +4,8 @@
 //! nothing about keys or data.
 
 use super::kernels;
-use crate::aes::block::BlockVector;
+use crate::aes::block::{BlockVector, Polynomials};
+use crate::aes::cipher::{MAX_ROUND_KEYS, SameKey};
 use crate::aes::{BLOCK, Block};
 
 /// Four blocks: word `k` holds bit `k` of each of their bytes. The byte in row `r` and column `c` of block `b` is at bit
@@ -282,6 +283,14 @@ impl BlockVector for Planes {
         Self::from_blocks(&[*block; 4])
     }
 
+    type Keys<'k> = SameKey<Self>;
+
+    #[inline(always)]
+    unsafe fn keys(round_keys: &[Block; MAX_ROUND_KEYS]) -> SameKey<Self> {
+        // SAFETY: the caller's promise.
+        unsafe { SameKey::new(round_keys) }
+    }
+
     type Numbers = u128;
 
     #[inline(always)]
@@ -367,6 +376,68 @@ impl BlockVector for Planes {
         }
         self
     }
+
+    type Polynomials = Scalar;
+
+    #[inline(always)]
+    fn polynomials(self) -> impl IntoIterator<Item = Scalar> {
+        self.to_blocks()
+            .map(|block| Scalar(u128::from_be_bytes(block)))
+    }
+}
+
+/// One polynomial, in a number.
+#[derive(Clone, Copy)]
+struct Scalar(u128);
+
+impl Polynomials for Scalar {
+    const COUNT: usize = 1;
+
+    #[inline(always)]
+    unsafe fn read(from: *const u128) -> Self {
+        // SAFETY: the caller's promise.
+        Self(unsafe { from.read() })
+    }
+
+    #[inline(always)]
+    unsafe fn single(polynomial: u128) -> Self {
+        Self(polynomial)
+    }
+
+    #[inline(always)]
+    fn number(self) -> u128 {
+        self.0
+    }
+
+    #[inline(always)]
+    fn gathered(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        Self(self.0 ^ other.0)
+    }
+
+    #[inline(always)]
+    fn exchanged(self) -> Self {
+        Self(self.0.rotate_left(64))
+    }
+
+    fn times<const HALF: bool, const OTHER: bool>(self, other: Self) -> Self {
+        let half = |number: u128, high| u128::from((number >> (64 * u32::from(high))) as u64);
+        Self(multiply(half(self.0, HALF), half(other.0, OTHER)))
+    }
+}
+
+/// The product of two polynomials of degree less than 64.
+fn multiply(a: u128, b: u128) -> u128 {
+    let mut product = 0;
+    for bit in 0..64 {
+        // A mask of the coefficient instead of a branch.
+        product ^= (a << bit) & ((b >> bit & 1).wrapping_neg());
+    }
+    product
 }
 
 kernels! {

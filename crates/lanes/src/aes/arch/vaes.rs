@@ -5,7 +5,8 @@ use core::arch::x86_64::*;
 use super::aesni::X1;
 use super::kernels;
 use crate::aes::Block;
-use crate::aes::block::BlockVector;
+use crate::aes::block::{BlockVector, Polynomials};
+use crate::aes::cipher::{KeyInPlace, MAX_ROUND_KEYS};
 
 /// Four blocks. A value exists only where the processor has VAES and AVX-512 F, BW and VL.
 #[derive(Clone, Copy)]
@@ -34,6 +35,30 @@ impl BlockVector for X4 {
                 block.as_ptr().cast(),
             )))
         }
+    }
+
+    type Keys<'k> = KeyInPlace<'k>;
+
+    #[inline(always)]
+    unsafe fn keys(round_keys: &[Block; MAX_ROUND_KEYS]) -> KeyInPlace<'_> {
+        KeyInPlace::new(round_keys)
+    }
+
+    #[inline(always)]
+    unsafe fn load_part(from: *const Block, count: usize) -> Self {
+        // SAFETY: the caller's promise; what is masked out is not read.
+        unsafe {
+            Self(_mm512_maskz_loadu_epi64(
+                (1 << (2 * count)) - 1,
+                from.cast(),
+            ))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_part(self, to: *mut Block, count: usize) {
+        // SAFETY: the caller's promise; what is masked out is not written.
+        unsafe { _mm512_mask_storeu_epi64(to.cast(), (1 << (2 * count)) - 1, self.0) }
     }
 
     /// Little-endian blocks.
@@ -150,10 +175,85 @@ impl BlockVector for X4 {
         // SAFETY: a value of this type shows that the processor has the instruction set.
         unsafe { Self(_mm512_alignr_epi64::<6>(self.0, before.0)) }
     }
+
+    type Polynomials = Self;
+
+    #[inline(always)]
+    fn polynomials(self) -> impl IntoIterator<Item = Self> {
+        // The same bytes the other way round.
+        [Self::counters(self)]
+    }
+}
+
+impl Polynomials for X4 {
+    const COUNT: usize = 4;
+
+    #[inline(always)]
+    unsafe fn read(from: *const u128) -> Self {
+        // SAFETY: the caller's promise; unaligned.
+        unsafe { Self(_mm512_loadu_si512(from.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn single(polynomial: u128) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe {
+            Self(_mm512_zextsi128_si512(_mm_loadu_si128(
+                (&raw const polynomial).cast(),
+            )))
+        }
+    }
+
+    #[inline(always)]
+    fn number(self) -> u128 {
+        u128::from_le_bytes(self.first())
+    }
+
+    #[inline(always)]
+    fn gathered(self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe {
+            let (low, high) = (
+                _mm512_castsi512_si256(self.0),
+                _mm512_extracti64x4_epi64::<1>(self.0),
+            );
+            let two = _mm256_xor_si256(low, high);
+            let (low, high) = (
+                _mm256_castsi256_si128(two),
+                _mm256_extracti128_si256::<1>(two),
+            );
+            Self(_mm512_zextsi128_si512(_mm_xor_si128(low, high)))
+        }
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self.xor(other)
+    }
+
+    #[inline(always)]
+    fn exchanged(self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe { Self(_mm512_shuffle_epi32::<0x4e>(self.0)) }
+    }
+
+    #[inline(always)]
+    fn times<const HALF: bool, const OTHER: bool>(self, other: Self) -> Self {
+        let (a, b) = (self.0, other.0);
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe {
+            Self(match (HALF, OTHER) {
+                (false, false) => _mm512_clmulepi64_epi128::<0x00>(a, b),
+                (true, false) => _mm512_clmulepi64_epi128::<0x01>(a, b),
+                (false, true) => _mm512_clmulepi64_epi128::<0x10>(a, b),
+                (true, true) => _mm512_clmulepi64_epi128::<0x11>(a, b),
+            })
+        }
+    }
 }
 
 kernels! {
-    #[target_feature(enable = "aes,vaes,avx512f,avx512bw,avx512vl")]
+    #[target_feature(enable = "aes,vaes,vpclmulqdq,avx512f,avx512bw,avx512vl")]
     single: X1;
     one: X4, 8;
     many: X4, 1; X4, 4; X4, 8; X4, 12;

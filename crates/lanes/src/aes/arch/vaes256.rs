@@ -5,7 +5,8 @@ use core::arch::x86_64::*;
 use super::aesni::X1;
 use super::kernels;
 use crate::aes::Block;
-use crate::aes::block::BlockVector;
+use crate::aes::block::{BlockVector, Polynomials};
+use crate::aes::cipher::{KeyInPlace, MAX_ROUND_KEYS};
 
 /// Two blocks. A value exists only where the processor has VAES and AVX2.
 #[derive(Clone, Copy)]
@@ -34,6 +35,25 @@ impl BlockVector for X2 {
                 block.as_ptr().cast(),
             )))
         }
+    }
+
+    type Keys<'k> = KeyInPlace<'k>;
+
+    #[inline(always)]
+    unsafe fn keys(round_keys: &[Block; MAX_ROUND_KEYS]) -> KeyInPlace<'_> {
+        KeyInPlace::new(round_keys)
+    }
+
+    #[inline(always)]
+    unsafe fn load_part(from: *const Block, _count: usize) -> Self {
+        // SAFETY: the caller's promise: it can only be one block.
+        unsafe { Self(_mm256_zextsi128_si256(_mm_loadu_si128(from.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_part(self, to: *mut Block, _count: usize) {
+        // SAFETY: the caller's promise: it can only be one block.
+        unsafe { _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(self.0)) }
     }
 
     /// Little-endian blocks.
@@ -136,10 +156,80 @@ impl BlockVector for X2 {
         // SAFETY: a value of this type shows that the processor has the instruction set.
         unsafe { Self(_mm256_permute2x128_si256::<0x21>(before.0, self.0)) }
     }
+
+    type Polynomials = Self;
+
+    #[inline(always)]
+    fn polynomials(self) -> impl IntoIterator<Item = Self> {
+        // The same bytes the other way round.
+        [Self::counters(self)]
+    }
+}
+
+impl Polynomials for X2 {
+    const COUNT: usize = 2;
+
+    #[inline(always)]
+    unsafe fn read(from: *const u128) -> Self {
+        // SAFETY: the caller's promise; unaligned.
+        unsafe { Self(_mm256_loadu_si256(from.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn single(polynomial: u128) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe {
+            Self(_mm256_zextsi128_si256(_mm_loadu_si128(
+                (&raw const polynomial).cast(),
+            )))
+        }
+    }
+
+    #[inline(always)]
+    fn number(self) -> u128 {
+        u128::from_le_bytes(self.first())
+    }
+
+    #[inline(always)]
+    fn gathered(self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe {
+            let (low, high) = (
+                _mm256_castsi256_si128(self.0),
+                _mm256_extracti128_si256::<1>(self.0),
+            );
+            Self(_mm256_zextsi128_si256(_mm_xor_si128(low, high)))
+        }
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self.xor(other)
+    }
+
+    #[inline(always)]
+    fn exchanged(self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe { Self(_mm256_shuffle_epi32::<0x4e>(self.0)) }
+    }
+
+    #[inline(always)]
+    fn times<const HALF: bool, const OTHER: bool>(self, other: Self) -> Self {
+        let (a, b) = (self.0, other.0);
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe {
+            Self(match (HALF, OTHER) {
+                (false, false) => _mm256_clmulepi64_epi128::<0x00>(a, b),
+                (true, false) => _mm256_clmulepi64_epi128::<0x01>(a, b),
+                (false, true) => _mm256_clmulepi64_epi128::<0x10>(a, b),
+                (true, true) => _mm256_clmulepi64_epi128::<0x11>(a, b),
+            })
+        }
+    }
 }
 
 kernels! {
-    #[target_feature(enable = "aes,vaes,avx2")]
+    #[target_feature(enable = "aes,vaes,vpclmulqdq,avx2")]
     single: X1;
     one: X2, 8;
     many: X2, 1; X2, 2; X2, 4; X2, 8;

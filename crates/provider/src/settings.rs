@@ -1,0 +1,76 @@
+//! What the provider's section of OpenSSL's configuration says.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use crate::abi::{CoreHandle, Dispatch, Param, core_function};
+
+/// The values of the section.
+pub(crate) struct Settings {
+    /// `report`: where to say which algorithms a program uses. `tabane openssl check` asks for it.
+    pub(crate) report: Option<Report>,
+    /// `hashes`: whether they are offered too.
+    pub(crate) hashes: bool,
+}
+
+impl Settings {
+    /// Asks OpenSSL for them.
+    ///
+    /// # Safety
+    ///
+    /// `core` is OpenSSL's table, and `handle` the handle that it gave along.
+    pub(crate) unsafe fn read(handle: *const CoreHandle, core: *const Dispatch) -> Self {
+        type GetParams = unsafe extern "C" fn(*const CoreHandle, *mut Param) -> c_int;
+        let (mut report, mut hashes): (*const c_char, *const c_char) = (ptr::null(), ptr::null());
+        let mut params = [
+            Param::text_asked_for(c"report", &mut report),
+            Param::text_asked_for(c"hashes", &mut hashes),
+            Param::END,
+        ];
+        // SAFETY: the caller's promise; the type is that of the number. OpenSSL leaves the places of strings, or nothing.
+        let [report, hashes] = unsafe {
+            if let Some(function) = Dispatch::find(core, core_function::GET_PARAMS) {
+                let get_params = core::mem::transmute::<*const c_void, GetParams>(function);
+                get_params(handle, params.as_mut_ptr());
+            }
+            [report, hashes].map(|text| (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes()))
+        };
+        Self {
+            report: report.map(|file| Report {
+                file: OsStr::from_bytes(file).into(),
+                seen: AtomicU32::new(0),
+            }),
+            hashes: hashes == Some(b"yes"),
+        }
+    }
+}
+
+/// A file that gets a line for each algorithm of which a program makes a context.
+pub(crate) struct Report {
+    file: PathBuf,
+    /// A bit for each that is in the file.
+    seen: AtomicU32,
+}
+
+impl Report {
+    /// An algorithm is used: its number, less than 32, and its names.
+    pub(crate) fn used(&self, number: usize, names: &CStr) {
+        let bit = 1 << number;
+        if self.seen.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+            return;
+        }
+        let names = names.to_bytes();
+        let name = names.split(|&byte| byte == b':').next().unwrap_or(names);
+        let line = [name, b"\n"].concat();
+        // Who cannot write there must not fail to encrypt.
+        if let Ok(mut file) = OpenOptions::new().append(true).open(&self.file) {
+            let _ = file.write_all(&line);
+        }
+    }
+}
