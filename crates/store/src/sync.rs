@@ -34,6 +34,9 @@ pub(crate) fn try_each<T: Sync, R: Send, E: Send>(
     at_once: usize,
     work: impl Fn(&T) -> Result<R, E> + Sync,
 ) -> Result<Vec<R>, E> {
+    if at_once.min(items.len()) <= 1 {
+        return items.iter().map(work).collect();
+    }
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(items.len()));
     let failure = Mutex::new(None);

@@ -21,6 +21,7 @@ use crate::index::Index;
 use crate::node::Piece;
 use crate::pack::{BlockKind, Codec, PACK_LEN, PackContents, PackWriter, SEGMENT_LEN};
 use crate::reader::BlockReader;
+use crate::removal::{self, Removals};
 use crate::repository::Repository;
 use crate::storage::{Name, ObjectKind};
 use crate::sync::{Buffers, lock};
@@ -244,15 +245,61 @@ impl Shared {
     }
 
     /// Writes an index object if at least `at_least` packs wait for one.
+    ///
+    /// # Errors
+    /// [`Error::RemovedMeanwhile`] when some of them are gone, or about to: they would promise blocks that nobody has.
     fn write_index(&self, at_least: usize) -> Result<()> {
-        let waiting = {
+        let mut waiting = {
             let mut unindexed = lock(&self.unindexed);
             if unindexed.len() < at_least {
                 return Ok(());
             }
             std::mem::take(&mut *unindexed)
         };
-        self.repository.write_index_segment(&waiting).map(|_| ())
+        if !self.removed(&waiting)?.is_empty() {
+            return Err(Error::RemovedMeanwhile);
+        }
+        let object = self.repository.write_index_segment(&waiting)?;
+        let removed = self.removed(&waiting)?;
+        if removed.is_empty() {
+            return Ok(());
+        }
+        // Somebody may rely on the others already.
+        waiting.retain(|(pack, _)| !removed.contains(pack));
+        if !waiting.is_empty() {
+            self.repository.write_index_segment(&waiting)?;
+        }
+        self.repository
+            .delete_if_there(Name::new(ObjectKind::Index, object))?;
+        Err(Error::RemovedMeanwhile)
+    }
+
+    /// Those of these packs, which no index object named, that a prune has condemned or removed. It does so when it takes this
+    /// process for dead, since that was stopped for long.
+    fn removed(&self, packs: &[(Id, PackContents)]) -> Result<Vec<Id>> {
+        let repository = &self.repository;
+        let known = {
+            let index = self.index.read().expect("no panic under this lock");
+            index.removals().clone()
+        };
+        if removal::names(repository)? == known {
+            return Ok(Vec::new());
+        }
+        // Before the packs: a removal goes after what it names.
+        let condemned = Removals::load(repository)?.condemned();
+        let mut removed = Vec::new();
+        for (pack, _) in packs {
+            let name = Name::new(ObjectKind::Pack, *pack);
+            let is_there = match repository.storage().stat(name) {
+                Ok(_) => true,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+                Err(error) => return Err(Error::storage("read", name)(error)),
+            };
+            if !is_there || condemned.contains(pack) {
+                removed.push(*pack);
+            }
+        }
+        Ok(removed)
     }
 
     fn fail(&self, error: Error) {

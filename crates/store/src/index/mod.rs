@@ -10,7 +10,7 @@ pub(crate) mod run;
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::pack::{BlockKind, Codec, PackContents};
 use crate::removal::Removals;
@@ -73,6 +73,14 @@ pub struct Index {
     condemned: HashSet<Id>,
     /// Segments in runs that are in condemned packs, sorted.
     condemned_in_runs: Vec<Range<u32>>,
+}
+
+/// An error for a run that names what there is not, though its seal is right.
+fn dangling() -> Error {
+    Error::damaged(
+        "the cache",
+        "it names a segment or a pack that there is not; `tabane cache` says where it is, remove it",
+    )
 }
 
 /// A run, and how many packs and segments there are before it.
@@ -248,11 +256,12 @@ impl Index {
             }
             _ => {
                 let (packs, segments) = self.in_runs();
-                (packs, self.recent.segment(number - segments))
+                let segment = self.recent.segment(number - segments);
+                (packs, segment.ok_or_else(dangling)?)
             }
         };
         Ok(SegmentEntry {
-            pack: packs + segment.pack,
+            pack: packs.saturating_add(segment.pack),
             ..segment
         })
     }
@@ -272,7 +281,10 @@ impl Index {
     pub fn pack(&self, number: u32) -> Result<PackEntry> {
         match self.parts.iter().rfind(|part| part.packs <= number) {
             Some(part) if number < part.packs_end() => part.run.pack(number - part.packs),
-            _ => Ok(self.recent.pack(number - self.in_runs().0)),
+            _ => {
+                let pack = self.recent.pack(number - self.in_runs().0);
+                pack.ok_or_else(dangling)
+            }
         }
     }
 
@@ -360,7 +372,7 @@ impl Part {
     /// A place that the run returned, with the number that its segment has in the index.
     fn number(&self, place: Location) -> Location {
         Location {
-            segment: self.segments + place.segment,
+            segment: self.segments.saturating_add(place.segment),
             ..place
         }
     }

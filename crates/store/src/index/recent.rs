@@ -113,19 +113,19 @@ impl Recent {
     }
 
     /// A segment.
-    pub fn segment(&self, number: u32) -> SegmentEntry {
-        self.segments[number as usize]
+    pub fn segment(&self, number: u32) -> Option<SegmentEntry> {
+        self.segments.get(number as usize).copied()
     }
 
     /// The segment behind this one in its pack.
     pub fn following(&self, number: u32) -> Option<u32> {
         let next = self.segments.get(number as usize + 1)?;
-        (next.pack == self.segment(number).pack).then_some(number + 1)
+        (next.pack == self.segment(number)?.pack).then_some(number + 1)
     }
 
     /// A pack.
-    pub fn pack(&self, number: u32) -> PackEntry {
-        self.packs[number as usize]
+    pub fn pack(&self, number: u32) -> Option<PackEntry> {
+        self.packs.get(number as usize).copied()
     }
 
     /// All packs.

@@ -394,9 +394,10 @@ impl Run {
         let observer = Arc::clone(&self.observer);
         let progress = move |done| observer.copied(done, total);
         let written = repack::copy(&self.repository, index, blocks, progress);
-        let written = written.map_err(|error| match error.is_not_found() {
-            true => Error::PruneOvertaken,
-            false => error,
+        let written = written.map_err(|error| match error {
+            Error::RemovedMeanwhile => Error::PruneOvertaken,
+            error if error.is_not_found() => Error::PruneOvertaken,
+            error => error,
         })?;
         self.report.copied_bytes += total;
         self.report.written_bytes += written.stored_bytes;

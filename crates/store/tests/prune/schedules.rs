@@ -293,12 +293,10 @@ impl Simulation<'_> {
         };
         let snapshot = snapshot::load(repository, old)?;
         let rewritten = rewrite(repository, &[(old, snapshot)], &options)?;
-        let mut promises = self.promises.lock().unwrap();
-        match rewritten.first().and_then(|rewritten| rewritten.new) {
-            Some(new) => promises.made.insert(new),
-            // It had none of them.
-            None => promises.forgotten.remove(&old),
-        };
+        // If it had none of them it stays, unless somebody else forgets it.
+        if let Some(new) = rewritten.first().and_then(|rewritten| rewritten.new) {
+            self.promises.lock().unwrap().made.insert(new);
+        }
         Ok(())
     }
 
