@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -223,8 +223,20 @@ impl Global {
         Location::parse(given).map_err(Failure::Usage)
     }
 
+    /// The set of targets that `--repo` names, and the file that lists them.
+    pub fn striped(&self) -> Result<(PathBuf, StripedStorage)> {
+        let this = self.resolve_name()?;
+        let Location::Striped(file) = this.location()? else {
+            let text = "this is for striped repositories: name one, --repo striped:FILE";
+            return Err(Failure::Usage(text.to_owned()));
+        };
+        let opened = striped::open_file(&file, &this.remote_options());
+        let storage = opened.map_err(|error| striped_failure(&file, &error))?;
+        Ok((file, storage))
+    }
+
     /// How storages are used.
-    fn remote_options(&self) -> RemoteOptions {
+    pub fn remote_options(&self) -> RemoteOptions {
         RemoteOptions {
             connections: self.network.connections.into(),
             upload_kib_per_s: self.network.limit_upload,
@@ -238,13 +250,9 @@ impl Global {
     fn storage(&self) -> Result<Arc<dyn Storage>> {
         let location = self.location()?;
         tabane_store::storage::open(&location, &self.remote_options()).map_err(|error| {
-            let text = format!("cannot use this repository: {error}");
-            match location {
-                Location::Striped(file) if error.kind() == io::ErrorKind::NotFound => {
-                    Error::NoRepository(format!("striped:{}", file.display())).into()
-                }
-                Location::Striped(_) => Failure::Other(text),
-                _ => Failure::Usage(text),
+            match &location {
+                Location::Striped(file) => striped_failure(file, &error),
+                _ => Failure::Usage(format!("cannot use this repository: {error}")),
             }
         })
     }
@@ -357,6 +365,16 @@ impl Global {
                 result => return Ok((Arc::new(self.cached(result?)), false)),
             }
         }
+    }
+}
+
+/// Why the set that a file lists cannot be opened.
+fn striped_failure(file: &Path, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            Error::NoRepository(format!("striped:{}", file.display())).into()
+        }
+        _ => Failure::Other(format!("cannot use this repository: {error}")),
     }
 }
 

@@ -90,8 +90,17 @@ impl Check {
             "Bytes of packs that it read.",
             report.read_bytes,
         );
+        let striped = repository.storage().as_striped();
+        let statement = match striped.map(|storage| storage.survey()) {
+            Some(Ok(survey)) => Some(survey.statement()),
+            Some(Err(error)) => Some(format!("what targets hold cannot be told: {error}")),
+            None => None,
+        };
         if global.json {
             let mut object = into_object(json!({"message_type": "summary"}));
+            if let Some(statement) = statement {
+                object.insert("targets".to_owned(), statement.into());
+            }
             object.append(&mut into_object(
                 serde_json::to_value(report).unwrap_or_default(),
             ));
@@ -117,6 +126,9 @@ impl Check {
                     format::duration(elapsed),
                     format::speed(report.read_bytes, elapsed),
                 ))?,
+            }
+            if let Some(statement) = statement {
+                output.line(statement)?;
             }
             if !failed {
                 output.line("no problems were found")?;

@@ -45,6 +45,9 @@ commands! {
     prune Prune
     unlock Unlock
     repair Repair
+    heal Heal
+    scrub Scrub
+    targets Targets
     tag Tag
     rewrite Rewrite
     copy Copy

@@ -23,6 +23,9 @@ const COMMANDS: &[&str] = &[
     "prune",
     "unlock",
     "repair",
+    "heal",
+    "scrub",
+    "targets",
     "tag",
     "rewrite",
     "copy",
@@ -79,6 +82,8 @@ fn manual_pages_are_made_for_every_command() {
         "openssl-install",
         "openssl-conf",
         "openssl-check",
+        "targets-add",
+        "targets-replace",
     ]) {
         let page = fs::read_to_string(folder.join(format!("tabane-{command}.1"))).expect(command);
         assert!(page.contains(".SH SYNOPSIS"), "{command}");

@@ -26,4 +26,5 @@ mod prune;
 mod repair;
 mod rewrite;
 mod scripting;
+mod striped;
 mod tag;

@@ -30,6 +30,11 @@ impl Limiter {
         tokio::time::sleep(self.delay(bytes, now)).await;
     }
 
+    /// As [`Limiter::wait`], for a thread.
+    pub fn pause(&self, bytes: usize) {
+        std::thread::sleep(self.delay(bytes, Instant::now()));
+    }
+
     /// How long `bytes` more have to wait if they want to go `now`.
     fn delay(&self, bytes: usize, now: Instant) -> Duration {
         let mut busy_until = lock(&self.busy_until);

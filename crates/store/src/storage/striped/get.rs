@@ -80,6 +80,14 @@ impl StripedStorage {
         Err(io::Error::new(io::ErrorKind::InvalidData, text))
     }
 
+    /// How an object is laid out, if it is striped.
+    pub(super) fn find_stripe(&self, name: Name) -> io::Result<Option<Geometry>> {
+        match self.find(name)? {
+            Found::Stripe(geometry) => Ok(Some(geometry)),
+            Found::Replica(_) => Ok(None),
+        }
+    }
+
     fn get_striped(
         &self,
         name: Name,

@@ -110,10 +110,7 @@ impl StripedStorage {
             return container::listed_len(holding.container_len, 1);
         }
         let targets = self.generation(generation)?;
-        let there = targets
-            .iter()
-            .filter(|&&number| holding.holders >> number & 1 == 1);
-        (there.count() + 2 >= targets.len())
+        self.is_enough(generation, holding.holders)
             .then(|| container::listed_len(holding.container_len, targets.len()))?
     }
 

@@ -5,17 +5,21 @@
 //! users, `docs/format.md` has every byte.
 //!
 //! A target that does not answer is left alone for the rest of the process, with one notice, and everything goes on without
-//! it as long as no more than two are missing.
+//! it as long as no more than two are missing. [`StripedStorage::heal`] brings it up to date when it is back.
 
+mod change;
 mod container;
 mod delete;
 pub mod file;
 mod get;
+mod heal;
 mod list;
 mod open;
 mod put;
 mod read;
+mod rebuild;
 mod set;
+mod survey;
 mod targets;
 
 use std::collections::{HashMap, HashSet};
@@ -29,9 +33,12 @@ use super::{Listed, Name, Notice, ObjectKind, RemoteOptions, Storage};
 use crate::id::Id;
 use crate::sync::lock;
 use container::Geometry;
+use set::Description;
 use targets::Targets;
 
+pub use heal::{HealOptions, HealReport, Observer};
 pub use open::Place;
+pub use survey::{Survey, TargetState};
 
 pub(crate) use container::is_container;
 
@@ -47,7 +54,7 @@ pub struct StripedStorage {
     targets: Targets,
     /// Numbers of the targets of each generation.
     generations: Vec<Vec<usize>>,
-    fixed_roles: bool,
+    description: Description,
     /// What is known of objects that are striped.
     known: Mutex<HashMap<Id, Geometry>>,
     /// What was deleted while a target was away that may have it.
@@ -71,7 +78,7 @@ impl StripedStorage {
         let storage = Self {
             location,
             generations: description.generations.iter().map(numbers).collect(),
-            fixed_roles: description.fixed_roles,
+            description,
             targets,
             known: Mutex::default(),
             deleted: Mutex::new(found.deleted.into_iter().collect()),
@@ -155,7 +162,7 @@ impl StripedStorage {
     /// The target that has each role of a stripe.
     fn targets_by_role(&self, object: Id, generation: u8) -> Option<Vec<usize>> {
         let targets = self.generation(generation)?;
-        let turn = match self.fixed_roles {
+        let turn = match self.description.fixed_roles {
             true => 0,
             false => self.turn(object, targets.len()),
         };

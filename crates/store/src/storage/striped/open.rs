@@ -23,7 +23,9 @@ pub struct Answer {
     pub place: Place,
     /// Nothing where there is none.
     pub identity: io::Result<Option<Identity>>,
-    /// Those that can be read.
+    /// Whether there are descriptions of a set.
+    pub is_described: bool,
+    /// Those of them that can be read.
     pub descriptions: Vec<Description>,
     /// Names of objects that must not come back.
     pub deleted: Vec<Id>,
@@ -55,25 +57,26 @@ fn ask_one(place: Place) -> Answer {
             _ => Err(error),
         },
     };
-    let reachable = !matches!(&identity, Ok(None))
-        && !matches!(&identity, Err(error) if error.kind() != io::ErrorKind::InvalidData);
-    let (mut descriptions, mut deleted) = (Vec::new(), Vec::new());
-    if reachable {
+    let answers = match &identity {
+        Ok(_) => true,
+        Err(error) => error.kind() == io::ErrorKind::InvalidData,
+    };
+    let (mut is_described, mut descriptions, mut deleted) = (false, Vec::new(), Vec::new());
+    if answers {
         let names = |kind| place.storage.list(kind).unwrap_or_default().into_iter();
         for listed in names(ObjectKind::Set) {
-            let bytes = place
-                .storage
-                .get(Name::new(ObjectKind::Set, listed.id), None);
-            let description = bytes
-                .ok()
-                .and_then(|bytes| Description::parse(listed.id, &bytes).ok());
-            descriptions.extend(description);
+            is_described = true;
+            let name = Name::new(ObjectKind::Set, listed.id);
+            let bytes = place.storage.get(name, None).ok();
+            let parsed = bytes.map(|bytes| Description::parse(listed.id, &bytes));
+            descriptions.extend(parsed.and_then(Result::ok));
         }
         deleted.extend(names(ObjectKind::Deleted).map(|listed| listed.id));
     }
     Answer {
         place,
         identity,
+        is_described,
         descriptions,
         deleted,
     }
@@ -124,6 +127,11 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
                     }
                 }
             }
+            // It was a target when it was last seen; a heal was about to write anew who it is.
+            Ok(None) if answer.is_described => match of_url() {
+                Some(number) => number,
+                None => continue,
+            },
             Ok(None) => {
                 if let Some(number) = of_url() {
                     "there is nothing (is a disk not mounted?)".clone_into(&mut why[number]);

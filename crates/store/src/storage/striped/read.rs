@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tabane_parity::{Layout, Plan, recover_plan};
 
@@ -39,6 +40,9 @@ pub struct StripeReader<'a> {
     absent: BTreeSet<usize>,
     /// Roles of whose container something is not as it was written.
     damaged: BTreeSet<usize>,
+    /// The cells and sectors where that is.
+    damage: BTreeSet<(usize, u64)>,
+    bytes_read: u64,
 }
 
 /// The sectors of a cell that are wanted.
@@ -82,6 +86,8 @@ impl<'a> StripeReader<'a> {
             window,
             absent: BTreeSet::new(),
             damaged: BTreeSet::new(),
+            damage: BTreeSet::new(),
+            bytes_read: 0,
         };
         for role in 0..reader.by_role.len() {
             if !storage.targets.is_up(reader.by_role[role]) {
@@ -91,9 +97,45 @@ impl<'a> StripeReader<'a> {
         Some(reader)
     }
 
+    /// The layout of the stripe.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Roles whose container is not there, or whose target is not in use.
+    pub fn absent(&self) -> &BTreeSet<usize> {
+        &self.absent
+    }
+
+    /// Roles of whose container something that was read is not as it was written.
+    pub fn damaged(&self) -> &BTreeSet<usize> {
+        &self.damaged
+    }
+
+    /// Of these roles, the cells that are not as they were written, by sector.
+    pub fn damage(&self, roles: &BTreeSet<usize>) -> BTreeMap<u64, BTreeSet<usize>> {
+        let mut damage: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
+        for &(cell, sector) in &self.damage {
+            if roles.contains(&self.layout.role_of(cell)) {
+                damage.entry(sector).or_default().insert(cell);
+            }
+        }
+        damage
+    }
+
+    /// Bytes that targets gave.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
     /// The bytes of a sector of which [`StripeReader::obtain`] was told.
     pub fn sector(&self, cell: usize, sector: u64) -> &[u8] {
         &self.cells[cell][self.bytes_of(&(sector..sector + 1))]
+    }
+
+    /// All cells, in the order of their numbers.
+    pub fn cells(&self) -> &[Vec<u8>] {
+        &self.cells
     }
 
     /// Treats a role as not there.
@@ -164,6 +206,12 @@ impl<'a> StripeReader<'a> {
         }
     }
 
+    /// Whether all of these cells have been read in the whole window, and are as they were written.
+    pub fn all_good<'c>(&self, cells: impl IntoIterator<Item = &'c usize>) -> bool {
+        let is_good = |&cell: &usize| self.states[cell].iter().all(|state| *state == State::Good);
+        cells.into_iter().all(is_good)
+    }
+
     /// Reads what is wanted and unread, from all targets at once. What cannot be read becomes bad.
     pub fn read(&mut self, wants: &[Want]) {
         let mut of_role: BTreeMap<usize, Vec<Want>> = BTreeMap::new();
@@ -174,9 +222,9 @@ impl<'a> StripeReader<'a> {
             }
         }
         let numbers: Vec<usize> = of_role.keys().map(|&role| self.by_role[role]).collect();
+        let bytes_read = AtomicU64::new(0);
         let fetched = self.storage.targets.each(&numbers, |number, target| {
-            let role = self.by_role.iter().position(|&other| other == number);
-            let wants = &of_role[&role.expect("it has a role")];
+            let wants = &of_role[&self.role_of_target(number)];
             let mut found = Vec::new();
             for span in self.spans(wants) {
                 let (first, last) = (span.first(), span.last());
@@ -185,14 +233,15 @@ impl<'a> StripeReader<'a> {
                 };
                 let (first, last) = (self.stored(first), self.stored(last));
                 let bytes = target.get(self.name, Some(first.start..last.end))?;
+                bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 found.push((span, first.start, bytes));
             }
             Ok::<_, io::Error>(found)
         });
+        self.bytes_read += bytes_read.into_inner();
         let answered: Vec<usize> = fetched.iter().map(|(number, _)| *number).collect();
         for (number, found) in fetched {
-            let role = self.by_role.iter().position(|&other| other == number);
-            let role = role.expect("it has a role");
+            let role = self.role_of_target(number);
             match found {
                 Ok(found) => {
                     for (span, start, bytes) in found {
@@ -216,6 +265,62 @@ impl<'a> StripeReader<'a> {
                 self.give_up_role(role);
             }
         }
+    }
+
+    /// Reads the whole containers of all roles that are not absent, headers as well.
+    pub fn read_containers(&mut self) {
+        let roles = (0..self.by_role.len()).filter(|role| !self.absent.contains(role));
+        let numbers: Vec<usize> = roles.clone().map(|role| self.by_role[role]).collect();
+        let roles: Vec<usize> = roles.collect();
+        let name = self.name;
+        let read = self
+            .storage
+            .targets
+            .each(&numbers, |_, target| target.get(name, None));
+        let answered: Vec<usize> = read.iter().map(|(number, _)| *number).collect();
+        for (number, bytes) in read {
+            let role = self.role_of_target(number);
+            match bytes {
+                Ok(bytes) => {
+                    self.bytes_read += bytes.len() as u64;
+                    self.take_container(role, &bytes);
+                }
+                Err(error) => {
+                    if error.kind() != io::ErrorKind::NotFound {
+                        self.storage.failed_to_read(number, &error);
+                    }
+                    self.give_up_role(role);
+                }
+            }
+        }
+        for role in roles {
+            if !answered.contains(&self.by_role[role]) {
+                self.give_up_role(role);
+            }
+        }
+    }
+
+    fn take_container(&mut self, role: usize, bytes: &[u8]) {
+        let is_ours = Geometry::parse(self.name.id, bytes) == Some((self.geometry, role));
+        let len = self.geometry.container_len();
+        if !is_ours || bytes.len() as u64 != len {
+            self.damaged.insert(role);
+        }
+        if bytes.len() as u64 != len {
+            return self.give_up_role(role);
+        }
+        let end = self.geometry.stored(self.layout.rows(), &(0..0)).start as usize;
+        if bytes[end..].iter().any(|&byte| byte != 0) {
+            self.damaged.insert(role);
+        }
+        let cells = self.layout.cells_of_role(role);
+        let wants: Vec<Want> = cells.map(|cell| (cell, self.window.clone())).collect();
+        self.take(&wants, 0, bytes);
+    }
+
+    fn role_of_target(&self, number: usize) -> usize {
+        let role = self.by_role.iter().position(|&other| other == number);
+        role.expect("every target of the generation has a role")
     }
 
     /// Wants of one role that follow each other in its container without anything between.
@@ -258,6 +363,7 @@ impl<'a> StripeReader<'a> {
                     }
                     None => {
                         self.damaged.insert(role);
+                        self.damage.insert((*cell, sector));
                         self.mark(*cell, &sectors, State::Bad);
                     }
                 }

@@ -133,6 +133,33 @@ impl Description {
         }
         Ok(())
     }
+
+    /// With one target in the place of another.
+    #[must_use]
+    pub fn replace(&self, old: Id, new: Member) -> Self {
+        let mut next = self.clone();
+        next.epoch += 1;
+        for id in next.generations.iter_mut().flatten() {
+            if *id == old {
+                *id = new.id;
+            }
+        }
+        next.targets.retain(|member| member.id != old);
+        next.targets.push(new);
+        next
+    }
+
+    /// With new stripes over another target as well.
+    #[must_use]
+    pub fn add(&self, new: Member) -> Self {
+        let mut next = self.clone();
+        next.epoch += 1;
+        let mut targets = next.generations.last().cloned().unwrap_or_default();
+        targets.push(new.id);
+        next.generations.push(targets);
+        next.targets.push(new);
+        next
+    }
 }
 
 /// A new name for a set or a target.

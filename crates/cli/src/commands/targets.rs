@@ -1,0 +1,158 @@
+//! `tabane targets`
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use tabane_store::storage::striped::{self, Survey};
+
+use crate::args::Global;
+use crate::exit::{Exit, Failure, Result};
+use crate::format;
+use crate::output::{Output, Table, into_object, print_json};
+
+/// Show, add or replace the targets of a striped repository
+#[derive(Args)]
+#[command(after_help = "\
+Without a subcommand, shows what each target has and lacks, and which of them could be lost now without losing data.
+
+Examples:
+  tabane targets -r striped:set.toml
+  tabane targets -r striped:set.toml add /mnt/f/backup
+  tabane targets -r striped:set.toml replace /mnt/b/backup s3://bucket/b")]
+pub struct Targets {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Spread what is stored from now on over another place as well
+    #[command(after_help = "\
+The place must be empty, and no target missing. What is stored already stays where it is.
+
+Example:
+  tabane targets -r striped:set.toml add /mnt/f/backup")]
+    Add {
+        /// A directory or a URL
+        url: String,
+    },
+    /// Put a new, empty place where a target was
+    #[command(after_help = "\
+What belongs there is rebuilt by `tabane heal`, which is to be run next. The old target need not be there any more, and is \
+left as it is.
+
+Example:
+  tabane targets -r striped:set.toml replace /mnt/b/backup /mnt/new/backup")]
+    Replace {
+        /// The URL or the ID of the target that is replaced
+        #[arg(value_name = "OLD-URL|ID")]
+        old: String,
+        /// A directory or a URL
+        #[arg(value_name = "NEW-URL")]
+        new: String,
+    },
+}
+
+impl Targets {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        match self.action {
+            None => show(global),
+            Some(Action::Add { url }) => change(global, None, &url),
+            Some(Action::Replace { old, new }) => change(global, Some(&old), &new),
+        }
+    }
+}
+
+fn show(global: &Global) -> Result<Exit> {
+    let (_, storage) = global.striped()?;
+    let survey = storage.survey().map_err(failed)?;
+    if global.json {
+        let mut object = into_object(json!({"message_type": "targets"}));
+        object.insert("statement".to_owned(), survey.statement().into());
+        let survey = serde_json::to_value(survey).unwrap_or_default();
+        object.append(&mut into_object(survey));
+        print_json(&object.into())?;
+    } else {
+        print(&survey)?;
+    }
+    Ok(Exit::Success)
+}
+
+fn print(survey: &Survey) -> Result<()> {
+    let mut output = Output::new();
+    let mut table = Table::new(&["ID", "Parts>", "Size>", "Lacks>", "State", "Place"]);
+    for target in &survey.targets {
+        let state = match &target.missing {
+            Some(_) => "missing",
+            None if target.lacks > 0 => "behind",
+            None => "ok",
+        };
+        let lacks = match target.missing {
+            Some(_) => "?".to_owned(),
+            None => format::grouped(target.lacks),
+        };
+        table.row(vec![
+            target.id.short(),
+            format::grouped(target.objects),
+            format::bytes(target.bytes),
+            lacks,
+            state.to_owned(),
+            format::printable(&target.url),
+        ]);
+    }
+    table.print(&mut output)?;
+    output.line(survey.statement())?;
+    if survey.incomplete_objects > 0 {
+        let objects = format::count(survey.incomplete_objects, "object");
+        output.line(format!("{objects} incomplete: run `tabane heal`"))?;
+    }
+    output.finish()
+}
+
+/// Adds a target, or puts it where another was.
+fn change(global: &Global, old: Option<&str>, new: &str) -> Result<Exit> {
+    let (file, storage) = global.striped()?;
+    let url = |url: &str| striped::file::absolute(url, ".".as_ref()).map_err(Failure::Usage);
+    let new = url(new)?;
+    let places = striped::places(std::slice::from_ref(&new), &global.remote_options());
+    let place = &places.map_err(failed)?[0];
+    let mut urls = striped::file::read(&file).map_err(failed)?;
+    match old {
+        None => storage.add(place).map_err(failed)?,
+        Some(old) => {
+            // It may be the start of an ID, or a directory that is named from here.
+            let replaced = match storage.survey() {
+                Ok(survey) if survey.targets.iter().any(|target| target.url == old) => {
+                    old.to_owned()
+                }
+                _ => match url(old) {
+                    Ok(url) if urls.contains(&url) => url,
+                    _ => old.to_owned(),
+                },
+            };
+            let replaced = storage.replace(&replaced, place).map_err(failed)?;
+            urls.retain(|url| *url != replaced);
+        }
+    }
+    if !urls.contains(&new) {
+        urls.push(new.clone());
+    }
+    striped::file::write(&file, &urls, true).map_err(failed)?;
+    if global.json {
+        print_json(&json!({"message_type": "targets_changed", "added": new}))?;
+    } else if !global.quiet {
+        let mut output = Output::new();
+        output.line(match old {
+            None => format!("{new} added: run `tabane heal`, so that it gets the keys too"),
+            Some(_) => {
+                format!("{new} is a target now: run `tabane heal` to rebuild what belongs there")
+            }
+        })?;
+        output.finish()?;
+    }
+    Ok(Exit::Success)
+}
+
+fn failed(error: std::io::Error) -> Failure {
+    Failure::Other(error.to_string())
+}

@@ -1,0 +1,136 @@
+//! Changes which targets a set has.
+
+use std::io;
+
+use super::StripedStorage;
+use super::container::{GENERATION_MAX, ROLES_MAX};
+use super::open::{Place, put_description, refusal};
+use super::set::{Description, Identity, Member, new_id};
+use crate::id::Id;
+use crate::storage::{Name, Storage};
+
+impl StripedStorage {
+    /// Spreads new stripes over this place as well, which must be empty. What is there stays where it is. The set must be opened
+    /// again after this.
+    ///
+    /// # Errors
+    /// One sentence, when a target is missing, there are as many as there can be, or the place cannot be used.
+    pub fn add(&self, place: &Place) -> io::Result<()> {
+        let (_, newest) = self.newest();
+        if newest.len() == ROLES_MAX || self.generations.len() == usize::from(GENERATION_MAX) {
+            return Err(refusal(format!(
+                "a set has at most {ROLES_MAX} targets, and can grow {} times: make a new one, and `tabane copy` into it",
+                GENERATION_MAX - 1
+            )));
+        }
+        // The place itself may be known, of an earlier attempt that was interrupted.
+        let mut all = self.targets.all().iter();
+        let missing = all.find(|target| target.why_down().is_some() && target.url != place.url);
+        if let Some(missing) = missing {
+            return Err(refusal(format!(
+                "{} is missing: bring it back or replace it before adding another",
+                missing.url
+            )));
+        }
+        let member = self.new_member(place)?;
+        match self.targets.position(member.id) {
+            Some(_) => self.announce(place, &self.description),
+            None => self.announce(place, &self.description.add(member)),
+        }
+    }
+
+    /// Puts this place, which must be empty, where a target was, which is named by its ID or its URL. What belongs there is
+    /// written by [`StripedStorage::heal`]. The set must be opened again after this. Returns the URL of the target that was
+    /// replaced.
+    ///
+    /// # Errors
+    /// One sentence, when there is no such target, data would be lost without it, or the place cannot be used.
+    pub fn replace(&self, old: &str, place: &Place) -> io::Result<String> {
+        let all = self.targets.all();
+        let is_old = |number: &usize| {
+            let target = &all[*number];
+            target.url == old || (old.len() >= 8 && target.id.has_prefix(old))
+        };
+        let named: Vec<usize> = (0..all.len()).filter(is_old).collect();
+        let [number] = named[..] else {
+            return Err(refusal(format!(
+                "{old:?} names no target, or several: `tabane targets` lists them"
+            )));
+        };
+        if self.targets.is_up(number) && !self.survey()?.spare.contains(&number) {
+            return Err(refusal(format!(
+                "{} has what would be lost without it: run `tabane heal` first",
+                all[number].url
+            )));
+        }
+        let member = self.new_member(place)?;
+        if self.targets.position(member.id).is_some() {
+            return Err(refusal(format!(
+                "{} is a target of this set already",
+                place.url
+            )));
+        }
+        self.announce(place, &self.description.replace(all[number].id, member))?;
+        Ok(all[number].url.clone())
+    }
+
+    /// Makes a place ready to be a target; one on which an earlier attempt has begun to is as good.
+    fn new_member(&self, place: &Place) -> io::Result<Member> {
+        let cannot = |error: io::Error| {
+            let why = match error.kind() {
+                io::ErrorKind::DirectoryNotEmpty => "it is not empty".to_owned(),
+                _ => error.to_string(),
+            };
+            refusal(format!("cannot use {}: {why}", place.url))
+        };
+        let set = self.description.set;
+        let id = match place.storage.get(Name::TARGET, None) {
+            Ok(bytes) => {
+                let identity = Identity::parse(&bytes).map_err(refusal)?;
+                if identity.set != set {
+                    let text = format!("{} is a target of another striped repository", place.url);
+                    return Err(refusal(text));
+                }
+                let was_one = self.was_target(&*place.storage, identity.target);
+                if was_one {
+                    let text = format!(
+                        "{} was a target of this set before: empty it first",
+                        place.url
+                    );
+                    return Err(refusal(text));
+                }
+                identity.target
+            }
+            Err(_) => {
+                place.storage.create().map_err(cannot)?;
+                let identity = Identity::new(set, new_id());
+                let put = place.storage.put(Name::TARGET, &[&identity.to_bytes()]);
+                put.map_err(cannot)?;
+                identity.target
+            }
+        };
+        Ok(Member {
+            id,
+            url: place.url.clone(),
+        })
+    }
+
+    /// Whether a place that says that it is this target has been in use, and is no longer.
+    fn was_target(&self, storage: &dyn Storage, id: Id) -> bool {
+        self.targets.position(id).is_none() && storage.stat(Name::CONFIG).is_ok()
+    }
+
+    /// Puts a new description on the new target and all others in use. That of the highest epoch counts, so whoever is
+    /// interrupted has either changed nothing or made the change.
+    fn announce(&self, place: &Place, description: &Description) -> io::Result<()> {
+        let cannot =
+            |url: &str, error: io::Error| refusal(format!("cannot write to {url}: {error}"));
+        for number in self.targets.up() {
+            if let Some(target) = self.targets.storage(number) {
+                let put = put_description(target, description);
+                put.map_err(|error| cannot(&self.targets.all()[number].url, error))?;
+            }
+        }
+        put_description(&*place.storage, description).map_err(|error| cannot(&place.url, error))
+    }
+}

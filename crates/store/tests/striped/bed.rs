@@ -1,0 +1,200 @@
+//! Directories for targets, and what tests do with them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tabane_store::storage::LocalStorage;
+use tabane_store::storage::striped::{
+    HealOptions, HealReport, Observer, Place, StripedStorage, Survey,
+};
+use tabane_store::{Id, Repository};
+use tempfile::TempDir;
+
+use crate::common::{self, assert_restores, back_up, id, init_options, password};
+
+/// Wants no problem.
+pub struct Quiet;
+
+impl Observer for Quiet {
+    fn problem(&self, what: &str) {
+        panic!("{what}");
+    }
+
+    fn note(&self, _what: &str) {}
+
+    fn progress(&self, done_bytes: u64, total_bytes: u64) {
+        assert!(done_bytes <= total_bytes);
+    }
+}
+
+pub const READ_ALL: HealOptions = HealOptions {
+    read_data: true,
+    limit_kib_per_s: None,
+};
+
+pub fn heal(storage: &StripedStorage) -> HealReport {
+    storage.heal(HealOptions::default(), &Quiet).unwrap()
+}
+
+pub fn scrub(storage: &StripedStorage) -> HealReport {
+    storage.heal(READ_ALL, &Quiet).unwrap()
+}
+
+/// Numbers that look random and are always the same.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// Directories for targets, and one to back up.
+pub struct Bed {
+    pub dir: TempDir,
+    pub count: usize,
+}
+
+impl Bed {
+    pub fn new(count: usize) -> Self {
+        let bed = Self {
+            dir: common::scratch(),
+            count,
+        };
+        let source = bed.source();
+        fs::create_dir(&source).unwrap();
+        let mut random = Random(7);
+        for (name, len) in [
+            ("empty", 0),
+            ("small", 100),
+            ("large", 700_000),
+            ("other", 90_000),
+        ] {
+            fs::write(source.join(name), random.bytes(len)).unwrap();
+        }
+        bed
+    }
+
+    pub fn source(&self) -> PathBuf {
+        self.dir.path().join("source")
+    }
+
+    pub fn target(&self, number: usize) -> PathBuf {
+        self.dir.path().join(format!("target-{number}"))
+    }
+
+    pub fn place(&self, number: usize) -> Place {
+        Place {
+            url: self.target(number).display().to_string(),
+            storage: Arc::new(LocalStorage::new(self.target(number))),
+        }
+    }
+
+    pub fn places(&self) -> Vec<Place> {
+        (0..self.count).map(|number| self.place(number)).collect()
+    }
+
+    pub fn open(&self) -> StripedStorage {
+        common::striped::open(self.places()).unwrap()
+    }
+
+    pub fn repository(&self) -> Arc<Repository> {
+        Arc::new(Repository::open(Arc::new(self.open()), &password()).unwrap())
+    }
+
+    /// Makes the set and a repository, backs up, and returns the snapshot.
+    pub fn fill(&self) -> Id {
+        StripedStorage::form(self.places(), false).unwrap();
+        let storage = Arc::new(self.open());
+        let repository = Repository::init(storage, &password(), init_options()).unwrap();
+        id(&back_up(&Arc::new(repository), &[&self.source()]))
+    }
+
+    pub fn assert_restores(&self, snapshot: Id) {
+        assert_restores(&self.repository(), snapshot, &self.source(), &self.source());
+    }
+
+    pub fn assert_whole(&self) -> Survey {
+        let survey = self.open().survey().unwrap();
+        assert_eq!(survey.incomplete_objects, 0, "{survey:?}");
+        let statement = survey.statement();
+        assert_eq!(
+            statement,
+            "any two targets can be lost now without losing data"
+        );
+        let report = scrub(&self.open());
+        assert_eq!(
+            (report.damaged_parts, report.written_parts),
+            (0, 0),
+            "{report:?}"
+        );
+        survey
+    }
+
+    pub fn lose(&self, number: usize) {
+        fs::remove_dir_all(self.target(number)).unwrap();
+    }
+
+    /// Puts a new directory where a lost one was.
+    pub fn renew(&self, number: usize) {
+        let url = self.target(number).display().to_string();
+        let replaced = self.open().replace(&url, &self.place(number)).unwrap();
+        assert_eq!(replaced, url);
+    }
+
+    pub fn files(&self, number: usize) -> Vec<PathBuf> {
+        let mut folders = vec![self.target(number)];
+        let mut files = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => files.push(path),
+                }
+            }
+        }
+        files.sort();
+        files
+    }
+
+    /// Flips random bytes of the files of these targets, longer files more often.
+    pub fn flip(&self, targets: &[usize], count: usize, random: &mut Random) {
+        let files: Vec<PathBuf> = targets
+            .iter()
+            .flat_map(|&number| self.files(number))
+            .collect();
+        let mut contents: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).unwrap()).collect();
+        let total: usize = contents.iter().map(Vec::len).sum();
+        for _ in 0..count {
+            let mut at = random.below(total as u64) as usize;
+            for bytes in &mut contents {
+                if at < bytes.len() {
+                    bytes[at] ^= 1 + random.below(255) as u8;
+                    break;
+                }
+                at -= bytes.len();
+            }
+        }
+        for (path, bytes) in files.iter().zip(contents) {
+            fs::write(path, bytes).unwrap();
+        }
+    }
+}
+
+/// All pairs of different numbers below `count`.
+pub fn pairs(count: usize) -> impl Iterator<Item = [usize; 2]> {
+    (0..count).flat_map(move |first| (first + 1..count).map(move |second| [first, second]))
+}
