@@ -46,7 +46,7 @@ pub struct Args {
     /// Lookups of each sort
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     lookups: u64,
-    /// Where the caches are made: 52 bytes a block, twice that while they are made
+    /// Where the caches are made: 62 bytes a block, twice that while they are made
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
     /// Print one flat JSON object a line instead of a table

@@ -236,20 +236,21 @@ impl Folding<'_> {
         if batch.is_none() && none_stale && runs.len() == before {
             return Ok(());
         }
-        let chosen = self.choose(runs, batch.as_ref().map_or(0, Batch::len));
+        let chosen = self.choose(runs, before, batch.as_ref().map_or(0, Batch::len));
         self.replace(runs, chosen, batch.as_ref())
     }
 
-    /// The runs with which so many blocks are merged: all that are stale, and from the shortest on those that are not much
-    /// longer than what there is already.
-    fn choose(&self, runs: &[Run], blocks: u32) -> Vec<usize> {
+    /// The runs with which so many blocks are merged: all that are stale, those that are new, which are the ones from `new` on,
+    /// and from the shortest on those that are not much longer than what there is already.
+    fn choose(&self, runs: &[Run], new: usize, blocks: u32) -> Vec<usize> {
+        let must = |at: usize| at >= new || is_stale(&runs[at], self.current);
         let mut order: Vec<usize> = (0..runs.len()).collect();
-        order.sort_by_key(|&at| (!is_stale(&runs[at], self.current), runs[at].len()));
+        order.sort_by_key(|&at| (!must(at), runs[at].len()));
         let mut sum = u64::from(blocks);
         let mut chosen = Vec::new();
         for at in order {
             let len = u64::from(runs[at].len());
-            let wanted = is_stale(&runs[at], self.current) || len < SMALL.max(RATIO * sum);
+            let wanted = must(at) || len < SMALL.max(RATIO * sum);
             // Blocks of a run have numbers of 32 bits.
             if wanted && sum + len < u64::from(u32::MAX) {
                 sum += len;

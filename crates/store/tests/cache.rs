@@ -391,6 +391,31 @@ fn opening_reads_what_is_new() {
     assert!(matches!(cached.load_index(), Err(Error::Damaged { .. })));
 }
 
+/// More blocks than are read at a time: what they make becomes one run with what there is.
+#[test]
+fn many_new_blocks_make_one_run() {
+    let (storage, root) = (MemoryStorage::default(), scratch());
+    let repository = init(storage.clone());
+    let cached = open(&storage, root.path());
+    for pack in 0..2 {
+        let blocks = (0..530_000).map(|number| (block(4 * (number + pack * 1_000_000)), 1));
+        let contents = PackContents {
+            salt: [0; 32],
+            kind: BlockKind::Data,
+            segments: vec![Segment {
+                stored_len: 100,
+                codec: Codec::Zstd,
+                blocks: blocks.collect(),
+            }],
+        };
+        let packs = IndexSegment::from_iter([(pack_id(pack), contents)]);
+        repository.write_index_segment(&packs).unwrap();
+        let index = cached.load_index().unwrap();
+        assert_eq!(index.len(), 530_000 * (pack + 1));
+        assert_eq!(files(root.path()).len(), 1);
+    }
+}
+
 /// Many open and change one cache at a time, while index objects come, go and are rewritten.
 #[test]
 fn several_at_once() {
