@@ -7,6 +7,7 @@ use tabane_engine::{Algorithm, Hasher};
 use tabane_parity::Layout;
 
 use crate::id::Id;
+use crate::storage::OBJECT_LEN_MAX;
 
 /// Bytes that have one checksum: what is read at least, and what is lost at most by a flipped bit.
 pub const SECTOR_LEN: u64 = 64 << 10;
@@ -150,7 +151,7 @@ impl Geometry {
             1..=GENERATION_MAX => (3..=ROLES_MAX).contains(&roles.into()),
             _ => false,
         };
-        let sound = known && role < roles && object_len <= super::super::OBJECT_LEN_MAX;
+        let sound = known && role < roles && object_len <= OBJECT_LEN_MAX;
         let geometry = Self {
             object_len,
             generation,
@@ -168,6 +169,9 @@ pub fn generation_of(container_len: u64) -> u8 {
 /// What [`Geometry::listed_len`] is for a container of this length of a stripe over so many roles (of a replica, where its
 /// length says so); nothing if no container has that length.
 pub fn listed_len(container_len: u64, roles: usize) -> Option<u64> {
+    if container_len > 2 * OBJECT_LEN_MAX {
+        return None;
+    }
     let generation = generation_of(container_len);
     let (rows, data) = match generation {
         0 => (1, 1),
@@ -269,4 +273,75 @@ fn xxh128(parts: &[&[u8]]) -> [u8; 16] {
     parts.iter().for_each(|part| hasher.update(part));
     let digest = hasher.finish();
     *digest.as_ref().first_chunk().expect("it has 128 bits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lengths of objects around every edge, over all numbers of roles.
+    fn geometries() -> impl Iterator<Item = Geometry> {
+        let lens = [0, 1, 16, 17, 65_535, 65_536, 65_537, 1_000_000, 50_000_001];
+        let replicas = lens.into_iter().map(Geometry::replica);
+        let stripes = (3..=ROLES_MAX).flat_map(move |roles| {
+            let generation = 1 + (roles as u8) % GENERATION_MAX;
+            let edge = counts(roles as u8).1 * SECTOR_LEN;
+            let lens = lens.into_iter().chain([edge - 1, edge, edge + 1]);
+            lens.map(move |len| Geometry::stripe(len, generation, roles))
+        });
+        replicas.chain(stripes)
+    }
+
+    #[test]
+    fn the_length_of_a_container_says_what_it_is() {
+        for geometry in geometries() {
+            let len = geometry.container_len();
+            assert_eq!(generation_of(len), geometry.generation, "{geometry:?}");
+            let listed = listed_len(len, geometry.roles.into());
+            assert_eq!(listed, Some(geometry.listed_len()), "{geometry:?}");
+            assert!(geometry.listed_len() >= geometry.object_len);
+        }
+        // Whatever a target lists, it is no more than no length.
+        for len in (0..5000).chain([u64::MAX, u64::MAX - 15, 1 << 62]) {
+            let _ = listed_len(len, 5);
+        }
+    }
+
+    #[test]
+    fn a_header_is_read_back_and_no_other_is() {
+        let (object, other) = (Id([3; 32]), Id([4; 32]));
+        for geometry in geometries() {
+            let role = usize::from(geometry.roles) - 1;
+            let header = geometry.header(object, role);
+            assert_eq!(Geometry::parse(object, &header), Some((geometry, role)));
+            assert_eq!(Geometry::parse(other, &header), None);
+            for at in 0..header.len() {
+                let mut flipped = header;
+                flipped[at] ^= 0x10;
+                assert_eq!(Geometry::parse(object, &flipped), None, "byte {at}");
+                assert_eq!(Geometry::parse(object, &header[..at]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_sector_is_sound_only_in_its_place() {
+        let (object, bytes) = (Id([5; 32]), [7; 1000]);
+        let mut stored = bytes.to_vec();
+        stored.extend(checksum(object, 2, 3, 4, &bytes));
+        let open = |object, role, row, number, stored: &[u8]| {
+            open_sector(object, role, row, number, stored).map(<[u8]>::to_vec)
+        };
+        assert_eq!(open(object, 2, 3, 4, &stored).as_deref(), Some(&bytes[..]));
+        for (role, row, number) in [(1, 3, 4), (2, 2, 4), (2, 3, 5)] {
+            assert_eq!(open(object, role, row, number, &stored), None);
+        }
+        assert_eq!(open(Id([6; 32]), 2, 3, 4, &stored), None);
+        for at in 0..stored.len() {
+            let mut flipped = stored.clone();
+            flipped[at] ^= 1;
+            assert_eq!(open(object, 2, 3, 4, &flipped), None, "byte {at}");
+            assert_eq!(open(object, 2, 3, 4, &stored[..at]), None);
+        }
+    }
 }

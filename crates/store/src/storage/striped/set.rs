@@ -175,3 +175,65 @@ fn check_format(format: u8) -> Result<(), String> {
         )),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn description() -> Description {
+        let member = |number| Member {
+            id: Id([number; 32]),
+            url: format!("/mnt/{number}"),
+        };
+        let first = Description::new(Id([9; 32]), (0..4).map(member).collect(), false);
+        first.add(member(4)).replace(Id([2; 32]), member(5))
+    }
+
+    #[test]
+    fn descriptions_come_back_and_what_makes_no_sense_does_not() {
+        let sound = description();
+        assert_eq!((sound.epoch, sound.generations.len()), (3, 2));
+        let (id, bytes) = sound.to_object();
+        assert_eq!(Description::parse(id, &bytes), Ok(sound.clone()));
+        assert!(Description::parse(Id([0; 32]), &bytes).is_err());
+        let spoil: [fn(&mut Description); 7] = [
+            |it| it.format = 2,
+            |it| it.generations.clear(),
+            |it| it.generations[0].truncate(2),
+            |it| it.generations[1].push(Id([77; 32])),
+            |it| it.generations[0][1] = it.generations[0][0],
+            |it| it.targets.push(it.targets[0].clone()),
+            |it| it.generations = vec![it.generations[0].clone(); 16],
+        ];
+        for (number, spoil) in spoil.into_iter().enumerate() {
+            let mut spoilt = sound.clone();
+            spoil(&mut spoilt);
+            let (id, bytes) = spoilt.to_object();
+            assert!(Description::parse(id, &bytes).is_err(), "{number}");
+        }
+    }
+
+    #[test]
+    fn damaged_bytes_are_refused() {
+        let identity = Identity::new(Id([1; 32]), Id([2; 32]));
+        let bytes = identity.to_bytes();
+        assert_eq!(Identity::parse(&bytes), Ok(identity.clone()));
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= 1 << bit;
+                // A hexadecimal digit may become the same digit in upper case.
+                let parsed = Identity::parse(&flipped);
+                assert!(
+                    parsed.is_err() || parsed == Ok(identity.clone()),
+                    "byte {at}"
+                );
+            }
+            assert!(Identity::parse(&bytes[..at]).is_err());
+            let (_, whole) = description().to_object();
+            let part = &whole[..at.min(whole.len() - 1)];
+            let name = object_id(&[part]);
+            assert!(Description::parse(name, part).is_err());
+        }
+    }
+}
