@@ -109,7 +109,7 @@ impl Index {
     /// first place stays the one that is found.
     ///
     /// # Errors
-    /// [`Error::Damaged`](crate::Error::Damaged) when the contents break the limits of the format.
+    /// [`Error::Damaged`] when the contents break the limits of the format.
     pub fn add(&mut self, pack: Id, contents: &PackContents) -> Result<()> {
         self.recent.add(pack, contents)
     }
