@@ -27,9 +27,9 @@ pub fn commit(
     let new = New {
         repository,
         snapshot,
-        own: None,
+        beside: None,
     };
-    new.commit(removals, || Ok(()))
+    new.commit(removals)
 }
 
 /// As [`commit`], for a snapshot that needs, but for its `own` blocks, only what the snapshot `old` needs too. As long as
@@ -47,70 +47,75 @@ pub(crate) fn commit_beside(
     let new = New {
         repository,
         snapshot,
-        own: Some(own),
+        beside: Some((old, own)),
     };
-    new.commit(removals, || {
-        let old = Name::new(ObjectKind::Snapshot, old);
-        match repository.storage().stat(old) {
-            // Until now the old one has kept the blocks, and from now on the new one does.
-            Ok(_) => Ok(()),
-            // Somebody has removed it meanwhile. Nothing is known of what kept its blocks since then.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let whole = New { own: None, ..new };
-                whole.secure(&BTreeSet::new()).map(|_| ())
-            }
-            Err(error) => Err(Error::storage("read", old)(error)),
-        }
-    })
+    new.commit(removals)
 }
 
 /// A snapshot that is about to be.
-#[derive(Clone, Copy)]
 struct New<'a> {
     repository: &'a Arc<Repository>,
     snapshot: &'a Snapshot,
-    /// The blocks to look after; all that it needs if there is nothing.
-    own: Option<&'a HashSet<Id>>,
+    /// The snapshot that keeps all but these blocks; if there is none, all that it needs is to be looked after.
+    beside: Option<(Id, &'a HashSet<Id>)>,
 }
 
 impl New<'_> {
-    /// Writes it. `verify` is asked when it is there, and can take it back.
-    fn commit(&self, removals: &BTreeSet<Id>, verify: impl FnOnce() -> Result<()>) -> Result<Id> {
-        let (repository, snapshot) = (self.repository, self.snapshot);
-        let json = serde_json::to_vec(snapshot).expect("a snapshot is plain data");
-        let pending = repository.put_sealed(ObjectKind::Pending, &json)?;
-        let pending = Name::new(ObjectKind::Pending, pending);
-        let committed = self.secure(removals).and_then(|removals| {
-            let id = snapshot::save(repository, snapshot)?;
-            let confirmed = self
-                .confirm(pending, &removals)
-                .and_then(|()| verify())
-                .and_then(|()| repository.verify_presence());
-            match confirmed {
-                Ok(()) => Ok(id),
-                Err(error) => {
-                    // Nobody was told of it, and what it needs may be gone.
-                    let _ = repository
-                        .storage()
-                        .delete(Name::new(ObjectKind::Snapshot, id));
-                    Err(error)
-                }
+    /// Writes it, as often as somebody removes packs at that moment.
+    fn commit(mut self, removals: &BTreeSet<Id>) -> Result<Id> {
+        let repository = self.repository;
+        let json = serde_json::to_vec(self.snapshot).expect("a snapshot is plain data");
+        let mut removals = removals.clone();
+        loop {
+            let pending = repository.put_sealed(ObjectKind::Pending, &json)?;
+            // As long as it is there, a snapshot that is like it counts as not confirmed. If it stays, a later prune removes it.
+            let forget_pending =
+                || repository.delete_if_there(Name::new(ObjectKind::Pending, pending));
+            removals = self.secure(&removals).inspect_err(|_| {
+                let _ = forget_pending();
+            })?;
+            if let Some(id) = self.attempt(&removals)? {
+                let _ = forget_pending();
+                return Ok(id);
             }
-        });
-        // What is left of it is passed over, and removed by the next prune.
-        let _ = repository.storage().delete(pending);
-        committed
+            forget_pending()?;
+            if !self.is_old_there()? {
+                // Nothing is known of what kept its blocks since then.
+                self.beside = None;
+                removals.clear();
+            }
+        }
     }
 
-    /// Makes sure that it was announced until it was there. If this process was stopped for so long that a prune took it for
-    /// dead, its blocks are looked after once more.
-    fn confirm(&self, pending: Name, removals: &BTreeSet<Id>) -> Result<()> {
-        match self.repository.storage().stat(pending) {
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                self.secure(removals).map(|_| ())
-            }
-            Err(error) => Err(Error::storage("read", pending)(error)),
+    /// Writes it, and looks once more: this process may have been stopped for long before it was there, and packs may be gone.
+    /// Then it is taken back, not made whole where it is: others may be about to remove it, since it lacks something.
+    fn attempt(&self, removals: &BTreeSet<Id>) -> Result<Option<Id>> {
+        let repository = self.repository;
+        let id = snapshot::save(repository, self.snapshot)?;
+        let stands = || -> Result<bool> {
+            let stands = removal::names(repository)? == *removals && self.is_old_there()?;
+            repository.verify_presence()?;
+            Ok(stands)
+        };
+        let stands = stands();
+        if let Ok(true) = stands {
+            return Ok(Some(id));
+        }
+        // Nobody was told of it.
+        let deleted = repository.delete_if_there(Name::new(ObjectKind::Snapshot, id));
+        stands.and(deleted).map(|()| None)
+    }
+
+    /// Whether the old snapshot is there that keeps blocks for this one, if that is how they are kept.
+    fn is_old_there(&self) -> Result<bool> {
+        let Some((old, _)) = self.beside else {
+            return Ok(true);
+        };
+        let old = Name::new(ObjectKind::Snapshot, old);
+        match self.repository.storage().stat(old) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::storage("read", old)(error)),
         }
     }
 
@@ -132,8 +137,8 @@ impl New<'_> {
         let repository = self.repository;
         let index = Arc::new(repository.load_index_and_lost()?.0);
         let mut reach = Reach::default();
-        let blocks = match self.own {
-            Some(own) => own,
+        let blocks = match self.beside {
+            Some((_, own)) => own,
             None => {
                 let mut reader = BlockReader::new(repository);
                 reach.add(&mut reader, &index, &self.snapshot.root)?;

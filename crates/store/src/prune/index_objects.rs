@@ -1,10 +1,11 @@
 //! Rewrites index objects: those that name packs that are gone, and many small ones as one.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::index::IndexSegment;
+use crate::removal;
 use crate::repository::Repository;
 use crate::storage::{Name, ObjectKind};
 
@@ -19,14 +20,16 @@ const SMALL_OBJECTS_MAX: usize = 8;
 
 /// Rewrites what needs it of `objects` and their packs; `gone` are packs that are to be named no more. Returns how many objects there are then.
 ///
-/// New objects are written before old ones are deleted, so the index is whole at any time.
+/// New objects are written before old ones are deleted, so the index is whole at any time. `removals` are those that were
+/// there before `objects` were read: if there are others now, packs that new objects name may be gone, and these are taken back.
 ///
 /// # Errors
-/// When the storage fails.
+/// [`Error::PruneOvertaken`] then; when the storage fails.
 pub fn rewrite(
     repository: &Repository,
     objects: &BTreeMap<Id, IndexSegment>,
     gone: &HashSet<Id>,
+    removals: &BTreeSet<Id>,
 ) -> Result<u64> {
     let small = |packs: &IndexSegment| packs.len() < SMALL;
     let merge = objects.values().filter(|packs| small(packs)).count() > SMALL_OBJECTS_MAX;
@@ -37,12 +40,12 @@ pub fn rewrite(
         })
         .map(|(id, _)| *id)
         .collect();
-    let mut written = 0;
+    let mut written = Vec::new();
     let (mut named, mut segment) = (HashSet::new(), IndexSegment::new());
     let mut write = |segment: &mut IndexSegment| -> Result<()> {
-        repository.write_index_segment(segment)?;
+        verify_removals(repository, removals)?;
+        written.push(repository.write_index_segment(segment)?);
         segment.clear();
-        written += 1;
         Ok(())
     };
     for &id in &old {
@@ -63,8 +66,24 @@ pub fn rewrite(
     if !segment.is_empty() {
         write(&mut segment)?;
     }
-    for &id in &old {
-        repository.delete_if_there(Name::new(ObjectKind::Index, id))?;
+    let delete = |id| repository.delete_if_there(Name::new(ObjectKind::Index, id));
+    if let Err(error) = verify_removals(repository, removals) {
+        // What they name and is there still, the old ones name too, or what has replaced these.
+        written.into_iter().try_for_each(delete)?;
+        return Err(error);
     }
-    Ok((objects.len() - old.len()) as u64 + written)
+    let left = objects.len() - old.len() + written.len();
+    old.into_iter().try_for_each(delete)?;
+    Ok(left as u64)
+}
+
+/// Makes sure that there are no other removals than these.
+///
+/// # Errors
+/// [`Error::PruneOvertaken`]; when the storage fails.
+pub fn verify_removals(repository: &Repository, removals: &BTreeSet<Id>) -> Result<()> {
+    match removal::names(repository)? == *removals {
+        true => Ok(()),
+        false => Err(Error::PruneOvertaken),
+    }
 }

@@ -8,7 +8,7 @@ mod choose;
 mod index_objects;
 mod view;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -223,7 +223,8 @@ pub(crate) fn announce(repository: &Arc<Repository>) -> Result<Presence> {
 
 /// Makes the index name these packs no more.
 pub(crate) fn forget_packs(repository: &Repository, packs: &HashSet<Id>) -> Result<()> {
-    index_objects::rewrite(repository, &repository.read_index()?, packs).map(|_| ())
+    let removals = removal::names(repository)?;
+    index_objects::rewrite(repository, &repository.read_index()?, packs, &removals).map(|_| ())
 }
 
 impl Plan {
@@ -335,10 +336,11 @@ impl Plan {
         packs.sort_unstable();
         let mut superseded = Vec::new();
         let mut condemned = view.removals.condemned();
+        let mut removals = view.removals.names();
         if !packs.is_empty() {
             superseded = view.removals.names().into_iter().collect();
             condemned.extend(&packs);
-            removal::save(&run.repository, &Removal { packs })?;
+            removals.insert(removal::save(&run.repository, &Removal { packs })?);
             if run.options.grace.is_zero() && view.alive.is_empty() {
                 // Both as they were would need twice the memory.
                 view.index = Arc::default();
@@ -350,6 +352,7 @@ impl Plan {
                     &mut run.reach,
                 )?;
                 run.copy(&view, &HashSet::new())?;
+                removals = view.removals.names();
                 gone.extend(run.delete_due(&view)?);
             }
         }
@@ -361,7 +364,7 @@ impl Plan {
             run.report.waiting_packs += 1;
             run.report.waiting_bytes += pack.len;
         }
-        run.tidy(&view, &gone, &superseded)?;
+        run.tidy(&view, &gone, &removals, &superseded)?;
         Ok(run.report)
     }
 }
@@ -430,8 +433,15 @@ impl Run {
     }
 
     /// Makes the index name what is there, and removes what has served its purpose.
-    fn tidy(&mut self, view: &View, gone: &HashSet<Id>, superseded: &[Id]) -> Result<()> {
-        self.report.index_objects = index_objects::rewrite(&self.repository, &view.segments, gone)?;
+    fn tidy(
+        &mut self,
+        view: &View,
+        gone: &HashSet<Id>,
+        removals: &BTreeSet<Id>,
+        superseded: &[Id],
+    ) -> Result<()> {
+        self.report.index_objects =
+            index_objects::rewrite(&self.repository, &view.segments, gone, removals)?;
         // The last removal stays for those who began before it: see `removal`.
         for (id, removal) in view.removals.iter() {
             if superseded.contains(id) && removal.packs.iter().all(|pack| gone.contains(pack)) {
@@ -439,14 +449,13 @@ impl Run {
                     .delete_if_there(Name::new(ObjectKind::Removal, *id))?;
             }
         }
-        let oldest = view.oldest_client().unwrap_or(view.now);
-        for pending in view
-            .pending
-            .iter()
-            .filter(|object| object.modified < oldest)
-        {
+        for snapshot in &view.unconfirmed {
             self.repository
-                .delete_if_there(Name::new(ObjectKind::Pending, pending.id))?;
+                .delete_if_there(Name::new(ObjectKind::Snapshot, *snapshot))?;
+        }
+        for pending in &view.settled {
+            self.repository
+                .delete_if_there(Name::new(ObjectKind::Pending, *pending))?;
         }
         for dead in &view.dead {
             self.repository

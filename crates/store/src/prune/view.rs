@@ -1,6 +1,6 @@
 //! What is in a repository at one time, read in the order that rule 2 of [`crate::removal`] asks for.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -17,12 +17,18 @@ use crate::repository::Repository;
 use crate::snapshot;
 use crate::storage::{Listed, ObjectKind};
 
+/// A pending snapshot whose client died tells for so long that the snapshot, should it come, may lack something.
+const PENDING_AGE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// What is in a repository.
 pub struct View {
     pub removals: Removals,
     /// When each removal was written.
     pub removal_times: HashMap<Id, SystemTime>,
-    pub pending: Vec<Listed>,
+    /// Snapshots that lack something and whose clients died before they could take them back: nobody was told of them.
+    pub unconfirmed: Vec<Id>,
+    /// Pending snapshots that have served their purpose, though their clients have left them.
+    pub settled: Vec<Id>,
     /// Number of snapshots.
     pub snapshots: u64,
     /// The objects of the index.
@@ -58,18 +64,23 @@ impl View {
         let mut last = None;
         loop {
             let known = std::mem::take(&mut known);
-            let error = match Self::try_load(repository, presence, forgotten, known, reach) {
-                Err(error @ Error::CannotPrune(_)) => error,
-                result => return result,
+            let result = Self::try_load(repository, presence, forgotten, known, reach);
+            let is_complete = match &result {
+                Ok(view) => view.unconfirmed.is_empty(),
+                Err(Error::CannotPrune(_)) => false,
+                Err(_) => true,
             };
-            // Somebody else may have moved it elsewhere, between our lists. It is missing if it is so twice, and nothing
+            if is_complete {
+                return result;
+            }
+            // Somebody else may have moved what is missing elsewhere, between our lists. It is missing if it is so twice, and nothing
             // has changed meanwhile.
             let kinds = [ObjectKind::Removal, ObjectKind::Index, ObjectKind::Pack];
             let state = kinds.map(|kind| repository.list(kind));
             let [removals, index, packs] = state;
             let state = Some((removals?, index?, packs?));
             if state == last {
-                return Err(error);
+                return result;
             }
             last = state;
         }
@@ -101,7 +112,8 @@ impl View {
             Some(presence) => presence.others()?,
             None => without_presence(repository, &packs)?,
         };
-        let (dead, alive) = clients.drain(..).partition(|seen| seen.is_dead(now));
+        let (dead, alive): (Vec<Seen>, Vec<Seen>) =
+            clients.drain(..).partition(|seen| seen.is_dead(now));
 
         let mut index = Index::as_of(&removals);
         let mut whole_packs = BTreeMap::new();
@@ -119,19 +131,50 @@ impl View {
         }
         let index = Arc::new(index);
 
+        // Those whose clients have ended. They keep nothing, and stay to tell of a snapshot that comes late.
+        let oldest = alive.iter().map(Seen::since).min().unwrap_or(now);
+        let left: HashMap<Id, SystemTime> = pending
+            .iter()
+            .filter(|pending| pending.modified < oldest)
+            .map(|pending| (pending.id, pending.modified))
+            .collect();
+        let mut settled: BTreeSet<Id> = left
+            .iter()
+            .filter(|(_, written)| {
+                let age = now.duration_since(**written);
+                age.is_ok_and(|age| age > PENDING_AGE_MAX)
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        let mut unconfirmed = Vec::new();
+
         let mut reader = BlockReader::new(repository);
         reach.keep_if_all_in(|id| snapshots.contains_key(id) || pending_snapshots.contains_key(id));
         let snapshot_count = snapshots.len() as u64;
         for (id, snapshot) in snapshots {
+            let announced: Vec<Id> = pending_snapshots
+                .iter()
+                .filter(|(_, pending)| matches!((pending, &snapshot), (Ok(a), Ok(b)) if a == b))
+                .map(|(id, _)| *id)
+                .collect();
+            if let Ok(snapshot) = &snapshot
+                && !announced.is_empty()
+                && !is_whole(&mut reader, &index, &snapshot.root)
+                    .map_err(|error| cannot_read(id, error))?
+            {
+                // Its client takes it back, unless he died.
+                if announced.iter().all(|id| left.contains_key(id)) {
+                    unconfirmed.push(id);
+                    settled.extend(announced);
+                }
+                continue;
+            }
+            settled.extend(announced.into_iter().filter(|id| left.contains_key(id)));
             let read = match snapshot {
                 Ok(snapshot) => reach.add_snapshot(&mut reader, &index, id, &snapshot.root),
                 Err(error) => Err(error),
             };
-            read.map_err(|error| match error {
-                Error::Damaged { .. } | Error::MissingBlock(_) => lacks(id, &error),
-                error if error.is_not_found() => lacks(id, &error),
-                error => error,
-            })?;
+            read.map_err(|error| cannot_read(id, error))?;
         }
         if let Some(missing) = first_missing(reach, &index)? {
             let why = format!("block {missing}, which a snapshot needs, is missing");
@@ -139,15 +182,19 @@ impl View {
         }
         for (id, snapshot) in pending_snapshots {
             let Ok(snapshot) = snapshot else { continue };
+            if left.contains_key(&id) {
+                continue;
+            }
             // Whoever is about to write it looks after what is missing; if he died, nobody needs it.
-            if is_whole(&mut reader, &index, &snapshot.root) {
+            if let Ok(true) = is_whole(&mut reader, &index, &snapshot.root) {
                 reach.add_snapshot(&mut reader, &index, id, &snapshot.root)?;
             }
         }
         Ok(Self {
             removals,
             removal_times,
-            pending,
+            unconfirmed,
+            settled: settled.into_iter().collect(),
             snapshots: snapshot_count,
             segments,
             index,
@@ -201,7 +248,13 @@ fn without_presence(
     Ok((clients, now))
 }
 
-fn lacks(snapshot: Id, error: &Error) -> Error {
+/// That a snapshot lacks something, or else `error`.
+fn cannot_read(snapshot: Id, error: Error) -> Error {
+    match error {
+        Error::Damaged { .. } | Error::MissingBlock(_) => {}
+        ref error if error.is_not_found() => {}
+        error => return error,
+    }
     Error::CannotPrune(format!(
         "snapshot {} cannot be read ({error})",
         snapshot.short()
@@ -218,9 +271,14 @@ fn first_missing(reach: &Reach, index: &Index) -> Result<Option<Id>> {
 }
 
 /// Whether all that a snapshot with this root needs is there.
-fn is_whole(reader: &mut BlockReader, index: &Index, root: &[Piece]) -> bool {
+fn is_whole(reader: &mut BlockReader, index: &Index, root: &[Piece]) -> Result<bool> {
     let mut reach = Reach::default();
-    reach.add(reader, index, root).is_ok() && matches!(first_missing(&reach, index), Ok(None))
+    match reach.add(reader, index, root) {
+        Ok(()) => Ok(first_missing(&reach, index)?.is_none()),
+        Err(Error::MissingBlock(_)) => Ok(false),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn times(repository: &Repository, kind: ObjectKind) -> Result<HashMap<Id, SystemTime>> {

@@ -5,6 +5,7 @@ mod common;
 
 mod basics;
 mod faults;
+mod late;
 mod repair;
 mod repair_snapshots;
 mod schedules;

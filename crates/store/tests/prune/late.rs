@@ -1,0 +1,219 @@
+//! A client is stopped just before it puts an object, long enough to be taken for dead, and others go on.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tabane_store::rewrite::{RewriteOptions, rewrite};
+use tabane_store::source::exclude::ExcludeOptions;
+use tabane_store::storage::{Listed, Name, ObjectKind, Storage};
+use tabane_store::{Error, Id, Repository, forget, snapshot};
+
+use super::basics::{TIGHT, prune_with};
+use crate::common::memory::MemoryStorage;
+use crate::common::tree::{random_bytes, write};
+use crate::common::{
+    assert_clean, back_up, back_up_observed, backup_options, id, init, open, scratch,
+};
+
+const DAY: Duration = Duration::from_secs(25 * 3600);
+
+type Meanwhile = Box<dyn FnOnce() + Send>;
+
+/// What the client that is stopped sees.
+#[derive(Clone)]
+struct Stopped {
+    inner: MemoryStorage,
+    /// Before the first object of this kind is put, this happens.
+    meanwhile: Arc<Mutex<Option<(ObjectKind, Meanwhile)>>>,
+    /// Whether the client dies when it has put that.
+    dies: bool,
+    dead: Arc<AtomicBool>,
+}
+
+impl Stopped {
+    /// A repository as that client sees it.
+    fn open(
+        inner: &MemoryStorage,
+        kind: ObjectKind,
+        dies: bool,
+        what: Meanwhile,
+    ) -> Arc<Repository> {
+        open(Self {
+            inner: inner.clone(),
+            meanwhile: Arc::new(Mutex::new(Some((kind, what)))),
+            dies,
+            dead: Arc::default(),
+        })
+    }
+
+    fn live(&self) -> io::Result<&MemoryStorage> {
+        match self.dead.load(Ordering::Relaxed) {
+            true => Err(io::Error::other("this client is dead")),
+            false => Ok(&self.inner),
+        }
+    }
+}
+
+impl Storage for Stopped {
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+    fn create(&self) -> io::Result<()> {
+        self.inner.create()
+    }
+    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+        let meanwhile = {
+            let mut meanwhile = self.meanwhile.lock().unwrap();
+            meanwhile.take_if(|(kind, _)| *kind == name.kind)
+        };
+        let is_stopped = meanwhile.is_some();
+        if let Some((_, meanwhile)) = meanwhile {
+            meanwhile();
+        }
+        let put = self.live()?.put(name, parts);
+        if is_stopped && self.dies {
+            self.dead.store(true, Ordering::Relaxed);
+        }
+        put
+    }
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+        self.live()?.get(name, range)
+    }
+    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+        self.live()?.list(kind)
+    }
+    fn stat(&self, name: Name) -> io::Result<u64> {
+        self.live()?.stat(name)
+    }
+    fn delete(&self, name: Name) -> io::Result<()> {
+        self.live()?.delete(name)
+    }
+}
+
+fn names(storage: &MemoryStorage, kind: ObjectKind) -> Vec<Id> {
+    let listed = storage.list(kind).unwrap();
+    listed.into_iter().map(|object| object.id).collect()
+}
+
+/// Forgets all snapshots and prunes, twice: no removal names any more what went first.
+fn remove_all(storage: &MemoryStorage) {
+    let dir = scratch();
+    write(dir.path().join("other"), &random_bytes(9, 10_000));
+    let repository = open(storage.clone());
+    for round in 0..2 {
+        for snapshot in names(storage, ObjectKind::Snapshot) {
+            forget::remove(&repository, snapshot).unwrap();
+        }
+        prune_with(&repository, TIGHT).expect("prune");
+        if round == 0 {
+            back_up(&repository, &[dir.path()]);
+        }
+    }
+}
+
+/// A repository with a backup of two files.
+fn with_two_files(dir: &Path) -> (MemoryStorage, Arc<Repository>, Id) {
+    write(dir.join("a"), &random_bytes(1, 100_000));
+    write(dir.join("b"), &random_bytes(2, 100_000));
+    let storage = MemoryStorage::default();
+    let repository = init(storage.clone());
+    let made = id(&back_up(&repository, &[dir]));
+    (storage, repository, made)
+}
+
+#[test]
+fn a_rewritten_snapshot_whose_old_one_was_forgotten_meanwhile_lacks_nothing() {
+    // The packs of the old one are removed, or about to be.
+    for removed in [true, false] {
+        let dir = scratch();
+        let (storage, repository, old) = with_two_files(dir.path());
+        let others = storage.clone();
+        let meanwhile = move || {
+            forget::remove(&repository, old).unwrap();
+            if removed {
+                others.wait(DAY);
+            }
+            prune_with(&repository, TIGHT).expect("prune");
+        };
+        // What is new of the new one comes after all that: it alone is there to stay.
+        let stopped = Stopped::open(&storage, ObjectKind::Pack, false, Box::new(meanwhile));
+        let options = RewriteOptions {
+            excludes: ExcludeOptions {
+                patterns: vec!["b".to_owned()],
+                ..ExcludeOptions::default()
+            },
+            forget: true,
+            dry_run: false,
+        };
+        let snapshot = snapshot::load(&stopped, old).unwrap();
+        let result = rewrite(&stopped, &[(old, snapshot)], &options);
+        match removed {
+            true => assert!(matches!(result, Err(Error::RemovedMeanwhile)), "{result:?}"),
+            false => assert!(result.is_ok(), "{result:?}"),
+        }
+        let repository = open(storage.clone());
+        assert_clean(&repository);
+        storage.wait(DAY);
+        prune_with(&repository, TIGHT).expect("prune");
+        assert_clean(&repository);
+        let left = names(&storage, ObjectKind::Snapshot).len();
+        assert_eq!(left, usize::from(!removed));
+    }
+}
+
+#[test]
+fn a_late_index_object_of_a_prune_names_no_pack_that_is_gone() {
+    let dir = scratch();
+    let (storage, repository, first) = with_two_files(dir.path());
+    write(dir.path().join("c"), &random_bytes(3, 100_000));
+    back_up(&repository, &[dir.path()]);
+    // Its index object has to be rewritten, with a pack that stays.
+    forget::remove(&repository, first).unwrap();
+    let others = storage.clone();
+    let meanwhile = move || {
+        others.wait(DAY);
+        remove_all(&others);
+    };
+    let stopped = Stopped::open(&storage, ObjectKind::Index, false, Box::new(meanwhile));
+    let result = prune_with(&stopped, TIGHT);
+    assert!(matches!(result, Err(Error::PruneOvertaken)), "{result:?}");
+    assert_clean(&open(storage));
+}
+
+#[test]
+fn a_late_snapshot_is_taken_back_or_goes_with_the_next_prune() {
+    for dies in [true, false] {
+        let dir = scratch();
+        let (storage, _, _) = with_two_files(dir.path());
+        let others = storage.clone();
+        let meanwhile = move || {
+            others.wait(DAY);
+            remove_all(&others);
+        };
+        let stopped = Stopped::open(&storage, ObjectKind::Snapshot, dies, Box::new(meanwhile));
+        let result = back_up_observed(&stopped, &[dir.path()], backup_options(), &Arc::default());
+        match dies {
+            true => assert!(result.is_err()),
+            false => assert!(matches!(result, Err(Error::RemovedMeanwhile))),
+        }
+        assert_eq!(
+            names(&storage, ObjectKind::Snapshot).len(),
+            usize::from(dies)
+        );
+        storage.wait(DAY);
+        let repository = open(storage.clone());
+        prune_with(&repository, TIGHT).expect("prune");
+        assert_clean(&repository);
+        for kind in [
+            ObjectKind::Snapshot,
+            ObjectKind::Pending,
+            ObjectKind::Client,
+        ] {
+            assert_eq!(names(&storage, kind), [], "{kind:?}");
+        }
+    }
+}
