@@ -438,6 +438,10 @@ fn run(seed: u64, sources: &Sources, tells: bool) -> usize {
         listed.into_iter().map(|object| object.id).collect()
     };
     assert!(there().is_superset(&promised()), "a snapshot is gone");
+    if !faults {
+        // Nobody has died: whoever came late has taken back what he put.
+        assert_clean(&repository);
+    }
     // Nothing needs a human: the next prune makes all tidy, the one after it what a pending snapshot held. By then nobody
     // waits for one any more.
     storage.wait(Duration::from_secs(31 * 24 * 3600));
