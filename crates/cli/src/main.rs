@@ -16,6 +16,7 @@ mod password;
 mod process;
 mod progress;
 mod quote;
+mod reporter;
 mod select;
 
 use std::ffi::OsString;

@@ -13,6 +13,7 @@ use crate::id::Id;
 use crate::index::Index;
 use crate::key;
 use crate::node::{self, Piece};
+use crate::observer::Observer;
 use crate::pack::PackContents;
 use crate::reader::{self, BlockReader};
 use crate::removal::Removals;
@@ -40,18 +41,6 @@ pub enum ReadData {
     Percent(f64),
     /// As many as have this many bytes together, chosen at random.
     Bytes(u64),
-}
-
-/// Is told what happens; called from many threads.
-pub trait Observer: Send + Sync {
-    /// Something is wrong.
-    fn problem(&self, what: &str);
-
-    /// Something is worth knowing, and harmless.
-    fn note(&self, what: &str);
-
-    /// So many bytes of packs were read, of so many in all.
-    fn progress(&self, done_bytes: u64, total_bytes: u64);
 }
 
 /// What was looked at, and how many problems there were.

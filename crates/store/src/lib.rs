@@ -44,6 +44,7 @@ mod id;
 pub mod index;
 pub mod key;
 pub mod node;
+mod observer;
 pub mod pack;
 pub mod prune;
 mod reach;
@@ -71,5 +72,6 @@ pub mod source {
 pub use config::{BLOCK_HASHES, Config, parse_block_hash};
 pub use error::{Error, Result};
 pub use id::Id;
+pub use observer::Observer;
 pub use repository::{InitOptions, Repository};
 pub use tabane_engine::Algorithm;

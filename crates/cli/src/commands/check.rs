@@ -1,11 +1,10 @@
 //! `tabane check`
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use clap::Args;
 use serde_json::json;
-use tabane_store::check::{self, Observer, ReadData};
+use tabane_store::check::{self, ReadData};
 
 use crate::args::Global;
 use crate::exit::{Exit, Result};
@@ -13,6 +12,7 @@ use crate::format;
 use crate::metrics::{Metrics, MetricsFile};
 use crate::output::{Output, into_object, print_json, warn};
 use crate::progress::Progress;
+use crate::reporter::Reporter;
 
 /// Look for damage in the repository
 #[derive(Args)]
@@ -147,28 +147,5 @@ impl Check {
             return Ok(Exit::Failure);
         }
         Ok(Exit::Success)
-    }
-}
-
-struct Reporter {
-    progress: Arc<Progress>,
-    quiet: bool,
-}
-
-impl Observer for Reporter {
-    fn problem(&self, what: &str) {
-        self.progress.problem(what);
-    }
-
-    fn note(&self, what: &str) {
-        if !self.quiet {
-            self.progress.note(what);
-        }
-    }
-
-    fn progress(&self, done_bytes: u64, total_bytes: u64) {
-        let counters = self.progress.counters();
-        counters.bytes.store(done_bytes, Ordering::Relaxed);
-        counters.total_bytes.store(total_bytes, Ordering::Relaxed);
     }
 }

@@ -1,17 +1,17 @@
 //! `tabane heal`
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use clap::Args;
 use serde_json::json;
-use tabane_store::storage::striped::{HealOptions, HealReport, Observer};
+use tabane_store::storage::striped::{HealOptions, HealReport};
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
 use crate::output::{Output, into_object, print_json, warn};
 use crate::progress::Progress;
+use crate::reporter::Reporter;
 
 /// Bring the targets of a striped repository up to date
 #[derive(Args)]
@@ -114,27 +114,4 @@ fn print(report: &HealReport, read_data: bool) -> Result<()> {
         ))?;
     }
     output.finish()
-}
-
-struct Reporter {
-    progress: Arc<Progress>,
-    quiet: bool,
-}
-
-impl Observer for Reporter {
-    fn problem(&self, what: &str) {
-        self.progress.problem(what);
-    }
-
-    fn note(&self, what: &str) {
-        if !self.quiet {
-            self.progress.note(what);
-        }
-    }
-
-    fn progress(&self, done: u64, total: u64) {
-        let counters = self.progress.counters();
-        counters.bytes.store(done, Ordering::Relaxed);
-        counters.total_bytes.store(total, Ordering::Relaxed);
-    }
 }

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex};
 
 use super::{Outcome, noise};
 use crate::backup::{self, BackupOptions, Outcome as EntryOutcome, Parent, Source, backup};
-use crate::check::{self, ReadData, check};
+use crate::check::{ReadData, check};
 use crate::compress::Compression;
 use crate::crypto::random;
 use crate::error::Result;
 use crate::key::KdfCost;
+use crate::observer::Observer;
 use crate::repository::{InitOptions, Repository};
 use crate::restore::{self, RestoreOptions, restore};
 use crate::snapshot;
@@ -138,7 +139,7 @@ impl restore::Observer for Told {
     fn restored(&self, _bytes: u64) {}
 }
 
-impl check::Observer for Told {
+impl Observer for Told {
     fn problem(&self, what: &str) {
         self.tell(what.to_owned());
     }

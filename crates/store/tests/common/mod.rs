@@ -155,7 +155,7 @@ impl restore::Observer for Recorder {
     fn restored(&self, _bytes: u64) {}
 }
 
-impl tabane_store::check::Observer for Recorder {
+impl tabane_store::Observer for Recorder {
     fn problem(&self, what: &str) {
         self.warn(Path::new(""), what);
     }

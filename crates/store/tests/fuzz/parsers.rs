@@ -551,7 +551,7 @@ impl io::Write for Room {
 /// Does not listen.
 struct Deaf;
 
-impl check::Observer for Deaf {
+impl tabane_store::Observer for Deaf {
     fn problem(&self, _: &str) {}
     fn note(&self, _: &str) {}
     fn progress(&self, _: u64, _: u64) {}

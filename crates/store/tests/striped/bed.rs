@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tabane_store::storage::LocalStorage;
-use tabane_store::storage::striped::{
-    HealOptions, HealReport, Observer, Place, StripedStorage, Survey,
-};
-use tabane_store::{Id, Repository};
+use tabane_store::storage::striped::{HealOptions, HealReport, Place, StripedStorage, Survey};
+use tabane_store::{Id, Observer, Repository};
 use tempfile::TempDir;
 
 use crate::common::{self, assert_restores, back_up, id, init_options, password};

@@ -203,7 +203,7 @@ fn heal_dies(disks: &Disks, first: Id, dir: &Path) {
 /// Dead storages make problems; those are not looked at.
 struct Silent;
 
-impl tabane_store::storage::striped::Observer for Silent {
+impl tabane_store::Observer for Silent {
     fn problem(&self, _what: &str) {}
     fn note(&self, _what: &str) {}
     fn progress(&self, _done_bytes: u64, _total_bytes: u64) {}

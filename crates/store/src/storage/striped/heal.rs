@@ -14,6 +14,7 @@ use super::StripedStorage;
 use super::list::Holding;
 use super::set::{Description, Identity};
 use crate::id::Id;
+use crate::observer::Observer;
 use crate::storage::limit::Limiter;
 use crate::storage::{Name, ObjectKind};
 use crate::sync::lock;
@@ -28,18 +29,6 @@ pub struct HealOptions {
     pub read_data: bool,
     /// Read at most so many KiB a second.
     pub limit_kib_per_s: Option<u64>,
-}
-
-/// Is told what happens; called from many threads.
-pub trait Observer: Send + Sync {
-    /// Something is lost.
-    fn problem(&self, what: &str);
-
-    /// Something is worth knowing.
-    fn note(&self, what: &str);
-
-    /// So many bytes of parts of objects were worked on, of so many.
-    fn progress(&self, done_bytes: u64, total_bytes: u64);
 }
 
 /// What was done.

@@ -36,7 +36,7 @@ use container::Geometry;
 use set::Description;
 use targets::Targets;
 
-pub use heal::{HealOptions, HealReport, Observer};
+pub use heal::{HealOptions, HealReport};
 pub use open::Place;
 pub use survey::{Survey, TargetState};
 
