@@ -1,8 +1,9 @@
 //! Messages that come in pieces.
 
 use crate::digest::Digest;
+use crate::plan::Plan;
 use crate::schedule::MAX_BLOCK;
-use crate::vector::MAX_WORDS;
+use crate::vector::State;
 use crate::{Algorithm, chosen};
 
 /// A message of which a part has been hashed.
@@ -23,9 +24,9 @@ use crate::{Algorithm, chosen};
 /// ```
 #[derive(Clone)]
 pub struct Hasher {
-    algorithm: Algorithm,
-    /// Behind the last whole block. Words of 32 bits are widened.
-    pub(crate) state: [u64; MAX_WORDS],
+    plan: &'static Plan,
+    /// Behind the last whole block.
+    pub(crate) state: State,
     /// What has come since the last whole block, at its beginning.
     buffer: [u8; MAX_BLOCK],
     /// Bytes of the message so far.
@@ -34,50 +35,111 @@ pub struct Hasher {
 
 impl Hasher {
     /// An empty message.
+    ///
+    /// # Panics
+    ///
+    /// As [`hash_many`](crate::hash_many).
     pub fn new(algorithm: Algorithm) -> Self {
+        Self::with(chosen(algorithm))
+    }
+
+    pub(crate) fn with(plan: &'static Plan) -> Self {
         Self {
-            algorithm,
-            state: (algorithm.entry().initial)(),
+            plan,
+            state: plan.initial,
             buffer: [0; MAX_BLOCK],
             length: 0,
         }
     }
 
+    /// Forgets what has come: the message is empty again.
+    #[inline]
+    pub fn reset(&mut self) {
+        self.state = self.plan.initial;
+        self.length = 0;
+    }
+
     /// The algorithm.
+    #[inline]
     pub fn algorithm(&self) -> Algorithm {
-        self.algorithm
+        self.plan.entry.algorithm
     }
 
     /// Appends `data` to the message.
-    ///
-    /// # Panics
-    ///
-    /// As [`hash_many`](crate::hash_many).
-    pub fn update(&mut self, data: &[u8]) {
-        let algorithm = self.algorithm;
-        (algorithm.entry().update_many)(chosen(algorithm), &mut [(self, data)]);
+    #[inline]
+    pub fn update(&mut self, mut data: &[u8]) {
+        let block = self.plan.entry.block_len;
+        let before = self.filled();
+        self.length += data.len() as u64;
+        if before > 0 {
+            let Some((first, rest)) = data.split_at_checked(block - before) else {
+                return self.buffer[before..before + data.len()].copy_from_slice(data);
+            };
+            self.buffer[before..block].copy_from_slice(first);
+            self.compress_buffer();
+            data = rest;
+        }
+        if data.len() >= block {
+            let (whole, rest) = data.split_at(data.len() & !(block - 1));
+            // SAFETY: a plan has only what the processor can run. So many blocks are there.
+            unsafe { (self.plan.one)(&mut self.state, whole.as_ptr(), whole.len() / block) };
+            data = rest;
+        }
+        self.buffer[..data.len()].copy_from_slice(data);
     }
 
     /// The digest of the message so far. More can be appended afterwards.
-    ///
-    /// # Panics
-    ///
-    /// As [`hash_many`](crate::hash_many).
     pub fn finish(&self) -> Digest {
-        let mut digest = [Digest::default()];
-        let algorithm = self.algorithm;
-        (algorithm.entry().finish_many)(chosen(algorithm), &[(self, &[])], &mut digest);
-        digest[0]
+        self.clone().finish_last()
+    }
+
+    /// The digest of the message, whose end it is: [`reset`](Self::reset) it before it is used again.
+    #[inline]
+    pub fn finish_last(&mut self) -> Digest {
+        let entry = self.plan.entry;
+        let used = self.filled();
+        // The standards count bits, modulo 2⁶⁴ where the length has as many. The length has two words of 1/16 block.
+        let length_at = entry.block_len - entry.block_len / 8;
+        self.buffer[used] = 0x80;
+        if used < length_at {
+            self.buffer[used + 1..length_at].fill(0);
+        } else {
+            self.buffer[used + 1..entry.block_len].fill(0);
+            self.compress_buffer();
+            self.buffer[..length_at].fill(0);
+        }
+        let bits = u128::from(self.length) * 8;
+        let length = &mut self.buffer[length_at..entry.block_len];
+        if entry.big_endian {
+            length.copy_from_slice(&bits.to_be_bytes()[16 - length.len()..]);
+        } else {
+            length.copy_from_slice(&bits.to_le_bytes()[..length.len()]);
+        }
+        self.compress_buffer();
+        (entry.digest)(&self.state)
+    }
+
+    #[inline]
+    fn compress_buffer(&mut self) {
+        // SAFETY: a plan has only what the processor can run. The buffer has room for a block.
+        unsafe { (self.plan.one)(&mut self.state, self.buffer.as_ptr(), 1) };
+    }
+
+    /// How many bytes have come since the last whole block.
+    #[inline]
+    fn filled(&self) -> usize {
+        // The lengths of blocks are powers of two.
+        self.length as usize & (self.plan.entry.block_len - 1)
     }
 
     /// What has come since the last whole block.
     pub(crate) fn pending(&self) -> &[u8] {
-        &self.buffer[..self.length as usize % self.algorithm.block_len()]
+        &self.buffer[..self.filled()]
     }
 
     /// Keeps what is behind the last whole block, when that block is in the state already.
     pub(crate) fn keep_rest(&mut self, data: &[u8]) {
-        let block = self.algorithm.block_len();
+        let block = self.plan.entry.block_len;
         let before = self.pending().len();
         let rest = (before + data.len()) % block;
         if before + data.len() < block {
@@ -99,7 +161,7 @@ impl core::fmt::Debug for Hasher {
     /// Nothing of the message, which may be secret.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Hasher")
-            .field("algorithm", &self.algorithm)
+            .field("algorithm", &self.algorithm())
             .field("length", &self.length)
             .finish_non_exhaustive()
     }
@@ -111,16 +173,18 @@ impl core::fmt::Debug for Hasher {
 ///
 /// As [`hash_many`](crate::hash_many).
 pub fn update_many(parts: &mut [(&mut Hasher, &[u8])]) {
-    let Some(first) = parts.first().map(|(hasher, _)| hasher.algorithm) else {
-        return;
+    let first = match parts {
+        [] => return,
+        [(hasher, data)] => return hasher.update(data),
+        [(hasher, _), ..] => hasher.algorithm(),
     };
-    if parts.iter().all(|(hasher, _)| hasher.algorithm == first) {
+    if parts.iter().all(|(hasher, _)| hasher.algorithm() == first) {
         return (first.entry().update_many)(chosen(first), parts);
     }
     for &algorithm in Algorithm::ALL {
         let of_this = parts
             .iter_mut()
-            .filter(|(hasher, _)| hasher.algorithm == algorithm);
+            .filter(|(hasher, _)| hasher.algorithm() == algorithm);
         let mut some: Vec<_> = of_this
             .map(|(hasher, data)| (&mut **hasher, *data))
             .collect();
@@ -141,16 +205,21 @@ pub fn finish_many(hashers: &[&Hasher]) -> Vec<Digest> {
 /// The digest of each message so far with the data behind it.
 pub(crate) fn finish_many_with(parts: &[End]) -> Vec<Digest> {
     let mut digests = vec![Digest::default(); parts.len()];
-    let Some((first, _)) = parts.first() else {
-        return digests;
+    let first = match parts {
+        [] => return digests,
+        &[(hasher, data)] => {
+            let mut hasher = hasher.clone();
+            hasher.update(data);
+            return vec![hasher.finish_last()];
+        }
+        [(hasher, _), ..] => hasher.algorithm(),
     };
-    let first = first.algorithm;
-    if parts.iter().all(|(hasher, _)| hasher.algorithm == first) {
+    if parts.iter().all(|(hasher, _)| hasher.algorithm() == first) {
         (first.entry().finish_many)(chosen(first), parts, &mut digests);
         return digests;
     }
     for &algorithm in Algorithm::ALL {
-        let of_this = |i: &usize| parts[*i].0.algorithm == algorithm;
+        let of_this = |i: &usize| parts[*i].0.algorithm() == algorithm;
         let picked: Vec<usize> = (0..parts.len()).filter(of_this).collect();
         let some: Vec<_> = picked.iter().map(|&i| parts[i]).collect();
         let mut found = vec![Digest::default(); some.len()];

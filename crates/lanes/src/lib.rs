@@ -92,7 +92,7 @@ pub fn hash_many_into(algorithm: Algorithm, inputs: &[&[u8]], digests: &mut [Dig
 ///
 /// As [`hash_many`].
 pub fn hash_one(algorithm: Algorithm, input: &[u8]) -> Digest {
-    (algorithm.entry().hash_one)(chosen(algorithm), input)
+    hash_one_with(chosen(algorithm), input)
 }
 
 /// As [`hash_many`], with the kernels of one backend only, whatever `TABANE_SIMD` says. For tests and measurements.
@@ -120,10 +120,13 @@ pub fn hash_one_on(
     algorithm: Algorithm,
     input: &[u8],
 ) -> Result<Digest, BackendError> {
-    Ok((algorithm.entry().hash_one)(
-        only(backend, algorithm)?,
-        input,
-    ))
+    Ok(hash_one_with(only(backend, algorithm)?, input))
+}
+
+fn hash_one_with(plan: &'static Plan, input: &[u8]) -> Digest {
+    let mut hasher = Hasher::with(plan);
+    hasher.update(input);
+    hasher.finish_last()
 }
 
 fn only(backend: Backend, algorithm: Algorithm) -> Result<&'static Plan, BackendError> {

@@ -2,7 +2,9 @@
 
 use std::sync::OnceLock;
 
-use crate::arch::Engine;
+use crate::algorithm::Entry;
+use crate::arch::{CompressOne, Engine};
+use crate::vector::State;
 use crate::{Algorithm, Backend};
 
 /// Numbers of messages for which the choice is worked out exactly; beyond, the engine with the best rate runs.
@@ -92,6 +94,11 @@ fn cost(algorithm: Algorithm, engine: &Engine, column: usize) -> u32 {
 
 /// The engines that may run, and which one does so for how many messages.
 pub(crate) struct Plan {
+    pub(crate) entry: &'static Entry,
+    /// What takes a message by itself.
+    pub(crate) one: CompressOne,
+    /// The state before the first block.
+    pub(crate) initial: State,
     engines: Vec<Engine>,
     choice: [u8; COUNTED + 1],
 }
@@ -106,7 +113,7 @@ impl Plan {
                 .flat_map(algorithm.entry().engines)
                 .collect();
             let column = column();
-            Plan::new(engines, |engine| cost(algorithm, engine, column))
+            Plan::new(algorithm, engines, |engine| cost(algorithm, engine, column))
         })
     }
 
@@ -117,16 +124,15 @@ impl Plan {
         assert!(backend.is_available());
         PLANS[backend as usize][algorithm as usize].get_or_init(|| {
             let column = column();
-            Plan::new((algorithm.entry().engines)(backend), |engine| {
-                cost(algorithm, engine, column)
-            })
+            let engines = (algorithm.entry().engines)(backend);
+            Plan::new(algorithm, engines, |engine| cost(algorithm, engine, column))
         })
     }
 
     /// Finds, for each number of messages of equal length, the sequence of engines with the least sum of costs
     /// (six messages may be best as four and two), and keeps its first engine: the scheduler asks again whenever
     /// the number of messages left changes.
-    fn new(engines: Vec<Engine>, cost: impl Fn(&Engine) -> u32) -> Plan {
+    fn new(algorithm: Algorithm, engines: Vec<Engine>, cost: impl Fn(&Engine) -> u32) -> Plan {
         assert!(!engines.is_empty());
         let costs: Vec<u64> = engines
             .iter()
@@ -147,7 +153,16 @@ impl Plan {
         choice[COUNTED] = (0..engines.len())
             .min_by_key(rate)
             .expect("there are engines") as u8;
-        Plan { engines, choice }
+        let single = engines.iter().filter(|engine| engine.lanes == 1);
+        let single = single.min_by_key(|engine| cost(engine));
+        let entry = algorithm.entry();
+        Plan {
+            entry,
+            one: (entry.one)(single.map_or(Backend::Portable, |engine| engine.backend)),
+            initial: (entry.initial)(),
+            engines,
+            choice,
+        }
     }
 
     /// The most lanes that an engine has.
@@ -182,7 +197,9 @@ mod tests {
         };
         for &algorithm in Algorithm::ALL {
             for column in 0..2 {
-                let plan = Plan::new(engines(algorithm), |engine| cost(algorithm, engine, column));
+                let plan = Plan::new(algorithm, engines(algorithm), |engine| {
+                    cost(algorithm, engine, column)
+                });
                 let chosen: Vec<_> = (1..=COUNTED)
                     .map(|n| (plan.engine(n).backend, plan.engine(n).lanes))
                     .collect();

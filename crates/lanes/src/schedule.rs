@@ -43,7 +43,7 @@ fn initial_state<K: Kernel>() -> State<K> {
 }
 
 #[inline]
-fn digest<K: Kernel>(state: &State<K>) -> Digest {
+pub(crate) fn digest<K: Kernel>(state: &State<K>) -> Digest {
     Digest::from_words(state, K::BIG_ENDIAN, K::DIGEST_LEN)
 }
 
@@ -321,38 +321,6 @@ fn collide<'a>(messages: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
     })
 }
 
-/// Sends one stretch through as many lanes as the engine for one has; returns the state behind it.
-fn run_one<K: Kernel>(plan: &Plan, start: &Start<'_, K>, data: &[u8]) -> State<K> {
-    if start.end.is_none() && start.head.len() + data.len() < K::BLOCK {
-        return start.state;
-    }
-    let engine = plan.engine(1);
-    let mut set = LaneSet::new();
-    for (row, &word) in set.state.iter_mut().zip(&start.state[..K::INITIAL.len()]) {
-        // At least a register, since kernels load no less, and would wait for a shorter store.
-        row.words_mut()[..engine.lanes.max(4)].fill(word);
-    }
-    let mut scratch = Scratch::EMPTY;
-    let mut rest = Rest {
-        index: 0,
-        data,
-        end: start.end,
-    };
-    let mut head = start.head;
-    while let Some((data, blocks)) = rest.next::<K>(head, &mut scratch) {
-        set.data[..engine.lanes].fill(data);
-        // SAFETY: plans hold only engines that the processor can run; every lane reads the same, which has `blocks`
-        // blocks.
-        unsafe { (engine.compress)(&mut set, blocks) };
-        head = &[];
-    }
-    let mut state = start.state;
-    for (word, row) in state.iter_mut().zip(&set.state).take(K::INITIAL.len()) {
-        *word = row.words()[0];
-    }
-    state
-}
-
 /// Whole messages.
 struct Messages<'a, 'd> {
     inputs: &'a [&'a [u8]],
@@ -384,25 +352,10 @@ pub(crate) fn hash_many<K: Kernel>(plan: &Plan, inputs: &[&[u8]], digests: &mut 
     run::<K>(plan, &mut Messages { inputs, digests });
 }
 
-/// Hashes one message.
-pub(crate) fn hash_one<K: Kernel>(plan: &Plan, message: &[u8]) -> Digest {
-    let start = Start {
-        state: initial_state::<K>(),
-        head: &[],
-        end: Some(0),
-    };
-    digest::<K>(&run_one::<K>(plan, &start, message))
-}
-
-/// The state of a new [`Hasher`].
-pub(crate) fn initial<K: Kernel>() -> [u64; MAX_WORDS] {
-    initial_state::<K>().map(Into::into)
-}
-
 impl Hasher {
     fn start<K: Kernel>(&self, end: bool) -> Start<'_, K> {
         Start {
-            state: self.state.map(K::Word::truncate),
+            state: *self.state.words(),
             head: self.pending(),
             end: end.then_some(self.length),
         }
@@ -423,17 +376,13 @@ impl<'a, K: Kernel> Stretches<'a, K> for Updates<'_, '_, 'a> {
         self.0[index].0.start(false)
     }
     fn done(&mut self, index: usize, state: State<K>) {
-        self.0[index].0.state = state.map(Into::into);
+        *self.0[index].0.state.words_mut() = state;
     }
 }
 
 /// Adds to each hasher, all of this algorithm.
 pub(crate) fn update_many<K: Kernel>(plan: &Plan, parts: &mut [Update]) {
-    if let [(hasher, data)] = parts {
-        hasher.state = run_one::<K>(plan, &hasher.start(false), data).map(Into::into);
-    } else {
-        run::<K>(plan, &mut Updates(parts));
-    }
+    run::<K>(plan, &mut Updates(parts));
     for (hasher, data) in parts {
         hasher.keep_rest(data);
     }
@@ -463,11 +412,7 @@ impl<'a, K: Kernel> Stretches<'a, K> for Ends<'_, '_, 'a, '_> {
 /// Digests of what each hasher, all of this algorithm, has seen and the data behind it.
 pub(crate) fn finish_many<K: Kernel>(plan: &Plan, parts: &[End], digests: &mut [Digest]) {
     assert_eq!(parts.len(), digests.len());
-    if let ([(hasher, data)], [to]) = (parts, &mut *digests) {
-        *to = digest::<K>(&run_one::<K>(plan, &hasher.start(true), data));
-    } else {
-        run::<K>(plan, &mut Ends { parts, digests });
-    }
+    run::<K>(plan, &mut Ends { parts, digests });
 }
 
 /// The indices of `lengths`, long ones first to within an eighth; `None` if they already are.

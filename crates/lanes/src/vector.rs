@@ -1,5 +1,7 @@
 //! The one interface between algorithms and instruction sets: a register of lanes of words.
 
+use zeroize::Zeroize;
+
 use crate::prefetch::prefetch;
 
 /// The most lanes that one [`Engine`](crate::arch::Engine) may have.
@@ -31,6 +33,34 @@ impl Word for u64 {
     #[inline(always)]
     fn truncate(word: u64) -> Self {
         word
+    }
+}
+
+/// The state of one message: its words side by side.
+#[derive(Clone, Copy, Zeroize)]
+#[repr(C, align(16))]
+pub(crate) struct State([u64; MAX_WORDS]);
+
+impl State {
+    /// These words, then zeros.
+    pub(crate) fn new<W: Word>(words: &[W]) -> Self {
+        let mut state = Self([0; MAX_WORDS]);
+        state.words_mut()[..words.len()].copy_from_slice(words);
+        state
+    }
+
+    /// All words.
+    #[inline(always)]
+    pub(crate) fn words<W: Word>(&self) -> &[W; MAX_WORDS] {
+        // SAFETY: words are plain integers of at most eight bytes.
+        unsafe { &*self.0.as_ptr().cast() }
+    }
+
+    /// All words.
+    #[inline(always)]
+    pub(crate) fn words_mut<W: Word>(&mut self) -> &mut [W; MAX_WORDS] {
+        // SAFETY: as for `words`; any bytes are good words.
+        unsafe { &mut *self.0.as_mut_ptr().cast() }
     }
 }
 
@@ -85,7 +115,7 @@ impl LaneSet {
 /// The block after the one that is being worked on: to be loaded piece by piece between the steps of that one, since
 /// loading waits for memory and steps wait for one another.
 pub(crate) struct Next<'a, V> {
-    data: &'a [*const u8; MAX_LANES],
+    data: *const *const u8,
     offset: usize,
     block: &'a mut [V; 16],
 }
@@ -95,10 +125,11 @@ impl<'a, V: Vector> Next<'a, V> {
     ///
     /// # Safety
     ///
-    /// The processor has the instruction set, and the first `V::LANES` pointers plus `offset` are readable for 16 words.
+    /// The processor has the instruction set. `data` is readable for `V::LANES` pointers during `'a`, each of which plus
+    /// `offset` is readable for 16 words.
     #[inline(always)]
     pub(crate) unsafe fn new(
-        data: &'a [*const u8; MAX_LANES],
+        data: *const *const u8,
         offset: usize,
         block: &'a mut [V; 16],
     ) -> Self {
@@ -115,7 +146,7 @@ impl<'a, V: Vector> Next<'a, V> {
         for register in part * V::REGISTERS / parts..(part + 1) * V::REGISTERS / parts {
             // SAFETY: promised to `new`.
             unsafe {
-                V::load_block::<BIG_ENDIAN>(self.data.as_ptr(), self.offset, register, self.block);
+                V::load_block::<BIG_ENDIAN>(self.data, self.offset, register, self.block);
             }
         }
     }

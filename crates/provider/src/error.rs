@@ -11,6 +11,8 @@ macro_rules! reasons {
         /// Why a call failed. The numbers are those of the default provider (`openssl/proverr.h`), where it has one.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Reason {
+            /// The call fails and nothing is put on the stack, where the default provider puts nothing.
+            Unsaid = 0,
             $($name = $number,)*
         }
 
@@ -80,6 +82,9 @@ impl Errors {
     #[cold]
     pub(crate) fn raise(&self, reason: Reason) {
         const FILE: &CStr = c"tabane";
+        if reason == Reason::Unsaid {
+            return;
+        }
         if let (Some(new), Some(set_debug), Some(set)) = (self.new, self.set_debug, self.set) {
             // SAFETY: OpenSSL's functions with its handle, and constant strings.
             unsafe {

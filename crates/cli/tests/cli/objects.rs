@@ -55,7 +55,8 @@ fn every_object_can_be_listed_and_printed_but_for_secrets() {
 
     // A short prefix would now and then be some pack's.
     let none = "0".repeat(64);
-    bed.run(["cat", "pack", &none]).fails(1, "tabane list packs");
+    bed.run(["cat", "pack", &none])
+        .fails(1, "tabane list packs");
     bed.run(["cat", "index", ""]).fails(1, "nothing in index");
     bed.run(["cat", "pack"]).fails(2, "ID");
     bed.run(["cat", "config", "1"]).fails(2, "leave the ID out");

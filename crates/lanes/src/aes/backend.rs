@@ -1,6 +1,7 @@
 //! The instruction sets with kernels for AES.
 
 use core::fmt;
+use std::sync::OnceLock;
 
 use super::arch::{self, Kernels};
 
@@ -75,6 +76,11 @@ impl Backend {
     ///
     /// If `TABANE_SIMD` is wrong: see [`crate::Backend::forced`].
     pub fn fastest() -> Backend {
+        static FASTEST: OnceLock<Backend> = OnceLock::new();
+        *FASTEST.get_or_init(Self::fastest_allowed)
+    }
+
+    fn fastest_allowed() -> Backend {
         let most = match crate::Backend::forced() {
             Ok(None | Some(crate::Backend::Avx512)) => Self::Vaes,
             Ok(Some(crate::Backend::Avx2)) => Self::Vaes256,

@@ -164,6 +164,20 @@ pub(super) trait Polynomials: Copy {
     /// The processor has the instruction set.
     unsafe fn single(polynomial: u128) -> Self;
 
+    /// This polynomial in all places.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set.
+    unsafe fn everywhere(polynomial: u128) -> Self;
+
+    /// Writes `COUNT` polynomials.
+    ///
+    /// # Safety
+    ///
+    /// `to` is writable for `COUNT` numbers.
+    unsafe fn write(self, to: *mut u128);
+
     /// What is in the first place.
     fn number(self) -> u128;
 

@@ -2,11 +2,11 @@
 
 use core::fmt;
 
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use zeroize::Zeroize;
 
 use super::ghash::Powers;
 use super::in_out::InOut;
-use super::key::Key;
+use super::key::{Key, erase};
 use super::{BLOCK, Backend, Block, Error};
 
 /// Bytes of a message that counters of 32 bits are enough for.
@@ -32,7 +32,7 @@ impl GcmKey {
     ///
     /// As [`Key::new`].
     pub fn new(bytes: &[u8]) -> Result<Self, Error> {
-        Self::new_on(Backend::fastest(), bytes)
+        Self::of(Key::new(bytes)?)
     }
 
     /// As [`new`](Self::new), for use with one backend. For tests and measurements.
@@ -41,13 +41,35 @@ impl GcmKey {
     ///
     /// As [`Key::new_on`].
     pub fn new_on(backend: Backend, bytes: &[u8]) -> Result<Self, Error> {
-        let key = Key::new_on(backend, bytes)?;
+        Self::of(Key::new_on(backend, bytes)?)
+    }
+
+    fn of(key: Key) -> Result<Self, Error> {
+        let mut key = Self {
+            key,
+            powers: Powers::default(),
+        };
+        key.find_powers()?;
+        Ok(key)
+    }
+
+    /// Becomes another key, in the same place.
+    ///
+    /// # Errors
+    ///
+    /// As [`Key::set`].
+    pub fn set(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.key.set(bytes)?;
+        self.find_powers()
+    }
+
+    fn find_powers(&mut self) -> Result<(), Error> {
         let mut hash_key = [0; BLOCK];
-        super::ecb_encrypt(&key, &mut hash_key)?;
+        super::ecb_encrypt(&self.key, &mut hash_key)?;
         // SAFETY: a key's backend is available.
-        let powers = unsafe { (key.kernels().powers)(&hash_key) };
+        unsafe { (self.key.kernels().powers)(&mut self.powers, &hash_key) };
         hash_key.zeroize();
-        Ok(Self { key, powers })
+        Ok(())
     }
 
     fn hash(&self, sum: &mut u128, blocks: &[Block]) {
@@ -85,7 +107,7 @@ impl fmt::Debug for GcmKey {
 /// assert_eq!(opened.tag(&key), sealed.tag(&key));
 /// # Ok::<(), tabane_lanes::aes::Error>(())
 /// ```
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+#[derive(Clone)]
 pub struct Gcm {
     /// The counter block of the next whole block.
     counter: u128,
@@ -275,6 +297,14 @@ impl Gcm {
             crypt(&key.key, &key.powers, self.counter, &mut self.sum, blocks);
         }
         self.counter = next(self.counter, blocks.count as u32);
+    }
+}
+
+impl Drop for Gcm {
+    fn drop(&mut self) {
+        self.sum.zeroize();
+        erase(core::slice::from_mut(&mut self.mask));
+        erase(core::slice::from_mut(&mut self.stream));
     }
 }
 

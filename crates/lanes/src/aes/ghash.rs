@@ -24,8 +24,14 @@ const FIELD: u128 = 0xc200_0000_0000_0000_0000_0000_0000_0001;
 /// Powers of the hash key times x: 32, 31, ... 1. Behind them zeros, for the places of a register that hold no block.
 /// Overwritten with zeros when dropped.
 #[derive(Clone)]
-#[repr(align(64))]
 pub(super) struct Powers([u128; POWERS + 3]);
+
+impl Default for Powers {
+    /// Not found yet.
+    fn default() -> Self {
+        Self([0; POWERS + 3])
+    }
+}
 
 impl Drop for Powers {
     fn drop(&mut self) {
@@ -33,27 +39,37 @@ impl Drop for Powers {
     }
 }
 
+/// Fills in the powers of a hash key.
+///
 /// # Safety
 ///
 /// The processor has the instruction set.
 #[inline(always)]
-pub(super) unsafe fn powers<V: BlockVector>(hash_key: &Block) -> Powers {
+pub(super) unsafe fn powers<V: BlockVector>(powers: &mut Powers, hash_key: &Block) {
     let key = u128::from_be_bytes(*hash_key);
     // Times x. The highest coefficient is that of the lowest bit; a mask of it instead of a branch.
     let first = (key << 1) ^ ((key >> 127).wrapping_neg() & FIELD);
-    let mut powers = Powers([0; POWERS + 3]);
     powers.0[POWERS - 1] = first;
-    for i in (0..POWERS - 1).rev() {
-        // SAFETY: the caller's promise.
-        powers.0[i] = unsafe {
-            let (a, b) = (
-                V::Polynomials::single(powers.0[i + 1]),
-                V::Polynomials::single(first),
-            );
-            Product::of(a, b).reduced().number()
-        };
+    // SAFETY: the caller's promise; within the powers.
+    unsafe {
+        let first = V::Polynomials::everywhere(first);
+        let mut ready = 1;
+        while ready < V::Polynomials::COUNT {
+            let last = V::Polynomials::single(powers.0[POWERS - ready]);
+            ready += 1;
+            powers.0[POWERS - ready] = Product::of(last, first).reduced().number();
+        }
+        // As many again at once, each times the highest: products that wait for each other are few.
+        while ready < POWERS {
+            let highest = V::Polynomials::everywhere(powers.0[POWERS - ready]);
+            for i in (POWERS - ready..POWERS).step_by(V::Polynomials::COUNT) {
+                let more = V::Polynomials::read(&raw const powers.0[i]);
+                let more = Product::of(more, highest).each_reduced();
+                more.write(&raw mut powers.0[i - ready]);
+            }
+            ready *= 2;
+        }
     }
-    powers
 }
 
 /// Products before they are reduced: parts that begin at x⁰, at x⁶⁴, at x¹²⁸.
@@ -86,17 +102,25 @@ impl<P: Polynomials> Product<P> {
     /// The sum of all, in the field, in the first place.
     #[inline(always)]
     fn reduced(self) -> P {
+        let gathered = Self {
+            low: self.low.gathered(),
+            middle: self.middle.gathered(),
+            high: self.high.gathered(),
+        };
+        gathered.each_reduced()
+    }
+
+    /// Each by itself, in the field.
+    #[inline(always)]
+    fn each_reduced(self) -> P {
         // SAFETY: there are values of this type.
-        let field = unsafe { P::single(FIELD) };
-        let low = self.low.gathered();
-        let middle = self.middle.gathered();
-        let high = self.high.gathered();
+        let field = unsafe { P::everywhere(FIELD) };
         // Each step takes the lowest half to the next two.
         let fold = |from: P, to: P| {
             let product = field.times::<true, false>(from);
             to.plus(product).plus(from.exchanged())
         };
-        fold(fold(low, middle), high)
+        fold(fold(self.low, self.middle), self.high)
     }
 }
 

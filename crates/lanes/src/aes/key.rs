@@ -9,9 +9,9 @@ use super::block::BlockVector;
 use super::cipher::MAX_ROUND_KEYS;
 use super::{BLOCK, Backend, Block, Error};
 
-/// The round keys of one direction, in the order of use.
+/// The round keys of one direction, in the order of use. None of them straddles two cache lines.
 #[derive(Clone)]
-#[repr(align(64))]
+#[repr(align(16))]
 pub(super) struct RoundKeyBlocks(pub(super) [Block; MAX_ROUND_KEYS]);
 
 /// An expanded key of AES-128, AES-192 or AES-256. Overwritten with zeros when dropped.
@@ -21,8 +21,8 @@ pub struct Key {
     pub(super) decrypt: RoundKeyBlocks,
     /// 10, 12 or 14.
     pub(super) rounds: usize,
-    /// Available: `new_on` is the only way to a key.
-    backend: Backend,
+    /// Of a backend that is available: there is no other way to a key.
+    kernels: &'static Kernels,
 }
 
 impl Key {
@@ -36,7 +36,7 @@ impl Key {
     ///
     /// If the environment variable `TABANE_SIMD` is wrong: see [`crate::Backend::forced`].
     pub fn new(bytes: &[u8]) -> Result<Key, Error> {
-        Self::new_on(Backend::fastest(), bytes)
+        Self::expanded(Backend::fastest(), bytes)
     }
 
     /// As [`new`](Self::new), for use with one backend, whatever `TABANE_SIMD` says. For tests and measurements.
@@ -48,23 +48,49 @@ impl Key {
         if !backend.is_available() {
             return Err(Error::Unavailable(backend));
         }
-        if !matches!(bytes.len(), 16 | 24 | 32) {
-            return Err(Error::KeyLength(bytes.len()));
-        }
+        Self::expanded(backend, bytes)
+    }
+
+    /// The backend is available.
+    fn expanded(backend: Backend, bytes: &[u8]) -> Result<Key, Error> {
         let mut key = Key {
             encrypt: RoundKeyBlocks([[0; BLOCK]; MAX_ROUND_KEYS]),
             decrypt: RoundKeyBlocks([[0; BLOCK]; MAX_ROUND_KEYS]),
-            rounds: bytes.len() / 4 + 6,
-            backend,
+            rounds: 0,
+            kernels: backend.kernels(),
         };
-        // SAFETY: the backend is available.
-        unsafe { (key.kernels().expand)(&mut key, bytes) };
+        key.set(bytes)?;
         Ok(key)
+    }
+
+    /// Becomes another key, in the same place: for many keys one after the other this is the fastest.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyLength`] unless there are 16, 24 or 32 bytes. Then it stays the same.
+    pub fn set(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if !matches!(bytes.len(), 16 | 24 | 32) {
+            return Err(Error::KeyLength(bytes.len()));
+        }
+        let rounds = bytes.len() / 4 + 6;
+        if rounds < self.rounds {
+            // Round keys of the longer key would remain.
+            self.erase();
+        }
+        self.rounds = rounds;
+        // SAFETY: the backend is available.
+        unsafe { (self.kernels.expand)(self, bytes) };
+        Ok(())
+    }
+
+    fn erase(&mut self) {
+        erase(&mut self.encrypt.0);
+        erase(&mut self.decrypt.0);
     }
 
     /// The backend that works with this key.
     pub fn backend(&self) -> Backend {
-        self.backend
+        self.kernels.backend
     }
 
     /// 128, 192 or 256.
@@ -74,21 +100,20 @@ impl Key {
 
     #[inline]
     pub(super) fn kernels(&self) -> &'static Kernels {
-        self.backend.kernels()
+        self.kernels
     }
 }
 
 impl fmt::Debug for Key {
     /// No secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key(AES-{}, {})", self.bits(), self.backend)
+        write!(f, "Key(AES-{}, {})", self.bits(), self.backend())
     }
 }
 
 impl Drop for Key {
     fn drop(&mut self) {
-        erase(&mut self.encrypt.0);
-        erase(&mut self.decrypt.0);
+        self.erase();
     }
 }
 
@@ -108,23 +133,14 @@ pub(super) fn erase(blocks: &mut [Block]) {
 /// The processor has the instruction set.
 #[inline(always)]
 pub(super) unsafe fn expand<V: BlockVector>(key: &mut Key, bytes: &[u8]) {
-    let words = key.encrypt.0.as_flattened_mut();
-    words[..bytes.len()].copy_from_slice(bytes);
-    let mut round_constant = 1_u8;
-    for at in (bytes.len()..BLOCK * (key.rounds + 1)).step_by(4) {
-        let mut word = [words[at - 4], words[at - 3], words[at - 2], words[at - 1]];
-        if at % bytes.len() == 0 {
-            word.rotate_left(1);
-            // SAFETY: the caller's promise.
-            word = unsafe { substitute::<V>(word) };
-            word[0] ^= round_constant;
-            round_constant = (round_constant << 1) ^ ((round_constant >> 7) * 0x1b);
-        } else if bytes.len() == 32 && at % bytes.len() == 16 {
-            // SAFETY: the caller's promise.
-            word = unsafe { substitute::<V>(word) };
-        }
-        for (i, byte) in word.into_iter().enumerate() {
-            words[at + i] = words[at + i - bytes.len()] ^ byte;
+    let to = key.encrypt.0.as_flattened_mut();
+    let to = &mut to[..BLOCK * (key.rounds + 1)];
+    // SAFETY: the caller's promise.
+    unsafe {
+        match bytes.len() {
+            16 => expand_words::<V, 4>(to, bytes),
+            24 => expand_words::<V, 6>(to, bytes),
+            _ => expand_words::<V, 8>(to, bytes),
         }
     }
 
@@ -137,21 +153,50 @@ pub(super) unsafe fn expand<V: BlockVector>(key: &mut Key, bytes: &[u8]) {
     }
 }
 
+/// A key of `N` words. They are held as they lie in memory, the first byte lowest.
+///
+/// # Safety
+///
+/// The processor has the instruction set.
+#[inline(always)]
+unsafe fn expand_words<V: BlockVector, const N: usize>(to: &mut [u8], key: &[u8]) {
+    let mut words = [0_u32; N];
+    for (word, bytes) in words.iter_mut().zip(key.as_chunks().0) {
+        *word = u32::from_le_bytes(*bytes);
+    }
+    let mut round_constant = 1_u8;
+    for place in to.as_chunks_mut().0.chunks_mut(N) {
+        for (bytes, word) in place.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
+        }
+        // SAFETY: the caller's promise.
+        let last = unsafe { substitute::<V>(words[N - 1].rotate_right(8)) };
+        words[0] ^= last ^ u32::from(round_constant);
+        round_constant = (round_constant << 1) ^ ((round_constant >> 7) * 0x1b);
+        for i in 1..N {
+            let before = words[i - 1];
+            words[i] ^= if N == 8 && i == 4 {
+                // SAFETY: the caller's promise.
+                unsafe { substitute::<V>(before) }
+            } else {
+                before
+            };
+        }
+    }
+}
+
 /// SubWord.
 ///
 /// # Safety
 ///
 /// The processor has the instruction set.
 #[inline(always)]
-unsafe fn substitute<V: BlockVector>(word: [u8; 4]) -> [u8; 4] {
-    let mut column = [0; BLOCK];
-    for part in column.chunks_exact_mut(4) {
-        part.copy_from_slice(&word);
-    }
+unsafe fn substitute<V: BlockVector>(word: u32) -> u32 {
+    // Four equal columns, so that ShiftRows changes nothing.
+    let columns = (u128::from(word) * 0x0000_0001_0000_0001_0000_0001_0000_0001).to_ne_bytes();
     // SAFETY: the caller's promise.
-    let column = unsafe { V::broadcast(&column).encrypt_last(V::broadcast(&[0; BLOCK])) }.first();
-    // The four columns were equal, so that ShiftRows has changed nothing.
-    [column[0], column[1], column[2], column[3]]
+    let columns = unsafe { V::broadcast(&columns).encrypt_last(V::broadcast(&[0; BLOCK])) };
+    u128::from_ne_bytes(columns.first()) as u32
 }
 
 /// # Safety

@@ -15,10 +15,10 @@ use crate::prefetch::prefetch;
 
 /// Encrypts each job's message, which is whole blocks.
 pub(super) fn cbc_encrypt_many(jobs: &mut [CbcJob]) {
-    let Some(backend) = jobs.iter().map(|job| job.key.backend()).min() else {
+    let kernels = jobs.iter().map(|job| job.key.kernels());
+    let Some(kernels) = kernels.min_by_key(|kernels| kernels.backend) else {
         return;
     };
-    let kernels = backend.kernels();
     if let [job] = jobs {
         // SAFETY: a key's backend is available, and the data are whole blocks.
         return unsafe {

@@ -11,11 +11,11 @@ mod sha1;
 pub(crate) mod sha256;
 pub(crate) mod sha512;
 
-use crate::arch::{Engine, Registers};
+use crate::arch::{CompressOne, Engine, Registers};
 use crate::digest::Digest;
 use crate::hasher::{End, Update};
 use crate::plan::Plan;
-use crate::vector::{MAX_WORDS, Next, Vector, Word};
+use crate::vector::{MAX_WORDS, Next, State, Vector, Word};
 
 /// A hash of the Merkle–Damgård kind: blocks of 16 words, and the message's length in two words at the end.
 pub(crate) trait Kernel: 'static {
@@ -51,8 +51,10 @@ pub(crate) struct Entry {
     pub(crate) count: fn(bool) -> crate::peak::Operations,
     pub(crate) engines: fn(crate::Backend) -> Vec<Engine>,
     pub(crate) hash_many: fn(&Plan, &[&[u8]], &mut [Digest]),
-    pub(crate) hash_one: fn(&Plan, &[u8]) -> Digest,
-    pub(crate) initial: fn() -> [u64; MAX_WORDS],
+    pub(crate) big_endian: bool,
+    pub(crate) initial: fn() -> State,
+    pub(crate) one: fn(crate::Backend) -> CompressOne,
+    pub(crate) digest: fn(&State) -> Digest,
     pub(crate) update_many: fn(&Plan, &mut [Update<'_, '_>]),
     pub(crate) finish_many: fn(&Plan, &[End<'_, '_>], &mut [Digest]),
 }
@@ -79,8 +81,10 @@ macro_rules! algorithms {
             count: crate::peak::count::<$kernel>,
             engines: |backend| crate::arch::engines::<$kernel>(backend, Algorithm::$variant),
             hash_many: crate::schedule::hash_many::<$kernel>,
-            hash_one: crate::schedule::hash_one::<$kernel>,
-            initial: crate::schedule::initial::<$kernel>,
+            big_endian: <$kernel as Kernel>::BIG_ENDIAN,
+            initial: || State::new(<$kernel as Kernel>::INITIAL),
+            one: |backend| crate::arch::one::<$kernel>(backend, Algorithm::$variant),
+            digest: |state| crate::schedule::digest::<$kernel>(state.words()),
             update_many: crate::schedule::update_many::<$kernel>,
             finish_many: crate::schedule::finish_many::<$kernel>,
         }),*];

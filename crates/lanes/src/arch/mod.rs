@@ -5,7 +5,7 @@ pub(crate) mod portable;
 pub(crate) mod x86_64;
 
 use crate::algorithm::Kernel;
-use crate::vector::{LaneSet, MAX_LANES, MAX_WORDS, Next, Vector, Word};
+use crate::vector::{LaneSet, MAX_LANES, MAX_WORDS, Next, State, Vector, Word};
 use crate::{Algorithm, Backend};
 
 /// Adds `blocks` blocks of each lane to that lane's state. Does not move `data`.
@@ -15,6 +15,13 @@ use crate::{Algorithm, Backend};
 /// The processor has the engine's instruction set, and the first [`Engine::lanes`] pointers of `data` are each
 /// readable for `blocks` blocks of the algorithm.
 pub(crate) type Compress = unsafe fn(set: &mut LaneSet, blocks: usize);
+
+/// Adds blocks of one message to its state. What a [`Compress`] takes with it for many lanes costs as much as a block.
+///
+/// # Safety
+///
+/// The processor has the instruction set, and `data` is readable for `blocks` blocks of the algorithm.
+pub(crate) type CompressOne = unsafe fn(state: &mut State, data: *const u8, blocks: usize);
 
 /// One way of adding blocks to the state of a number of messages at once.
 #[derive(Clone, Copy)]
@@ -79,6 +86,18 @@ pub(crate) fn engines<K: Kernel>(backend: Backend, algorithm: Algorithm) -> Vec<
     list.into_iter().map(engine).collect()
 }
 
+/// The way of a backend, if it has one, or else the portable way.
+pub(crate) fn one<K: Kernel>(backend: Backend, algorithm: Algorithm) -> CompressOne {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(one) =
+        x86_64::shani::one(backend, algorithm).or_else(|| x86_64::sha512::one(backend, algorithm))
+    {
+        return one;
+    }
+    let _ = (backend, algorithm);
+    portable::one::<K>
+}
+
 /// The body of every engine that is made of a [`Vector`].
 ///
 /// # Safety
@@ -94,15 +113,35 @@ pub(crate) unsafe fn compress_lanes<K: Kernel, V: Vector<Word = K::Word>>(
     let mut aligned = Aligned([0; 64]);
     core::hint::black_box(&mut aligned);
 
-    if blocks == 0 {
-        return;
-    }
     let words = K::INITIAL.len();
     // SAFETY: the caller vouches for the instruction set; every row has room for as many lanes as an engine has.
     let mut state = unsafe { [V::load(set.state[0].words().as_ptr()); MAX_WORDS] };
     for (state, row) in state.iter_mut().zip(&set.state).take(words) {
         // SAFETY: as above.
         *state = unsafe { V::load(row.words().as_ptr()) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { compress_blocks::<K, V>(&mut state, set.data.as_ptr(), blocks) };
+    for (row, state) in set.state.iter_mut().zip(state).take(words) {
+        // SAFETY: every row has room for as many lanes as an engine has.
+        unsafe { state.store(row.words_mut().as_mut_ptr()) };
+    }
+}
+
+/// Adds `blocks` blocks from each pointer of `data` to the state.
+///
+/// # Safety
+///
+/// The processor has the instruction set, and `data` is readable for `V::LANES` pointers, each of which is readable for
+/// `blocks` blocks.
+#[inline(always)]
+pub(crate) unsafe fn compress_blocks<K: Kernel, V: Vector<Word = K::Word>>(
+    state: &mut [V; MAX_WORDS],
+    data: *const *const u8,
+    blocks: usize,
+) {
+    if blocks == 0 {
+        return;
     }
     let mut buffers = [[state[0]; 16]; 2];
     let [this, next] = &mut buffers;
@@ -111,9 +150,9 @@ pub(crate) unsafe fn compress_lanes<K: Kernel, V: Vector<Word = K::Word>>(
         // SAFETY: the caller vouches for the instruction set and for `blocks` blocks, at least one, behind each pointer.
         unsafe {
             if K::BIG_ENDIAN {
-                V::load_block::<true>(set.data.as_ptr(), 0, register, this);
+                V::load_block::<true>(data, 0, register, this);
             } else {
-                V::load_block::<false>(set.data.as_ptr(), 0, register, this);
+                V::load_block::<false>(data, 0, register, this);
             }
         }
     }
@@ -121,14 +160,8 @@ pub(crate) unsafe fn compress_lanes<K: Kernel, V: Vector<Word = K::Word>>(
         // Behind the last block there may be nothing to read, so it is read again.
         let offset = K::BLOCK * block.min(blocks - 1);
         // SAFETY: as above.
-        K::compress(&mut state, this, unsafe {
-            Next::new(&set.data, offset, next)
-        });
+        K::compress(state, this, unsafe { Next::new(data, offset, next) });
         core::mem::swap(&mut this, &mut next);
-    }
-    for (row, state) in set.state.iter_mut().zip(state).take(words) {
-        // SAFETY: every row has room for as many lanes as an engine has.
-        unsafe { state.store(row.words_mut().as_mut_ptr()) };
     }
 }
 

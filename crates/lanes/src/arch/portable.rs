@@ -1,8 +1,8 @@
 //! Plain Rust, for every processor, and the reference against which the other instruction sets are tested.
 
-use super::{Compress, compress_lanes};
+use super::{Compress, compress_blocks, compress_lanes};
 use crate::algorithm::Kernel;
-use crate::vector::{LaneSet, Vector};
+use crate::vector::{LaneSet, State, Vector};
 
 /// One lane. (Four in an array, left to the compiler to vectorise, are slower than four times one.)
 macro_rules! one_lane {
@@ -107,4 +107,12 @@ pub(crate) fn engines<K: Kernel>() -> Vec<(usize, Compress)> {
 unsafe fn compress<K: Kernel>(set: &mut LaneSet, blocks: usize) {
     // SAFETY: the caller's promise.
     unsafe { compress_lanes::<K, K::Word>(set, blocks) }
+}
+
+/// # Safety
+///
+/// As [`CompressOne`](super::CompressOne). Every processor has the instruction set.
+pub(crate) unsafe fn one<K: Kernel>(state: &mut State, data: *const u8, blocks: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { compress_blocks::<K, K::Word>(state.words_mut(), &data, blocks) }
 }

@@ -1,20 +1,16 @@
 //! ECB, CBC and CTR.
 
-use tabane_lanes::aes::{self, BLOCK, InOut, Key};
-use zeroize::{Zeroize, ZeroizeOnDrop};
-
 use super::tls_cbc::TlsRecords;
 use super::{Call, Cipher, Mode, Offer};
 use crate::abi::Param;
 use crate::error::Reason;
+use crate::guard::erase;
+use tabane_lanes::aes::{self, BLOCK, InOut, Key};
 
 /// A message in one of these modes.
-#[derive(Clone, ZeroizeOnDrop)]
+#[derive(Clone)]
 pub(super) struct BlockCipher {
-    #[zeroize(skip)]
     offer: &'static Offer,
-    /// Erases itself.
-    #[zeroize(skip)]
     key: Option<Key>,
     encrypt: bool,
     /// Whether an initialization vector was ever given.
@@ -33,12 +29,19 @@ pub(super) struct BlockCipher {
     tls: TlsRecords,
 }
 
+impl Drop for BlockCipher {
+    /// Keys erase themselves.
+    fn drop(&mut self) {
+        erase(&mut self.buffer);
+    }
+}
+
 impl BlockCipher {
     fn key(&self) -> Result<&Key, Reason> {
         self.key.as_ref().ok_or(Reason::NoKeySet)
     }
 
-    /// Puts whole blocks through ECB or CBC.
+    /// Puts whole blocks through the cipher.
     // Always inlined: what is handed over in memory costs as much as a block.
     #[inline(always)]
     fn blocks(&mut self, data: InOut) -> Result<(), Reason> {
@@ -46,6 +49,7 @@ impl BlockCipher {
         let done = match (self.offer.mode, self.encrypt) {
             (Mode::Cbc, true) => aes::cbc_encrypt(key, &mut self.iv, data),
             (Mode::Cbc, false) => aes::cbc_decrypt(key, &mut self.iv, data),
+            (Mode::Ctr, _) => aes::ctr(key, &mut self.iv, data),
             (_, true) => aes::ecb_encrypt(key, data),
             (_, false) => aes::ecb_decrypt(key, data),
         };
@@ -57,8 +61,47 @@ impl BlockCipher {
         let mut block = self.buffer;
         self.blocks((&mut block).into())?;
         self.buffer = block;
-        block.zeroize();
+        erase(&mut block);
         Ok(())
+    }
+
+    /// An update of any kind.
+    ///
+    /// # Safety
+    ///
+    /// As [`Call`] says.
+    unsafe fn update_any(&mut self, call: Call) -> Result<usize, Reason> {
+        self.key()?;
+        if self.offer.mode == Mode::Ctr {
+            // SAFETY: the caller's promise.
+            return unsafe { self.update_stream(call) };
+        }
+        if !self.tls.on() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.update_blocks(call) };
+        }
+        if call.from.is_null() || call.from != call.to || call.room < call.len || !self.padding {
+            return Err(Reason::CipherOperationFailed);
+        }
+        // A record that is encrypted grows by its padding, a block at most.
+        let size = if self.encrypt {
+            call.room.min(call.len + BLOCK)
+        } else {
+            call.len
+        };
+        // SAFETY: the caller's promise; they are the same place.
+        let place = unsafe { core::slice::from_raw_parts_mut(call.to, size) };
+        let len = if self.encrypt {
+            self.tls.pad(place, call.len)?
+        } else {
+            size
+        };
+        let record = &mut place[..len];
+        self.blocks((&mut *record).into())?;
+        if self.encrypt {
+            return Ok(len);
+        }
+        self.tls.open(record)
     }
 
     /// # Safety
@@ -124,8 +167,6 @@ impl BlockCipher {
         if call.room < len {
             return Err(Reason::OutputBufferTooSmall);
         }
-        let key = self.key.as_ref().ok_or(Reason::NoKeySet)?;
-        let failed = |_| Reason::CipherOperationFailed;
         let begun = if self.used == 0 {
             0
         } else {
@@ -138,11 +179,11 @@ impl BlockCipher {
 
         // SAFETY: the caller's promise.
         let whole = unsafe { call.take(call.len / BLOCK * BLOCK)? };
-        aes::ctr(key, &mut self.iv, whole).map_err(failed)?;
+        self.blocks(whole)?;
 
         if call.len > 0 {
             self.buffer = [0; BLOCK];
-            aes::ctr(key, &mut self.iv, &mut self.buffer).map_err(failed)?;
+            self.buffered_block()?;
             self.used = call.len;
             // SAFETY: the caller's promise.
             unsafe { add_stream(&mut call, &self.buffer[..self.used]) };
@@ -218,43 +259,29 @@ impl Cipher for BlockCipher {
             if key.len() != self.offer.key_len {
                 return Err(Reason::InvalidKeyLength);
             }
-            self.key = Some(Key::new(key).map_err(|_| Reason::InvalidKeyLength)?);
+            let set = match &mut self.key {
+                Some(place) => place.set(key),
+                none => Key::new(key).map(|key| *none = Some(key)),
+            };
+            set.map_err(|_| Reason::InvalidKeyLength)?;
         }
         Ok(())
     }
 
-    unsafe fn update(&mut self, call: Call) -> Result<usize, Reason> {
-        self.key()?;
-        if self.offer.mode == Mode::Ctr {
+    // Always inlined: see `blocks`.
+    #[inline(always)]
+    unsafe fn update(&mut self, mut call: Call) -> Result<usize, Reason> {
+        let whole = self.used == 0 && call.len.is_multiple_of(BLOCK);
+        let keep = !self.encrypt && self.padding && self.offer.mode != Mode::Ctr;
+        if whole && !keep && !self.tls.on() {
+            let len = call.len;
             // SAFETY: the caller's promise.
-            return unsafe { self.update_stream(call) };
-        }
-        if !self.tls.on() {
-            // SAFETY: the caller's promise.
-            return unsafe { self.update_blocks(call) };
-        }
-        if call.from.is_null() || call.from != call.to || call.room < call.len || !self.padding {
-            return Err(Reason::CipherOperationFailed);
-        }
-        // A record that is encrypted grows by its padding, a block at most.
-        let size = if self.encrypt {
-            call.room.min(call.len + BLOCK)
-        } else {
-            call.len
-        };
-        // SAFETY: the caller's promise; they are the same place.
-        let place = unsafe { core::slice::from_raw_parts_mut(call.to, size) };
-        let len = if self.encrypt {
-            self.tls.pad(place, call.len)?
-        } else {
-            size
-        };
-        let record = &mut place[..len];
-        self.blocks((&mut *record).into())?;
-        if self.encrypt {
+            let data = unsafe { call.take(len)? };
+            self.blocks(data)?;
             return Ok(len);
         }
-        self.tls.open(record)
+        // SAFETY: the caller's promise.
+        unsafe { self.update_any(call) }
     }
 
     unsafe fn finish(&mut self, to: *mut u8, room: usize) -> Result<usize, Reason> {

@@ -1,7 +1,7 @@
 //! GCM.
 
 use tabane_lanes::aes::{BLOCK, Gcm, GcmKey};
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use zeroize::Zeroize;
 
 use super::{Call, Cipher, Offer};
 use crate::abi::Param;
@@ -30,19 +30,14 @@ enum Iv {
     Spent,
 }
 
-/// A message in GCM.
-#[derive(Clone, ZeroizeOnDrop)]
+/// A message in GCM. What is secret erases itself.
+#[derive(Clone)]
 pub(super) struct GcmCipher {
-    #[zeroize(skip)]
     offer: &'static Offer,
-    /// Erases itself.
-    #[zeroize(skip)]
-    key: Option<Box<GcmKey>>,
+    key: Option<GcmKey>,
     encrypt: bool,
     iv: [u8; MAX_IV],
     iv_len: usize,
-    /// Erases itself.
-    #[zeroize(skip)]
     state: Iv,
     /// Whether the end of the vector is a counter of ours.
     counting_iv: bool,
@@ -57,7 +52,7 @@ impl GcmCipher {
     /// Begins the message if it has not begun.
     fn begin(&mut self) -> Result<(&GcmKey, &mut Gcm), Reason> {
         const FAILED: Reason = Reason::CipherOperationFailed;
-        let key = self.key.as_deref().ok_or(FAILED)?;
+        let key = self.key.as_ref().ok_or(FAILED)?;
         match self.state {
             Iv::Spent => return Err(FAILED),
             Iv::Unset if !self.encrypt || self.iv_len < 12 => return Err(FAILED),
@@ -95,7 +90,7 @@ impl GcmCipher {
     /// Begins a message under the vector, writes its last bytes to `to`, and counts on for the next one.
     fn next_iv(&mut self, to: &mut [u8]) -> Result<(), Reason> {
         const FAILED: Reason = Reason::CipherOperationFailed;
-        let key = self.key.as_deref().ok_or(FAILED)?;
+        let key = self.key.as_ref().ok_or(FAILED)?;
         if !self.counting_iv {
             return Err(FAILED);
         }
@@ -111,7 +106,7 @@ impl GcmCipher {
     /// Begins a message under a vector whose end the other side has sent.
     fn received_iv(&mut self, end: &[u8]) -> Result<(), Reason> {
         const FAILED: Reason = Reason::CipherOperationFailed;
-        let key = self.key.as_deref().ok_or(FAILED)?;
+        let key = self.key.as_ref().ok_or(FAILED)?;
         if !self.counting_iv || self.encrypt || end.len() > self.iv_len {
             return Err(FAILED);
         }
@@ -251,8 +246,11 @@ impl Cipher for GcmCipher {
             if key.len() != self.offer.key_len {
                 return Err(Reason::InvalidKeyLength);
             }
-            let key = GcmKey::new(key).map_err(|_| Reason::InvalidKeyLength)?;
-            self.key = Some(Box::new(key));
+            let set = match &mut self.key {
+                Some(place) => place.set(key),
+                none => GcmKey::new(key).map(|key| *none = Some(key)),
+            };
+            set.map_err(|_| Reason::InvalidKeyLength)?;
             self.tls_records = 0;
             if matches!(self.state, Iv::Used(_)) {
                 // What has begun belongs to another key.
@@ -302,9 +300,10 @@ impl Cipher for GcmCipher {
     unsafe fn finish(&mut self, _to: *mut u8, _room: usize) -> Result<usize, Reason> {
         if self.tls_aad.take().is_some() {
             self.state = Iv::Spent;
-            return Err(Reason::CipherOperationFailed);
+            return Err(Reason::Unsaid);
         }
-        self.end()?;
+        // A wrong tag above all, which is no fault: whoever asks for it looks at what the call returns.
+        self.end().map_err(|_| Reason::Unsaid)?;
         Ok(0)
     }
 

@@ -7,9 +7,9 @@
 use core::hint::black_box;
 
 use tabane_lanes::aes::BLOCK;
-use zeroize::Zeroize;
 
 use crate::error::Reason;
+use crate::guard::erase;
 
 /// The longest MAC.
 const MAX_MAC: usize = 64;
@@ -47,10 +47,9 @@ impl Default for TlsRecords {
     }
 }
 
-impl Zeroize for TlsRecords {
-    fn zeroize(&mut self) {
-        self.mac.zeroize();
-        self.random.zeroize();
+impl Drop for TlsRecords {
+    fn drop(&mut self) {
+        erase(&mut self.mac[..self.mac_len]);
     }
 }
 

@@ -149,26 +149,27 @@ impl<'l> Both<'l> {
     }
 
     pub fn finish(&self) -> (c_int, Vec<u8>) {
-        self.same("final", |context| {
+        const REASON: u64 = 0x7f_ffff;
+        let functions = &self.libcrypto.functions;
+        let (ok, data, _) = self.same("final", |context| {
             let mut buffer = [0; 32];
             let mut len = 0;
             // SAFETY: as in the manual.
-            let ok = unsafe {
-                (self.libcrypto.functions.EVP_CipherFinal_ex)(
-                    context,
-                    buffer.as_mut_ptr(),
-                    &mut len,
+            let (ok, error) = unsafe {
+                (functions.ERR_clear_error)();
+                (
+                    (functions.EVP_CipherFinal_ex)(context, buffer.as_mut_ptr(), &mut len),
+                    (functions.ERR_peek_error)(),
                 )
             };
-            (
-                ok,
-                if ok == 1 {
-                    buffer[..len as usize].to_vec()
-                } else {
-                    Vec::new()
-                },
-            )
-        })
+            let data = if ok == 1 {
+                &buffer[..len as usize]
+            } else {
+                &[]
+            };
+            (ok, data.to_vec(), error & REASON)
+        });
+        (ok, data)
     }
 
     /// `EVP_Cipher`.

@@ -53,6 +53,7 @@ functions! {
     OSSL_PROVIDER_set_default_search_path(Pointer, *const c_char) -> c_int;
     OSSL_PROVIDER_load(Pointer, *const c_char) -> Pointer;
     ERR_clear_error();
+    ERR_peek_error() -> u64;
 
     EVP_MD_fetch(Pointer, *const c_char, *const c_char) -> Pointer;
     EVP_MD_get_size(Pointer) -> c_int;

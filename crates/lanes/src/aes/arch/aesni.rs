@@ -155,6 +155,18 @@ impl Polynomials for X1 {
     }
 
     #[inline(always)]
+    unsafe fn everywhere(polynomial: u128) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::single(polynomial) }
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, to: *mut u128) {
+        // SAFETY: the caller's promise; unaligned.
+        unsafe { self.store(to.cast()) }
+    }
+
+    #[inline(always)]
     fn number(self) -> u128 {
         u128::from_le_bytes(self.first())
     }
@@ -192,6 +204,7 @@ impl Polynomials for X1 {
 
 kernels! {
     #[target_feature(enable = "aes,pclmulqdq,sse4.1")]
+    backend: AesNi;
     single: X1;
     one: X1, 8;
     many: X1, 2; X1, 4; X1, 8;

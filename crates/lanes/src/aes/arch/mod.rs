@@ -9,14 +9,16 @@ pub(super) mod vaes;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod vaes256;
 
-use super::Block;
 use super::ghash::Powers;
 use super::in_out::Blocks;
 use super::key::Key;
 use super::lanes::{EncryptLanes, LaneSet, OneKey, OwnKeys};
+use super::{Backend, Block};
 
 /// What a backend can do. All these functions are unsafe to call because the processor must have the instruction set.
 pub(super) struct Kernels {
+    /// Whose they are.
+    pub(super) backend: Backend,
     /// Fills in the round keys.
     pub(super) expand: unsafe fn(key: &mut Key, bytes: &[u8]),
     pub(super) ecb_encrypt: unsafe fn(key: &Key, data: Blocks),
@@ -30,7 +32,7 @@ pub(super) struct Kernels {
     pub(super) gcm_decrypt:
         unsafe fn(key: &Key, powers: &Powers, first: u128, sum: &mut u128, data: Blocks),
     /// Fills in the powers of the hash key.
-    pub(super) powers: unsafe fn(hash_key: &Block) -> Powers,
+    pub(super) powers: unsafe fn(powers: &mut Powers, hash_key: &Block),
     /// Adds blocks to `sum`.
     pub(super) ghash: unsafe fn(powers: &Powers, sum: &mut u128, data: &[Block]),
     /// One message. Leaves the last block of ciphertext in `iv`.
@@ -60,6 +62,7 @@ pub(super) struct Engine {
 macro_rules! kernels {
     (
         # $attribute:tt
+        backend: $backend:ident;
         single: $single:ty;
         one: $register:ty, $registers:literal;
         many: $($lane_register:ty, $lane_registers:literal);+;
@@ -75,30 +78,41 @@ macro_rules! kernels {
             use $crate::aes::lanes::{LaneSet, OneKey, OwnKeys, encrypt_lanes};
             use $crate::aes::modes::{CbcDecrypt, Counter, EcbDecrypt, EcbEncrypt, chain, run};
 
+            /// All of a message. A block alone is sooner ready in a register of its own.
+            macro_rules! all {
+                ($mode:ident $args:tt, $data:ident) => {
+                    if $data.count == 1 {
+                        run::<$single, 1>(&mut $mode::new $args, $data)
+                    } else {
+                        run::<$register, $registers>(&mut $mode::new $args, $data)
+                    }
+                };
+            }
+
             #$attribute
             unsafe fn expand(key: &mut Key, bytes: &[u8]) {
                 // SAFETY: the caller promises the instruction set.
-                unsafe { key::expand::<$register>(key, bytes) }
+                unsafe { key::expand::<$single>(key, bytes) }
             }
             #$attribute
             unsafe fn ecb_encrypt(key: &Key, data: Blocks) {
                 // SAFETY: the caller promises the instruction set.
-                unsafe { run::<$register, $registers>(&mut EcbEncrypt::new(key), data) }
+                unsafe { all!(EcbEncrypt(key), data) }
             }
             #$attribute
             unsafe fn ecb_decrypt(key: &Key, data: Blocks) {
                 // SAFETY: the caller promises the instruction set.
-                unsafe { run::<$register, $registers>(&mut EcbDecrypt::new(key), data) }
+                unsafe { all!(EcbDecrypt(key), data) }
             }
             #$attribute
             unsafe fn cbc_decrypt(key: &Key, iv: &Block, data: Blocks) {
                 // SAFETY: the caller promises the instruction set.
-                unsafe { run::<$register, $registers>(&mut CbcDecrypt::new(key, iv), data) }
+                unsafe { all!(CbcDecrypt(key, iv), data) }
             }
             #$attribute
             unsafe fn ctr(key: &Key, first: u128, data: Blocks) {
                 // SAFETY: the caller promises the instruction set.
-                unsafe { run::<$register, $registers>(&mut Counter::new(key, first), data) }
+                unsafe { all!(Counter(key, first), data) }
             }
             #$attribute
             unsafe fn cbc_encrypt(key: &Key, iv: &mut Block, data: Blocks) {
@@ -116,9 +130,9 @@ macro_rules! kernels {
                 unsafe { ghash::crypt::<$register, $registers, false>(key, powers, first, sum, data) }
             }
             #$attribute
-            unsafe fn powers(hash_key: &Block) -> Powers {
+            unsafe fn powers(powers: &mut Powers, hash_key: &Block) {
                 // SAFETY: the caller promises the instruction set.
-                unsafe { ghash::powers::<$register>(hash_key) }
+                unsafe { ghash::powers::<$register>(powers, hash_key) }
             }
             #$attribute
             unsafe fn ghash(powers: &Powers, sum: &mut u128, data: &[Block]) {
@@ -126,6 +140,7 @@ macro_rules! kernels {
                 unsafe { ghash::hash::<$register, $registers>(powers, sum, data) }
             }
             Kernels {
+                backend: $crate::aes::Backend::$backend,
                 expand,
                 gcm_encrypt,
                 gcm_decrypt,

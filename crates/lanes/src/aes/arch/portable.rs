@@ -405,6 +405,17 @@ impl Polynomials for Scalar {
     }
 
     #[inline(always)]
+    unsafe fn everywhere(polynomial: u128) -> Self {
+        Self(polynomial)
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, to: *mut u128) {
+        // SAFETY: the caller's promise.
+        unsafe { to.write(self.0) }
+    }
+
+    #[inline(always)]
     fn number(self) -> u128 {
         self.0
     }
@@ -442,6 +453,7 @@ fn multiply(a: u128, b: u128) -> u128 {
 
 kernels! {
     #[inline(never)]
+    backend: Portable;
     single: Planes;
     one: Planes, 1;
     many: Planes, 1;

@@ -66,9 +66,19 @@ impl BlockVector for X4 {
 
     #[inline(always)]
     unsafe fn numbers(first: u128) -> Self {
-        let numbers = [0, 1, 2, 3].map(|i| first.wrapping_add(i).to_le_bytes());
         // SAFETY: the caller's promise.
-        unsafe { Self::load(numbers.as_ptr()) }
+        unsafe {
+            if (first as u64).checked_add(3).is_none() {
+                let numbers = [0, 1, 2, 3].map(|i| first.wrapping_add(i).to_le_bytes());
+                return Self::load(numbers.as_ptr());
+            }
+            // In registers: what was written in pieces is late when it is read as a whole.
+            let first = Self::broadcast(&first.to_le_bytes()).0;
+            Self(_mm512_add_epi64(
+                first,
+                _mm512_set_epi64(0, 3, 0, 2, 0, 1, 0, 0),
+            ))
+        }
     }
 
     #[inline(always)]
@@ -205,6 +215,18 @@ impl Polynomials for X4 {
     }
 
     #[inline(always)]
+    unsafe fn everywhere(polynomial: u128) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::broadcast(&polynomial.to_le_bytes()) }
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, to: *mut u128) {
+        // SAFETY: the caller's promise; unaligned.
+        unsafe { self.store(to.cast()) }
+    }
+
+    #[inline(always)]
     fn number(self) -> u128 {
         u128::from_le_bytes(self.first())
     }
@@ -254,6 +276,7 @@ impl Polynomials for X4 {
 
 kernels! {
     #[target_feature(enable = "aes,vaes,vpclmulqdq,avx512f,avx512bw,avx512vl")]
+    backend: Vaes;
     single: X1;
     one: X4, 8;
     many: X4, 1; X4, 4; X4, 8; X4, 12;

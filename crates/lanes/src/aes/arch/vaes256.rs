@@ -186,6 +186,18 @@ impl Polynomials for X2 {
     }
 
     #[inline(always)]
+    unsafe fn everywhere(polynomial: u128) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::broadcast(&polynomial.to_le_bytes()) }
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, to: *mut u128) {
+        // SAFETY: the caller's promise; unaligned.
+        unsafe { self.store(to.cast()) }
+    }
+
+    #[inline(always)]
     fn number(self) -> u128 {
         u128::from_le_bytes(self.first())
     }
@@ -230,6 +242,7 @@ impl Polynomials for X2 {
 
 kernels! {
     #[target_feature(enable = "aes,vaes,vpclmulqdq,avx2")]
+    backend: Vaes256;
     single: X1;
     one: X2, 8;
     many: X2, 1; X2, 2; X2, 4; X2, 8;

@@ -7,49 +7,72 @@ use core::arch::x86_64::*;
 
 use super::reverse;
 use crate::algorithm::sha512::{K, round};
-use crate::arch::Compress;
-use crate::vector::LaneSet;
+use crate::arch::{Compress, CompressOne};
+use crate::vector::{LaneSet, State};
 use crate::{Algorithm, Backend};
 
 pub(crate) fn engines(backend: Backend, algorithm: Algorithm) -> Vec<(usize, Compress)> {
     match (algorithm, backend) {
-        (Algorithm::Sha384 | Algorithm::Sha512, Backend::Avx2) => vec![(1, avx2)],
-        (Algorithm::Sha384 | Algorithm::Sha512, Backend::Avx512) => vec![(1, avx512)],
+        (Algorithm::Sha384 | Algorithm::Sha512, Backend::Avx2) => vec![(1, lane::<false>)],
+        (Algorithm::Sha384 | Algorithm::Sha512, Backend::Avx512) => vec![(1, lane::<true>)],
         _ => Vec::new(),
     }
 }
 
-/// # Safety
-///
-/// As [`Compress`] with one lane; the instruction sets are AVX2, BMI1 and BMI2.
-#[target_feature(enable = "avx2,bmi1,bmi2")]
-unsafe fn avx2(set: &mut LaneSet, blocks: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { one(set, blocks) }
-}
-
-/// # Safety
-///
-/// As [`Compress`] with one lane; the instruction sets are AVX-512 F and VL, BMI1 and BMI2.
-#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
-unsafe fn avx512(set: &mut LaneSet, blocks: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { one(set, blocks) }
-}
-
-/// # Safety
-///
-/// As [`Compress`] with one lane; the instruction set is AVX at least.
-#[inline(always)]
-unsafe fn one(set: &mut LaneSet, blocks: usize) {
-    let mut state = [0; 8];
-    for (word, row) in state.iter_mut().zip(&set.state) {
-        *word = row.words::<u64>()[0];
+pub(crate) fn one(backend: Backend, algorithm: Algorithm) -> Option<CompressOne> {
+    match (algorithm, backend) {
+        (Algorithm::Sha384 | Algorithm::Sha512, Backend::Avx2) => Some(avx2),
+        (Algorithm::Sha384 | Algorithm::Sha512, Backend::Avx512) => Some(avx512),
+        _ => None,
     }
+}
+
+/// # Safety
+///
+/// As [`Compress`] with one lane; the instruction sets are those of [`avx512`], or of [`avx2`].
+unsafe fn lane<const AVX512: bool>(set: &mut LaneSet, blocks: usize) {
+    let mut state = State::new(&set.state.map(|row| row.words::<u64>()[0]));
+    // SAFETY: the caller's promise.
+    unsafe {
+        if AVX512 {
+            avx512(&mut state, set.data[0], blocks);
+        } else {
+            avx2(&mut state, set.data[0], blocks);
+        }
+    }
+    for (row, word) in set.state.iter_mut().zip(state.words()) {
+        row.words_mut::<u64>()[0] = *word;
+    }
+}
+
+/// # Safety
+///
+/// As [`CompressOne`]; the instruction sets are AVX2, BMI1 and BMI2.
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+unsafe fn avx2(state: &mut State, data: *const u8, blocks: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { compress(state.words_mut(), data, blocks) }
+}
+
+/// # Safety
+///
+/// As [`CompressOne`]; the instruction sets are AVX-512 F and VL, BMI1 and BMI2.
+#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
+unsafe fn avx512(state: &mut State, data: *const u8, blocks: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { compress(state.words_mut(), data, blocks) }
+}
+
+/// # Safety
+///
+/// As [`CompressOne`]; the instruction set is AVX at least.
+#[inline(always)]
+unsafe fn compress(to: &mut [u64; 8], data: *const u8, blocks: usize) {
+    let mut state = *to;
     // SAFETY: the caller promises AVX and 128 readable bytes for each block.
     unsafe {
         for block in 0..blocks {
-            let data = set.data[0].add(128 * block);
+            let data = data.add(128 * block);
             // Two words each: those of the last 16 steps, in a ring.
             let mut w = [_mm_setzero_si128(); 8];
             // The words of these 16 steps, with their constants.
@@ -88,9 +111,7 @@ unsafe fn one(set: &mut LaneSet, blocks: usize) {
             }
         }
     }
-    for (row, word) in set.state.iter_mut().zip(state) {
-        row.words_mut()[0] = word;
-    }
+    *to = state;
 }
 
 /// Two words of the schedule: the words 16, 15, 7 and 2 steps before go in.

@@ -2,10 +2,10 @@
 
 use core::arch::x86_64::*;
 
-use crate::Algorithm;
 use crate::algorithm::sha256::K;
-use crate::arch::Compress;
-use crate::vector::LaneSet;
+use crate::arch::{Compress, CompressOne};
+use crate::vector::{LaneSet, State};
+use crate::{Algorithm, Backend};
 
 pub(crate) fn engines(algorithm: Algorithm) -> Vec<(usize, Compress)> {
     match algorithm {
@@ -22,6 +22,14 @@ pub(crate) fn engines(algorithm: Algorithm) -> Vec<(usize, Compress)> {
             (4, sha256::<4>),
         ],
         _ => Vec::new(),
+    }
+}
+
+pub(crate) fn one(backend: Backend, algorithm: Algorithm) -> Option<CompressOne> {
+    match (algorithm, backend) {
+        (Algorithm::Sha1, Backend::ShaNi) => Some(sha1_one),
+        (Algorithm::Sha224 | Algorithm::Sha256, Backend::ShaNi) => Some(sha256_one),
+        _ => None,
     }
 }
 
@@ -44,28 +52,74 @@ macro_rules! each {
 /// As [`Compress`] with `N` lanes; the instruction sets are SHA and SSE4.1.
 #[target_feature(enable = "sha,sse4.1")]
 unsafe fn sha1<const N: usize>(set: &mut LaneSet, blocks: usize) {
+    let state = &mut set.state;
+    macro_rules! word {
+        ($word:literal, $lane:ident) => {
+            state[$word].words::<u32>()[$lane] as i32
+        };
+    }
+    let mut abcd: [__m128i; N] =
+        each!(N, i => _mm_set_epi32(word!(0, i), word!(1, i), word!(2, i), word!(3, i)));
+    let mut e: [__m128i; N] = each!(N, i => _mm_set_epi32(word!(4, i), 0, 0, 0));
+    // SAFETY: the caller's promise.
+    unsafe { sha1_blocks(&mut abcd, &mut e, &set.data[..N], blocks) };
+    for i in 0..N {
+        state[0].words_mut()[i] = _mm_extract_epi32::<3>(abcd[i]) as u32;
+        state[1].words_mut()[i] = _mm_extract_epi32::<2>(abcd[i]) as u32;
+        state[2].words_mut()[i] = _mm_extract_epi32::<1>(abcd[i]) as u32;
+        state[3].words_mut()[i] = _mm_extract_epi32::<0>(abcd[i]) as u32;
+        state[4].words_mut()[i] = _mm_extract_epi32::<3>(e[i]) as u32;
+    }
+}
+
+/// SHA-1 of one message.
+///
+/// # Safety
+///
+/// As [`CompressOne`]; the instruction sets are SHA and SSE4.1.
+#[target_feature(enable = "sha,sse4.1")]
+unsafe fn sha1_one(state: &mut State, data: *const u8, blocks: usize) {
+    let words = state.words_mut::<u32>();
+    // SAFETY: the caller's promise; four words are within.
+    unsafe {
+        let mut abcd = [_mm_shuffle_epi32::<0x1b>(_mm_loadu_si128(
+            words.as_ptr().cast(),
+        ))];
+        let mut e = [_mm_set_epi32(words[4] as i32, 0, 0, 0)];
+        sha1_blocks(&mut abcd, &mut e, &[data], blocks);
+        _mm_storeu_si128(
+            words.as_mut_ptr().cast(),
+            _mm_shuffle_epi32::<0x1b>(abcd[0]),
+        );
+        words[4] = _mm_extract_epi32::<3>(e[0]) as u32;
+    }
+}
+
+/// The blocks of `N` streams.
+///
+/// # Safety
+///
+/// `data` has `N` pointers, each readable for `64 * blocks` bytes; the instruction sets are SHA and SSE4.1.
+#[inline]
+#[target_feature(enable = "sha,sse4.1")]
+unsafe fn sha1_blocks<const N: usize>(
+    abcd: &mut [__m128i; N],
+    e: &mut [__m128i; N],
+    data: &[*const u8],
+    blocks: usize,
+) {
     // SAFETY: the caller promises the instruction sets, and `64 * blocks` readable bytes a lane.
     unsafe {
         let swap = _mm_set_epi64x(0x0001_0203_0405_0607, 0x0809_0a0b_0c0d_0e0f);
-        let state = &mut set.state;
-        macro_rules! word {
-            ($word:literal, $lane:ident) => {
-                state[$word].words::<u32>()[$lane] as i32
-            };
-        }
-        let mut abcd: [__m128i; N] =
-            each!(N, i => _mm_set_epi32(word!(0, i), word!(1, i), word!(2, i), word!(3, i)));
-        let mut e: [__m128i; N] = each!(N, i => _mm_set_epi32(word!(4, i), 0, 0, 0));
-
         for block in 0..blocks {
-            let (abcd_before, e_before) = (abcd, e);
-            let mut w: [[__m128i; N]; 4] = [abcd; 4];
+            let (abcd_before, e_before) = (*abcd, *e);
+            let mut w: [[__m128i; N]; 4] = [*abcd; 4];
             // Groups of four steps; `e` is what the group before had in `abcd`.
             macro_rules! group {
                 ($g:literal) => {
                     if $g < 4 {
                         w[$g % 4] = each!(N, i => {
-                            _mm_shuffle_epi8(_mm_loadu_si128(set.data[i].add(64 * block + 16 * ($g % 4)).cast()), swap)
+                            _mm_shuffle_epi8(_mm_loadu_si128(data[i].add(64 * block + 16 * ($g % 4)).cast()), swap)
                         });
                     } else {
                         w[$g % 4] = each!(N, i => {
@@ -109,14 +163,6 @@ unsafe fn sha1<const N: usize>(set: &mut LaneSet, blocks: usize) {
                 abcd[i] = _mm_add_epi32(abcd[i], abcd_before[i]);
             }
         }
-
-        for i in 0..N {
-            state[0].words_mut()[i] = _mm_extract_epi32::<3>(abcd[i]) as u32;
-            state[1].words_mut()[i] = _mm_extract_epi32::<2>(abcd[i]) as u32;
-            state[2].words_mut()[i] = _mm_extract_epi32::<1>(abcd[i]) as u32;
-            state[3].words_mut()[i] = _mm_extract_epi32::<0>(abcd[i]) as u32;
-            state[4].words_mut()[i] = _mm_extract_epi32::<3>(e[i]) as u32;
-        }
     }
 }
 
@@ -127,29 +173,77 @@ unsafe fn sha1<const N: usize>(set: &mut LaneSet, blocks: usize) {
 /// As [`Compress`] with `N` lanes; the instruction sets are SHA and SSE4.1.
 #[target_feature(enable = "sha,sse4.1")]
 unsafe fn sha256<const N: usize>(set: &mut LaneSet, blocks: usize) {
+    let state = &mut set.state;
+    macro_rules! word {
+        ($word:literal, $lane:ident) => {
+            state[$word].words::<u32>()[$lane] as i32
+        };
+    }
+    let mut abef: [__m128i; N] =
+        each!(N, i => _mm_set_epi32(word!(0, i), word!(1, i), word!(4, i), word!(5, i)));
+    let mut cdgh: [__m128i; N] =
+        each!(N, i => _mm_set_epi32(word!(2, i), word!(3, i), word!(6, i), word!(7, i)));
+    // SAFETY: the caller's promise.
+    unsafe { sha256_blocks(&mut abef, &mut cdgh, &set.data[..N], blocks) };
+    for i in 0..N {
+        state[0].words_mut()[i] = _mm_extract_epi32::<3>(abef[i]) as u32;
+        state[1].words_mut()[i] = _mm_extract_epi32::<2>(abef[i]) as u32;
+        state[4].words_mut()[i] = _mm_extract_epi32::<1>(abef[i]) as u32;
+        state[5].words_mut()[i] = _mm_extract_epi32::<0>(abef[i]) as u32;
+        state[2].words_mut()[i] = _mm_extract_epi32::<3>(cdgh[i]) as u32;
+        state[3].words_mut()[i] = _mm_extract_epi32::<2>(cdgh[i]) as u32;
+        state[6].words_mut()[i] = _mm_extract_epi32::<1>(cdgh[i]) as u32;
+        state[7].words_mut()[i] = _mm_extract_epi32::<0>(cdgh[i]) as u32;
+    }
+}
+
+/// SHA-256 of one message.
+///
+/// # Safety
+///
+/// As [`CompressOne`]; the instruction sets are SHA and SSE4.1.
+#[target_feature(enable = "sha,sse4.1")]
+unsafe fn sha256_one(state: &mut State, data: *const u8, blocks: usize) {
+    let words: *mut __m128i = state.words_mut::<u32>().as_mut_ptr().cast();
+    // SAFETY: the caller's promise; eight words are within.
+    unsafe {
+        let abcd = _mm_shuffle_epi32::<0x1b>(_mm_loadu_si128(words));
+        let efgh = _mm_shuffle_epi32::<0x1b>(_mm_loadu_si128(words.add(1)));
+        let mut abef = [_mm_unpackhi_epi64(efgh, abcd)];
+        let mut cdgh = [_mm_unpacklo_epi64(efgh, abcd)];
+        sha256_blocks(&mut abef, &mut cdgh, &[data], blocks);
+        let abcd = _mm_unpackhi_epi64(cdgh[0], abef[0]);
+        let efgh = _mm_unpacklo_epi64(cdgh[0], abef[0]);
+        _mm_storeu_si128(words, _mm_shuffle_epi32::<0x1b>(abcd));
+        _mm_storeu_si128(words.add(1), _mm_shuffle_epi32::<0x1b>(efgh));
+    }
+}
+
+/// The blocks of `N` streams.
+///
+/// # Safety
+///
+/// As [`sha1_blocks`].
+#[inline]
+#[target_feature(enable = "sha,sse4.1")]
+unsafe fn sha256_blocks<const N: usize>(
+    abef: &mut [__m128i; N],
+    cdgh: &mut [__m128i; N],
+    data: &[*const u8],
+    blocks: usize,
+) {
     // SAFETY: the caller promises the instruction sets, and `64 * blocks` readable bytes a lane.
     unsafe {
         let swap = _mm_set_epi64x(0x0c0d_0e0f_0809_0a0b, 0x0405_0607_0001_0203);
-        let state = &mut set.state;
-        macro_rules! word {
-            ($word:literal, $lane:ident) => {
-                state[$word].words::<u32>()[$lane] as i32
-            };
-        }
-        let mut abef: [__m128i; N] =
-            each!(N, i => _mm_set_epi32(word!(0, i), word!(1, i), word!(4, i), word!(5, i)));
-        let mut cdgh: [__m128i; N] =
-            each!(N, i => _mm_set_epi32(word!(2, i), word!(3, i), word!(6, i), word!(7, i)));
-
         for block in 0..blocks {
-            let (abef_before, cdgh_before) = (abef, cdgh);
-            let mut w: [[__m128i; N]; 4] = [abef; 4];
+            let (abef_before, cdgh_before) = (*abef, *cdgh);
+            let mut w: [[__m128i; N]; 4] = [*abef; 4];
             // Groups of four steps.
             macro_rules! group {
                 ($g:literal) => {
                     if $g < 4 {
                         w[$g % 4] = each!(N, i => {
-                            _mm_shuffle_epi8(_mm_loadu_si128(set.data[i].add(64 * block + 16 * ($g % 4)).cast()), swap)
+                            _mm_shuffle_epi8(_mm_loadu_si128(data[i].add(64 * block + 16 * ($g % 4)).cast()), swap)
                         });
                     } else {
                         w[$g % 4] = each!(N, i => {
@@ -186,17 +280,6 @@ unsafe fn sha256<const N: usize>(set: &mut LaneSet, blocks: usize) {
                 abef[i] = _mm_add_epi32(abef[i], abef_before[i]);
                 cdgh[i] = _mm_add_epi32(cdgh[i], cdgh_before[i]);
             }
-        }
-
-        for i in 0..N {
-            state[0].words_mut()[i] = _mm_extract_epi32::<3>(abef[i]) as u32;
-            state[1].words_mut()[i] = _mm_extract_epi32::<2>(abef[i]) as u32;
-            state[4].words_mut()[i] = _mm_extract_epi32::<1>(abef[i]) as u32;
-            state[5].words_mut()[i] = _mm_extract_epi32::<0>(abef[i]) as u32;
-            state[2].words_mut()[i] = _mm_extract_epi32::<3>(cdgh[i]) as u32;
-            state[3].words_mut()[i] = _mm_extract_epi32::<2>(cdgh[i]) as u32;
-            state[6].words_mut()[i] = _mm_extract_epi32::<1>(cdgh[i]) as u32;
-            state[7].words_mut()[i] = _mm_extract_epi32::<0>(cdgh[i]) as u32;
         }
     }
 }
