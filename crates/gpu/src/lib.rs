@@ -1,0 +1,42 @@
+//! MD5, SHA-1, SHA-256 and AES of many independent messages on an NVIDIA card, one message a thread.
+//!
+//! The driver is found at run time: nothing of CUDA is needed to build this, and a machine without a card gets an [`Error`] that says so.
+//!
+//! ```no_run
+//! use tabane_gpu::{Algorithm, Card, Options};
+//!
+//! let card = Card::open(&Options::default())?;
+//! // From the machine's memory: packed, copied and hashed, several slots at a time.
+//! let digests = card.hash_many(Algorithm::Sha1, &[b"abc", b"abcd"])?;
+//! assert_eq!(digests.len(), 2 * Algorithm::Sha1.digest_len());
+//!
+//! // What is on the card already is hashed where it is.
+//! let mut data = card.allocate(1 << 20)?;
+//! data.write(&[7; 1 << 20])?;
+//! let messages = card.messages(&[0..4096, 4096..1 << 20])?;
+//! let mut on_card = card.allocate(2 * 20)?;
+//! card.hash_on_card(Algorithm::Sha1, &data, &messages, &mut on_card)?;
+//! # Ok::<(), tabane_gpu::Error>(())
+//! ```
+//!
+//! # How it is built
+//!
+//! * `kernels/`: CUDA C++. The same text is compiled for the processor and compared with OpenSSL by the tests.
+//! * `ptx/`: what `ptx/build.py` makes of it with a compiler of one version; compiled into the program, and by the driver for the card.
+//! * `driver`: the functions of `libcuda.so.1`. `card`: a card, and how it is waited for. `memory`, `staging`: where the data are.
+//! * `hash`, `aes`: what is computed. `known_answers`: before anything else is.
+
+mod aes;
+mod card;
+mod driver;
+mod error;
+mod hash;
+mod known_answers;
+mod memory;
+mod staging;
+
+pub use aes::{Aes, Design, Items, Message, Mode};
+pub use card::{Card, Options, Properties};
+pub use error::Error;
+pub use hash::{Algorithm, MESSAGE_MAX, Messages};
+pub use memory::DeviceBuffer;
