@@ -22,6 +22,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod changes;
 mod chunk;
 mod chunk_size;
 mod compare_trees;

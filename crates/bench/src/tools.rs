@@ -32,6 +32,8 @@ pub enum Scenario {
     Unchanged,
     /// A backup after every file got a new modification time
     Rescan,
+    /// A backup after one file in a hundred got a line in its middle, and very large ones a hundred lines
+    Changes,
     /// A restore of everything into an empty directory
     Restore,
     /// A check that reads and verifies all data
@@ -45,6 +47,7 @@ impl Scenario {
             Scenario::First => "first",
             Scenario::Unchanged => "unchanged",
             Scenario::Rescan => "rescan",
+            Scenario::Changes => "changes",
             Scenario::Restore => "restore",
             Scenario::Check => "check",
         }
@@ -53,8 +56,9 @@ impl Scenario {
     /// How many times restic's wall time must exceed ours.
     pub fn bar(self) -> f64 {
         match self {
-            Scenario::First | Scenario::Rescan | Scenario::Restore => 2.5,
-            Scenario::Unchanged | Scenario::Check => 2.0,
+            Scenario::First | Scenario::Rescan | Scenario::Restore => 4.0,
+            Scenario::Check => 3.5,
+            Scenario::Unchanged | Scenario::Changes => 3.0,
         }
     }
 }
@@ -180,7 +184,7 @@ impl Tool {
         } = places;
         let backup = matches!(
             scenario,
-            Scenario::First | Scenario::Unchanged | Scenario::Rescan
+            Scenario::First | Scenario::Unchanged | Scenario::Rescan | Scenario::Changes
         );
         match self.kind {
             Kind::Tabane if backup => {

@@ -1,0 +1,106 @@
+//! Versions of a tree: what a day's work changes in it, and a large file that no compression makes smaller.
+
+use std::fs;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::disk;
+use crate::tree::Random;
+
+/// One file in so many is changed.
+const CHANGED_OF: usize = 100;
+/// Files of this many bytes are always changed.
+const ALWAYS_FROM_BYTES: u64 = 256 << 20;
+/// So many times are bytes inserted into one of those, and so many bytes each time.
+const INSERTIONS: u64 = 100;
+const INSERTED_BYTES: usize = 100;
+
+/// Adds a file of `mebibytes` random MiB to the tree.
+pub fn add_incompressible(tree: &Path, mebibytes: u64) -> Result<()> {
+    let path = tree.join("incompressible");
+    let doing = || format!("cannot write {}", path.display());
+    let mut random = Random::new(mebibytes);
+    let mut file = BufWriter::new(fs::File::create_new(&path).with_context(doing)?);
+    for _ in 0..mebibytes {
+        file.write_all(&random.noise(1 << 20)).with_context(doing)?;
+    }
+    file.flush().with_context(doing)
+}
+
+/// Puts a line in the middle of every hundredth file, and a hundred lines throughout each very large one. Lines
+/// are others for every `seed`.
+pub fn change_few(tree: &Path, seed: u64) -> Result<()> {
+    let mut files: Vec<(PathBuf, u64)> = Vec::new();
+    disk::walk(tree, &mut |path, metadata| {
+        if metadata.is_file() {
+            files.push((path.to_owned(), metadata.len()));
+        }
+        Ok(())
+    })?;
+    files.sort();
+    let mut random = Random::new(seed);
+    for (index, (path, bytes)) in files.iter().enumerate() {
+        let insertions = match *bytes {
+            ALWAYS_FROM_BYTES.. => INSERTIONS,
+            _ if index % CHANGED_OF == 0 => 1,
+            _ => continue,
+        };
+        insert(path, insertions, &mut random)
+            .with_context(|| format!("cannot change {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Inserts random bytes in so many places, evenly far from each other.
+fn insert(path: &Path, insertions: u64, random: &mut Random) -> Result<()> {
+    let old = fs::read(path)?;
+    let mut file = BufWriter::new(fs::File::create(path)?);
+    let part = old.len() / (insertions as usize + 1);
+    let (front, last) = old.split_at(part * insertions as usize);
+    for index in 0..insertions as usize {
+        file.write_all(&front[index * part..][..part])?;
+        file.write_all(&random.noise(INSERTED_BYTES))?;
+    }
+    file.write_all(last)?;
+    Ok(file.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_hundredth_file_gets_a_line() {
+        let tree = tempfile::tempdir().expect("a directory");
+        for index in 0..250 {
+            fs::write(tree.path().join(format!("{index:03}")), [7; 10]).expect("written");
+        }
+        change_few(tree.path(), 1).expect("changed");
+        let changed = |index: usize| {
+            let bytes = fs::read(tree.path().join(format!("{index:03}"))).expect("read");
+            assert_eq!(bytes[..5], [7; 5]);
+            assert_eq!(bytes[bytes.len() - 5..], [7; 5]);
+            bytes.len() == 110
+        };
+        let which: Vec<usize> = (0..250).filter(|&index| changed(index)).collect();
+        assert_eq!(which, [0, 100, 200]);
+    }
+
+    #[test]
+    fn large_files_are_changed_in_many_places() {
+        let tree = tempfile::tempdir().expect("a directory");
+        add_incompressible(tree.path(), 1).expect("made");
+        let path = tree.path().join("incompressible");
+        let old = fs::read(&path).expect("read");
+        assert_eq!(old.len(), 1 << 20);
+        insert(&path, INSERTIONS, &mut Random::new(2)).expect("changed");
+        let new = fs::read(&path).expect("read");
+        assert_eq!(new.len(), old.len() + 100 * 100);
+        let part = old.len() / 101;
+        assert_eq!(new[..part], old[..part]);
+        assert_eq!(new[part + 100..][..part], old[part..2 * part]);
+        assert_eq!(new[new.len() - part..], old[old.len() - part..]);
+    }
+}
