@@ -1,6 +1,6 @@
 //! `tabane-bench index`: what it costs to know many blocks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::hint::black_box;
 use std::io;
@@ -130,10 +130,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Objects of which all but the index are kept in a directory; of index objects, all names and only the latest bytes.
+/// Objects of which all but the index and packs are kept in a directory; of index objects, all names and only the latest bytes;
+/// of packs, the latest names.
 struct Forgetful {
     directory: PathBuf,
     index: Mutex<HashMap<Id, Vec<u8>>>,
+    packs: Mutex<HashSet<Id>>,
 }
 
 impl Forgetful {
@@ -141,6 +143,7 @@ impl Forgetful {
         Self {
             directory: directory.to_owned(),
             index: Mutex::default(),
+            packs: Mutex::default(),
         }
     }
 
@@ -148,8 +151,9 @@ impl Forgetful {
         self.directory.join(name.path().replace('/', "-"))
     }
 
-    /// Forgets the bytes of index objects, but not their names.
+    /// Forgets the bytes of index objects, but not their names, and packs.
     fn forget(&self) {
+        self.packs.lock().expect("no panic").clear();
         self.index
             .lock()
             .expect("no panic")
@@ -189,8 +193,13 @@ impl Storage for Forgetful {
     }
 
     fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
-        if name.kind != ObjectKind::Index {
-            return fs::write(self.path(name), parts.concat());
+        match name.kind {
+            ObjectKind::Index => (),
+            ObjectKind::Pack => {
+                self.packs.lock().expect("no panic").insert(name.id);
+                return Ok(());
+            }
+            _ => return fs::write(self.path(name), parts.concat()),
         }
         let mut index = self.index.lock().expect("no panic");
         index.insert(name.id, parts.concat());
@@ -216,6 +225,10 @@ impl Storage for Forgetful {
             let index = self.index.lock().expect("no panic");
             return Ok(index.keys().copied().map(listed).collect());
         }
+        if kind == ObjectKind::Pack {
+            let packs = self.packs.lock().expect("no panic");
+            return Ok(packs.iter().copied().map(listed).collect());
+        }
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
             let name = entry?.file_name().into_string().unwrap_or_default();
@@ -228,6 +241,12 @@ impl Storage for Forgetful {
     }
 
     fn stat(&self, name: Name) -> io::Result<u64> {
+        if name.kind == ObjectKind::Pack {
+            let there = self.packs.lock().expect("no panic").contains(&name.id);
+            return there
+                .then_some(1)
+                .ok_or_else(|| io::ErrorKind::NotFound.into());
+        }
         Ok(fs::metadata(self.path(name))?.len())
     }
 
@@ -295,6 +314,11 @@ fn put(repository: &Repository, blocks: Range<u64>) -> Result<()> {
         };
         packs.push((block(next ^ 1 << 63), contents));
         next = end;
+    }
+    for (pack, _) in &packs {
+        repository
+            .storage()
+            .put(Name::new(ObjectKind::Pack, *pack), &[])?;
     }
     repository.write_index_segment(&packs)?;
     Ok(())

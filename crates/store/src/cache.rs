@@ -20,12 +20,13 @@ use std::time::{Duration, SystemTime};
 use crate::crypto::random;
 use crate::error::{Error, Result};
 use crate::id::Id;
-use crate::index::Index;
 use crate::index::merge::{Batch, Failure, Input, Merged, merge};
 use crate::index::run::{Run, is_damage};
+use crate::index::{Index, IndexSegment};
 use crate::removal::Removals;
 use crate::repository::Repository;
-use crate::storage::ObjectKind;
+use crate::storage::{Name, ObjectKind};
+use crate::writer::PACKS_PER_INDEX;
 
 /// What the name of a run begins with; the number is that of the format, which others may not understand.
 const RUN: &str = "index1-";
@@ -47,6 +48,9 @@ const RATIO: u64 = 4;
 
 /// Runs of fewer blocks are always merged.
 const SMALL: u64 = 1 << 16;
+
+/// Packs that one request lists; to list all is then as cheap as to ask for so many times fewer, one by one.
+const PACKS_PER_LIST: u32 = 1000;
 
 /// Index objects may vanish while they are read, and runs while they are opened: how often one begins anew.
 const ATTEMPTS: usize = 5;
@@ -108,20 +112,22 @@ impl Cache {
             folder,
             current: &current,
         };
+        let mut presence = PackPresence::new(repository, &runs);
         let unread = |runs: &[Run]| -> Vec<Id> {
             let known: HashSet<&Id> = runs.iter().flat_map(Run::sources).collect();
             let ids = listed.iter().map(|object| object.id);
             ids.filter(|id| !known.contains(id)).collect()
         };
         let new = unread(&runs);
-        match folding.take_over(&mut runs, &new) {
+        match folding.take_over(&mut runs, &new, &mut presence) {
             Ok(()) => Index::of_runs(runs, &removals),
             Err(Failure::Read(error)) => Err(error),
             Err(Failure::Write(error)) => {
                 self.warn_of(&error);
                 let left = unread(&runs);
                 let mut index = Index::of_runs(runs, &removals)?;
-                repository.read_index_segments(&left, |_, packs| index.add_all(&packs))?;
+                repository
+                    .read_index_segments(&left, |_, packs| index.add_all(&presence.keep(packs)?))?;
                 Ok(index)
             }
         }
@@ -200,6 +206,55 @@ fn keep_needed(runs: &mut Vec<Run>, current: &HashSet<Id>) {
     });
 }
 
+/// Tells which packs are there. An index object may name some that are gone: whoever put it was stopped for long just
+/// before, and has not taken it back yet, or died. Nobody would find out later, since the removals that named them are
+/// gone as well.
+struct PackPresence<'a> {
+    repository: &'a Repository,
+    /// So many more are asked for one by one, before all are listed.
+    singly: u32,
+    /// All that are there, once they were listed.
+    listed: Option<HashSet<Id>>,
+}
+
+impl<'a> PackPresence<'a> {
+    fn new(repository: &'a Repository, known: &[Run]) -> Self {
+        let known = known.iter().map(|run| run.footer().packs.count);
+        let known = known.fold(0, u32::saturating_add);
+        Self {
+            repository,
+            singly: PACKS_PER_INDEX as u32 + known / PACKS_PER_LIST,
+            listed: None,
+        }
+    }
+
+    /// What an index object says of packs that are there.
+    fn keep(&mut self, packs: IndexSegment) -> Result<IndexSegment> {
+        let mut there = Vec::with_capacity(packs.len());
+        for pack in packs {
+            if self.has(&pack.0)? {
+                there.push(pack);
+            }
+        }
+        Ok(there)
+    }
+
+    fn has(&mut self, pack: &Id) -> Result<bool> {
+        if let Some(listed) = &self.listed {
+            return Ok(listed.contains(pack));
+        }
+        if let Some(left) = self.singly.checked_sub(1) {
+            self.singly = left;
+            return self.repository.has(Name::new(ObjectKind::Pack, *pack));
+        }
+        let packs = self.repository.list(ObjectKind::Pack)?;
+        let listed: HashSet<Id> = packs.into_iter().map(|(id, _)| id).collect();
+        let has = listed.contains(pack);
+        self.listed = Some(listed);
+        Ok(has)
+    }
+}
+
 /// Brings the runs of a repository up to date.
 struct Folding<'a> {
     repository: &'a Repository,
@@ -209,10 +264,16 @@ struct Folding<'a> {
 
 impl Folding<'_> {
     /// Adds what these index objects say.
-    fn take_over(&self, runs: &mut Vec<Run>, unread: &[Id]) -> Merged<()> {
+    fn take_over(
+        &self,
+        runs: &mut Vec<Run>,
+        unread: &[Id],
+        presence: &mut PackPresence,
+    ) -> Merged<()> {
         let before = runs.len();
         let (mut objects, mut blocks) = (Vec::new(), 0);
         self.repository.read_index_segments(unread, |id, packs| {
+            let packs = presence.keep(packs)?;
             let segments = packs.iter().flat_map(|(_, contents)| &contents.segments);
             blocks += segments.map(|segment| segment.blocks.len()).sum::<usize>();
             objects.push((id, packs));

@@ -15,10 +15,11 @@ use crate::key;
 use crate::node::{self, Piece};
 use crate::observer::Observer;
 use crate::pack::PackContents;
+use crate::reach::is_whole;
 use crate::reader::{self, BlockReader};
 use crate::removal::Removals;
 use crate::repository::Repository;
-use crate::snapshot;
+use crate::snapshot::{self, Snapshot};
 use crate::storage::{Name, ObjectKind};
 use crate::sync::lock;
 use crate::tree;
@@ -102,6 +103,7 @@ pub fn check(
     check_keys(&run)?;
     let removals = read_removals(&run)?;
     // Before the index: so the index knows all that the snapshots need, even if a backup ends meanwhile.
+    let announced = snapshot::announced(repository)?;
     let snapshots = read_snapshots(&run, &mut report)?;
     let contents = read_index(&run, &mut report)?;
     let (packs, index) = check_packs(&run, &contents, &removals, &mut report)?;
@@ -111,7 +113,7 @@ pub fn check(
     report.read_packs = chosen.len() as u64;
     report.read_bytes = read_packs(&run, chosen, &contents);
     // In the end, so that the files that damaged blocks belong to can be named.
-    check_snapshots(&run, &index, snapshots);
+    check_snapshots(&run, &index, snapshots, &announced);
     report.problems = run.problems.load(Ordering::Relaxed);
     Ok(report)
 }
@@ -213,28 +215,43 @@ fn check_packs(
     Ok((known.collect(), index))
 }
 
-/// The roots of the snapshots that can be read, with their names.
-fn read_snapshots(run: &Run, report: &mut CheckReport) -> Result<Vec<(String, Vec<Piece>)>> {
-    let mut roots = Vec::new();
+/// The snapshots that can be read.
+fn read_snapshots(run: &Run, report: &mut CheckReport) -> Result<Vec<(Id, Snapshot)>> {
+    let mut readable = Vec::new();
     let repository = &run.repository;
     let snapshots =
         repository.read_each(ObjectKind::Snapshot, |id| snapshot::load(repository, id))?;
     for (id, snapshot) in snapshots {
         report.snapshots += 1;
         match snapshot {
-            Ok(snapshot) => roots.push((format!("snapshot {}", id.short()), snapshot.root)),
+            Ok(snapshot) => readable.push((id, snapshot)),
             Err(error) => run.problem(&error),
         }
     }
-    Ok(roots)
+    Ok(readable)
 }
 
 /// Reads every directory of every snapshot once, and looks up every block.
-fn check_snapshots(run: &Run, index: &Index, roots: Vec<(String, Vec<Piece>)>) {
+fn check_snapshots(
+    run: &Run,
+    index: &Index,
+    snapshots: Vec<(Id, Snapshot)>,
+    announced: &[Snapshot],
+) {
     let mut reader = BlockReader::new(&run.repository);
     let mut seen = HashSet::new();
-    for (what, root) in roots {
-        check_tree(run, index, &mut reader, &mut seen, root, what);
+    for (id, snapshot) in snapshots {
+        let what = format!("snapshot {}", id.short());
+        if announced.contains(&snapshot)
+            && let Ok(false) = is_whole(&mut reader, index, &snapshot.root)
+        {
+            let why =
+                "whoever made it was stopped before it was confirmed; `tabane prune` removes it";
+            run.observer
+                .note(&format!("{what} was never finished: {why}"));
+            continue;
+        }
+        check_tree(run, index, &mut reader, &mut seen, snapshot.root, what);
     }
 }
 

@@ -108,14 +108,9 @@ impl New<'_> {
 
     /// Whether the old snapshot is there that keeps blocks for this one, if that is how they are kept.
     fn is_old_there(&self) -> Result<bool> {
-        let Some((old, _)) = self.beside else {
-            return Ok(true);
-        };
-        let old = Name::new(ObjectKind::Snapshot, old);
-        match self.repository.storage().stat(old) {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(Error::storage("read", old)(error)),
+        match self.beside {
+            Some((old, _)) => self.repository.has(Name::new(ObjectKind::Snapshot, old)),
+            None => Ok(true),
         }
     }
 

@@ -124,7 +124,7 @@ pub fn edit<E: Edit>(
     // Of a run that was interrupted, or that left the old ones.
     let made = match dry_run || edited.is_empty() {
         true => Vec::new(),
-        false => snapshot::list(repository, &Filter::default())?.snapshots,
+        false => confirmed(repository)?,
     };
     let mut done = Vec::new();
     for (old, snapshot, changes) in edited {
@@ -142,6 +142,15 @@ pub fn edit<E: Edit>(
         done.push(Edited { old, new, changes });
     }
     Ok(done)
+}
+
+/// The snapshots that lack nothing as far as their clients could tell.
+fn confirmed(repository: &Repository) -> Result<Vec<(Id, Snapshot)>> {
+    let mut made = snapshot::list(repository, &Filter::default())?.snapshots;
+    // Now, since a snapshot of which none is announced any more has been confirmed.
+    let announced = snapshot::announced(repository)?;
+    made.retain(|(_, snapshot)| !announced.contains(snapshot));
+    Ok(made)
 }
 
 /// Writes new directories.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::index::Index;
 use crate::node::{self, Piece};
@@ -40,6 +40,19 @@ impl Reach {
     ) -> Result<()> {
         self.snapshots.insert(id);
         self.add(reader, index, root)
+    }
+
+    /// A block that is needed and not there.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    pub fn first_missing(&self, index: &Index) -> Result<Option<Id>> {
+        for id in &self.blocks {
+            if index.find(id)?.is_none() {
+                return Ok(Some(*id));
+            }
+        }
+        Ok(None)
     }
 
     /// Adds what a directory needs.
@@ -89,5 +102,19 @@ impl Reach {
     /// All blocks so far.
     pub fn blocks(&self) -> &HashSet<Id> {
         &self.blocks
+    }
+}
+
+/// Whether all that a snapshot with this root needs is there.
+///
+/// # Errors
+/// When a directory is damaged, or the storage fails.
+pub fn is_whole(reader: &mut BlockReader, index: &Index, root: &[Piece]) -> Result<bool> {
+    let mut reach = Reach::default();
+    match reach.add(reader, index, root) {
+        Ok(()) => Ok(reach.first_missing(index)?.is_none()),
+        Err(Error::MissingBlock(_)) => Ok(false),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error),
     }
 }

@@ -168,6 +168,18 @@ impl Repository {
         }
     }
 
+    /// Whether there is an object of this name.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn has(&self, name: Name) -> Result<bool> {
+        match self.storage.stat(name) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::storage("read", name)(error)),
+        }
+    }
+
     /// Keeps what is known of the repository in a cache.
     pub fn with_cache(mut self, cache: Cache) -> Self {
         self.cache = Some(cache);

@@ -129,16 +129,12 @@ pub fn save(repository: &Repository, snapshot: &Snapshot) -> Result<Id> {
 /// [`Error::NoSnapshot`] when the other has been removed meanwhile; when the storage fails, both may be there.
 pub fn replace(repository: &Repository, old: Id, snapshot: &Snapshot) -> Result<Id> {
     let id = save(repository, snapshot)?;
-    let name = Name::new(ObjectKind::Snapshot, old);
-    match repository.storage().stat(name) {
-        // Until now the old one has kept the blocks, and from now on the new one does.
-        Ok(_) => forget::remove(repository, old).map(|()| id),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            forget::remove(repository, id)?;
-            Err(Error::NoSnapshot(old.to_string()))
-        }
-        Err(error) => Err(Error::storage("read", name)(error)),
+    if !repository.has(Name::new(ObjectKind::Snapshot, old))? {
+        forget::remove(repository, id)?;
+        return Err(Error::NoSnapshot(old.to_string()));
     }
+    // Until now the old one has kept the blocks, and from now on the new one does.
+    forget::remove(repository, old).map(|()| id)
 }
 
 /// Reads a snapshot.
@@ -154,6 +150,17 @@ pub(crate) fn load_from(repository: &Repository, kind: ObjectKind, id: Id) -> Re
     let json = repository.get_sealed(kind, id)?;
     serde_json::from_slice(&json)
         .map_err(|error| Error::damaged(format!("snapshot {}", id.short()), error))
+}
+
+/// Snapshots that are about to be, or whose clients died before they could say that they lack nothing: rule 3 of
+/// [`crate::removal`]. A snapshot that is equal to one of them may lack something.
+///
+/// # Errors
+/// When the storage fails.
+pub(crate) fn announced(repository: &Repository) -> Result<Vec<Snapshot>> {
+    let kind = ObjectKind::Pending;
+    let read = repository.read_each(kind, |id| load_from(repository, kind, id))?;
+    Ok(read.into_values().flatten().collect())
 }
 
 /// Snapshots that can be read, and those that cannot.

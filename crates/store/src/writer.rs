@@ -30,7 +30,7 @@ use crate::sync::{Buffers, lock};
 const WAITING: usize = 2;
 
 /// An index object is written when this many packs wait for one: what is indexed survives an interruption.
-const PACKS_PER_INDEX: usize = 32;
+pub const PACKS_PER_INDEX: usize = 32;
 
 /// What all encoders of a run share.
 pub struct Writer {
@@ -290,12 +290,7 @@ impl Shared {
         let mut removed = Vec::new();
         for (pack, _) in packs {
             let name = Name::new(ObjectKind::Pack, *pack);
-            let is_there = match repository.storage().stat(name) {
-                Ok(_) => true,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
-                Err(error) => return Err(Error::storage("read", name)(error)),
-            };
-            if !is_there || condemned.contains(pack) {
+            if !repository.has(name)? || condemned.contains(pack) {
                 removed.push(*pack);
             }
         }

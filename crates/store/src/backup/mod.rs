@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::node::{Node, Time, Xattr};
 use crate::pack::BlockKind;
+use crate::removal;
 use crate::repository::Repository;
 use crate::snapshot::{self, Snapshot, Summary};
 use crate::source::exclude::ExcludeOptions;
@@ -247,9 +248,16 @@ pub fn backup(
     let run = Arc::into_inner(run).expect("all threads have ended");
     let root = run.assembler.finish();
     let written = run.writer.finish()?;
-    walked?;
-    flushed?;
-    let root = root?;
+    let root = walked.and(flushed).and(root).map_err(|error| {
+        // What the index knew of is gone, and there is somebody who removes.
+        let removed =
+            error.is_not_found() && removal::names(repository).is_ok_and(|names| names != removals);
+        if removed {
+            Error::RemovedMeanwhile
+        } else {
+            error
+        }
+    })?;
 
     let counters = run.counters;
     let snapshot = Snapshot {

@@ -8,9 +8,8 @@ use crate::client::{self, Presence, Seen};
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::index::{Index, IndexSegment};
-use crate::node::Piece;
 use crate::pack::BlockKind;
-use crate::reach::Reach;
+use crate::reach::{Reach, is_whole};
 use crate::reader::BlockReader;
 use crate::removal::{Removal, Removals};
 use crate::repository::Repository;
@@ -176,7 +175,7 @@ impl View {
             };
             read.map_err(|error| cannot_read(id, error))?;
         }
-        if let Some(missing) = first_missing(reach, &index)? {
+        if let Some(missing) = reach.first_missing(&index)? {
             let why = format!("block {missing}, which a snapshot needs, is missing");
             return Err(Error::CannotPrune(why));
         }
@@ -259,26 +258,6 @@ fn cannot_read(snapshot: Id, error: Error) -> Error {
         "snapshot {} cannot be read ({error})",
         snapshot.short()
     ))
-}
-
-fn first_missing(reach: &Reach, index: &Index) -> Result<Option<Id>> {
-    for id in reach.blocks() {
-        if index.find(id)?.is_none() {
-            return Ok(Some(*id));
-        }
-    }
-    Ok(None)
-}
-
-/// Whether all that a snapshot with this root needs is there.
-fn is_whole(reader: &mut BlockReader, index: &Index, root: &[Piece]) -> Result<bool> {
-    let mut reach = Reach::default();
-    match reach.add(reader, index, root) {
-        Ok(()) => Ok(first_missing(&reach, index)?.is_none()),
-        Err(Error::MissingBlock(_)) => Ok(false),
-        Err(error) if error.is_not_found() => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 fn times(repository: &Repository, kind: ObjectKind) -> Result<HashMap<Id, SystemTime>> {

@@ -826,6 +826,10 @@ thread_local! {
             .with_cache(Cache::new(root.clone(), |_: &str| ()));
         for first in [1, 3] {
             let packs: IndexSegment = [first, first + 1].map(|pack| (Id([pack; 32]), contents(pack))).into();
+            for (pack, _) in &packs {
+                let name = Name::new(ObjectKind::Pack, *pack);
+                repository.storage().put(name, &[b"a pack"]).expect("put");
+            }
             repository.write_index_segment(&packs).expect("put");
         }
         (Arc::new(repository), root)

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tabane_store::backup::{BackupOptions, Parent};
+use tabane_store::cache::Cache;
 use tabane_store::rewrite::{RewriteOptions, rewrite};
 use tabane_store::source::exclude::ExcludeOptions;
 use tabane_store::storage::{Listed, Name, ObjectKind, Storage};
@@ -16,7 +18,8 @@ use super::basics::{TIGHT, prune_with};
 use crate::common::memory::MemoryStorage;
 use crate::common::tree::{random_bytes, write};
 use crate::common::{
-    assert_clean, back_up, back_up_observed, backup_options, id, init, open, scratch,
+    Recorder, assert_clean, assert_restores, back_up, back_up_observed, backup_options, id, init,
+    open, password, scratch,
 };
 
 const DAY: Duration = Duration::from_secs(25 * 3600);
@@ -206,6 +209,8 @@ fn a_late_snapshot_is_taken_back_or_goes_with_the_next_prune() {
         );
         storage.wait(DAY);
         let repository = open(storage.clone());
+        // It is no loss: nobody was told of it.
+        assert_clean(&repository);
         prune_with(&repository, TIGHT).expect("prune");
         assert_clean(&repository);
         for kind in [
@@ -216,4 +221,53 @@ fn a_late_snapshot_is_taken_back_or_goes_with_the_next_prune() {
             assert_eq!(names(&storage, kind), [], "{kind:?}");
         }
     }
+}
+
+#[test]
+fn nobody_relies_on_a_late_index_object_whose_client_died() {
+    let dir = scratch();
+    let storage = MemoryStorage::default();
+    init(storage.clone());
+    write(dir.path().join("a"), &random_bytes(1, 100_000));
+    let others = storage.clone();
+    let meanwhile = move || {
+        others.wait(DAY);
+        remove_all(&others);
+    };
+    let stopped = Stopped::open(&storage, ObjectKind::Index, true, Box::new(meanwhile));
+    let result = back_up_observed(&stopped, &[dir.path()], backup_options(), &Arc::default());
+    assert!(result.is_err());
+    let folder = scratch();
+    let cache = Cache::new(folder.path(), |text: &str| panic!("a warning: {text}"));
+    let opened = Repository::open(Arc::new(storage), &password()).unwrap();
+    let repository = Arc::new(opened.with_cache(cache));
+    let made = id(&back_up(&repository, &[dir.path()]));
+    assert_restores(&repository, made, dir.path(), dir.path());
+}
+
+#[test]
+fn a_backup_whose_parent_goes_while_it_is_compared_says_so() {
+    let dir = scratch();
+    write(dir.path().join("a"), &random_bytes(1, 1000));
+    // Its entries take more than a segment, so they are read from the pack after those of the root.
+    for number in 0..3000 {
+        write(dir.path().join(format!("b/{number:0>240}")), &[]);
+    }
+    let storage = MemoryStorage::default();
+    let repository = init(storage.clone());
+    let first = back_up(&repository, &[dir.path()]);
+    let parent = id(&first);
+    let others = Mutex::new(Some(storage.clone()));
+    let observer = Recorder::on_entry(move |_, _| {
+        if let Some(storage) = others.lock().unwrap().take() {
+            storage.wait(DAY);
+            remove_all(&storage);
+        }
+    });
+    let options = BackupOptions {
+        parent: Parent::Snapshot(parent),
+        ..backup_options()
+    };
+    let result = back_up_observed(&repository, &[dir.path()], options, &Arc::new(observer));
+    assert!(matches!(result, Err(Error::RemovedMeanwhile)), "{result:?}");
 }
