@@ -1,7 +1,7 @@
 //! Versions of a tree: what a day's work changes in it, and a large file that no compression makes smaller.
 
 use std::fs;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -53,18 +53,21 @@ pub fn change_few(tree: &Path, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// Inserts random bytes in so many places, evenly far from each other.
+/// Inserts random bytes in so many places, evenly far from each other. Not in memory: a process that is started begins
+/// with the peak of the one that started it.
 fn insert(path: &Path, insertions: u64, random: &mut Random) -> Result<()> {
-    let old = fs::read(path)?;
-    let mut file = BufWriter::new(fs::File::create(path)?);
-    let part = old.len() / (insertions as usize + 1);
-    let (front, last) = old.split_at(part * insertions as usize);
-    for index in 0..insertions as usize {
-        file.write_all(&front[index * part..][..part])?;
-        file.write_all(&random.noise(INSERTED_BYTES))?;
+    let mut old = fs::File::open(path)?;
+    let part = old.metadata()?.len() / (insertions + 1);
+    let directory = path.parent().context("a file is in a directory")?;
+    let mut new = tempfile::NamedTempFile::new_in(directory)?;
+    for _ in 0..insertions {
+        io::copy(&mut (&old).take(part), &mut new)?;
+        new.write_all(&random.noise(INSERTED_BYTES))?;
     }
-    file.write_all(last)?;
-    Ok(file.flush()?)
+    io::copy(&mut old, &mut new)?;
+    fs::set_permissions(new.path(), old.metadata()?.permissions())?;
+    new.persist(path)?;
+    Ok(())
 }
 
 #[cfg(test)]

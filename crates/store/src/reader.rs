@@ -13,13 +13,18 @@ use crate::pack::SegmentReader;
 use crate::repository::Repository;
 use crate::storage::{Name, ObjectKind};
 
-/// Workers that read: one a processor, and more where that keeps more requests on their way.
+/// How many workers read: one a processor, and more where that keeps more requests on their way.
+pub(crate) fn workers(repository: &Repository) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+    processors.max(repository.storage().connections())
+}
+
+/// So [many](workers) workers.
 pub(crate) fn pool<W: Send + 'static>(
     repository: &Repository,
     state: impl FnMut() -> W,
 ) -> Pool<W> {
-    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
-    let workers = processors.max(repository.storage().connections());
+    let workers = workers(repository);
     Pool::new(
         std::iter::repeat_with(state).take(workers).collect(),
         workers,

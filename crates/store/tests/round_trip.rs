@@ -510,6 +510,22 @@ fn many_tiny_files_in_one_directory() {
     assert_eq!(made.snapshot.summary.files_new, 5000);
 }
 
+/// A worker takes whole packs when there are enough for all.
+#[test]
+fn more_packs_than_eight_a_worker() {
+    let place = Place::new();
+    let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
+    // Each backup makes one pack of data.
+    for number in 0..8 * workers {
+        write(
+            place.source.join(number.to_string()),
+            &random_bytes(number as u64, 1000),
+        );
+        back_up(&place.repository, &[&place.source]);
+    }
+    place.round_trip();
+}
+
 #[test]
 fn standard_input() {
     let place = Place::new();

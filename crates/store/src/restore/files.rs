@@ -27,6 +27,9 @@ use crate::sync::lock;
 /// Decoded bytes that a worker has at a time: enough blocks to fill the lanes.
 const BATCH_LEN: u64 = 4 << 20;
 
+/// With fewer packs for each worker than this, they are shared out in parts, so that no worker is left with the last one alone.
+const PACKS_PER_WORKER: usize = 8;
+
 /// Files with blocks in several segments that are kept open between them.
 const OPEN_FILES: u32 = 256;
 
@@ -153,23 +156,49 @@ pub fn write_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) 
     let mut segments: Vec<(u32, Vec<Use>)> = by_segment.into_iter().collect();
     // Segments are numbered pack by pack: each pack is read from its front to its end.
     segments.sort_unstable_by_key(|&(segment, _)| segment);
-    let (mut batch, mut batch_len) = (Vec::new(), 0);
-    for (segment, uses) in segments {
-        match run.index.segment(segment) {
-            Ok(entry) => batch_len += u64::from(entry.raw_len),
-            Err(error) => {
-                run.fail(error);
-                break;
+    match batches_by_pack(run, segments) {
+        // Whoever takes a pack takes all of it: files of one directory are neighbours there, and only one at a time can make
+        // files in a directory.
+        Ok(packs) if packs.len() >= PACKS_PER_WORKER * reader::workers(&run.repository) => {
+            for pack in packs {
+                submit(run, target, files, &pool, pack);
             }
         }
-        batch.push((segment, uses));
+        Ok(packs) => {
+            for batch in packs.into_iter().flatten() {
+                submit(run, target, files, &pool, vec![batch]);
+            }
+        }
+        Err(error) => run.fail(error),
+    }
+    pool.finish();
+}
+
+/// Segments that are decoded together, with what is wanted of each.
+type Batch = Vec<(u32, Vec<Use>)>;
+
+/// Bundles segments, none of different packs.
+fn batches_by_pack(run: &Run, segments: Vec<(u32, Vec<Use>)>) -> Result<Vec<Vec<Batch>>> {
+    let mut packs: Vec<Vec<Batch>> = Vec::new();
+    let (mut last_pack, mut batch_len) = (None, 0);
+    for (segment, uses) in segments {
+        let entry = run.index.segment(segment)?;
+        if last_pack.replace(entry.pack) != Some(entry.pack) {
+            packs.push(Vec::new());
+            batch_len = BATCH_LEN;
+        }
+        let batches = packs.last_mut().expect("one was begun");
         if batch_len >= BATCH_LEN {
-            submit(run, target, files, &pool, std::mem::take(&mut batch));
+            batches.push(Batch::new());
             batch_len = 0;
         }
+        batch_len += u64::from(entry.raw_len);
+        batches
+            .last_mut()
+            .expect("one was begun")
+            .push((segment, uses));
     }
-    submit(run, target, files, &pool, batch);
-    pool.finish();
+    Ok(packs)
 }
 
 /// Where the wanted blocks of a file are: for each the segment and the place.
@@ -204,21 +233,18 @@ fn submit(
     target: &Arc<OwnedFd>,
     files: &Arc<Vec<File>>,
     pool: &Pool<BlockReader>,
-    batch: Vec<(u32, Vec<Use>)>,
+    batches: Vec<Batch>,
 ) {
     let (run, target, files) = (Arc::clone(run), Arc::clone(target), Arc::clone(files));
-    pool.submitter()
-        .submit(move |reader, _| process(&run, &target, &files, reader, batch));
+    pool.submitter().submit(move |reader, _| {
+        for batch in batches {
+            process(&run, &target, &files, reader, batch);
+        }
+    });
 }
 
 /// Reads segments, checks the blocks that are wanted, all of them side by side, and writes them.
-fn process(
-    run: &Run,
-    target: &OwnedFd,
-    files: &[File],
-    reader: &mut BlockReader,
-    batch: Vec<(u32, Vec<Use>)>,
-) {
+fn process(run: &Run, target: &OwnedFd, files: &[File], reader: &mut BlockReader, batch: Batch) {
     if run.has_failed() {
         return;
     }

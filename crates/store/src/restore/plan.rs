@@ -1,5 +1,6 @@
 //! What is to be restored; makes directories and everything that has no content.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
@@ -24,6 +25,9 @@ use crate::snapshot::Snapshot;
 use crate::source::exclude::{Includes, Selection};
 use crate::sync::{DEPTH_MAX, with_deep_stack};
 use crate::tree;
+
+/// Fewer directories than this are finished sooner than a thread is started.
+const DIRECTORIES_PER_THREAD: usize = 256;
 
 /// What is left to do when everything without content is there.
 pub struct Plan {
@@ -350,19 +354,40 @@ pub fn link_all(run: &Run, target: &OwnedFd, files: &[File], links: &[Link]) {
     }
 }
 
-/// Gives directories their attributes, those below others first, since that changes the times of those above.
+/// Gives directories their attributes, those below others first: these may become unreachable then. Directories of one
+/// depth are finished side by side.
 pub fn finish_directories(run: &Run, target: &OwnedFd, directories: &[(PathBuf, Node)]) {
-    for (path, node) in directories.iter().rev() {
-        let applied = in_directory(target, path, |directory, name| {
-            let directory = open_directory(directory, name)?;
-            Ok(write::apply(directory.as_fd(), node))
+    let depth = |path: &Path| path.components().count();
+    let mut deepest_first: Vec<&(PathBuf, Node)> = directories.iter().collect();
+    deepest_first.sort_by_cached_key(|(path, _)| Reverse(depth(path)));
+    let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
+    for level in deepest_first.chunk_by(|(a, _), (b, _)| depth(a) == depth(b)) {
+        let part = level.len().div_ceil(workers).max(DIRECTORIES_PER_THREAD);
+        let (own, others) = level.split_at(part.min(level.len()));
+        let finish = |part: &[&(PathBuf, Node)]| {
+            for (path, node) in part {
+                finish_directory(run, target, path, node);
+            }
+        };
+        std::thread::scope(|scope| {
+            for part in others.chunks(part) {
+                scope.spawn(move || finish(part));
+            }
+            finish(own);
         });
-        match applied {
-            Ok(failures) => attribute_errors(run, path, &failures),
-            Err(error) => run.io_error(path, "finish", error),
-        }
-        run.observer.entry(path);
     }
+}
+
+fn finish_directory(run: &Run, target: &OwnedFd, path: &Path, node: &Node) {
+    let applied = in_directory(target, path, |directory, name| {
+        let directory = open_directory(directory, name)?;
+        Ok(write::apply(directory.as_fd(), node))
+    });
+    match applied {
+        Ok(failures) => attribute_errors(run, path, &failures),
+        Err(error) => run.io_error(path, "finish", error),
+    }
+    run.observer.entry(path);
 }
 
 /// Reports attributes that could not be restored.
