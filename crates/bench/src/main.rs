@@ -33,6 +33,7 @@ mod disk;
 mod drawing;
 mod index;
 mod lanes;
+mod levels;
 mod mac;
 mod measure;
 mod memory;
@@ -78,6 +79,8 @@ enum Command {
     Index(index::Args),
     /// Time backup, restore and check of Tabane and its installed peers
     Store(store::Args),
+    /// Time first backups at levels of compression: speed against size, beside the installed peers
+    Levels(levels::Args),
     /// Time checksums of many files beside coreutils and OpenSSL
     Sum(sum::Args),
     /// Time checked copies beside cp, and rsync with a pass over checksums
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         Command::ChunkSize(args) => chunk_size::run(&args),
         Command::Index(args) => index::run(&args),
         Command::Store(args) => store::run(&args),
+        Command::Levels(args) => levels::run(&args),
         Command::Sum(args) => sum::run(&args),
         Command::Cp(args) => cp::run(&args),
         Command::Tree(args) => tree::run(&args),

@@ -221,6 +221,24 @@ impl Tool {
         command
     }
 
+    /// The commands that make a repository and a first backup with other compression: a level of Tabane or rustic, one of
+    /// the names that restic and borg have.
+    pub fn first_compressed(&self, setting: &str, places: &Places) -> [Command; 2] {
+        let mut commands = [
+            self.init(places),
+            self.scenario(Scenario::First, Scenario::First, places),
+        ];
+        match self.kind {
+            // It is a setting of the repository.
+            Kind::Rustic => commands[0].arg(format!("--set-compression={setting}")),
+            // The last one counts.
+            Kind::Tabane | Kind::Restic | Kind::Borg => {
+                commands[1].arg(format!("--compression={setting}"))
+            }
+        };
+        commands
+    }
+
     /// Where in the target the restored tree lies.
     pub fn restored(&self, places: &Places) -> PathBuf {
         let relative = places.tree.strip_prefix("/").unwrap_or(&places.tree);

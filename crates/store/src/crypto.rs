@@ -5,8 +5,8 @@
 //! AES-256-GCM (NIST SP 800-38D) under the nonces 0, 1, 2, …: a key is used for one object only, so no nonce repeats.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::digest;
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
-use aws_lc_rs::{digest, rand};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::error::{Error, Result};
@@ -175,7 +175,7 @@ pub fn parse_header(kind: ObjectKind, bytes: &[u8], what: &str) -> Result<Object
 /// Fills an array with random bytes.
 pub fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    rand::fill(&mut bytes).expect("the system has random numbers");
+    getrandom::fill(&mut bytes).expect("the system has random numbers");
     bytes
 }
 

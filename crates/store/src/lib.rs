@@ -62,6 +62,7 @@ pub mod stats;
 pub mod storage;
 mod sync;
 pub mod tree;
+mod tree_ahead;
 mod writer;
 
 /// What of a tree is taken.

@@ -273,9 +273,17 @@ impl SegmentReader {
         sealed: &[u8],
         what: impl Fn() -> String,
     ) -> Result<Vec<u8>> {
-        let mut raw = vec![0; raw_len];
-        self.open_into(key, number, codec, sealed, &mut raw, what)?;
-        Ok(raw)
+        if codec == Codec::Stored {
+            let mut raw = vec![0; raw_len];
+            self.open_into(key, number, codec, sealed, &mut raw, what)?;
+            return Ok(raw);
+        }
+        // It grows over what is decompressed, without being zeroed first.
+        let mut raw = Vec::with_capacity(raw_len);
+        match self.decompress(key, number, sealed, &mut raw, &what)? == raw_len {
+            true => Ok(raw),
+            false => Err(other_len(number, what())),
+        }
     }
 
     /// As [`SegmentReader::open`], into bytes that are there: as many as its blocks have together.
@@ -291,36 +299,61 @@ impl SegmentReader {
         raw: &mut [u8],
         what: impl Fn() -> String,
     ) -> Result<()> {
-        let damaged = |why: &str| Error::damaged(what(), format!("segment {number} {why}"));
-        let other_len = || damaged("has another length than its blocks");
-        let plain_len = sealed.len().saturating_sub(TAG_LEN);
-        let plain: &mut [u8] = match codec {
-            Codec::Stored if raw.len() != plain_len => return Err(other_len()),
-            Codec::Stored => raw,
-            Codec::Zstd => {
-                self.compressed.resize(plain_len, 0);
-                &mut self.compressed
+        let is_len = match codec {
+            Codec::Stored => {
+                let is_len = raw.len() == sealed.len().saturating_sub(TAG_LEN);
+                if is_len && !key.open_into(nonce_of_segment(number), sealed, raw) {
+                    return Err(fails_authentication(number, what()));
+                }
+                is_len
             }
+            Codec::Zstd => self.decompress(key, number, sealed, raw, &what)? == raw.len(),
         };
-        if !key.open_into(nonce_of_segment(number), sealed, plain) {
-            return Err(damaged("fails authentication"));
+        match is_len {
+            true => Ok(()),
+            false => Err(other_len(number, what())),
         }
-        if codec == Codec::Stored {
-            return Ok(());
+    }
+
+    /// Decrypts and decompresses a segment; returns how many bytes it has.
+    fn decompress<B: zstd::zstd_safe::WriteBuf + ?Sized>(
+        &mut self,
+        key: &ObjectKey,
+        number: usize,
+        sealed: &[u8],
+        raw: &mut B,
+        what: &impl Fn() -> String,
+    ) -> Result<usize> {
+        self.compressed
+            .resize(sealed.len().saturating_sub(TAG_LEN), 0);
+        if !key.open_into(nonce_of_segment(number), sealed, &mut self.compressed) {
+            return Err(fails_authentication(number, what()));
         }
-        let not_zstd = |error| damaged(&format!("cannot be decompressed: {error}"));
+        let not_zstd = |error| {
+            Error::damaged(
+                what(),
+                format!("segment {number} cannot be decompressed: {error}"),
+            )
+        };
         let decompressor = match &mut self.decompressor {
             Some(decompressor) => decompressor,
             none => none.insert(zstd::bulk::Decompressor::new().map_err(not_zstd)?),
         };
-        let len = decompressor
+        decompressor
             .decompress_to_buffer(&self.compressed, raw)
-            .map_err(not_zstd)?;
-        match len == raw.len() {
-            true => Ok(()),
-            false => Err(other_len()),
-        }
+            .map_err(not_zstd)
     }
+}
+
+fn fails_authentication(number: usize, what: String) -> Error {
+    Error::damaged(what, format!("segment {number} fails authentication"))
+}
+
+fn other_len(number: usize, what: String) -> Error {
+    Error::damaged(
+        what,
+        format!("segment {number} has another length than its blocks"),
+    )
 }
 
 const HEADER_LEN_U64: u64 = HEADER_LEN as u64;

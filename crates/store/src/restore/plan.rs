@@ -20,11 +20,10 @@ use super::{RestoreSummary, Run};
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::node::{HardLink, Kind, Node};
-use crate::reader::BlockReader;
 use crate::snapshot::Snapshot;
 use crate::source::exclude::{Includes, Selection};
 use crate::sync::{DEPTH_MAX, with_deep_stack};
-use crate::tree;
+use crate::tree_ahead::{TreesAhead, with_trees_ahead};
 
 /// Fewer directories than this are finished sooner than a thread is started.
 const DIRECTORIES_PER_THREAD: usize = 256;
@@ -66,10 +65,10 @@ struct Step {
     existed: bool,
 }
 
-struct Planner<'a> {
+struct Planner<'a, 'b> {
     run: &'a Run,
     includes: Includes,
-    reader: BlockReader,
+    trees: &'a mut TreesAhead<'b>,
     plan: Plan,
     firsts: HashMap<HardLink, First>,
     way: Vec<Step>,
@@ -80,8 +79,20 @@ struct Planner<'a> {
 /// # Errors
 /// When the target cannot be used, the subpath is not in the snapshot, or the repository cannot be read.
 pub fn make(run: &Run, snapshot_id: Id, snapshot: &Snapshot) -> Result<Plan> {
-    let mut reader = BlockReader::new(&run.repository);
-    let (above, nodes) = find(run, &mut reader, snapshot_id, snapshot)?;
+    with_deep_stack(|| {
+        with_trees_ahead(&run.repository, &run.index, |trees| {
+            make_reading(run, trees, snapshot_id, snapshot)
+        })
+    })
+}
+
+fn make_reading(
+    run: &Run,
+    trees: &mut TreesAhead,
+    snapshot_id: Id,
+    snapshot: &Snapshot,
+) -> Result<Plan> {
+    let (above, nodes) = find(run, trees, snapshot_id, snapshot)?;
     let target = match run.options.dry_run {
         true => None,
         false => Some(open_target(&run.options.target)?),
@@ -89,7 +100,7 @@ pub fn make(run: &Run, snapshot_id: Id, snapshot: &Snapshot) -> Result<Plan> {
     let mut planner = Planner {
         run,
         includes: Includes::new(&run.options.includes)?,
-        reader,
+        trees,
         plan: Plan {
             target,
             files: Vec::new(),
@@ -114,19 +125,19 @@ pub fn make(run: &Run, snapshot_id: Id, snapshot: &Snapshot) -> Result<Plan> {
     let selection = ancestors.fold(Selection::Enter, |parent, path| {
         planner.includes.select(path, true, parent)
     });
-    with_deep_stack(|| planner.entries(&above, nodes, selection))?;
+    planner.entries(&above, nodes, selection)?;
     Ok(planner.plan)
 }
 
 /// The entries at the subpath, with the path in the snapshot that they are in.
 fn find(
     run: &Run,
-    reader: &mut BlockReader,
+    trees: &mut TreesAhead,
     snapshot_id: Id,
     snapshot: &Snapshot,
 ) -> Result<(PathBuf, Vec<Node>)> {
     let mut path = PathBuf::from("/");
-    let mut nodes = tree::read(reader, &run.index, &snapshot.root)?;
+    let mut nodes = trees.read(&snapshot.root)?;
     for component in run.options.subpath.components() {
         let Component::Normal(name) = component else {
             continue;
@@ -143,7 +154,7 @@ fn find(
         nodes = match node.directory() {
             Some(content) => {
                 path.push(name);
-                tree::read(reader, &run.index, content)?
+                trees.read(content)?
             }
             // Whatever comes behind a file's name is not in the snapshot.
             None if path.join(name) == run.options.subpath => return Ok((path, vec![node])),
@@ -174,9 +185,14 @@ fn open_target(target: &Path) -> Result<OwnedFd> {
         })
 }
 
-impl Planner<'_> {
+impl Planner<'_, '_> {
     /// Plans the entries of the directory that is the last step; `above` is its path in the snapshot.
     fn entries(&mut self, above: &Path, nodes: Vec<Node>, parent: Selection) -> Result<()> {
+        // Of others it is not known yet whether they are wanted.
+        if parent == Selection::Take {
+            self.trees
+                .announce(nodes.iter().filter_map(Node::directory).map(Vec::as_slice));
+        }
         for node in nodes {
             if self.run.has_failed() {
                 return Ok(());
@@ -195,7 +211,7 @@ impl Planner<'_> {
                 .path
                 .join(name);
             if let Kind::Directory { content } = &node.kind {
-                let entries = match tree::read(&mut self.reader, &self.run.index, content) {
+                let entries = match self.trees.read(content) {
                     Ok(entries) => entries,
                     Err(error) => {
                         self.run.error(&path, &error);

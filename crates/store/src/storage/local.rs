@@ -1,15 +1,16 @@
 //! A repository in a directory.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{CWD, RenameFlags};
 
 use super::{Listed, Name, OBJECT_LEN_MAX, ObjectKind, Storage};
+use crate::crypto::random;
 use crate::id::Id;
 
 /// Where an object is written before it gets its name.
@@ -38,9 +39,8 @@ impl LocalStorage {
 
     /// A new name to write to.
     fn temporary(&self) -> io::Result<PathBuf> {
-        let mut random = [0; TEMPORARY_NAME_LEN];
-        aws_lc_rs::rand::fill(&mut random).map_err(|_| io::Error::other("no random numbers"))?;
-        Ok(self.root.join(TEMPORARY).join(hex::encode(random)))
+        let name = hex::encode(random::<TEMPORARY_NAME_LEN>());
+        Ok(self.root.join(TEMPORARY).join(name))
     }
 
     /// What time it is by the file system's clock: it may be another machine's.
@@ -143,9 +143,14 @@ impl Storage for LocalStorage {
                 }
             }
             Some(range) => {
-                let mut bytes = vec![0; (range.end - range.start) as usize];
-                file.read_exact_at(&mut bytes, range.start)?;
-                Ok(bytes)
+                let len = range.end - range.start;
+                file.seek(SeekFrom::Start(range.start))?;
+                // Not zeroed first, as `read_exact` would need it.
+                let mut bytes = Vec::with_capacity(len as usize);
+                match file.take(len).read_to_end(&mut bytes)? as u64 {
+                    read if read == len => Ok(bytes),
+                    _ => Err(io::ErrorKind::UnexpectedEof.into()),
+                }
             }
         }
     }
