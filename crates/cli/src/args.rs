@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use tabane_store::cache::Cache;
+use tabane_store::storage::cluster::{self, Plan};
 use tabane_store::storage::striped::{self, StripedStorage};
 use tabane_store::storage::{Location, Name, RemoteOptions, Storage};
 use tabane_store::{Error, InitOptions, Repository};
@@ -23,7 +24,7 @@ use crate::password;
 /// Options that may stand before or behind the name of the command.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
-    /// Where the repository is: a directory, a URL such as s3://BUCKET/PREFIX, striped:FILE, or @NAME for one of the configuration file
+    /// Where the repository is: a directory, a URL such as s3://BUCKET/PREFIX, striped:FILE, cluster:FILE, or @NAME for one of the configuration file
     #[arg(
         short,
         long,
@@ -182,6 +183,15 @@ pub struct Network {
     )]
     #[arg(default_value = "5m", value_parser = format::parse_duration)]
     pub retry_for: Duration,
+    /// How data go to the nodes of a cluster: auto, direct, chain, shared or coded
+    #[arg(
+        long,
+        global = true,
+        value_name = "PLAN",
+        default_value = "auto",
+        help_heading = "Global options"
+    )]
+    pub plan: Plan,
 }
 
 /// What is done when there is no repository yet.
@@ -223,6 +233,27 @@ impl Global {
         Location::parse(given).map_err(Failure::Usage)
     }
 
+    /// The set of targets that `--repo` names.
+    pub fn set(&self) -> Result<StripedStorage> {
+        let this = self.resolve_name()?;
+        match this.location()? {
+            Location::Cluster(file) => cluster::open_file(&file, &this.remote_options())
+                .map_err(|error| set_failure("cluster", &file, &error)),
+            _ => Ok(this.striped()?.1),
+        }
+    }
+
+    /// The file that describes the cluster that `--repo` names.
+    pub fn cluster(&self) -> Result<PathBuf> {
+        match self.resolve_name()?.location()? {
+            Location::Cluster(file) => Ok(file),
+            _ => {
+                let text = "this is for clusters: name one, --repo cluster:FILE";
+                Err(Failure::Usage(text.to_owned()))
+            }
+        }
+    }
+
     /// The set of targets that `--repo` names, and the file that lists them.
     pub fn striped(&self) -> Result<(PathBuf, StripedStorage)> {
         let this = self.resolve_name()?;
@@ -231,7 +262,7 @@ impl Global {
             return Err(Failure::Usage(text.to_owned()));
         };
         let opened = striped::open_file(&file, &this.remote_options());
-        let storage = opened.map_err(|error| striped_failure(&file, &error))?;
+        let storage = opened.map_err(|error| set_failure("striped", &file, &error))?;
         Ok((file, storage))
     }
 
@@ -242,6 +273,7 @@ impl Global {
             upload_kib_per_s: self.network.limit_upload,
             download_kib_per_s: self.network.limit_download,
             patience: self.network.retry_for,
+            plan: self.network.plan,
             notice: Arc::new(|text| warn(text)),
         }
     }
@@ -251,7 +283,8 @@ impl Global {
         let location = self.location()?;
         tabane_store::storage::open(&location, &self.remote_options()).map_err(|error| {
             match &location {
-                Location::Striped(file) => striped_failure(file, &error),
+                Location::Striped(file) => set_failure("striped", file, &error),
+                Location::Cluster(file) => set_failure("cluster", file, &error),
                 _ => Failure::Usage(format!("cannot use this repository: {error}")),
             }
         })
@@ -330,6 +363,7 @@ impl Global {
     /// Makes a repository, asking for its password if need be.
     pub fn init(&self, options: InitOptions) -> Result<Arc<Repository>> {
         let this = self.resolve_name()?;
+        this.form_cluster()?;
         let storage = this.storage()?;
         // What cannot work anyway should not ask for a password first.
         if exists(&*storage)? {
@@ -341,8 +375,21 @@ impl Global {
         Ok(Arc::new(self.cached(repository)))
     }
 
+    /// Makes the nodes of a cluster one set, if they are none yet.
+    fn form_cluster(&self) -> Result<()> {
+        match self.location()? {
+            Location::Cluster(file) if self.storage().is_err() => {
+                cluster::form(&file).map_err(|error| Failure::Other(error.to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn open_with(&self, absent: Absent) -> Result<(Arc<Repository>, bool)> {
         let this = self.resolve_name()?;
+        if let Absent::Create = absent {
+            this.form_cluster()?;
+        }
         let storage = this.storage()?;
         if !exists(&*storage)? {
             return match absent {
@@ -369,11 +416,9 @@ impl Global {
 }
 
 /// Why the set that a file lists cannot be opened.
-fn striped_failure(file: &Path, error: &io::Error) -> Failure {
+fn set_failure(kind: &str, file: &Path, error: &io::Error) -> Failure {
     match error.kind() {
-        io::ErrorKind::NotFound => {
-            Error::NoRepository(format!("striped:{}", file.display())).into()
-        }
+        io::ErrorKind::NotFound => Error::NoRepository(format!("{kind}:{}", file.display())).into(),
         _ => Failure::Other(format!("cannot use this repository: {error}")),
     }
 }

@@ -66,7 +66,6 @@ pub fn remember_terminal() {
 static ON_SIGNAL: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
 
 /// Has the next SIGINT, SIGTERM or SIGHUP do this; the one after it ends the program at once.
-#[cfg(feature = "mount")]
 pub fn on_signal(action: impl FnOnce() + Send + 'static) {
     if let Ok(mut on_signal) = ON_SIGNAL.lock() {
         *on_signal = Some(Box::new(action));

@@ -44,7 +44,7 @@ impl Heal {
 
 /// Heals, and says what was done.
 pub fn heal(global: &Global, options: HealOptions) -> Result<Exit> {
-    let (_, storage) = global.striped()?;
+    let storage = global.set()?;
     let progress = Progress::start(global);
     let reporter = Reporter {
         progress: Arc::clone(&progress),

@@ -48,6 +48,8 @@ commands! {
     heal Heal
     scrub Scrub
     targets Targets
+    cluster Cluster
+    node Node
     tag Tag
     rewrite Rewrite
     copy Copy

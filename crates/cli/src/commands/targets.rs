@@ -64,7 +64,7 @@ impl Targets {
 }
 
 fn show(global: &Global) -> Result<Exit> {
-    let (_, storage) = global.striped()?;
+    let storage = global.set()?;
     let survey = storage.survey().map_err(failed)?;
     if global.json {
         let mut object = into_object(json!({"message_type": "targets"}));

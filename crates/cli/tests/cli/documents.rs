@@ -26,6 +26,8 @@ const COMMANDS: &[&str] = &[
     "heal",
     "scrub",
     "targets",
+    "cluster",
+    "node",
     "tag",
     "rewrite",
     "copy",

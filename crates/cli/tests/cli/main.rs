@@ -6,6 +6,7 @@ mod automation;
 mod bad_input;
 mod bed;
 mod cache;
+mod cluster;
 mod config;
 mod copy;
 mod documents;

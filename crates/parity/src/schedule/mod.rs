@@ -9,6 +9,7 @@ mod chain;
 mod coded;
 mod costs;
 mod direct;
+mod part;
 mod shared;
 mod verify;
 
@@ -18,6 +19,7 @@ use std::str::FromStr;
 use crate::Layout;
 
 pub use costs::{Costs, fewest_transfers};
+pub use part::{Arrived, Part, Sent};
 pub use verify::Fault;
 
 /// Who sends.

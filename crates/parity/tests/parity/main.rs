@@ -5,6 +5,7 @@
 mod bytes;
 mod layout;
 mod losses;
+mod parts;
 mod reads;
 mod reference;
 mod schedules;

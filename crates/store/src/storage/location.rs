@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// What a repository can be named by; shown to whoever names it otherwise.
-const FORMS: &str = "a directory, file:///DIRECTORY, s3://BUCKET/PREFIX, s3+https://HOST/BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, webdav+https://HOST/PATH or, over several of these, striped:FILE";
+const FORMS: &str = "a directory, file:///DIRECTORY, s3://BUCKET/PREFIX, s3+https://HOST/BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, webdav+https://HOST/PATH or, over several of these, striped:FILE, or, over the nodes of a cluster, cluster:FILE";
 
 /// A place for a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum Location {
     Remote(RemoteLocation),
     /// Several places, which this file lists: see [`super::striped`].
     Striped(PathBuf),
+    /// The nodes of a cluster, which this file describes: see [`super::cluster`].
+    Cluster(PathBuf),
 }
 
 /// A place on a server.
@@ -80,6 +82,9 @@ impl Location {
         };
         if scheme == "striped" && !rest.is_empty() {
             return Ok(Self::Striped(rest.into()));
+        }
+        if scheme == "cluster" && !rest.is_empty() {
+            return Ok(Self::Cluster(rest.into()));
         }
         let Some(rest) = rest.strip_prefix("//") else {
             return Err(format!(

@@ -1,5 +1,6 @@
 //! Where objects live: a small trait, and one file for each kind of target.
 
+pub mod cluster;
 mod failure;
 mod limit;
 mod local;
@@ -14,11 +15,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-pub use local::LocalStorage;
+pub use local::{Draft, LocalStorage};
 pub use location::{Location, RemoteLocation, Service};
 pub use object::ObjectStorage;
 
 pub(crate) use failure::Failure;
+
+use serde::{Deserialize, Serialize};
 
 use crate::id::Id;
 
@@ -26,7 +29,7 @@ use crate::id::Id;
 pub const OBJECT_LEN_MAX: u64 = 1 << 30;
 
 /// The kinds of object that a repository consists of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ObjectKind {
     /// The one object `config`.
     Config,
@@ -95,7 +98,7 @@ impl ObjectKind {
 
 /// Names one object. Objects other than `config` and `target` are named by the SHA-256 of their bytes, or of those of the object
 /// that they are about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Name {
     /// Its kind.
     pub kind: ObjectKind,
@@ -141,7 +144,7 @@ impl fmt::Display for Name {
 }
 
 /// An object that is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
     /// Its ID; zeros for `config`.
     pub id: Id,
@@ -215,6 +218,11 @@ pub trait Storage: Send + Sync {
     fn as_striped(&self) -> Option<&striped::StripedStorage> {
         None
     }
+
+    /// The node of a cluster that this is, if it is one.
+    fn as_node(&self) -> Option<&cluster::NodeStorage> {
+        None
+    }
 }
 
 /// Is told what a person should know while an operation goes on, in one sentence; called from many threads.
@@ -231,6 +239,8 @@ pub struct RemoteOptions {
     pub download_kib_per_s: Option<u64>,
     /// For how long a request is tried again when the server cannot be reached, is overloaded, or breaks off.
     pub patience: Duration,
+    /// How stripes are sent to the nodes of a cluster.
+    pub plan: cluster::Plan,
     /// Is told of outages that last.
     pub notice: Notice,
 }
@@ -242,6 +252,7 @@ impl Default for RemoteOptions {
             upload_kib_per_s: None,
             download_kib_per_s: None,
             patience: Duration::from_secs(300),
+            plan: cluster::Plan::Auto,
             notice: Arc::new(|_| {}),
         }
     }
@@ -256,5 +267,6 @@ pub fn open(location: &Location, options: &RemoteOptions) -> io::Result<Arc<dyn 
         Location::Directory(path) => Arc::new(LocalStorage::new(path)),
         Location::Remote(remote) => Arc::new(ObjectStorage::connect(remote, options)?),
         Location::Striped(file) => Arc::new(striped::open_file(file, options)?),
+        Location::Cluster(file) => Arc::new(cluster::open_file(file, options)?),
     })
 }

@@ -21,7 +21,7 @@ pub const REPLICA_MAX: u64 = 64 << 10;
 /// The most roles that a stripe can have.
 pub const ROLES_MAX: usize = 32;
 
-/// The highest number of a generation: it must fit into what an object's length leaves when it is divided by [`UNIT`].
+/// The highest number of a generation: it must fit into what an object's length leaves when it is divided by 16.
 pub const GENERATION_MAX: u8 = 15;
 
 const CHECKSUM_LEN: u64 = 16;
@@ -255,7 +255,7 @@ pub fn open_sector(
 }
 
 /// XXH3 of the sector and of where it belongs: what is in the wrong place is wrong, too.
-fn checksum(object: Id, role: usize, row: usize, number: u64, sector: &[u8]) -> [u8; 16] {
+pub fn checksum(object: Id, role: usize, row: usize, number: u64, sector: &[u8]) -> [u8; 16] {
     let mut place = [0; 48];
     place[..32].copy_from_slice(&object.0);
     place[32..36].copy_from_slice(&(role as u32).to_le_bytes());
@@ -268,7 +268,7 @@ fn header_checksum(object: Id, header: &[u8]) -> [u8; 16] {
     xxh128(&[&object.0, header])
 }
 
-fn xxh128(parts: &[&[u8]]) -> [u8; 16] {
+pub(crate) fn xxh128(parts: &[&[u8]]) -> [u8; 16] {
     let mut hasher = Hasher::new(Algorithm::Xxh128);
     parts.iter().for_each(|part| hasher.update(part));
     let digest = hasher.finish();

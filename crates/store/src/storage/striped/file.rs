@@ -81,7 +81,9 @@ pub fn absolute(url: &str, folder: &Path) -> Result<String, String> {
             Ok(text.to_owned())
         }
         Location::Remote(remote) => Ok(remote.to_string()),
-        Location::Striped(_) => Err(format!("{url:?} is itself a set of targets")),
+        Location::Striped(_) | Location::Cluster(_) => {
+            Err(format!("{url:?} is itself a set of targets"))
+        }
     }
 }
 

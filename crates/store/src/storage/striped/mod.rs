@@ -8,19 +8,19 @@
 //! it as long as no more than two are missing. [`StripedStorage::heal`] brings it up to date when it is back.
 
 mod change;
-mod container;
+pub mod container;
 mod delete;
 pub mod file;
 mod get;
 mod heal;
 mod list;
 mod open;
-mod put;
+pub(super) mod put;
 mod read;
 mod rebuild;
 mod set;
 mod survey;
-mod targets;
+pub(super) mod targets;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -29,6 +29,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use super::cluster::Relay;
 use super::{Listed, Name, Notice, ObjectKind, RemoteOptions, Storage};
 use crate::id::Id;
 use crate::sync::lock;
@@ -59,6 +60,8 @@ pub struct StripedStorage {
     known: Mutex<HashMap<Id, Geometry>>,
     /// What was deleted while a target was away that may have it.
     deleted: Mutex<HashSet<Id>>,
+    /// Sends stripes to nodes that make parities among themselves.
+    relay: Option<Relay>,
 }
 
 impl StripedStorage {
@@ -82,6 +85,7 @@ impl StripedStorage {
             targets,
             known: Mutex::default(),
             deleted: Mutex::new(found.deleted.into_iter().collect()),
+            relay: None,
         };
         storage.check_enough()?;
         storage.tell_of_missing();
@@ -94,6 +98,13 @@ impl StripedStorage {
     /// One sentence, when there are too few, one of them does not answer, or holds something else.
     pub fn form(places: Vec<Place>, fixed_roles: bool) -> io::Result<()> {
         open::form(places, fixed_roles)
+    }
+
+    /// Lets nodes make the parities, where all targets are nodes.
+    #[must_use]
+    pub fn with_relay(mut self, relay: Relay) -> Self {
+        self.relay = Some(relay);
+        self
     }
 
     fn tell_of_missing(&self) {

@@ -7,6 +7,7 @@ use tabane_parity::encode;
 use super::StripedStorage;
 use super::container::{Container, Geometry, REPLICA_MAX};
 use super::open::refusal;
+use crate::storage::cluster::Puts;
 use crate::storage::{Name, ObjectKind};
 
 /// What became of a container that was put.
@@ -90,20 +91,19 @@ impl StripedStorage {
     fn put_stripe(&self, name: Name, object: &[u8]) -> io::Result<()> {
         let (generation, targets) = self.newest();
         let geometry = Geometry::stripe(object.len() as u64, generation, targets.len());
-        let layout = geometry.layout();
         let by_role = self
             .targets_by_role(name.id, generation)
             .expect("the newest generation is one");
-        let cells = encode_cells(object, &geometry)?;
-        let parts_of = |target: usize| {
-            let role = by_role.iter().position(|&number| number == target);
-            let role = role.expect("every target has a role");
-            let cells = layout.cells_of_role(role).map(|cell| cells[cell].as_ref());
-            Container::new(&geometry, name.id, role, cells)
+        let relayed = match &self.relay {
+            Some(relay) => {
+                relay.put(&self.targets, targets, &by_role, (name, object), &geometry)?
+            }
+            None => None,
         };
-        let puts = self.targets.each(&by_role, |number, storage| {
-            storage.put(name, &parts_of(number).parts())
-        });
+        let puts = match relayed {
+            Some(puts) => puts,
+            None => self.put_cells(name, object, &geometry, &by_role)?,
+        };
         let mut new = false;
         for (number, put) in puts {
             new |= self.judge(number, put)? == Put::New;
@@ -111,6 +111,28 @@ impl StripedStorage {
         self.check_enough()?;
         self.geometry_is(name.id, geometry);
         acknowledge(new)
+    }
+
+    /// Computes all cells of a stripe here, and puts them on each target.
+    fn put_cells(
+        &self,
+        name: Name,
+        object: &[u8],
+        geometry: &Geometry,
+        by_role: &[usize],
+    ) -> io::Result<Puts> {
+        let layout = geometry.layout();
+        let cells = encode_cells(object, geometry)?;
+        let parts_of = |target: usize| {
+            let role = by_role.iter().position(|&number| number == target);
+            let role = role.expect("every target has a role");
+            let cells = layout.cells_of_role(role).map(|cell| cells[cell].as_ref());
+            Container::new(geometry, name.id, role, cells)
+        };
+        let puts = self.targets.each(by_role, |number, storage| {
+            storage.put(name, &parts_of(number).parts())
+        });
+        Ok(puts)
     }
 
     /// Puts a container on each of these targets.
@@ -169,8 +191,10 @@ fn padded(object: &[u8], geometry: &Geometry) -> Vec<u8> {
 
 /// A cell of a new stripe: data are only looked at, so they stay where they are.
 #[derive(Clone)]
-pub(super) enum Cell<'a> {
+pub enum Cell<'a> {
+    /// Of the object.
     Data(&'a [u8]),
+    /// Made for the stripe.
     Own(Vec<u8>),
 }
 
@@ -201,8 +225,8 @@ impl AsMut<[u8]> for Cell<'_> {
     }
 }
 
-/// All cells of the stripe of an object.
-pub(super) fn encode_cells<'a>(object: &'a [u8], geometry: &Geometry) -> io::Result<Vec<Cell<'a>>> {
+/// The cells of data of an object's stripe; those of parities are empty.
+pub fn data_cells<'a>(object: &'a [u8], geometry: &Geometry) -> Vec<Cell<'a>> {
     let (layout, cell_len) = (geometry.layout(), geometry.cell_len() as usize);
     let mut cells = vec![Cell::default(); layout.cells()];
     let mut data = object.chunks(cell_len);
@@ -217,6 +241,13 @@ pub(super) fn encode_cells<'a>(object: &'a [u8], geometry: &Geometry) -> io::Res
             }
         };
     }
+    cells
+}
+
+/// All cells of the stripe of an object.
+pub fn encode_cells<'a>(object: &'a [u8], geometry: &Geometry) -> io::Result<Vec<Cell<'a>>> {
+    let (layout, cell_len) = (geometry.layout(), geometry.cell_len() as usize);
+    let mut cells = data_cells(object, geometry);
     let is_data: std::collections::HashSet<usize> = layout.data_cells().iter().copied().collect();
     for (number, cell) in cells.iter_mut().enumerate() {
         if !is_data.contains(&number) {

@@ -1,0 +1,310 @@
+//! `tabane cluster`
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use tabane_node::authority;
+use tabane_store::storage::cluster::file::NodeAddress;
+use tabane_store::storage::cluster::{self, NodeStorage};
+use tabane_store::storage::striped::HealOptions;
+
+use super::heal;
+use crate::args::Global;
+use crate::exit::{Exit, Failure, Result};
+use crate::format;
+use crate::output::{Output, Table, print_json};
+
+/// Make a cluster of nodes, look at it, change it
+#[derive(Args)]
+#[command(after_help = "\
+A cluster keeps a repository on several machines, any two of which may be lost: docs/cluster.md.
+
+Examples:
+  tabane cluster create cluster.json --node a=10.0.0.1:7440 --node b=10.0.0.2:7440 --node c=10.0.0.3:7440
+  tabane init -r cluster:cluster.json
+  tabane cluster status -r cluster:cluster.json")]
+pub struct Cluster {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Write the files by which clients and nodes know each other
+    #[command(after_help = "\
+FILE is for clients. Beside it, FILE-NAME.json is for the node of that name, and FILE-authority.json is only needed to add nodes: \
+keep it in a safe place. All of them are secret. Nothing is sent.
+
+Example:
+  tabane cluster create cluster.json --node a=10.0.0.1:7440 --node b=10.0.0.2:7440 --node c=10.0.0.3:7440")]
+    Create {
+        /// The file for clients
+        file: PathBuf,
+        /// A node's name, and where it is found; once for each node
+        #[arg(long = "node", value_name = "NAME=HOST:PORT", required = true, value_parser = parse_node)]
+        nodes: Vec<NodeAddress>,
+    },
+    /// Show how each node is, and what could be lost now
+    #[command(after_help = "\
+Example:
+  tabane cluster status -r cluster:cluster.json --watch 2s")]
+    Status {
+        /// Show it again and again, so often
+        #[arg(long, value_name = "DURATION", value_parser = format::parse_duration)]
+        watch: Option<Duration>,
+    },
+    /// Spread what is stored from now on over another node as well
+    #[command(after_help = "\
+The first run writes the file of the new node. Serve the node with it, then run the same command again.
+
+Example:
+  tabane cluster add -r cluster:cluster.json f=10.0.0.6:7440")]
+    Add {
+        /// Its name, and where it is found
+        #[arg(value_name = "NAME=HOST:PORT", value_parser = parse_node)]
+        node: NodeAddress,
+    },
+    /// Put a new, empty node where another was
+    #[command(after_help = "\
+The first run writes the file of the new node. Serve the node with it, then run the same command again, and then \
+`tabane cluster heal`, which rebuilds what belongs there.
+
+Example:
+  tabane cluster replace -r cluster:cluster.json b g=10.0.0.7:7440")]
+    Replace {
+        /// The name of the node that is replaced
+        old: String,
+        /// Name of the new one, and where it is found
+        #[arg(value_name = "NAME=HOST:PORT", value_parser = parse_node)]
+        new: NodeAddress,
+    },
+    /// Bring all nodes up to date: as `tabane heal`
+    #[command(after_help = "\
+Example:
+  tabane cluster heal -r cluster:cluster.json")]
+    Heal,
+    /// Read everything, and mend what has changed: as `tabane scrub`
+    #[command(after_help = "\
+Example:
+  tabane cluster scrub -r cluster:cluster.json --limit 50000")]
+    Scrub {
+        /// Read at most this many KiB a second
+        #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u64).range(1..))]
+        limit: Option<u64>,
+    },
+}
+
+impl Cluster {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        match self.action {
+            Action::Create { file, nodes } => create(global, &file, &nodes),
+            Action::Status { watch } => status(global, watch),
+            Action::Add { node } => change(global, None, &node),
+            Action::Replace { old, new } => change(global, Some(&old), &new),
+            Action::Heal => heal::heal(global, HealOptions::default()),
+            Action::Scrub { limit } => heal::heal(
+                global,
+                HealOptions {
+                    read_data: true,
+                    limit_kib_per_s: limit,
+                },
+            ),
+        }
+    }
+}
+
+fn parse_node(text: &str) -> std::result::Result<NodeAddress, String> {
+    let form = || format!("{text:?} is not of the form NAME=HOST:PORT");
+    let (name, address) = text.split_once('=').ok_or_else(form)?;
+    let (host, port) = address.rsplit_once(':').ok_or_else(form)?;
+    if host.is_empty() || port.parse::<u16>().is_err() {
+        return Err(form());
+    }
+    Ok(NodeAddress {
+        name: name.to_owned(),
+        address: address.to_owned(),
+    })
+}
+
+fn create(global: &Global, file: &Path, nodes: &[NodeAddress]) -> Result<Exit> {
+    if nodes.len() < 3 {
+        let text = "surviving the loss of two nodes takes at least 3: give --node several times";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    let written = authority::create(file, nodes).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            let text = format!(
+                "there are files of a cluster beside {}: choose another name",
+                file.display()
+            );
+            Failure::Other(text)
+        }
+        _ => failed(error),
+    })?;
+    if global.json {
+        print_json(&json!({"message_type": "cluster_created", "files": written}))?;
+    } else if !global.quiet {
+        let mut output = Output::new();
+        for path in &written {
+            output.line(format!("wrote {}", path.display()))?;
+        }
+        output.line(format!(
+            "now serve each node, `tabane node serve --node {} --dir DIR`, then `tabane init -r cluster:{}`",
+            authority::node_path(file, &nodes[0].name).display(),
+            file.display()
+        ))?;
+        output.finish()?;
+    }
+    Ok(Exit::Success)
+}
+
+fn status(global: &Global, watch: Option<Duration>) -> Result<Exit> {
+    let nodes = cluster::nodes(&global.cluster()?).map_err(failed)?;
+    loop {
+        show(global, &nodes)?;
+        match watch {
+            None => return Ok(Exit::Success),
+            Some(pause) => std::thread::sleep(pause),
+        }
+    }
+}
+
+fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<()> {
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let asking: Vec<_> = nodes
+            .iter()
+            .map(|node| scope.spawn(|| node.status()))
+            .collect();
+        let answers = asking.into_iter().map(|thread| thread.join());
+        answers
+            .map(|answer| answer.unwrap_or_else(|_| Err(io::Error::other("it cannot be asked"))))
+            .collect()
+    });
+    let survey = global.set().ok().and_then(|storage| storage.survey().ok());
+    let statement = survey.as_ref().map_or_else(
+        || "there is no repository yet, or too few nodes answer".to_owned(),
+        |survey| survey.statement(),
+    );
+    if global.json {
+        let nodes: Vec<_> = nodes
+            .iter()
+            .zip(&answers)
+            .map(|(node, answer)| {
+                json!({
+                    "name": node.name(),
+                    "address": node.address(),
+                    "error": answer.as_ref().err().map(ToString::to_string),
+                    "status": answer.as_ref().ok(),
+                })
+            })
+            .collect();
+        return print_json(&json!({
+            "message_type": "cluster_status",
+            "statement": statement,
+            "nodes": nodes,
+            "survey": survey,
+        }));
+    }
+    let mut output = Output::new();
+    let mut table = Table::new(&[
+        "Node", "Place", "State", "Parts>", "Lacks>", "Free>", "Stored>", "Relayed>", "Up>",
+    ]);
+    for (node, answer) in nodes.iter().zip(&answers) {
+        let url = format!("node://{}", node.name());
+        let mut targets = survey.iter().flat_map(|survey| &survey.targets);
+        let target = targets.find(|target| target.url == url);
+        let count = |count: Option<u64>| count.map_or_else(|| "?".to_owned(), format::grouped);
+        let mut row = vec![node.name().to_owned(), format::printable(node.address())];
+        let state = match (answer, target) {
+            (Err(_), _) => "missing",
+            (_, None) => "not in use",
+            (_, Some(target)) if target.lacks > 0 => "behind",
+            _ => "ok",
+        };
+        row.push(state.to_owned());
+        row.push(count(target.map(|target| target.objects)));
+        row.push(count(
+            target.filter(|_| answer.is_ok()).map(|target| target.lacks),
+        ));
+        match answer {
+            Ok(status) => row.extend([
+                format::bytes(status.free_bytes),
+                format::bytes(status.stored_bytes),
+                format::bytes(status.relayed_bytes),
+                format!("{} s", status.uptime_s),
+            ]),
+            Err(_) => row.extend(["", "", "", ""].map(str::to_owned)),
+        }
+        table.row(row);
+    }
+    table.print(&mut output)?;
+    for error in answers.iter().filter_map(|answer| answer.as_ref().err()) {
+        output.line(error.to_string())?;
+    }
+    output.line(statement)?;
+    output.finish()
+}
+
+/// Adds a node, or puts it where another was.
+fn change(global: &Global, old: Option<&str>, new: &NodeAddress) -> Result<Exit> {
+    let file = global.cluster()?;
+    let say = |text: String| -> Result<()> {
+        if global.json {
+            return print_json(
+                &json!({"message_type": "cluster_changed", "node": new.name, "text": text}),
+            );
+        }
+        let mut output = Output::new();
+        output.line(text)?;
+        output.finish()
+    };
+    match authority::add(&file, new) {
+        Ok(written) => {
+            say(format!(
+                "wrote {}: serve the node with it, then run this command again",
+                written.display()
+            ))?;
+            return Ok(Exit::Success);
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let nodes = cluster::nodes(&file).map_err(failed)?;
+    let node = nodes.into_iter().find(|node| node.name() == new.name);
+    let Some(node) = node else {
+        return Err(Failure::Other(format!(
+            "the cluster has no node {}",
+            new.name
+        )));
+    };
+    node.status().map_err(|error| {
+        Failure::Other(format!(
+            "{error}: serve the node, then run this command again"
+        ))
+    })?;
+    let storage = global.set()?;
+    let place = cluster::place(node);
+    match old {
+        None => storage.add(&place).map_err(failed)?,
+        Some(old) => {
+            storage
+                .replace(&format!("node://{old}"), &place)
+                .map_err(failed)?;
+            authority::remove(&file, old).map_err(failed)?;
+        }
+    }
+    say(format!(
+        "{} is a node of the repository now: run `tabane cluster heal`",
+        new.name
+    ))?;
+    Ok(Exit::Success)
+}
+
+fn failed(error: io::Error) -> Failure {
+    Failure::Other(error.to_string())
+}

@@ -1,0 +1,93 @@
+//! `tabane node`
+
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use tabane_node::{Server, ServerOptions};
+use tabane_store::storage::cluster::file::NodeFile;
+
+use crate::args::Global;
+use crate::exit::{Exit, Failure, Result};
+use crate::output::{Output, print_json};
+use crate::process;
+
+/// Serve a node of a cluster
+#[derive(Args)]
+#[command(after_help = "\
+`tabane cluster create` makes the file that says which node this is. contrib/systemd/tabane-node.service runs it as a service.
+
+Examples:
+  tabane node serve --node cluster-a.json --dir /srv/tabane
+  tabane node serve --node cluster-a.json --dir /srv/tabane --listen 0.0.0.0:7440 --metrics 127.0.0.1:7441")]
+pub struct Node {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Keep shards in a directory, until a signal ends it
+    #[command(after_help = "\
+An empty or new directory becomes that of this node, and stays it. SIGTERM and SIGINT end it: what was handed over whole is made \
+durable first. Clients go on without it, and `tabane heal` brings it up to date later.
+
+Example:
+  tabane node serve --node cluster-a.json --dir /srv/tabane")]
+    Serve {
+        /// The file that says which node this is
+        #[arg(long, value_name = "FILE")]
+        node: PathBuf,
+        /// Where it keeps its shards
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+        /// Host and port to listen on [default: those by which the cluster knows the node]
+        #[arg(long, value_name = "HOST:PORT")]
+        listen: Option<String>,
+        /// Answer HTTP here: /metrics for Prometheus, and /health
+        #[arg(long, value_name = "HOST:PORT")]
+        metrics: Option<String>,
+    },
+}
+
+impl Node {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result<Exit> {
+        let Action::Serve {
+            node,
+            dir,
+            listen,
+            metrics,
+        } = self.action;
+        let node = NodeFile::read(&node)
+            .map_err(|error| Failure::Other(format!("cannot read {}: {error}", node.display())))?;
+        let name = node.name.clone();
+        let options = ServerOptions {
+            listen: listen.unwrap_or_else(|| node.address.clone()),
+            node,
+            directory: dir,
+            metrics,
+            log: Arc::new(|line| eprintln!("tabane: {line}")),
+        };
+        let (stop, stopped) = mpsc::channel();
+        process::on_signal(move || drop(stop));
+        let server = Server::start(options).map_err(|error| Failure::Other(error.to_string()))?;
+        if global.json {
+            print_json(&json!({
+                "message_type": "serving",
+                "node": name,
+                "address": server.address().to_string(),
+                "metrics": server.metrics_address().map(|address| address.to_string()),
+            }))?;
+        } else if !global.quiet {
+            let mut output = Output::new();
+            output.line(format!("node {name} listens on {}", server.address()))?;
+            output.finish()?;
+        }
+        // Nothing is ever sent: a signal closes the channel.
+        let _: std::result::Result<(), _> = stopped.recv();
+        server.stop();
+        Ok(Exit::Success)
+    }
+}

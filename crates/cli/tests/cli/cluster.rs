@@ -1,0 +1,234 @@
+//! Real daemons on this machine, and a repository over them.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::bed::{Bed, Ran, bare_command, restored, run};
+
+/// A daemon, which ends with the test.
+struct Daemon {
+    child: Child,
+    serving: Value,
+}
+
+impl Daemon {
+    fn start(bed: &Bed, name: &str) -> Self {
+        let mut child = command_of_daemon(bed, name, name)
+            .spawn()
+            .expect("it starts");
+        let stdout = child.stdout.take().expect("it is piped");
+        let mut line = String::new();
+        BufReader::new(stdout)
+            .read_line(&mut line)
+            .expect("it says where it listens");
+        let serving: Value = serde_json::from_str(&line).expect("JSON");
+        tell_address(bed, name, serving["address"].as_str().expect("an address"));
+        Self { child, serving }
+    }
+
+    /// Ends it as a service is ended, and waits for it.
+    fn stop(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+        let status = self.child.wait().expect("it ends");
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command_of_daemon(bed: &Bed, name: &str, dir: &str) -> Command {
+    let node = bed.path(&format!("cluster-{name}.json"));
+    let mut command = bare_command([OsStr::new("node"), "serve".as_ref(), "--json".as_ref()]);
+    command
+        .args([
+            "--listen",
+            "127.0.0.1:0",
+            "--metrics",
+            "127.0.0.1:0",
+            "--node",
+        ])
+        .arg(node)
+        .arg("--dir")
+        .arg(bed.path(&format!("dir-{dir}")))
+        .stdout(Stdio::piped());
+    command
+}
+
+/// Corrects where a node is found: the system has chosen its port.
+fn tell_address(bed: &Bed, name: &str, address: &str) {
+    let file = bed.path("cluster.json");
+    let mut cluster: Value =
+        serde_json::from_slice(&fs::read(&file).expect("it is there")).expect("JSON");
+    for node in cluster["nodes"].as_array_mut().expect("a list") {
+        if node["name"] == name {
+            node["address"] = address.into();
+        }
+    }
+    fs::write(file, cluster.to_string()).expect("it can be written");
+}
+
+fn tabane<A: AsRef<OsStr>>(bed: &Bed, args: impl IntoIterator<Item = A>) -> Ran {
+    let mut command = bed.command(args);
+    let mut place = std::ffi::OsString::from("cluster:");
+    place.push(bed.path("cluster.json"));
+    run(command.env("TABANE_REPOSITORY", place))
+}
+
+/// Restores the latest snapshot, and compares a file with what it was.
+#[track_caller]
+fn comes_back(bed: &Bed) -> Ran {
+    let target = bed.path("target");
+    let _ = fs::remove_dir_all(&target);
+    let text = target.display().to_string();
+    let ran = tabane(bed, ["restore", "latest", "--target", &text, "--no-cache"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let file = bed.source().join("docs/deep/data.bin");
+    let back = fs::read(restored(&target, &file)).expect("it was restored");
+    assert!(back == fs::read(file).expect("it is there"));
+    ran
+}
+
+fn get(address: &Value, path: &str) -> String {
+    let mut stream = TcpStream::connect(address.as_str().expect("an address")).expect("it listens");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer
+}
+
+#[test]
+fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
+    let bed = Bed::new();
+    let file = bed.path("cluster.json").display().to_string();
+    let node = |name: &str| format!("{name}=127.0.0.1:7440");
+    let nodes: Vec<String> = ["a", "b", "c", "d"].map(node).to_vec();
+    let create = || {
+        let nodes = nodes.iter().flat_map(|node| ["--node", node]);
+        let args = ["cluster", "create", &file].into_iter().chain(nodes);
+        run(&mut bare_command(args))
+    };
+    create().succeeds().says("cluster-authority.json");
+    create().fails(1, "choose another name");
+    let mode = fs::metadata(&file).expect("it is there").permissions();
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777,
+        0o600
+    );
+
+    let mut daemons: Vec<Daemon> = ["a", "b", "c", "d"]
+        .map(|name| Daemon::start(&bed, name))
+        .into();
+    tabane(&bed, ["snapshots"]).fails(10, "there is no repository at cluster:");
+    tabane(&bed, ["init"]).succeeds();
+    let source = bed.source().display().to_string();
+    tabane(&bed, ["backup", &source]).succeeds();
+    comes_back(&bed);
+    let status = tabane(&bed, ["cluster", "status", "--json"])
+        .succeeds()
+        .last_json();
+    assert_eq!(
+        status["statement"],
+        "any two targets can be lost now without losing data"
+    );
+    let relayed = |status: &Value, number: usize| {
+        status["nodes"][number]["status"]["relayed_bytes"]
+            .as_u64()
+            .expect("a number")
+    };
+    assert!((0..4).map(|number| relayed(&status, number)).sum::<u64>() > 0);
+    let metrics = get(&daemons[0].serving["metrics"], "/metrics");
+    assert!(
+        metrics.contains("\ntabane_node_stored_bytes_total "),
+        "{metrics}"
+    );
+    assert!(get(&daemons[0].serving["metrics"], "/health").ends_with("\r\n\r\nok\n"));
+
+    // A second daemon on a directory, and a node with another's data.
+    let refused = |name: &str, dir: &str| {
+        let ran = run(&mut command_of_daemon(&bed, name, dir));
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        ran.stderr
+    };
+    let why = refused("a", "a");
+    assert!(why.contains("another daemon is serving it"), "{why}");
+    daemons.remove(1).stop();
+    let why = refused("a", "b");
+    assert!(why.contains("data of node b"), "{why}");
+
+    // One is stopped, another killed: everything goes on.
+    drop(daemons.remove(2));
+    fs::write(bed.source().join("more"), crate::bed::varied(400_000)).expect("a file");
+    let ran = tabane(&bed, ["backup", &source]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("2 of 4 targets missing"),
+        "{}",
+        ran.stderr
+    );
+    comes_back(&bed);
+    let status = tabane(&bed, ["cluster", "status"]);
+    assert_eq!(
+        status.stdout.matches(" missing ").count(),
+        2,
+        "{}",
+        status.stdout
+    );
+
+    // The one comes back, a new one takes the place of the other.
+    daemons.push(Daemon::start(&bed, "b"));
+    let replace = || tabane(&bed, ["cluster", "replace", "d", "e=127.0.0.1:7440"]);
+    assert!(replace().stdout.contains("serve the node with it"));
+    daemons.push(Daemon::start(&bed, "e"));
+    let replaced = replace();
+    assert!(
+        replaced.stdout.contains("e is a node of the repository"),
+        "{}",
+        replaced.stderr
+    );
+    tabane(&bed, ["cluster", "heal"]).succeeds().says("healed");
+    let status = tabane(&bed, ["cluster", "status"]).succeeds();
+    status.says("any two targets can be lost now");
+    tabane(&bed, ["check", "--read-data"]).succeeds();
+    tabane(&bed, ["cluster", "scrub"]).succeeds();
+    let away = daemons.remove(0);
+    away.stop();
+    comes_back(&bed);
+}
+
+#[test]
+fn bad_input() {
+    let bed = Bed::new();
+    let file = bed.path("cluster.json").display().to_string();
+    let create = |nodes: &[&str]| {
+        let nodes = nodes.iter().flat_map(|node| ["--node", node]);
+        run(&mut bare_command(
+            ["cluster", "create", &file].into_iter().chain(nodes),
+        ))
+    };
+    create(&["a=h:1", "b=h:2"]).fails(2, "at least 3");
+    create(&["a=h:1", "b=h:2", "c"]).fails(2, "NAME=HOST:PORT");
+    create(&["a=h:1", "b=h:2", "C/=h:3"]).fails(1, "no name for a node");
+    create(&["a=h:1", "b=h:2", "a=h:3"]).fails(1, "two nodes are called a");
+    tabane(&bed, ["snapshots"]).fails(10, "there is no repository at cluster:");
+    fs::write(&file, "{}").expect("it can be written");
+    tabane(&bed, ["snapshots"]).fails(1, "cannot be used");
+    run(bed
+        .command(["cluster", "status"])
+        .env("TABANE_REPOSITORY", "/tmp"))
+    .fails(2, "cluster:FILE");
+    run(&mut bare_command([
+        "node", "serve", "--node", &file, "--dir", &file,
+    ]))
+    .fails(1, "cannot be used");
+}

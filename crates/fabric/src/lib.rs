@@ -1,0 +1,24 @@
+//! Rings that peers write into: the way of a byte from one machine to the next without a copy in between.
+//!
+//! A receiver has a [`Ring`], memory that is set up once and used again and again. A sender knows where in it the next *frame*
+//! goes, writes it there, and the receiver is told by an *immediate*, a number that comes with the bytes. Each consumer of a
+//! ring (who stores, who relays, who adds up) has a [`Tail`] and reads frames where they lie; the writer never overtakes the
+//! slowest tail, since it is told by *credit* how far that is. This is the pipeline of Otsuji and Tatebe's *A low-overhead
+//! redundant writing method for distributed storage systems* (2013), section 6.
+//!
+//! What moves the bytes is an [`Endpoint`], of which [`Tcp`] is one. Nothing here knows what is in a frame.
+
+mod endpoint;
+mod receiver;
+mod ring;
+mod sender;
+mod tcp;
+
+pub use endpoint::Endpoint;
+pub use receiver::{Receiver, Tail};
+pub use ring::{Ring, Vacancy};
+pub use sender::Sender;
+pub use tcp::Tcp;
+
+/// Frames are at most this part of a ring, so that a sender who waits for credit always gets it.
+pub const FRAME_SHARE: usize = 4;

@@ -1,0 +1,270 @@
+//! Memory that a peer writes into and several consumers read from. The only file here with unsafe code.
+
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use crate::FRAME_SHARE;
+
+/// Where the next frame goes. Sender and receiver each follow the same rule, so that neither has to tell the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor {
+    pub capacity: u64,
+    /// Bytes that were used so far, those left out at the end of the ring among them.
+    pub head: u64,
+}
+
+impl Cursor {
+    /// Where a frame of so many bytes begins: a frame that does not fit before the end of the ring goes to its beginning.
+    pub fn start(&self, len: usize) -> u64 {
+        let left = self.capacity - self.head % self.capacity;
+        match len as u64 <= left {
+            true => self.head,
+            false => self.head + left,
+        }
+    }
+}
+
+/// A ring, its frames, and how far its consumers are.
+pub struct Ring {
+    memory: Box<[UnsafeCell<u8>]>,
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+// SAFETY: the bytes are only reached through `Vacancy` and `Ring::bytes`. There is one `Vacancy` at a time
+// (`State::is_written`), and its bytes are in no frame: `State::room` refuses what is between the slowest tail and the head.
+unsafe impl Sync for Ring {}
+
+struct State {
+    cursor: Cursor,
+    /// What has arrived and has not been released by all.
+    frames: VecDeque<Frame>,
+    /// The number of the first of them.
+    first: u64,
+    /// For each tail, the number of the frame up to which it has released all.
+    tails: Vec<u64>,
+    /// Up to where all bytes are released.
+    released: u64,
+    /// Released bytes of which the sender does not know yet.
+    owed: u64,
+    /// Whether there is a [`Vacancy`].
+    is_written: bool,
+    /// Why nothing comes any more.
+    end: Option<(io::ErrorKind, String)>,
+}
+
+/// A frame in the ring, by positions since the beginning of time.
+#[derive(Clone, Copy)]
+struct Frame {
+    start: u64,
+    len: usize,
+}
+
+impl Ring {
+    /// A ring of so many bytes for so many consumers.
+    ///
+    /// # Panics
+    /// If one of the two is zero.
+    pub fn new(capacity: usize, tails: usize) -> Self {
+        assert!(
+            capacity > 0 && tails > 0,
+            "a ring has bytes, and somebody who reads them"
+        );
+        // Written once, so that no page is missing when the first frame arrives.
+        let memory = (0..capacity).map(|_| UnsafeCell::new(0)).collect();
+        Self {
+            memory,
+            state: Mutex::new(State {
+                cursor: Cursor {
+                    capacity: capacity as u64,
+                    head: 0,
+                },
+                frames: VecDeque::new(),
+                first: 0,
+                tails: vec![0; tails],
+                released: 0,
+                owed: 0,
+                is_written: false,
+                end: None,
+            }),
+            arrived: Condvar::new(),
+        }
+    }
+
+    /// Bytes of the ring.
+    pub fn capacity(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// How many consumers there are.
+    pub(crate) fn tails(&self) -> usize {
+        self.lock().tails.len()
+    }
+
+    /// The room for a frame that a peer wants to write at `offset`.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] when this is not where the next frame goes, it is too long, or it would overtake a tail.
+    pub fn vacancy(&self, offset: u64, len: usize) -> io::Result<Vacancy<'_>> {
+        let mut state = self.lock();
+        let start = state.room(offset, len)?;
+        state.is_written = true;
+        drop(state);
+        let offset = offset as usize;
+        let cells = &self.memory[offset..offset + len];
+        // SAFETY: the range is within the memory (checked by the slice), no frame that a tail may still read is in it
+        // (`State::room`), and no other `Vacancy` exists until this one is dropped (`is_written`). `UnsafeCell<u8>` has the layout
+        // of `u8` and permits writing through a shared reference.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(cells.as_ptr() as *mut u8, len) };
+        Ok(Vacancy {
+            ring: self,
+            start,
+            bytes,
+        })
+    }
+
+    /// Nothing more comes, for this reason. Frames that are there stay.
+    pub fn end(&self, error: &io::Error) {
+        let mut state = self.lock();
+        state
+            .end
+            .get_or_insert_with(|| (error.kind(), error.to_string()));
+        drop(state);
+        self.arrived.notify_all();
+    }
+
+    /// The bytes of the frame of this number, once it is there.
+    ///
+    /// # Errors
+    /// Why nothing comes any more; [`io::ErrorKind::TimedOut`] after `patience`.
+    ///
+    /// # Panics
+    /// If this tail has released the frame.
+    pub(crate) fn frame(&self, tail: usize, number: u64, patience: Duration) -> io::Result<&[u8]> {
+        let deadline = Instant::now() + patience;
+        let mut state = self.lock();
+        assert!(number >= state.tails[tail], "the frame was released");
+        loop {
+            let index = (number - state.first) as usize;
+            if let Some(frame) = state.frames.get(index) {
+                return Ok(self.bytes(*frame));
+            }
+            if let Some((kind, text)) = &state.end {
+                return Err(io::Error::new(*kind, text.clone()));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let text = format!("nothing has arrived for {} s", patience.as_secs());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            let waited = self.arrived.wait_timeout(state, left);
+            state = waited.expect("no panic under this lock").0;
+        }
+    }
+
+    fn bytes(&self, frame: Frame) -> &[u8] {
+        let offset = (frame.start % self.capacity() as u64) as usize;
+        let cells = &self.memory[offset..offset + frame.len];
+        // SAFETY: the range is within the memory. It is of a frame that the calling tail has not released, and `Tail` borrows itself
+        // for as long as the bytes are looked at, so it cannot release it meanwhile; until then `State::room` lets nobody write here.
+        unsafe { std::slice::from_raw_parts(cells.as_ptr() as *const u8, frame.len) }
+    }
+
+    /// Releases, for this tail, all frames before that of this number. Returns how many bytes the sender is to be told of.
+    pub(crate) fn release(&self, tail: usize, number: u64) -> u64 {
+        let mut state = self.lock();
+        let there = state.first + state.frames.len() as u64;
+        assert!(
+            (state.tails[tail]..=there).contains(&number),
+            "only what has arrived is released"
+        );
+        state.tails[tail] = number;
+        let slowest = state.tails.iter().copied().min().unwrap_or(number);
+        while state.first < slowest {
+            let frame = state.frames.pop_front().expect("it has arrived");
+            let end = frame.start + frame.len as u64;
+            state.owed += end - state.released;
+            state.released = end;
+            state.first += 1;
+        }
+        match state.owed >= state.cursor.capacity / FRAME_SHARE as u64 {
+            true => std::mem::take(&mut state.owed),
+            false => 0,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
+    }
+}
+
+impl State {
+    /// Where a frame begins that may be written.
+    fn room(&self, offset: u64, len: usize) -> io::Result<u64> {
+        let refuse = |why: &str| {
+            let text = format!("a peer writes {len} bytes at {offset} of a ring: {why}");
+            Err(io::Error::new(io::ErrorKind::InvalidData, text))
+        };
+        let capacity = self.cursor.capacity;
+        if len as u64 > capacity / FRAME_SHARE as u64 {
+            return refuse("a frame is not that long");
+        }
+        let start = self.cursor.start(len);
+        if offset != start % capacity {
+            return refuse("the next frame does not go there");
+        }
+        if start + len as u64 - self.released > capacity {
+            return refuse("that is over what has not been read");
+        }
+        if self.is_written || self.end.is_some() {
+            return refuse("it is being written to, or closed");
+        }
+        Ok(start)
+    }
+}
+
+/// Room for one frame, which nobody else sees before it is [published](Vacancy::publish).
+pub struct Vacancy<'a> {
+    ring: &'a Ring,
+    start: u64,
+    bytes: &'a mut [u8],
+}
+
+impl Vacancy<'_> {
+    /// Shows the frame to all consumers.
+    pub fn publish(self) {
+        let mut state = self.ring.lock();
+        let frame = Frame {
+            start: self.start,
+            len: self.bytes.len(),
+        };
+        state.cursor.head = frame.start + frame.len as u64;
+        state.frames.push_back(frame);
+        drop(state);
+        self.ring.arrived.notify_all();
+    }
+}
+
+impl Drop for Vacancy<'_> {
+    fn drop(&mut self) {
+        self.ring.lock().is_written = false;
+    }
+}
+
+impl Deref for Vacancy<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+impl DerefMut for Vacancy<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.bytes
+    }
+}

@@ -1,0 +1,202 @@
+//! The authority of a cluster: makes the certificate of each client and node.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use serde::{Deserialize, Serialize};
+use tabane_store::Id;
+use tabane_store::storage::cluster::file::{
+    ClusterFile, Credentials, NodeAddress, NodeFile, write,
+};
+use tabane_store::storage::cluster::{tls, wire};
+
+/// How long certificates are valid.
+const VALIDITY: Duration = Duration::from_secs(3650 * 86_400);
+
+/// How much a clock may be behind that of the machine on which certificates are made.
+const BEHIND: Duration = Duration::from_secs(86_400);
+
+/// The key that signs certificates, as it is kept.
+#[derive(Serialize, Deserialize)]
+struct AuthorityFile {
+    cluster: Id,
+    /// In DER.
+    #[serde(with = "hex::serde")]
+    certificate: Vec<u8>,
+    /// In PKCS #8. Whoever has it can make clients and nodes of the cluster.
+    #[serde(with = "hex::serde")]
+    key: Vec<u8>,
+}
+
+/// Where the authority of the cluster of this file is kept.
+pub fn authority_path(cluster: &Path) -> PathBuf {
+    beside(cluster, "authority")
+}
+
+/// Where the file of a node is written.
+pub fn node_path(cluster: &Path, node: &str) -> PathBuf {
+    beside(cluster, node)
+}
+
+fn beside(cluster: &Path, what: &str) -> PathBuf {
+    let stem = cluster.file_stem().unwrap_or_default().to_string_lossy();
+    cluster.with_file_name(format!("{stem}-{what}.json"))
+}
+
+/// Makes an authority, and files for a client and for each node. Returns what was written.
+///
+/// # Errors
+/// When a name is no name for a node, or a file is there already or cannot be written.
+pub fn create(path: &Path, nodes: &[NodeAddress]) -> io::Result<Vec<PathBuf>> {
+    for (number, node) in nodes.iter().enumerate() {
+        check_name(&node.name)?;
+        if nodes[..number].iter().any(|other| other.name == node.name) {
+            return Err(io::Error::other(format!(
+                "two nodes are called {}",
+                node.name
+            )));
+        }
+    }
+    let cluster = wire::new_cluster_id();
+    let key = KeyPair::generate().map_err(failed)?;
+    let certificate = authority_params(cluster)
+        .self_signed(&key)
+        .map_err(failed)?;
+    let authority = AuthorityFile {
+        cluster,
+        certificate: certificate.der().to_vec(),
+        key: key.serialize_der(),
+    };
+    let mut written = vec![authority_path(path)];
+    write(&written[0], &authority, false)?;
+    for node in nodes {
+        written.push(write_node(path, &authority, cluster, node)?);
+    }
+    let client = authority.issue("client", None, VALIDITY)?;
+    write(
+        path,
+        &ClusterFile::new(cluster, nodes.to_vec(), client),
+        false,
+    )?;
+    written.push(path.to_owned());
+    Ok(written)
+}
+
+/// Makes another node's file, and adds the node to that of the client. Returns what was written.
+///
+/// # Errors
+/// As [`create`].
+pub fn add(path: &Path, node: &NodeAddress) -> io::Result<PathBuf> {
+    check_name(&node.name)?;
+    let mut file = ClusterFile::read(path)?;
+    if file.nodes.iter().any(|other| other.name == node.name) {
+        let text = format!("the cluster has a node {} already", node.name);
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+    }
+    let bytes = std::fs::read(authority_path(path))?;
+    let authority: AuthorityFile = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
+    let written = write_node(path, &authority, file.cluster, node)?;
+    file.nodes.push(node.clone());
+    write(path, &file, true)?;
+    Ok(written)
+}
+
+/// Takes a node out of the client's file.
+///
+/// # Errors
+/// When the file cannot be read or written.
+pub fn remove(path: &Path, name: &str) -> io::Result<()> {
+    let mut file = ClusterFile::read(path)?;
+    file.nodes.retain(|node| node.name != name);
+    write(path, &file, true)
+}
+
+fn write_node(
+    path: &Path,
+    authority: &AuthorityFile,
+    cluster: Id,
+    node: &NodeAddress,
+) -> io::Result<PathBuf> {
+    let credentials = authority.issue(&node.name, Some(&node.name), VALIDITY)?;
+    let file = node_path(path, &node.name);
+    write(&file, &NodeFile::new(cluster, node, credentials), false)?;
+    Ok(file)
+}
+
+impl AuthorityFile {
+    /// Credentials of a node, or of a client.
+    fn issue(
+        &self,
+        subject: &str,
+        node: Option<&str>,
+        validity: Duration,
+    ) -> io::Result<Credentials> {
+        let signer = KeyPair::try_from(self.key.as_slice()).map_err(failed)?;
+        // Of the authority's certificate, others repeat its name and its key's, which are the same each time.
+        let issuer = Issuer::new(authority_params(self.cluster), signer);
+        let mut params = params(subject, validity);
+        params.use_authority_key_identifier_extension = true;
+        // A node cannot pass for a client, nor for another node.
+        let usage = match node {
+            Some(node) => {
+                let name = tls::server_name(node).try_into().map_err(failed)?;
+                params.subject_alt_names = vec![rcgen::SanType::DnsName(name)];
+                ExtendedKeyUsagePurpose::ServerAuth
+            }
+            None => ExtendedKeyUsagePurpose::ClientAuth,
+        };
+        params.extended_key_usages = vec![usage];
+        let key = KeyPair::generate().map_err(failed)?;
+        let certificate = params.signed_by(&key, &issuer).map_err(failed)?;
+        Ok(Credentials {
+            authority: self.certificate.clone(),
+            certificate: certificate.der().to_vec(),
+            key: key.serialize_der(),
+        })
+    }
+}
+
+/// What the certificate of a cluster's authority says.
+fn authority_params(cluster: Id) -> CertificateParams {
+    let mut params = params(&format!("Tabane cluster {cluster}"), VALIDITY);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params
+}
+
+fn params(subject: &str, validity: Duration) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, subject);
+    let now = SystemTime::now();
+    params.not_before = (now - BEHIND).into();
+    params.not_after = (now + validity).into();
+    params
+}
+
+fn check_name(name: &str) -> io::Result<()> {
+    let is_good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    match !name.is_empty()
+        && name.len() <= 32
+        && name.bytes().all(is_good)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+        && name != "authority"
+    {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "{name:?} is no name for a node: use up to 32 small letters, digits and hyphens"
+            ),
+        )),
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> io::Error {
+    io::Error::other(format!("cannot make a certificate: {error}"))
+}

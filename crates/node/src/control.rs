@@ -1,0 +1,161 @@
+//! What a client asks over its control connection.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::{ServerConnection, StreamOwned};
+use tabane_store::storage::cluster::wire::{
+    self, REQUEST_MAX, Reply, Request, SessionId, Status, invalid,
+};
+use tabane_store::storage::{OBJECT_LEN_MAX, Storage};
+
+use crate::server::Shared;
+use crate::session::Session;
+
+/// How long a client that is let in may take to send what he has announced, or to take an answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+type Stream = StreamOwned<ServerConnection, TcpStream>;
+
+/// Serves a client until he closes the connection.
+///
+/// # Errors
+/// Why it ended otherwise.
+pub fn serve(shared: &Arc<Shared>, stream: TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    keep_alive(&stream)?;
+    let connection = ServerConnection::new(Arc::clone(&shared.tls)).map_err(io::Error::other)?;
+    let mut stream = StreamOwned::new(connection, stream);
+    let greeted = wire::expect_greeting(&mut stream);
+    if !matches!(&greeted, Err(error) if error.kind() == io::ErrorKind::UnexpectedEof) {
+        // Also to one of another version, so that he can say so.
+        wire::greet(&mut stream)?;
+    }
+    greeted?;
+    stream.sock.set_write_timeout(Some(PATIENCE))?;
+    let mut own = None;
+    let served = answer_all(shared, &mut stream, &mut own);
+    // A session ends with the connection that opened it.
+    if let Some((id, session)) = own {
+        shared.forget(id);
+        session.close();
+    }
+    served
+}
+
+fn answer_all(
+    shared: &Arc<Shared>,
+    stream: &mut Stream,
+    own: &mut Option<(SessionId, Arc<Session>)>,
+) -> io::Result<()> {
+    loop {
+        // Between requests a client may be silent for as long as he likes.
+        stream.sock.set_read_timeout(None)?;
+        let request = match wire::receive::<Request>(stream, REQUEST_MAX) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            request => request?,
+        };
+        stream.sock.set_read_timeout(Some(PATIENCE))?;
+        let mut body = Vec::new();
+        let done = answer(shared, stream, own, request, &mut body);
+        let reply = match done {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                let _ = wire::send(stream, &Reply::failed(&error));
+                let _ = stream.flush();
+                return Err(error);
+            }
+            done => done.unwrap_or_else(|error| Reply::failed(&error)),
+        };
+        wire::send(stream, &reply)?;
+        stream.write_all(&body)?;
+        stream.flush()?;
+    }
+}
+
+fn answer(
+    shared: &Arc<Shared>,
+    stream: &mut Stream,
+    own: &mut Option<(SessionId, Arc<Session>)>,
+    request: Request,
+    body: &mut Vec<u8>,
+) -> io::Result<Reply> {
+    let storage = shared.home.storage();
+    Ok(match request {
+        Request::Create => {
+            storage.create()?;
+            Reply::Done
+        }
+        Request::Put(name, len) => {
+            if len > 2 * OBJECT_LEN_MAX {
+                return Err(invalid("an object that is longer than any"));
+            }
+            let mut object = Vec::new();
+            stream.take(len).read_to_end(&mut object)?;
+            if object.len() as u64 != len {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            storage.put(name, &[&object])?;
+            shared.counters.received_bytes.add(len);
+            shared.counters.stored_bytes.add(len);
+            Reply::Done
+        }
+        Request::Get(name, range) => {
+            if range.is_some_and(|(start, end)| end < start || end - start > 2 * OBJECT_LEN_MAX) {
+                return Err(invalid("a range that makes no sense"));
+            }
+            *body = storage.get(name, range.map(|(start, end)| start..end))?;
+            Reply::Bytes(body.len() as u64)
+        }
+        Request::List(kind) => Reply::List(storage.list(kind)?),
+        Request::Stat(name) => Reply::Count(storage.stat(name)?),
+        Request::Delete(name) => {
+            storage.delete(name)?;
+            Reply::Done
+        }
+        Request::RemoveLeftovers(age_s) => {
+            Reply::Count(storage.remove_leftovers(Duration::from_secs(age_s))?)
+        }
+        Request::Status => Reply::Status(Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_s: shared.begun.elapsed().as_secs(),
+            free_bytes: shared.home.free_bytes(),
+            sessions: shared.counters.sessions.get(),
+            stripes: shared.counters.stripes.get(),
+            stored_bytes: shared.counters.stored_bytes.get(),
+            relayed_bytes: shared.counters.relayed_bytes.get(),
+        }),
+        Request::Open(open) => {
+            if own.is_some() {
+                return Err(invalid("a connection opens one session"));
+            }
+            let (session, tokens) = Session::open(&open, Arc::clone(&shared.counters))?;
+            if !shared.remember(open.session, &session) {
+                session.close();
+                return Err(invalid("there is a session of that name, or too many"));
+            }
+            *own = Some((open.session, session));
+            Reply::Opened(tokens)
+        }
+        Request::Join(id, peers) => {
+            shared.session(id)?.join(peers)?;
+            Reply::Done
+        }
+        Request::Stripe(id, stripe) => {
+            let session = shared.session(id)?;
+            session.stripe(stripe, &shared.home, &shared.commits)?;
+            Reply::Done
+        }
+    })
+}
+
+/// A client whose machine is gone is noticed, so that his session ends.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    use rustix::net::sockopt;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(20))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(5))?;
+    sockopt::set_tcp_keepcnt(stream, 4)?;
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! The directory of a node: whose it is, and that only one daemon serves it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use tabane_store::Id;
+use tabane_store::storage::LocalStorage;
+use tabane_store::storage::cluster::file::NodeFile;
+
+/// Says whose directory this is. Locked while a daemon serves it.
+const STAMP: &str = "node.json";
+
+/// The folder that holds the shards.
+const SHARDS: &str = "shards";
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Stamp {
+    format: u8,
+    cluster: Id,
+    node: String,
+}
+
+/// The directory of a node, which nobody else serves.
+pub struct Home {
+    root: PathBuf,
+    storage: LocalStorage,
+    _stamp: File,
+}
+
+impl Home {
+    /// Takes possession of a directory; one that is empty or absent becomes that of this node.
+    ///
+    /// # Errors
+    /// One sentence, when it is another node's or another cluster's, another daemon serves it, or it cannot be used.
+    pub fn open(root: &Path, node: &NodeFile) -> io::Result<Self> {
+        let refuse = |why: String| {
+            let text = format!("cannot serve {}: {why}", root.display());
+            io::Error::other(text)
+        };
+        let stamp = Stamp {
+            format: 1,
+            cluster: node.cluster,
+            node: node.name.clone(),
+        };
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(root)
+            .map_err(|error| refuse(error.to_string()))?;
+        let path = root.join(STAMP);
+        let mut is_empty = true;
+        for entry in fs::read_dir(root)? {
+            is_empty &= entry?.file_name() == STAMP;
+        }
+        let is_new = !path.exists();
+        if is_new && !is_empty {
+            return Err(refuse(
+                "it is not empty, and no node's: choose an empty or a new directory".to_owned(),
+            ));
+        }
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|error| refuse(error.to_string()))?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(refuse("another daemon is serving it".to_owned()));
+        }
+        let text = fs::read(&path)?;
+        if text.is_empty() {
+            file.write_all(&serde_json::to_vec(&stamp).expect("it is plain data"))?;
+            file.sync_all()?;
+            File::open(root)?.sync_all()?;
+        } else {
+            let found: Stamp = serde_json::from_slice(&text)
+                .map_err(|error| refuse(format!("its {STAMP} cannot be read: {error}")))?;
+            if found != stamp {
+                return Err(refuse(format!(
+                    "it has the data of node {} of cluster {}, this is node {} of cluster {}",
+                    found.node,
+                    found.cluster.short(),
+                    stamp.node,
+                    stamp.cluster.short()
+                )));
+            }
+        }
+        let shards = root.join(SHARDS);
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&shards)?;
+        Ok(Self {
+            storage: LocalStorage::new(shards),
+            root: root.to_owned(),
+            _stamp: file,
+        })
+    }
+
+    /// What holds the shards.
+    pub fn storage(&self) -> &LocalStorage {
+        &self.storage
+    }
+
+    /// Bytes that are free.
+    pub fn free_bytes(&self) -> u64 {
+        rustix::fs::statvfs(&self.root).map_or(0, |stat| stat.f_bavail * stat.f_frsize)
+    }
+}

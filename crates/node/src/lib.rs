@@ -1,0 +1,26 @@
+//! A node of a cluster: it keeps shards of stripes, and while data pass through it makes parities with the other nodes.
+//!
+//! [`authority`] makes the certificates by which clients and nodes know each other, [`Server`] is the daemon. What they say to each
+//! other is in [`tabane_store::storage::cluster::wire`] and described in `docs/wire.md`.
+
+#![forbid(unsafe_code)]
+
+pub mod authority;
+mod commit;
+mod control;
+mod counters;
+mod home;
+mod metrics;
+mod part;
+mod server;
+mod session;
+
+pub use home::Home;
+pub use server::{Server, ServerOptions};
+
+use std::sync::{Mutex, MutexGuard};
+
+/// Locks a mutex under which nothing panics.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic under this lock")
+}

@@ -1,0 +1,102 @@
+//! Counters in the text format of Prometheus, and whether the node is well, over HTTP.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::counters::{Counter, Counters};
+
+/// A request is read up to here.
+const REQUEST_MAX: usize = 1024;
+
+/// Answers one request: `/metrics`, or `/health`.
+pub fn answer(mut stream: TcpStream, counters: &Counters, free_bytes: u64) -> io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut request = Vec::new();
+    let mut piece = [0; 256];
+    while request.len() < REQUEST_MAX && !request.windows(4).any(|end| end == b"\r\n\r\n") {
+        match stream.read(&mut piece)? {
+            0 => break,
+            len => request.extend_from_slice(&piece[..len]),
+        }
+    }
+    let (status, body) = if request.starts_with(b"GET /metrics ") {
+        ("200 OK", text(counters, free_bytes))
+    } else if request.starts_with(b"GET /health ") {
+        ("200 OK", "ok\n".to_owned())
+    } else {
+        (
+            "404 Not Found",
+            "there are /metrics and /health\n".to_owned(),
+        )
+    };
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn text(counters: &Counters, free_bytes: u64) -> String {
+    let mut text = String::new();
+    let mut metric = |name: &str, kind: &str, help: &str, value: u64| {
+        let _ = write!(
+            text,
+            "# HELP tabane_node_{name} {help}\n# TYPE tabane_node_{name} {kind}\ntabane_node_{name} {value}\n"
+        );
+    };
+    metric(
+        "free_bytes",
+        "gauge",
+        "Bytes that are free where shards are kept.",
+        free_bytes,
+    );
+    metric(
+        "sessions",
+        "gauge",
+        "Sessions that are open.",
+        counters.sessions.get(),
+    );
+    let totals: [(&str, &str, &Counter); 7] = [
+        (
+            "stripes_total",
+            "Stripes of which a part was made durable.",
+            &counters.stripes,
+        ),
+        (
+            "failed_stripes_total",
+            "Stripes that came to nothing.",
+            &counters.failed_stripes,
+        ),
+        (
+            "received_bytes_total",
+            "Bytes that came from clients and other nodes.",
+            &counters.received_bytes,
+        ),
+        (
+            "relayed_bytes_total",
+            "Bytes that were sent to other nodes.",
+            &counters.relayed_bytes,
+        ),
+        (
+            "stored_bytes_total",
+            "Bytes of parts of stripes that were made durable.",
+            &counters.stored_bytes,
+        ),
+        (
+            "commits_total",
+            "Times that parts were made durable, several at once.",
+            &counters.commits,
+        ),
+        (
+            "refused_connections_total",
+            "Connections that were refused.",
+            &counters.refused,
+        ),
+    ];
+    for (name, help, counter) in totals {
+        metric(name, "counter", help, counter.get());
+    }
+    text
+}

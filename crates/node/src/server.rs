@@ -1,0 +1,265 @@
+//! The daemon: takes connections and finds out what they are for.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustls::ServerConfig;
+use tabane_store::storage::cluster::file::NodeFile;
+use tabane_store::storage::cluster::tls;
+use tabane_store::storage::cluster::wire::{self, DATA_MAGIC, SessionId, Token};
+
+use crate::commit::Commits;
+use crate::counters::Counters;
+use crate::home::Home;
+use crate::lock;
+use crate::session::{Session, set_patience};
+use crate::{control, metrics};
+
+/// Connections at a time. One takes a thread, and nobody has said who he is when it is made.
+const CONNECTIONS_MAX: usize = 4096;
+
+/// Sessions at a time.
+const SESSIONS_MAX: usize = 256;
+
+/// How long a connection may take to say what it is for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long answers may take that are on their way when the node stops.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// A record of TLS begins with this for a handshake.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// How a node is served.
+pub struct ServerOptions {
+    /// Who it is.
+    pub node: NodeFile,
+    /// Where it keeps its shards.
+    pub directory: PathBuf,
+    /// Host and port to listen on.
+    pub listen: String,
+    /// Host and port for metrics, if there are to be any.
+    pub metrics: Option<String>,
+    /// Is told what an operator may want to know, in one line.
+    pub log: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+/// What all connections share.
+pub struct Shared {
+    pub home: Arc<Home>,
+    pub tls: Arc<ServerConfig>,
+    pub commits: Arc<Commits>,
+    pub counters: Arc<Counters>,
+    pub begun: Instant,
+    sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
+    /// By number, those that are open.
+    connections: Mutex<HashMap<u64, TcpStream>>,
+    opened: AtomicU64,
+    log: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+/// A node that is being served.
+pub struct Server {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    metrics: Option<SocketAddr>,
+    is_stopping: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Server {
+    /// Begins to serve.
+    ///
+    /// # Errors
+    /// One sentence, when the directory is another's or cannot be used, the credentials cannot be used, or nobody can listen there.
+    pub fn start(options: ServerOptions) -> io::Result<Self> {
+        let home = Arc::new(Home::open(&options.directory, &options.node)?);
+        let tls = tls::server(&options.node.credentials)?;
+        let listener = listen(&options.listen)?;
+        let metrics = options.metrics.as_deref().map(listen).transpose()?;
+        let shared = Arc::new(Shared {
+            home,
+            tls,
+            commits: Arc::default(),
+            counters: Arc::default(),
+            begun: Instant::now(),
+            sessions: Mutex::default(),
+            connections: Mutex::default(),
+            opened: AtomicU64::new(0),
+            log: options.log,
+        });
+        let is_stopping = Arc::new(AtomicBool::new(false));
+        let address = listener.local_addr()?;
+        let metrics_address = metrics.as_ref().map(TcpListener::local_addr).transpose()?;
+        let mut threads = Vec::new();
+        let of = Arc::clone(&shared);
+        threads.push(thread::spawn(move || {
+            of.commits.run(&of.home, &of.counters)
+        }));
+        let (of, stopping) = (Arc::clone(&shared), Arc::clone(&is_stopping));
+        threads.push(thread::spawn(move || {
+            accept(&listener, &stopping, |stream| of.take(stream));
+        }));
+        if let Some(metrics) = metrics {
+            let (of, stopping) = (Arc::clone(&shared), Arc::clone(&is_stopping));
+            threads.push(thread::spawn(move || {
+                accept(&metrics, &stopping, |stream| {
+                    let _ = metrics::answer(stream, &of.counters, of.home.free_bytes());
+                });
+            }));
+        }
+        Ok(Self {
+            shared,
+            address,
+            metrics: metrics_address,
+            is_stopping,
+            threads,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it tells metrics.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+
+    /// Takes no more connections, ends all sessions, and returns when what was handed over whole is durable.
+    pub fn stop(self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        // Wakes who is waiting for a connection.
+        for address in [Some(self.address), self.metrics].into_iter().flatten() {
+            let _ = TcpStream::connect(address);
+        }
+        let sessions: Vec<_> = lock(&self.shared.sessions).drain().collect();
+        for (_, session) in sessions {
+            session.close();
+        }
+        self.shared.commits.close();
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+        // Nothing more is read; answers that are on their way may still go out.
+        let deadline = Instant::now() + LAST_WORDS;
+        for stream in lock(&self.shared.connections).values() {
+            let _ = stream.shutdown(Shutdown::Read);
+        }
+        while !lock(&self.shared.connections).is_empty() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Shared {
+    /// The session of this name.
+    pub fn session(&self, id: SessionId) -> io::Result<Arc<Session>> {
+        let session = lock(&self.sessions).get(&id).cloned();
+        session
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "there is no such session"))
+    }
+
+    /// Keeps a session, unless there is one of that name, or too many.
+    pub fn remember(&self, id: SessionId, session: &Arc<Session>) -> bool {
+        let mut sessions = lock(&self.sessions);
+        let has_room = sessions.len() < SESSIONS_MAX && !sessions.contains_key(&id);
+        if has_room {
+            sessions.insert(id, Arc::clone(session));
+        }
+        has_room
+    }
+
+    /// Forgets a session.
+    pub fn forget(&self, id: SessionId) {
+        lock(&self.sessions).remove(&id);
+    }
+
+    /// Serves a connection on a thread of its own.
+    fn take(self: &Arc<Self>, stream: TcpStream) {
+        let Ok(handle) = stream.try_clone() else {
+            self.counters.refused.add(1);
+            return;
+        };
+        let number = self.opened.fetch_add(1, Ordering::Relaxed);
+        let mut connections = lock(&self.connections);
+        if connections.len() >= CONNECTIONS_MAX {
+            self.counters.refused.add(1);
+            return;
+        }
+        connections.insert(number, handle);
+        drop(connections);
+        let shared = Arc::clone(self);
+        let work = move || {
+            let from = stream.peer_addr();
+            if let Err(error) = shared.serve(stream) {
+                shared.counters.refused.add(1);
+                let from = from.map_or_else(|_| "?".to_owned(), |from| from.to_string());
+                (shared.log)(&format!("connection from {from} ended: {error}"));
+            }
+            lock(&shared.connections).remove(&number);
+        };
+        if thread::Builder::new().spawn(work).is_err() {
+            lock(&self.connections).remove(&number);
+        }
+    }
+
+    /// Finds out what a connection is for.
+    fn serve(self: &Arc<Self>, mut stream: TcpStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut first = [0];
+        match stream.peek(&mut first)? {
+            0 => return Ok(()),
+            _ if first[0] == TLS_HANDSHAKE => return control::serve(self, stream),
+            _ => {}
+        }
+        let greeted = wire::check_greeting(&mut stream, DATA_MAGIC);
+        if let Err(error) = &greeted
+            && error.kind() == io::ErrorKind::InvalidData
+        {
+            return greeted;
+        }
+        stream.write_all(&wire::greeting(DATA_MAGIC))?;
+        greeted?;
+        let mut token: Token = [0; 32];
+        stream.read_exact(&mut token)?;
+        set_patience(&stream)?;
+        let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
+        for session in sessions {
+            if let Some(receiver) = session.admit(&token, &stream)? {
+                stream.write_all(&[1])?;
+                receiver.run();
+                return Ok(());
+            }
+        }
+        stream.write_all(&[0])?;
+        Err(wire::invalid("it has no permission for any ring"))
+    }
+}
+
+fn listen(address: &str) -> io::Result<TcpListener> {
+    TcpListener::bind(address).map_err(|error| {
+        io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+    })
+}
+
+fn accept(listener: &TcpListener, is_stopping: &AtomicBool, act: impl Fn(TcpStream)) {
+    for stream in listener.incoming() {
+        if is_stopping.load(Ordering::Relaxed) {
+            return;
+        }
+        match stream {
+            Ok(stream) => act(stream),
+            // Too many open files, for a while.
+            Err(_) => thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! A client's session: its rings, and the stripes that go through them one after another.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::TcpStream;
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::thread;
+
+use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail, Tcp};
+use tabane_store::storage::cluster::wire::{Open, Peer, Stripe, Token, invalid, random_id};
+use tabane_store::storage::cluster::{STALL, data_endpoint};
+
+use crate::commit::Commits;
+use crate::counters::Counters;
+use crate::home::Home;
+use crate::lock;
+use crate::part::Work;
+
+/// Consumers of each ring: one relays, one stores.
+const TAILS: usize = 2;
+
+/// Bytes of a ring at most, so that a client cannot take all memory.
+const RING_MAX: u32 = 16 << 20;
+
+/// Nodes of a session at most.
+const MEMBERS_MAX: u8 = 32;
+
+/// Stripes that wait at most: a client has a few at a time.
+const WAITING_MAX: usize = 64;
+
+/// One client's rings at this node.
+pub struct Session {
+    me: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+    counters: Arc<Counters>,
+}
+
+struct State {
+    /// Who may still connect, and the ring for him.
+    expected: HashMap<Token, Expected>,
+    /// What has arrived of each member, and of the client in the last place: for who relays, and for who stores.
+    tails: [Vec<Option<Tail>>; TAILS],
+    peers: Vec<Option<Sender>>,
+    /// All connections of the session.
+    endpoints: Vec<Arc<dyn Endpoint>>,
+    /// Stripes that are known and not begun, by number, and who waits for each.
+    waiting: [HashMap<u64, Waiting>; TAILS],
+    /// Frames that the stripes so far take, and the number of the next stripe.
+    bases: Vec<u64>,
+    next: u64,
+    /// Stripes that came before those that precede them.
+    early: HashMap<u64, (Stripe, Answer)>,
+    is_running: bool,
+    is_closed: bool,
+}
+
+/// Where the answer for a stripe goes.
+type Answer = mpsc::Sender<io::Result<()>>;
+
+struct Waiting {
+    work: Arc<Work>,
+    answer: Answer,
+}
+
+struct Expected {
+    member: usize,
+    capacity: usize,
+}
+
+impl Session {
+    /// Opens rings for each member and the client, and says what lets them in.
+    ///
+    /// # Errors
+    /// When the client asks for something that makes no sense, or for too much.
+    pub fn open(open: &Open, counters: Arc<Counters>) -> io::Result<(Arc<Self>, Vec<Token>)> {
+        let is_sound = (3..=MEMBERS_MAX).contains(&open.members)
+            && open.me < open.members
+            && [open.client_ring, open.peer_ring]
+                .iter()
+                .all(|len| (4096..=RING_MAX).contains(len));
+        if !is_sound {
+            return Err(invalid(
+                "a session that makes no sense, or rings that are too large",
+            ));
+        }
+        let members = usize::from(open.members);
+        let mut expected = HashMap::new();
+        let mut tokens = Vec::new();
+        for member in 0..=members {
+            let token: Token = random_id();
+            let capacity = match member == members {
+                true => open.client_ring as usize,
+                false => open.peer_ring as usize,
+            };
+            if member != usize::from(open.me) {
+                expected.insert(token, Expected { member, capacity });
+            }
+            tokens.push(token);
+        }
+        let none = || (0..=members).map(|_| None).collect();
+        counters.sessions.add(1);
+        let session = Self {
+            me: open.me.into(),
+            state: Mutex::new(State {
+                expected,
+                tails: [none(), none()],
+                peers: (0..=members).map(|_| None).collect(),
+                endpoints: Vec::new(),
+                waiting: [HashMap::new(), HashMap::new()],
+                bases: vec![0; members + 1],
+                next: 0,
+                early: HashMap::new(),
+                is_running: false,
+                is_closed: false,
+            }),
+            changed: Condvar::new(),
+            counters,
+        };
+        Ok((Arc::new(session), tokens))
+    }
+
+    /// Lets a connection write into the ring that its token is for, if there is one.
+    ///
+    /// # Errors
+    /// When the system has no memory or handles for it.
+    pub fn admit(&self, token: &Token, stream: &TcpStream) -> io::Result<Option<Receiver>> {
+        let mut state = lock(&self.state);
+        if state.is_closed {
+            return Ok(None);
+        }
+        let Some(expected) = state.expected.remove(token) else {
+            return Ok(None);
+        };
+        let ring = Arc::new(Ring::new(expected.capacity, TAILS));
+        let endpoint: Arc<dyn Endpoint> =
+            Arc::new(Tcp::new(stream.try_clone()?, Some(Arc::clone(&ring)))?);
+        let receiver = Receiver::new(ring, Arc::clone(&endpoint));
+        state.endpoints.push(endpoint);
+        for (tails, tail) in state.tails.iter_mut().zip(receiver.tails()) {
+            tails[expected.member] = Some(tail);
+        }
+        Ok(Some(receiver))
+    }
+
+    /// Connects to the rings of other members.
+    ///
+    /// # Errors
+    /// When one of them is not there, or does not let this node in.
+    pub fn join(&self, peers: Vec<Option<Peer>>) -> io::Result<()> {
+        for (member, peer) in peers.into_iter().enumerate() {
+            let Some(peer) = peer else { continue };
+            let endpoint = data_endpoint(&peer.address, peer.token)
+                .map_err(|error| blame(&format!("cannot reach {}: {error}", peer.address)))?;
+            let mut state = lock(&self.state);
+            if member >= state.peers.len() || state.is_closed {
+                return Err(closed());
+            }
+            state.endpoints.push(Arc::clone(&endpoint));
+            state.peers[member] = Some(Sender::new(endpoint, peer.ring as usize));
+        }
+        Ok(())
+    }
+
+    /// Takes part in a stripe; returns when this node's part of it is durable.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotConnected`] when the session is at an end; why the part cannot be stored.
+    pub fn stripe(
+        self: &Arc<Self>,
+        stripe: Stripe,
+        home: &Arc<Home>,
+        commits: &Arc<Commits>,
+    ) -> io::Result<()> {
+        let (answer, answered) = mpsc::channel();
+        let mut state = lock(&self.state);
+        if state.is_closed {
+            return Err(closed());
+        }
+        if stripe.number < state.next || state.early.len() >= WAITING_MAX {
+            return Err(invalid("a stripe out of order"));
+        }
+        state.early.insert(stripe.number, (stripe, answer));
+        // Where a stripe's frames begin depends on all before it.
+        loop {
+            let next = state.next;
+            let Some((stripe, answer)) = state.early.remove(&next) else {
+                break;
+            };
+            match Work::new(&stripe, self.me, &mut state.bases) {
+                Ok(work) => {
+                    let work = Arc::new(work);
+                    for waiting in &mut state.waiting {
+                        let (work, answer) = (Arc::clone(&work), answer.clone());
+                        waiting.insert(next, Waiting { work, answer });
+                    }
+                }
+                Err(error) => {
+                    drop(state);
+                    self.close();
+                    return Err(error);
+                }
+            }
+            state.next += 1;
+        }
+        if !state.is_running {
+            state.is_running = true;
+            self.start(&mut state, home, commits);
+        }
+        drop(state);
+        self.changed.notify_all();
+        answered.recv().unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Starts who relays and who stores.
+    fn start(self: &Arc<Self>, state: &mut State, home: &Arc<Home>, commits: &Arc<Commits>) {
+        let [mut to_relay, mut to_store] = std::mem::take(&mut state.tails);
+        let mut peers = std::mem::take(&mut state.peers);
+        let session = Arc::clone(self);
+        thread::spawn(move || {
+            session.each(0, |waiting| {
+                let relayed = waiting.work.relay(&mut to_relay, &mut peers)?;
+                session.counters.relayed_bytes.add(relayed);
+                Ok(())
+            });
+        });
+        let session = Arc::clone(self);
+        let (home, commits) = (Arc::clone(home), Arc::clone(commits));
+        thread::spawn(move || {
+            session.each(1, |waiting| {
+                let Waiting { work, answer } = waiting;
+                let draft = work.store(&mut to_store, home.storage().draft(work.name))?;
+                let counters = Arc::clone(&session.counters);
+                let len = work.stored_len();
+                let done = move |result: io::Result<()>| {
+                    match &result {
+                        Ok(()) => {
+                            counters.stripes.add(1);
+                            counters.stored_bytes.add(len);
+                        }
+                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                        Err(_) => counters.failed_stripes.add(1),
+                    }
+                    // Whoever asked may be gone.
+                    let _ = answer.send(result);
+                };
+                match draft {
+                    Ok(draft) => commits.push(draft, Box::new(done)),
+                    Err(error) => done(Err(error)),
+                }
+                Ok(())
+            });
+        });
+    }
+
+    /// Does something for each stripe in turn, until the session is at an end.
+    fn each(&self, consumer: usize, mut act: impl FnMut(Waiting) -> io::Result<()>) {
+        for number in 0.. {
+            let Some(waiting) = self.take(consumer, number) else {
+                return;
+            };
+            let answer = waiting.answer.clone();
+            if let Err(error) = act(waiting) {
+                self.counters.failed_stripes.add(1);
+                let _ = answer.send(Err(blame(&error.to_string())));
+                self.close();
+                return;
+            }
+        }
+    }
+
+    fn take(&self, consumer: usize, number: u64) -> Option<Waiting> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.is_closed {
+                return None;
+            }
+            if let Some(waiting) = state.waiting[consumer].remove(&number) {
+                return Some(waiting);
+            }
+            state = self.changed.wait(state).expect("no panic under this lock");
+        }
+    }
+
+    /// Ends the session: every connection is closed, whoever waits for a stripe gets an error, and what is not durable
+    /// vanishes.
+    pub fn close(&self) {
+        let mut state = lock(&self.state);
+        if std::mem::replace(&mut state.is_closed, true) {
+            return;
+        }
+        state.endpoints.iter().for_each(|endpoint| endpoint.close());
+        state.expected.clear();
+        state.early.clear();
+        state.waiting.iter_mut().for_each(HashMap::clear);
+        drop(state);
+        self.counters.sessions.less();
+        self.changed.notify_all();
+    }
+}
+
+/// For how long data connections wait for their peers.
+pub fn set_patience(stream: &TcpStream) -> io::Result<()> {
+    // A ring may be idle for as long as its session lasts; only credit has to go out.
+    stream.set_read_timeout(None)?;
+    stream.set_write_timeout(Some(STALL))
+}
+
+fn blame(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, why.to_owned())
+}
+
+fn closed() -> io::Error {
+    blame("the session is at an end")
+}

@@ -1,0 +1,387 @@
+//! Nodes in this process, and a repository's storage over them.
+
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tabane_node::{Server, ServerOptions, authority};
+use tabane_parity::schedule::Kind;
+use tabane_store::storage::cluster::file::{ClusterFile, NodeAddress, NodeFile};
+use tabane_store::storage::cluster::{self, Plan, wire};
+use tabane_store::storage::striped::{HealOptions, Place, StripedStorage};
+use tabane_store::storage::{LocalStorage, Name, ObjectKind, RemoteOptions, Storage};
+use tabane_store::{Id, Observer};
+use tempfile::TempDir;
+
+struct Quiet;
+
+impl Observer for Quiet {
+    fn problem(&self, what: &str) {
+        panic!("{what}");
+    }
+
+    fn note(&self, _what: &str) {}
+
+    fn progress(&self, _done_bytes: u64, _total_bytes: u64) {}
+}
+
+struct Bed {
+    dir: TempDir,
+    nodes: Vec<NodeAddress>,
+    servers: Vec<Option<Server>>,
+    notices: Arc<Mutex<Vec<String>>>,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Bed {
+    /// A cluster of so many nodes, all of which are served, and which make one set.
+    fn new(count: usize) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let node = |number| NodeAddress {
+            name: format!("n{number}"),
+            address: "127.0.0.1:0".to_owned(),
+        };
+        let nodes = (0..count).map(node).collect();
+        let mut bed = Self {
+            dir,
+            servers: (0..count).map(|_| None).collect(),
+            nodes,
+            notices: Arc::default(),
+            log: Arc::default(),
+        };
+        authority::create(&bed.file(), &bed.nodes).unwrap();
+        (0..count).for_each(|number| bed.start(number));
+        cluster::form(&bed.file()).unwrap();
+        bed
+    }
+
+    fn file(&self) -> PathBuf {
+        self.dir.path().join("cluster.json")
+    }
+
+    fn home(&self, number: usize) -> PathBuf {
+        self.dir.path().join(format!("home{number}"))
+    }
+
+    fn options(&self, number: usize) -> ServerOptions {
+        let node = NodeFile::read(&authority::node_path(
+            &self.file(),
+            &self.nodes[number].name,
+        ));
+        let node = node.unwrap();
+        let log = Arc::clone(&self.log);
+        ServerOptions {
+            listen: node.address.clone(),
+            node,
+            directory: self.home(number),
+            metrics: None,
+            log: Arc::new(move |line| log.lock().unwrap().push(line.to_owned())),
+        }
+    }
+
+    fn start(&mut self, number: usize) {
+        let server = Server::start(self.options(number)).unwrap();
+        // Whatever port the system gave it.
+        self.nodes[number].address = server.address().to_string();
+        self.servers[number] = Some(server);
+        let mut file = ClusterFile::read(&self.file()).unwrap();
+        file.nodes.clone_from(&self.nodes);
+        cluster::file::write(&self.file(), &file, true).unwrap();
+    }
+
+    fn stop(&mut self, number: usize) {
+        self.servers[number].take().unwrap().stop();
+    }
+
+    fn open(&self, plan: Plan) -> StripedStorage {
+        let notices = Arc::clone(&self.notices);
+        let options = RemoteOptions {
+            plan,
+            notice: Arc::new(move |text| notices.lock().unwrap().push(text.to_owned())),
+            ..RemoteOptions::default()
+        };
+        cluster::open_file(&self.file(), &options).unwrap()
+    }
+
+    fn notices(&self) -> Vec<String> {
+        std::mem::take(&mut self.notices.lock().unwrap())
+    }
+
+    /// What each node has stored.
+    fn shards(&self) -> Vec<Vec<(String, Vec<u8>)>> {
+        (0..self.nodes.len())
+            .map(|number| files(&self.home(number).join("shards")))
+            .collect()
+    }
+}
+
+/// Files below a directory, but for what makes sets different, in order.
+fn files(root: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => {
+                    let name = path
+                        .strip_prefix(root)
+                        .unwrap()
+                        .to_str()
+                        .unwrap()
+                        .to_owned();
+                    found.push((name, fs::read(path).unwrap()));
+                }
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn shards_of(files: &[(String, Vec<u8>)]) -> Vec<(String, Vec<u8>)> {
+    let of_set = |name: &str| name == "target" || name.starts_with("sets/");
+    files
+        .iter()
+        .filter(|(name, _)| !of_set(name))
+        .cloned()
+        .collect()
+}
+
+/// Bytes that look random, and a name: whose hash it is means nothing to a storage.
+fn object(seed: u64, len: usize) -> (Name, Vec<u8>) {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    let mut id = [0; 32];
+    id.chunks_mut(8)
+        .for_each(|chunk| chunk.copy_from_slice(&next()));
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend(next());
+    }
+    bytes.truncate(len);
+    (Name::new(ObjectKind::Pack, Id(id)), bytes)
+}
+
+const PLANS: [Plan; 5] = [
+    Plan::Always(Kind::Direct),
+    Plan::Always(Kind::Chain),
+    Plan::Always(Kind::Shared),
+    Plan::Always(Kind::Coded),
+    Plan::Auto,
+];
+
+/// Around a sector, a stripe of one sector, and of several.
+const LENS: [usize; 6] = [65_537, 70_000, 786_432, 786_433, 1_000_000, 2_500_000];
+
+#[test]
+fn every_plan_stores_the_bytes_of_striped_storage() {
+    for count in [3, 5] {
+        let bed = Bed::new(count);
+        // The same set in directories: copies of what the nodes had when it was formed.
+        let mut places = Vec::new();
+        for (number, node) in bed.nodes.iter().enumerate() {
+            let twin = bed.dir.path().join(format!("twin{number}"));
+            for (name, bytes) in files(&bed.home(number).join("shards")) {
+                let path = twin.join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, bytes).unwrap();
+            }
+            let storage = LocalStorage::new(&twin);
+            storage.create().ok();
+            for folder in ["tmp", "packs"] {
+                fs::create_dir_all(twin.join(folder)).unwrap();
+            }
+            places.push(Place {
+                url: format!("node://{}", node.name),
+                storage: Arc::new(storage),
+            });
+        }
+        let twin = StripedStorage::open("twin".to_owned(), places, Arc::new(|_| {})).unwrap();
+        let mut seed = 0;
+        for plan in PLANS {
+            let storage = bed.open(plan);
+            for len in LENS {
+                seed += 1;
+                let (name, bytes) = object(seed, len);
+                storage.put(name, &[&bytes]).unwrap();
+                twin.put(name, &[&bytes]).unwrap();
+                assert!(storage.get(name, None).unwrap() == bytes, "{plan:?}, {len}");
+                let again = storage.put(name, &[&bytes]).unwrap_err();
+                assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+            }
+        }
+        assert_eq!(bed.notices(), Vec::<String>::new());
+        for (number, shards) in bed.shards().iter().enumerate() {
+            let twin = files(&bed.dir.path().join(format!("twin{number}")));
+            let (shards, twin) = (shards_of(shards), shards_of(&twin));
+            assert_eq!(shards.len(), PLANS.len() * LENS.len());
+            assert!(shards == twin, "node {number} of {count}");
+        }
+        // Without the client having sent parities.
+        let relayed: u64 = cluster::nodes(&bed.file())
+            .unwrap()
+            .iter()
+            .map(|node| node.status().unwrap().relayed_bytes)
+            .sum();
+        assert!(relayed > 3_000_000, "{relayed}");
+    }
+}
+
+#[test]
+fn several_puts_at_once_by_several_clients() {
+    let bed = Bed::new(5);
+    let storages = [bed.open(Plan::Always(Kind::Coded)), bed.open(Plan::Auto)];
+    std::thread::scope(|scope| {
+        for worker in 0..4 {
+            let storage = &storages[worker % 2];
+            scope.spawn(move || {
+                for number in 0..5 {
+                    let (name, bytes) = object(100 + worker as u64 * 10 + number, 900_000);
+                    storage.put(name, &[&bytes]).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(bed.notices(), Vec::<String>::new());
+    let storage = bed.open(Plan::Auto);
+    let survey = storage.survey().unwrap();
+    assert_eq!(
+        (survey.objects, survey.incomplete_objects, survey.fragments),
+        (20, 0, 0)
+    );
+}
+
+#[test]
+fn writes_go_around_nodes_that_die_and_heal_brings_them_up_to_date() {
+    let mut bed = Bed::new(5);
+    let storage = bed.open(Plan::Auto);
+    let objects: Vec<_> = (0..6).map(|seed| object(seed, 800_000)).collect();
+    storage.put(objects[0].0, &[&objects[0].1]).unwrap();
+    bed.stop(1);
+    storage.put(objects[1].0, &[&objects[1].1]).unwrap();
+    bed.stop(3);
+    storage.put(objects[2].0, &[&objects[2].1]).unwrap();
+    let notices = bed.notices().join("\n");
+    assert!(notices.contains("sending them everything"), "{notices}");
+    assert!(notices.contains("node://n1 fails"), "{notices}");
+    for (name, bytes) in &objects[..3] {
+        assert!(storage.get(*name, None).unwrap() == *bytes);
+    }
+    bed.start(1);
+    bed.start(3);
+    let storage = bed.open(Plan::Auto);
+    let report = storage.heal(HealOptions::default(), &Quiet).unwrap();
+    assert_eq!((report.healed_objects, report.unhealed_objects), (2, 0));
+    storage.put(objects[3].0, &[&objects[3].1]).unwrap();
+    bed.stop(0);
+    bed.stop(2);
+    let storage = bed.open(Plan::Auto);
+    for (name, bytes) in &objects[..4] {
+        assert!(storage.get(*name, None).unwrap() == *bytes);
+    }
+}
+
+/// Why it was refused.
+fn refusal(error: io::Result<impl Sized>) -> String {
+    error.err().expect("it is refused").to_string()
+}
+
+#[test]
+fn only_the_nodes_own_directory_is_served_and_by_one_daemon() {
+    let mut bed = Bed::new(3);
+    let again = refusal(Server::start(bed.options(0)));
+    assert!(again.contains("another daemon is serving it"), "{again}");
+    bed.stop(0);
+    let mut other = bed.options(1);
+    other.directory = bed.home(0);
+    let wrong = refusal(Server::start(other));
+    assert!(wrong.contains("data of node n0"), "{wrong}");
+    let another = Bed::new(3);
+    let mut other = another.options(0);
+    other.directory = bed.home(0);
+    let wrong = refusal(Server::start(other));
+    assert!(wrong.contains("of cluster"), "{wrong}");
+    let mut other = bed.options(0);
+    other.directory = bed.dir.path().to_owned();
+    let wrong = refusal(Server::start(other));
+    assert!(wrong.contains("not empty, and no node's"), "{wrong}");
+}
+
+#[test]
+fn who_is_not_of_the_cluster_is_not_let_in() {
+    let bed = Bed::new(3);
+    let another = Bed::new(3);
+    // The other cluster's client, sent to these nodes.
+    let mut file = ClusterFile::read(&another.file()).unwrap();
+    file.nodes = bed.nodes.clone();
+    let stranger = bed.dir.path().join("stranger.json");
+    cluster::file::write(&stranger, &file, false).unwrap();
+    for node in cluster::nodes(&stranger).unwrap() {
+        let error = node.status().unwrap_err().to_string();
+        assert!(error.contains("certificate"), "{error}");
+    }
+    // A client of this cluster to whom another node is told as this one.
+    let mut file = ClusterFile::read(&bed.file()).unwrap();
+    file.nodes[0].address.clone_from(&bed.nodes[1].address);
+    let swapped = bed.dir.path().join("swapped.json");
+    cluster::file::write(&swapped, &file, false).unwrap();
+    let error = cluster::nodes(&swapped).unwrap()[0]
+        .status()
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("certificate"), "{error}");
+    // A node cannot pass for a client.
+    let mut file = ClusterFile::read(&bed.file()).unwrap();
+    file.credentials = bed.options(0).node.credentials;
+    let node = bed.dir.path().join("node.json");
+    cluster::file::write(&node, &file, false).unwrap();
+    assert!(cluster::nodes(&node).unwrap()[1].status().is_err());
+}
+
+/// Sends bytes to a node, and returns what it answers before it closes the connection.
+fn answer(bed: &Bed, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(&bed.nodes[0].address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    stream.write_all(bytes).unwrap();
+    let mut answer = Vec::new();
+    // It may close before it has read everything.
+    match stream.read_to_end(&mut answer) {
+        Ok(_) => answer,
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => answer,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn garbage_other_versions_and_forged_tokens_are_refused() {
+    let bed = Bed::new(3);
+    assert_eq!(answer(&bed, b"GET / HTTP/1.1\r\n\r\n"), b"");
+    assert_eq!(answer(&bed, &[0xff; 100]), b"");
+    // Something that begins as TLS does: an alert comes back.
+    assert_eq!(answer(&bed, &[0x16; 6000]).first(), Some(&0x15));
+    let greeting = wire::greeting(wire::DATA_MAGIC);
+    let mut older = greeting.to_vec();
+    older[8] = 0;
+    assert_eq!(answer(&bed, &older), greeting);
+    let mut forged = greeting.to_vec();
+    forged.extend([7; 32]);
+    let mut refused = greeting.to_vec();
+    refused.push(0);
+    assert_eq!(answer(&bed, &forged), refused);
+    let log = bed.log.lock().unwrap().join("\n");
+    for says in ["does not speak", "version 0", "no permission for any ring"] {
+        assert!(log.contains(says), "{says}: {log}");
+    }
+}

@@ -1,0 +1,240 @@
+//! One node, as a [`Storage`].
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+use super::file::NodeAddress;
+use super::tls;
+use super::wire::{self, REPLY_MAX, Reply, Request, Status};
+use crate::storage::{Listed, Name, OBJECT_LEN_MAX, ObjectKind, Storage};
+use crate::sync::lock;
+
+/// How long it may take to be let in.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// For how long a node may say nothing: longer than anything that it does for one request.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Operations that are worth having in flight.
+const CONNECTIONS: usize = 4;
+
+/// A control connection, over which one request at a time is answered.
+pub struct Channel(StreamOwned<ClientConnection, TcpStream>);
+
+impl Channel {
+    /// Asks, and sends what comes behind the request.
+    pub fn ask(&mut self, request: &Request, parts: &[&[u8]]) -> io::Result<Reply> {
+        wire::send(&mut self.0, request)?;
+        for part in parts {
+            self.0.write_all(part)?;
+        }
+        self.0.flush()?;
+        wire::receive(&mut self.0, REPLY_MAX)
+    }
+
+    fn read(&mut self, len: u64) -> io::Result<Vec<u8>> {
+        if len > 2 * OBJECT_LEN_MAX {
+            return Err(wire::invalid("it is longer than any object"));
+        }
+        let mut bytes = Vec::with_capacity(len as usize);
+        (&mut self.0).take(len).read_to_end(&mut bytes)?;
+        match bytes.len() as u64 == len {
+            true => Ok(bytes),
+            false => Err(io::ErrorKind::ConnectionReset.into()),
+        }
+    }
+}
+
+/// A node of a cluster.
+pub struct NodeStorage {
+    node: NodeAddress,
+    config: Arc<ClientConfig>,
+    /// Connections that nobody uses at the moment.
+    idle: Mutex<Vec<Channel>>,
+}
+
+impl NodeStorage {
+    /// Nothing is sent yet.
+    pub fn new(node: NodeAddress, config: Arc<ClientConfig>) -> Self {
+        Self {
+            node,
+            config,
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Its name in the cluster.
+    pub fn name(&self) -> &str {
+        &self.node.name
+    }
+
+    /// Host and port.
+    pub fn address(&self) -> &str {
+        &self.node.address
+    }
+
+    /// Connects to the node without saying who one is: for data.
+    pub fn connect(&self) -> io::Result<TcpStream> {
+        connect(&self.node.address)
+    }
+
+    /// A new control connection.
+    pub fn channel(&self) -> io::Result<Channel> {
+        let stream = self.connect()?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(CONNECT))?;
+        stream.set_write_timeout(Some(SILENCE))?;
+        let name = tls::name_of(&self.node.name)?;
+        let client = ClientConnection::new(Arc::clone(&self.config), name);
+        let mut tls = StreamOwned::new(client.map_err(io::Error::other)?, stream);
+        wire::greet(&mut tls)?;
+        wire::expect_greeting(&mut tls)?;
+        tls.sock.set_read_timeout(Some(SILENCE))?;
+        Ok(Channel(tls))
+    }
+
+    /// How the node is.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn status(&self) -> io::Result<Status> {
+        match self.ask(&Request::Status, &[])? {
+            Reply::Status(status) => Ok(status),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Asks over an idle connection, or a new one; a connection that was idle may have been closed meanwhile.
+    pub fn ask(&self, request: &Request, parts: &[&[u8]]) -> io::Result<Reply> {
+        self.with(|channel| channel.ask(request, parts))
+    }
+
+    fn with<T>(&self, act: impl Fn(&mut Channel) -> io::Result<T>) -> io::Result<T> {
+        let used = lock(&self.idle).pop();
+        if let Some(mut channel) = used {
+            match act(&mut channel) {
+                Ok(done) => {
+                    lock(&self.idle).push(channel);
+                    return Ok(done);
+                }
+                // The node was started anew, or the others are as old: all of them go.
+                Err(error) if is_closed(&error) => lock(&self.idle).clear(),
+                Err(error) => return Err(self.blame(error)),
+            }
+        }
+        let mut channel = self.channel().map_err(|error| self.blame(error))?;
+        let done = act(&mut channel).map_err(|error| self.blame(error))?;
+        lock(&self.idle).push(channel);
+        Ok(done)
+    }
+
+    /// An error on the way to the node: as long as it lasts the node is not to be used.
+    fn blame(&self, error: io::Error) -> io::Error {
+        let why = match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it does not answer".to_owned(),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+                "it has closed the connection (its log says why)".to_owned()
+            }
+            _ => error.to_string(),
+        };
+        let text = format!("node {} ({}): {why}", self.node.name, self.node.address);
+        io::Error::new(io::ErrorKind::NotConnected, text)
+    }
+
+    fn unexpected(&self, reply: &Reply) -> io::Error {
+        match reply {
+            Reply::Failed(reason, text) => reason.to_error(text),
+            _ => self.blame(wire::invalid("it answers something else")),
+        }
+    }
+
+    fn done(&self, request: &Request, parts: &[&[u8]]) -> io::Result<()> {
+        match self.ask(request, parts)? {
+            Reply::Done => Ok(()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    fn count(&self, request: &Request) -> io::Result<u64> {
+        match self.ask(request, &[])? {
+            Reply::Count(count) => Ok(count),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+}
+
+/// Connects to one of the addresses of a host.
+pub fn connect(address: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(
+        error.kind(),
+        BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
+    )
+}
+
+impl Storage for NodeStorage {
+    fn location(&self) -> String {
+        format!("node {}", self.node.name)
+    }
+
+    fn connections(&self) -> usize {
+        CONNECTIONS
+    }
+
+    fn create(&self) -> io::Result<()> {
+        self.done(&Request::Create, &[])
+    }
+
+    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        self.done(&Request::Put(name, len as u64), parts)
+    }
+
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+        let request = Request::Get(name, range.map(|range| (range.start, range.end)));
+        let got = self.with(|channel| match channel.ask(&request, &[])? {
+            Reply::Bytes(len) => Ok(Ok(channel.read(len)?)),
+            other => Ok(Err(other)),
+        });
+        got?.map_err(|other| self.unexpected(&other))
+    }
+
+    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+        match self.ask(&Request::List(kind), &[])? {
+            Reply::List(list) => Ok(list),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    fn stat(&self, name: Name) -> io::Result<u64> {
+        self.count(&Request::Stat(name))
+    }
+
+    fn delete(&self, name: Name) -> io::Result<()> {
+        self.done(&Request::Delete(name), &[])
+    }
+
+    fn remove_leftovers(&self, age: Duration) -> io::Result<u64> {
+        self.count(&Request::RemoveLeftovers(age.as_secs()))
+    }
+
+    fn as_node(&self) -> Option<&NodeStorage> {
+        Some(self)
+    }
+}

@@ -1,0 +1,238 @@
+//! Sends stripes to nodes that make the parities among themselves.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tabane_fabric::{Endpoint, Sender, Tcp};
+use tabane_parity::Layout;
+use tabane_parity::schedule::{Kind, Node, Schedule};
+
+use super::node::{Channel, NodeStorage};
+use super::wire::{
+    self, DATA_MAGIC, FRAME_HEADER_LEN, FrameHeader, Open, Peer, Reply, Request, SessionId, Token,
+};
+use crate::storage::striped::container::{Geometry, SECTOR_LEN};
+
+/// For how long a node may take no data. Nodes give up on each other after as long.
+pub const STALL: Duration = Duration::from_secs(20);
+
+/// Sectors of every cell that a ring has room for, at least two so that no schedule can come to a standstill.
+const SECTORS_IN_RING: usize = 8;
+
+/// Bytes of a ring, at least and at most.
+const RING: std::ops::RangeInclusive<usize> = 1 << 20..=16 << 20;
+
+/// Rings at several nodes, and the connections to them.
+pub struct Session {
+    id: SessionId,
+    /// The session lasts as long as these.
+    _owners: Vec<Channel>,
+    endpoints: Vec<Arc<dyn Endpoint>>,
+    senders: Vec<Sender>,
+    next: u64,
+}
+
+impl Session {
+    /// Opens a session with these nodes.
+    pub fn open(nodes: &[&NodeStorage]) -> io::Result<Self> {
+        let layout =
+            Layout::new(nodes.len()).map_err(|error| io::Error::other(error.to_string()))?;
+        let (client_ring, peer_ring) = ring_lens(&layout);
+        let id = wire::random_id();
+        let numbered: Vec<(usize, &NodeStorage)> = (0..).zip(nodes.iter().copied()).collect();
+        let opened = at_once(&numbered, |&(me, node)| {
+            let mut owner = node.channel()?;
+            let open = Open {
+                session: id,
+                members: nodes.len() as u8,
+                me: me as u8,
+                client_ring: client_ring as u32,
+                peer_ring: peer_ring as u32,
+            };
+            match owner.ask(&Request::Open(open), &[])? {
+                Reply::Opened(tokens) if tokens.len() == nodes.len() + 1 => Ok((owner, tokens)),
+                other => Err(refused(&other)),
+            }
+        })?;
+        let endpoints = at_once(&numbered, |&(me, node)| {
+            let tokens: &[Token] = &opened[me].1;
+            data_endpoint(node.address(), tokens[nodes.len()])
+        })?;
+        at_once(&numbered, |&(me, node)| {
+            let peer = |(number, other): &(usize, &NodeStorage)| {
+                (*number != me).then(|| Peer {
+                    address: other.address().to_owned(),
+                    token: opened[*number].1[me],
+                    ring: peer_ring as u32,
+                })
+            };
+            let join = Request::Join(id, numbered.iter().map(peer).collect());
+            match node.ask(&join, &[])? {
+                Reply::Done => Ok(()),
+                other => Err(refused(&other)),
+            }
+        })?;
+        let sender = |endpoint: &Arc<dyn Endpoint>| Sender::new(Arc::clone(endpoint), client_ring);
+        Ok(Self {
+            id,
+            _owners: opened.into_iter().map(|(owner, _)| owner).collect(),
+            senders: endpoints.iter().map(sender).collect(),
+            endpoints,
+            next: 0,
+        })
+    }
+
+    /// The number that the next stripe gets.
+    pub fn next_number(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// Names it to the nodes.
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// Sends what is the client's of a stripe: to each node its cells, sector by sector. `members` has the member of each role.
+    /// Returns the share of the time in which it waited for all nodes, not for the network: one that gets its data sooner than
+    /// others has to wait for them, which says nothing of who holds up whom.
+    pub fn send(
+        &mut self,
+        number: u64,
+        geometry: &Geometry,
+        schedule: &Schedule,
+        members: &[usize],
+        cells: &[impl AsRef<[u8]> + Sync],
+    ) -> io::Result<f64> {
+        let layout = geometry.layout();
+        let begun = Instant::now();
+        let endpoints = &self.endpoints;
+        let sent = thread::scope(|scope| {
+            let threads: Vec<_> = self
+                .senders
+                .iter_mut()
+                .enumerate()
+                .map(|(member, sender)| {
+                    let role = members.iter().position(|&other| other == member);
+                    let role = role.expect("every member has a role");
+                    let own = schedule.cells_from_client(&layout, role);
+                    scope.spawn(move || {
+                        let before = sender.waited();
+                        let sent = send_cells(sender, number, geometry, &own, cells);
+                        if sent.is_err() {
+                            // Nobody waits for what will not come.
+                            endpoints.iter().for_each(|endpoint| endpoint.close());
+                        }
+                        sent?;
+                        Ok((!own.is_empty()).then(|| sender.waited() - before))
+                    })
+                })
+                .collect();
+            let sent = threads.into_iter().map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            // The first error of all, when all have ended.
+            let sent: Vec<io::Result<Option<Duration>>> = sent.collect();
+            sent.into_iter().collect::<io::Result<Vec<_>>>()
+        });
+        let least = sent?.into_iter().flatten().min().unwrap_or_default();
+        Ok(least.as_secs_f64() / begun.elapsed().as_secs_f64().max(1e-9))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.endpoints.iter().for_each(|endpoint| endpoint.close());
+    }
+}
+
+fn send_cells(
+    sender: &mut Sender,
+    number: u64,
+    geometry: &Geometry,
+    own: &[usize],
+    cells: &[impl AsRef<[u8]>],
+) -> io::Result<()> {
+    for sector in 0..geometry.sectors() {
+        let range = geometry.sector(sector);
+        for (index, &cell) in (0..).zip(own) {
+            let payload = &cells[cell].as_ref()[range.start as usize..range.end as usize];
+            let header = FrameHeader {
+                stripe: number,
+                sector: sector as u32,
+                index,
+            };
+            sender.send(&[&header.to_bytes(payload), payload])?;
+        }
+    }
+    Ok(())
+}
+
+/// Connects to a ring and shows the token for it.
+///
+/// # Errors
+/// When the node is not there or does not let one in.
+pub fn data_endpoint(address: &str, token: Token) -> io::Result<Arc<dyn Endpoint>> {
+    let mut stream = super::node::connect(address)?;
+    stream.set_read_timeout(Some(STALL))?;
+    stream.set_write_timeout(Some(STALL))?;
+    stream.write_all(&wire::greeting(DATA_MAGIC))?;
+    stream.write_all(&token)?;
+    wire::check_greeting(&mut stream, DATA_MAGIC)?;
+    let mut is_in = [0];
+    stream.read_exact(&mut is_in)?;
+    match is_in {
+        [1] => Ok(Arc::new(Tcp::new(stream, None)?)),
+        _ => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("{address} has no ring that is waiting for this connection"),
+        )),
+    }
+}
+
+/// Bytes of the rings for the client and for each other member, so that there is room for several sectors of any schedule.
+fn ring_lens(layout: &Layout) -> (usize, usize) {
+    let mut most = (0, 0);
+    for schedule in Kind::ALL
+        .into_iter()
+        .filter_map(|kind| kind.schedule(layout))
+    {
+        let roles = layout.roles();
+        let mut counts = vec![vec![0; roles]; roles + 1];
+        for transfer in &schedule.transfers {
+            let from = match transfer.from {
+                Node::Client => roles,
+                Node::Role(role) => role,
+            };
+            counts[from][transfer.to] += 1;
+        }
+        let peers = counts[..roles].iter().flatten().copied().max();
+        most.0 = most.0.max(counts[roles].iter().copied().max().unwrap_or(0));
+        most.1 = most.1.max(peers.unwrap_or(0));
+    }
+    let frame = SECTOR_LEN as usize + FRAME_HEADER_LEN;
+    let bytes = |frames: usize| {
+        let bytes = frames * frame * SECTORS_IN_RING;
+        bytes.clamp(*RING.start(), *RING.end())
+    };
+    (bytes(most.0), bytes(most.1))
+}
+
+/// Does something for each at once; the first error counts.
+fn at_once<T: Sync, R: Send>(
+    items: &[T],
+    act: impl Fn(&T) -> io::Result<R> + Sync,
+) -> io::Result<Vec<R>> {
+    crate::sync::try_each(items, items.len(), act)
+}
+
+fn refused(reply: &Reply) -> io::Error {
+    match reply {
+        Reply::Failed(_, text) => io::Error::other(text.clone()),
+        _ => wire::invalid("a node answers something else"),
+    }
+}

@@ -1,0 +1,74 @@
+//! Mutual TLS: who is not of the cluster is not listened to.
+
+use std::io;
+use std::sync::Arc;
+
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig, crypto, version};
+
+use super::file::Credentials;
+
+/// What the certificate of a node of this name is for.
+pub fn server_name(node: &str) -> String {
+    format!("{node}.node.tabane")
+}
+
+pub(super) fn name_of(node: &str) -> io::Result<ServerName<'static>> {
+    ServerName::try_from(server_name(node)).map_err(unusable)
+}
+
+/// How a client speaks to nodes.
+///
+/// # Errors
+/// When the credentials cannot be used.
+pub fn client(credentials: &Credentials) -> io::Result<Arc<ClientConfig>> {
+    let (certificates, key) = own(credentials);
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&version::TLS13])
+        .map_err(unusable)?
+        .with_root_certificates(roots(credentials)?)
+        .with_client_auth_cert(certificates, key)
+        .map_err(unusable)?;
+    Ok(Arc::new(config))
+}
+
+/// How a node speaks to clients.
+///
+/// # Errors
+/// As [`client`].
+pub fn server(credentials: &Credentials) -> io::Result<Arc<ServerConfig>> {
+    let (certificates, key) = own(credentials);
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots(credentials)?), provider())
+            .build()
+            .map_err(unusable)?;
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&version::TLS13])
+        .map_err(unusable)?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(certificates, key)
+        .map_err(unusable)?;
+    Ok(Arc::new(config))
+}
+
+fn provider() -> Arc<crypto::CryptoProvider> {
+    Arc::new(crypto::aws_lc_rs::default_provider())
+}
+
+fn roots(credentials: &Credentials) -> io::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let authority = CertificateDer::from(credentials.authority.clone());
+    roots.add(authority).map_err(unusable)?;
+    Ok(roots)
+}
+
+fn own(credentials: &Credentials) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+    let certificate = CertificateDer::from(credentials.certificate.clone());
+    let key = PrivatePkcs8KeyDer::from(credentials.key.clone());
+    (vec![certificate], key.into())
+}
+
+fn unusable(error: impl std::fmt::Display) -> io::Error {
+    io::Error::other(format!("the credentials cannot be used: {error}"))
+}
