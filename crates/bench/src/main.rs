@@ -31,6 +31,8 @@ mod cpus;
 mod data;
 mod disk;
 mod drawing;
+mod fabric;
+mod faults;
 mod index;
 mod lanes;
 mod levels;
@@ -38,6 +40,7 @@ mod mac;
 mod measure;
 mod memory;
 mod p0;
+mod p3;
 mod parity;
 mod peak;
 mod peers;
@@ -65,6 +68,14 @@ enum Command {
     Lanes(lanes::Args),
     /// Measure SHA-1 as the paper did that Tabane comes from
     P0(p0::Args),
+    /// Time frames between rings over TCP, point to point and through a relay, beside iperf3
+    Fabric(fabric::Args),
+    /// Measure writes to a cluster over links of a given rate, by each plan
+    P3(p3::Args),
+    /// Kill and stop members of a cluster at random moments, and check what must hold
+    Faults(faults::Args),
+    #[command(hide = true)]
+    P3Worker(p3::worker::Args),
     /// Time the code over several targets on one core, beside the bound that memory sets; or check it
     Parity(parity::Args),
     /// Time every hash and MAC on one core, beside Crypto++ and xxHash in C
@@ -95,6 +106,10 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Lanes(args) => lanes::run(&args),
         Command::P0(args) => p0::run(&args),
+        Command::Fabric(args) => fabric::run(&args),
+        Command::P3(args) => p3::run(&args),
+        Command::Faults(args) => faults::run(&args),
+        Command::P3Worker(args) => p3::worker::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Parity(args) => parity::run(&args),
         Command::Mac(args) => mac::run(&args),
         Command::Regimes(args) => regimes::run(&args),

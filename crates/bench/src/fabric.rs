@@ -1,0 +1,192 @@
+//! `tabane-bench fabric`: frames between rings, as figure 9 of the paper, beside iperf3.
+
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail, Tcp};
+
+/// Bytes of a ring: four of the longest frames.
+const RING: usize = 16 << 20;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Time frames from ring to ring over TCP on this machine: from one to another, through a relay between them, and there and back.
+///
+/// Bytes are received into the ring and sent from it; nothing is copied but by the kernel. iperf3, if it is installed, sends
+/// pieces of the same length, in turns with it. Figures are the best of the rounds.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Lengths of frames, in bytes
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', default_values_t = [1, 64, 1024, 4096, 16384, 65536, 262_144, 1_048_576, 4_194_304])]
+    lens: Vec<usize>,
+    /// How long to time each, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 500)]
+    time: u64,
+    /// How many times
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// Print one flat JSON object a line instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let time = Duration::from_millis(args.time);
+    for &len in &args.lens {
+        let (mut direct, mut relayed, mut peer) = (0.0_f64, 0.0_f64, None::<f64>);
+        let mut half = f64::INFINITY;
+        for _ in 0..args.rounds {
+            direct = direct.max(stream(len, time, 0)?);
+            if let Some(rate) = iperf3(len, time) {
+                peer = Some(peer.unwrap_or(0.0).max(rate));
+            }
+            relayed = relayed.max(stream(len, time, 1)?);
+            half = half.min(ping(len, time)?);
+        }
+        let of_peer = peer.map(|peer| direct / peer);
+        if args.json {
+            let line = json!({
+                "bench": "fabric", "backend": "tcp", "frame_bytes": len, "direct_gb_per_s": direct / 1e9,
+                "relay_gb_per_s": relayed / 1e9, "relay_of_direct": relayed / direct, "half_round_trip_us": half * 1e6,
+                "iperf3_gb_per_s": peer.map(|peer| peer / 1e9), "direct_of_iperf3": of_peer,
+            });
+            println!("{line}");
+        } else {
+            let beside = match (peer, of_peer) {
+                (Some(peer), Some(of)) => format!("iperf3 {:.3} GB/s, {of:.2} of it", peer / 1e9),
+                _ => "NOT CHECKED: iperf3 is not installed".to_owned(),
+            };
+            println!(
+                "{len:>8} B: {:.3} GB/s, relayed {:.3} ({:.2}), half a round trip {:.1} us; {beside}",
+                direct / 1e9,
+                relayed / 1e9,
+                relayed / direct,
+                half * 1e6
+            );
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn connected() -> Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen")?;
+    let client = TcpStream::connect(listener.local_addr()?)?;
+    Ok((client, listener.accept()?.0))
+}
+
+/// A sender into the ring of another, and its one consumer.
+fn link() -> Result<(Sender, Tail)> {
+    let (client, server) = connected()?;
+    let ring = Arc::new(Ring::new(RING, 1));
+    let endpoint: Arc<dyn Endpoint> = Arc::new(Tcp::new(server, Some(Arc::clone(&ring)))?);
+    let receiver = Receiver::new(ring, endpoint);
+    let tail = receiver.tails().pop().context("it has one")?;
+    thread::spawn(move || receiver.run());
+    Ok((Sender::new(Arc::new(Tcp::new(client, None)?), RING), tail))
+}
+
+/// Bytes a second from a sender to the last of several rings.
+fn stream(len: usize, time: Duration, relays: usize) -> Result<f64> {
+    let (mut first, mut tail) = link()?;
+    for _ in 0..relays {
+        let (mut next, last) = link()?;
+        let mut from = std::mem::replace(&mut tail, last);
+        thread::spawn(move || -> io::Result<()> {
+            for number in 0.. {
+                next.send(&[from.frame(number, PATIENCE)?])?;
+                from.release(number + 1)?;
+            }
+            Ok(())
+        });
+    }
+    let consumer = thread::spawn(move || -> u64 {
+        let mut frames = 0;
+        while tail.frame(frames, PATIENCE).is_ok() && tail.release(frames + 1).is_ok() {
+            frames += 1;
+        }
+        frames
+    });
+    let frame = vec![7; len];
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        first.send(&[&frame])?;
+    }
+    drop(first);
+    let frames = consumer.join().ok().context("a consumer failed")?;
+    Ok((frames * len as u64) as f64 / begun.elapsed().as_secs_f64())
+}
+
+/// Half of the time that a frame takes there and back, in seconds.
+fn ping(len: usize, time: Duration) -> Result<f64> {
+    let ((mut there, mut far), (mut back, mut near)) = (link()?, link()?);
+    thread::spawn(move || -> io::Result<()> {
+        for number in 0.. {
+            back.send(&[far.frame(number, PATIENCE)?])?;
+            far.release(number + 1)?;
+        }
+        Ok(())
+    });
+    let frame = vec![7; len];
+    let begun = Instant::now();
+    let mut trips = 0;
+    while begun.elapsed() < time {
+        there.send(&[&frame])?;
+        near.frame(trips, PATIENCE)?;
+        near.release(trips + 1)?;
+        trips += 1;
+    }
+    Ok(begun.elapsed().as_secs_f64() / trips as f64 / 2.0)
+}
+
+/// Bytes a second that iperf3 moves, in pieces of this length; nothing if it is not installed.
+fn iperf3(len: usize, time: Duration) -> Option<f64> {
+    let port = TcpListener::bind("127.0.0.1:0")
+        .ok()?
+        .local_addr()
+        .ok()?
+        .port()
+        .to_string();
+    let mut server = Command::new("iperf3")
+        .args(["-s", "-1", "-p", &port])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let seconds = time.as_secs_f64().ceil().to_string();
+    let len = len.clamp(1, 1 << 20).to_string();
+    let mut rate = None;
+    // The server takes a moment to listen.
+    for _ in 0..20 {
+        thread::sleep(Duration::from_millis(50));
+        let output = Command::new("iperf3")
+            .args([
+                "-c",
+                "127.0.0.1",
+                "-p",
+                &port,
+                "-J",
+                "-N",
+                "-t",
+                &seconds,
+                "-l",
+                &len,
+            ])
+            .output()
+            .ok()?;
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        rate = report["end"]["sum_received"]["bits_per_second"].as_f64();
+        if rate.is_some() {
+            break;
+        }
+    }
+    let _ = server.kill();
+    let _ = server.wait();
+    Some(rate? / 8.0)
+}

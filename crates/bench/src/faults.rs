@@ -1,0 +1,404 @@
+//! `tabane-bench faults`: nodes and clients of a cluster die and hang while objects are put, by seeds.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use tabane_node::authority;
+use tabane_store::storage::cluster::file::NodeAddress;
+use tabane_store::storage::cluster::{self, Plan};
+use tabane_store::storage::striped::{HealOptions, StripedStorage};
+use tabane_store::storage::{Name, ObjectKind, RemoteOptions, Storage};
+use tabane_store::{Id, Observer};
+
+use crate::data::noise;
+use crate::progress;
+
+/// No run may take longer: two nodes that hang one after the other are given up within this.
+const BOUND: Duration = Duration::from_secs(180);
+
+/// Objects that each of two writers puts in a run.
+const PUTS: u64 = 4;
+
+/// Kill and stop nodes and clients of a cluster at random moments of writes and heals, and check that nothing that was
+/// acknowledged is lost, that writers finish, and that no part of a stripe is ever seen.
+///
+/// Each run has a seed, which decides all but the timing of the machine. A run that fails is repeated by --first and --runs 1.
+#[derive(clap::Args)]
+pub struct Args {
+    /// How many runs
+    #[arg(long, default_value_t = 100)]
+    runs: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    first: u64,
+    /// How many nodes
+    #[arg(long, default_value_t = 5)]
+    nodes: usize,
+    /// Also stop nodes without ending them (SIGSTOP): it takes others 20 s and more to give such a one up
+    #[arg(long)]
+    stalls: bool,
+    /// Where nodes keep what is written
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    work: PathBuf,
+    /// Print one flat JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Numbers that a seed decides.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % limit
+    }
+}
+
+/// What happens to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fault {
+    KillNode,
+    KillTwoNodes,
+    KillClient,
+    KillNodeDuringHeal,
+    RestartAll,
+    StopNode,
+}
+
+/// Runs all.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let mut bed = Bed::new(args)?;
+    let mut counts: BTreeMap<Fault, u64> = BTreeMap::new();
+    let mut slowest = Duration::ZERO;
+    for seed in args.first..args.first + args.runs {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        random.below(2);
+        let mut faults = vec![
+            Fault::KillNode,
+            Fault::KillTwoNodes,
+            Fault::KillClient,
+            Fault::KillNodeDuringHeal,
+            Fault::RestartAll,
+        ];
+        if args.stalls {
+            faults.push(Fault::StopNode);
+        }
+        let fault = faults[random.below(faults.len() as u64) as usize];
+        progress::show(&format!("seed {seed}: {fault:?}"));
+        let begun = Instant::now();
+        bed.one(seed, fault, &mut random)
+            .with_context(|| format!("seed {seed}, {fault:?}"))?;
+        let took = begun.elapsed();
+        ensure!(took < BOUND, "seed {seed}, {fault:?}: it took {took:?}");
+        slowest = slowest.max(took);
+        *counts.entry(fault).or_default() += 1;
+    }
+    progress::show("");
+    let counts: Vec<String> = counts
+        .iter()
+        .map(|(fault, count)| format!("{fault:?} {count}"))
+        .collect();
+    match args.json {
+        true => println!(
+            "{}",
+            json!({"bench": "faults", "nodes": args.nodes, "first_seed": args.first, "runs": args.runs,
+                "faults": counts.join(", "), "slowest_run_s": slowest.as_secs_f64(), "violations": 0})
+        ),
+        false => println!(
+            "{} runs, seeds {} to {}: nothing acknowledged was lost, every writer finished, no partial stripe was seen; the slowest took {:.1} s ({})",
+            args.runs,
+            args.first,
+            args.first + args.runs - 1,
+            slowest.as_secs_f64(),
+            counts.join(", ")
+        ),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Quiet;
+
+impl Observer for Quiet {
+    fn problem(&self, what: &str) {
+        eprintln!("heal: {what}");
+    }
+
+    fn note(&self, _what: &str) {}
+
+    fn progress(&self, _done_bytes: u64, _total_bytes: u64) {}
+}
+
+/// A node's process.
+struct Node {
+    child: Child,
+    /// Its end is the node's.
+    _stdin: ChildStdin,
+}
+
+impl Node {
+    fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), signal)?)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Bed {
+    dir: tempfile::TempDir,
+    addresses: Vec<NodeAddress>,
+    nodes: Vec<Option<Node>>,
+}
+
+/// Objects that were acknowledged.
+type Acknowledged = Vec<(Name, usize)>;
+
+impl Bed {
+    fn new(args: &Args) -> Result<Self> {
+        let dir = tempfile::tempdir_in(&args.work).context("cannot make a directory")?;
+        let listeners = (0..args.nodes).map(|_| TcpListener::bind("127.0.0.1:0"));
+        let listeners: Vec<TcpListener> = listeners.collect::<std::io::Result<_>>()?;
+        let mut addresses = Vec::new();
+        for (number, listener) in listeners.iter().enumerate() {
+            addresses.push(NodeAddress {
+                name: format!("n{number}"),
+                address: listener.local_addr()?.to_string(),
+            });
+        }
+        drop(listeners);
+        let mut bed = Self {
+            nodes: (0..args.nodes).map(|_| None).collect(),
+            dir,
+            addresses,
+        };
+        authority::create(&bed.file(), &bed.addresses)?;
+        bed.start_missing()?;
+        cluster::form(&bed.file())?;
+        Ok(bed)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.dir.path().join("cluster.json")
+    }
+
+    fn start_missing(&mut self) -> Result<()> {
+        for number in 0..self.nodes.len() {
+            if self.nodes[number].is_none() {
+                let name = &self.addresses[number].name;
+                let file = authority::node_path(&self.file(), name);
+                self.nodes[number] = Some(start_node(&file, &self.dir.path().join(name))?);
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self) -> Result<StripedStorage> {
+        let options = RemoteOptions {
+            plan: Plan::Auto,
+            ..RemoteOptions::default()
+        };
+        Ok(cluster::open_file(&self.file(), &options)?)
+    }
+
+    fn one(&mut self, seed: u64, fault: Fault, random: &mut Random) -> Result<()> {
+        let acknowledged = Arc::new(Mutex::new(Acknowledged::new()));
+        let delay = Duration::from_micros(random.below(400_000));
+        let (first, step) = (
+            random.below(self.nodes.len() as u64) as usize,
+            1 + random.below(self.nodes.len() as u64 - 1) as usize,
+        );
+        let second = (first + step) % self.nodes.len();
+        let file = self.file();
+        let mut client = match fault {
+            Fault::KillClient => Some(start_client(&file)?),
+            _ => None,
+        };
+        let (storage, shared) = (self.open()?, Arc::clone(&acknowledged));
+        let writers = thread::spawn(move || write(&storage, seed, &shared));
+        thread::sleep(delay);
+        match fault {
+            Fault::KillNode | Fault::KillNodeDuringHeal => drop(self.nodes[first].take()),
+            Fault::KillTwoNodes => {
+                drop(self.nodes[first].take());
+                drop(self.nodes[second].take());
+            }
+            Fault::RestartAll => {
+                // The writers cannot finish; what they were told is durable has to be.
+                self.nodes.iter_mut().for_each(|node| *node = None);
+                self.start_missing()?;
+            }
+            Fault::StopNode => self.nodes[first]
+                .as_ref()
+                .context("it runs")?
+                .signal(Signal::STOP)?,
+            Fault::KillClient => drop(client.take()),
+        }
+        let wrote = writers
+            .join()
+            .map_err(|_| anyhow::anyhow!("a writer panicked"))?;
+        if fault != Fault::RestartAll {
+            wrote.context("a writer did not finish")?;
+        }
+        if fault == Fault::StopNode {
+            self.nodes[first]
+                .as_ref()
+                .context("it runs")?
+                .signal(Signal::CONT)?;
+        }
+        let acknowledged = acknowledged
+            .lock()
+            .map_err(|_| anyhow::anyhow!("a writer panicked"))?
+            .clone();
+        // Without those that died.
+        self.check(&self.open()?, &acknowledged)?;
+        self.start_missing()?;
+        if fault == Fault::KillNodeDuringHeal {
+            let storage = self.open()?;
+            let healer = thread::spawn(move || storage.heal(HealOptions::default(), &Quiet));
+            thread::sleep(Duration::from_micros(random.below(20_000)));
+            drop(self.nodes[second].take());
+            // It may find too little, and must do no harm.
+            let _ = healer
+                .join()
+                .map_err(|_| anyhow::anyhow!("the healer panicked"))?;
+            self.start_missing()?;
+        }
+        let storage = self.open()?;
+        let report = storage.heal(HealOptions::default(), &Quiet)?;
+        ensure!(
+            report.unhealed_objects == 0,
+            "something could not be healed: {report:?}"
+        );
+        let survey = storage.survey()?;
+        let pairs = self.nodes.len() * (self.nodes.len() - 1) / 2;
+        ensure!(
+            survey.spare_pairs.len() == pairs,
+            "not any two can be lost: {}",
+            survey.statement()
+        );
+        self.check(&storage, &acknowledged)?;
+        // Two are lost, any: everything is still there.
+        let third = (second + step) % self.nodes.len();
+        drop(self.nodes[second].take());
+        drop(self.nodes[third].take());
+        self.check(&self.open()?, &acknowledged)?;
+        self.start_missing()?;
+        let storage = self.open()?;
+        for listed in storage.list(ObjectKind::Pack)? {
+            storage.delete(Name::new(ObjectKind::Pack, listed.id))?;
+        }
+        Ok(())
+    }
+
+    /// All that was acknowledged is there as it was, and what is listed can be read.
+    fn check(&self, storage: &StripedStorage, acknowledged: &Acknowledged) -> Result<()> {
+        for (name, len) in acknowledged {
+            let bytes = storage
+                .get(*name, None)
+                .with_context(|| format!("{name} is lost"))?;
+            ensure!(bytes == object(*name, *len), "{name} is not as it was");
+        }
+        for listed in storage.list(ObjectKind::Pack)? {
+            let name = Name::new(ObjectKind::Pack, listed.id);
+            let got = storage.get(name, None);
+            if let Err(error) = got {
+                bail!("{name} is listed and cannot be read: {error}");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of an object follow from its name.
+fn object(name: Name, len: usize) -> Vec<u8> {
+    let mut bytes = noise(len);
+    bytes[..32].copy_from_slice(&name.id.0);
+    bytes
+}
+
+fn write(storage: &StripedStorage, seed: u64, acknowledged: &Mutex<Acknowledged>) -> Result<()> {
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..2)
+            .map(|writer| {
+                scope.spawn(move || -> Result<()> {
+                    for number in 0..PUTS {
+                        let hash = |salt: u64| {
+                            (seed * 1000 + writer * 100 + number + salt)
+                                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                        };
+                        let mut id = [0; 32];
+                        id[..8].copy_from_slice(&hash(0).to_le_bytes());
+                        id[8..16].copy_from_slice(&hash(1 << 40).to_le_bytes());
+                        let name = Name::new(ObjectKind::Pack, Id(id));
+                        let len = 100_000 + (hash(7) >> 43) as usize * 2;
+                        storage.put(name, &[&object(name, len)])?;
+                        if let Ok(mut acknowledged) = acknowledged.lock() {
+                            acknowledged.push((name, len));
+                        }
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        let mut results = writers.into_iter().map(|writer| writer.join());
+        results.try_for_each(|result| result.unwrap_or_else(|_| bail!("a writer panicked")))
+    })
+}
+
+fn start_node(file: &Path, dir: &Path) -> Result<Node> {
+    let (child, stdin) = start(&["node".as_ref(), file.as_os_str(), dir.as_os_str()])?;
+    Ok(Node {
+        child,
+        _stdin: stdin,
+    })
+}
+
+/// A client that puts objects until it is killed.
+fn start_client(file: &Path) -> Result<Node> {
+    use std::io::Write as _;
+    let (child, mut stdin) = start(&[
+        "client".as_ref(),
+        file.as_os_str(),
+        "auto".as_ref(),
+        "60".as_ref(),
+        "1000000".as_ref(),
+    ])?;
+    stdin.write_all(b"go\n")?;
+    Ok(Node {
+        child,
+        _stdin: stdin,
+    })
+}
+
+/// A member that is ready.
+fn start(words: &[&std::ffi::OsStr]) -> Result<(Child, ChildStdin)> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .arg("p3-worker")
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("cannot start a member")?;
+    let stdin = child.stdin.take().context("no pipe")?;
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().context("no pipe")?).read_line(&mut line)?;
+    ensure!(line == "ready\n", "a member has ended");
+    Ok((child, stdin))
+}

@@ -1,0 +1,338 @@
+//! `tabane-bench p3`: several clients write to nodes over links of a given rate.
+
+mod model;
+mod network;
+pub mod worker;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, ExitCode, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use tabane_node::authority;
+use tabane_parity::Layout;
+use tabane_parity::schedule::Kind;
+use tabane_store::storage::cluster::file::NodeAddress;
+
+use crate::progress;
+use network::Network;
+
+/// Measure writes to a cluster over links of a given rate, by each plan, beside writes without redundancy.
+///
+/// Builds a network of namespaces in this machine (root; iproute2), a link each way for each node and each client, and
+/// lets clients put objects for a while. "none" sends the data alone, spread over the nodes, and stores nothing. All figures are
+/// sums over all clients, of objects that are durable on all nodes.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Numbers of nodes
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [5])]
+    nodes: Vec<usize>,
+    /// Numbers of clients
+    #[arg(long, value_name = "C,…", value_delimiter = ',', default_values_t = [1])]
+    clients: Vec<usize>,
+    /// Plans
+    #[arg(long, value_name = "PLAN,…", value_delimiter = ',', default_values_t = ["direct", "chain", "shared", "coded", "auto"].map(str::to_owned))]
+    plans: Vec<String>,
+    /// Mbit/s of each link, each way
+    #[arg(long, value_name = "MBIT", default_value_t = 500)]
+    rate: u32,
+    /// How long to write, in seconds
+    #[arg(long, value_name = "S", default_value_t = 5.0)]
+    seconds: f64,
+    /// Length of the objects, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 8)]
+    object: usize,
+    /// Where nodes keep what is written, while it is measured
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    work: std::path::PathBuf,
+    /// Measure nothing: compute what is possible at best, by what each link has to carry
+    #[arg(long)]
+    simulate: bool,
+    /// Print one flat JSON object a line instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures, or computes.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    for &nodes in &args.nodes {
+        for &clients in &args.clients {
+            match args.simulate {
+                true => simulate(args, nodes, clients)?,
+                false => measure(args, nodes, clients)?,
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn simulate(args: &Args, nodes: usize, clients: usize) -> Result<()> {
+    let bounds = model::bounds(nodes, clients)?;
+    let plans = bounds
+        .plans
+        .iter()
+        .map(|(kind, links)| (kind.name(), *links));
+    let lines = [("none", bounds.no_redundancy)]
+        .into_iter()
+        .chain(plans)
+        .chain([("mix", bounds.mix)]);
+    for (plan, links) in lines {
+        match args.json {
+            true => println!(
+                "{}",
+                json!({"bench": "p3_model", "nodes": nodes, "clients": clients, "plan": plan,
+                    "goodput_links": links, "relayed_share": bounds.share})
+            ),
+            false => println!("n={nodes} C={clients} {plan:>8}: {links:.2} links"),
+        }
+    }
+    Ok(())
+}
+
+/// What the clients did, all together.
+struct Sum {
+    mbit_per_s: f64,
+    bytes: u64,
+}
+
+fn measure(args: &Args, nodes: usize, clients: usize) -> Result<()> {
+    let bounds = model::bounds(nodes, clients)?;
+    progress::show(&format!("n={nodes}, C={clients}: none"));
+    let none = without_redundancy(args, nodes, clients)?;
+    report(
+        args,
+        nodes,
+        clients,
+        "none",
+        &none,
+        &none,
+        bounds.no_redundancy,
+        None,
+    );
+    for plan in &args.plans {
+        progress::show(&format!("n={nodes}, C={clients}: {plan}"));
+        let kind: Option<Kind> = plan.parse().ok();
+        let layout = Layout::new(nodes)?;
+        if kind.is_some_and(|kind| kind.schedule(&layout).is_none()) {
+            continue;
+        }
+        let (sum, traffic) = by_plan(args, nodes, clients, plan)?;
+        let of_kind = |kind| {
+            bounds
+                .plans
+                .iter()
+                .find(|(other, _)| *other == kind)
+                .map(|plan| plan.1)
+        };
+        let bound = kind.and_then(of_kind).unwrap_or(bounds.mix);
+        report(
+            args,
+            nodes,
+            clients,
+            plan,
+            &sum,
+            &none,
+            bound,
+            Some(traffic),
+        );
+    }
+    Ok(())
+}
+
+/// The mean over nodes of what each received and sent, by the data that clients put.
+type Traffic = (f64, f64);
+
+#[allow(clippy::too_many_arguments)]
+fn report(
+    args: &Args,
+    nodes: usize,
+    clients: usize,
+    plan: &str,
+    sum: &Sum,
+    none: &Sum,
+    bound_links: f64,
+    traffic: Option<Traffic>,
+) {
+    let of_none = sum.mbit_per_s / none.mbit_per_s;
+    // Scaled by what is possible where nothing but data is sent.
+    let possible = bound_links * none.mbit_per_s / (clients.min(nodes) as f64);
+    let predicted = plan.parse::<Kind>().ok().and_then(|kind| {
+        let layout = Layout::new(nodes).ok()?;
+        let costs = kind.schedule(&layout)?.costs(&layout);
+        Some((costs.rotating_ingress(), costs.rotating_egress()))
+    });
+    if args.json {
+        let line = json!({
+            "bench": "p3", "nodes": nodes, "clients": clients, "plan": plan, "link_mbit_per_s": args.rate,
+            "goodput_mbit_per_s": sum.mbit_per_s, "of_no_redundancy": of_none, "of_bound": sum.mbit_per_s / possible,
+            "node_received": traffic.map(|traffic| traffic.0), "node_sent": traffic.map(|traffic| traffic.1),
+            "node_received_predicted": predicted.map(|traffic| traffic.0),
+            "node_sent_predicted": predicted.map(|traffic| traffic.1),
+        });
+        println!("{line}");
+        return;
+    }
+    print!(
+        "n={nodes} C={clients} {plan:>8}: {:7.1} Mbit/s, {of_none:.3} of no redundancy, {:.3} of the bound",
+        sum.mbit_per_s,
+        sum.mbit_per_s / possible
+    );
+    if let Some((received, sent)) = traffic {
+        print!("; a node receives {received:.3}, sends {sent:.3}");
+    }
+    if let Some((received, sent)) = predicted {
+        print!(" (predicted {received:.3}, {sent:.3})");
+    }
+    println!();
+}
+
+/// A member that runs.
+struct Member {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Member {
+    fn start(network: &Network, member: usize, args: &[&str]) -> Result<Self> {
+        let mut child = network
+            .command(member)?
+            .arg("p3-worker")
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start a member")?;
+        let stdin = child.stdin.take().context("no pipe")?;
+        let stdout = child.stdout.take().context("no pipe")?;
+        Ok(Self {
+            child,
+            stdin,
+            stdout: BufReader::new(stdout),
+        })
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        match line.is_empty() {
+            true => bail!("a member has ended: see above"),
+            false => Ok(line.trim().to_owned()),
+        }
+    }
+
+    fn go(&mut self) -> Result<()> {
+        Ok(self.stdin.write_all(b"go\n")?)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Lets all begin at once, and adds up what they did.
+fn sum(mut members: Vec<Member>, meanwhile: impl FnOnce() -> Result<()>) -> Result<Sum> {
+    for member in &mut members {
+        member.line()?;
+    }
+    meanwhile()?;
+    for member in &mut members {
+        member.go()?;
+    }
+    let mut sum = Sum {
+        mbit_per_s: 0.0,
+        bytes: 0,
+    };
+    for member in &mut members {
+        let line = member.line()?;
+        let (bytes, seconds) = line
+            .split_once(' ')
+            .context("a member says something else")?;
+        let (bytes, seconds): (u64, f64) = (bytes.parse()?, seconds.parse()?);
+        sum.mbit_per_s += bytes as f64 * 8e-6 / seconds;
+        sum.bytes += bytes;
+    }
+    Ok(sum)
+}
+
+fn without_redundancy(args: &Args, nodes: usize, clients: usize) -> Result<Sum> {
+    let network = Network::new(nodes + clients, Some(args.rate))?;
+    let mut sinks = Vec::new();
+    let mut addresses = Vec::new();
+    for node in 0..nodes {
+        let address = format!("{}:7440", network.address(node));
+        let mut sink = Member::start(&network, node, &["sink", &address])?;
+        sink.line()?;
+        sinks.push(sink);
+        addresses.push(address);
+    }
+    let seconds = args.seconds.to_string();
+    let words: Vec<&str> = ["source", &seconds]
+        .into_iter()
+        .chain(addresses.iter().map(String::as_str))
+        .collect();
+    let sources = (0..clients).map(|client| Member::start(&network, nodes + client, &words));
+    sum(sources.collect::<Result<_>>()?, || Ok(()))
+}
+
+fn by_plan(args: &Args, nodes: usize, clients: usize, plan: &str) -> Result<(Sum, Traffic)> {
+    let work = tempfile::tempdir_in(&args.work).context("cannot make a directory")?;
+    let network = Network::new(nodes + clients, Some(args.rate))?;
+    let file = work.path().join("cluster.json");
+    let node = |number: usize| NodeAddress {
+        name: format!("n{number}"),
+        address: format!("{}:7440", network.address(number)),
+    };
+    let addresses: Vec<NodeAddress> = (0..nodes).map(node).collect();
+    authority::create(&file, &addresses)?;
+    let text = |path: &Path| path.display().to_string();
+    let mut daemons = Vec::new();
+    for (number, address) in addresses.iter().enumerate() {
+        let of_node = text(&authority::node_path(&file, &address.name));
+        let dir = text(&work.path().join(&address.name));
+        let mut daemon = Member::start(&network, number, &["node", &of_node, &dir])?;
+        daemon.line()?;
+        daemons.push(daemon);
+    }
+    form(&network, nodes, &file)?;
+    let (seconds, len) = (args.seconds.to_string(), (args.object << 20).to_string());
+    let words = ["client", &text(&file), plan, &seconds, &len];
+    let members = (0..clients).map(|client| Member::start(&network, nodes + client, &words));
+    let traffic =
+        || -> Result<Vec<(u64, u64)>> { (0..nodes).map(|node| network.traffic(node)).collect() };
+    let mut before = Vec::new();
+    let sum = sum(members.collect::<Result<_>>()?, || {
+        // Nothing of what comes before is on its way any more.
+        thread::sleep(Duration::from_millis(300));
+        before = traffic()?;
+        Ok(())
+    })?;
+    let (mut received, mut sent) = (0, 0);
+    for (before, after) in before.iter().zip(traffic()?) {
+        received += after.0 - before.0;
+        sent += after.1 - before.1;
+    }
+    let by_data = |bytes: u64| bytes as f64 / nodes as f64 / sum.bytes as f64;
+    let traffic = (by_data(received), by_data(sent));
+    Ok((sum, traffic))
+}
+
+/// Makes the nodes one set: by a client, who alone is in their network.
+fn form(network: &Network, member: usize, file: &Path) -> Result<()> {
+    let status = network
+        .command(member)?
+        .args(["p3-worker", "form"])
+        .arg(file)
+        .status()
+        .context("cannot start a member")?;
+    match status.success() {
+        true => Ok(()),
+        false => bail!("the nodes cannot be made one set: see above"),
+    }
+}

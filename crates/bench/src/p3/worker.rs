@@ -1,0 +1,190 @@
+//! What the members of the network do: nodes, clients, and what takes data without keeping them.
+
+use std::io::{self, BufRead, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tabane_fabric::{Receiver, Ring, Sender, Tcp};
+use tabane_node::{Server, ServerOptions};
+use tabane_store::Id;
+use tabane_store::storage::cluster::file::NodeFile;
+use tabane_store::storage::cluster::{self, Plan};
+use tabane_store::storage::{Name, ObjectKind, RemoteOptions, Storage};
+
+use crate::data::noise;
+
+/// Bytes of a ring that only takes data.
+const RING: usize = 4 << 20;
+
+/// Bytes of a frame into such a ring.
+const FRAME: usize = 64 << 10;
+
+/// Puts at a time of one client: one is on its way while another becomes durable.
+const PUTS: usize = 3;
+
+/// For how long nothing may arrive.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One member of the network. `tabane-bench p3` starts it.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(clap::Subcommand)]
+enum Role {
+    /// A node of a cluster
+    Node { file: PathBuf, dir: PathBuf },
+    /// Takes data and forgets them
+    Sink { listen: String },
+    /// Sends data to sinks
+    Source { seconds: f64, sinks: Vec<String> },
+    /// Makes the nodes of a cluster one set
+    Form { file: PathBuf },
+    /// Puts objects into a cluster
+    Client {
+        file: PathBuf,
+        plan: Plan,
+        seconds: f64,
+        object_bytes: usize,
+    },
+}
+
+/// Does what the member does, until standard input ends or the time is over.
+pub fn run(args: &Args) -> Result<()> {
+    match &args.role {
+        Role::Node { file, dir } => node(file, dir),
+        Role::Sink { listen } => sink(listen),
+        Role::Source { seconds, sinks } => source(*seconds, sinks),
+        Role::Form { file } => Ok(cluster::form(file)?),
+        Role::Client {
+            file,
+            plan,
+            seconds,
+            object_bytes,
+        } => client(file, *plan, *seconds, *object_bytes),
+    }
+}
+
+/// Says that this member is ready, and waits for a line.
+fn ready() -> Result<()> {
+    println!("ready");
+    io::stdout().flush()?;
+    io::stdin().lock().read_line(&mut String::new())?;
+    Ok(())
+}
+
+/// Tells what was done.
+fn done(bytes: u64, begun: Instant) -> Result<()> {
+    println!("{bytes} {}", begun.elapsed().as_secs_f64());
+    io::stdout().flush()?;
+    Ok(())
+}
+
+fn node(file: &Path, dir: &Path) -> Result<()> {
+    let node = NodeFile::read(file)?;
+    let server = Server::start(ServerOptions {
+        listen: node.address.clone(),
+        node,
+        directory: dir.to_owned(),
+        metrics: None,
+        log: Arc::new(|line| eprintln!("node: {line}")),
+    })?;
+    ready()?;
+    server.stop();
+    Ok(())
+}
+
+fn sink(listen: &str) -> Result<()> {
+    let listener = TcpListener::bind(listen).context("cannot listen")?;
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || drain(stream));
+        }
+    });
+    ready()
+}
+
+fn drain(stream: TcpStream) -> io::Result<()> {
+    let ring = Arc::new(Ring::new(RING, 1));
+    let endpoint = Arc::new(Tcp::new(stream, Some(Arc::clone(&ring)))?);
+    let receiver = Receiver::new(ring, endpoint);
+    let mut tails = receiver.tails();
+    thread::spawn(move || receiver.run());
+    for number in 0.. {
+        tails[0].frame(number, PATIENCE)?;
+        tails[0].release(number + 1)?;
+    }
+    Ok(())
+}
+
+fn source(seconds: f64, sinks: &[String]) -> Result<()> {
+    let mut senders = Vec::new();
+    for sink in sinks {
+        let stream =
+            TcpStream::connect(sink.as_str()).with_context(|| format!("cannot reach {sink}"))?;
+        senders.push(Sender::new(Arc::new(Tcp::new(stream, None)?), RING));
+    }
+    ready()?;
+    let begun = Instant::now();
+    let sent = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for sender in &mut senders {
+            scope.spawn(|| {
+                let frame = vec![7; FRAME];
+                while begun.elapsed().as_secs_f64() < seconds && sender.send(&[&frame]).is_ok() {
+                    sent.fetch_add(FRAME as u64, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    done(sent.into_inner(), begun)
+}
+
+fn client(file: &Path, plan: Plan, seconds: f64, object_bytes: usize) -> Result<()> {
+    let options = RemoteOptions {
+        plan,
+        notice: Arc::new(|text| eprintln!("client: {text}")),
+        ..RemoteOptions::default()
+    };
+    let storage = cluster::open_file(file, &options)?;
+    let object = noise(object_bytes);
+    let number = AtomicU64::new(0);
+    let put = || -> io::Result<()> {
+        let mut id = [0; 32];
+        id[..4].copy_from_slice(&std::process::id().to_be_bytes());
+        let number = number.fetch_add(1, Ordering::Relaxed);
+        // Spread over folders and turns as hashes are.
+        let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+        id.rotate_right(8);
+        id[..8].copy_from_slice(&hash);
+        storage.put(Name::new(ObjectKind::Pack, Id(id)), &[&object])
+    };
+    // What takes place once is over then.
+    put()?;
+    ready()?;
+    let begun = Instant::now();
+    let stored = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..PUTS {
+            scope.spawn(|| {
+                while begun.elapsed().as_secs_f64() < seconds {
+                    match put() {
+                        Ok(()) => drop(stored.fetch_add(object_bytes as u64, Ordering::Relaxed)),
+                        Err(error) => {
+                            eprintln!("client: {error}");
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    done(stored.into_inner(), begun)
+}
