@@ -7,6 +7,7 @@
 #   make fuzz       runs one fuzz target for a while: FUZZ=backends SECONDS=60, or FUZZ=stored PARSER=directory
 #                   (x86-64 Linux, needs a C++ compiler)
 #   make bench      measures kernels, the paper's figures, copies and whole backups beside the tools that are installed
+#   make gpu-check  on a machine with an NVIDIA card: tests, then measures it and writes docs/results/gpu.json
 #   make install    copies the command, its manual pages and completions: PREFIX=/usr/local DESTDIR=
 #   make install-lib  copies the hashes for C: tabane.h, libtabane.so, libtabane.a and tabane.pc
 #   make uninstall  removes what install and install-lib copied
@@ -208,6 +209,18 @@ bench:
 		"$$bin/tabane-bench" store --make-tree "$$dir/tree" $(BENCHFLAGS); \
 	fi
 
+# Fails where there is no card: what it is for is to be run where there is one. compute-sanitizer is of NVIDIA's toolkit.
+gpu-check:
+	$(CARGO_TEST) --test gpu
+	$(CARGO) build $(CARGOFLAGS) --release -p tabane -p tabane-bench
+	@bin=$$($(TARGET))/release; mkdir -p docs/results && \
+	"$$bin/tabane" devices && \
+	if command -v compute-sanitizer > /dev/null; then \
+		compute-sanitizer --error-exitcode 1 "$$bin/tabane-bench" p4 --need-card --no-peers --data 1 --rounds 1 --time 1 > /dev/null || exit 1; \
+	else echo 'NOT CHECKED: compute-sanitizer is not installed'; fi && \
+	"$$bin/tabane-bench" p4 --need-card --data 4096 --json --plots docs/figures $(BENCHFLAGS) > docs/results/gpu.json.new && \
+	mv docs/results/gpu.json.new docs/results/gpu.json && echo 'written: docs/results/gpu.json'
+
 install: build
 	@$(MAKE) install-from FROM="$$($(TARGET))/release"
 
@@ -254,5 +267,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: all build fuzz test test-all test-simd test-command test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: all build gpu-check fuzz test test-all test-simd test-command test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

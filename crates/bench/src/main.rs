@@ -4,6 +4,7 @@
 //!
 //! - `lanes` times the kernels for many messages, beside the bound of the processor's ports and beside peers;
 //! - `p0` measures SHA-1 as the paper did that Tabane comes from: its tables and figures;
+//! - `p4` measures hashes and AES on a graphics card beside the processor, as another paper did;
 //! - `parity` times encoding and repair beside the bound that memory sets, and checks the code;
 //! - `mac` times every hash and MAC of the engine's table, beside Crypto++ and xxHash in C;
 //! - `regimes` times the stages of a backup by the share of known data, with plots;
@@ -41,6 +42,7 @@ mod measure;
 mod memory;
 mod p0;
 mod p3;
+mod p4;
 mod parity;
 mod peak;
 mod peers;
@@ -76,6 +78,8 @@ enum Command {
     Faults(faults::Args),
     #[command(hide = true)]
     P3Worker(p3::worker::Args),
+    /// Time hashes and AES on a graphics card beside all cores, by the length of the messages
+    P4(p4::Args),
     /// Time the code over several targets on one core, beside the bound that memory sets; or check it
     Parity(parity::Args),
     /// Time every hash and MAC on one core, beside Crypto++ and xxHash in C
@@ -110,6 +114,7 @@ fn main() -> ExitCode {
         Command::P3(args) => p3::run(&args),
         Command::Faults(args) => faults::run(&args),
         Command::P3Worker(args) => p3::worker::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::P4(args) => p4::run(&args),
         Command::Parity(args) => parity::run(&args),
         Command::Mac(args) => mac::run(&args),
         Command::Regimes(args) => regimes::run(&args),

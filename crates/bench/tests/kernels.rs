@@ -1,4 +1,4 @@
-//! The whole of `tabane-bench lanes`, `parity`, `chunk`, `regimes`, `p0` and `mac`, on little data and without peers.
+//! The whole of `tabane-bench lanes`, `parity`, `chunk`, `regimes`, `p0`, `p4` and `mac`, on little data and without peers.
 
 use std::fs;
 use std::process::Command;
@@ -273,4 +273,38 @@ fn json_of_regimes() {
         let figure = fs::read_to_string(dir.path().join(format!("regimes_{hash}.svg"))).unwrap();
         assert!(figure.contains("95% known, fixed 64 KiB"));
     }
+}
+
+/// Without a card, too: then its columns are empty.
+#[test]
+fn json_and_plots_of_p4() {
+    let dir = tempfile::tempdir().unwrap();
+    let plots = dir.path().join("plots");
+    let lines = lines(&[
+        "p4",
+        "--json",
+        "--no-peers",
+        "--rounds",
+        "1",
+        "--data",
+        "1",
+        "--time",
+        "1",
+        "--plots",
+        plots.to_str().unwrap(),
+    ]);
+    assert!(lines.iter().all(|line| line["bench"] == "p4"));
+    assert!(lines[0]["card"].is_string() != lines[0]["card_missing"].is_string());
+    // Five subjects, seven lengths.
+    assert_eq!(lines.len(), 1 + 5 * 7);
+    for line in &lines[1..] {
+        assert!(
+            line["lanes_all_cores_bytes_per_s"].as_f64() > Some(0.0),
+            "{line}"
+        );
+        let measured = line["card_resident_bytes_per_s"].is_number();
+        assert_eq!(measured, lines[0]["card"].is_string(), "{line}");
+    }
+    let svg = fs::read_to_string(plots.join("p4-sha-1.svg")).unwrap();
+    assert!(svg.contains("bytes a message") && svg.contains("lanes, all cores"));
 }

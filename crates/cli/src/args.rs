@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::FalseyValueParser;
+use clap::builder::{FalseyValueParser, PossibleValuesParser, TypedValueParser};
+use tabane_engine::gpu;
 use tabane_store::cache::Cache;
 use tabane_store::storage::cluster::{self, Plan};
 use tabane_store::storage::striped::{self, StripedStorage};
@@ -73,6 +74,17 @@ pub struct Global {
     #[arg(long, global = true, env = "TABANE_NO_CACHE", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new(), help_heading = "Global options")]
     pub no_cache: bool,
+    /// What a graphics card hashes: what it would finish first (auto), nothing (off), all that it can (only)
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        env = "TABANE_GPU",
+        default_value = "off"
+    )]
+    #[arg(value_parser = PossibleValuesParser::new(gpu::Mode::NAMES).try_map(|name| name.parse::<gpu::Mode>()))]
+    #[arg(hide_env_values = true, help_heading = "Global options")]
+    pub gpu: gpu::Mode,
     #[command(flatten)]
     pub network: Network,
     /// Print JSON, one object a line
@@ -118,6 +130,16 @@ pub struct FromRepository {
     /// Read the password of the source from what this command prints [env: TABANE_FROM_PASSWORD_COMMAND]
     #[arg(long, value_name = "COMMAND")]
     pub from_password_command: Option<OsString>,
+}
+
+impl Global {
+    /// Opens the graphics card if it is all that is to hash.
+    pub fn open_card(&self) -> Result<()> {
+        if self.gpu == gpu::Mode::Only {
+            gpu::open().map_err(|error| Failure::Other(format!("--gpu=only: {error}")))?;
+        }
+        Ok(())
+    }
 }
 
 impl FromRepository {

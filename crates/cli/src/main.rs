@@ -67,7 +67,12 @@ fn run(json: &mut bool) -> Result<Exit, Failure> {
     };
     *json = cli.global.json;
     tabane_lanes::Backend::forced().map_err(|error| Failure::Other(error.to_string()))?;
-    let exit = cli.command.run(&cli.global)?;
+    cli.global.gpu.set();
+    let exit = cli.command.run(&cli.global);
+    if let Some(error) = tabane_engine::gpu::failure() {
+        output::warn(format!("{error}; its work was done by the processor"));
+    }
+    let exit = exit?;
     io::stdout().flush()?;
     Ok(exit)
 }

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tabane_lanes::{HmacKey, hash_many, hmac_many};
+use tabane_lanes::{HmacKey, hmac_many};
 use zeroize::Zeroizing;
 
 use crate::algorithm::{Algorithm, Kernel, KeyRule};
 use crate::digest::Digest;
+use crate::gpu;
 use crate::hasher::{Hasher, State, from_lanes};
 use crate::serial::{Begin, Whole, WithNonce, exactly};
 use crate::vmac::{Nonce, VmacKey};
@@ -150,10 +151,7 @@ impl Function {
     /// The more messages a call has, the fuller the lanes; a single one is hashed as fast as one can be.
     pub fn digest_many(&self, messages: &[&[u8]]) -> Vec<Digest> {
         match &self.start {
-            Start::Lanes(algorithm) => {
-                let digests = hash_many(*algorithm, messages);
-                digests.iter().map(from_lanes).collect()
-            }
+            Start::Lanes(algorithm) => gpu::hash_many(*algorithm, messages),
             Start::Hmac(key) => {
                 let keyed: Vec<_> = messages.iter().map(|&message| (&**key, message)).collect();
                 hmac_many(&keyed).iter().map(from_lanes).collect()

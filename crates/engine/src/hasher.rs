@@ -7,6 +7,7 @@ use tabane_lanes::{HmacKey, hmac_outer_many};
 use crate::algorithm::Algorithm;
 use crate::digest::Digest;
 use crate::function::Function;
+use crate::gpu;
 use crate::serial::{self, Serial};
 
 /// The hash of one message that comes in parts; the digest is the same for every way to cut it.
@@ -66,13 +67,19 @@ impl std::fmt::Debug for Hasher {
 /// The messages may be of different algorithms; those of one algorithm share the lanes, HMAC's with those of its hash.
 pub fn update_many(parts: &mut [(&mut Hasher, &[u8])]) {
     let mut in_lanes = Vec::with_capacity(parts.len());
+    let mut keyed = false;
     for (hasher, part) in parts {
+        keyed |= matches!(hasher.0, State::Hmac(..));
         match &mut hasher.0 {
             State::Lanes(hasher) | State::Hmac(hasher, _) => in_lanes.push((hasher, *part)),
             State::Serial(hasher) => hasher.update(part),
         }
     }
-    tabane_lanes::update_many(&mut in_lanes);
+    match keyed {
+        // A state of HMAC is as good as its key: it stays here.
+        true => tabane_lanes::update_many(&mut in_lanes),
+        false => gpu::update_many(&mut in_lanes),
+    }
 }
 
 /// The digests of the messages so far, in their order, one message a lane.

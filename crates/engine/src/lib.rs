@@ -2,7 +2,7 @@
 //!
 //! Two things wait for company here: messages that are hashed together, one a SIMD lane
 //! ([`Bundle`], [`Algorithm::digest_many`], [`update_many`]), and tasks that share the cores ([`Pool`]).
-//! Nothing here knows of files or networks.
+//! A graphics card, if there is one, takes the bundles that it finishes first ([`gpu`]). Nothing here knows of files or networks.
 
 #![forbid(unsafe_code)]
 
@@ -10,6 +10,7 @@ mod algorithm;
 mod bundle;
 mod digest;
 mod function;
+pub mod gpu;
 mod hasher;
 mod pool;
 mod serial;

@@ -166,6 +166,7 @@ impl<'c> Aes<'c> {
         // The results lie behind what they are made of.
         let room = self.card.ring.slot_len() / 2;
         let mut rest = messages;
+        let mut batches = Vec::new();
         while !rest.is_empty() {
             let (mut fits, mut end) = (0, 0);
             for (_, data) in &*rest {
@@ -179,10 +180,11 @@ impl<'c> Aes<'c> {
                 return Err(Error::TooLong(rest[0].1.len()));
             }
             let (batch, later) = rest.split_at_mut(fits);
-            self.crypt_batch(design, mode, batch)?;
+            batches.push(batch);
             rest = later;
         }
-        Ok(())
+        let ring = &self.card.ring;
+        ring.run_all(batches, |batch| self.crypt_batch(design, mode, batch))
     }
 
     fn crypt_batch(

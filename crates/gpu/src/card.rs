@@ -101,6 +101,25 @@ impl Card {
         self.core.failed.get().cloned()
     }
 
+    /// The speed of the card's bus, from and to locked memory of the machine, in bytes a second: the best of four times.
+    ///
+    /// # Errors
+    /// The card fails.
+    pub fn bus_bytes_per_s(&self) -> Result<(f64, f64), Error> {
+        let len = self.ring.slot_len();
+        self.ring.with_slot(|slot| {
+            let mut seconds = [f64::INFINITY; 2];
+            for _ in 0..4 {
+                for (best, (input, output)) in seconds.iter_mut().zip([(len, 0), (0, len)]) {
+                    let start = Instant::now();
+                    slot.run(&self.core, input, 0..output, |_, _| Ok(()))?;
+                    *best = best.min(start.elapsed().as_secs_f64());
+                }
+            }
+            Ok((len as f64 / seconds[0], len as f64 / seconds[1]))
+        })
+    }
+
     /// Memory on the card for data that stay there.
     ///
     /// # Errors

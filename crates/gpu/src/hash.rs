@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::card::{Card, Core, Kernel};
 use crate::error::Error;
@@ -116,6 +115,12 @@ impl Messages {
 }
 
 impl Card {
+    /// The longest message that it takes from the machine's memory, in bytes.
+    pub fn message_max(&self) -> usize {
+        // A batch of one has a line in the table, a state and a result.
+        MESSAGE_MAX.min(self.ring.slot_len() - 256)
+    }
+
     /// The digests of messages in the machine's memory, one after the other, each of [`Algorithm::digest_len`] bytes.
     ///
     /// Many slots of staging memory are filled at the same time, by threads of this call, if there are more messages than one takes.
@@ -284,39 +289,8 @@ impl Card {
             batches.push(batch);
             rest = later;
         }
-        let threads = self.ring.count().min(batches.len());
-        if threads <= 1 {
-            return batches
-                .into_iter()
-                .try_for_each(|batch| self.run(algorithm, batch, with_states, keep));
-        }
-        let batches = Mutex::new(batches);
-        let failed = AtomicBool::new(false);
-        let work = || {
-            let next = || {
-                batches
-                    .lock()
-                    .expect("nothing panics under this lock")
-                    .pop()
-            };
-            while !failed.load(Ordering::Relaxed)
-                && let Some(batch) = next()
-            {
-                self.run(algorithm, batch, with_states, keep)
-                    .inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
-            }
-            Ok(())
-        };
-        std::thread::scope(|scope| {
-            let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            let mut outcome = Ok(());
-            for thread in running {
-                let one = thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                outcome = outcome.and(one);
-            }
-            outcome
+        self.ring.run_all(batches, |batch| {
+            self.run(algorithm, batch, with_states, keep)
         })
     }
 

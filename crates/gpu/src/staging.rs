@@ -1,5 +1,6 @@
 //! Memory through which data of the machine reach a card: a ring of slots, each filled while others are on their way.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::card::Core;
@@ -58,11 +59,6 @@ impl Ring {
         })
     }
 
-    /// How many batches are on their way at most.
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
-
     /// Length of a slot in bytes, a multiple of 256.
     pub(crate) fn slot_len(&self) -> usize {
         self.slot_len
@@ -88,6 +84,38 @@ impl Ring {
             slot: Some(slot),
         };
         work(borrowed.slot.as_mut().expect("until it is dropped"))
+    }
+
+    /// Runs every batch, several at a time, by as many threads as there are slots; ends early when one fails.
+    pub(crate) fn run_all<T: Send>(
+        &self,
+        mut batches: Vec<T>,
+        run: impl Fn(T) -> Result<(), Error> + Sync,
+    ) -> Result<(), Error> {
+        if batches.len() <= 1 {
+            return batches.pop().map_or(Ok(()), run);
+        }
+        let threads = self.count.min(batches.len());
+        let batches = Mutex::new(batches);
+        let failed = AtomicBool::new(false);
+        let work = || {
+            let next = || batches.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            while !failed.load(Ordering::Relaxed)
+                && let Some(batch) = next()
+            {
+                run(batch).inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            // The scope waits for the others when one has failed.
+            running.into_iter().try_for_each(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {

@@ -127,9 +127,26 @@ impl Hasher {
 
     /// How many bytes have come since the last whole block.
     #[inline]
-    fn filled(&self) -> usize {
+    pub fn filled(&self) -> usize {
         // The lengths of blocks are powers of two.
         self.length as usize & (self.plan.entry.block_len - 1)
+    }
+
+    /// The state behind the last whole block, for whoever goes on with it elsewhere; `None` if its words have 64 bits. Those that
+    /// the algorithm does not have mean nothing.
+    pub fn state(&self) -> Option<[u32; 8]> {
+        (self.plan.entry.block_len == 64).then(|| *self.state.words())
+    }
+
+    /// Goes on with a state that was computed elsewhere, of [`Hasher::state`] and `len` bytes behind it.
+    ///
+    /// # Panics
+    ///
+    /// If this is not at the end of a block, the bytes were no whole blocks, or words have 64 bits.
+    pub fn go_on(&mut self, state: [u32; 8], len: u64) {
+        assert!(self.filled() == 0 && len.is_multiple_of(64) && self.plan.entry.block_len == 64);
+        *self.state.words_mut() = state;
+        self.length += len;
     }
 
     /// What has come since the last whole block.

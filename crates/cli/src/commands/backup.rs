@@ -148,6 +148,7 @@ impl Backup {
 
     fn back_up(self, global: &Global, metrics: &mut Metrics) -> Result<Exit> {
         let source = self.source()?;
+        global.open_card()?;
         // Nothing is created for a backup that cannot begin.
         if let Source::Paths(paths) = &source {
             for path in paths {

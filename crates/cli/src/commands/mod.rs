@@ -59,6 +59,7 @@ commands! {
     cp Cp
     parity Parity
     openssl Openssl
+    devices Devices
     self_test SelfTest
     version Version
     completions Completions

@@ -180,6 +180,7 @@ impl Sum {
             guide::print(global.json)?;
             return Ok(Exit::Success);
         }
+        global.open_card()?;
         let key = self.key_file.as_deref().map(key::read).transpose()?;
         let mut global = global.clone();
         global.quiet |= self.status;

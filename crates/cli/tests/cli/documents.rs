@@ -35,6 +35,7 @@ const COMMANDS: &[&str] = &[
     "sum",
     "parity",
     "openssl",
+    "devices",
     "self-test",
     "version",
     "completions",

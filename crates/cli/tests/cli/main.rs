@@ -9,6 +9,7 @@ mod cache;
 mod cluster;
 mod config;
 mod copy;
+mod devices;
 mod documents;
 mod everyday;
 mod find;

@@ -1,0 +1,401 @@
+//! A graphics card as one more unit: it takes the bundles that it finishes first.
+//!
+//! The others are the cores: each hashes its own bundles in its lanes, so they have no queue. A card's queue are the bundles that
+//! it has taken. What it fails at is done again on the core that asked, and a card that fails is not asked any more.
+
+mod cost;
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use tabane_gpu::{Card, Options};
+use tabane_lanes::Hasher;
+
+use crate::digest::Digest;
+use crate::serial;
+use cost::Cost;
+
+pub use tabane_gpu::{Error, Properties};
+
+/// What a graphics card is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// For the bundles that it would finish before the core that has them. It is looked for when there is much to hash.
+    Auto,
+    /// For nothing, and it is not looked for.
+    Off,
+    /// For all bundles that it can take: cores are wanted for something else.
+    Only,
+}
+
+/// The mode of this process, as a number of [`MODES`]. Whoever only uses the library has asked for no card.
+static MODE: AtomicU8 = AtomicU8::new(1);
+const MODES: [(Mode, &str); 3] = [
+    (Mode::Auto, "auto"),
+    (Mode::Off, "off"),
+    (Mode::Only, "only"),
+];
+
+/// The card of this process, or why there is none.
+static UNIT: OnceLock<Result<Unit, Error>> = OnceLock::new();
+
+/// Bytes hashed before a card is looked for. To open one takes a fraction of a second: there should be seconds of work.
+const LOOK_AFTER: u64 = 1 << 30;
+
+/// A card has to be so much quicker than a core: estimates err, and the bus and the memory are shared.
+const MARGIN: f64 = 0.8;
+
+impl Mode {
+    /// The names that [`Mode::from_str`] takes.
+    pub const NAMES: [&str; 3] = [MODES[0].1, MODES[1].1, MODES[2].1];
+
+    /// What this process uses a card for.
+    pub fn current() -> Self {
+        MODES[usize::from(MODE.load(Ordering::Relaxed))].0
+    }
+
+    /// What this process uses a card for from now on.
+    pub fn set(self) {
+        let number = MODES.iter().position(|(mode, _)| *mode == self);
+        MODE.store(number.expect("all are there") as u8, Ordering::Relaxed);
+    }
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = MODES.iter().find(|(_, known)| *known == name);
+        found.map_or_else(
+            || Err(format!("{name:?} is none of auto, off, only")),
+            |(mode, _)| Ok(*mode),
+        )
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(
+            MODES
+                .iter()
+                .find(|(mode, _)| mode == self)
+                .expect("all are there")
+                .1,
+        )
+    }
+}
+
+/// Opens the card of this process and measures it, unless that was done before.
+///
+/// # Errors
+/// There is none, or it is of no use.
+pub fn open() -> Result<&'static Unit, Error> {
+    UNIT.get_or_init(|| Unit::open(Path::new("libcuda.so.1")))
+        .as_ref()
+        .map_err(Error::clone)
+}
+
+/// Why the card of this process was given up after it had begun, if it was.
+pub fn failure() -> Option<Error> {
+    UNIT.get()?.as_ref().ok()?.card.failure()
+}
+
+/// A card with what it costs to use it.
+pub struct Unit {
+    card: Card,
+    costs: Mutex<[Costs; 3]>,
+    /// Seconds that the bundles should take which it has now.
+    queued_s: Mutex<f64>,
+}
+
+/// Of one algorithm.
+#[derive(Clone, Copy)]
+struct Costs {
+    card: Cost,
+    core: Cost,
+}
+
+/// An algorithm of both.
+const ALGORITHMS: [(tabane_gpu::Algorithm, tabane_lanes::Algorithm); 3] = [
+    (tabane_gpu::Algorithm::Md5, tabane_lanes::Algorithm::Md5),
+    (tabane_gpu::Algorithm::Sha1, tabane_lanes::Algorithm::Sha1),
+    (
+        tabane_gpu::Algorithm::Sha256,
+        tabane_lanes::Algorithm::Sha256,
+    ),
+];
+
+/// Messages to measure with, in bytes: many of a usual length, and one.
+const MANY: usize = 1024;
+const MANY_LEN: usize = 4 << 10;
+const ONE_LEN: usize = 64 << 10;
+
+impl Unit {
+    fn open(driver: &Path) -> Result<Self, Error> {
+        let card = Card::open_with(driver, &Options::default())?;
+        let mut costs = Vec::new();
+        for (on_card, in_lanes) in ALGORITHMS {
+            let by_card = Cost::measure(|messages| card.hash_many(on_card, messages).map(drop))?;
+            costs.push(Costs {
+                card: by_card,
+                core: Cost::of_core(in_lanes),
+            });
+        }
+        Ok(Self {
+            card,
+            costs: Mutex::new(
+                costs
+                    .try_into()
+                    .unwrap_or_else(|_| unreachable!("one for each")),
+            ),
+            queued_s: Mutex::new(0.0),
+        })
+    }
+
+    /// What the card is.
+    pub fn properties(&self) -> &Properties {
+        self.card.properties()
+    }
+
+    /// The speed of its bus from and to the machine's memory, in bytes a second.
+    ///
+    /// # Errors
+    /// The card fails.
+    pub fn bus_bytes_per_s(&self) -> Result<(f64, f64), Error> {
+        self.card.bus_bytes_per_s()
+    }
+
+    /// For each algorithm that it has: the name, and bytes a second of many messages in the machine's memory.
+    pub fn rates(&self) -> Vec<(&'static str, f64)> {
+        let costs = self.costs();
+        let costs = costs.iter().map(|costs| costs.card.bytes_per_s());
+        ALGORITHMS
+            .iter()
+            .map(|(algorithm, _)| algorithm.name())
+            .zip(costs)
+            .collect()
+    }
+
+    fn costs(&self) -> MutexGuard<'_, [Costs; 3]> {
+        self.costs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn queued_s(&self) -> MutexGuard<'_, f64> {
+        self.queued_s.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the card or this core do a bundle, whoever should be done first, and learns of it. What the card fails at is the core's.
+    fn choose<T>(
+        &self,
+        mode: Mode,
+        algorithm: usize,
+        (bytes, longest): (usize, usize),
+        by_card: impl FnOnce(&Card) -> Result<T, Error>,
+        by_core: impl FnOnce() -> T,
+    ) -> T {
+        let costs = self.costs()[algorithm];
+        let card_s = costs.card.estimate(bytes, longest);
+        let core_s = costs.core.estimate(bytes, longest);
+        let wanted = {
+            let mut queued_s = self.queued_s();
+            let wanted = mode == Mode::Only || *queued_s + card_s < MARGIN * core_s;
+            if wanted {
+                *queued_s += card_s;
+            }
+            wanted
+        };
+        if wanted {
+            let start = Instant::now();
+            let done = by_card(&self.card);
+            let before_s = {
+                let mut queued_s = self.queued_s();
+                *queued_s = (*queued_s - card_s).max(0.0);
+                *queued_s
+            };
+            if let Ok(done) = done {
+                // Those that were with it took their share of the time.
+                let share = card_s / (card_s + before_s);
+                let took_s = share * start.elapsed().as_secs_f64();
+                self.costs()[algorithm].card.correct(card_s, took_s);
+                return done;
+            }
+        }
+        let start = Instant::now();
+        let done = by_core();
+        let took_s = start.elapsed().as_secs_f64();
+        self.costs()[algorithm].core.correct(core_s, took_s);
+        done
+    }
+}
+
+impl Cost {
+    fn of_core(algorithm: tabane_lanes::Algorithm) -> Self {
+        let measured = Self::measure(|messages| {
+            tabane_lanes::hash_many(algorithm, messages);
+            Ok(())
+        });
+        measured.expect("cores do not fail")
+    }
+
+    /// Measures a unit, each time the better of two.
+    fn measure(hash: impl Fn(&[&[u8]]) -> Result<(), Error>) -> Result<Self, Error> {
+        let bytes = vec![0x5a; MANY * MANY_LEN];
+        let seconds = |messages: &[&[u8]]| -> Result<f64, Error> {
+            let mut best = f64::INFINITY;
+            for _ in 0..2 {
+                let start = Instant::now();
+                hash(messages)?;
+                best = best.min(start.elapsed().as_secs_f64());
+            }
+            Ok(best)
+        };
+        let nothing = seconds(&[b"abc"])?;
+        let many: Vec<&[u8]> = bytes.chunks(MANY_LEN).collect();
+        let many = (bytes.len(), seconds(&many)?);
+        let one = (ONE_LEN, seconds(&[&bytes[..ONE_LEN]])?);
+        Ok(Self::measured(nothing, many, one))
+    }
+}
+
+/// For each algorithm that cards have too: the name, and bytes a second of many messages by one core, measured now.
+pub fn core_rates() -> Vec<(&'static str, f64)> {
+    let rate = |(on_card, in_lanes): &(tabane_gpu::Algorithm, _)| {
+        (on_card.name(), Cost::of_core(*in_lanes).bytes_per_s())
+    };
+    ALGORITHMS.iter().map(rate).collect()
+}
+
+/// The card, if it is to be asked now.
+fn unit(mode: Mode, bytes: usize) -> Option<&'static Unit> {
+    static HASHED: AtomicU64 = AtomicU64::new(0);
+    static LOOKING: AtomicBool = AtomicBool::new(false);
+    let found = match mode {
+        Mode::Off => return None,
+        Mode::Only => open().ok(),
+        Mode::Auto => {
+            let hashed = HASHED.fetch_add(bytes as u64, Ordering::Relaxed);
+            if hashed >= LOOK_AFTER && !LOOKING.swap(true, Ordering::Relaxed) {
+                // In the background, since nobody waits for it. A thread that cannot be started finds no card.
+                let _ = std::thread::Builder::new()
+                    .name("card".to_owned())
+                    .spawn(|| open().is_ok());
+            }
+            UNIT.get()?.as_ref().ok()
+        }
+    };
+    found.filter(|unit| unit.card.failure().is_none())
+}
+
+/// Which of [`ALGORITHMS`] this is.
+fn number(algorithm: tabane_lanes::Algorithm) -> Option<usize> {
+    ALGORITHMS.iter().position(|(_, lanes)| *lanes == algorithm)
+}
+
+/// Bytes of all messages, and of the longest.
+fn size<'a>(messages: impl Iterator<Item = &'a [u8]>) -> (usize, usize) {
+    messages.fold((0, 0), |(sum, longest), message| {
+        (sum + message.len(), longest.max(message.len()))
+    })
+}
+
+/// The digests of messages, by whom is done first.
+pub(crate) fn hash_many(algorithm: tabane_lanes::Algorithm, messages: &[&[u8]]) -> Vec<Digest> {
+    let by_core = || {
+        let digests = tabane_lanes::hash_many(algorithm, messages);
+        digests.iter().map(crate::hasher::from_lanes).collect()
+    };
+    let mode = Mode::current();
+    let number = number(algorithm).filter(|_| mode != Mode::Off);
+    let Some(number) = number else {
+        return by_core();
+    };
+    let size = size(messages.iter().copied());
+    let Some(unit) = unit(mode, size.0) else {
+        return by_core();
+    };
+    // What a card does not take is a core's; so is all that comes with it.
+    if size.1 > unit.card.message_max() {
+        return by_core();
+    }
+    let by_card = |card: &Card| {
+        let algorithm = ALGORITHMS[number].0;
+        let digests = card.hash_many(algorithm, messages)?;
+        Ok(digests
+            .chunks_exact(algorithm.digest_len())
+            .map(serial::digest)
+            .collect())
+    };
+    unit.choose(mode, number, size, by_card, by_core)
+}
+
+/// Appends a part to each message, by whom is done first.
+pub(crate) fn update_many(parts: &mut [(&mut Hasher, &[u8])]) {
+    let mode = Mode::current();
+    if mode == Mode::Off {
+        return tabane_lanes::update_many(parts);
+    }
+    let size = size(parts.iter().map(|(_, part)| *part));
+    let first = parts.first().map(|(hasher, _)| hasher.algorithm());
+    let number = first.and_then(number);
+    let one_algorithm = parts
+        .iter()
+        .all(|(hasher, _)| Some(hasher.algorithm()) == first);
+    let unit = unit(mode, size.0).filter(|unit| one_algorithm && size.1 <= unit.card.message_max());
+    let (Some(unit), Some(number)) = (unit, number) else {
+        return tabane_lanes::update_many(parts);
+    };
+    let parts = Mutex::new(parts);
+    let lock = || parts.lock().unwrap_or_else(PoisonError::into_inner);
+    let by_card = |card: &Card| advance(card, ALGORITHMS[number].0, &mut lock());
+    let by_core = || tabane_lanes::update_many(&mut lock());
+    unit.choose(mode, number, size, by_card, by_core);
+}
+
+/// Has a card take the whole blocks of all parts into the states, and does the rest here. Nothing has changed if it fails.
+fn advance<'a>(
+    card: &Card,
+    algorithm: tabane_gpu::Algorithm,
+    parts: &mut [(&mut Hasher, &'a [u8])],
+) -> Result<(), Error> {
+    const BLOCK: usize = 64;
+    /// A hasher at the end of a block, its state, whole blocks, and what is behind them.
+    struct Cut<'a> {
+        hasher: Hasher,
+        state: [u32; 8],
+        blocks: &'a [u8],
+        rest: &'a [u8],
+    }
+    let cut = |(hasher, part): &(&mut Hasher, &'a [u8])| {
+        let mut hasher = (*hasher).clone();
+        let missing = (BLOCK - hasher.filled()) % BLOCK;
+        let (head, part) = part.split_at(missing.min(part.len()));
+        hasher.update(head);
+        let (blocks, rest) = part.split_at(part.len() / BLOCK * BLOCK);
+        let state = hasher.state().expect("words of 32 bits");
+        Cut {
+            hasher,
+            state,
+            blocks,
+            rest,
+        }
+    };
+    let mut cuts: Vec<Cut> = parts.iter().map(cut).collect();
+    let words = algorithm.words();
+    let mut on_card: Vec<(&mut [u32], &[u8])> = cuts
+        .iter_mut()
+        .map(|cut| (&mut cut.state[..words], cut.blocks))
+        .collect();
+    card.advance_many(algorithm, &mut on_card)?;
+    for ((hasher, _), mut cut) in parts.iter_mut().zip(cuts) {
+        if !cut.blocks.is_empty() {
+            cut.hasher.go_on(cut.state, cut.blocks.len() as u64);
+        }
+        cut.hasher.update(cut.rest);
+        **hasher = cut.hasher;
+    }
+    Ok(())
+}
