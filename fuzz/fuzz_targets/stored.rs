@@ -10,6 +10,8 @@
 mod memory;
 #[path = "../../crates/store/tests/fuzz/parsers.rs"]
 mod parsers;
+#[path = "../../crates/store/tests/fuzz/striped.rs"]
+mod striped;
 
 use std::path::Path;
 use std::process::exit;

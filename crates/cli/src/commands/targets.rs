@@ -120,17 +120,18 @@ fn change(global: &Global, old: Option<&str>, new: &str) -> Result<Exit> {
     match old {
         None => storage.add(place).map_err(failed)?,
         Some(old) => {
+            let is_target = |url: &str| storage.urls().any(|known| known == url);
             // It may be the start of an ID, or a directory that is named from here.
-            let replaced = match storage.survey() {
-                Ok(survey) if survey.targets.iter().any(|target| target.url == old) => {
-                    old.to_owned()
-                }
-                _ => match url(old) {
-                    Ok(url) if urls.contains(&url) => url,
-                    _ => old.to_owned(),
-                },
+            let old = match url(old) {
+                Ok(url) if urls.contains(&url) && !is_target(old) => url,
+                _ => old.to_owned(),
             };
-            let replaced = storage.replace(&replaced, place).map_err(failed)?;
+            // An earlier attempt may have been interrupted when the targets knew, and the file did not.
+            let is_done = urls.contains(&old) && !is_target(&old) && is_target(&new);
+            let replaced = match is_done {
+                true => old,
+                false => storage.replace(&old, place).map_err(failed)?,
+            };
             urls.retain(|url| *url != replaced);
         }
     }

@@ -29,4 +29,5 @@ mod repair;
 mod rewrite;
 mod scripting;
 mod striped;
+mod striped_killed;
 mod tag;

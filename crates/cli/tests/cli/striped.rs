@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::bed::{Bed, Ran, restored, run};
 use crate::gateway::{BUCKET, Gateway};
 
-fn command<A: AsRef<OsStr>>(bed: &Bed, args: impl IntoIterator<Item = A>) -> Command {
+pub fn command<A: AsRef<OsStr>>(bed: &Bed, args: impl IntoIterator<Item = A>) -> Command {
     let mut command = bed.command(args);
     let mut set = std::ffi::OsString::from("striped:");
     set.push(bed.path("set.toml"));
@@ -16,7 +16,7 @@ fn command<A: AsRef<OsStr>>(bed: &Bed, args: impl IntoIterator<Item = A>) -> Com
     command
 }
 
-fn tabane<A: AsRef<OsStr>>(bed: &Bed, args: impl IntoIterator<Item = A>) -> Ran {
+pub fn tabane<A: AsRef<OsStr>>(bed: &Bed, args: impl IntoIterator<Item = A>) -> Ran {
     run(&mut command(bed, args))
 }
 
@@ -29,14 +29,14 @@ fn warns(ran: Ran, what: &str) -> Ran {
     ran
 }
 
-fn init(bed: &Bed, urls: &[String]) -> Ran {
+pub fn init(bed: &Bed, urls: &[String]) -> Ran {
     let targets = urls.iter().flat_map(|url| ["--target", url]);
     tabane(bed, ["init"].into_iter().chain(targets))
 }
 
 /// Restores the latest snapshot, and compares a file with what it was.
 #[track_caller]
-fn comes_back(bed: &Bed, ran: impl Fn(Ran) -> Ran) {
+pub fn comes_back(bed: &Bed, ran: impl Fn(Ran) -> Ran) {
     let target = bed.path("target");
     let _ = fs::remove_dir_all(&target);
     let text = target.display().to_string();
@@ -49,7 +49,7 @@ fn comes_back(bed: &Bed, ran: impl Fn(Ran) -> Ran) {
     assert!(back == fs::read(file).expect("it is there"));
 }
 
-fn lose(path: &Path) {
+pub fn lose(path: &Path) {
     fs::remove_dir_all(path).expect("the target is there");
 }
 

@@ -1,8 +1,8 @@
-//! A storage in a directory that fails, or kills the process, at a chosen operation.
+//! A storage that fails, or kills the process, at a chosen operation.
 
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::abort;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,11 +21,17 @@ pub enum Fault {
     /// The process dies after it.
     KillAfter,
     /// The process dies while it writes, with nothing, half or all of the object in a file below `tmp/`.
-    /// Counts writes only.
+    /// Counts writes only. For storages in directories.
     Tear,
+    /// It is done, but fails all the same, and so does every later one.
+    AnswerLost,
+    /// It leaves a part of the object under its final name, which no storage should, and every later operation fails.
+    /// Counts writes only.
+    Cut,
 }
 
 impl Fault {
+    /// What a repository in any place must bear.
     pub const ALL: [Self; 5] = [
         Self::FailOnce,
         Self::FailFrom,
@@ -48,23 +54,29 @@ impl Fault {
     }
 }
 
-/// A [`LocalStorage`] with a fault at its `at`-th operation, from 1.
-pub struct FaultyStorage {
-    inner: LocalStorage,
-    root: PathBuf,
+/// A storage with a fault at its `at`-th operation, from 1.
+pub struct FaultyStorage<S = LocalStorage> {
+    inner: S,
     fault: Fault,
     at: u64,
     done: Arc<AtomicU64>,
 }
 
 impl FaultyStorage {
+    /// In a directory.
     pub fn new(root: PathBuf, fault: Fault, at: u64) -> Self {
+        Self::over(LocalStorage::new(root), fault, at, Arc::default())
+    }
+}
+
+impl<S: Storage> FaultyStorage<S> {
+    /// Over any storage. Several that share `done` have the fault together.
+    pub fn over(inner: S, fault: Fault, at: u64, done: Arc<AtomicU64>) -> Self {
         Self {
-            inner: LocalStorage::new(&root),
-            root,
+            inner,
             fault,
             at,
-            done: Arc::default(),
+            done,
         }
     }
 
@@ -74,8 +86,11 @@ impl FaultyStorage {
     }
 
     fn act<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        if self.fault == Fault::Tear {
-            return act();
+        match self.fault {
+            Fault::Tear => return act(),
+            Fault::Cut if self.done.load(Ordering::SeqCst) >= self.at => return Err(injected()),
+            Fault::Cut => return act(),
+            _ => {}
         }
         let number = self.done.fetch_add(1, Ordering::SeqCst) + 1;
         match self.fault {
@@ -85,6 +100,12 @@ impl FaultyStorage {
             Fault::KillAfter if number == self.at => {
                 let _done = act();
                 abort();
+            }
+            Fault::AnswerLost if number >= self.at => {
+                if number == self.at {
+                    let _done = act();
+                }
+                Err(injected())
             }
             _ => act(),
         }
@@ -101,9 +122,23 @@ impl FaultyStorage {
             1 => bytes.len() / 2,
             _ => bytes.len(),
         };
-        let temporary = self.root.join("tmp").join(format!("{number:032x}"));
+        let root = self.inner.location();
+        let temporary = Path::new(&root).join("tmp").join(format!("{number:032x}"));
         std::fs::write(temporary, &bytes[..len]).expect("write what is torn");
         abort();
+    }
+
+    fn cut(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+        let number = self.done.fetch_add(1, Ordering::SeqCst) + 1;
+        if number < self.at {
+            return self.inner.put(name, parts);
+        }
+        if number == self.at {
+            let bytes = parts.concat();
+            let len = [0, 64, bytes.len() / 2 | 1, bytes.len() - 1][number as usize % 4];
+            let _done = self.inner.put(name, &[&bytes[..len.min(bytes.len() - 1)]]);
+        }
+        Err(injected())
     }
 }
 
@@ -111,7 +146,7 @@ fn injected() -> io::Error {
     io::Error::other("injected fault")
 }
 
-impl Storage for FaultyStorage {
+impl<S: Storage> Storage for FaultyStorage<S> {
     fn location(&self) -> String {
         self.inner.location()
     }
@@ -121,8 +156,10 @@ impl Storage for FaultyStorage {
     }
 
     fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
-        if self.fault == Fault::Tear {
-            self.tear(parts);
+        match self.fault {
+            Fault::Tear => self.tear(parts),
+            Fault::Cut => return self.cut(name, parts),
+            _ => {}
         }
         self.act(|| self.inner.put(name, parts))
     }

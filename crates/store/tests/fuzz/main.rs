@@ -6,6 +6,7 @@
 mod memory;
 mod mutate;
 mod parsers;
+mod striped;
 
 use std::panic::catch_unwind;
 use std::time::{Duration, Instant, SystemTime};
@@ -73,4 +74,4 @@ macro_rules! fuzz_tests {
     };
 }
 
-fuzz_tests!(object key config footer segment index directory snapshot removal client cache patterns);
+fuzz_tests!(object key config footer segment index directory snapshot removal client cache patterns container target set set_file);

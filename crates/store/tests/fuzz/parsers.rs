@@ -31,6 +31,7 @@ use tabane_store::storage::{Name, ObjectKind, Storage};
 use tabane_store::{Id, InitOptions, Repository, client, diff, dump, stats, tree};
 
 use crate::memory::MemoryStorage;
+use crate::striped;
 
 /// A parser.
 pub struct Parser {
@@ -104,6 +105,26 @@ pub const PARSERS: &[Parser] = &[
         run: patterns,
         samples: pattern_samples,
     },
+    Parser {
+        name: "container",
+        run: striped::container,
+        samples: striped::container_samples,
+    },
+    Parser {
+        name: "target",
+        run: striped::target,
+        samples: striped::target_samples,
+    },
+    Parser {
+        name: "set",
+        run: striped::set,
+        samples: striped::set_samples,
+    },
+    Parser {
+        name: "set_file",
+        run: striped::set_file,
+        samples: striped::set_file_samples,
+    },
 ];
 
 const HEADER_LEN: usize = 40;
@@ -137,7 +158,7 @@ fn empty_repository() -> (MemoryStorage, Arc<Repository>) {
     (storage, repository)
 }
 
-fn sha256(bytes: &[u8]) -> Id {
+pub fn sha256(bytes: &[u8]) -> Id {
     let digests = hash_many(Algorithm::Sha256, &[bytes]);
     Id(digests[0].as_ref().try_into().expect("32 bytes"))
 }
@@ -549,7 +570,7 @@ impl io::Write for Room {
 }
 
 /// Does not listen.
-struct Deaf;
+pub struct Deaf;
 
 impl tabane_store::Observer for Deaf {
     fn problem(&self, _: &str) {}

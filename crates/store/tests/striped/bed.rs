@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tabane_store::storage::LocalStorage;
 use tabane_store::storage::striped::{HealOptions, HealReport, Place, StripedStorage, Survey};
+use tabane_store::storage::{self, Location, RemoteOptions};
 use tabane_store::{Id, Observer, Repository};
 use tempfile::TempDir;
 
@@ -59,17 +59,35 @@ impl Random {
     }
 }
 
+/// A target on a server.
+pub struct Server {
+    pub url: String,
+    /// Where the server keeps it.
+    pub folder: PathBuf,
+}
+
 /// Directories for targets, and one to back up.
 pub struct Bed {
     pub dir: TempDir,
     pub count: usize,
+    /// What the last target is on, instead of a directory.
+    server: Option<Server>,
 }
 
 impl Bed {
     pub fn new(count: usize) -> Self {
+        Self::with(count, None)
+    }
+
+    pub fn with_server(count: usize, server: Server) -> Self {
+        Self::with(count, Some(server))
+    }
+
+    fn with(count: usize, server: Option<Server>) -> Self {
         let bed = Self {
             dir: common::scratch(),
             count,
+            server,
         };
         let source = bed.source();
         fs::create_dir(&source).unwrap();
@@ -89,15 +107,26 @@ impl Bed {
         self.dir.path().join("source")
     }
 
+    /// The server that a target is on.
+    fn server(&self, number: usize) -> Option<&Server> {
+        self.server.as_ref().filter(|_| number + 1 == self.count)
+    }
+
     pub fn target(&self, number: usize) -> PathBuf {
-        self.dir.path().join(format!("target-{number}"))
+        match self.server(number) {
+            Some(server) => server.folder.clone(),
+            None => self.dir.path().join(format!("target-{number}")),
+        }
     }
 
     pub fn place(&self, number: usize) -> Place {
-        Place {
-            url: self.target(number).display().to_string(),
-            storage: Arc::new(LocalStorage::new(self.target(number))),
-        }
+        let url = match self.server(number) {
+            Some(server) => server.url.clone(),
+            None => self.target(number).display().to_string(),
+        };
+        let location = Location::parse(url.as_ref()).unwrap();
+        let storage = storage::open(&location, &RemoteOptions::default()).unwrap();
+        Place { url, storage }
     }
 
     pub fn places(&self) -> Vec<Place> {
@@ -114,7 +143,11 @@ impl Bed {
 
     /// Makes the set and a repository, backs up, and returns the snapshot.
     pub fn fill(&self) -> Id {
-        StripedStorage::form(self.places(), false).unwrap();
+        self.fill_with(false)
+    }
+
+    pub fn fill_with(&self, fixed_roles: bool) -> Id {
+        StripedStorage::form(self.places(), fixed_roles).unwrap();
         let storage = Arc::new(self.open());
         let repository = Repository::init(storage, &password(), init_options()).unwrap();
         id(&back_up(&Arc::new(repository), &[&self.source()]))
@@ -132,13 +165,15 @@ impl Bed {
             statement,
             "any two targets can be lost now without losing data"
         );
-        let report = scrub(&self.open());
-        assert_eq!(
-            (report.damaged_parts, report.written_parts),
-            (0, 0),
-            "{report:?}"
-        );
+        self.assert_scrubbed();
         survey
+    }
+
+    /// Everything is as it was written, and nothing is missing.
+    pub fn assert_scrubbed(&self) {
+        let report = scrub(&self.open());
+        let found = (report.damaged_parts, report.written_parts, report.fragments);
+        assert_eq!(found, (0, 0, 0), "{report:?}");
     }
 
     pub fn lose(&self, number: usize) {
@@ -147,9 +182,9 @@ impl Bed {
 
     /// Puts a new directory where a lost one was.
     pub fn renew(&self, number: usize) {
-        let url = self.target(number).display().to_string();
-        let replaced = self.open().replace(&url, &self.place(number)).unwrap();
-        assert_eq!(replaced, url);
+        let place = self.place(number);
+        let replaced = self.open().replace(&place.url, &place).unwrap();
+        assert_eq!(replaced, place.url);
     }
 
     pub fn files(&self, number: usize) -> Vec<PathBuf> {

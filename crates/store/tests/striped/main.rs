@@ -8,3 +8,5 @@ mod degraded;
 mod kills;
 mod loss;
 mod refusals;
+mod server;
+mod torn;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use super::list::merge;
+use super::list::{Holding, merge};
 use super::{REPLICAS, StripedStorage};
 use crate::id::Id;
 use crate::storage::{Name, ObjectKind};
@@ -91,13 +91,13 @@ impl StripedStorage {
         let now = times.map(|listed| listed.modified).max();
         let now = now.unwrap_or(SystemTime::UNIX_EPOCH);
         for (kind, lists) in lists {
-            let incomplete = merge(&lists)
+            let is_fragment = |one: &Holding| {
+                let is_old = now.duration_since(one.modified).is_ok_and(|old| old >= age);
+                is_old && self.listed_len(one).is_none()
+            };
+            let old = merge(&lists)
                 .into_iter()
-                .filter(|(_, holding)| self.listed_len(holding).is_none());
-            let old = incomplete.filter(|(_, holding)| {
-                now.duration_since(holding.modified)
-                    .is_ok_and(|old| old >= age)
-            });
+                .filter(|(_, lengths)| lengths.iter().all(is_fragment));
             let old: Vec<Id> = old.map(|(id, _)| id).collect();
             for id in old {
                 let name = Name::new(kind, id);

@@ -76,9 +76,12 @@ pub fn absolute(url: &str, folder: &Path) -> Result<String, String> {
     match Location::parse(OsStr::new(url))? {
         Location::Directory(path) => {
             let path = std::path::absolute(folder.join(path)).map_err(|error| error.to_string())?;
-            let text = path.to_str().map(|text| text.trim_end_matches('/'));
+            let text = path.to_str();
             let text = text.ok_or_else(|| format!("{url:?} has a path that is not UTF-8"))?;
-            Ok(text.to_owned())
+            Ok(match text.trim_end_matches('/') {
+                "" => "/".to_owned(),
+                text => text.to_owned(),
+            })
         }
         Location::Remote(remote) => Ok(remote.to_string()),
         Location::Striped(_) | Location::Cluster(_) => {
@@ -87,15 +90,20 @@ pub fn absolute(url: &str, folder: &Path) -> Result<String, String> {
     }
 }
 
+/// The text of a set file that lists these URLs.
+pub fn text(urls: &[String]) -> String {
+    let mut text = String::from("# The targets of a striped repository of Tabane, in any order.\n");
+    for url in urls {
+        let _ = write!(text, "\n[[target]]\nurl = {}\n", quoted(url));
+    }
+    text
+}
+
 /// Writes the file, which must not exist or say the same, unless it is to be replaced.
 ///
 /// # Errors
 /// [`io::ErrorKind::AlreadyExists`]; when it cannot be written.
 pub fn write(path: &Path, urls: &[String], replace: bool) -> io::Result<()> {
-    let mut text = String::from("# The targets of a striped repository of Tabane, in any order.\n");
-    for url in urls {
-        let _ = write!(text, "\n[[target]]\nurl = {}\n", quoted(url));
-    }
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let temporary = path.with_file_name(name);
@@ -104,7 +112,7 @@ pub fn write(path: &Path, urls: &[String], replace: bool) -> io::Result<()> {
         .create(true)
         .truncate(true)
         .open(&temporary)?;
-    file.write_all(text.as_bytes())?;
+    file.write_all(text(urls).as_bytes())?;
     file.sync_all()?;
     match replace {
         true => fs::rename(&temporary, path),

@@ -80,12 +80,12 @@ impl StripedStorage {
         Err(io::Error::new(io::ErrorKind::InvalidData, text))
     }
 
-    /// How an object is laid out, if it is striped.
-    pub(super) fn find_stripe(&self, name: Name) -> io::Result<Option<Geometry>> {
-        match self.find(name)? {
-            Found::Stripe(geometry) => Ok(Some(geometry)),
-            Found::Replica(_) => Ok(None),
-        }
+    /// How an object is laid out, from the first header that is as it was written.
+    pub(super) fn geometry(&self, name: Name) -> io::Result<Geometry> {
+        Ok(match self.find(name)? {
+            Found::Stripe(geometry) => geometry,
+            Found::Replica(object) => Geometry::replica(object.len() as u64),
+        })
     }
 
     fn get_striped(

@@ -30,9 +30,8 @@ impl Holding {
     }
 }
 
-/// Merges what targets listed.
-pub fn merge(lists: &[(usize, Vec<Listed>)]) -> HashMap<Id, Holding> {
-    // Of each object, what there is of each length.
+/// Merges what targets listed: of each object what there is of each length, of which there is one unless something was cut off.
+pub fn merge(lists: &[(usize, Vec<Listed>)]) -> HashMap<Id, Vec<Holding>> {
     let mut found: HashMap<Id, Vec<Holding>> = HashMap::new();
     for (number, list) in lists {
         for listed in list {
@@ -54,17 +53,13 @@ pub fn merge(lists: &[(usize, Vec<Listed>)]) -> HashMap<Id, Holding> {
             }
         }
     }
-    let most = |lengths: Vec<Holding>| {
+    for lengths in found.values_mut() {
         let all = lengths.iter().fold(0, |all, one| all | one.holders);
-        let most = lengths
-            .into_iter()
-            .max_by_key(|one| (one.holders.count_ones(), one.container_len));
-        let mut most = most.expect("what is listed has a length");
-        most.wrong = all & !most.holders;
-        most
-    };
-    let merged = found.into_iter().map(|(id, lengths)| (id, most(lengths)));
-    merged.collect()
+        for one in lengths {
+            one.wrong = all & !one.holders;
+        }
+    }
+    found
 }
 
 impl StripedStorage {
@@ -90,7 +85,7 @@ impl StripedStorage {
     }
 
     /// What targets hold of all objects of a kind, those that were deleted left out.
-    pub(super) fn holdings(&self, kind: ObjectKind) -> io::Result<HashMap<Id, Holding>> {
+    pub(super) fn holdings(&self, kind: ObjectKind) -> io::Result<Vec<(Id, Holding)>> {
         let mut merged = merge(&self.raw_lists(kind)?);
         if kind != ObjectKind::Pack && kind != ObjectKind::Config {
             // After the objects: who deletes one says so first.
@@ -100,7 +95,28 @@ impl StripedStorage {
             known.extend(deleted.map(|listed| listed.id));
             merged.retain(|id, _| !known.contains(id));
         }
-        Ok(merged)
+        let settled = merged.into_iter().map(|(id, lengths)| {
+            let holding = self.settle(Name::new(kind, id), lengths);
+            (id, holding)
+        });
+        Ok(settled.collect())
+    }
+
+    /// What of several lengths is the right one: what a header says that is as it was written. Two targets that are cut short
+    /// may agree, against one that is whole.
+    fn settle(&self, name: Name, lengths: Vec<Holding>) -> Holding {
+        let right = match lengths.len() {
+            1 => None,
+            _ => self
+                .geometry(name)
+                .ok()
+                .map(|geometry| geometry.container_len()),
+        };
+        let likely = lengths.into_iter().max_by_key(|one| {
+            let is_right = Some(one.container_len) == right;
+            (is_right, one.holders.count_ones(), one.container_len)
+        });
+        likely.expect("what is listed has a length")
     }
 
     /// Whether enough of an object is there to read it, and the length that it is listed with.
@@ -148,6 +164,7 @@ impl StripedStorage {
             }
         }
         self.check_enough()?;
-        Ok(merge(&lists).remove(&name.id))
+        let lengths = merge(&lists).remove(&name.id);
+        Ok(lengths.map(|lengths| self.settle(name, lengths)))
     }
 }

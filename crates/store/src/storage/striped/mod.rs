@@ -107,6 +107,11 @@ impl StripedStorage {
         self
     }
 
+    /// Where its targets are, or were when they were last seen.
+    pub fn urls(&self) -> impl Iterator<Item = &str> {
+        self.targets.all().iter().map(|target| target.url.as_str())
+    }
+
     fn tell_of_missing(&self) {
         let all = self.targets.all();
         let missing: Vec<String> = all

@@ -77,7 +77,13 @@ impl StripedStorage {
         holding: &Holding,
         lacking: &[usize],
     ) -> io::Result<bool> {
-        let geometry = self.geometry_of_stripe(name, holding.generation())?;
+        let geometry = self.geometry(name)?;
+        if geometry.generation != holding.generation() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "no part of it has the length that its headers say",
+            ));
+        }
         let by_role = self.targets_by_role(name.id, geometry.generation);
         let by_role = by_role.expect("the generation is known");
         let all = 0..geometry.sectors();
@@ -158,17 +164,6 @@ impl StripedStorage {
             }
         }
         Ok(done && had_work)
-    }
-
-    /// How a stripe is laid out, from the first header that is as it was written.
-    fn geometry_of_stripe(&self, name: Name, generation: u8) -> io::Result<Geometry> {
-        match self.find_stripe(name)? {
-            Some(geometry) if geometry.generation == generation => Ok(geometry),
-            _ => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "no header of it can be read that is as it was written",
-            )),
-        }
     }
 }
 

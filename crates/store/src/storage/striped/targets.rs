@@ -120,21 +120,22 @@ impl Targets {
         act: impl Fn(usize, &dyn Storage) -> T + Sync,
     ) -> Vec<(usize, T)> {
         let act = &|number: usize| Some((number, act(number, self.storage(number)?)));
-        match numbers {
-            [] => Vec::new(),
-            &[number] => act(number).into_iter().collect(),
-            _ => thread::scope(|scope| {
-                let threads: Vec<_> = numbers
-                    .iter()
-                    .map(|&number| scope.spawn(move || act(number)))
-                    .collect();
-                let done = threads.into_iter().filter_map(|thread| {
-                    thread
-                        .join()
-                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                });
-                done.collect()
-            }),
-        }
+        let Some((&first, others)) = numbers.split_first() else {
+            return Vec::new();
+        };
+        thread::scope(|scope| {
+            let threads: Vec<_> = others
+                .iter()
+                .map(|&number| scope.spawn(move || act(number)))
+                .collect();
+            // A thread costs more than many an operation: this one does its part.
+            let first = act(first);
+            let others = threads.into_iter().map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            [first].into_iter().chain(others).flatten().collect()
+        })
     }
 }
