@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::fs::{Advice, AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 
 /// What a tree holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,6 +90,19 @@ pub fn warm(root: &Path) -> Result<()> {
             && let Ok(mut file) = File::open(path)
         {
             while matches!(file.read(&mut buffer), Ok(count) if count > 0) {}
+        }
+        Ok(())
+    })
+}
+
+/// Brings everything to the disk, and the files under `root` out of the cache, as far as the system lets anyone.
+pub fn evict(root: &Path) -> Result<()> {
+    rustix::fs::sync();
+    walk(root, &mut |path, metadata| {
+        if metadata.is_file() {
+            let file =
+                File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+            let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
         }
         Ok(())
     })

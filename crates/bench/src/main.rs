@@ -12,6 +12,7 @@
 //! - `chunk-size` compares lengths of blocks;
 //! - `index` measures what it costs to know many blocks;
 //! - `store` times whole backup programs as subprocesses, alternating between them;
+//! - `striped` times backups to several directories beside one, and the heal of a lost one;
 //! - `sum` times checksums of many files as subprocesses;
 //! - `cp` times copies of files and trees as subprocesses;
 //! - `tree` builds reproducible test trees full of unusual files;
@@ -50,6 +51,7 @@ mod progress;
 mod regimes;
 mod rounds;
 mod store;
+mod striped;
 mod sum;
 mod timing;
 mod tools;
@@ -96,6 +98,8 @@ enum Command {
     Store(store::Args),
     /// Time first backups at levels of compression: speed against size, beside the installed peers
     Levels(levels::Args),
+    /// Time a backup to several directories beside one to a single directory, and the heal of a lost one
+    Striped(striped::Args),
     /// Time checksums of many files beside coreutils and OpenSSL
     Sum(sum::Args),
     /// Time checked copies beside cp, and rsync with a pass over checksums
@@ -123,6 +127,7 @@ fn main() -> ExitCode {
         Command::Index(args) => index::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Levels(args) => levels::run(&args),
+        Command::Striped(args) => striped::run(&args),
         Command::Sum(args) => sum::run(&args),
         Command::Cp(args) => cp::run(&args),
         Command::Tree(args) => tree::run(&args),

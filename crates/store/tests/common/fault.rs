@@ -23,8 +23,6 @@ pub enum Fault {
     /// The process dies while it writes, with nothing, half or all of the object in a file below `tmp/`.
     /// Counts writes only. For storages in directories.
     Tear,
-    /// It is done, but fails all the same, and so does every later one.
-    AnswerLost,
     /// It leaves a part of the object under its final name, which no storage should, and every later operation fails.
     /// Counts writes only.
     Cut,
@@ -100,12 +98,6 @@ impl<S: Storage> FaultyStorage<S> {
             Fault::KillAfter if number == self.at => {
                 let _done = act();
                 abort();
-            }
-            Fault::AnswerLost if number >= self.at => {
-                if number == self.at {
-                    let _done = act();
-                }
-                Err(injected())
             }
             _ => act(),
         }
