@@ -212,11 +212,11 @@ impl Place<'_> {
         disk::evict(self.work.path())?;
         let sample = self.measure(self.command(true, &["heal", "--json"]))?;
         let log = fs::read_to_string(self.path("log")).context("cannot read the log")?;
-        let summary = log
+        let mut summaries = log
             .lines()
             .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let summary = summary
-            .last()
+        let summary = summaries
+            .next_back()
             .context("`tabane heal --json` printed nothing")?;
         let number = |name: &str| summary[name].as_f64().with_context(|| format!("no {name}"));
         if number("unhealed_objects")? > 0.0 {

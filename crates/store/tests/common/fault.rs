@@ -127,7 +127,7 @@ impl<S: Storage> FaultyStorage<S> {
         }
         if number == self.at {
             let bytes = parts.concat();
-            let len = [0, 64, bytes.len() / 2 | 1, bytes.len() - 1][number as usize % 4];
+            let len = [0, 64, (bytes.len() / 2) | 1, bytes.len() - 1][number as usize % 4];
             let _done = self.inner.put(name, &[&bytes[..len.min(bytes.len() - 1)]]);
         }
         Err(injected())
