@@ -191,7 +191,9 @@ impl Place<'_> {
                 init.arg("--target").arg(old);
             }
         }
-        disk::remove_tree(&self.path("set.toml"))?;
+        if is_striped {
+            disk::remove_tree(&self.path("set.toml"))?;
+        }
         disk::remove_tree(&self.path("cache"))?;
         self.measure(init)?;
         rustix::fs::sync();
