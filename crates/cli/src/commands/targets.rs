@@ -117,10 +117,15 @@ fn change(global: &Global, old: Option<&str>, new: &str) -> Result<Exit> {
     let places = striped::places(std::slice::from_ref(&new), &global.remote_options());
     let place = &places.map_err(failed)?[0];
     let mut urls = striped::file::read(&file).map_err(failed)?;
+    let is_target = |url: &str| storage.urls().any(|known| known == url);
     match old {
+        None if urls.contains(&new) && is_target(&new) => {
+            let text = format!("{new} is a target of this set already");
+            return Err(Failure::Other(text));
+        }
+        // One that the file does not list comes of an earlier attempt that was interrupted.
         None => storage.add(place).map_err(failed)?,
         Some(old) => {
-            let is_target = |url: &str| storage.urls().any(|known| known == url);
             // It may be the start of an ID, or a directory that is named from here.
             let old = match url(old) {
                 Ok(url) if urls.contains(&url) && !is_target(old) => url,

@@ -130,6 +130,7 @@ fn another_target_and_bad_input() {
     tabane(&bed, ["targets", "add", &directory("d")])
         .succeeds()
         .says("tabane heal");
+    tabane(&bed, ["targets", "add", &directory("d")]).fails(1, "already");
     let after = fs::read_to_string(bed.path("set.toml")).expect("the file is there");
     assert!(
         after.starts_with(before.trim_end()) && after.contains(&directory("d")),
