@@ -39,7 +39,9 @@ struct Bed {
 impl Bed {
     /// A cluster of so many nodes, all of which are served, and which make one set.
     fn new(count: usize) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        // In memory, where there is such a place: a cluster makes hundreds of directories, and syncs them.
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        let dir = dir.unwrap();
         let node = |number| NodeAddress {
             name: format!("n{number}"),
             address: "127.0.0.1:0".to_owned(),

@@ -198,6 +198,8 @@ struct Mixer {
     share: f64,
     /// Relayed stripes that are due.
     due: f64,
+    /// Of the time of the last relayed stripes, what was waiting for nodes.
+    waited: f64,
 }
 
 impl Default for Mixer {
@@ -205,15 +207,18 @@ impl Default for Mixer {
         Self {
             share: 1.0,
             due: 0.0,
+            waited: 0.0,
         }
     }
 }
 
 impl Mixer {
-    /// Of the time of a stripe, waiting for nodes that is no sign of anything.
-    const WAITED: f64 = 0.15;
+    /// Waiting for nodes for less of the time than this is no sign of anything: they open files, and sync them.
+    const WAITED: f64 = 0.25;
+    /// Over how many relayed stripes it is averaged.
+    const STRIPES: f64 = 4.0;
     const STEP: f64 = 0.05;
-    const FACTOR: f64 = 0.8;
+    const FACTOR: f64 = 0.85;
 
     fn choose(&mut self) -> Kind {
         self.due += self.share;
@@ -228,8 +233,14 @@ impl Mixer {
 
     /// Takes in that, of the time that a stripe took, so much was waiting for nodes.
     fn learn(&mut self, kind: Kind, waited: f64) {
-        match waited > Self::WAITED {
-            true if kind != Kind::Direct => self.share *= Self::FACTOR,
+        if kind != Kind::Direct {
+            self.waited += (waited - self.waited) / Self::STRIPES;
+        }
+        match self.waited > Self::WAITED {
+            // Some are always relayed, or nobody would notice that nodes keep up again.
+            true if kind != Kind::Direct => {
+                self.share = (self.share * Self::FACTOR).max(Self::STEP)
+            }
             true => {}
             false => self.share = (self.share + Self::STEP).min(1.0),
         }
