@@ -141,7 +141,7 @@ test-programs:
 test-tools: test-servers
 	@missing=; packages=; \
 	need() { command -v "$$1" > /dev/null 2>&1 || { missing="$$missing $$1"; packages="$$packages $$2"; }; }; \
-	need openssl openssl; need xxhsum xxhash; need b3sum b3sum; need setfacl acl; need mkfs.xfs xfsprogs; need mkfs.btrfs btrfs-progs; need setfattr attr; need python3 python3; \
+	need openssl openssl; need nginx nginx; need curl curl; need xxhsum xxhash; need b3sum b3sum; need setfacl acl; need mkfs.xfs xfsprogs; need mkfs.btrfs btrfs-progs; need setfattr attr; need python3 python3; \
 	need c++ g++; [ -e /usr/include/cryptopp/vmac.h ] || { missing="$$missing Crypto++"; packages="$$packages libcrypto++-dev"; }; \
 	[ -n "$$missing" ] || exit 0; \
 	if command -v apt-get > /dev/null 2>&1; then \

@@ -9,7 +9,7 @@ use tabane_lanes::{Algorithm, Backend, Hasher, hash_one};
 
 use crate::abi::{self, Dispatch, Param, digest_function as function};
 use crate::guard::{bytes, guarded, succeeds};
-use crate::{Provider, params};
+use crate::{Provider, bundle, jobs, params};
 
 /// What OpenSSL is told of a hash.
 struct Offer {
@@ -138,6 +138,7 @@ unsafe extern "C" fn newctx<const OFFER: usize>(provider: *const Provider) -> *m
 /// `context` is of [`newctx`] or [`dupctx`], and is not used afterwards.
 unsafe extern "C" fn freectx(context: *mut Hasher) {
     if !context.is_null() {
+        jobs::forget(context.cast(), size_of::<Hasher>());
         // SAFETY: the caller's promise.
         drop(unsafe { Box::from_raw(context) });
     }
@@ -179,8 +180,7 @@ unsafe extern "C" fn update(context: *mut Hasher, data: *const u8, length: usize
         let Some(context) = context else {
             return false;
         };
-        context.update(data);
-        true
+        bundle::update(context, data).is_ok()
     })
 }
 

@@ -9,16 +9,20 @@
 //! * `guard`: no panic crosses into C. `params`: named values in and out. `error`: OpenSSL's stack of errors.
 //! * `settings`: what the configuration says.
 //! * `digest`: the hashes. `cipher`: AES, with `tls_cbc` for the records of TLS up to 1.2.
+//! * `bundle`: work of several callers, done together: of `jobs` of one thread, or of `threads` of one program.
 //!
-//! Nothing is kept between calls but what is in contexts, so that threads, `fork` and unloading need no care.
+//! Nothing is kept between calls but what is in contexts, so that `fork` and unloading need no care.
 
 pub mod abi;
+mod bundle;
 mod cipher;
 mod digest;
 mod error;
 mod guard;
+mod jobs;
 mod params;
 mod settings;
+mod threads;
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
@@ -80,6 +84,10 @@ pub unsafe extern "C" fn OSSL_provider_init(
         }
         // SAFETY: the caller's promise.
         let settings = unsafe { Settings::read(handle, core) };
+        // SAFETY: the caller's promise.
+        if let Some(function) = unsafe { Dispatch::find(core, abi::core_function::GET_PARAMS) } {
+            jobs::find(function);
+        }
         let provider = Box::new(Provider {
             errors,
             report: settings.report,

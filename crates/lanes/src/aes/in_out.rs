@@ -52,14 +52,27 @@ impl<'a> InOut<'a> {
         }
     }
 
+    /// How many bytes there are.
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
+    /// Whether there are none.
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The place where the result goes, with the message copied there if it was elsewhere.
+    pub fn into_place(self) -> &'a mut [u8] {
+        // SAFETY: both are valid for so many bytes, and they are the same place or do not overlap.
+        unsafe {
+            if self.from != self.to {
+                self.to.copy_from_nonoverlapping(self.from, self.len);
+            }
+            core::slice::from_raw_parts_mut(self.to, self.len)
+        }
     }
 
     #[inline]

@@ -12,7 +12,7 @@ use tabane_lanes::aes::{Backend, InOut};
 use crate::abi::{self, Dispatch, Param, cipher_function as function};
 use crate::error::Reason;
 use crate::guard::{bytes, guarded, succeeds};
-use crate::{Provider, params};
+use crate::{Provider, jobs, params};
 use block::BlockCipher;
 use gcm::GcmCipher;
 
@@ -295,6 +295,7 @@ unsafe extern "C" fn newctx<C: Cipher, const OFFER: usize>(
 /// `context` is of [`newctx`] or [`dupctx`], and is not used afterwards.
 unsafe extern "C" fn freectx<C>(context: *mut Context<C>) {
     if !context.is_null() {
+        jobs::forget(context.cast(), size_of::<Context<C>>());
         // SAFETY: the caller's promise.
         drop(unsafe { Box::from_raw(context) });
     }

@@ -55,6 +55,11 @@ functions! {
     ERR_clear_error();
     ERR_peek_error() -> u64;
 
+    ASYNC_WAIT_CTX_new() -> Pointer;
+    ASYNC_WAIT_CTX_free(Pointer);
+    ASYNC_WAIT_CTX_get_all_fds(Pointer, *mut c_int, *mut usize) -> c_int;
+    ASYNC_start_job(*mut Pointer, Pointer, *mut c_int, unsafe extern "C" fn(*mut c_void) -> c_int, *mut c_void, usize) -> c_int;
+
     EVP_MD_fetch(Pointer, *const c_char, *const c_char) -> Pointer;
     EVP_MD_get_size(Pointer) -> c_int;
     EVP_MD_get_block_size(Pointer) -> c_int;

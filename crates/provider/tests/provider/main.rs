@@ -7,4 +7,5 @@ mod libcrypto;
 mod programs;
 mod random;
 mod tls;
+mod together;
 mod unload;

@@ -151,7 +151,9 @@ struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        // So that it ends the processes that it has started, which it cannot when it is killed.
+        // SAFETY: a child that has not been waited for.
+        unsafe { libc::kill(self.0.id() as libc::pid_t, libc::SIGTERM) };
         let _ = self.0.wait();
     }
 }
@@ -320,4 +322,120 @@ fn python_hashlib() {
         _ => return println!("NOT CHECKED: the provider in Python, for python3 is missing"),
     };
     assert_eq!(succeeds(bed.ours("python3", &args)), expected);
+}
+
+/// A web server with several processes and a client with many connections at a time, both with our provider: downloads with
+/// each kind of cipher, over connections that stay and over new ones.
+///
+/// `TABANE_PROVIDER_REQUESTS` is how many of each.
+#[test]
+fn curl_and_nginx() {
+    let is_here = |name, option| {
+        let output = Command::new(name).arg(option).output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    if !is_here("nginx", "-v") || !is_here("curl", "-V") || !openssl_is_here() {
+        return println!("NOT CHECKED: the provider in curl and nginx, for one of them is missing");
+    }
+    let requests = match std::env::var("TABANE_PROVIDER_REQUESTS") {
+        Ok(number) => number.parse().expect("a number"),
+        Err(_) => 60,
+    };
+    let bed = Bed::new();
+    bed.make_certificate();
+    bed.forget();
+    let page: Vec<u8> = (0..40_000_u32).map(|i| ((i * i) >> 5) as u8).collect();
+    std::fs::write(bed.path("page"), &page).unwrap();
+    let folder = bed.folder.path().display();
+    // Somebody else may take the port in between; then the server ends, and the next one is tried.
+    let (_server, port) = (0..5)
+        .find_map(|_| {
+            let free = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = free.local_addr().unwrap().port();
+            drop(free);
+            let configuration = format!(
+                "daemon off; worker_processes 2; pid {folder}/pid; error_log {folder}/errors;\n\
+                 events {{ worker_connections 200; }}\n\
+                 http {{ access_log off; client_body_temp_path {folder}; proxy_temp_path {folder};\n\
+                 fastcgi_temp_path {folder}; uwsgi_temp_path {folder}; scgi_temp_path {folder};\n\
+                 server {{ listen 127.0.0.1:{port} ssl; ssl_protocols TLSv1.2 TLSv1.3; ssl_ciphers ALL;\n\
+                 ssl_certificate {folder}/cert; ssl_certificate_key {folder}/key; root {folder}; }} }}\n"
+            );
+            std::fs::write(bed.path("nginx"), configuration).unwrap();
+            let file = bed.path("nginx");
+            // SAFETY: it needs nothing.
+            let root = unsafe { libc::geteuid() } == 0;
+            let user = if root { "user root;" } else { "" };
+            let args = ["-p", ".", "-c", file.to_str().unwrap(), "-g", user];
+            let child = bed.ours("nginx", &args).stderr(Stdio::null()).spawn().unwrap();
+            let mut server = Server(child);
+            let start = Instant::now();
+            while server.0.try_wait().unwrap().is_none() {
+                assert!(start.elapsed() < Duration::from_secs(20), "no server");
+                if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                    return Some((server, port));
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            None
+        })
+        .expect("a server");
+    let ciphers = [
+        ("ECDHE-ECDSA-AES256-SHA384", "1.2", "AES-256-CBC"),
+        ("ECDHE-ECDSA-AES128-GCM-SHA256", "1.2", "AES-128-GCM"),
+        ("TLS_AES_256_GCM_SHA384", "1.3", "AES-256-GCM"),
+    ];
+    for (name, version, cipher) in ciphers {
+        for stay in [true, false] {
+            bed.forget();
+            let url = format!("https://127.0.0.1:{port}/page?[1-{requests}]");
+            let option = if version == "1.2" {
+                "--ciphers"
+            } else {
+                "--tls13-ciphers"
+            };
+            let mut args = vec![
+                "-q",
+                "-s",
+                "-S",
+                "--fail",
+                "--insecure",
+                "--parallel",
+                "--parallel-max",
+                "8",
+                option,
+                name,
+                "--tls-max",
+                version,
+                "-w",
+                "%{http_code} %{size_download}\n",
+                "-o",
+                "/dev/null",
+                &url,
+            ];
+            if !stay {
+                args.extend(["-H", "Connection: close"]);
+            }
+            let output = String::from_utf8(succeeds(bed.ours("curl", &args))).unwrap();
+            let right = output.lines().filter(|&line| line == "200 40000").count();
+            assert_eq!(right, requests, "{name}, stay: {stay}: {output}");
+            if ciphers_are_offered() {
+                let used = bed.used();
+                assert!(
+                    used.contains(cipher),
+                    "{name}: {cipher} was not ours: {used:?}"
+                );
+            }
+        }
+        let got = succeeds(bed.ours(
+            "curl",
+            &[
+                "-q",
+                "-s",
+                "--insecure",
+                &format!("https://127.0.0.1:{port}/page"),
+            ],
+        ));
+        assert!(got == page, "{name}");
+    }
 }

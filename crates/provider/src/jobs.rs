@@ -1,0 +1,230 @@
+//! Jobs of OpenSSL (`ASYNC_start_job(3)`): calls that a program can leave and come back to, many at once in one thread.
+//!
+//! A call within a job joins the bundle of its thread and leaves the job. The program sees that the job waits for a file
+//! descriptor, which is ready from the beginning; so it comes back soon, but mostly not before it has started the other
+//! jobs that it has. Whoever comes back first runs the bundle, whatever is in it. So there is no thread that looks after
+//! bundles, and the last one is never left behind.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::mem::transmute;
+use core::ptr;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::cell::Cell;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::bundle::{self, Waiting, Work};
+use crate::error::Reason;
+
+/// `ASYNC_JOB` and `ASYNC_WAIT_CTX`.
+type Job = *mut c_void;
+type WaitContext = *mut c_void;
+type Cleanup = unsafe extern "C" fn(WaitContext, *const c_void, c_int, *mut c_void);
+type Callback = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// Functions, and their names.
+macro_rules! library {
+    ($($field:ident = $name:literal: $function:ty;)*) => {
+        /// The functions of the libcrypto that has loaded us.
+        struct Library {
+            $($field: $function,)*
+        }
+
+        impl Library {
+            /// All of them, if all are there.
+            ///
+            /// # Safety
+            ///
+            /// `library` is an open libcrypto, and stays so.
+            unsafe fn of(library: *mut c_void) -> Option<Self> {
+                Some(Self {
+                    $($field: {
+                        // SAFETY: an open library and a string; the type is that of the manual page.
+                        unsafe {
+                            let function = libc::dlsym(library, $name.as_ptr());
+                            if function.is_null() {
+                                return None;
+                            }
+                            transmute::<*mut c_void, $function>(function)
+                        }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+library! {
+    get_current_job = c"ASYNC_get_current_job": unsafe extern "C" fn() -> Job;
+    get_wait_ctx = c"ASYNC_get_wait_ctx": unsafe extern "C" fn(Job) -> WaitContext;
+    pause_job = c"ASYNC_pause_job": unsafe extern "C" fn() -> c_int;
+    get_fd = c"ASYNC_WAIT_CTX_get_fd":
+        unsafe extern "C" fn(WaitContext, *const c_void, *mut c_int, *mut *mut c_void) -> c_int;
+    set_wait_fd = c"ASYNC_WAIT_CTX_set_wait_fd":
+        unsafe extern "C" fn(WaitContext, *const c_void, c_int, *mut c_void, Option<Cleanup>) -> c_int;
+    get_callback = c"ASYNC_WAIT_CTX_get_callback":
+        unsafe extern "C" fn(WaitContext, *mut Option<Callback>, *mut *mut c_void) -> c_int;
+}
+
+static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
+
+/// Looks for the functions. A libcrypto may be built without them, or be part of a program that hides them.
+///
+/// `of_libcrypto` is a function of libcrypto.
+pub(crate) fn find(of_libcrypto: *const c_void) {
+    // SAFETY: an address in a library that is loaded.
+    LIBRARY.get_or_init(|| unsafe { Library::find(of_libcrypto) });
+}
+
+impl Library {
+    /// # Safety
+    ///
+    /// `of_libcrypto` is a function of libcrypto.
+    unsafe fn find(of_libcrypto: *const c_void) -> Option<Self> {
+        // SAFETY: places for the answers. What is opened is never closed: the library stays where it is, as we do.
+        unsafe {
+            let mut info: libc::Dl_info = core::mem::zeroed();
+            if libc::dladdr(of_libcrypto, &mut info) == 0 || info.dli_fname.is_null() {
+                return None;
+            }
+            let library = libc::dlopen(info.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if library.is_null() {
+                return None;
+            }
+            Self::of(library)
+        }
+    }
+
+    /// Tells the program that the job can go on. False if there is no way to.
+    ///
+    /// # Safety
+    ///
+    /// `context` is that of the current job.
+    unsafe fn announce(&self, context: WaitContext) -> bool {
+        /// Its address is ours alone.
+        static KEY: c_char = 0;
+        let key: *const c_void = (&raw const KEY).cast();
+        let (mut callback, mut argument, mut custom) = (None, ptr::null_mut(), ptr::null_mut());
+        let mut event = -1;
+        // SAFETY: the caller's promise; places for the answers.
+        unsafe {
+            if (self.get_callback)(context, &mut callback, &mut argument) == 1
+                && let Some(callback) = callback
+            {
+                return callback(argument) == 1;
+            }
+            if (self.get_fd)(context, key, &mut event, &mut custom) == 1 {
+                // Again ready for those who wait for the edge.
+                return libc::eventfd_write(event, 1) == 0;
+            }
+            event = libc::eventfd(1, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+            if event < 0 {
+                return false;
+            }
+            let set = (self.set_wait_fd)(context, key, event, ptr::null_mut(), Some(close)) == 1;
+            if !set {
+                libc::close(event);
+            }
+            set
+        }
+    }
+}
+
+/// # Safety
+///
+/// As OpenSSL calls it, once for each descriptor.
+unsafe extern "C" fn close(_: WaitContext, _: *const c_void, event: c_int, _: *mut c_void) {
+    // SAFETY: ours, and not used any more.
+    unsafe { libc::close(event) };
+}
+
+/// What the jobs of a thread wait for. Behind a lock since nothing forbids to go on with a job in another thread.
+type Bundle = Mutex<Vec<Place>>;
+
+/// Where a [`Waiting`] is: on the stack of its job, which goes on only when it is done.
+struct Place(*mut Waiting<'static>);
+
+// SAFETY: nobody but who holds the lock uses it.
+unsafe impl Send for Place {}
+
+thread_local! {
+    static BUNDLE: Arc<Bundle> = Arc::default();
+    /// How many calls will not leave their job since it would be alone anyway.
+    static STAY: Cell<u32> = const { Cell::new(0) };
+}
+
+/// How many jobs wait in all threads, so that who has none need not look for them.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// How many calls go on inline after a bundle of one.
+const ALONE: u32 = 15;
+
+/// The job that we are in.
+pub(crate) struct Current {
+    library: &'static Library,
+    job: Job,
+}
+
+/// The current job, if this is one.
+#[inline]
+pub(crate) fn current() -> Option<Current> {
+    let library = LIBRARY.get()?.as_ref()?;
+    // SAFETY: it needs nothing.
+    let job = unsafe { (library.get_current_job)() };
+    (!job.is_null()).then_some(Current { library, job })
+}
+
+impl Current {
+    /// Does work, mostly in a bundle with that of other jobs.
+    pub(crate) fn within(self, work: Work) -> Result<(), Reason> {
+        let stay = STAY.get();
+        if stay > 0 {
+            STAY.set(stay - 1);
+            return work.alone();
+        }
+        // SAFETY: the current job.
+        if unsafe { !self.library.announce((self.library.get_wait_ctx)(self.job)) } {
+            return work.alone();
+        }
+        let mut waiting = Waiting::new(work);
+        let place: *mut Waiting = &raw mut waiting;
+        let bundle = BUNDLE.with(Arc::clone);
+        // To those who hold the lock it is valid until it is done, after which they know nothing of it.
+        WAITING.fetch_add(1, Ordering::Relaxed);
+        lock(&bundle).push(Place(place.cast()));
+        loop {
+            // SAFETY: within a job, and no lock is held. If it fails we go on at once.
+            unsafe { (self.library.pause_job)() };
+            // SAFETY: it has not moved.
+            if let Some(result) = unsafe { (*place).result() } {
+                return result;
+            }
+            let mut bundle = lock(&bundle);
+            let places: Vec<_> = bundle.drain(..).map(|place| place.0).collect();
+            WAITING.fetch_sub(places.len(), Ordering::Relaxed);
+            if let [_] = places[..] {
+                STAY.set(ALONE);
+            }
+            // SAFETY: none is done, so that none has gone on; the lock is held.
+            unsafe { bundle::run(&places) };
+        }
+    }
+}
+
+/// The context will be gone, and with it what belongs to it: a job that was given up while it waited.
+pub(crate) fn forget(context: *const u8, size: usize) {
+    if WAITING.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    // Not there while the thread ends.
+    let _ = BUNDLE.try_with(|bundle| {
+        let mut bundle = lock(bundle);
+        let before = bundle.len();
+        // SAFETY: none is done, so that none has gone on; the lock is held.
+        bundle.retain(|place| unsafe { !(*place.0).belongs_to(context, size) });
+        WAITING.fetch_sub(before - bundle.len(), Ordering::Relaxed);
+    });
+}
+
+fn lock(bundle: &Bundle) -> std::sync::MutexGuard<'_, Vec<Place>> {
+    bundle.lock().unwrap_or_else(PoisonError::into_inner)
+}
