@@ -49,6 +49,9 @@ pub fn apply_profile(definition: Command, args: &[OsString]) -> Result<Command> 
             return Err(file.unknown("profile", name, file.profiles.keys()));
         };
         settings.clone_from(found);
+    } else if given.value_source("config").is_some() {
+        // Whoever names a file wants to hear of its mistakes.
+        File::load(given.get_one::<PathBuf>("config"), &definition)?;
     }
     Ok(set_defaults(definition, &given, &settings))
 }

@@ -126,7 +126,8 @@ impl Metrics {
     /// What the file says of a metric of one value so far.
     fn before(&self, path: &Path, name: &str) -> Option<i64> {
         let text = std::fs::read_to_string(path).ok()?;
-        let start = format!("tabane_{}_{name}{{", self.command);
+        // With the same labels: those of another repository say nothing of this one.
+        let start = format!("tabane_{}_{name}{{{}}} ", self.command, self.labels);
         let line = text.lines().find(|line| line.starts_with(&start))?;
         line.rsplit_once(' ')?.1.parse().ok()
     }

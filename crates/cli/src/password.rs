@@ -23,7 +23,16 @@ const LEN_MAX: u64 = 64 << 10;
 pub fn existing(global: &Global) -> Result<(Password, bool)> {
     match given(global)? {
         Some(password) => Ok((password, false)),
-        None if global.is_source => Ok((ask("password of the source: ")?, true)),
+        None if global.is_source => {
+            let asked = ask("password of the source: ").map_err(|_| {
+                Failure::Other(
+                    "no password of the source given, and no terminal to ask at: set TABANE_FROM_PASSWORD or \
+                     TABANE_FROM_PASSWORD_FILE, or use --from-password-file or --from-password-command"
+                        .to_owned(),
+                )
+            });
+            Ok((asked?, true))
+        }
         None => Ok((ask("password: ")?, true)),
     }
 }

@@ -94,6 +94,18 @@ impl Cache {
         }
     }
 
+    /// Forgets the index of a repository: it names packs that are gone, and nobody else will notice.
+    pub(crate) fn forget(&self, repository: &Repository) {
+        let folder = self.root.join(repository.config().id.to_string());
+        let removed = names(&folder).and_then(|names| {
+            let mut runs = names.iter().filter(|name| name.starts_with(RUN));
+            runs.try_for_each(|name| fs::remove_file(folder.join(name)))
+        });
+        if let Err(error) = removed {
+            self.warn_of(&error);
+        }
+    }
+
     fn try_load(&self, repository: &Repository, folder: &Path) -> Result<Index> {
         // Before the index: see the rules in `removal`.
         let removals = Removals::load(repository)?;

@@ -115,6 +115,18 @@ pub fn check(
     // In the end, so that the files that damaged blocks belong to can be named.
     check_snapshots(&run, &index, snapshots, &announced);
     report.problems = run.problems.load(Ordering::Relaxed);
+    if report.unreferenced_packs > 0 {
+        let why = match report.problems {
+            0 => "an interrupted backup left them, or one is running; no snapshot needs them",
+            _ => {
+                "what is missing may be in them: run `tabane repair index` first, and remove nothing"
+            }
+        };
+        let count = report.unreferenced_packs;
+        run.observer.note(&format!(
+            "{count} pack(s) are in no index that could be read: {why}"
+        ));
+    }
     Ok(report)
 }
 
@@ -183,6 +195,9 @@ fn check_packs(
             }
         }
     }
+    if !lost.is_empty() {
+        run.repository.forget_cached();
+    }
     for (id, why) in lost {
         let name = Name::new(ObjectKind::Pack, *id);
         let mut blocks = contents[id]
@@ -202,12 +217,6 @@ fn check_packs(
         .count();
     if unreferenced > 0 {
         report.unreferenced_packs = unreferenced as u64;
-        let why = match run.problems.load(Ordering::Relaxed) {
-            0 => "an interrupted backup left them, or one is running; no snapshot needs them",
-            _ => "perhaps only in a part of it that cannot be read: don't remove them",
-        };
-        let note = format!("{unreferenced} pack(s) are in no index that could be read: {why}");
-        run.observer.note(&note);
     }
     let known = listed
         .into_iter()

@@ -207,15 +207,25 @@ pub fn list(repository: &Repository) -> Result<Vec<Seen>> {
     Ok(seen.collect())
 }
 
+/// What [`forget_dead`] did.
+#[derive(Debug)]
+pub struct Forgotten {
+    /// Clients that were removed.
+    pub removed: Vec<Seen>,
+    /// Those that may be alive.
+    pub left: Vec<Seen>,
+}
+
 /// Removes what clients have left that died, or with `all` of any; returns what that was.
 ///
 /// # Errors
 /// When the storage fails.
-pub fn forget_dead(repository: &Arc<Repository>, all: bool) -> Result<Vec<Seen>> {
+pub fn forget_dead(repository: &Arc<Repository>, all: bool) -> Result<Forgotten> {
     let own = Presence::announce(repository, Purpose::Prune)?;
-    let (mut seen, now) = own.others()?;
-    seen.retain(|seen| all || seen.is_dead(now));
-    for seen in &seen {
+    let (seen, now) = own.others()?;
+    let (removed, left): (Vec<Seen>, Vec<Seen>) =
+        seen.into_iter().partition(|seen| all || seen.is_dead(now));
+    for seen in &removed {
         let name = Name::new(ObjectKind::Client, seen.id);
         match repository.storage().delete(name) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -224,7 +234,7 @@ pub fn forget_dead(repository: &Arc<Repository>, all: bool) -> Result<Vec<Seen>>
             _ => {}
         }
     }
-    Ok(seen)
+    Ok(Forgotten { removed, left })
 }
 
 fn put(repository: &Repository, client: &Client) -> Result<Id> {

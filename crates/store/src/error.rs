@@ -123,6 +123,12 @@ pub enum Error {
     /// No snapshot has that name.
     #[error("no snapshot matches {0:?}: `tabane snapshots` lists them")]
     NoSnapshot(String),
+    /// What a repair of snapshots would give up may be there.
+    #[error(
+        "{0} pack(s) are in no index, and what snapshots miss may be in them: run `tabane repair index` first \
+         (or wait for backups that are running)"
+    )]
+    PacksUnindexed(usize),
     /// Some snapshot cannot be read, and it may be the latest.
     #[error(
         "cannot tell which snapshot is the latest ({0}): name one by its ID (`tabane snapshots` lists them)"

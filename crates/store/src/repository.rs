@@ -191,6 +191,14 @@ impl Repository {
         self.cache.is_some()
     }
 
+    /// Forgets what a cache knows of the index, since it names packs that are not there: so the next backup stores again
+    /// what they held.
+    pub(crate) fn forget_cached(&self) {
+        if let Some(cache) = &self.cache {
+            cache.forget(self);
+        }
+    }
+
     /// Where the objects are.
     pub fn storage(&self) -> &dyn Storage {
         &*self.storage

@@ -178,8 +178,9 @@ pub struct Listing {
 /// When the storage cannot be listed.
 pub fn list(repository: &Repository, filter: &Filter) -> Result<Listing> {
     let mut listing = Listing::default();
-    for (id, _) in repository.list(ObjectKind::Snapshot)? {
-        match load(repository, id) {
+    // Some may be forgotten meanwhile, or replaced by others.
+    for (id, snapshot) in repository.read_each(ObjectKind::Snapshot, |id| load(repository, id))? {
+        match snapshot {
             Ok(snapshot) if filter.allows(&snapshot) => listing.snapshots.push((id, snapshot)),
             Ok(_) => {}
             Err(error) => listing.damaged.push(error),

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use tabane_engine::{Algorithm, Digest};
 
@@ -32,6 +33,9 @@ const WAITING: usize = 2;
 /// An index object is written when this many packs wait for one: what is indexed survives an interruption.
 pub const PACKS_PER_INDEX: usize = 32;
 
+/// It is written, too, when one has waited for so long: a slow line makes few packs before somebody hangs up.
+const INDEX_EVERY: Duration = Duration::from_secs(60);
+
 /// What all encoders of a run share.
 pub struct Writer {
     shared: Arc<Shared>,
@@ -46,7 +50,7 @@ struct Shared {
     index: RwLock<Index>,
     /// Blocks that are on their way; with their bytes if the hash alone does not tell blocks apart.
     pending: Mutex<HashMap<Id, Option<Arc<[u8]>>>>,
-    unindexed: Mutex<Vec<(Id, PackContents)>>,
+    unindexed: Mutex<Unindexed>,
     failed: AtomicBool,
     failure: Mutex<Option<Error>>,
     counters: Counters,
@@ -61,6 +65,21 @@ struct Counters {
     stored_bytes: AtomicU64,
     blocks_new: AtomicU64,
     blocks_duplicate: AtomicU64,
+}
+
+/// Packs that no index object names yet.
+#[derive(Default)]
+struct Unindexed {
+    packs: Vec<(Id, PackContents)>,
+    /// When the first of them was stored.
+    since: Option<Instant>,
+}
+
+impl Unindexed {
+    fn is_due(&self) -> bool {
+        let waited = self.since.map(|since| since.elapsed());
+        self.packs.len() >= PACKS_PER_INDEX || waited.is_some_and(|time| time >= INDEX_EVERY)
+    }
 }
 
 /// What a [`Writer`] did.
@@ -200,7 +219,7 @@ impl Writer {
         if let Some(error) = lock(&self.shared.failure).take() {
             return Err(error);
         }
-        self.shared.write_index(1)?;
+        self.shared.write_index()?;
         Ok(self.written())
     }
 }
@@ -240,22 +259,27 @@ impl Shared {
             pending.remove(block);
         }
         drop(pending);
-        lock(&self.unindexed).push((id, contents));
-        self.write_index(PACKS_PER_INDEX)
+        let is_due = {
+            let mut unindexed = lock(&self.unindexed);
+            unindexed.packs.push((id, contents));
+            unindexed.since.get_or_insert_with(Instant::now);
+            unindexed.is_due()
+        };
+        match is_due {
+            true => self.write_index(),
+            false => Ok(()),
+        }
     }
 
-    /// Writes an index object if at least `at_least` packs wait for one.
+    /// Writes an index object if packs wait for one.
     ///
     /// # Errors
     /// [`Error::RemovedMeanwhile`] when some of them are gone, or about to: they would promise blocks that nobody has.
-    fn write_index(&self, at_least: usize) -> Result<()> {
-        let mut waiting = {
-            let mut unindexed = lock(&self.unindexed);
-            if unindexed.len() < at_least {
-                return Ok(());
-            }
-            std::mem::take(&mut *unindexed)
-        };
+    fn write_index(&self) -> Result<()> {
+        let mut waiting = std::mem::take(&mut *lock(&self.unindexed)).packs;
+        if waiting.is_empty() {
+            return Ok(());
+        }
         if !self.removed(&waiting)?.is_empty() {
             return Err(Error::RemovedMeanwhile);
         }

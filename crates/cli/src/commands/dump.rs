@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use tabane_store::browse::Browser;
+use tabane_store::client::{Presence, Purpose};
 use tabane_store::dump::{self, DumpError};
 
 use crate::args::Global;
@@ -45,6 +46,8 @@ impl Dump {
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
         let (id, snapshot) = self.place.find(&repository, &self.selection)?;
+        // So that no prune takes packs away meanwhile, where this repository can be written to.
+        let _presence = Presence::announce(&repository, Purpose::Restore);
         let mut browser = Browser::new(&repository)?;
         let path = self.place.join(&self.what);
         let node = browser.find(id, &snapshot, &path)?;

@@ -278,7 +278,7 @@ fn snapshots(
             id.short()
         ));
     }
-    match report.unreadable.is_empty() || options.forget {
+    match report.unreadable.is_empty() {
         true => Ok(selected.exit),
         false => Ok(Exit::Failure),
     }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use tabane_store::client::{self, Purpose, Seen};
+use tabane_store::client::{self, Forgotten, Purpose, Seen};
 
 use crate::args::Global;
 use crate::exit::{Exit, Result};
@@ -30,7 +30,7 @@ impl Unlock {
     /// Does it.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
-        let removed = client::forget_dead(&repository, self.all)?;
+        let Forgotten { removed, left } = client::forget_dead(&repository, self.all)?;
         if global.json {
             for seen in &removed {
                 print_json(&json!({
@@ -41,11 +41,13 @@ impl Unlock {
             }
         } else if !global.quiet {
             let mut output = Output::new();
-            for seen in &removed {
+            let shown = if removed.is_empty() { &left } else { &removed };
+            for seen in shown {
                 output.line(describe(seen))?;
             }
             output.line(match removed.is_empty() {
-                true => "no client that died was found".to_owned(),
+                true if left.is_empty() => "no client that died was found".to_owned(),
+                true => "none of these is known to have died: --all removes them".to_owned(),
                 false => format!("{} removed", format::count(removed.len() as u64, "client")),
             })?;
             output.finish()?;

@@ -31,7 +31,7 @@ use crate::sync::{Buffers, with_deep_stack};
 use crate::writer::{Writer, flush};
 
 use directory::Assembler;
-use walk::Walker;
+use walk::{Sources, Walker};
 
 pub use walk::resolve;
 
@@ -190,9 +190,30 @@ pub fn backup(
     options: BackupOptions,
     observer: Arc<dyn Observer>,
 ) -> Result<Backup> {
+    make(repository, source, options, observer).map_err(|error| {
+        let vanished = error.is_not_found() || matches!(error, Error::RemovedMeanwhile);
+        match vanished.then(|| repository.verify_presence()) {
+            Some(Err(gone @ Error::RepositoryGone(_))) => gone,
+            _ => error,
+        }
+    })
+}
+
+fn make(
+    repository: &Arc<Repository>,
+    source: &Source,
+    options: BackupOptions,
+    observer: Arc<dyn Observer>,
+) -> Result<Backup> {
     let start = Timestamp::now();
-    let paths = walk::absolute_paths(source)?;
-    let path_texts: Vec<String> = paths.iter().map(|path| snapshot::path_text(path)).collect();
+    let Sources { paths, missing } = walk::sources(source)?;
+    // Those that are missing today are found again by the same names.
+    let mut path_texts: Vec<String> = paths
+        .iter()
+        .chain(missing.iter().map(|(path, _)| path))
+        .map(|path| snapshot::path_text(path))
+        .collect();
+    path_texts.sort();
     let parent = match options.parent {
         Parent::None => None,
         Parent::Snapshot(id) => Some((id, snapshot::load(repository, id)?)),
@@ -235,6 +256,9 @@ pub fn backup(
         counters: Counters::default(),
         buffers: Buffers::default(),
     });
+    for (path, error) in &missing {
+        run.error(path, error);
+    }
     let walker = Walker::new(
         &run,
         pool.submitter().clone(),

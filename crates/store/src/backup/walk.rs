@@ -413,14 +413,28 @@ fn unchanged(known: &Node, node: &Node) -> bool {
     matches!(known.kind, Kind::File { .. }) && identity(known) == identity(node)
 }
 
-/// The source paths as they are in the snapshot: absolute, sorted, each once.
-pub fn absolute_paths(source: &Source) -> Result<Vec<PathBuf>> {
+/// What is to be read, and what cannot be.
+pub struct Sources {
+    /// As they are in the snapshot: absolute, sorted, each once.
+    pub paths: Vec<PathBuf>,
+    /// Paths that are not there: a disk may not be mounted today.
+    pub missing: Vec<(PathBuf, io::Error)>,
+}
+
+/// The source paths.
+///
+/// # Errors
+/// When there is no name, or none of what is named is there.
+pub fn sources(source: &Source) -> Result<Sources> {
     let given = match source {
         Source::Stdin(name) => {
             let name = name.file_name().ok_or_else(|| {
                 Error::Invalid(format!("{} is no name for a file", name.display()))
             })?;
-            return Ok(vec![Path::new("/").join(name)]);
+            return Ok(Sources {
+                paths: vec![Path::new("/").join(name)],
+                missing: Vec::new(),
+            });
         }
         Source::Paths(paths) => paths,
     };
@@ -429,13 +443,24 @@ pub fn absolute_paths(source: &Source) -> Result<Vec<PathBuf>> {
             "nothing to back up: name at least one path".to_owned(),
         ));
     }
-    let mut paths = given
-        .iter()
-        .map(|path| resolve(path).map_err(cannot_read(path)))
-        .collect::<Result<Vec<_>>>()?;
+    let (mut paths, mut missing) = (Vec::new(), Vec::new());
+    for path in given {
+        match resolve(path) {
+            Ok(path) => paths.push(path),
+            Err(error) => {
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                missing.push((path, error));
+            }
+        }
+    }
+    if paths.is_empty()
+        && let Some((path, error)) = missing.pop()
+    {
+        return Err(cannot_read(&path)(error));
+    }
     paths.sort();
     paths.dedup();
-    Ok(paths)
+    Ok(Sources { paths, missing })
 }
 
 /// The path under which a source is found in a snapshot: absolute, and without links on the way to it. If it is a link

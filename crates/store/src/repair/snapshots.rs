@@ -101,6 +101,7 @@ pub fn repair_snapshots(
             Ok(_) => readable.push((*id, snapshot.clone())),
         }
     }
+    let unindexed = unindexed_packs(repository, &index)?;
     let mut repair = Repair {
         observer,
         told: HashSet::new(),
@@ -111,8 +112,12 @@ pub fn repair_snapshots(
         &readable,
         &mut repair,
         options.forget,
-        options.dry_run,
+        // What seems lost may be in those.
+        options.dry_run || unindexed > 0,
     )?;
+    if unindexed > 0 && !(options.dry_run || edited.is_empty() && report.unreadable.is_empty()) {
+        return Err(Error::PacksUnindexed(unindexed));
+    }
     report.repaired = edited
         .into_iter()
         .map(|edited| Repaired {
@@ -145,6 +150,20 @@ fn load_index(repository: &Repository) -> Result<Index> {
         }
         before = after;
     }
+}
+
+/// How many packs are there that the index does not name, and that no prune is about to remove.
+fn unindexed_packs(repository: &Repository, index: &Index) -> Result<usize> {
+    let mut there: HashSet<Id> = repository
+        .list(ObjectKind::Pack)?
+        .into_iter()
+        .map(|(id, _)| id)
+        .filter(|id| !index.condemns(id))
+        .collect();
+    for pack in index.packs() {
+        there.remove(&pack?.id);
+    }
+    Ok(there.len())
 }
 
 /// Whether what was to be read is lost. Anything else may be there the next time.

@@ -38,15 +38,37 @@ impl LocalStorage {
     }
 
     /// A new name to write to.
-    fn temporary(&self) -> io::Result<PathBuf> {
+    fn temporary(&self) -> PathBuf {
         let name = hex::encode(random::<TEMPORARY_NAME_LEN>());
-        Ok(self.root.join(TEMPORARY).join(name))
+        self.root.join(TEMPORARY).join(name)
+    }
+
+    fn create_temporary(&self, path: &Path) -> io::Result<File> {
+        let create = || {
+            OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(path)
+        };
+        match create() {
+            // Whoever copied the repository to this place left out folders that were empty.
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound && self.path(Name::CONFIG).exists() =>
+            {
+                create_directory(&self.root.join(TEMPORARY))?;
+                create()
+            }
+            result => result,
+        }
     }
 
     /// What time it is by the file system's clock: it may be another machine's.
     fn now(&self) -> io::Result<SystemTime> {
-        let probe = self.temporary()?;
-        let modified = File::create_new(&probe).and_then(|file| file.metadata()?.modified());
+        let probe = self.temporary();
+        let modified = self
+            .create_temporary(&probe)
+            .and_then(|file| file.metadata()?.modified());
         fs::remove_file(&probe)?;
         modified
     }
@@ -56,12 +78,8 @@ impl LocalStorage {
     /// # Errors
     /// When it cannot be written.
     pub fn draft(&self, name: Name) -> io::Result<Draft> {
-        let temporary = self.temporary()?;
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&temporary)?;
+        let temporary = self.temporary();
+        let file = self.create_temporary(&temporary)?;
         Ok(Draft {
             file,
             temporary,

@@ -202,8 +202,20 @@ fn the_dead_hold_nothing_back_for_ever() {
     assert_eq!(count(&storage, ObjectKind::Client), 0);
 
     std::mem::forget(Presence::announce(&repository, Purpose::Prune).unwrap());
-    assert_eq!(client::forget_dead(&repository, false).unwrap().len(), 0);
-    assert_eq!(client::forget_dead(&repository, true).unwrap().len(), 1);
+    assert_eq!(
+        client::forget_dead(&repository, false)
+            .unwrap()
+            .removed
+            .len(),
+        0
+    );
+    assert_eq!(
+        client::forget_dead(&repository, true)
+            .unwrap()
+            .removed
+            .len(),
+        1
+    );
     prune(&repository);
 }
 

@@ -1,0 +1,110 @@
+//! What happens to repositories, and the way out of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::bed::{Bed, restored, varied};
+
+/// The files below a folder of the repository.
+fn objects(bed: &Bed, folder: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![bed.repository().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder").flatten() {
+            match entry.path() {
+                path if path.is_dir() => folders.push(path),
+                path => found.push(path),
+            }
+        }
+    }
+    found
+}
+
+fn assert_restores(bed: &Bed) {
+    let target = bed.path("target");
+    let _ = fs::remove_dir_all(&target);
+    bed.run([
+        "restore",
+        "latest",
+        "--target",
+        target.to_str().expect("UTF-8"),
+    ])
+    .succeeds();
+    let data = restored(&target, &bed.source().join("docs/deep/data.bin"));
+    assert_eq!(fs::read(data).expect("restored"), varied(300_000));
+}
+
+#[test]
+fn a_lost_index_object_is_rebuilt_and_costs_no_snapshot() {
+    let bed = Bed::with_repository();
+    bed.backup(&[]).succeeds();
+    for object in objects(&bed, "index") {
+        fs::remove_file(object).expect("removed");
+    }
+    fs::remove_dir_all(bed.path("cache")).expect("removed");
+    let checked = bed.run(["check"]);
+    assert_eq!(checked.code, Some(1));
+    let all = checked.stdout + &checked.stderr;
+    assert!(all.contains("run `tabane repair index` first"), "{all}");
+    bed.run(["repair", "snapshots", "--forget"])
+        .fails(1, "run `tabane repair index` first");
+    bed.run(["repair", "index"]).succeeds();
+    bed.run(["repair", "snapshots", "--forget"]).succeeds();
+    bed.run(["check", "--read-data"]).succeeds();
+    assert_restores(&bed);
+}
+
+#[test]
+fn what_check_finds_missing_is_stored_again_by_the_next_backup() {
+    let bed = Bed::with_repository();
+    bed.backup(&[]).succeeds();
+    bed.backup(&[]).succeeds();
+    let packs = objects(&bed, "packs");
+    let largest = packs
+        .iter()
+        .max_by_key(|path| path.metadata().expect("there").len());
+    fs::remove_file(largest.expect("a pack")).expect("removed");
+    assert_eq!(bed.run(["check"]).code, Some(1));
+    bed.backup(&[]).succeeds();
+    assert_restores(&bed);
+}
+
+#[test]
+fn a_source_that_is_missing_today_does_not_hide_the_others() {
+    let bed = Bed::with_repository();
+    let gone = bed.path("not mounted");
+    let gone = gone.to_str().expect("UTF-8");
+    let ran = bed.backup(&[gone]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("not mounted"), "{}", ran.stderr);
+    assert_restores(&bed);
+    // It has the name of both, and is the parent of the next one of both.
+    fs::create_dir(gone).expect("made");
+    bed.backup(&[gone]).succeeds().says("0 new");
+    bed.run(["backup", &format!("{gone}/a"), &format!("{gone}/b")])
+        .fails(1, "not mounted");
+}
+
+#[test]
+fn folders_that_were_empty_and_were_left_out_are_made_again() {
+    let bed = Bed::with_repository();
+    bed.backup(&[]).succeeds();
+    let is_empty = |path: &Path| fs::read_dir(path).expect("a folder").next().is_none();
+    for entry in fs::read_dir(bed.repository()).expect("a folder").flatten() {
+        if entry.path().is_dir() && is_empty(&entry.path()) {
+            fs::remove_dir(entry.path()).expect("removed");
+        }
+    }
+    assert!(!bed.repository().join("tmp").exists());
+    fs::write(bed.source().join("new"), "new").expect("written");
+    bed.backup(&[]).succeeds();
+    bed.run(["prune"]).succeeds();
+    bed.run(["check"]).succeeds();
+}
+
+#[test]
+fn a_named_file_of_settings_is_always_looked_at() {
+    let bed = Bed::with_repository();
+    bed.run(["snapshots", "--config", "/nowhere/at/all"])
+        .fails(2, "cannot read the configuration file /nowhere/at/all");
+}
