@@ -151,8 +151,13 @@ impl Backup {
         global.open_card()?;
         // Nothing is created for a backup that cannot begin.
         if let Source::Paths(paths) = &source {
-            for path in paths {
-                std::fs::symlink_metadata(path).map_err(Error::path("read", path))?;
+            let mut looked_at = paths
+                .iter()
+                .map(|path| (path, std::fs::symlink_metadata(path)));
+            if let Some((path, Err(error))) = looked_at.next()
+                && looked_at.all(|(_, found)| found.is_err())
+            {
+                return Err(Error::path("read", path)(error).into());
             }
         }
         let (repository, new) = match self.init && !self.dry_run {

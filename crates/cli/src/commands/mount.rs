@@ -1,6 +1,7 @@
 //! `tabane mount`
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use clap::Args;
 use serde_json::json;
@@ -61,12 +62,18 @@ impl Mount {
         })?;
         let mut unmounter = mounted.unmounter();
         let shown = self.mountpoint.display().to_string();
-        process::on_signal(move || match unmounter.unmount() {
-            Ok(Unmounted::Now) => {}
-            Ok(Unmounted::WhenUnused) => warn(format!(
-                "{shown} is unmounted, but programs still use files in it: waiting for them (Ctrl-C cuts them off)"
-            )),
-            Err(error) => warn(format!("cannot unmount {shown}: {error}")),
+        // The last file may be closed before that was said.
+        let telling = Arc::new(Mutex::new(()));
+        let told = Arc::clone(&telling);
+        process::on_signal(move || {
+            let _telling = telling.lock();
+            match unmounter.unmount() {
+                Ok(Unmounted::Now) => {}
+                Ok(Unmounted::WhenUnused) => warn(format!(
+                    "{shown} is unmounted, but programs still use files in it: waiting for them (Ctrl-C cuts them off)"
+                )),
+                Err(error) => warn(format!("cannot unmount {shown}: {error}")),
+            }
         });
         if global.json {
             let mountpoint = self.mountpoint.to_string_lossy();
@@ -78,7 +85,9 @@ impl Mount {
             output.line("; Ctrl-C or unmounting ends it")?;
             output.finish()?;
         }
-        mounted.serve().map_err(|error| {
+        let served = mounted.serve();
+        let _told = told.lock();
+        served.map_err(|error| {
             Failure::Other(format!("the system broke off the connection: {error}"))
         })?;
         Ok(Exit::Success)

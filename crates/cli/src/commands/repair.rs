@@ -82,8 +82,8 @@ as it was. Without --forget the old snapshots stay.
 What is lost is what the index does not have: run `repair index` and `repair packs` before, and `tabane backup --force`, \
 which may bring it back.
 
-The exit code is 1 if a snapshot is so damaged that nothing can be made of it. With --forget such a snapshot is \
-removed if it says at least what it was of; otherwise `tabane forget ID` removes it.
+The exit code is 1 if a snapshot is so damaged that nothing can be made of it. With --forget, and exit code 0, such a \
+snapshot is removed if it says at least what it was of; otherwise `tabane forget ID` removes it.
 
 Examples:
   tabane repair snapshots -r /mnt/backup --dry-run
@@ -278,7 +278,7 @@ fn snapshots(
             id.short()
         ));
     }
-    match report.unreadable.is_empty() {
+    match report.unreadable.is_empty() || options.forget {
         true => Ok(selected.exit),
         false => Ok(Exit::Failure),
     }

@@ -53,7 +53,9 @@ fn metrics_are_written_whatever_happens() {
     assert!(!text.contains("tabane_backup_files"));
     // That of another repository is not this one's.
     let other = bed.path("other");
-    let mut command = bed.command(["backup", "/nowhere/at/all", "--metrics-file", &file_text]);
+    let mut command = bed.command(["check", "--metrics-file", &file_text]);
+    run(&mut command).succeeds();
+    let mut command = bed.command(["check", "--metrics-file", &file_text]);
     run(command.env("TABANE_REPOSITORY", &other)).fails(10, "other");
     let text = fs::read_to_string(&file).expect("written");
     assert!(!text.contains("last_success"), "{text}");
