@@ -148,16 +148,19 @@ fn check(index: &Index, packs: &BTreeSet<u64>) -> tabane_store::Result<()> {
 }
 
 fn put(repository: &Repository, packs: &[u64]) -> Id {
-    for &pack in packs {
-        let name = Name::new(ObjectKind::Pack, pack_id(pack));
+    let with_contents = packs.iter().map(|&pack| (pack_id(pack), contents(pack)));
+    put_packs(repository, &with_contents.collect())
+}
+
+/// Writes an index object, and something in the place of each of its packs.
+fn put_packs(repository: &Repository, packs: &IndexSegment) -> Id {
+    for (pack, _) in packs {
         // Another index object may have named it already.
-        let _ = repository.storage().put(name, &[b"a pack"]);
+        let _ = repository
+            .storage()
+            .put(Name::new(ObjectKind::Pack, *pack), &[b"a pack"]);
     }
-    let packs: IndexSegment = packs
-        .iter()
-        .map(|&pack| (pack_id(pack), contents(pack)))
-        .collect();
-    repository.write_index_segment(&packs).unwrap()
+    repository.write_index_segment(packs).unwrap()
 }
 
 /// The folder that a cache has for the only repository in it.
@@ -414,7 +417,7 @@ fn many_new_blocks_make_one_run() {
             }],
         };
         let packs = IndexSegment::from_iter([(pack_id(pack), contents)]);
-        repository.write_index_segment(&packs).unwrap();
+        put_packs(&repository, &packs);
         let index = cached.load_index().unwrap();
         assert_eq!(index.len(), 530_000 * (pack + 1));
         assert_eq!(files(root.path()).len(), 1);
