@@ -88,8 +88,15 @@ fn json_of_all_scenarios() {
     assert_eq!(of("host")[0]["files"], 2);
     assert_eq!(of("tool")[0]["version"], "9.8.7");
     let runs = of("run");
-    assert_eq!(runs.len(), 10);
-    for scenario in ["first", "unchanged", "rescan", "restore", "check"] {
+    assert_eq!(runs.len(), 12);
+    for scenario in [
+        "first",
+        "unchanged",
+        "rescan",
+        "changes",
+        "restore",
+        "check",
+    ] {
         assert_eq!(
             runs.iter()
                 .filter(|run| run["scenario"] == scenario)
