@@ -21,6 +21,7 @@ use crate::pack::BlockKind;
 use crate::reader::BlockReader;
 use crate::repository::Repository;
 use crate::snapshot::{self, Filter, Snapshot};
+use crate::storage::{Name, ObjectKind};
 use crate::sync::{DEPTH_MAX, with_deep_stack};
 use crate::tree;
 use crate::writer::{Encoder, Writer};
@@ -122,9 +123,9 @@ pub fn edit<E: Edit>(
     flushed?;
     let edited = edited?;
     // Of a run that was interrupted, or that left the old ones.
-    let made = match dry_run || edited.is_empty() {
-        true => Vec::new(),
-        false => confirmed(repository)?,
+    let (made, unconfirmed) = match dry_run || edited.is_empty() {
+        true => Default::default(),
+        false => confirmed_and_others(repository)?,
     };
     let mut done = Vec::new();
     for (old, snapshot, changes) in edited {
@@ -136,6 +137,12 @@ pub fn edit<E: Edit>(
                 repository, old, &stored, &snapshot, &removals,
             )?),
         };
+        if same.is_none() && new.is_some() {
+            // The same once more, and this one is known to be whole.
+            for (id, _) in unconfirmed.iter().filter(|(_, made)| *made == snapshot) {
+                repository.delete_if_there(Name::new(ObjectKind::Snapshot, *id))?;
+            }
+        }
         if new.is_some() && forget {
             forget::remove(repository, old)?;
         }
@@ -144,13 +151,16 @@ pub fn edit<E: Edit>(
     Ok(done)
 }
 
-/// The snapshots that lack nothing as far as their clients could tell.
-fn confirmed(repository: &Repository) -> Result<Vec<(Id, Snapshot)>> {
-    let mut made = snapshot::list(repository, &Filter::default())?.snapshots;
+type Snapshots = Vec<(Id, Snapshot)>;
+
+/// The snapshots that lack nothing as far as their clients could tell, and those of which that is not known.
+fn confirmed_and_others(repository: &Repository) -> Result<(Snapshots, Snapshots)> {
+    let made = snapshot::list(repository, &Filter::default())?.snapshots;
     // Now, since a snapshot of which none is announced any more has been confirmed.
     let announced = snapshot::announced(repository)?;
-    made.retain(|(_, snapshot)| !announced.contains(snapshot));
-    Ok(made)
+    Ok(made
+        .into_iter()
+        .partition(|(_, snapshot)| !announced.contains(snapshot)))
 }
 
 /// Writes new directories.

@@ -125,10 +125,9 @@ pub enum Error {
     NoSnapshot(String),
     /// What a repair of snapshots would give up may be there.
     #[error(
-        "{0} pack(s) are in no index, and what snapshots miss may be in them: run `tabane repair index` first \
-         (or wait for backups that are running)"
+        "what snapshots miss is in packs that no index object names: run `tabane repair index` first"
     )]
-    PacksUnindexed(usize),
+    PacksUnindexed,
     /// Some snapshot cannot be read, and it may be the latest.
     #[error(
         "cannot tell which snapshot is the latest ({0}): name one by its ID (`tabane snapshots` lists them)"

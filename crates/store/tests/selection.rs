@@ -148,11 +148,18 @@ fn a_source_that_is_not_there() {
         backup_options(),
         &Default::default(),
     );
+    // The others are stored.
+    let made = result.unwrap();
+    assert_eq!(made.snapshot.summary.errors, 1);
+    assert_eq!(made.snapshot.paths.len(), 2);
+    let none = [missing.as_path()];
+    let observer = Default::default();
+    let result = common::back_up_observed(&place.repository, &none, backup_options(), &observer);
     let error = result.unwrap_err();
     assert!(matches!(error, Error::Path { .. }), "{error}");
     assert!(error.to_string().contains("missing"), "{error}");
     let listed = tabane_store::snapshot::list(&place.repository, &Default::default());
-    assert_eq!(listed.unwrap().snapshots.len(), 0);
+    assert_eq!(listed.unwrap().snapshots.len(), 1);
 }
 
 #[test]

@@ -292,7 +292,7 @@ impl Run {
     fn exclude(&mut self, pack: &PackRecord) {
         if pack.blocks > 0 {
             self.excluded
-                .push(pack.first_block..pack.first_block + pack.blocks);
+                .push(pack.first_block..pack.first_block.saturating_add(pack.blocks));
         }
     }
 

@@ -20,6 +20,7 @@ use crate::forget;
 use crate::id::Id;
 use crate::index::Index;
 use crate::node::{Kind, Node, Piece, Time};
+use crate::pack;
 use crate::reader::BlockReader;
 use crate::repository::Repository;
 use crate::snapshot::Snapshot;
@@ -86,7 +87,7 @@ pub fn repair_snapshots(
     let _presence = exclusive(repository, options.dry_run)?;
     let index = load_index(repository)?;
     let mut report = SnapshotsReport::default();
-    let mut readable = Vec::new();
+    let (mut readable, mut missing_roots) = (Vec::new(), Vec::new());
     let mut reader = BlockReader::new(repository);
     for (id, snapshot) in snapshots {
         match tree::read(&mut reader, &index, &snapshot.root) {
@@ -95,29 +96,41 @@ pub fn repair_snapshots(
                     "snapshot {}: its first directory cannot be read: {error}",
                     id.short()
                 ));
+                if let Error::MissingBlock(block) = error {
+                    missing_roots.push(block);
+                }
                 report.unreadable.push(*id);
             }
             Err(error) => return Err(error),
             Ok(_) => readable.push((*id, snapshot.clone())),
         }
     }
-    let unindexed = unindexed_packs(repository, &index)?;
-    let mut repair = Repair {
-        observer,
-        told: HashSet::new(),
-    };
+    let unindexed = unindexed_blocks(repository, &index)?;
+    if !(options.dry_run || unindexed.is_empty()) {
+        let is_there = missing_roots.iter().any(|block| unindexed.contains(block));
+        let mut probe = Repair::new(&Nobody, unindexed);
+        let again = load_index(repository)?;
+        edit(
+            repository,
+            again,
+            &readable,
+            &mut probe,
+            options.forget,
+            true,
+        )?;
+        if is_there || probe.misses_unindexed {
+            return Err(Error::PacksUnindexed);
+        }
+    }
+    let mut repair = Repair::new(observer, HashSet::new());
     let edited = edit(
         repository,
         index,
         &readable,
         &mut repair,
         options.forget,
-        // What seems lost may be in those.
-        options.dry_run || unindexed > 0,
+        options.dry_run,
     )?;
-    if unindexed > 0 && !(options.dry_run || edited.is_empty() && report.unreadable.is_empty()) {
-        return Err(Error::PacksUnindexed(unindexed));
-    }
     report.repaired = edited
         .into_iter()
         .map(|edited| Repaired {
@@ -152,18 +165,35 @@ fn load_index(repository: &Repository) -> Result<Index> {
     }
 }
 
-/// How many packs are there that the index does not name, and that no prune is about to remove.
-fn unindexed_packs(repository: &Repository, index: &Index) -> Result<usize> {
-    let mut there: HashSet<Id> = repository
+/// The blocks of packs that the index does not name, and that no prune is about to remove.
+fn unindexed_blocks(repository: &Repository, index: &Index) -> Result<HashSet<Id>> {
+    let mut unindexed: HashSet<Id> = repository
         .list(ObjectKind::Pack)?
         .into_iter()
         .map(|(id, _)| id)
         .filter(|id| !index.condemns(id))
         .collect();
     for pack in index.packs() {
-        there.remove(&pack?.id);
+        unindexed.remove(&pack?.id);
     }
-    Ok(there.len())
+    let mut blocks = HashSet::new();
+    for pack in unindexed {
+        // What cannot be read is no help.
+        let Ok(contents) = pack::fetch_contents(repository, pack) else {
+            continue;
+        };
+        let segments = contents.segments.iter().flat_map(|segment| &segment.blocks);
+        blocks.extend(segments.map(|(block, _)| *block));
+    }
+    Ok(blocks)
+}
+
+/// Is told, and does nothing.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn note(&self, _: &str) {}
+    fn progress(&self, _: u64, _: u64) {}
 }
 
 /// Whether what was to be read is lost. Anything else may be there the next time.
@@ -184,9 +214,44 @@ struct Repair<'a> {
     observer: &'a dyn Observer,
     /// What that was told: the same is lost from many snapshots.
     told: HashSet<String>,
+    /// Blocks that are there, though not in the index.
+    unindexed: HashSet<Id>,
+    /// Whether one of those was missed.
+    misses_unindexed: bool,
 }
 
-impl Repair<'_> {
+impl<'a> Repair<'a> {
+    fn new(observer: &'a dyn Observer, unindexed: HashSet<Id>) -> Self {
+        Self {
+            observer,
+            told: HashSet::new(),
+            unindexed,
+            misses_unindexed: false,
+        }
+    }
+
+    /// Makes holes of the blocks of a file that are not there; returns how many bytes that were.
+    fn take_out_lost(&mut self, trees: &Trees<'_>, node: &mut Node) -> Result<u64> {
+        let Kind::File { content, .. } = &mut node.kind else {
+            return Ok(0);
+        };
+        let mut lost = 0;
+        for piece in content {
+            if let Piece::Block { id, len } = *piece
+                && !trees.has(&id, len)?
+            {
+                self.miss(&id);
+                lost += piece.len();
+                *piece = Piece::Hole { len: piece.len() };
+            }
+        }
+        Ok(lost)
+    }
+
+    fn miss(&mut self, block: &Id) {
+        self.misses_unindexed |= self.unindexed.contains(block);
+    }
+
     fn note(&mut self, what: String) {
         if !self.told.contains(&what) {
             self.observer.note(&what);
@@ -207,6 +272,9 @@ impl Edit for Repair<'_> {
         let mut lost = Lost::default();
         let mut nodes = match trees.read(content) {
             Err(error) if is_loss(&error) => {
+                if let Error::MissingBlock(block) = &error {
+                    self.miss(block);
+                }
                 let path = path.display();
                 self.note(format!(
                     "{path}: this directory cannot be read, an empty one takes its place: {error}"
@@ -218,7 +286,7 @@ impl Edit for Repair<'_> {
         };
         let mut names: BTreeSet<Vec<u8>> = nodes.iter().map(|node| node.name.clone()).collect();
         for node in &mut nodes {
-            let missing = take_out_lost(trees, node)?;
+            let missing = self.take_out_lost(trees, node)?;
             if missing == 0 {
                 continue;
             }
@@ -243,23 +311,6 @@ impl Edit for Repair<'_> {
     fn snapshot(&self, snapshot: &mut Snapshot, _: &Lost) {
         snapshot.add_tag("repaired");
     }
-}
-
-/// Makes holes of the blocks of a file that are not there; returns how many bytes that were.
-fn take_out_lost(trees: &Trees<'_>, node: &mut Node) -> Result<u64> {
-    let Kind::File { content, .. } = &mut node.kind else {
-        return Ok(0);
-    };
-    let mut lost = 0;
-    for piece in content {
-        if let Piece::Block { id, len } = *piece
-            && !trees.has(&id, len)?
-        {
-            lost += piece.len();
-            *piece = Piece::Hole { len: piece.len() };
-        }
-    }
-    Ok(lost)
 }
 
 /// A name for a file that misses a part: none of `taken`, and not longer than names can be.
