@@ -208,12 +208,16 @@ fn make(
     let start = Timestamp::now();
     let Sources { paths, missing } = walk::sources(source)?;
     // Those that are missing today are found again by the same names.
-    let mut path_texts: Vec<String> = paths
+    let mut named: Vec<_> = paths
         .iter()
         .chain(missing.iter().map(|(path, _)| path))
+        .collect();
+    named.sort();
+    named.dedup();
+    let path_texts: Vec<String> = named
+        .into_iter()
         .map(|path| snapshot::path_text(path))
         .collect();
-    path_texts.sort();
     let parent = match options.parent {
         Parent::None => None,
         Parent::Snapshot(id) => Some((id, snapshot::load(repository, id)?)),
