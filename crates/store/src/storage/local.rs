@@ -328,8 +328,31 @@ fn listed(id: Id, metadata: &fs::Metadata) -> io::Result<Listed> {
     })
 }
 
+/// Writes a file whole or not at all, with this mode less the umask; `replace` says whether there may be one.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`]; when it cannot be written.
+pub(super) fn write_whole(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let temporary = path.with_file_name(name);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(mode)
+        .open(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    match replace {
+        true => fs::rename(&temporary, path),
+        false => rename_without_replacing(&temporary, path)
+            .inspect_err(|_| drop(fs::remove_file(&temporary))),
+    }
+}
+
 /// Renames, but not to a name that is taken.
-pub(super) fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
+fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         // Some network file systems lack the flag: a link never replaces either.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {

@@ -1,14 +1,14 @@
 //! The files that say who is who in a cluster: one for its clients, one for each node. `tabane cluster create` writes them.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::id::Id;
+use crate::storage::local::write_whole;
 
 /// The format that this program writes, and the latest that it reads.
 const FORMAT: u8 = 1;
@@ -133,20 +133,5 @@ fn wrong(path: &Path, why: &str) -> io::Error {
 pub fn write(path: &Path, file: &impl Serialize, replace: bool) -> io::Result<()> {
     let mut text = serde_json::to_vec_pretty(file).expect("it is plain data");
     text.push(b'\n');
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let temporary = path.with_file_name(name);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)?;
-    file.write_all(&text)?;
-    file.sync_all()?;
-    match replace {
-        true => fs::rename(&temporary, path),
-        false => crate::storage::local::rename_without_replacing(&temporary, path)
-            .inspect_err(|_| drop(fs::remove_file(&temporary))),
-    }
+    write_whole(path, &text, 0o600, replace)
 }

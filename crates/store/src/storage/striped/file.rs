@@ -11,14 +11,14 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
 use crate::storage::Location;
-use crate::storage::local::rename_without_replacing;
+use crate::storage::local::write_whole;
 
 /// Reads the URLs; relative directories are below that of the file.
 ///
@@ -104,21 +104,7 @@ pub fn text(urls: &[String]) -> String {
 /// # Errors
 /// [`io::ErrorKind::AlreadyExists`]; when it cannot be written.
 pub fn write(path: &Path, urls: &[String], replace: bool) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let temporary = path.with_file_name(name);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&temporary)?;
-    file.write_all(text(urls).as_bytes())?;
-    file.sync_all()?;
-    match replace {
-        true => fs::rename(&temporary, path),
-        false => rename_without_replacing(&temporary, path)
-            .inspect_err(|_| drop(fs::remove_file(&temporary))),
-    }
+    write_whole(path, text(urls).as_bytes(), 0o666, replace)
 }
 
 /// As a basic string of TOML.
