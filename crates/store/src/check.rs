@@ -12,7 +12,7 @@ use crate::examine::Examiner;
 use crate::id::Id;
 use crate::index::Index;
 use crate::key;
-use crate::node::{self, Piece};
+use crate::node::{self, Node, Piece};
 use crate::observer::Observer;
 use crate::pack::PackContents;
 use crate::reach::is_whole;
@@ -74,6 +74,10 @@ struct Run {
 }
 
 impl Run {
+    fn error(&self, error: &Error) {
+        self.problem(&error.finding());
+    }
+
     fn problem(&self, what: &dyn std::fmt::Display) {
         self.problems.fetch_add(1, Ordering::Relaxed);
         self.observer.problem(&what.to_string());
@@ -133,7 +137,7 @@ pub fn check(
 fn check_keys(run: &Run) -> Result<()> {
     for (id, _) in run.repository.list(ObjectKind::Key)? {
         if let Err(error) = key::load(run.repository.storage(), id) {
-            run.problem(&error);
+            run.error(&error);
         }
     }
     Ok(())
@@ -142,7 +146,7 @@ fn check_keys(run: &Run) -> Result<()> {
 fn read_removals(run: &Run) -> Result<Removals> {
     match Removals::load(&run.repository) {
         Err(error @ Error::Damaged { .. }) => {
-            run.problem(&error);
+            run.error(&error);
             Ok(Removals::default())
         }
         result => result,
@@ -161,7 +165,7 @@ fn read_index(run: &Run, report: &mut CheckReport) -> Result<Contents> {
         report.index_objects += 1;
         match segment {
             Ok(segment) => contents.extend(segment),
-            Err(error) => run.problem(&error),
+            Err(error) => run.error(&error),
         }
     }
     Ok(Arc::new(contents))
@@ -190,7 +194,7 @@ fn check_packs(
             }
             Some(_) => {
                 if let Err(error) = index.add(*id, pack) {
-                    run.problem(&error);
+                    run.error(&error);
                 }
             }
         }
@@ -234,7 +238,7 @@ fn read_snapshots(run: &Run, report: &mut CheckReport) -> Result<Vec<(Id, Snapsh
         report.snapshots += 1;
         match snapshot {
             Ok(snapshot) => readable.push((id, snapshot)),
-            Err(error) => run.problem(&error),
+            Err(error) => run.error(&error),
         }
     }
     Ok(readable)
@@ -248,7 +252,7 @@ fn check_snapshots(
     announced: &[Snapshot],
 ) {
     let mut reader = BlockReader::new(&run.repository);
-    let mut seen = HashSet::new();
+    let mut seen = Seen::default();
     for (id, snapshot) in snapshots {
         let what = format!("snapshot {}", id.short());
         if announced.contains(&snapshot)
@@ -260,51 +264,83 @@ fn check_snapshots(
                 .note(&format!("{what} was never finished: {why}"));
             continue;
         }
-        check_tree(run, index, &mut reader, &mut seen, snapshot.root, what);
+        check_tree(run, index, &mut reader, &mut seen, snapshot.root, &what);
     }
+}
+
+/// What was gone through already, and found.
+#[derive(Default)]
+struct Seen {
+    /// Contents of directories. Those of the same content are the same directory, whatever they are called.
+    directories: HashSet<Vec<u8>>,
+    /// Paths of files with the blocks that are not as they should be.
+    bad_files: HashSet<(String, Vec<Id>)>,
 }
 
 fn check_tree(
     run: &Run,
     index: &Index,
     reader: &mut BlockReader,
-    seen: &mut HashSet<Vec<u8>>,
+    seen: &mut Seen,
     root: Vec<Piece>,
-    what: String,
+    what: &str,
 ) {
-    let mut directories = vec![(what, root)];
-    let bad_blocks = lock(&run.bad_blocks);
+    let mut directories = vec![(String::new(), root)];
+    let mut said_before = 0;
     while let Some((path, content)) = directories.pop() {
-        // Directories of the same content are the same directory, whatever they are called.
         let identity = postcard::to_stdvec(&content).expect("a content is plain data");
-        if !seen.insert(identity) {
+        if !seen.directories.insert(identity) {
             continue;
         }
         let nodes = match tree::read(reader, index, &content) {
             Ok(nodes) => nodes,
             Err(error) => {
-                run.problem(&format_args!("{path}: {error}"));
+                run.problem(&format_args!("{what}{path}: {}", error.finding()));
                 continue;
             }
         };
         for node in nodes {
-            let name = format!("{path}/{}", node.name.escape_ascii());
+            let path = format!("{path}/{}", node.name.escape_ascii());
             if let Some(content) = node.directory() {
-                directories.push((name, content.to_vec()));
+                directories.push((path, content.to_vec()));
                 continue;
             }
-            for (block, len) in node::blocks(&node) {
-                let why = match index.find(&block) {
-                    Ok(None) => "is missing".to_owned(),
-                    Ok(Some(location)) if location.len != len => "has another length".to_owned(),
-                    Ok(Some(_)) if bad_blocks.contains(&block) => "is damaged".to_owned(),
-                    Ok(Some(_)) => continue,
-                    Err(error) => error.to_string(),
-                };
-                run.problem(&format_args!("{name}: block {block} {why}"));
+            let bad = bad_blocks(run, index, &node);
+            let Some((block, why)) = bad.first() else {
+                continue;
+            };
+            let more = match bad.len() - 1 {
+                0 => String::new(),
+                more => format!(", and {more} more of its blocks"),
+            };
+            let text = format!("{what}{path}: block {block} {why}{more}");
+            let blocks = bad.iter().map(|(block, _)| *block).collect();
+            match seen.bad_files.insert((path, blocks)) {
+                true => run.problem(&text),
+                false => said_before += 1,
             }
         }
     }
+    if said_before > 0 {
+        run.problem(&format_args!(
+            "{what}: {said_before} file(s) miss the same as in a snapshot above"
+        ));
+    }
+}
+
+/// The blocks of a file that are not as they should be, and why not.
+fn bad_blocks(run: &Run, index: &Index, node: &Node) -> Vec<(Id, String)> {
+    let read_badly = lock(&run.bad_blocks);
+    let why = |block: &Id, len| match index.find(block) {
+        Ok(None) => Some("is missing".to_owned()),
+        Ok(Some(location)) if location.len != len => Some("has another length".to_owned()),
+        Ok(Some(_)) if read_badly.contains(block) => Some("is damaged".to_owned()),
+        Ok(Some(_)) => None,
+        Err(error) => Some(error.to_string()),
+    };
+    node::blocks(node)
+        .filter_map(|(block, len)| Some((block, why(&block, len)?)))
+        .collect()
 }
 
 /// The packs to read.
@@ -350,7 +386,7 @@ fn read_packs(run: &Arc<Run>, packs: Vec<(Id, u64)>, contents: &Contents) -> u64
         let (run, contents, done) = (Arc::clone(run), Arc::clone(contents), Arc::clone(&done));
         pool.submitter().submit(move |examiner, _| {
             if let Err(error) = read_pack(&run, id, &contents[&id], examiner) {
-                run.problem(&error);
+                run.error(&error);
             }
             let done = done.fetch_add(len, Ordering::Relaxed) + len;
             run.observer.progress(done, total);
@@ -369,7 +405,7 @@ fn read_pack(run: &Run, id: Id, expected: &PackContents, examiner: &mut Examiner
         .get(name, None)
         .map_err(Error::storage("read", name))?;
     let problem = |error, blocks: &[(Id, u32)]| {
-        run.problem(&error);
+        run.error(&error);
         lock(&run.bad_blocks).extend(blocks.iter().map(|&(block, _)| block));
     };
     examiner.examine(

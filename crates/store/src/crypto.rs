@@ -5,7 +5,6 @@
 //! AES-256-GCM (NIST SP 800-38D) under the nonces 0, 1, 2, …: a key is used for one object only, so no nonce repeats.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use aws_lc_rs::digest;
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -194,17 +193,16 @@ pub fn derive(secret: &[u8], salt: &[u8], info: &[u8], out: &mut [u8]) {
         .expect("the length is within HKDF's limit");
 }
 
-/// The name of an object: the SHA-256 of its bytes, so that `sha256sum` can check it.
+/// The name of an object: the BLAKE3 of its bytes, so that `b3sum` and `tabane sum -a blake3` can check it.
+///
+/// A tree of hashes, BLAKE3 fills SIMD lanes with a single message; with SHA-256 the names of packs took 8% of the CPU time
+/// of a first backup.
 pub fn object_id(parts: &[&[u8]]) -> Id {
-    let mut context = digest::Context::new(&digest::SHA256);
+    let mut hasher = blake3::Hasher::new();
     for part in parts {
-        context.update(part);
+        hasher.update(part);
     }
-    Id(context
-        .finish()
-        .as_ref()
-        .try_into()
-        .expect("SHA-256 has 32 bytes"))
+    Id(*hasher.finalize().as_bytes())
 }
 
 /// Magic, kind and format; it also binds a derived key to them.

@@ -97,6 +97,11 @@ pub enum Error {
          (`tabane prune` with a `--grace` longer than backups take avoids this)"
     )]
     RemovedMeanwhile,
+    /// An object is gone that the index names.
+    #[error(
+        "{0}; run the command again: it now looks for what is gone, and stores again what it still finds; then see `tabane check`"
+    )]
+    ObjectGone(Box<Error>),
     /// Somebody else is pruning.
     #[error(
         "{0} is pruning this repository: wait until it is done (if it died, `tabane unlock` removes what it left)"
@@ -176,6 +181,15 @@ impl Error {
     /// Whether an object is not there.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Storage { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// What is wrong, without the advice to look for more: for a list of all that is.
+    pub fn finding(&self) -> String {
+        match self {
+            Self::Damaged { what, why } => format!("{what} is damaged: {why}"),
+            Self::MissingBlock(block) => format!("block {block} is missing"),
+            error => error.to_string(),
+        }
     }
 
     /// An [`Error::Storage`] for an object.

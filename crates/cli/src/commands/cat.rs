@@ -81,7 +81,7 @@ impl Cat {
                 let bytes = repository.storage().get(name, None);
                 let bytes = bytes.map_err(Error::storage("read", name))?;
                 // Whoever asks for a damaged one wants to look at it.
-                if Id::from(Algorithm::Sha256.digest(&bytes)) != id {
+                if Id::from(Algorithm::Blake3.digest(&bytes)) != id {
                     warn(format!(
                         "{name} is damaged: its bytes do not match its name"
                     ));

@@ -75,6 +75,63 @@ fn what_check_finds_missing_is_stored_again_by_the_next_backup() {
 }
 
 #[test]
+fn a_backup_that_misses_a_pack_of_directories_says_how_to_go_on() {
+    let bed = Bed::with_repository();
+    bed.backup(&[]).succeeds();
+    // With this one, the pack is known to the cache.
+    bed.backup(&[]).succeeds();
+    let packs = objects(&bed, "packs");
+    let smallest = packs
+        .iter()
+        .min_by_key(|path| path.metadata().expect("there").len());
+    fs::remove_file(smallest.expect("a pack")).expect("removed");
+    bed.backup(&[]).fails(1, "run the command again");
+    bed.backup(&[]).says("its files are read again");
+    assert_restores(&bed);
+}
+
+#[test]
+fn check_says_once_what_a_file_misses_in_several_snapshots() {
+    let bed = Bed::with_repository();
+    for change in ["one", "two"] {
+        fs::write(bed.source().join("docs/deep/note"), change).expect("written");
+        bed.backup(&[]).succeeds();
+    }
+    let packs = objects(&bed, "packs");
+    let largest = packs
+        .iter()
+        .max_by_key(|path| path.metadata().expect("there").len());
+    fs::remove_file(largest.expect("a pack")).expect("removed");
+    let checked = bed.run(["check"]);
+    assert_eq!(checked.code, Some(1));
+    let lines = |what: &str| checked.stderr.matches(what).count();
+    assert_eq!(lines("docs/deep/data.bin: block"), 1, "{}", checked.stderr);
+    assert_eq!(lines("more of its blocks"), 2, "{}", checked.stderr);
+    assert_eq!(lines("miss the same as"), 1, "{}", checked.stderr);
+}
+
+#[test]
+fn a_new_target_is_like_the_directory_that_is_restored_into_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let bed = Bed::with_repository();
+    let docs = bed.source().join("docs");
+    fs::set_permissions(&docs, PermissionsExt::from_mode(0o751)).expect("changed");
+    bed.backup(&[]).succeeds();
+    let place = format!("latest:{}", docs.display());
+    let (new, old) = (bed.path("new"), bed.path("old"));
+    fs::create_dir(&old).expect("made");
+    fs::set_permissions(&old, PermissionsExt::from_mode(0o711)).expect("changed");
+    for (target, mode) in [(&new, 0o751), (&old, 0o711)] {
+        let target_text = target.to_str().expect("UTF-8");
+        bed.run(["restore", &place, "--target", target_text])
+            .succeeds();
+        let found = target.metadata().expect("there").permissions().mode();
+        assert_eq!(found & 0o7777, mode, "{target:?}");
+        assert!(target.join("deep/data.bin").exists());
+    }
+}
+
+#[test]
 fn a_source_that_is_missing_today_does_not_hide_the_others() {
     let bed = Bed::with_repository();
     let gone = bed.path("not mounted");

@@ -35,7 +35,7 @@ fn every_object_can_be_listed_and_printed_but_for_secrets() {
     let pack = cat("pack", &packs[0]);
     let digest = bed.path("pack");
     fs::write(&digest, &pack.bytes).expect("written");
-    let sum = run(bare_command(["sum", "-a", "sha256"]).arg(&digest)).succeeds();
+    let sum = run(bare_command(["sum", "-a", "blake3"]).arg(&digest)).succeeds();
     assert_eq!(sum.stdout[..64], packs[0]);
 
     let blocks = list("blocks");

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::bed::{Bed, run};
+use crate::bed::{Bed, bare_command, run};
 
 #[test]
 fn every_command_prints_json() {
@@ -73,6 +73,19 @@ fn every_command_prints_json() {
         .last_json();
     assert_eq!(check["problems"], 0);
     assert!(bed.run(["version", "--json"]).succeeds().last_json()["version"].is_string());
+}
+
+#[test]
+fn wrong_usage_is_reported_in_json_too() {
+    let wrong = run(&mut bare_command([
+        "snapshots",
+        "--json",
+        "--no-such-option",
+    ]));
+    assert_eq!(wrong.code, Some(2));
+    let error: serde_json::Value = serde_json::from_str(&wrong.stderr).expect("JSON");
+    assert_eq!(error["message_type"], "exit_error");
+    assert_eq!(error["code"], 2);
 }
 
 #[test]

@@ -191,7 +191,8 @@ pub fn backup(
     observer: Arc<dyn Observer>,
 ) -> Result<Backup> {
     make(repository, source, options, observer).map_err(|error| {
-        let vanished = error.is_not_found() || matches!(error, Error::RemovedMeanwhile);
+        let vanished =
+            error.is_not_found() || matches!(error, Error::RemovedMeanwhile | Error::ObjectGone(_));
         match vanished.then(|| repository.verify_presence()) {
             Some(Err(gone @ Error::RepositoryGone(_))) => gone,
             _ => error,
@@ -277,13 +278,16 @@ fn make(
     let root = run.assembler.finish();
     let written = run.writer.finish()?;
     let root = walked.and(flushed).and(root).map_err(|error| {
-        // What the index knew of is gone, and there is somebody who removes.
-        let removed =
-            error.is_not_found() && removal::names(repository).is_ok_and(|names| names != removals);
-        if removed {
-            Error::RemovedMeanwhile
-        } else {
-            error
+        if !error.is_not_found() {
+            return error;
+        }
+        // What the index knew of is gone, and perhaps there is somebody who removes.
+        match removal::names(repository) {
+            Ok(names) if names != removals => Error::RemovedMeanwhile,
+            _ => {
+                repository.forget_cached();
+                Error::ObjectGone(Box::new(error))
+            }
         }
     })?;
 

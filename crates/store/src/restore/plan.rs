@@ -92,10 +92,17 @@ fn make_reading(
     snapshot_id: Id,
     snapshot: &Snapshot,
 ) -> Result<Plan> {
-    let (above, nodes) = find(run, trees, snapshot_id, snapshot)?;
-    let target = match run.options.dry_run {
-        true => None,
-        false => Some(open_target(&run.options.target)?),
+    let Found {
+        above,
+        directory,
+        nodes,
+    } = find(run, trees, snapshot_id, snapshot)?;
+    let (target, is_new) = match run.options.dry_run {
+        true => (None, false),
+        false => {
+            let (target, is_new) = open_target(&run.options.target)?;
+            (Some(target), is_new)
+        }
     };
     let mut planner = Planner {
         run,
@@ -125,18 +132,28 @@ fn make_reading(
     let selection = ancestors.fold(Selection::Enter, |parent, path| {
         planner.includes.select(path, true, parent)
     });
+    // A target that was there has attributes of its own.
+    if let Some(directory) = directory.filter(|_| is_new) {
+        planner.plan.directories.push((PathBuf::new(), directory));
+    }
     planner.entries(&above, nodes, selection)?;
     Ok(planner.plan)
 }
 
-/// The entries at the subpath, with the path in the snapshot that they are in.
-fn find(
-    run: &Run,
-    trees: &mut TreesAhead,
-    snapshot_id: Id,
-    snapshot: &Snapshot,
-) -> Result<(PathBuf, Vec<Node>)> {
+/// What is at the subpath.
+struct Found {
+    /// The path in the snapshot that the entries are in.
+    above: PathBuf,
+    /// The directory there, unless it is the root or the subpath is a single entry.
+    directory: Option<Node>,
+    /// The entries.
+    nodes: Vec<Node>,
+}
+
+/// Finds what is at the subpath.
+fn find(run: &Run, trees: &mut TreesAhead, snapshot_id: Id, snapshot: &Snapshot) -> Result<Found> {
     let mut path = PathBuf::from("/");
+    let mut directory = None;
     let mut nodes = trees.read(&snapshot.root)?;
     for component in run.options.subpath.components() {
         let Component::Normal(name) = component else {
@@ -154,17 +171,31 @@ fn find(
         nodes = match node.directory() {
             Some(content) => {
                 path.push(name);
-                trees.read(content)?
+                let nodes = trees.read(content)?;
+                directory = Some(node);
+                nodes
             }
             // Whatever comes behind a file's name is not in the snapshot.
-            None if path.join(name) == run.options.subpath => return Ok((path, vec![node])),
+            None if path.join(name) == run.options.subpath => {
+                return Ok(Found {
+                    above: path,
+                    directory: None,
+                    nodes: vec![node],
+                });
+            }
             None => return Err(no_such_path()),
         };
     }
-    Ok((path, nodes))
+    Ok(Found {
+        above: path,
+        directory,
+        nodes,
+    })
 }
 
-fn open_target(target: &Path) -> Result<OwnedFd> {
+/// Opens the target; true if it had to be made.
+fn open_target(target: &Path) -> Result<(OwnedFd, bool)> {
+    let is_new = !target.exists();
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -172,7 +203,7 @@ fn open_target(target: &Path) -> Result<OwnedFd> {
         .and_then(|()| {
             // The target itself may be a link; what is below it is never followed.
             let target = target.canonicalize()?;
-            open_directory(CWD, target.as_os_str())
+            Ok((open_directory(CWD, target.as_os_str())?, is_new))
         })
         .map_err(|error| match error.kind() {
             io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
@@ -395,10 +426,13 @@ pub fn finish_directories(run: &Run, target: &OwnedFd, directories: &[(PathBuf, 
 }
 
 fn finish_directory(run: &Run, target: &OwnedFd, path: &Path, node: &Node) {
-    let applied = in_directory(target, path, |directory, name| {
-        let directory = open_directory(directory, name)?;
-        Ok(write::apply(directory.as_fd(), node))
-    });
+    let applied = match path.as_os_str().is_empty() {
+        true => Ok(write::apply(target.as_fd(), node)),
+        false => in_directory(target, path, |directory, name| {
+            let directory = open_directory(directory, name)?;
+            Ok(write::apply(directory.as_fd(), node))
+        }),
+    };
     match applied {
         Ok(failures) => attribute_errors(run, path, &failures),
         Err(error) => run.io_error(path, "finish", error),

@@ -3,8 +3,7 @@
 use tabane_engine::Algorithm as Named;
 use tabane_lanes::{Algorithm, Backend, HmacKey, aes, hash_many_on, hash_one_on, hmac_many};
 
-use super::{Outcome, noise, same};
-use crate::crypto::object_id;
+use super::{Outcome, noise, same, sha256_of_aws_lc};
 
 /// Of each hash: the digest of `abc`, as its standard has it, and the SHA-256 of all digests of [`messages`], as OpenSSL
 /// has it.
@@ -74,7 +73,7 @@ pub fn kernels() -> Vec<Outcome> {
                     let digests = hash_many_on(backend, algorithm, &messages);
                     let digests = digests.map_err(|error| failed(&error))?;
                     let parts: Vec<&[u8]> = digests.iter().map(AsRef::as_ref).collect();
-                    let all = object_id(&parts).to_string();
+                    let all = sha256_of_aws_lc(&parts).to_string();
                     same(algorithm.name(), all.as_str(), of_all)?;
                 }
             }

@@ -11,6 +11,10 @@ pub use encoding::encoding;
 pub use kernels::kernels;
 pub use round_trip::round_trip;
 
+use aws_lc_rs::digest;
+
+use crate::id::Id;
+
 /// What a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -41,6 +45,16 @@ fn noise(len: usize) -> Vec<u8> {
     }
     bytes.truncate(len);
     bytes
+}
+
+/// The SHA-256 of parts one behind the other, by AWS-LC.
+fn sha256_of_aws_lc(parts: &[&[u8]]) -> Id {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for part in parts {
+        context.update(part);
+    }
+    let digest = context.finish();
+    Id(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
 }
 
 /// An error unless two values are the same.
