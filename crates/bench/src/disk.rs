@@ -1,7 +1,7 @@
 //! Trees on disk: counting, warming, touching, copying, removing; and room for them.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -181,6 +181,25 @@ pub fn remove_tree(path: &Path) -> Result<()> {
 /// The lengths of all files under `path`, summed, in MB; 0 where there is nothing.
 pub fn size_mb(path: &Path) -> f64 {
     census(path).map_or(0.0, |census| census.megabytes())
+}
+
+/// Fills as much memory as `bytes`, and frees it, if `directory` is in memory. A virtual machine may have to ask its host for
+/// memory that nobody has used for a while, which would be charged to whoever writes first.
+pub fn claim_memory(directory: &Path, bytes: u64) -> Result<()> {
+    const TMPFS: i64 = 0x0102_1994;
+    let system = rustix::fs::statfs(directory)
+        .with_context(|| format!("cannot ask about {}", directory.display()))?;
+    if system.f_type as i64 != TMPFS {
+        return Ok(());
+    }
+    let path = directory.join("memory");
+    let filled = (|| -> io::Result<()> {
+        let mut file = File::create(&path)?;
+        let zeros = vec![0; 1 << 20];
+        (0..bytes.div_ceil(1 << 20)).try_for_each(|_| file.write_all(&zeros))
+    })();
+    fs::remove_file(&path)?;
+    filled.with_context(|| format!("cannot fill {}", path.display()))
 }
 
 /// Bytes that the file system of `path` still has room for.

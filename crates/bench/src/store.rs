@@ -527,6 +527,9 @@ impl Bench {
                 _ => disk::warm(&self.tree)?,
             }
             settle(&self.work);
+            if matches!(scenario, Scenario::First | Scenario::Restore) {
+                disk::claim_memory(&self.work, self.census.bytes)?;
+            }
             let command = tool.scenario(scenario, latest, &places);
             let log = self.work.join("log");
             let sample = measure(command, &log, tool.kind.accepted())

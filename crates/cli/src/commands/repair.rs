@@ -223,6 +223,11 @@ fn snapshots(
     selection: &Selection,
 ) -> Result<Exit> {
     let selected = selection.list(repository, names)?;
+    if selected.exit != Exit::Success {
+        warn(
+            "snapshots that are damaged themselves cannot be mended: `tabane forget ID` removes them",
+        );
+    }
     let count = selected.snapshots.len() as u64;
     let progress = Progress::start(global);
     let reporter = Reporter(Arc::clone(&progress));

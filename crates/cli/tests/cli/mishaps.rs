@@ -134,6 +134,21 @@ fn a_new_target_is_like_the_directory_that_is_restored_into_it() {
 }
 
 #[test]
+fn a_link_that_is_named_is_stored_as_a_link_with_a_warning_unless_a_slash_is_behind_it() {
+    let bed = Bed::with_repository();
+    let link = bed.path("link");
+    std::os::unix::fs::symlink(bed.source(), &link).expect("a link");
+    let link = link.to_str().expect("UTF-8");
+    let warned = bed.run(["backup", link]);
+    assert_eq!(warned.code, Some(0));
+    assert!(warned.stderr.contains("write a slash"), "{}", warned.stderr);
+    assert!(!bed.run(["ls", "latest"]).stdout.contains("data.bin"));
+    let followed = format!("{link}/");
+    bed.run(["backup", &followed]).succeeds();
+    assert_restores(&bed);
+}
+
+#[test]
 fn a_source_that_is_missing_today_does_not_hide_the_others() {
     let bed = Bed::with_repository();
     let gone = bed.path("not mounted");

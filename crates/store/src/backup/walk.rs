@@ -464,12 +464,15 @@ pub fn sources(source: &Source) -> Result<Sources> {
 }
 
 /// The path under which a source is found in a snapshot: absolute, and without links on the way to it. If it is a link
-/// itself, it is the link that is stored.
+/// itself, it is the link that is stored, unless a slash behind it asks for what it leads to.
 ///
 /// # Errors
 /// When there is nothing of that name.
 pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     std::fs::symlink_metadata(path)?;
+    if path.as_os_str().as_bytes().ends_with(b"/") {
+        return path.canonicalize();
+    }
     let absolute = std::path::absolute(path)?;
     match (absolute.parent(), absolute.file_name()) {
         (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),
