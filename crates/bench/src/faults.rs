@@ -1,7 +1,8 @@
 //! `tabane-bench faults`: nodes and clients of a cluster die and hang while objects are put, by seeds.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
@@ -28,10 +29,10 @@ const BOUND: Duration = Duration::from_secs(180);
 /// Objects that each of two writers puts in a run.
 const PUTS: u64 = 4;
 
-/// Kill and stop nodes and clients of a cluster at random moments of writes and heals, and check that nothing that was
-/// acknowledged is lost, that writers finish, and that no part of a stripe is ever seen.
+/// Kill and stop nodes and clients of a cluster and fill its disks at random moments of writes and heals, and check that nothing
+/// that was acknowledged is lost, that writers finish, and that no part of a stripe is ever seen.
 ///
-/// Each run has a seed, which decides all but the timing of the machine. A run that fails is repeated by --first and --runs 1.
+/// Takes root: each node has a file system of its own, in memory, which can be filled. Each run has a seed, which decides all but the timing of the machine. A run that fails is repeated by --first and --runs 1.
 #[derive(clap::Args)]
 pub struct Args {
     /// How many runs
@@ -46,9 +47,6 @@ pub struct Args {
     /// Also stop nodes without ending them (SIGSTOP): it takes others 20 s and more to give such a one up
     #[arg(long)]
     stalls: bool,
-    /// Where nodes keep what is written
-    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
-    work: PathBuf,
     /// Print one flat JSON object a line
     #[arg(long)]
     json: bool,
@@ -74,6 +72,7 @@ enum Fault {
     KillClient,
     KillNodeDuringHeal,
     RestartAll,
+    FillDisk,
     StopNode,
 }
 
@@ -91,6 +90,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             Fault::KillClient,
             Fault::KillNodeDuringHeal,
             Fault::RestartAll,
+            Fault::FillDisk,
         ];
         if args.stalls {
             faults.push(Fault::StopNode);
@@ -160,10 +160,63 @@ impl Drop for Node {
     }
 }
 
+/// A file system in memory for one node.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// Bytes of each: what all objects of a run take, several times.
+    const SIZE: &str = "size=256m";
+
+    fn mount(path: PathBuf) -> Result<Self> {
+        fs::create_dir(&path)?;
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", Self::SIZE, "tabane-faults"])
+            .arg(&path)
+            .status()
+            .context("cannot run mount")?;
+        ensure!(
+            mounted.success(),
+            "cannot mount a file system: run it as root"
+        );
+        Ok(Self(path))
+    }
+
+    fn node_dir(&self) -> PathBuf {
+        self.0.join("node")
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.0.join("filler")
+    }
+
+    /// Leaves no room for anything more.
+    fn fill(&self) -> Result<()> {
+        let mut filler = fs::File::create(self.filler())?;
+        let block = vec![0; 1 << 16];
+        // Down to the last page: nodes write at the same time.
+        for len in [block.len(), 4096] {
+            while filler.write_all(&block[..len]).is_ok() {}
+        }
+        Ok(())
+    }
+
+    fn empty(&self) -> Result<()> {
+        Ok(fs::remove_file(self.filler())?)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
 struct Bed {
+    // In this order they vanish.
+    nodes: Vec<Option<Node>>,
+    disks: Vec<Disk>,
     dir: tempfile::TempDir,
     addresses: Vec<NodeAddress>,
-    nodes: Vec<Option<Node>>,
 }
 
 /// Objects that were acknowledged.
@@ -171,9 +224,9 @@ type Acknowledged = Vec<(Name, usize)>;
 
 impl Bed {
     fn new(args: &Args) -> Result<Self> {
-        let dir = tempfile::tempdir_in(&args.work).context("cannot make a directory")?;
+        let dir = tempfile::tempdir().context("cannot make a directory")?;
         let listeners = (0..args.nodes).map(|_| TcpListener::bind("127.0.0.1:0"));
-        let listeners: Vec<TcpListener> = listeners.collect::<std::io::Result<_>>()?;
+        let listeners: Vec<TcpListener> = listeners.collect::<io::Result<_>>()?;
         let mut addresses = Vec::new();
         for (number, listener) in listeners.iter().enumerate() {
             addresses.push(NodeAddress {
@@ -182,8 +235,12 @@ impl Bed {
             });
         }
         drop(listeners);
+        let disks = addresses
+            .iter()
+            .map(|node| Disk::mount(dir.path().join(&node.name)));
         let mut bed = Self {
             nodes: (0..args.nodes).map(|_| None).collect(),
+            disks: disks.collect::<Result<_>>()?,
             dir,
             addresses,
         };
@@ -202,7 +259,7 @@ impl Bed {
             if self.nodes[number].is_none() {
                 let name = &self.addresses[number].name;
                 let file = authority::node_path(&self.file(), name);
-                self.nodes[number] = Some(start_node(&file, &self.dir.path().join(name))?);
+                self.nodes[number] = Some(start_node(&file, &self.disks[number].node_dir())?);
             }
         }
         Ok(())
@@ -248,12 +305,26 @@ impl Bed {
                 .context("it runs")?
                 .signal(Signal::STOP)?,
             Fault::KillClient => drop(client.take()),
+            Fault::FillDisk => self.disks[first].fill()?,
         }
         let wrote = writers
             .join()
             .map_err(|_| anyhow::anyhow!("a writer panicked"))?;
-        if fault != Fault::RestartAll {
-            wrote.context("a writer did not finish")?;
+        let is_expected = |error: &anyhow::Error| match fault {
+            Fault::RestartAll => true,
+            Fault::FillDisk => error
+                .downcast_ref::<io::Error>()
+                .is_some_and(|error| error.kind() == io::ErrorKind::StorageFull),
+            _ => false,
+        };
+        match wrote {
+            Err(error) if !is_expected(&error) => {
+                return Err(error.context("a writer did not finish"));
+            }
+            _ => {}
+        }
+        if fault == Fault::FillDisk {
+            self.disks[first].empty()?;
         }
         if fault == Fault::StopNode {
             self.nodes[first]
@@ -371,7 +442,6 @@ fn start_node(file: &Path, dir: &Path) -> Result<Node> {
 
 /// A client that puts objects until it is killed.
 fn start_client(file: &Path) -> Result<Node> {
-    use std::io::Write as _;
     let (child, mut stdin) = start(&[
         "client".as_ref(),
         file.as_os_str(),

@@ -178,7 +178,7 @@ pub struct Network {
         help_heading = "Global options"
     )]
     pub connections: u16,
-    /// Send to an object store at most this many KiB a second
+    /// Send to an object store or a cluster at most this many KiB a second
     #[arg(
         long,
         global = true,
@@ -187,7 +187,7 @@ pub struct Network {
     )]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub limit_upload: Option<u64>,
-    /// Receive from an object store at most this many KiB a second
+    /// Receive from an object store or a cluster at most this many KiB a second
     #[arg(
         long,
         global = true,

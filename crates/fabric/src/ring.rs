@@ -53,6 +53,8 @@ struct State {
     owed: u64,
     /// Whether there is a [`Vacancy`].
     is_written: bool,
+    /// Consumers that wait for a frame. Waking takes a system call, also when nobody waits.
+    waiting: usize,
     /// Why nothing comes any more.
     end: Option<(io::ErrorKind, String)>,
 }
@@ -89,6 +91,7 @@ impl Ring {
                 released: 0,
                 owed: 0,
                 is_written: false,
+                waiting: 0,
                 end: None,
             }),
             arrived: Condvar::new(),
@@ -161,8 +164,10 @@ impl Ring {
                 let text = format!("nothing has arrived for {} s", patience.as_secs());
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             }
+            state.waiting += 1;
             let waited = self.arrived.wait_timeout(state, left);
             state = waited.expect("no panic under this lock").0;
+            state.waiting -= 1;
         }
     }
 
@@ -244,8 +249,11 @@ impl Vacancy<'_> {
         };
         state.cursor.head = frame.start + frame.len as u64;
         state.frames.push_back(frame);
+        let is_awaited = state.waiting > 0;
         drop(state);
-        self.ring.arrived.notify_all();
+        if is_awaited {
+            self.ring.arrived.notify_all();
+        }
     }
 }
 

@@ -77,7 +77,7 @@ pub fn create(path: &Path, nodes: &[NodeAddress]) -> io::Result<Vec<PathBuf>> {
     for node in nodes {
         written.push(write_node(path, &authority, cluster, node)?);
     }
-    let client = authority.issue("client", None, VALIDITY)?;
+    let client = authority.issue("client", None, SystemTime::now() + VALIDITY)?;
     write(
         path,
         &ClusterFile::new(cluster, nodes.to_vec(), client),
@@ -98,8 +98,7 @@ pub fn add(path: &Path, node: &NodeAddress) -> io::Result<PathBuf> {
         let text = format!("the cluster has a node {} already", node.name);
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
-    let bytes = std::fs::read(authority_path(path))?;
-    let authority: AuthorityFile = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
+    let authority = AuthorityFile::read(path)?;
     let written = write_node(path, &authority, file.cluster, node)?;
     file.nodes.push(node.clone());
     write(path, &file, true)?;
@@ -122,24 +121,31 @@ fn write_node(
     cluster: Id,
     node: &NodeAddress,
 ) -> io::Result<PathBuf> {
-    let credentials = authority.issue(&node.name, Some(&node.name), VALIDITY)?;
+    let until = SystemTime::now() + VALIDITY;
+    let credentials = authority.issue(&node.name, Some(&node.name), until)?;
     let file = node_path(path, &node.name);
     write(&file, &NodeFile::new(cluster, node, credentials), false)?;
     Ok(file)
 }
 
 impl AuthorityFile {
+    /// That of the cluster of this file.
+    fn read(cluster: &Path) -> io::Result<Self> {
+        let bytes = std::fs::read(authority_path(cluster))?;
+        serde_json::from_slice(&bytes).map_err(io::Error::other)
+    }
+
     /// Credentials of a node, or of a client.
     fn issue(
         &self,
         subject: &str,
         node: Option<&str>,
-        validity: Duration,
+        until: SystemTime,
     ) -> io::Result<Credentials> {
         let signer = KeyPair::try_from(self.key.as_slice()).map_err(failed)?;
         // Of the authority's certificate, others repeat its name and its key's, which are the same each time.
         let issuer = Issuer::new(authority_params(self.cluster), signer);
-        let mut params = params(subject, validity);
+        let mut params = params(subject, until);
         params.use_authority_key_identifier_extension = true;
         // A node cannot pass for a client, nor for another node.
         let usage = match node {
@@ -163,18 +169,18 @@ impl AuthorityFile {
 
 /// What the certificate of a cluster's authority says.
 fn authority_params(cluster: Id) -> CertificateParams {
-    let mut params = params(&format!("Tabane cluster {cluster}"), VALIDITY);
+    let until = SystemTime::now() + VALIDITY;
+    let mut params = params(&format!("Tabane cluster {cluster}"), until);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params
 }
 
-fn params(subject: &str, validity: Duration) -> CertificateParams {
+fn params(subject: &str, until: SystemTime) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, subject);
-    let now = SystemTime::now();
-    params.not_before = (now - BEHIND).into();
-    params.not_after = (now + validity).into();
+    params.not_before = (SystemTime::now() - BEHIND).into();
+    params.not_after = until.into();
     params
 }
 
@@ -199,4 +205,54 @@ fn check_name(name: &str) -> io::Result<()> {
 
 fn failed(error: impl std::fmt::Display) -> io::Error {
     io::Error::other(format!("cannot make a certificate: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tabane_store::storage::cluster;
+
+    use super::*;
+    use crate::{Server, ServerOptions};
+
+    /// What a client is told by a node, when one of them was given a certificate that ends then.
+    fn answer(client_until: SystemTime, node_until: SystemTime) -> io::Result<()> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cluster.json");
+        let mut nodes = ["a", "b", "c"].map(|name| NodeAddress {
+            name: name.to_owned(),
+            address: "127.0.0.1:0".to_owned(),
+        });
+        create(&path, &nodes).unwrap();
+        let authority = AuthorityFile::read(&path).unwrap();
+        let issue = |subject, node, until| authority.issue(subject, node, until).unwrap();
+        let credentials = issue("a", Some("a"), node_until);
+        let server = Server::start(ServerOptions {
+            node: NodeFile::new(authority.cluster, &nodes[0], credentials),
+            directory: dir.path().join("a"),
+            listen: nodes[0].address.clone(),
+            metrics: None,
+            log: Arc::new(|_| {}),
+        })
+        .unwrap();
+        nodes[0].address = server.address().to_string();
+        let credentials = issue("client", None, client_until);
+        let file = ClusterFile::new(authority.cluster, nodes.to_vec(), credentials);
+        write(&path, &file, true).unwrap();
+        let answer = cluster::nodes(&path).unwrap()[0].status();
+        server.stop();
+        answer.map(|_| ())
+    }
+
+    #[test]
+    fn certificates_that_have_expired_are_refused_and_both_sides_say_so() {
+        let hour = Duration::from_secs(3600);
+        let now = SystemTime::now();
+        answer(now + hour, now + hour).unwrap();
+        for (client, node) in [(now - hour, now + hour), (now + hour, now - hour)] {
+            let error = answer(client, node).unwrap_err().to_string();
+            assert!(error.to_lowercase().contains("expired"), "{error}");
+        }
+    }
 }

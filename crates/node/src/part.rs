@@ -54,12 +54,12 @@ impl Work {
         };
         let role = members.iter().position(|&member| member == me);
         let role = role.ok_or_else(|| invalid("a stripe of which this node has no part"))?;
-        let part = schedule.part(&layout, role);
+        let part = schedule.part(&layout, role, stripe.lag.into());
         let mut members = members;
         members.push(roles);
         let before = bases.to_vec();
-        for (&member, &count) in members.iter().zip(&part.receives) {
-            bases[member] += geometry.sectors() * count as u64;
+        for (&member, lags) in members.iter().zip(&part.receives) {
+            bases[member] += geometry.sectors() * lags.len() as u64;
         }
         Ok(Self {
             number: stripe.number,
@@ -88,23 +88,31 @@ impl Work {
     ) -> io::Result<u64> {
         let mut buffer = Vec::new();
         let mut relayed = 0;
-        for sector in 0..self.geometry.sectors() {
+        let (sectors, longest) = (self.geometry.sectors(), self.part.longest_lag as u64);
+        for step in 0..sectors + longest {
             let mut counts = vec![0; self.members.len()];
             for sent in &self.part.sends {
+                let index = counts[sent.to];
+                counts[sent.to] += 1;
+                let sector = match step.checked_sub(sent.lag as u64) {
+                    Some(sector) if sector < sectors => sector,
+                    _ => continue,
+                };
                 let payload = self.sum(tails, sector, &sent.of, &mut buffer)?;
                 let header = FrameHeader {
                     stripe: self.number,
                     sector: sector as u32,
-                    index: counts[sent.to],
+                    index,
                 };
-                counts[sent.to] += 1;
                 let peer = peers[self.members[sent.to]].as_mut();
                 let peer = peer
                     .ok_or_else(|| invalid("a stripe is sent to a member that was not joined"))?;
                 peer.send(&[&header.to_bytes(payload), payload])?;
                 relayed += payload.len() as u64;
             }
-            self.release(tails, sector)?;
+            if let Some(done) = step.checked_sub(longest) {
+                self.release(tails, done)?;
+            }
         }
         Ok(relayed)
     }
@@ -160,8 +168,8 @@ impl Work {
             let tail = tails[member].as_ref();
             let tail =
                 tail.ok_or_else(|| invalid("a stripe needs a member that has not joined"))?;
-            let count = self.part.receives[from.from] as u64;
-            let number = self.bases[member] + sector * count + from.index as u64;
+            let before = self.part.number(*from, sector, self.geometry.sectors());
+            let number = self.bases[member] + before;
             let header = FrameHeader {
                 stripe: self.number,
                 sector: sector as u32,
@@ -180,11 +188,17 @@ impl Work {
         }
     }
 
-    /// Gives back what arrived for a sector; what this consumer has no use for has to arrive as well.
+    /// Gives back what arrived for a sector and those before; what this consumer has no use for has to arrive as well.
     fn release(&self, tails: &mut [Option<Tail>], sector: u64) -> io::Result<()> {
-        for (&member, &count) in self.members.iter().zip(&self.part.receives) {
-            if let (Some(tail), 1..) = (&mut tails[member], count) {
-                let end = self.bases[member] + (sector + 1) * count as u64;
+        let sectors = self.geometry.sectors();
+        for (from, &member) in self.members.iter().enumerate() {
+            let step = match sector + 1 == sectors {
+                true => sectors + self.part.longest_lag as u64,
+                false => self.part.step_of(from, sector + 1),
+            };
+            let arrived = self.part.arrived_before(from, step, sectors);
+            if let (Some(tail), 1..) = (&mut tails[member], arrived) {
+                let end = self.bases[member] + arrived;
                 tail.frame(end - 1, PATIENCE)?;
                 tail.release(end)?;
             }

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tabane_node::{Server, ServerOptions, authority};
 use tabane_parity::schedule::Kind;
@@ -317,6 +317,26 @@ fn only_the_nodes_own_directory_is_served_and_by_one_daemon() {
     other.directory = bed.dir.path().to_owned();
     let wrong = refusal(Server::start(other));
     assert!(wrong.contains("not empty, and no node's"), "{wrong}");
+}
+
+#[test]
+fn limits_hold_for_all_nodes_together() {
+    let bed = Bed::new(3);
+    let options = RemoteOptions {
+        upload_kib_per_s: Some(1000),
+        download_kib_per_s: Some(1000),
+        ..RemoteOptions::default()
+    };
+    let storage = cluster::open_file(&bed.file(), &options).unwrap();
+    let (name, bytes) = object(1, 700_000);
+    // A quarter of a second may be made up for.
+    let least = Duration::from_millis(700_000 / 1024 - 250);
+    let begun = Instant::now();
+    storage.put(name, &[&bytes]).unwrap();
+    assert!(begun.elapsed() >= least);
+    let begun = Instant::now();
+    assert!(storage.get(name, None).unwrap() == bytes);
+    assert!(begun.elapsed() >= least);
 }
 
 #[test]

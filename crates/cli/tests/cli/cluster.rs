@@ -207,6 +207,47 @@ fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
 }
 
 #[test]
+fn a_node_is_added_and_takes_its_share() {
+    let bed = Bed::new();
+    let file = bed.path("cluster.json").display().to_string();
+    let nodes = ["a", "b", "c"].map(|name| format!("--node={name}=127.0.0.1:7440"));
+    let create = ["cluster", "create", &file].into_iter();
+    run(&mut bare_command(
+        create.chain(nodes.iter().map(String::as_str)),
+    ))
+    .succeeds();
+    let mut daemons: Vec<Daemon> = ["a", "b", "c"].map(|name| Daemon::start(&bed, name)).into();
+    tabane(&bed, ["init"]).succeeds();
+    let source = bed.source().display().to_string();
+    tabane(&bed, ["backup", &source]).succeeds();
+
+    let add = || tabane(&bed, ["cluster", "add", "d=127.0.0.1:7440"]);
+    add().succeeds().says("serve the node with it");
+    // It is not there yet, and nothing is changed.
+    add().fails(1, "serve the node");
+    daemons.push(Daemon::start(&bed, "d"));
+    add().succeeds().says("d is a node of the repository now");
+    tabane(&bed, ["cluster", "heal"]).succeeds();
+
+    // What comes from now on is over all of them, and what was there before is as it was.
+    fs::write(bed.source().join("more"), crate::bed::varied(900_000)).expect("a file");
+    tabane(&bed, ["backup", &source]).succeeds();
+    let status = tabane(&bed, ["cluster", "status", "--json"])
+        .succeeds()
+        .last_json();
+    let stored = &status["nodes"][3]["status"]["stored_bytes"];
+    assert!(stored.as_u64().expect("a number") > 300_000, "{status}");
+    assert_eq!(
+        status["statement"],
+        "any two targets can be lost now without losing data"
+    );
+    for name in 0..2 {
+        drop(daemons.remove(name));
+    }
+    comes_back(&bed);
+}
+
+#[test]
 fn bad_input() {
     let bed = Bed::new();
     let file = bed.path("cluster.json").display().to_string();

@@ -1,4 +1,8 @@
 //! What one role does in a schedule: the form that a node works by.
+//!
+//! A stripe goes sector by sector, in *steps*: in each one, all that is sent is sent once. If what is made of what has arrived were
+//! made of the same sector, every step would take as long as the longest sequence of transfers that wait for one another. So
+//! transfers *lag*: one of lag 2 sends, in a step, what belongs to the sector of two steps before.
 
 use super::{Node, Schedule};
 use crate::Layout;
@@ -6,12 +10,15 @@ use crate::Layout;
 /// What one role receives, sends and stores of every stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// How many transfers arrive from each role, and behind them, in the last place, how many from the client.
-    pub receives: Vec<usize>,
+    /// The lags of the transfers that arrive from each role, in the order in which they are sent, and behind them, in the last
+    /// place, of those from the client, which have none.
+    pub receives: Vec<Vec<usize>>,
     /// The transfers that it sends, in the order in which they are possible.
     pub sends: Vec<Sent>,
     /// For each of its cells, by row, what arrived and adds up to it.
     pub stores: Vec<Vec<Arrived>>,
+    /// The longest lag of the whole schedule.
+    pub longest_lag: usize,
 }
 
 /// A transfer to another role.
@@ -19,6 +26,8 @@ pub struct Part {
 pub struct Sent {
     /// The role to which it goes.
     pub to: usize,
+    /// By how many sectors it is behind what the client sends.
+    pub lag: usize,
     /// What arrived and adds up to it.
     pub of: Vec<Arrived>,
 }
@@ -32,10 +41,39 @@ pub struct Arrived {
     pub index: usize,
 }
 
+impl Part {
+    /// How many transfers have arrived from `from` (a role, or behind all the client) of a stripe of so many sectors before a step.
+    pub fn arrived_before(&self, from: usize, step: u64, sectors: u64) -> u64 {
+        self.count(from, sectors, |_| step)
+    }
+
+    /// How many of a stripe's transfers arrive before this one of a sector, from where it comes.
+    pub fn number(&self, arrived: Arrived, sector: u64, sectors: u64) -> u64 {
+        let step = sector + self.receives[arrived.from][arrived.index] as u64;
+        let before = |index| step + u64::from(index < arrived.index);
+        self.count(arrived.from, sectors, before)
+    }
+
+    /// How many arrive, where of the transfer of each index those do that are sent before a step.
+    fn count(&self, from: usize, sectors: u64, before: impl Fn(usize) -> u64) -> u64 {
+        let lags = self.receives[from].iter().enumerate();
+        lags.map(|(index, &lag)| before(index).saturating_sub(lag as u64).min(sectors))
+            .sum()
+    }
+
+    /// The first step in which something of a sector is sent from there: all that comes before is of sectors before.
+    pub fn step_of(&self, from: usize, sector: u64) -> u64 {
+        let least = self.receives[from].iter().copied().min().unwrap_or(0);
+        sector + least as u64
+    }
+}
+
 impl Schedule {
-    /// What a role does. The schedule is one that [`Schedule::verify`] accepts.
-    pub fn part(&self, layout: &Layout, role: usize) -> Part {
-        let mut receives = vec![0; layout.roles() + 1];
+    /// What a role does. The schedule is one that [`Schedule::verify`] accepts. Those who send and who receive have to agree on
+    /// `lag_max`, the longest lag that there may be.
+    pub fn part(&self, layout: &Layout, role: usize, lag_max: usize) -> Part {
+        let lags = self.lags(lag_max);
+        let mut receives = vec![Vec::new(); layout.roles() + 1];
         let mut arrived = vec![None; self.transfers.len()];
         let mut sends = Vec::new();
         let sum = |arrived: &[Option<Arrived>], of: &[usize]| {
@@ -48,6 +86,7 @@ impl Schedule {
                 let of = sum(&arrived, &transfer.of);
                 sends.push(Sent {
                     to: transfer.to,
+                    lag: lags[number],
                     of,
                 });
             }
@@ -56,8 +95,8 @@ impl Schedule {
                     Node::Client => layout.roles(),
                     Node::Role(from) => from,
                 };
-                let index = receives[from];
-                receives[from] += 1;
+                let index = receives[from].len();
+                receives[from].push(lags[number]);
                 arrived[number] = Some(Arrived { from, index });
             }
         }
@@ -68,7 +107,32 @@ impl Schedule {
             stores: cells
                 .map(|cell| sum(&arrived, &self.stores[cell]))
                 .collect(),
+            longest_lag: lags.into_iter().max().unwrap_or(0),
         }
+    }
+
+    /// By how many sectors each transfer is behind those of the client: by one for every node before its sender that it waits
+    /// for, or in proportion, so that it is `lag_max` at most.
+    fn lags(&self, lag_max: usize) -> Vec<usize> {
+        let mut depths: Vec<usize> = Vec::with_capacity(self.transfers.len());
+        for transfer in &self.transfers {
+            depths.push(match transfer.from {
+                Node::Client => 0,
+                Node::Role(_) => {
+                    let earlier = transfer.of.iter().map(|&earlier| depths[earlier]);
+                    1 + earlier.max().unwrap_or(0)
+                }
+            });
+        }
+        let deepest = depths.iter().copied().max().unwrap_or(0).saturating_sub(1);
+        let lags = depths.into_iter().map(|depth| {
+            let behind = depth.saturating_sub(1);
+            match deepest <= lag_max {
+                true => behind,
+                false => behind * lag_max / deepest,
+            }
+        });
+        lags.collect()
     }
 
     /// The cells that the client sends to a role, in that order. All that the client sends are whole cells of the role that it

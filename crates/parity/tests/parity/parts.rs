@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tabane_parity::schedule::{Arrived, Kind};
+use tabane_parity::schedule::{Arrived, Kind, Part, Schedule};
 use tabane_parity::{Layout, encode};
 
 /// Numbers that stand for blocks: their exclusive or is that of the blocks.
@@ -27,50 +27,109 @@ fn every_node_stores_its_cells() {
             let Some(schedule) = kind.schedule(&layout) else {
                 continue;
             };
-            let parts: Vec<_> = (0..roles)
-                .map(|role| schedule.part(&layout, role))
-                .collect();
-            // What has arrived at each role from each, in order.
-            let mut arrived = vec![vec![Vec::<u64>::new(); roles + 1]; roles];
-            for (role, arrived) in arrived.iter_mut().enumerate() {
-                for cell in schedule.cells_from_client(&layout, role) {
-                    let value = u64::from_le_bytes(cells[cell].clone().try_into().unwrap());
-                    arrived[roles].push(value);
-                }
-            }
-            // A node sends the next that it can, and waits for what it lacks: in turns, until nobody has anything left.
-            let mut left: Vec<VecDeque<_>> = parts
-                .iter()
-                .map(|part| part.sends.iter().collect())
-                .collect();
-            while left.iter().any(|sends| !sends.is_empty()) {
-                let mut moved = false;
-                for (role, sends) in left.iter_mut().enumerate() {
-                    while let Some(sent) = sends.front() {
-                        let Some(sum) = sum(&arrived[role], &sent.of) else {
-                            break;
-                        };
-                        arrived[sent.to][role].push(sum);
-                        sends.pop_front();
-                        moved = true;
-                    }
-                }
-                assert!(moved, "{kind}, {roles}: nodes wait for each other");
-            }
-            for (role, part) in parts.iter().enumerate() {
-                let counts: Vec<usize> = arrived[role].iter().map(Vec::len).collect();
-                assert_eq!(counts, part.receives, "{kind}, {roles}");
-                for (cell, of) in layout.cells_of_role(role).zip(&part.stores) {
-                    let value = sum(&arrived[role], of).unwrap().to_le_bytes();
-                    assert_eq!(cells[cell], value, "{kind}, {roles}, cell {cell}");
-                }
+            for (sectors, lag_max) in [(1, 0), (5, 0), (1, 3), (5, 3), (9, 1)] {
+                let case = format!("{kind}, {roles} roles, {sectors} sectors, lag {lag_max}");
+                run(&schedule, &layout, &cells, sectors, lag_max, &case);
             }
         }
     }
 }
 
-fn sum(arrived: &[Vec<u64>], of: &[Arrived]) -> Option<u64> {
-    of.iter().try_fold(0, |sum, from| {
-        Some(sum ^ arrived[from.from].get(from.index)?)
+/// A block of a sector, since no two are to be alike.
+fn of_sector(cell: &[u8], sector: u64) -> u64 {
+    u64::from_le_bytes(cell.try_into().unwrap()).rotate_left(sector as u32)
+}
+
+fn run(
+    schedule: &Schedule,
+    layout: &Layout,
+    cells: &[Vec<u8>],
+    sectors: u64,
+    lag_max: usize,
+    case: &str,
+) {
+    let roles = layout.roles();
+    let parts: Vec<_> = (0..roles)
+        .map(|role| schedule.part(layout, role, lag_max))
+        .collect();
+    let longest = parts[0].longest_lag;
+    assert!(longest <= lag_max, "{case}");
+    // What has arrived at each role from each, in order.
+    let mut arrived = vec![vec![Vec::<u64>::new(); roles + 1]; roles];
+    for (role, arrived) in arrived.iter_mut().enumerate() {
+        for sector in 0..sectors {
+            for cell in schedule.cells_from_client(layout, role) {
+                arrived[roles].push(of_sector(&cells[cell], sector));
+            }
+        }
+    }
+    // A node sends the next that it can, and waits for what it lacks: in turns, until nobody has anything left.
+    let steps = 0..sectors + longest as u64;
+    let mut left: Vec<VecDeque<_>> = parts
+        .iter()
+        .map(|part| {
+            let all = steps
+                .clone()
+                .flat_map(|step| part.sends.iter().map(move |sent| (step, sent)));
+            let with_sector =
+                all.filter_map(|(step, sent)| Some((step.checked_sub(sent.lag as u64)?, sent)));
+            with_sector
+                .filter(|(sector, _)| *sector < sectors)
+                .collect()
+        })
+        .collect();
+    while left.iter().any(|sends| !sends.is_empty()) {
+        let mut moved = false;
+        for (role, sends) in left.iter_mut().enumerate() {
+            while let Some((sector, sent)) = sends.front() {
+                let Some(sum) = sum(&parts[role], &arrived[role], &sent.of, *sector, sectors)
+                else {
+                    break;
+                };
+                arrived[sent.to][role].push(sum);
+                sends.pop_front();
+                moved = true;
+            }
+        }
+        assert!(moved, "{case}: nodes wait for each other");
+    }
+    for (role, part) in parts.iter().enumerate() {
+        for (from, arrived) in arrived[role].iter().enumerate() {
+            let all = arrived.len() as u64;
+            assert_eq!(part.arrived_before(from, steps.end, sectors), all, "{case}");
+            // What is of no more use is given back, and all else is there.
+            for sector in 0..sectors {
+                let gone = part.arrived_before(from, part.step_of(from, sector), sectors);
+                for index in 0..part.receives[from].len() {
+                    let number = part.number(Arrived { from, index }, sector, sectors);
+                    assert!((gone..all).contains(&number), "{case}");
+                }
+                assert!(part.step_of(from, sector) <= sector + longest as u64);
+            }
+        }
+        for sector in 0..sectors {
+            for (cell, of) in layout.cells_of_role(role).zip(&part.stores) {
+                let value = sum(part, &arrived[role], of, sector, sectors).unwrap();
+                assert_eq!(
+                    of_sector(&cells[cell], sector),
+                    value,
+                    "{case}, cell {cell}"
+                );
+            }
+        }
+    }
+}
+
+/// The sum of what has arrived of a sector, if all of it has.
+fn sum(
+    part: &Part,
+    arrived: &[Vec<u64>],
+    of: &[Arrived],
+    sector: u64,
+    sectors: u64,
+) -> Option<u64> {
+    of.iter().try_fold(0, |sum, &from| {
+        let number = part.number(from, sector, sectors) as usize;
+        Some(sum ^ arrived[from.from].get(number)?)
     })
 }

@@ -5,6 +5,7 @@
 //! users, `docs/wire.md` says what goes over the network.
 
 pub mod file;
+mod limits;
 mod node;
 mod relay;
 mod session;
@@ -18,9 +19,10 @@ use std::sync::Arc;
 use super::striped::{Place, StripedStorage};
 use super::{Name, RemoteOptions};
 use file::ClusterFile;
+use limits::Limits;
 
 pub use node::NodeStorage;
-pub use relay::{Plan, Puts, Relay};
+pub use relay::{Plan, Puts, Relay, Relayed};
 pub use session::{STALL, data_endpoint};
 
 pub(crate) use super::striped::container::xxh128;
@@ -30,11 +32,12 @@ pub(crate) use super::striped::container::xxh128;
 /// # Errors
 /// [`io::ErrorKind::NotFound`] when there is no such file, or nothing on any node yet; as [`StripedStorage::open`].
 pub fn open_file(path: &Path, options: &RemoteOptions) -> io::Result<StripedStorage> {
-    let places = places(path)?;
+    let limits = Arc::new(Limits::new(options));
+    let places = places(path, &limits)?;
     let location = format!("cluster:{}", path.display());
     let opened = StripedStorage::open(location, places.clone(), options.notice.clone());
     match opened {
-        Ok(storage) => Ok(storage.with_relay(Relay::new(options.plan))),
+        Ok(storage) => Ok(storage.with_relay(Relay::new(options.plan, limits))),
         Err(error) => Err(match places.iter().all(is_blank) {
             true => io::ErrorKind::NotFound.into(),
             false => error,
@@ -47,7 +50,7 @@ pub fn open_file(path: &Path, options: &RemoteOptions) -> io::Result<StripedStor
 /// # Errors
 /// As [`StripedStorage::form`].
 pub fn form(path: &Path) -> io::Result<()> {
-    StripedStorage::form(places(path)?, false)
+    StripedStorage::form(places(path, &Arc::default())?, false)
 }
 
 /// The nodes that a file names; nothing is asked yet.
@@ -55,11 +58,16 @@ pub fn form(path: &Path) -> io::Result<()> {
 /// # Errors
 /// When the file cannot be used.
 pub fn nodes(path: &Path) -> io::Result<Vec<Arc<NodeStorage>>> {
+    nodes_within(path, &Arc::default())
+}
+
+fn nodes_within(path: &Path, limits: &Arc<Limits>) -> io::Result<Vec<Arc<NodeStorage>>> {
     let file = ClusterFile::read(path)?;
     let config = tls::client(&file.credentials)?;
     let nodes = file.nodes.into_iter();
     Ok(nodes
-        .map(|node| Arc::new(NodeStorage::new(node, Arc::clone(&config))))
+        .map(|node| NodeStorage::new(node, Arc::clone(&config), Arc::clone(limits)))
+        .map(Arc::new)
         .collect())
 }
 
@@ -71,8 +79,9 @@ pub fn place(node: Arc<NodeStorage>) -> Place {
     }
 }
 
-fn places(path: &Path) -> io::Result<Vec<Place>> {
-    Ok(nodes(path)?.into_iter().map(place).collect())
+fn places(path: &Path, limits: &Arc<Limits>) -> io::Result<Vec<Place>> {
+    let nodes = nodes_within(path, limits)?;
+    Ok(nodes.into_iter().map(place).collect())
 }
 
 /// Whether a node answers and has nothing.

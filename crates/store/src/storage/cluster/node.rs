@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::file::NodeAddress;
+use super::limits::{Limits, PIECE_LEN};
 use super::tls;
 use super::wire::{self, REPLY_MAX, Reply, Request, Status};
 use crate::storage::{Listed, Name, OBJECT_LEN_MAX, ObjectKind, Storage};
@@ -24,29 +25,41 @@ const SILENCE: Duration = Duration::from_secs(60);
 const CONNECTIONS: usize = 4;
 
 /// A control connection, over which one request at a time is answered.
-pub struct Channel(StreamOwned<ClientConnection, TcpStream>);
+pub struct Channel {
+    stream: StreamOwned<ClientConnection, TcpStream>,
+    limits: Arc<Limits>,
+}
 
 impl Channel {
     /// Asks, and sends what comes behind the request.
     pub fn ask(&mut self, request: &Request, parts: &[&[u8]]) -> io::Result<Reply> {
-        wire::send(&mut self.0, request)?;
-        for part in parts {
-            self.0.write_all(part)?;
+        self.send(request, parts)?;
+        self.receive()
+    }
+
+    fn send(&mut self, request: &Request, parts: &[&[u8]]) -> io::Result<()> {
+        wire::send(&mut self.stream, request)?;
+        for piece in parts.iter().flat_map(|part| part.chunks(PIECE_LEN)) {
+            self.limits.before_sending(piece.len());
+            self.stream.write_all(piece)?;
         }
-        self.0.flush()?;
-        wire::receive(&mut self.0, REPLY_MAX)
+        self.stream.flush()
+    }
+
+    fn receive(&mut self) -> io::Result<Reply> {
+        wire::receive(&mut self.stream, REPLY_MAX)
     }
 
     fn read(&mut self, len: u64) -> io::Result<Vec<u8>> {
         if len > 2 * OBJECT_LEN_MAX {
             return Err(wire::invalid("it is longer than any object"));
         }
-        let mut bytes = Vec::with_capacity(len as usize);
-        (&mut self.0).take(len).read_to_end(&mut bytes)?;
-        match bytes.len() as u64 == len {
-            true => Ok(bytes),
-            false => Err(io::ErrorKind::ConnectionReset.into()),
+        let mut bytes = vec![0; len as usize];
+        for piece in bytes.chunks_mut(PIECE_LEN) {
+            self.stream.read_exact(piece)?;
+            self.limits.after_receiving(piece.len());
         }
+        Ok(bytes)
     }
 }
 
@@ -54,16 +67,18 @@ impl Channel {
 pub struct NodeStorage {
     node: NodeAddress,
     config: Arc<ClientConfig>,
+    limits: Arc<Limits>,
     /// Connections that nobody uses at the moment.
     idle: Mutex<Vec<Channel>>,
 }
 
 impl NodeStorage {
     /// Nothing is sent yet.
-    pub fn new(node: NodeAddress, config: Arc<ClientConfig>) -> Self {
+    pub fn new(node: NodeAddress, config: Arc<ClientConfig>, limits: Arc<Limits>) -> Self {
         Self {
             node,
             config,
+            limits,
             idle: Mutex::default(),
         }
     }
@@ -95,7 +110,10 @@ impl NodeStorage {
         wire::greet(&mut tls)?;
         wire::expect_greeting(&mut tls)?;
         tls.sock.set_read_timeout(Some(SILENCE))?;
-        Ok(Channel(tls))
+        Ok(Channel {
+            stream: tls,
+            limits: Arc::clone(&self.limits),
+        })
     }
 
     /// How the node is.
@@ -112,6 +130,20 @@ impl NodeStorage {
     /// Asks over an idle connection, or a new one; a connection that was idle may have been closed meanwhile.
     pub fn ask(&self, request: &Request, parts: &[&[u8]]) -> io::Result<Reply> {
         self.with(|channel| channel.ask(request, parts))
+    }
+
+    /// Asks, and leaves it to whoever wants the answer to wait for it.
+    pub fn begin(&self, request: &Request) -> io::Result<Asked<'_>> {
+        let used = lock(&self.idle).pop();
+        let channel = used.map_or_else(|| self.channel(), Ok);
+        let asked = channel.and_then(|mut channel| {
+            channel.send(request, &[])?;
+            Ok(Asked {
+                node: self,
+                channel,
+            })
+        });
+        asked.map_err(|error| self.blame(error))
     }
 
     fn with<T>(&self, act: impl Fn(&mut Channel) -> io::Result<T>) -> io::Result<T> {
@@ -165,6 +197,22 @@ impl NodeStorage {
             Reply::Count(count) => Ok(count),
             other => Err(self.unexpected(&other)),
         }
+    }
+}
+
+/// A request that was sent.
+pub struct Asked<'a> {
+    node: &'a NodeStorage,
+    channel: Channel,
+}
+
+impl Asked<'_> {
+    /// Waits for the answer.
+    pub fn answer(mut self) -> io::Result<Reply> {
+        let answer = self.channel.receive();
+        let answer = answer.map_err(|error| self.node.blame(error))?;
+        lock(&self.node.idle).push(self.channel);
+        Ok(answer)
     }
 }
 

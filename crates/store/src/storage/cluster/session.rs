@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tabane_fabric::{Endpoint, Sender, Tcp};
+use tabane_fabric::{Endpoint, FRAME_SHARE, Sender, Tcp};
 use tabane_parity::Layout;
 use tabane_parity::schedule::{Kind, Node, Schedule};
 
+use super::limits::Limits;
 use super::node::{Channel, NodeStorage};
 use super::wire::{
     self, DATA_MAGIC, FRAME_HEADER_LEN, FrameHeader, Open, Peer, Reply, Request, SessionId, Token,
@@ -18,8 +19,8 @@ use crate::storage::striped::container::{Geometry, SECTOR_LEN};
 /// For how long a node may take no data. Nodes give up on each other after as long.
 pub const STALL: Duration = Duration::from_secs(20);
 
-/// Sectors of every cell that a ring has room for, at least two so that no schedule can come to a standstill.
-const SECTORS_IN_RING: usize = 8;
+/// By how many sectors what nodes send is behind what the client sends, at most.
+const LAG_MAX: usize = 3;
 
 /// Bytes of a ring, at least and at most.
 const RING: std::ops::RangeInclusive<usize> = 1 << 20..=16 << 20;
@@ -31,6 +32,7 @@ pub struct Session {
     _owners: Vec<Channel>,
     endpoints: Vec<Arc<dyn Endpoint>>,
     senders: Vec<Sender>,
+    lag: u8,
     next: u64,
 }
 
@@ -39,7 +41,11 @@ impl Session {
     pub fn open(nodes: &[&NodeStorage]) -> io::Result<Self> {
         let layout =
             Layout::new(nodes.len()).map_err(|error| io::Error::other(error.to_string()))?;
-        let (client_ring, peer_ring) = ring_lens(&layout);
+        let Rings {
+            client: client_ring,
+            peer: peer_ring,
+            lag,
+        } = Rings::new(&layout);
         let id = wire::random_id();
         let numbered: Vec<(usize, &NodeStorage)> = (0..).zip(nodes.iter().copied()).collect();
         let opened = at_once(&numbered, |&(me, node)| {
@@ -80,6 +86,7 @@ impl Session {
             _owners: opened.into_iter().map(|(owner, _)| owner).collect(),
             senders: endpoints.iter().map(sender).collect(),
             endpoints,
+            lag,
             next: 0,
         })
     }
@@ -90,14 +97,19 @@ impl Session {
         self.next - 1
     }
 
+    /// By how many sectors nodes may be behind, so that what they wait with has room in the rings.
+    pub fn lag(&self) -> u8 {
+        self.lag
+    }
+
     /// Names it to the nodes.
     pub fn id(&self) -> SessionId {
         self.id
     }
 
     /// Sends what is the client's of a stripe: to each node its cells, sector by sector. `members` has the member of each role.
-    /// Returns the share of the time in which it waited for all nodes, not for the network: one that gets its data sooner than
-    /// others has to wait for them, which says nothing of who holds up whom.
+    /// Returns the share of the time in which it waited for nodes, not for the network, in the mean over the nodes: one that gets
+    /// its data sooner than others waits for them, and so some waiting says nothing.
     pub fn send(
         &mut self,
         number: u64,
@@ -105,6 +117,7 @@ impl Session {
         schedule: &Schedule,
         members: &[usize],
         cells: &[impl AsRef<[u8]> + Sync],
+        limits: &Limits,
     ) -> io::Result<f64> {
         let layout = geometry.layout();
         let begun = Instant::now();
@@ -120,7 +133,7 @@ impl Session {
                     let own = schedule.cells_from_client(&layout, role);
                     scope.spawn(move || {
                         let before = sender.waited();
-                        let sent = send_cells(sender, number, geometry, &own, cells);
+                        let sent = send_cells(sender, number, geometry, &own, cells, limits);
                         if sent.is_err() {
                             // Nobody waits for what will not come.
                             endpoints.iter().for_each(|endpoint| endpoint.close());
@@ -139,8 +152,9 @@ impl Session {
             let sent: Vec<io::Result<Option<Duration>>> = sent.collect();
             sent.into_iter().collect::<io::Result<Vec<_>>>()
         });
-        let least = sent?.into_iter().flatten().min().unwrap_or_default();
-        Ok(least.as_secs_f64() / begun.elapsed().as_secs_f64().max(1e-9))
+        let waited: Vec<Duration> = sent?.into_iter().flatten().collect();
+        let mean = waited.iter().sum::<Duration>() / waited.len().max(1) as u32;
+        Ok(mean.as_secs_f64() / begun.elapsed().as_secs_f64().max(1e-9))
     }
 }
 
@@ -156,6 +170,7 @@ fn send_cells(
     geometry: &Geometry,
     own: &[usize],
     cells: &[impl AsRef<[u8]>],
+    limits: &Limits,
 ) -> io::Result<()> {
     for sector in 0..geometry.sectors() {
         let range = geometry.sector(sector);
@@ -166,6 +181,7 @@ fn send_cells(
                 sector: sector as u32,
                 index,
             };
+            limits.before_sending(payload.len());
             sender.send(&[&header.to_bytes(payload), payload])?;
         }
     }
@@ -194,32 +210,51 @@ pub fn data_endpoint(address: &str, token: Token) -> io::Result<Arc<dyn Endpoint
     }
 }
 
-/// Bytes of the rings for the client and for each other member, so that there is room for several sectors of any schedule.
-fn ring_lens(layout: &Layout) -> (usize, usize) {
-    let mut most = (0, 0);
-    for schedule in Kind::ALL
-        .into_iter()
-        .filter_map(|kind| kind.schedule(layout))
-    {
+/// How large the rings are.
+struct Rings {
+    /// Bytes of that for the client.
+    client: usize,
+    /// Bytes of that for each other member.
+    peer: usize,
+    /// By how many sectors nodes may be behind.
+    lag: u8,
+}
+
+impl Rings {
+    /// So large that there is room for several sectors of any schedule. Who waits for the next frame holds back those of as many
+    /// sectors as nodes are behind, and of one more; that may be a quarter of a ring (see [`Tail::release`](tabane_fabric::Tail::release)).
+    fn new(layout: &Layout) -> Self {
         let roles = layout.roles();
-        let mut counts = vec![vec![0; roles]; roles + 1];
-        for transfer in &schedule.transfers {
-            let from = match transfer.from {
-                Node::Client => roles,
-                Node::Role(role) => role,
-            };
-            counts[from][transfer.to] += 1;
+        let (mut from_client, mut from_peer) = (0, 0);
+        for schedule in Kind::ALL
+            .into_iter()
+            .filter_map(|kind| kind.schedule(layout))
+        {
+            let mut counts = vec![vec![0; roles]; roles + 1];
+            for transfer in &schedule.transfers {
+                let from = match transfer.from {
+                    Node::Client => roles,
+                    Node::Role(role) => role,
+                };
+                counts[from][transfer.to] += 1;
+            }
+            let most = |counts: &[Vec<usize>]| counts.iter().flatten().copied().max();
+            from_client = from_client.max(most(&counts[roles..]).unwrap_or(0));
+            from_peer = from_peer.max(most(&counts[..roles]).unwrap_or(0));
         }
-        let peers = counts[..roles].iter().flatten().copied().max();
-        most.0 = most.0.max(counts[roles].iter().copied().max().unwrap_or(0));
-        most.1 = most.1.max(peers.unwrap_or(0));
+        let frame = SECTOR_LEN as usize + FRAME_HEADER_LEN;
+        let most = from_client.max(from_peer) * frame * FRAME_SHARE;
+        let lag = (RING.end() / most).saturating_sub(1).min(LAG_MAX);
+        let bytes = |frames: usize| {
+            let bytes = frames * frame * FRAME_SHARE * (lag + 1);
+            bytes.clamp(*RING.start(), *RING.end())
+        };
+        Self {
+            client: bytes(from_client),
+            peer: bytes(from_peer),
+            lag: lag as u8,
+        }
     }
-    let frame = SECTOR_LEN as usize + FRAME_HEADER_LEN;
-    let bytes = |frames: usize| {
-        let bytes = frames * frame * SECTORS_IN_RING;
-        bytes.clamp(*RING.start(), *RING.end())
-    };
-    (bytes(most.0), bytes(most.1))
 }
 
 /// Does something for each at once; the first error counts.

@@ -97,6 +97,8 @@ pub struct Stripe {
     pub by_role: Vec<u8>,
     /// The name of the schedule.
     pub schedule: String,
+    /// By how many sectors what nodes send may be behind what the client sends.
+    pub lag: u8,
 }
 
 /// What a node answers.

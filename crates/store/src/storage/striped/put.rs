@@ -7,7 +7,7 @@ use tabane_parity::encode;
 use super::StripedStorage;
 use super::container::{Container, Geometry, REPLICA_MAX};
 use super::open::refusal;
-use crate::storage::cluster::Puts;
+use crate::storage::cluster::{Puts, Relayed};
 use crate::storage::{Name, ObjectKind};
 
 /// What became of a container that was put.
@@ -98,13 +98,14 @@ impl StripedStorage {
             Some(relay) => {
                 relay.put(&self.targets, targets, &by_role, (name, object), &geometry)?
             }
-            None => None,
+            None => Relayed::NotTried,
         };
+        // What there is of a stripe that failed is its own.
+        let mut new = matches!(relayed, Relayed::Failed);
         let puts = match relayed {
-            Some(puts) => puts,
-            None => self.put_cells(name, object, &geometry, &by_role)?,
+            Relayed::Put(puts) => puts,
+            _ => self.put_cells(name, object, &geometry, &by_role)?,
         };
-        let mut new = false;
         for (number, put) in puts {
             new |= self.judge(number, put)? == Put::New;
         }
