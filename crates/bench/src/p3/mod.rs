@@ -2,6 +2,7 @@
 
 mod model;
 mod network;
+mod simulator;
 pub mod worker;
 
 use std::io::{BufRead, BufReader, Write};
@@ -19,6 +20,9 @@ use tabane_store::storage::cluster::file::NodeAddress;
 
 use crate::progress;
 use network::Network;
+
+/// Objects that each client puts in a simulation.
+const SIMULATED_OBJECTS: usize = 40;
 
 /// Measure writes to a cluster over links of a given rate, by each plan, beside writes without redundancy.
 ///
@@ -48,7 +52,7 @@ pub struct Args {
     /// Where nodes keep what is written, while it is measured
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     work: std::path::PathBuf,
-    /// Measure nothing: compute what is possible at best, by what each link has to carry
+    /// Measure nothing: compute what is possible at best, by what each link has to carry, and simulate it frame by frame
     #[arg(long)]
     simulate: bool,
     /// Print one flat JSON object a line instead of a table
@@ -71,22 +75,36 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn simulate(args: &Args, nodes: usize, clients: usize) -> Result<()> {
     let bounds = model::bounds(nodes, clients)?;
-    let plans = bounds
+    let layout = Layout::new(nodes)?;
+    let relay = match Kind::Coded.schedule(&layout) {
+        Some(_) => Kind::Coded,
+        None => Kind::Shared,
+    };
+    let alone = bounds
         .plans
         .iter()
-        .map(|(kind, links)| (kind.name(), *links));
-    let lines = [("none", bounds.no_redundancy)]
-        .into_iter()
-        .chain(plans)
-        .chain([("mix", bounds.mix)]);
-    for (plan, links) in lines {
+        .map(|&(kind, links)| (kind.name(), kind, 1.0, links));
+    for (plan, kind, share, bound) in alone.chain([("mix", relay, bounds.share, bounds.mix)]) {
+        let case = simulator::Case {
+            nodes,
+            clients,
+            kind,
+            share,
+            object: args.object << 20,
+            objects: SIMULATED_OBJECTS,
+        };
+        let links = case.goodput()?;
         match args.json {
             true => println!(
                 "{}",
-                json!({"bench": "p3_model", "nodes": nodes, "clients": clients, "plan": plan,
-                    "goodput_links": links, "relayed_share": bounds.share})
+                json!({"bench": "p3_model", "nodes": nodes, "clients": clients, "plan": plan, "goodput_links": links,
+                    "bound_links": bound, "no_redundancy_links": bounds.no_redundancy, "relayed_share": share})
             ),
-            false => println!("n={nodes} C={clients} {plan:>8}: {links:.2} links"),
+            false => println!(
+                "n={nodes} C={clients} {plan:>8}: {links:.2} links, {:.3} of no redundancy, {:.3} of the bound",
+                links / bounds.no_redundancy,
+                links / bound
+            ),
         }
     }
     Ok(())

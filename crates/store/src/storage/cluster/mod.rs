@@ -23,7 +23,7 @@ use limits::Limits;
 
 pub use node::NodeStorage;
 pub use relay::{Plan, Puts, Relay, Relayed};
-pub use session::{STALL, data_endpoint};
+pub use session::{Rings, STALL, data_endpoint};
 
 pub(crate) use super::striped::container::xxh128;
 

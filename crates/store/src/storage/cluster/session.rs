@@ -210,20 +210,20 @@ pub fn data_endpoint(address: &str, token: Token) -> io::Result<Arc<dyn Endpoint
     }
 }
 
-/// How large the rings are.
-struct Rings {
+/// How large the rings of a session are at each node.
+pub struct Rings {
     /// Bytes of that for the client.
-    client: usize,
+    pub client: usize,
     /// Bytes of that for each other member.
-    peer: usize,
+    pub peer: usize,
     /// By how many sectors nodes may be behind.
-    lag: u8,
+    pub lag: u8,
 }
 
 impl Rings {
     /// So large that there is room for several sectors of any schedule. Who waits for the next frame holds back those of as many
     /// sectors as nodes are behind, and of one more; that may be a quarter of a ring (see [`Tail::release`](tabane_fabric::Tail::release)).
-    fn new(layout: &Layout) -> Self {
+    pub fn new(layout: &Layout) -> Self {
         let roles = layout.roles();
         let (mut from_client, mut from_peer) = (0, 0);
         for schedule in Kind::ALL
