@@ -2,7 +2,10 @@
 
 #![forbid(unsafe_code)]
 
-use tabane_lanes::{Backend, BackendError, xor_into, xor_into_on, xor_of, xor_of_on};
+use tabane_lanes::{
+    Backend, BackendError, Sum, xor_into, xor_into_on, xor_of, xor_of_both, xor_of_both_on,
+    xor_of_on,
+};
 
 /// The most sources that are tried.
 const SOURCES: usize = 19;
@@ -51,6 +54,55 @@ fn every_backend_is_right() {
             }
         }
     }
+}
+
+#[test]
+fn two_sums_at_once_are_what_each_is_by_itself() {
+    let sources = sources();
+    let from = |count: usize, len: usize| -> Vec<&[u8]> {
+        (0..count).map(|i| &sources[i][i..i + len]).collect()
+    };
+    for backend in Backend::available() {
+        for (distant_len, near_len) in
+            lengths().zip(lengths().collect::<Vec<_>>().into_iter().rev())
+        {
+            for (distant_count, near_count) in [(3, 4), (0, 2), (1, 0), (SOURCES, SOURCES)] {
+                let sources = [from(distant_count, distant_len), from(near_count, near_len)];
+                let mut sums = [vec![0x5a; distant_len], vec![0x5a; near_len]];
+                let mut alone = sums.clone();
+                let [distant, near] = &mut sums;
+                let (distant, near) = (
+                    Sum {
+                        into: distant,
+                        from: &sources[0],
+                    },
+                    Sum {
+                        into: near,
+                        from: &sources[1],
+                    },
+                );
+                xor_of_both_on(backend, distant, near).unwrap();
+                for (sum, from) in alone.iter_mut().zip(&sources) {
+                    xor_of_on(backend, sum, from).unwrap();
+                }
+                assert!(sums == alone, "{backend}, {distant_len} and {near_len}");
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "a source is too short")]
+fn a_short_source_of_the_second_sum_is_refused() {
+    let distant = Sum {
+        into: &mut [],
+        from: &[],
+    };
+    let near = Sum {
+        into: &mut [0; 4],
+        from: &[&[1; 3]],
+    };
+    xor_of_both(distant, near);
 }
 
 #[test]

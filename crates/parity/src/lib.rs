@@ -30,6 +30,7 @@
 
 #![forbid(unsafe_code)]
 
+mod encode;
 mod error;
 mod gf2;
 mod layout;
@@ -38,8 +39,9 @@ mod repair;
 pub mod schedule;
 mod stripe;
 
+pub use encode::encode;
 pub use error::Error;
 pub use layout::{Content, Layout};
 pub use plan::{Plan, Step, encode_plan, update_plan};
 pub use repair::{fewest_reads, recover_plan, repair_plan};
-pub use stripe::{Buffer, encode, repair, update};
+pub use stripe::{Buffer, repair, update};

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use tabane_lanes::{xor_into, xor_of};
 
-use crate::plan::{Plan, Step, encode_plan, update_plan};
+use crate::plan::{Plan, Step, update_plan};
 use crate::repair::repair_plan;
 use crate::{Error, Layout};
 
@@ -17,25 +17,14 @@ const WORKING_SET_BYTES: usize = 768 << 10;
 const SPAN_BYTES: Range<usize> = 4 << 10..64 << 10;
 
 /// How many sources are added up in one pass.
-const SOURCES: usize = 32;
-
-/// Computes the parities of a stripe. `cells` are buffers of one length, one for each cell of the layout, in the order of
-/// their numbers: `Vec<u8>` or `&mut [u8]`.
-///
-/// # Errors
-///
-/// [`Error::CellCount`] or [`Error::CellLength`]; then nothing is changed.
-pub fn encode<C: Buffer>(layout: &Layout, cells: &mut [C]) -> Result<(), Error> {
-    count(layout, cells)?;
-    encode_plan(layout).run(cells)
-}
+pub const SOURCES: usize = 32;
 
 /// Computes the cells of lost roles anew, from those that [`repair_plan`] reads. The buffers of lost cells are
 /// overwritten, those of cells that are neither read nor lost may be empty.
 ///
 /// # Errors
 ///
-/// As [`repair_plan`] and [`encode`]; then nothing is changed.
+/// As [`repair_plan`] and [`encode`](crate::encode); then nothing is changed.
 pub fn repair<C: Buffer>(layout: &Layout, cells: &mut [C], lost: &[usize]) -> Result<(), Error> {
     count(layout, cells)?;
     repair_plan(layout, lost)?.run(cells)
@@ -50,7 +39,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]> + Default> Buffer for T {}
 ///
 /// # Errors
 ///
-/// As [`encode`]; `new` counts as a buffer of the block's cell. Then nothing is changed.
+/// As [`encode`](crate::encode); `new` counts as a buffer of the block's cell. Then nothing is changed.
 ///
 /// # Panics
 ///
@@ -88,12 +77,9 @@ impl Plan {
     ///
     /// If the plan names a cell that is not there.
     pub fn run<C: Buffer>(&self, cells: &mut [C]) -> Result<(), Error> {
-        let Some(first) = self.steps.first() else {
+        let len = self.cell_len(cells)?;
+        if len == 0 {
             return Ok(());
-        };
-        let len = cells[first.into].as_ref().len();
-        for step in &self.steps {
-            same_length(cells, len, step.from.iter().chain([&step.into]))?;
         }
         let span = (WORKING_SET_BYTES / cells.len()).clamp(SPAN_BYTES.start, SPAN_BYTES.end);
         let span = span - span % SPAN_BYTES.start;
@@ -103,6 +89,22 @@ impl Plan {
             }
         }
         Ok(())
+    }
+
+    /// The length of all cells that the plan names; 0 if it names none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CellLength`].
+    pub(crate) fn cell_len<C: Buffer>(&self, cells: &[C]) -> Result<usize, Error> {
+        let Some(first) = self.steps.first() else {
+            return Ok(0);
+        };
+        let len = cells[first.into].as_ref().len();
+        for step in &self.steps {
+            same_length(cells, len, step.from.iter().chain([&step.into]))?;
+        }
+        Ok(len)
     }
 }
 
@@ -126,7 +128,8 @@ impl Step {
     }
 }
 
-fn count<C>(layout: &Layout, cells: &[C]) -> Result<(), Error> {
+/// Whether there is a buffer for each cell of a layout.
+pub fn count<C>(layout: &Layout, cells: &[C]) -> Result<(), Error> {
     let (given, expected) = (cells.len(), layout.cells());
     match given == expected {
         true => Ok(()),

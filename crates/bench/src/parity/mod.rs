@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use serde_json::json;
 use tabane_lanes::xor_of;
-use tabane_parity::{Layout, Plan, Step, encode_plan, repair_plan};
+use tabane_parity::{Layout, Plan, Step, encode, encode_plan, repair_plan};
 
 use crate::data::noise;
 use crate::measure::median;
@@ -59,6 +59,8 @@ pub struct Args {
 /// What is done to a stripe.
 struct Work {
     name: &'static str,
+    /// Roles that are lost; none to encode.
+    lost: &'static [usize],
     plan: Plan,
     /// Each cell that is written, as the sum of a share of those that are read.
     bound: Vec<Step>,
@@ -67,7 +69,11 @@ struct Work {
 }
 
 impl Work {
-    fn new(name: &'static str, plan: Plan) -> Work {
+    fn new(name: &'static str, layout: &Layout, lost: &'static [usize]) -> Result<Work> {
+        let plan = match lost {
+            [] => encode_plan(layout),
+            _ => repair_plan(layout, lost)?,
+        };
         let (reads, writes): (Vec<usize>, Vec<usize>) = (
             plan.reads().into_iter().collect(),
             plan.writes().into_iter().collect(),
@@ -83,20 +89,30 @@ impl Work {
         let bound_twice = Plan {
             steps: [&bound[..], &bound].concat(),
         };
-        Work {
+        Ok(Work {
             name,
+            lost,
             plan,
             bound,
             bound_twice,
-        }
+        })
+    }
+
+    fn run(&self, layout: &Layout, cells: &mut [&mut [u8]]) {
+        let done = match self.lost {
+            [] => encode(layout, cells),
+            // Who repairs many stripes makes the plan once.
+            _ => self.plan.run(cells),
+        };
+        done.expect("cells of one length");
     }
 
     /// Encoding, repair of one target and of two.
     fn all(layout: &Layout) -> Result<[Work; 3]> {
         Ok([
-            Work::new("encode", encode_plan(layout)),
-            Work::new("repair 1", repair_plan(layout, &[0])?),
-            Work::new("repair 2", repair_plan(layout, &[0, 1])?),
+            Work::new("encode", layout, &[])?,
+            Work::new("repair 1", layout, &[0])?,
+            Work::new("repair 2", layout, &[0, 1])?,
         ])
     }
 }
@@ -172,9 +188,8 @@ fn time(
         let run = || work(&mut stripes[next.next().expect("there are stripes")]);
         Rate::of(read_bytes, seconds, run).bytes_per_s / 1e9
     };
-    let run = |plan: &Plan, cells: &mut [&mut [u8]]| plan.run(cells).expect("cells of one length");
-    let plan = |cells: &mut [&mut [u8]]| run(&work.plan, cells);
-    let twice = |cells: &mut [&mut [u8]]| run(&work.bound_twice, cells);
+    let plan = |cells: &mut [&mut [u8]]| work.run(layout, cells);
+    let twice = |cells: &mut [&mut [u8]]| work.bound_twice.run(cells).expect("cells of one length");
     let bound = |cells: &mut [&mut [u8]]| work.bound.iter().for_each(|step| add_up(cells, step));
     let rates: Vec<[f64; 3]> = (0..args.rounds)
         .map(|_| [rate(&plan), rate(&bound), rate(&twice)])

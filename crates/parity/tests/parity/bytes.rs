@@ -71,6 +71,30 @@ proptest! {
 }
 
 #[test]
+fn cells_of_many_spans_are_encoded_as_the_plan_says() {
+    // Of five roles 16 KiB are added up at a time, of many a page; of 40 the sources do not go in one pass.
+    for (roles, lens) in [
+        (5, &[16_383, 16_384, 16_385, 32_768, 50_001][..]),
+        (8, &[8_191, 8_192, 30_000][..]),
+        (9, &[4_095, 4_096, 4_097, 12_289][..]),
+        (40, &[100][..]),
+    ] {
+        let layout = Layout::new(roles).unwrap();
+        for &len in lens {
+            let byte = |cell: usize, at: usize| (cell * 31 + at * at / 7) as u8;
+            let cells = 0..layout.cells();
+            let mut cells: Vec<Vec<u8>> = cells
+                .map(|cell| (0..len).map(|at| byte(cell, at)).collect())
+                .collect();
+            let mut by_plan = cells.clone();
+            encode_plan(&layout).run(&mut by_plan).unwrap();
+            encode(&layout, &mut cells).unwrap();
+            assert!(cells == by_plan, "{roles} roles, cells of {len} bytes");
+        }
+    }
+}
+
+#[test]
 fn an_update_of_another_length_is_refused() {
     let layout = Layout::new(4).unwrap();
     let mut cells = vec![vec![1; 5]; layout.cells()];
