@@ -1,52 +1,85 @@
 //! Schedules found by search: fewer transfers, since what a node sends may be a sum of what it keeps and of what it has
 //! received.
 //!
-//! Where n is prime, node u (role u − 1) and row v (from 1), multiplied by any number modulo n, give the same code again. The
-//! schedules here are invariant under that, so what node 1 sends says it all.
+//! Where n or n − 1 is the prime p, node u (role u − 1; node 0 is role p − 1, where there is one) and row v (from 1),
+//! multiplied by any number modulo p, give the same code again. The schedules here are invariant under that, so what node 1
+//! sends to others and node 0 to node 1 says it all. `examples/search_coded.rs` finds such.
 
 use super::{Builder, Node, Schedule};
 use crate::Layout;
 use crate::gf2::{Span, Vector, cell_vectors};
 
-/// What node 1 sends to a node, 0 being the diagonal role: the sum of cells (u, v).
-type Sent = (usize, &'static [(usize, usize)]);
+/// Who sends the sum of which cells (u, v) to whom.
+type Sent = (usize, To, &'static [(usize, usize)]);
+
+/// To whom.
+#[derive(Clone, Copy)]
+enum To {
+    Node(usize),
+    Diagonal,
+}
 
 /// 16 transfers, the fewest that there can be.
 const FIVE: &[Sent] = &[
-    (2, &[(1, 2)]),
-    (2, &[(1, 3), (3, 1)]),
-    (4, &[(1, 1), (1, 2), (3, 1)]),
-    (0, &[(1, 1), (3, 4), (4, 3)]),
+    (1, To::Node(2), &[(1, 2)]),
+    (1, To::Node(2), &[(1, 3), (3, 1)]),
+    (1, To::Node(4), &[(1, 1), (1, 2), (3, 1)]),
+    (1, To::Diagonal, &[(1, 1), (3, 4), (4, 3)]),
 ];
 
-/// 42 transfers; 36 is the lower bound.
+/// 20 transfers, the fewest.
+const SIX: &[Sent] = &[
+    (0, To::Node(1), &[(0, 2), (0, 3), (0, 4)]),
+    (1, To::Node(2), &[(0, 2), (0, 3), (0, 4), (1, 2)]),
+    (
+        1,
+        To::Node(2),
+        &[(0, 1), (0, 2), (0, 4), (1, 2), (1, 3), (3, 1)],
+    ),
+    (1, To::Node(4), &[(0, 1), (0, 3), (1, 1), (1, 2), (3, 1)]),
+    (1, To::Diagonal, &[(0, 2), (1, 1), (3, 4), (4, 3)]),
+];
+
+/// 36 transfers, the fewest.
 const SEVEN: &[Sent] = &[
-    (3, &[(1, 1)]),
-    (5, &[(1, 3)]),
-    (5, &[(1, 2), (3, 2)]),
-    (2, &[(1, 5)]),
-    (4, &[(1, 4), (3, 2), (4, 6)]),
-    (6, &[(1, 1), (2, 1), (6, 4)]),
-    (0, &[(1, 2), (2, 1), (4, 6), (5, 5), (6, 4)]),
+    (1, To::Node(2), &[(1, 2), (1, 5)]),
+    (1, To::Node(5), &[(1, 2), (4, 1), (4, 6)]),
+    (1, To::Node(6), &[(1, 1), (3, 6), (5, 3), (5, 4)]),
+    (
+        1,
+        To::Node(3),
+        &[(1, 2), (1, 4), (1, 5), (2, 3), (2, 4), (4, 1), (6, 6)],
+    ),
+    (
+        1,
+        To::Node(4),
+        &[(1, 1), (1, 2), (1, 3), (1, 5), (3, 6), (5, 3), (5, 4)],
+    ),
+    (1, To::Diagonal, &[(1, 3), (2, 2), (3, 1), (5, 6), (6, 5)]),
 ];
 
 pub(super) fn schedule(layout: &Layout) -> Option<Schedule> {
     let sent = match layout.roles() {
         5 => FIVE,
+        6 => SIX,
         7 => SEVEN,
         _ => return None,
     };
     let prime = layout.prime();
     let cells = cell_vectors(layout);
+    let role = |node: usize| (node + prime - 1) % prime;
     let sends = (1..prime).flat_map(|by| {
         let times = move |number: usize| number * by % prime;
         let cells = &cells;
-        sent.iter().map(move |&(to, of)| {
-            let to = times(to).checked_sub(1).unwrap_or(layout.diagonal_role());
+        sent.iter().map(move |&(from, to, of)| {
+            let to = match to {
+                To::Node(node) => role(times(node)),
+                To::Diagonal => layout.diagonal_role(),
+            };
             let of = of
                 .iter()
-                .map(|&(u, v)| &cells[layout.cell(times(u) - 1, times(v) - 1)]);
-            (by - 1, to, Vector::sum(of))
+                .map(|&(u, v)| &cells[layout.cell(role(times(u)), times(v) - 1)]);
+            (role(times(from)), to, Vector::sum(of))
         })
     });
     let schedule = ordered(layout, sends.collect(), &cells);
