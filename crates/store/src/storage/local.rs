@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{CWD, RenameFlags};
 
-use super::{Listed, Name, OBJECT_LEN_MAX, ObjectKind, Storage};
+use super::{Listed, Name, OBJECT_LEN_MAX, ObjectKind, Storage, buffer};
 use crate::crypto::random;
 use crate::id::Id;
 
@@ -237,7 +237,7 @@ impl Storage for LocalStorage {
                 let len = range.end - range.start;
                 file.seek(SeekFrom::Start(range.start))?;
                 // Not zeroed first, as `read_exact` would need it.
-                let mut bytes = Vec::with_capacity(len as usize);
+                let mut bytes = buffer::with_capacity(len as usize);
                 match file.take(len).read_to_end(&mut bytes)? as u64 {
                     read if read == len => Ok(bytes),
                     _ => Err(io::ErrorKind::UnexpectedEof.into()),

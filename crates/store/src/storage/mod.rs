@@ -1,5 +1,6 @@
 //! Where objects live: a small trait, and one file for each kind of target.
 
+mod buffer;
 pub mod cluster;
 mod failure;
 mod limit;

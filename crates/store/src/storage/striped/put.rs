@@ -7,6 +7,7 @@ use tabane_parity::encode;
 use super::StripedStorage;
 use super::container::{Container, Geometry, REPLICA_MAX};
 use super::open::refusal;
+use crate::storage::buffer::Buffer;
 use crate::storage::cluster::{Puts, Relayed};
 use crate::storage::{Name, ObjectKind};
 
@@ -44,7 +45,7 @@ impl StripedStorage {
     fn put_config(&self, name: Name, object: &[u8]) -> io::Result<()> {
         let geometry = Geometry::replica(object.len() as u64);
         let cell = padded(object, &geometry);
-        let container = Container::new(&geometry, name.id, 0, [cell.as_slice()]);
+        let container = Container::new(&geometry, name.id, 0, [cell.as_ref()]);
         let parts = container.parts();
         loop {
             let up = self.targets.up();
@@ -66,7 +67,7 @@ impl StripedStorage {
     fn put_replicas(&self, name: Name, object: &[u8], count: usize) -> io::Result<()> {
         let geometry = Geometry::replica(object.len() as u64);
         let cell = padded(object, &geometry);
-        let container = Container::new(&geometry, name.id, 0, [cell.as_slice()]);
+        let container = Container::new(&geometry, name.id, 0, [cell.as_ref()]);
         let parts = container.parts();
         let mut order = self.replica_order(name.id).into_iter();
         let (mut durable, mut new) = (0, false);
@@ -184,19 +185,16 @@ fn acknowledge(new: bool) -> io::Result<()> {
 }
 
 /// The one cell of a replica.
-fn padded(object: &[u8], geometry: &Geometry) -> Vec<u8> {
-    let mut cell = object.to_vec();
-    cell.resize(geometry.cell_len() as usize, 0);
-    cell
+fn padded(object: &[u8], geometry: &Geometry) -> Buffer {
+    Buffer::padded(object, geometry.cell_len() as usize)
 }
 
 /// A cell of a new stripe: data are only looked at, so they stay where they are.
-#[derive(Clone)]
 pub enum Cell<'a> {
     /// Of the object.
     Data(&'a [u8]),
     /// Made for the stripe.
-    Own(Vec<u8>),
+    Own(Buffer),
 }
 
 impl Default for Cell<'_> {
@@ -209,7 +207,7 @@ impl AsRef<[u8]> for Cell<'_> {
     fn as_ref(&self) -> &[u8] {
         match self {
             Self::Data(bytes) => bytes,
-            Self::Own(bytes) => bytes,
+            Self::Own(buffer) => buffer.as_ref(),
         }
     }
 }
@@ -217,10 +215,10 @@ impl AsRef<[u8]> for Cell<'_> {
 impl AsMut<[u8]> for Cell<'_> {
     fn as_mut(&mut self) -> &mut [u8] {
         if let Self::Data(bytes) = self {
-            *self = Self::Own(bytes.to_vec());
+            *self = Self::Own(Buffer::padded(bytes, bytes.len()));
         }
         match self {
-            Self::Own(bytes) => bytes,
+            Self::Own(buffer) => buffer.as_mut(),
             Self::Data(_) => &mut [],
         }
     }
@@ -229,17 +227,13 @@ impl AsMut<[u8]> for Cell<'_> {
 /// The cells of data of an object's stripe; those of parities are empty.
 pub fn data_cells<'a>(object: &'a [u8], geometry: &Geometry) -> Vec<Cell<'a>> {
     let (layout, cell_len) = (geometry.layout(), geometry.cell_len() as usize);
-    let mut cells = vec![Cell::default(); layout.cells()];
+    let mut cells: Vec<Cell<'_>> = (0..layout.cells()).map(|_| Cell::default()).collect();
     let mut data = object.chunks(cell_len);
     for &cell in layout.data_cells() {
         let bytes = data.next().unwrap_or_default();
         cells[cell] = match bytes.len() == cell_len {
             true => Cell::Data(bytes),
-            false => {
-                let mut own = bytes.to_vec();
-                own.resize(cell_len, 0);
-                Cell::Own(own)
-            }
+            false => Cell::Own(Buffer::padded(bytes, cell_len)),
         };
     }
     cells
@@ -252,7 +246,7 @@ pub fn encode_cells<'a>(object: &'a [u8], geometry: &Geometry) -> io::Result<Vec
     let is_data: std::collections::HashSet<usize> = layout.data_cells().iter().copied().collect();
     for (number, cell) in cells.iter_mut().enumerate() {
         if !is_data.contains(&number) {
-            *cell = Cell::Own(vec![0; cell_len]);
+            *cell = Cell::Own(Buffer::of(cell_len));
         }
     }
     encode(&layout, &mut cells).map_err(|error| refusal(error.to_string()))?;

@@ -11,6 +11,7 @@ use super::StripedStorage;
 use super::container::{self, Geometry};
 use crate::id::Id;
 use crate::storage::Name;
+use crate::storage::buffer::{self, Buffer};
 
 /// What is known of a sector of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub struct StripeReader<'a> {
     /// The sectors of each cell that this is about.
     window: Range<u64>,
     /// Of each cell the bytes of the window, once something of it is there.
-    cells: Vec<Vec<u8>>,
+    cells: Vec<Buffer>,
     states: Vec<Vec<State>>,
     /// Roles whose container is not there.
     absent: BTreeSet<usize>,
@@ -79,7 +80,7 @@ impl<'a> StripeReader<'a> {
             storage,
             name,
             geometry,
-            cells: vec![Vec::new(); layout.cells()],
+            cells: (0..layout.cells()).map(|_| Buffer::default()).collect(),
             states: vec![vec![State::Unread; sectors]; layout.cells()],
             layout,
             by_role,
@@ -130,11 +131,11 @@ impl<'a> StripeReader<'a> {
 
     /// The bytes of a sector of which [`StripeReader::obtain`] was told.
     pub fn sector(&self, cell: usize, sector: u64) -> &[u8] {
-        &self.cells[cell][self.bytes_of(&(sector..sector + 1))]
+        &self.cells[cell].as_ref()[self.bytes_of(&(sector..sector + 1))]
     }
 
     /// All cells, in the order of their numbers.
-    pub fn cells(&self) -> &[Vec<u8>] {
+    pub fn cells(&self) -> &[Buffer] {
         &self.cells
     }
 
@@ -195,7 +196,7 @@ impl<'a> StripeReader<'a> {
                 .iter_mut()
                 .enumerate()
                 .map(|(number, cell)| match used.contains(&number) {
-                    true => &mut cell[bytes.clone()],
+                    true => &mut cell.as_mut()[bytes.clone()],
                     false => &mut [],
                 });
         let mut slices: Vec<&mut [u8]> = slices.collect();
@@ -246,6 +247,7 @@ impl<'a> StripeReader<'a> {
                 Ok(found) => {
                     for (span, start, bytes) in found {
                         self.take(&span, start, &bytes);
+                        buffer::give_back(bytes);
                     }
                 }
                 Err(error) => {
@@ -284,6 +286,7 @@ impl<'a> StripeReader<'a> {
                 Ok(bytes) => {
                     self.bytes_read += bytes.len() as u64;
                     self.take_container(role, &bytes);
+                    buffer::give_back(bytes);
                 }
                 Err(error) => {
                     if error.kind() != io::ErrorKind::NotFound {
@@ -358,7 +361,7 @@ impl<'a> StripeReader<'a> {
                 match container::open_sector(self.name.id, role, row, sector, stored) {
                     Some(sound) => {
                         let range = self.bytes_of(&sectors);
-                        self.cells[*cell][range].copy_from_slice(sound);
+                        self.cells[*cell].as_mut()[range].copy_from_slice(sound);
                         self.mark(*cell, &sectors, State::Good);
                     }
                     None => {
@@ -440,7 +443,9 @@ impl<'a> StripeReader<'a> {
 
     fn make_room(&mut self, cell: usize) {
         let len = self.bytes_of(&self.window.clone()).end;
-        self.cells[cell].resize(len, 0);
+        if self.cells[cell].as_ref().len() != len {
+            self.cells[cell] = Buffer::of(len);
+        }
     }
 
     fn unreadable(&self) -> io::Error {

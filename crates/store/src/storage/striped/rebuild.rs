@@ -11,6 +11,7 @@ use super::heal::Healing;
 use super::list::Holding;
 use super::read::{StripeReader, open_replica};
 use crate::storage::Name;
+use crate::storage::buffer::Buffer;
 
 impl StripedStorage {
     /// Puts copies where they are missing or damaged; returns whether there was something to do, and it is done.
@@ -56,9 +57,8 @@ impl StripedStorage {
             ));
         };
         let geometry = Geometry::replica(object.len() as u64);
-        let mut cell = object;
-        cell.resize(geometry.cell_len() as usize, 0);
-        let container = Container::new(&geometry, name.id, 0, [cell.as_slice()]);
+        let cell = Buffer::padded(&object, geometry.cell_len() as usize);
+        let container = Container::new(&geometry, name.id, 0, [cell.as_ref()]);
         let mut done = true;
         for &number in lacking.iter().filter(|number| !damaged.contains(number)) {
             done &= healing.put(number, name, &container.parts())?;
@@ -128,7 +128,7 @@ impl StripedStorage {
 
         let parts_of = |role: usize| {
             let cells = reader.layout().cells_of_role(role);
-            let cells = cells.map(|cell| reader.cells()[cell].as_slice());
+            let cells = cells.map(|cell| reader.cells()[cell].as_ref());
             Container::new(&geometry, name.id, role, cells)
         };
         let is_wrong = |role: &usize| holding.wrong >> by_role[*role] & 1 == 1;
