@@ -2,8 +2,10 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::bed::{Bed, Ran, restored, run};
 use crate::gateway::{BUCKET, Gateway};
@@ -115,6 +117,35 @@ fn everyday_work_without_two_of_five_targets_one_of_them_a_server() {
     lose(&bed.path("d"));
     let ran = run(&mut command(&bed, ["snapshots", "--retry-for", "1s"]));
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+}
+
+#[test]
+fn a_target_that_never_answers_or_has_no_credentials_is_missing() {
+    let bed = Bed::new();
+    let directory = |name: &str| bed.path(name).display().to_string();
+    let urls: Vec<String> = ["a", "b", "c", "d"].map(directory).into();
+    init(&bed, &urls).succeeds();
+    let source = bed.source().display().to_string();
+    tabane(&bed, ["backup", &source]).succeeds();
+    // The system takes connections for it, and nobody answers them.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = silent.local_addr().expect("an address").port();
+    let silent = format!("s3+http://127.0.0.1:{port}/bucket/d");
+    let set = fs::read_to_string(bed.path("set.toml")).expect("the file is there");
+    fs::write(bed.path("set.toml"), set.replace(&urls[3], &silent)).expect("a file");
+    let start = Instant::now();
+    let ran = run(&mut command(&bed, ["check", "--retry-for", "1s"]));
+    warns(ran, "the server does not answer").says("any one target can be lost now");
+    assert!(start.elapsed() < Duration::from_secs(30), "{start:?}");
+
+    let mut check = command(&bed, ["check"]);
+    for name in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"] {
+        check.env_remove(name);
+    }
+    check
+        .env("AWS_PROFILE", "nobody")
+        .env("AWS_SHARED_CREDENTIALS_FILE", bed.path("nothing"));
+    warns(run(&mut check), "has no keys").says("any one target can be lost now");
 }
 
 #[test]

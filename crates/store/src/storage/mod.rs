@@ -9,6 +9,7 @@ mod location;
 mod object;
 mod retry;
 pub mod striped;
+mod unusable;
 
 use std::fmt;
 use std::io;

@@ -7,8 +7,11 @@ use super::RemoteOptions;
 use super::failure::Failure;
 use crate::sync::lock;
 
-/// A server that has never answered is given this long: it is probably the wrong one.
+/// A server that has never answered is given this long, silence included: it is probably the wrong one.
 const FIRST_CONTACT: Duration = Duration::from_secs(15);
+
+/// What a first answer may take at least, however impatient the person is.
+const FIRST_ANSWER_MIN: Duration = Duration::from_secs(3);
 
 /// A shorter outage is not worth a word.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -35,6 +38,7 @@ struct State {
 /// The tries of one operation.
 pub struct Attempts<'a> {
     outages: &'a Outages,
+    started: Instant,
     first_failure: Option<Instant>,
     failures: u32,
 }
@@ -53,6 +57,7 @@ impl Outages {
     pub fn attempts(&self) -> Attempts<'_> {
         Attempts {
             outages: self,
+            started: Instant::now(),
             first_failure: None,
             failures: 0,
         }
@@ -89,13 +94,20 @@ impl Attempts<'_> {
         self.failures > 0
     }
 
+    /// How long the next try may take, if that is less than what it needs.
+    pub fn time_limit(&self) -> Option<Duration> {
+        let reached = lock(&self.outages.state).reached;
+        let patience = self.outages.patience;
+        (!reached).then(|| patience.clamp(FIRST_ANSWER_MIN, FIRST_CONTACT))
+    }
+
     /// How long to wait before the next try, or nothing if there should be none.
     pub fn failed(&mut self, failure: &Failure, now: Instant) -> Option<Duration> {
-        let patience = match self.outages.failed(failure, now) {
-            true => self.outages.patience,
-            false => self.outages.patience.min(FIRST_CONTACT),
+        let first_failure = *self.first_failure.get_or_insert(now);
+        let (since, patience) = match self.outages.failed(failure, now) {
+            true => (first_failure, self.outages.patience),
+            false => (self.started, self.outages.patience.min(FIRST_CONTACT)),
         };
-        let since = *self.first_failure.get_or_insert(now);
         self.failures += 1;
         if now - since >= patience {
             return None;
@@ -112,8 +124,7 @@ impl Attempts<'_> {
 
     /// For how long it has been tried.
     pub fn tried_for(&self, now: Instant) -> Duration {
-        self.first_failure
-            .map_or(Duration::ZERO, |first| now - first)
+        now - self.started
     }
 }
 

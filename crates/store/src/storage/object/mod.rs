@@ -128,7 +128,13 @@ impl ObjectStorage {
         let _slot = self.slots.acquire().await;
         let mut attempts = self.outages.attempts();
         loop {
-            let failure = match operation(attempts.is_again()).await {
+            let done = match attempts.time_limit() {
+                Some(limit) => tokio::time::timeout(limit, operation(attempts.is_again()))
+                    .await
+                    .unwrap_or_else(|_| Err(no_answer())),
+                None => operation(attempts.is_again()).await,
+            };
+            let failure = match done {
                 Err(failure) if failure.kind == FailureKind::Passing => failure,
                 done => {
                     self.outages.answered();
@@ -440,10 +446,7 @@ async fn within<T>(
 ) -> Result<T> {
     match tokio::time::timeout(limit, request).await {
         Ok(done) => done.map_err(explain),
-        Err(_) => Err(Failure::new(
-            FailureKind::Passing,
-            "the server does not answer",
-        )),
+        Err(_) => Err(no_answer()),
     }
 }
 
@@ -470,6 +473,10 @@ fn first_cause(error: &object_store::Error) -> String {
 
 fn already_exists() -> Failure {
     Failure::new(FailureKind::AlreadyExists, "it is there already")
+}
+
+fn no_answer() -> Failure {
+    Failure::new(FailureKind::Passing, "the server does not answer")
 }
 
 fn past_end() -> Failure {

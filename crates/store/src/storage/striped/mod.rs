@@ -26,11 +26,12 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::cluster::Relay;
-use super::{Listed, Name, Notice, ObjectKind, RemoteOptions, Storage};
+use super::unusable::Unusable;
+use super::{Listed, Location, Name, Notice, ObjectKind, RemoteOptions, Storage};
 use crate::id::Id;
 use crate::sync::lock;
 use container::Geometry;
@@ -226,7 +227,16 @@ impl StripedStorage {
 pub fn open_file(path: &Path, options: &RemoteOptions) -> io::Result<StripedStorage> {
     let urls = file::read(path)?;
     let location = format!("striped:{}", path.display());
-    StripedStorage::open(location, places(&urls, options)?, options.notice.clone())
+    let place = |url: &String| {
+        let parsed = parse(url)?;
+        let storage = super::open(&parsed, options);
+        // It is missing then, like one that does not answer.
+        let storage = storage.unwrap_or_else(|error| Arc::new(Unusable::new(url.clone(), &error)));
+        let url = url.clone();
+        Ok(Place { url, storage })
+    };
+    let places: io::Result<Vec<Place>> = urls.iter().map(place).collect();
+    StripedStorage::open(location, places?, options.notice.clone())
 }
 
 /// What is at these URLs; nothing is asked yet.
@@ -235,14 +245,15 @@ pub fn open_file(path: &Path, options: &RemoteOptions) -> io::Result<StripedStor
 /// One sentence about the first that cannot be used.
 pub fn places(urls: &[String], options: &RemoteOptions) -> io::Result<Vec<Place>> {
     let place = |url: &String| {
-        let location = super::Location::parse(url.as_ref()).map_err(open::refusal)?;
-        let storage = super::open(&location, options)?;
-        Ok(Place {
-            url: url.clone(),
-            storage,
-        })
+        let storage = super::open(&parse(url)?, options)?;
+        let url = url.clone();
+        Ok(Place { url, storage })
     };
     urls.iter().map(place).collect()
+}
+
+fn parse(url: &str) -> io::Result<Location> {
+    Location::parse(url.as_ref()).map_err(open::refusal)
 }
 
 impl Storage for StripedStorage {

@@ -101,6 +101,7 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
     let mut places: Vec<Option<Place>> = vec![None; description.targets.len()];
     let mut why = vec![String::new(); places.len()];
     let mut deleted = Vec::new();
+    let mut silent = Vec::new();
     for answer in answers {
         let url = &answer.place.url;
         let of_url = || {
@@ -144,8 +145,9 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
                 None => continue,
             },
             Err(error) => {
-                if let Some(number) = of_url() {
-                    why[number] = error.to_string();
+                match of_url() {
+                    Some(number) => why[number] = error.to_string(),
+                    None => silent.push(format!("{url}: {error}")),
                 }
                 continue;
             }
@@ -163,7 +165,10 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
     let targets = targets.map(|((member, place), why)| match place {
         Some(place) => Target::new(member.id, place.url, place.storage),
         None if why.is_empty() => {
-            let why = "no place in the set file holds it".to_owned();
+            let why = match silent.is_empty() {
+                true => "no place in the set file holds it".to_owned(),
+                false => format!("it may be where nothing can be read, {}", silent.join(", ")),
+            };
             Target::absent(member.id, member.url.clone(), why)
         }
         None => Target::absent(member.id, member.url.clone(), why),
