@@ -2,7 +2,7 @@
 //!
 //! CBC encryption and hashes are chains, in which one message leaves most of a processor idle. A program that has several at
 //! once shows it in one of two ways, both of which are synchronous to it: by jobs of OpenSSL (`jobs`) or by threads
-//! (`threads`). Whoever runs a bundle runs it for all who wait in it.
+//! (`threads`). Whoever runs a bundle runs it for all who wait in it. Several processes need a service (`offload`).
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,9 +11,9 @@ use tabane_lanes::{Hasher, update_many};
 
 use crate::error::Reason;
 use crate::guard::guarded;
-use crate::{jobs, threads};
+use crate::{jobs, offload, threads};
 
-/// Bytes from which on it is worth to leave a job and come back, and to let another thread run.
+/// Bytes from which on it is worth to leave a job and come back, and to let another thread or process run.
 struct Worth {
     job: usize,
     thread: usize,
@@ -53,7 +53,7 @@ pub(crate) fn update(hasher: &mut Hasher, data: &[u8]) -> Result<(), Reason> {
 fn together(work: Work, len: usize, worth: &Worth) -> Result<(), Reason> {
     match jobs::current() {
         Some(job) => job.within(work),
-        None if len >= worth.thread => threads::within(work),
+        None if len >= worth.thread => threads::within(work, offload::within),
         None => work.alone(),
     }
 }

@@ -9,7 +9,8 @@
 //! * `guard`: no panic crosses into C. `params`: named values in and out. `error`: OpenSSL's stack of errors.
 //! * `settings`: what the configuration says.
 //! * `digest`: the hashes. `cipher`: AES, with `tls_cbc` for the records of TLS up to 1.2.
-//! * `bundle`: work of several callers, done together: of `jobs` of one thread, or of `threads` of one program.
+//! * `bundle`: work of several callers, done together: of `jobs` of one thread, of `threads` of one program, or of several
+//!   programs by a service (`offload`).
 //!
 //! Nothing is kept between calls but what is in contexts, so that `fork` and unloading need no care.
 
@@ -20,6 +21,7 @@ mod digest;
 mod error;
 mod guard;
 mod jobs;
+mod offload;
 mod params;
 mod settings;
 mod threads;
@@ -88,6 +90,7 @@ pub unsafe extern "C" fn OSSL_provider_init(
         if let Some(function) = unsafe { Dispatch::find(core, abi::core_function::GET_PARAMS) } {
             jobs::find(function);
         }
+        offload::find(settings.offload);
         let provider = Box::new(Provider {
             errors,
             report: settings.report,

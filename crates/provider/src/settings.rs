@@ -12,14 +12,16 @@ use std::path::PathBuf;
 use crate::abi::{CoreHandle, Dispatch, Param, core_function};
 
 /// The values of the section.
-pub(crate) struct Settings {
+pub(crate) struct Settings<'a> {
     /// `report`: where to say which algorithms a program uses. `tabane openssl check` asks for it.
     pub(crate) report: Option<Report>,
     /// `hashes`: whether they are offered too.
     pub(crate) hashes: bool,
+    /// `offload`: the socket of the offload service, or `no`.
+    pub(crate) offload: Option<&'a [u8]>,
 }
 
-impl Settings {
+impl Settings<'_> {
     /// Asks OpenSSL for them.
     ///
     /// # Safety
@@ -27,19 +29,21 @@ impl Settings {
     /// `core` is OpenSSL's table, and `handle` the handle that it gave along.
     pub(crate) unsafe fn read(handle: *const CoreHandle, core: *const Dispatch) -> Self {
         type GetParams = unsafe extern "C" fn(*const CoreHandle, *mut Param) -> c_int;
-        let (mut report, mut hashes): (*const c_char, *const c_char) = (ptr::null(), ptr::null());
+        let [mut report, mut hashes, mut offload]: [*const c_char; 3] = [ptr::null(); 3];
         let mut params = [
             Param::text_asked_for(c"report", &mut report),
             Param::text_asked_for(c"hashes", &mut hashes),
+            Param::text_asked_for(c"offload", &mut offload),
             Param::END,
         ];
         // SAFETY: the caller's promise; the type is that of the number. OpenSSL leaves the places of strings, or nothing.
-        let [report, hashes] = unsafe {
+        let [report, hashes, offload] = unsafe {
             if let Some(function) = Dispatch::find(core, core_function::GET_PARAMS) {
                 let get_params = core::mem::transmute::<*const c_void, GetParams>(function);
                 get_params(handle, params.as_mut_ptr());
             }
-            [report, hashes].map(|text| (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes()))
+            [report, hashes, offload]
+                .map(|text| (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes()))
         };
         Self {
             report: report.map(|file| Report {
@@ -47,6 +51,7 @@ impl Settings {
                 seen: AtomicU32::new(0),
             }),
             hashes: hashes == Some(b"yes"),
+            offload,
         }
     }
 }

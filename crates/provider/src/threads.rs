@@ -25,8 +25,11 @@ struct Entry<'a> {
 /// How often a thread lets others run before it sleeps: when who has its work does not run itself.
 const TURNS: u32 = 200;
 
-/// Does work with that of others if there are too many of them, or else alone.
-pub(crate) fn within(work: Work) -> Result<(), Reason> {
+/// Does work with that of other threads if there are too many of them; otherwise `few` does it.
+pub(crate) fn within(
+    work: Work,
+    few: impl FnOnce(Work) -> Result<(), Reason>,
+) -> Result<(), Reason> {
     struct Inside;
     impl Drop for Inside {
         fn drop(&mut self) {
@@ -39,7 +42,7 @@ pub(crate) fn within(work: Work) -> Result<(), Reason> {
     let inside = INSIDE.fetch_add(1, Ordering::Relaxed) + 1;
     let _inside = Inside;
     if inside <= cores() {
-        return work.alone();
+        return few(work);
     }
     let mut entry = Entry {
         waiting: Waiting::new(work),

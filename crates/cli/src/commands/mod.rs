@@ -59,6 +59,7 @@ commands! {
     cp Cp
     parity Parity
     openssl Openssl
+    offload Offload
     devices Devices
     self_test SelfTest
     version Version

@@ -35,6 +35,7 @@ const COMMANDS: &[&str] = &[
     "sum",
     "parity",
     "openssl",
+    "offload",
     "devices",
     "self-test",
     "version",
@@ -85,6 +86,8 @@ fn manual_pages_are_made_for_every_command() {
         "openssl-install",
         "openssl-conf",
         "openssl-check",
+        "offload-serve",
+        "offload-status",
         "targets-add",
         "targets-replace",
     ]) {

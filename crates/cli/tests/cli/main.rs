@@ -22,6 +22,7 @@ mod mount;
 mod mutate;
 mod object_store;
 mod objects;
+mod offload;
 mod openssl;
 mod parity;
 mod process;

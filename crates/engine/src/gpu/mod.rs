@@ -332,8 +332,8 @@ pub(crate) fn hash_many(algorithm: tabane_lanes::Algorithm, messages: &[&[u8]]) 
     unit.choose(mode, number, size, by_card, by_core)
 }
 
-/// Appends a part to each message, by whom is done first.
-pub(crate) fn update_many(parts: &mut [(&mut Hasher, &[u8])]) {
+/// Appends a part to each message, by whom is done first: this core, or a card if there is one.
+pub fn update_many(parts: &mut [(&mut Hasher, &[u8])]) {
     let mode = Mode::current();
     if mode == Mode::Off {
         return tabane_lanes::update_many(parts);

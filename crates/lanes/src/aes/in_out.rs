@@ -64,6 +64,18 @@ impl<'a> InOut<'a> {
         self.len == 0
     }
 
+    /// The message.
+    pub fn source(&self) -> &[u8] {
+        // SAFETY: readable for so many bytes, and nobody writes there as long as this is borrowed.
+        unsafe { core::slice::from_raw_parts(self.from, self.len) }
+    }
+
+    /// The place where the result goes, as it is: where the message is, or elsewhere.
+    pub fn destination(&mut self) -> &mut [u8] {
+        // SAFETY: writable for so many bytes, and it is borrowed as a whole.
+        unsafe { core::slice::from_raw_parts_mut(self.to, self.len) }
+    }
+
     /// The place where the result goes, with the message copied there if it was elsewhere.
     pub fn into_place(self) -> &'a mut [u8] {
         // SAFETY: both are valid for so many bytes, and they are the same place or do not overlap.
@@ -75,8 +87,13 @@ impl<'a> InOut<'a> {
         }
     }
 
+    /// What is before so many bytes, and what is behind them.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer.
     #[inline]
-    pub(super) fn split_at(self, at: usize) -> (Self, Self) {
+    pub fn split_at(self, at: usize) -> (Self, Self) {
         assert!(at <= self.len);
         let behind = Self {
             from: self.from.wrapping_add(at),

@@ -98,6 +98,12 @@ impl Key {
         32 * (self.rounds - 6)
     }
 
+    /// The key that was expanded. It is secret.
+    pub fn as_bytes(&self) -> &[u8] {
+        // FIPS 197, 5.2: the expanded key begins with the key.
+        &self.encrypt.0.as_flattened()[..self.bits() / 8]
+    }
+
     #[inline]
     pub(super) fn kernels(&self) -> &'static Kernels {
         self.kernels

@@ -4,6 +4,7 @@
 mod ciphers;
 mod digests;
 mod libcrypto;
+mod offload;
 mod programs;
 mod random;
 mod tls;

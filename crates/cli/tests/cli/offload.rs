@@ -1,0 +1,46 @@
+//! `tabane offload`.
+
+use std::io::BufRead;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::bed::{Bed, bare_command, run};
+
+#[test]
+fn serves_until_a_signal_and_tells_what_it_does() {
+    let bed = Bed::new();
+    let socket = bed.path("run/offload.sock");
+    let text = socket.display().to_string();
+    let status = ["offload", "status", "--socket", &text];
+    run(&mut bare_command(status)).fails(1, "offload.sock");
+
+    let serve = ["offload", "serve", "--socket", &text, "--mode", "660"];
+    let mut service = bare_command(serve).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let mut output = std::io::BufReader::new(service.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    assert!(line.contains("serves at"), "{line}");
+    run(&mut bare_command(serve)).fails(1, "somebody serves there");
+
+    run(&mut bare_command(status))
+        .succeeds()
+        .says("clients    0, of which 0 have something to do; 0 messages wait")
+        .says("md5        not asked for now");
+    run(&mut bare_command(status.into_iter().chain(["--json"])))
+        .succeeds()
+        .says("\"clients\":[]")
+        .says("\"from_bytes\":{\"aes-cbc\":null");
+    kill_process(Pid::from_child(&service), Signal::TERM).unwrap();
+    assert!(service.wait().unwrap().success());
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_mode_is_three_octal_digits() {
+    let serve = ["offload", "serve", "--socket", "/nowhere/offload.sock"];
+    run(&mut bare_command(
+        serve.into_iter().chain(["--mode", "888"]),
+    ))
+    .fails(2, "octal");
+}

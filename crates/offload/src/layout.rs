@@ -1,0 +1,154 @@
+//! What lies where in shared memory, and the first messages.
+//!
+//! All of it is atomic numbers, since the other side may change them at any time, and a client may do so on purpose.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tabane_lanes::Algorithm;
+
+/// The version of everything in this file. Who speaks another one goes without the service.
+pub const VERSION: u32 = 1;
+
+/// What a client sends first: this and a [`Want`].
+pub(crate) const HELLO: [u8; 8] = *b"tabane\0o";
+
+/// What a client wants.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Want {
+    Ring = 1,
+    Status = 2,
+}
+
+/// A hello: the word, the version, and what is wanted.
+pub(crate) fn hello(want: Want) -> [u8; 13] {
+    let mut bytes = [0; 13];
+    bytes[..8].copy_from_slice(&HELLO);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12] = want as u8;
+    bytes
+}
+
+/// Messages of one client that can be in the service at a time.
+pub(crate) const SLOTS: usize = 4;
+
+/// Bytes of one message at most. A longer one is brought in several.
+pub const MESSAGE_MAX: usize = 64 << 10;
+
+/// Bytes of a unit of progress.
+pub(crate) const PROGRESS: usize = 64;
+
+/// Units at most.
+pub(crate) const UNITS_MAX: usize = 64;
+
+/// Bytes of a ring with the messages behind it, and of the board.
+pub(crate) const RING_LEN: usize = PAGE + SLOTS * MESSAGE_MAX;
+pub(crate) const BOARD_LEN: usize = 2 * PAGE;
+pub(crate) const PAGE: usize = 4096;
+
+/// What can be done, as numbers of [`TASKS`].
+pub(crate) const TASKS: [Task; 5] = [
+    Task::Encrypt,
+    Task::Hash(Algorithm::Md5),
+    Task::Hash(Algorithm::Sha1),
+    Task::Hash(Algorithm::Sha224),
+    Task::Hash(Algorithm::Sha256),
+];
+
+/// What is to be done with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// AES in CBC mode.
+    Encrypt,
+    /// Whole blocks of a hash, from any state.
+    Hash(Algorithm),
+}
+
+impl Task {
+    /// Its number.
+    pub(crate) fn number(self) -> Option<usize> {
+        TASKS.iter().position(|&task| task == self)
+    }
+
+    /// Bytes of a block. A message is whole ones.
+    pub(crate) fn block(self) -> usize {
+        match self {
+            Self::Encrypt => 16,
+            Self::Hash(_) => 64,
+        }
+    }
+}
+
+/// A message of a client.
+#[repr(C, align(64))]
+pub(crate) struct Slot {
+    /// One of [`state`].
+    pub(crate) state: AtomicU32,
+    /// Which unit is asked: that of the core on which the client runs, in whose caches the message is.
+    pub(crate) unit: AtomicU32,
+    /// Which of [`TASKS`].
+    pub(crate) task: AtomicU32,
+    /// Bytes of the message.
+    pub(crate) len: AtomicU32,
+    /// The state of a hash, or the initialization vector: before, and then after.
+    pub(crate) chain: [AtomicU32; 8],
+    /// The key of AES, and its bytes.
+    pub(crate) key: [AtomicU32; 8],
+    pub(crate) key_len: AtomicU32,
+}
+
+/// What a slot is in, 0 at first. A client goes from any to `READY` and on to `ASLEEP`, the service from these two to the others.
+pub(crate) mod state {
+    pub(crate) const READY: u32 = 1;
+    /// Ready, and the client waits to be woken.
+    pub(crate) const ASLEEP: u32 = 2;
+    pub(crate) const DONE: u32 = 3;
+    pub(crate) const REFUSED: u32 = 4;
+}
+
+/// The first page of a client's memory. Its messages are behind it, one for each slot.
+#[repr(C)]
+pub(crate) struct Ring {
+    /// Written by the client: how much it had that the service could do, whoever did it, in units of [`PROGRESS`] bytes.
+    pub(crate) progress: AtomicU32,
+    /// Written by the service, and taken back by the client, which then says that it is there: nobody looks at its progress.
+    pub(crate) uncounted: AtomicU32,
+    pub(crate) slots: [Slot; SLOTS],
+}
+
+const _: () = assert!(size_of::<Ring>() <= PAGE);
+
+/// What all clients can read, and only the service can write.
+#[repr(C)]
+pub(crate) struct Board {
+    /// How many units there are.
+    pub(crate) units: AtomicU32,
+    /// For each of [`TASKS`] the bytes from which on the service is sooner, 0 if it never is.
+    pub(crate) from: [AtomicU32; TASKS.len()],
+    /// For each unit 1 while it sleeps, and wants to be woken.
+    pub(crate) asleep: [Line; UNITS_MAX],
+}
+
+const _: () = assert!(size_of::<Board>() <= BOARD_LEN);
+
+/// A number that shares its cache line with no other.
+#[repr(C, align(64))]
+pub(crate) struct Line(pub(crate) AtomicU32);
+
+/// Takes bytes, four a number, from where somebody else may be writing.
+pub(crate) fn take<const N: usize>(words: &[AtomicU32]) -> [u8; N] {
+    let mut bytes = [0; N];
+    for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+        *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+    }
+    bytes
+}
+
+/// Puts bytes, four a number, with zeros behind them.
+pub(crate) fn put(words: &[AtomicU32], bytes: &[u8]) {
+    let mut pieces = bytes.as_chunks().0.iter();
+    for word in words {
+        let value = pieces.next().map_or(0, |piece| u32::from_ne_bytes(*piece));
+        word.store(value, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,27 @@
+//! The offload service: hashes and CBC encryption of many processes, done side by side in SIMD lanes.
+//!
+//! A process that hashes one message at a time leaves most of a core idle, and so do its neighbours. Where more processes
+//! want a core than there are cores, each puts its message into memory that it shares with the service, and sleeps; the service
+//! does what has gathered in one bundle. Nothing goes through a socket but the memory itself, once.
+//!
+//! * `layout`: what lies where in that memory, and the first messages. `memory`: the memory, sealed and mapped.
+//! * `client`: the side of a process that asks ([`Client`]). It goes on by itself whenever the service is not there.
+//! * `server`: connections ([`Server`]). `unit`: a thread a core that does bundles. `model`: when asking is worth it.
+//! * `status`: what a server tells of itself.
+
+#![deny(unsafe_code)]
+
+mod client;
+mod layout;
+mod memory;
+mod model;
+mod server;
+mod status;
+#[cfg(test)]
+mod tests;
+mod unit;
+
+pub use client::Client;
+pub use layout::{MESSAGE_MAX, VERSION};
+pub use server::{Ask, Server, ServerOptions};
+pub use status::{ClientStatus, Status, UnitStatus, status};

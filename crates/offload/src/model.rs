@@ -1,0 +1,157 @@
+//! When it is worth to ask the service: what a message costs alone, and what it costs with it.
+//!
+//! Where there are as many cores as processes, each does its own work, and nothing is sooner. With more processes than cores,
+//! what counts is how long a message occupies a core. Alone, that is a chain of steps. With the service it is two copies at
+//! most, two switches from one thread to another, and a share of a bundle. All of that is measured when the service starts.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use tabane_lanes::aes::{CbcJob, Key, cbc_encrypt, cbc_encrypt_many};
+use tabane_lanes::{Hasher, update_many};
+
+use crate::layout::{MESSAGE_MAX, TASKS, Task};
+use crate::unit::pin_to;
+
+/// What the service must gain at least, or it is not asked: estimates err.
+const MARGIN: f64 = 0.85;
+
+/// Lengths from which on a client may be told to ask.
+const LENGTHS: [usize; 6] = [4 << 10, 8 << 10, 16 << 10, 24 << 10, 32 << 10, MESSAGE_MAX];
+
+/// Messages in the bundles that are measured.
+const BUNDLES: [usize; 6] = [1, 2, 4, 8, 16, 32];
+
+/// Bytes of the messages that are measured.
+const MEASURED: usize = 4 << 10;
+
+/// What was measured.
+pub(crate) struct Model {
+    /// Seconds that a message costs besides copies and work.
+    handover_s: f64,
+    /// Seconds a byte of a copy.
+    copy_s: f64,
+    /// Of each of [`TASKS`]: seconds a byte alone, and of each byte of a message in each of [`BUNDLES`].
+    tasks: [TaskCost; TASKS.len()],
+}
+
+#[derive(Clone, Copy)]
+struct TaskCost {
+    alone_s: f64,
+    share_s: [f64; BUNDLES.len()],
+}
+
+impl Model {
+    /// Measures this machine, on the cores that this process may use.
+    pub(crate) fn measure(core: usize) -> Self {
+        Self {
+            handover_s: handover_s(core),
+            copy_s: copy_s(),
+            tasks: TASKS.map(TaskCost::measure),
+        }
+    }
+
+    /// For each of [`TASKS`] the bytes from which on asking is sooner, if so many messages come together in a bundle, 0 if it
+    /// never is.
+    pub(crate) fn from(&self, messages: f64) -> [u32; TASKS.len()] {
+        let mut from = [0; TASKS.len()];
+        if messages <= 1.0 {
+            return from;
+        }
+        for (from, (task, cost)) in from.iter_mut().zip(TASKS.iter().zip(self.tasks)) {
+            let copies = match task {
+                Task::Encrypt => 2.0,
+                Task::Hash(_) => 1.0,
+            };
+            let share_s = cost.share_s(messages);
+            let sooner = LENGTHS.iter().find(|&&len| {
+                let len = len as f64;
+                let asked_s = self.handover_s + len * (copies * self.copy_s + share_s);
+                asked_s < MARGIN * len * cost.alone_s
+            });
+            *from = sooner.map_or(0, |&len| len as u32);
+        }
+        from
+    }
+}
+
+impl TaskCost {
+    fn measure(task: Task) -> Self {
+        Self {
+            alone_s: bundle_s(task, 1),
+            share_s: BUNDLES.map(|messages| bundle_s(task, messages)),
+        }
+    }
+
+    /// Seconds a byte in a bundle of so many messages: those of the next shorter one that was measured.
+    fn share_s(&self, messages: f64) -> f64 {
+        let shorter = BUNDLES.iter().rposition(|&known| known as f64 <= messages);
+        self.share_s[shorter.unwrap_or(0)]
+    }
+}
+
+/// The best of a few.
+fn best_s(mut f: impl FnMut()) -> f64 {
+    let seconds = (0..5).map(|_| {
+        let start = Instant::now();
+        f();
+        start.elapsed().as_secs_f64()
+    });
+    seconds.fold(f64::INFINITY, f64::min)
+}
+
+/// Seconds a byte in a bundle of so many messages.
+fn bundle_s(task: Task, messages: usize) -> f64 {
+    let mut bytes = vec![0; messages * MEASURED];
+    let seconds = match task {
+        Task::Encrypt => {
+            let key = Key::new(&[0; 16]).expect("16 bytes");
+            let mut ivs = vec![[0; 16]; messages];
+            if messages == 1 {
+                best_s(|| cbc_encrypt(&key, &mut ivs[0], &mut bytes[..]).expect("whole blocks"))
+            } else {
+                best_s(|| {
+                    let pieces = bytes.chunks_exact_mut(MEASURED).zip(&mut ivs);
+                    let mut jobs: Vec<CbcJob> = pieces
+                        .map(|(data, iv)| CbcJob {
+                            key: &key,
+                            iv,
+                            data,
+                        })
+                        .collect();
+                    cbc_encrypt_many(&mut jobs).expect("whole blocks");
+                })
+            }
+        }
+        Task::Hash(algorithm) => {
+            let mut hashers = vec![Hasher::new(algorithm); messages];
+            best_s(|| {
+                let pieces = hashers.iter_mut().zip(bytes.chunks_exact(MEASURED));
+                update_many(&mut pieces.collect::<Vec<_>>());
+            })
+        }
+    };
+    seconds / (messages * MEASURED) as f64
+}
+
+/// Seconds a byte of a copy from and to caches.
+fn copy_s() -> f64 {
+    let (from, mut to) = (vec![1_u8; MESSAGE_MAX], vec![0_u8; MESSAGE_MAX]);
+    best_s(|| black_box(&mut to).copy_from_slice(black_box(&from))) / MESSAGE_MAX as f64
+}
+
+/// Seconds until a client that lets others run has its answer, but for the work: the others have their turn, the unit, and then it.
+fn handover_s(core: usize) -> f64 {
+    const TURNS: u32 = 200;
+    let play = || {
+        pin_to(core);
+        (0..TURNS).for_each(|_| std::thread::yield_now());
+    };
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(play);
+        scope.spawn(play);
+    });
+    let switch_s = start.elapsed().as_secs_f64() / f64::from(2 * TURNS);
+    3.0 * switch_s
+}

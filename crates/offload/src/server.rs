@@ -1,0 +1,539 @@
+//! Connections, and what all units share.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType,
+};
+use rustix::process::Resource;
+use rustix::thread::futex;
+use rustix::time::Timespec;
+
+use crate::layout::{TASKS, Task, UNITS_MAX, VERSION, Want, hello};
+use crate::memory::{ServerBoard, ServerRing};
+use crate::model::Model;
+use crate::status::{ClientStatus, PIECE, Status, UnitStatus};
+use crate::unit::{self, Served, Work};
+
+/// What a server is to be.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Where its socket is to be. What has no right to write there cannot connect.
+    pub socket: PathBuf,
+    /// The rights of the socket.
+    pub mode: u32,
+    /// Clients at a time.
+    pub clients_max: usize,
+    /// When clients are told to ask.
+    pub ask: Ask,
+}
+
+/// When clients are told to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// When that is sooner.
+    Sooner,
+    /// For all messages that the service takes, whatever it costs: to see that it works, and what it costs.
+    Always,
+}
+
+/// A service that runs in threads of this process.
+pub struct Server {
+    shared: Arc<Shared>,
+    stop: Arc<OwnedFd>,
+    threads: Vec<JoinHandle<()>>,
+    socket: PathBuf,
+}
+
+/// What connections and units know of each other.
+pub(crate) struct Shared {
+    pub(crate) board: ServerBoard,
+    /// The core of each unit.
+    pub(crate) cores: Vec<usize>,
+    pub(crate) work: Vec<Work>,
+    clients: Mutex<Vec<Arc<Served>>>,
+    /// Another number whenever the clients are others.
+    pub(crate) version: AtomicU64,
+    /// How many clients had something to do of late.
+    pub(crate) active: AtomicUsize,
+    pub(crate) stopped: AtomicBool,
+    /// Messages by the logarithm of the microseconds that they took.
+    latencies: [AtomicU64; 24],
+}
+
+impl Shared {
+    pub(crate) fn clients(&self) -> MutexGuard<'_, Vec<Arc<Served>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// So many messages took so long.
+    pub(crate) fn took(&self, time: Duration, messages: u64) {
+        let power = time.as_micros().max(1).ilog2() as usize;
+        let last = self.latencies.len() - 1;
+        self.latencies[power.min(last)].fetch_add(messages, Ordering::Relaxed);
+    }
+}
+
+impl Server {
+    /// Measures the machine, makes the socket, and serves.
+    ///
+    /// # Errors
+    /// The socket cannot be made, or somebody serves there; memory cannot be shared.
+    pub fn start(options: ServerOptions) -> io::Result<Self> {
+        let allowed = rustix::thread::sched_getaffinity(None)?;
+        let cores = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
+        let cores: Vec<usize> = cores.take(UNITS_MAX).collect();
+        let model = Model::measure(cores[0]);
+        let shared = Arc::new(Shared {
+            board: ServerBoard::new()?,
+            work: cores.iter().map(|_| Work::default()).collect(),
+            cores,
+            clients: Mutex::default(),
+            version: AtomicU64::new(0),
+            active: AtomicUsize::new(0),
+            stopped: AtomicBool::new(false),
+            latencies: Default::default(),
+        });
+        let units = shared.cores.len();
+        let board = shared.board.get();
+        board.units.store(units as u32, Ordering::Relaxed);
+
+        let listener = listen(&options.socket, options.mode)?;
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        // A descriptor each, and some for ourselves.
+        let descriptors = rustix::process::getrlimit(Resource::Nofile).current;
+        let descriptors = descriptors.map_or(usize::MAX, |count| count as usize);
+        let connections = Connections {
+            shared: Arc::clone(&shared),
+            poll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            listener,
+            model,
+            peers: HashMap::new(),
+            peers_max: options.clients_max.min(descriptors.saturating_sub(64)),
+            last_number: STOP,
+            begun: Instant::now(),
+            ask: options.ask,
+            trial: Trial::default(),
+        };
+        for (source, number) in [(&connections.listener, LISTENER), (&*stop, STOP)] {
+            let data = epoll::EventData::new_u64(number);
+            epoll::add(&connections.poll, source, data, epoll::EventFlags::IN)?;
+        }
+        let mut threads = Vec::new();
+        for number in 0..units {
+            let shared = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().name(format!("unit {number}"));
+            threads.push(thread.spawn(move || unit::run(&shared, number))?);
+        }
+        let thread = std::thread::Builder::new().name("connections".to_owned());
+        threads.push(thread.spawn(move || connections.run())?);
+        Ok(Self {
+            shared,
+            stop,
+            threads,
+            socket: options.socket,
+        })
+    }
+
+    /// Ends it. Clients go on alone.
+    pub fn stop(self) {
+        let _ = std::fs::remove_file(&self.socket);
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
+        for asleep in &self.shared.board.get().asleep[..self.shared.cores.len()] {
+            asleep.0.store(0, Ordering::SeqCst);
+            let _ = futex::wake(&asleep.0, futex::Flags::empty(), 1);
+        }
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A socket at this place with these rights, from the first moment. A socket that nobody serves any more is replaced.
+fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
+    let new = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+    };
+    let address = SocketAddrUnix::new(path)?;
+    let is_socket =
+        std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    if is_socket {
+        match rustix::net::connect(new()?, &address) {
+            Err(Errno::CONNREFUSED) => std::fs::remove_file(path)?,
+            Err(error) if error != Errno::AGAIN => return Err(error.into()),
+            _ => return Err(ErrorKind::AddrInUse.into()),
+        }
+    }
+    let listener = new()?;
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o777 & !mode));
+    let bound = rustix::net::bind(&listener, &address);
+    rustix::process::umask(before);
+    bound?;
+    rustix::net::listen(&listener, 1024)?;
+    Ok(listener)
+}
+
+const LISTENER: u64 = 0;
+const STOP: u64 = 1;
+
+/// How often clients at work are counted.
+const TICK: Duration = Duration::from_millis(10);
+
+/// After so many ticks without a call a client is not at work any more.
+const QUIET: u32 = 5;
+
+/// How long a peer may take to say what it wants.
+const HELLO_WITHIN: Duration = Duration::from_secs(1);
+
+/// The thread that looks after connections.
+struct Connections {
+    shared: Arc<Shared>,
+    poll: OwnedFd,
+    listener: OwnedFd,
+    model: Model,
+    peers: HashMap<u64, Peer>,
+    peers_max: usize,
+    last_number: u64,
+    begun: Instant,
+    ask: Ask,
+    trial: Trial,
+}
+
+struct Peer {
+    socket: OwnedFd,
+    since: Instant,
+    client: Option<Client>,
+}
+
+/// Who has a ring.
+struct Client {
+    served: Arc<Served>,
+    pid: i32,
+    uid: u32,
+    /// Its progress at the last tick.
+    progress: u32,
+    /// Ticks since there was another.
+    quiet: u32,
+}
+
+/// Whether clients are asked to come: a model does not know what else the machine has to do. So both ways are tried now and then,
+/// and what gets more done goes on.
+#[derive(Default)]
+struct Trial {
+    asked: bool,
+    /// Ticks since it was the other way.
+    ticks: u32,
+    /// What was done in those that count.
+    sum: f64,
+    /// The last sum of each way, alone first.
+    sums: [f64; 2],
+    /// Ticks without asking, the next time.
+    pause: u32,
+}
+
+impl Connections {
+    fn run(mut self) {
+        let mut events = [MaybeUninit::uninit(); 64];
+        let mut last_tick = Instant::now();
+        while !self.shared.stopped.load(Ordering::Acquire) {
+            let waits = self.is_anybody_active() || self.is_anybody_new();
+            let timeout = Timespec {
+                tv_sec: 0,
+                tv_nsec: TICK.as_nanos() as i64,
+            };
+            let timeout = waits.then_some(&timeout);
+            match epoll::wait(&self.poll, &mut events, timeout) {
+                Ok((events, _)) => {
+                    for event in events {
+                        match event.data.u64() {
+                            LISTENER => self.accept(),
+                            STOP => {}
+                            number => self.hear(number),
+                        }
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(_) => return,
+            }
+            let since = last_tick.elapsed();
+            if since >= TICK {
+                last_tick = Instant::now();
+                self.tick(since);
+            }
+        }
+    }
+
+    fn is_anybody_active(&self) -> bool {
+        self.shared.active.load(Ordering::Relaxed) > 0
+    }
+
+    fn is_anybody_new(&self) -> bool {
+        self.peers.values().any(|peer| peer.client.is_none())
+    }
+
+    fn accept(&mut self) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let Ok(socket) = rustix::net::accept_with(&self.listener, flags) else {
+            return;
+        };
+        if self.peers.len() >= self.peers_max {
+            return;
+        }
+        self.last_number += 1;
+        let data = epoll::EventData::new_u64(self.last_number);
+        if epoll::add(&self.poll, &socket, data, epoll::EventFlags::IN).is_ok() {
+            let since = Instant::now();
+            let peer = Peer {
+                socket,
+                since,
+                client: None,
+            };
+            self.peers.insert(self.last_number, peer);
+        }
+    }
+
+    /// Something has come from a peer, or it has hung up.
+    fn hear(&mut self, number: u64) {
+        let Some(peer) = self.peers.get_mut(&number) else {
+            return;
+        };
+        let mut message = [0; 16];
+        let message = match rustix::net::recv(&peer.socket, &mut message[..], RecvFlags::DONTWAIT) {
+            Ok((_, len)) => &message[..len.min(16)],
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            Err(_) => &[],
+        };
+        let heard = match &mut peer.client {
+            Some(client) if message == b"!" => {
+                client.quiet = 0;
+                Ok(())
+            }
+            None if message == hello(Want::Ring) => self.admit(number),
+            None if message == hello(Want::Status) => {
+                let text = serde_json::to_vec(&self.status()).unwrap_or_default();
+                let socket = &self.peers[&number].socket;
+                // A buffer takes it, or who asks has to ask again.
+                for piece in text.chunks(PIECE) {
+                    let _ = rustix::net::send(socket, piece, SendFlags::NOSIGNAL);
+                }
+                Err(ErrorKind::ConnectionAborted.into())
+            }
+            _ => Err::<_, io::Error>(ErrorKind::InvalidData.into()),
+        };
+        match heard {
+            Ok(()) => self.count(),
+            Err(_) => self.remove(number),
+        }
+    }
+
+    /// Gives a peer a ring.
+    fn admit(&mut self, number: u64) -> io::Result<()> {
+        let peer = self.peers.get_mut(&number).ok_or(ErrorKind::NotFound)?;
+        let who = rustix::net::sockopt::socket_peercred(&peer.socket)?;
+        let (ring, memory) = ServerRing::new()?;
+        ring.get().uncounted.store(1, Ordering::Relaxed);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let memories = [self.shared.board.memory(), memory.as_fd()];
+        control.push(SendAncillaryMessage::ScmRights(&memories));
+        let version = VERSION.to_le_bytes();
+        let version = [IoSlice::new(&version)];
+        rustix::net::sendmsg(&peer.socket, &version, &mut control, SendFlags::NOSIGNAL)?;
+        let served = Arc::new(Served::new(ring));
+        self.shared.clients().push(Arc::clone(&served));
+        self.shared.version.fetch_add(1, Ordering::Release);
+        peer.client = Some(Client {
+            served,
+            pid: who.pid.as_raw_nonzero().get(),
+            uid: who.uid.as_raw(),
+            progress: 0,
+            quiet: QUIET,
+        });
+        Ok(())
+    }
+
+    fn remove(&mut self, number: u64) {
+        let Some(peer) = self.peers.remove(&number) else {
+            return;
+        };
+        if let Some(client) = peer.client {
+            let mut clients = self.shared.clients();
+            clients.retain(|served| !Arc::ptr_eq(served, &client.served));
+            drop(clients);
+            self.shared.version.fetch_add(1, Ordering::Release);
+            self.count();
+        }
+    }
+
+    /// `since` the last one.
+    fn tick(&mut self, since: Duration) {
+        let late = self
+            .peers
+            .iter()
+            .filter(|(_, peer)| peer.client.is_none() && peer.since.elapsed() > HELLO_WITHIN);
+        let late: Vec<u64> = late.map(|(&number, _)| number).collect();
+        for number in late {
+            self.remove(number);
+        }
+        let mut done = 0;
+        for client in self
+            .peers
+            .values_mut()
+            .filter_map(|peer| peer.client.as_mut())
+        {
+            let ring = client.served.ring.get();
+            let progress = ring.progress.load(Ordering::Relaxed);
+            if progress != client.progress {
+                done += u64::from(progress.wrapping_sub(client.progress));
+                client.progress = progress;
+                client.quiet = 0;
+            } else if client.quiet < QUIET {
+                client.quiet += 1;
+                if client.quiet == QUIET {
+                    // It says when there is something again.
+                    ring.uncounted.store(1, Ordering::Relaxed);
+                }
+            }
+        }
+        self.trial.tick(done as f64 / since.as_secs_f64());
+        self.count();
+    }
+
+    /// Tells the clients what is sooner now.
+    fn count(&mut self) {
+        let clients = self.peers.values().filter_map(|peer| peer.client.as_ref());
+        let active = clients.filter(|client| client.quiet < QUIET).count();
+        self.shared.active.store(active, Ordering::Relaxed);
+        let from = match self.trial.asked {
+            _ if self.ask == Ask::Always => [1; TASKS.len()],
+            true => self
+                .model
+                .from(active as f64 / self.shared.cores.len() as f64),
+            false => [0; TASKS.len()],
+        };
+        for (place, from) in self.shared.board.get().from.iter().zip(from) {
+            place.store(from, Ordering::Relaxed);
+        }
+    }
+
+    fn status(&self) -> Status {
+        let shared = &self.shared;
+        let clients = self.peers.values().filter_map(|peer| peer.client.as_ref());
+        let clients = clients.map(|client| ClientStatus {
+            pid: client.pid,
+            uid: client.uid,
+            active: client.quiet < QUIET,
+            messages: client.served.messages.load(Ordering::Relaxed),
+            bytes: client.served.bytes.load(Ordering::Relaxed),
+            refused: client.served.refused.load(Ordering::Relaxed),
+        });
+        let units = shared.cores.iter().zip(&shared.work).map(|(&core, work)| {
+            let busy_ns = work.busy_ns.load(Ordering::Relaxed);
+            UnitStatus {
+                core,
+                bundles: work.bundles.load(Ordering::Relaxed),
+                messages: work.messages.load(Ordering::Relaxed),
+                bytes: work.bytes.load(Ordering::Relaxed),
+                busy_seconds: Duration::from_nanos(busy_ns).as_secs_f64(),
+            }
+        });
+        let from = shared.board.get().from.iter().zip(TASKS);
+        let from = from.map(|(from, task)| {
+            let name = match task {
+                Task::Encrypt => "aes-cbc".to_owned(),
+                Task::Hash(algorithm) => algorithm.to_string(),
+            };
+            let from = from.load(Ordering::Relaxed);
+            (name, (from != 0).then_some(from))
+        });
+        let latencies = shared.latencies.iter().enumerate();
+        Status {
+            seconds: self.begun.elapsed().as_secs_f64(),
+            active: shared.active.load(Ordering::Relaxed),
+            depth: shared.clients().iter().map(|client| client.depth()).sum(),
+            from_bytes: from.collect(),
+            units: units.collect(),
+            clients: clients.collect(),
+            latencies: latencies
+                .map(|(power, messages)| (2 << power, messages.load(Ordering::Relaxed)))
+                .collect(),
+        }
+    }
+}
+
+impl Trial {
+    /// Ticks in which a way is tried, the first of which does not count: it has something of both.
+    const TRIED: u32 = 4;
+
+    /// Ticks of asking while it is of use.
+    const GOOD: u32 = 256;
+
+    /// Ticks without asking when it was of no use, at first and at most.
+    const PAUSE: (u32, u32) = (32, 4096);
+
+    /// How much more has to be done: for less, nobody should wait for others.
+    const GAIN: f64 = 1.1;
+
+    /// At the end of a tick, in which so much was done a second.
+    fn tick(&mut self, rate: f64) {
+        self.ticks += 1;
+        if (2..=Self::TRIED).contains(&self.ticks) {
+            self.sum += rate;
+            self.sums[usize::from(self.asked)] = self.sum;
+        }
+        let good = self.sums[1] > Self::GAIN * self.sums[0];
+        let length = match self.asked {
+            true if good => Self::GOOD,
+            true => Self::TRIED,
+            false => self.pause.max(Self::TRIED),
+        };
+        if self.ticks < Self::TRIED || self.ticks < length {
+            return;
+        }
+        if self.asked {
+            self.pause = match good {
+                true => 0,
+                false => (2 * self.pause).clamp(Self::PAUSE.0, Self::PAUSE.1),
+            };
+        }
+        (self.asked, self.ticks, self.sum) = (!self.asked, 0, 0.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a trial decides in so many ticks, if so much is done alone and with asking: the part of the ticks with asking.
+    fn asked(alone: f64, asked: f64, ticks: u32) -> f64 {
+        let mut trial = Trial::default();
+        let mut count = 0;
+        for _ in 0..ticks {
+            count += u32::from(trial.asked);
+            trial.tick(if trial.asked { asked } else { alone });
+        }
+        f64::from(count) / f64::from(ticks)
+    }
+
+    #[test]
+    fn what_gets_more_done_goes_on() {
+        assert!(asked(1.0, 2.0, 10_000) > 0.98);
+        assert!(asked(1.0, 1.05, 10_000) < 0.01);
+        assert!(asked(1.0, 0.1, 10_000) < 0.01);
+        assert!(asked(0.0, 0.0, 10_000) < 0.01);
+    }
+}

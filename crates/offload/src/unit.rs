@@ -1,0 +1,300 @@
+//! A unit: a thread on a core, which does what the clients on this core have brought.
+//!
+//! A bundle is closed when it is full, when as many are in it as in the one before, when nobody came while others had the core,
+//! or when the first has waited long enough. Cards do their part as everywhere: [`tabane_engine::gpu`] decides by what it costs.
+#![allow(unsafe_code)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, futex, sched_setaffinity};
+use tabane_lanes::aes::{BLOCK, CbcJob, Key, cbc_encrypt_many};
+use tabane_lanes::{Algorithm, Hasher};
+use zeroize::Zeroize;
+
+use crate::layout::{MESSAGE_MAX, SLOTS, TASKS, Task, put, state, take};
+use crate::memory::ServerRing;
+use crate::server::Shared;
+
+/// Messages of a bundle at most.
+const FULL: usize = 64;
+
+/// How often a unit lets others run before it sleeps: they come again soon.
+const TURNS: u32 = 8;
+
+/// After so many bundles a unit looks whether more come if it waits longer.
+const LOOK: u64 = 16;
+
+/// How long the first message of a bundle waits for others at most.
+const AGE: Duration = Duration::from_micros(300);
+
+/// Who is served: a client as the units know it.
+pub(crate) struct Served {
+    pub(crate) ring: ServerRing,
+    /// Which of its slots a unit has.
+    taken: [AtomicBool; SLOTS],
+    pub(crate) messages: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) refused: AtomicU64,
+}
+
+/// What a unit has done.
+#[derive(Default)]
+pub(crate) struct Work {
+    pub(crate) bundles: AtomicU64,
+    pub(crate) messages: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) busy_ns: AtomicU64,
+}
+
+/// A message that a unit has taken: what the client said of it, once.
+struct Job {
+    client: Arc<Served>,
+    slot: usize,
+    task: Task,
+    len: usize,
+    chain: [u8; 32],
+    key: [u8; 32],
+    key_len: usize,
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.key.zeroize();
+    }
+}
+
+impl Served {
+    pub(crate) fn new(ring: ServerRing) -> Self {
+        Self {
+            ring,
+            taken: Default::default(),
+            messages: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// Messages that are in the service.
+    pub(crate) fn depth(&self) -> usize {
+        let slots = self.ring.get().slots.iter();
+        slots
+            .filter(|slot| is_ready(slot.state.load(Ordering::Relaxed)))
+            .count()
+    }
+
+    /// A message for this unit, if there is one.
+    fn take(self: &Arc<Self>, unit: usize, units: usize) -> Option<Job> {
+        let ring = self.ring.get();
+        let slot = (0..SLOTS).find(|&slot| {
+            let place = &ring.slots[slot];
+            is_ready(place.state.load(Ordering::SeqCst))
+                && place.unit.load(Ordering::Relaxed) as usize % units == unit
+                && !self.taken[slot].swap(true, Ordering::Acquire)
+        })?;
+        let place = &ring.slots[slot];
+        // Everything is read once, and judged by what was read: the client may change it meanwhile.
+        let task = TASKS.get(place.task.load(Ordering::Relaxed) as usize);
+        let len = place.len.load(Ordering::Relaxed) as usize;
+        let key_len = place.key_len.load(Ordering::Relaxed) as usize;
+        let task = task.copied().filter(|task| {
+            (1..=MESSAGE_MAX).contains(&len)
+                && len.is_multiple_of(task.block())
+                && (*task != Task::Encrypt || matches!(key_len, 16 | 24 | 32))
+        });
+        let Some(task) = task else {
+            self.refuse(slot);
+            return None;
+        };
+        let job = Job {
+            client: Arc::clone(self),
+            slot,
+            task,
+            len,
+            chain: take(&place.chain),
+            key: take(&place.key),
+            key_len,
+        };
+        if task == Task::Encrypt {
+            put(&place.key, &[]);
+        }
+        Some(job)
+    }
+
+    fn refuse(&self, slot: usize) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        self.give_back(slot, state::REFUSED);
+    }
+
+    /// Says to the client what became of a message.
+    fn give_back(&self, slot: usize, state: u32) {
+        // First this: the client may come again at once, and must not be overlooked.
+        self.taken[slot].store(false, Ordering::Release);
+        let place = &self.ring.get().slots[slot].state;
+        if place.swap(state, Ordering::AcqRel) == state::ASLEEP {
+            let _ = futex::wake(place, futex::Flags::empty(), 1);
+        }
+    }
+}
+
+fn is_ready(state: u32) -> bool {
+    matches!(state, state::READY | state::ASLEEP)
+}
+
+/// Does what comes, until the server stops.
+pub(crate) fn run(shared: &Shared, unit: usize) {
+    pin_to(shared.cores[unit]);
+    let asleep = &shared.board.get().asleep[unit].0;
+    let mut clients = Vec::new();
+    let mut version = 0;
+    let mut next = 0;
+    let mut bundle: Vec<Job> = Vec::new();
+    // Returns how many messages came.
+    let mut gather = |bundle: &mut Vec<Job>| {
+        let now = shared.version.load(Ordering::Acquire);
+        if now != version {
+            version = now;
+            clients.clone_from(&shared.clients());
+        }
+        let before = bundle.len();
+        let count = clients.len();
+        for i in 0..count {
+            if bundle.len() == FULL {
+                // Who was left out is the first one next time.
+                next = (next + i) % count;
+                break;
+            }
+            let client: &Arc<Served> = &clients[(next + i) % count];
+            bundle.extend(client.take(unit, shared.cores.len()));
+        }
+        bundle.len() - before
+    };
+    let (mut turns, mut expected, mut bundles) = (0, 1, 0_u64);
+    while !shared.stopped.load(Ordering::Acquire) {
+        if gather(&mut bundle) == 0 {
+            if turns < TURNS {
+                turns += 1;
+                std::thread::yield_now();
+                continue;
+            }
+            asleep.store(1, Ordering::SeqCst);
+            if gather(&mut bundle) == 0 && !shared.stopped.load(Ordering::SeqCst) {
+                let _ = futex::wait(asleep, futex::Flags::empty(), 1, None);
+            }
+            asleep.store(0, Ordering::SeqCst);
+            if bundle.is_empty() {
+                continue;
+            }
+        }
+        let first = Instant::now();
+        bundles += 1;
+        let wanted = match bundles % LOOK {
+            0 => FULL,
+            _ => expected,
+        };
+        while bundle.len() < wanted {
+            std::thread::yield_now();
+            if gather(&mut bundle) == 0 || first.elapsed() > AGE {
+                break;
+            }
+        }
+        (turns, expected) = (0, bundle.len());
+        let start = Instant::now();
+        let done = catch_unwind(AssertUnwindSafe(|| work(&mut bundle)));
+        let (messages, bytes) = (
+            bundle.len() as u64,
+            bundle.iter().map(|job| job.len as u64).sum(),
+        );
+        for job in bundle.drain(..) {
+            if done.is_err() {
+                job.client.refuse(job.slot);
+                continue;
+            }
+            job.client.messages.fetch_add(1, Ordering::Relaxed);
+            job.client
+                .bytes
+                .fetch_add(job.len as u64, Ordering::Relaxed);
+            put(&job.client.ring.get().slots[job.slot].chain, &job.chain);
+            job.client.give_back(job.slot, state::DONE);
+        }
+        let work = &shared.work[unit];
+        work.bundles.fetch_add(1, Ordering::Relaxed);
+        work.messages.fetch_add(messages, Ordering::Relaxed);
+        work.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let busy_ns = start.elapsed().as_nanos() as u64;
+        work.busy_ns.fetch_add(busy_ns, Ordering::Relaxed);
+        shared.took(first.elapsed(), messages);
+    }
+}
+
+/// Does a bundle: each job's message and chain become what they are to be.
+fn work(bundle: &mut [Job]) {
+    let (mut encrypt, mut hash): (Vec<&mut Job>, Vec<&mut Job>) = (Vec::new(), Vec::new());
+    for job in bundle {
+        match job.task {
+            Task::Encrypt => encrypt.push(job),
+            Task::Hash(_) => hash.push(job),
+        }
+    }
+    if !encrypt.is_empty() {
+        encrypt_all(&mut encrypt);
+    }
+    // Of one algorithm each: a card takes no other bundle.
+    while let Some(first) = hash.last() {
+        let task = first.task;
+        let (mut these, others): (Vec<_>, _) = hash.into_iter().partition(|job| job.task == task);
+        if let Task::Hash(algorithm) = task {
+            hash_all(algorithm, &mut these);
+        }
+        hash = others;
+    }
+}
+
+fn encrypt_all(jobs: &mut [&mut Job]) {
+    let keys = jobs.iter().map(|job| Key::new(&job.key[..job.key_len]));
+    let keys: Vec<Key> = keys.map(|key| key.expect("16, 24 or 32 bytes")).collect();
+    let (mut work, mut ivs): (Vec<CbcJob>, Vec<_>) = (Vec::new(), vec![[0; BLOCK]; jobs.len()]);
+    for ((job, key), iv) in jobs.iter().zip(&keys).zip(&mut ivs) {
+        iv.copy_from_slice(&job.chain[..BLOCK]);
+        // SAFETY: the unit that has a job has taken its slot, and this is called once for each.
+        let data = unsafe { job.client.ring.message(job.slot, job.len) };
+        work.push(CbcJob { key, iv, data });
+    }
+    cbc_encrypt_many(&mut work).expect("whole blocks");
+    drop(work);
+    for (job, iv) in jobs.iter_mut().zip(&ivs) {
+        job.chain[..BLOCK].copy_from_slice(iv);
+    }
+}
+
+fn hash_all(algorithm: Algorithm, jobs: &mut [&mut Job]) {
+    let mut hashers = vec![Hasher::new(algorithm); jobs.len()];
+    let mut parts: Vec<(&mut Hasher, &[u8])> = Vec::with_capacity(jobs.len());
+    for (job, hasher) in jobs.iter().zip(&mut hashers) {
+        let mut words = [0; 8];
+        for (word, bytes) in words.iter_mut().zip(job.chain.as_chunks().0) {
+            *word = u32::from_ne_bytes(*bytes);
+        }
+        hasher.go_on(words, 0);
+        // SAFETY: the unit that has a job has taken its slot, and this is called once for each.
+        let message = unsafe { job.client.ring.message(job.slot, job.len) };
+        parts.push((hasher, message));
+    }
+    tabane_engine::gpu::update_many(&mut parts);
+    drop(parts);
+    for (job, hasher) in jobs.iter_mut().zip(&hashers) {
+        let words = hasher.state().expect("words of 32 bits");
+        for (bytes, word) in job.chain.as_chunks_mut().0.iter_mut().zip(words) {
+            *bytes = word.to_ne_bytes();
+        }
+    }
+}
+
+/// Keeps this thread on a core. One that cannot be had is no loss but of speed.
+pub(crate) fn pin_to(core: usize) {
+    let mut set = CpuSet::new();
+    set.set(core);
+    let _ = sched_setaffinity(None, &set);
+}
