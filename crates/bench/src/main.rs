@@ -4,6 +4,7 @@
 //!
 //! - `lanes` times the kernels for many messages, beside the bound of the processor's ports and beside peers;
 //! - `p0` measures SHA-1 as the paper did that Tabane comes from: its tables and figures;
+//! - `p1` measures processes that use OpenSSL, as the paper on OpenSSL and Cell/B.E. did;
 //! - `p4` measures hashes and AES on a graphics card beside the processor, as another paper did;
 //! - `parity` times encoding and repair beside the bound that memory sets, and checks the code;
 //! - `mac` times every hash and MAC of the engine's table, beside Crypto++ and xxHash in C;
@@ -42,6 +43,7 @@ mod mac;
 mod measure;
 mod memory;
 mod p0;
+mod p1;
 mod p3;
 mod p4;
 mod parity;
@@ -72,6 +74,10 @@ enum Command {
     Lanes(lanes::Args),
     /// Measure SHA-1 as the paper did that Tabane comes from
     P0(p0::Args),
+    /// Measure 1 to 8 processes that use OpenSSL, with the provider and its service and without
+    P1(p1::Args),
+    #[command(hide = true)]
+    P1Worker(p1::worker::Args),
     /// Time frames between rings over TCP, point to point and through a relay, beside iperf3
     Fabric(fabric::Args),
     /// Measure writes to a cluster over links of a given rate, by each plan
@@ -114,6 +120,8 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Lanes(args) => lanes::run(&args),
         Command::P0(args) => p0::run(&args),
+        Command::P1(args) => p1::run(&args),
+        Command::P1Worker(args) => p1::worker::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Fabric(args) => fabric::run(&args),
         Command::P3(args) => p3::run(&args),
         Command::Faults(args) => faults::run(&args),
