@@ -27,7 +27,10 @@ pub struct TreesAhead<'a> {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    changed: Condvar,
+    /// There is something to read, and room for it.
+    work: Condvar,
+    /// Something was read that is waited for.
+    done: Condvar,
 }
 
 #[derive(Default)]
@@ -36,6 +39,10 @@ struct State {
     announced: Vec<Vec<Piece>>,
     being_read: HashSet<Vec<Piece>>,
     done: HashMap<Vec<Piece>, Result<Vec<Node>>>,
+    /// Readers that wait for work.
+    idle: usize,
+    /// Whether somebody waits for what is being read.
+    awaited: bool,
     closed: bool,
 }
 
@@ -50,7 +57,7 @@ pub fn with_trees_ahead<R>(
     impl Drop for Close<'_> {
         fn drop(&mut self) {
             lock(&self.0.state).closed = true;
-            self.0.changed.notify_all();
+            self.0.work.notify_all();
         }
     }
     let shared = Shared::default();
@@ -75,8 +82,7 @@ impl TreesAhead<'_> {
         state
             .announced
             .extend(contents.rev().map(<[Piece]>::to_vec));
-        drop(state);
-        self.shared.changed.notify_all();
+        self.shared.wake_reader(&state);
     }
 
     /// The entries of a directory.
@@ -86,37 +92,52 @@ impl TreesAhead<'_> {
     pub fn read(&mut self, content: &[Piece]) -> Result<Vec<Node>> {
         let mut state = lock(&self.shared.state);
         while state.being_read.contains(content) {
-            state = self.shared.changed.wait(state).expect("no reader panics");
+            state.awaited = true;
+            state = self.shared.done.wait(state).expect("no reader panics");
         }
         let done = state.done.remove(content);
         // It is usually the last one, if nobody has begun it.
         state.announced.pop_if(|last| last == content);
+        // Not for each one that there is room for again: to wake a thread takes about as long as to read a directory.
+        if state.done.len() <= WAITING / 2 {
+            self.shared.wake_reader(&state);
+        }
         drop(state);
-        // There may be room for another.
-        self.shared.changed.notify_all();
         done.unwrap_or_else(|| tree::read(&mut self.reader, self.index, content))
     }
 }
 
 impl Shared {
+    /// Wakes a reader that waits, if there is something for it. The very next directory is sooner read by whoever wants it.
+    fn wake_reader(&self, state: &State) {
+        if state.idle > 0 && state.announced.len() > 1 {
+            self.work.notify_one();
+        }
+    }
+
     /// Reads what is announced until nothing more will be wanted.
     fn read_announced(&self, reader: &mut BlockReader, index: &Index) {
         let mut state = lock(&self.state);
         while !state.closed {
             let has_room = state.done.len() + state.being_read.len() < WAITING;
             let Some(content) = has_room.then(|| state.announced.pop()).flatten() else {
-                state = self.changed.wait(state).expect("no reader panics");
+                state.idle += 1;
+                state = self.work.wait(state).expect("no reader panics");
+                state.idle -= 1;
                 continue;
             };
             if state.done.contains_key(&content) || !state.being_read.insert(content.clone()) {
                 continue;
             }
+            self.wake_reader(&state);
             drop(state);
             let nodes = tree::read(reader, index, &content);
             state = lock(&self.state);
             state.being_read.remove(&content);
             state.done.insert(content, nodes);
-            self.changed.notify_all();
+            if std::mem::take(&mut state.awaited) {
+                self.done.notify_all();
+            }
         }
     }
 }

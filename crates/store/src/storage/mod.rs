@@ -98,7 +98,7 @@ impl ObjectKind {
     }
 }
 
-/// Names one object. Objects other than `config` and `target` are named by the SHA-256 of their bytes, or of those of the object
+/// Names one object. Objects other than `config` and `target` are named by the BLAKE3 of their bytes, or of those of the object
 /// that they are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Name {
@@ -156,6 +156,18 @@ pub struct Listed {
     pub modified: SystemTime,
 }
 
+/// [`Storage::replace`] where there is only [`Storage::delete`] and [`Storage::put`].
+fn replace_in_two_steps<S: Storage + ?Sized>(
+    storage: &S,
+    name: Name,
+    parts: &[&[u8]],
+) -> io::Result<()> {
+    match storage.delete(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => storage.put(name, parts),
+    }
+}
+
 /// A place that holds immutable objects: a directory, a bucket, or several of them.
 ///
 /// It need not be clever or trusted: everything is encrypted and authenticated above it. It must keep two
@@ -208,6 +220,15 @@ pub trait Storage: Send + Sync {
     /// # Errors
     /// [`io::ErrorKind::NotFound`].
     fn delete(&self, name: Name) -> io::Result<()>;
+
+    /// Puts an object in the place of one of that name that is damaged, if there still is one. If it stops in between, neither
+    /// may be there.
+    ///
+    /// # Errors
+    /// As [`Storage::put`] and [`Storage::delete`].
+    fn replace(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+        replace_in_two_steps(self, name, parts)
+    }
 
     /// Removes what interrupted writes have left behind that is at least this old; returns how many pieces. There is
     /// nothing where none can be left.

@@ -21,7 +21,9 @@ use super::failure::{Failure, FailureKind, causes};
 use super::limit::Limiter;
 use super::location::{RemoteLocation, Service};
 use super::retry::Outages;
-use super::{Listed, Name, OBJECT_LEN_MAX, ObjectKind, RemoteOptions, Storage};
+use super::{
+    Listed, Name, OBJECT_LEN_MAX, ObjectKind, RemoteOptions, Storage, replace_in_two_steps,
+};
 use crate::id::Id;
 
 /// Where an object is put that then gets its name by a copy.
@@ -426,6 +428,20 @@ impl Storage for ObjectStorage {
                 found => found?,
             };
             within(TIMEOUT, self.store.delete(&path)).await
+        })
+    }
+
+    /// At once where the service replaces objects. Besides, servers over a file system may remove the folder of what was
+    /// deleted under an upload that was acknowledged (versitygw 1.8 does).
+    fn replace(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+        if self.is_webdav {
+            return replace_in_two_steps(self, name, parts);
+        }
+        let bytes = Bytes::from(parts.concat());
+        let path = self.object(name);
+        self.run(async |_| {
+            let put = self.store.put(&path, bytes.clone().into()).await;
+            put.map(drop).map_err(explain)
         })
     }
 }

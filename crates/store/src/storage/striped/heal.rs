@@ -87,15 +87,7 @@ impl Healing<'_> {
         let Some(storage) = self.storage.targets.storage(target) else {
             return Ok(false);
         };
-        let is_up = self.storage.judge_put(target, storage.put(name, parts))?;
-        if is_up {
-            let bytes: usize = parts.iter().map(|part| part.len()).sum();
-            self.count(|report| {
-                report.written_parts += 1;
-                report.written_bytes += bytes as u64;
-            });
-        }
-        Ok(is_up)
+        self.count_put(target, storage.put(name, parts), parts)
     }
 
     /// Puts a part of an object on a target in the place of one that is damaged. Whoever calls knows that nothing is lost
@@ -107,13 +99,20 @@ impl Healing<'_> {
         let Some(storage) = self.storage.targets.storage(target) else {
             return Ok(false);
         };
-        match storage.delete(name) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                self.storage.targets.give_up(target, &error);
-                Ok(false)
-            }
-            _ => self.put(target, name, parts),
+        self.count_put(target, storage.replace(name, parts), parts)
+    }
+
+    /// Counts what was put, and whether the target is up.
+    fn count_put(&self, target: usize, done: io::Result<()>, parts: &[&[u8]]) -> io::Result<bool> {
+        let is_up = self.storage.judge_put(target, done)?;
+        if is_up {
+            let bytes: usize = parts.iter().map(|part| part.len()).sum();
+            self.count(|report| {
+                report.written_parts += 1;
+                report.written_bytes += bytes as u64;
+            });
         }
+        Ok(is_up)
     }
 }
 
