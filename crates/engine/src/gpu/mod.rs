@@ -202,7 +202,7 @@ impl Unit {
         let core_s = costs.core.estimate(bytes, longest);
         let wanted = {
             let mut queued_s = self.queued_s();
-            let wanted = mode == Mode::Only || *queued_s + card_s < MARGIN * core_s;
+            let wanted = mode == Mode::Only || card_is_sooner(*queued_s, card_s, core_s);
             if wanted {
                 *queued_s += card_s;
             }
@@ -259,6 +259,13 @@ impl Cost {
         let one = (ONE_LEN, seconds(&[&bytes[..ONE_LEN]])?);
         Ok(Self::measured(nothing, many, one))
     }
+}
+
+/// Whether a card that has `queued_s` seconds of work before it should be done with a bundle before the core.
+///
+/// A core that other programs want takes longer for its bundles and is estimated so from then on: so it keeps fewer.
+fn card_is_sooner(queued_s: f64, card_s: f64, core_s: f64) -> bool {
+    queued_s + card_s < MARGIN * core_s
 }
 
 /// For each algorithm that cards have too: the name, and bytes a second of many messages by one core, measured now.
@@ -398,4 +405,37 @@ fn advance<'a>(
         **hasher = cut.hasher;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Twenty microseconds and 10 GB/s, beside a core with 2 GB/s.
+    fn costs() -> (Cost, Cost) {
+        let linear = |fixed_s: f64, per_byte_s: f64| {
+            let after = |bytes: usize| (bytes, fixed_s + per_byte_s * bytes as f64);
+            Cost::measured(fixed_s, after(1 << 20), after(1 << 16))
+        };
+        (linear(20e-6, 1e-10), linear(0.0, 5e-10))
+    }
+
+    #[test]
+    fn a_card_gets_what_it_finishes_first() {
+        let (card, mut core) = costs();
+        let is_the_cards = |core: &Cost, queued_s, bytes| {
+            card_is_sooner(queued_s, card.estimate(bytes, 64), core.estimate(bytes, 64))
+        };
+        assert!(!is_the_cards(&core, 0.0, 32 << 10));
+        assert!(is_the_cards(&core, 0.0, 4 << 20));
+        // Others have asked it for more than the core needs.
+        assert!(!is_the_cards(&core, 3e-3, 4 << 20));
+        // Somebody else wants the core, so that it takes four times as long.
+        for _ in 0..100 {
+            let estimated = core.estimate(32 << 10, 64);
+            core.correct(estimated, 4.0 * 5e-10 * 32768.0);
+        }
+        assert!(is_the_cards(&core, 0.0, 32 << 10));
+        assert!(is_the_cards(&core, 3e-3, 4 << 20));
+    }
 }
