@@ -139,9 +139,9 @@ pub struct Backup {
     metrics: MetricsFile,
 }
 
-/// A link that is named is stored as one, which is seldom what was meant by it.
+/// A link to a directory that is named is stored as a link, which is seldom what was meant by it.
 fn warn_of_link(path: &Path) {
-    if path.is_symlink() && !path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+    if path.is_symlink() && path.is_dir() && !path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         warn(format!(
             "{} is a symbolic link, and only the link is stored: write a slash behind it to store what it leads to",
             format::path(path)
@@ -169,7 +169,7 @@ impl Backup {
             {
                 return Err(Error::path("read", path)(error).into());
             }
-            paths.iter().for_each(|path| warn_of_link(path));
+            self.paths.iter().for_each(|path| warn_of_link(path));
         }
         let (repository, new) = match self.init && !self.dry_run {
             true => global.open_or_init()?,
