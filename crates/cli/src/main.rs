@@ -61,10 +61,12 @@ fn run(json: &mut bool) -> Result<Exit, Failure> {
     }
     let args: Vec<OsString> = std::env::args_os().collect();
     // Wrong usage is reported in JSON too.
-    *json = args
-        .iter()
-        .take_while(|arg| *arg != "--")
-        .any(|arg| arg == "--json");
+    let variable = std::env::var_os("TABANE_JSON").unwrap_or_default();
+    *json = !["", "0", "false"].iter().any(|off| variable == *off)
+        || args
+            .iter()
+            .take_while(|arg| *arg != "--")
+            .any(|arg| arg == "--json");
     let matches = config::apply_profile(definition(), &args)?.try_get_matches_from(args);
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,

@@ -75,6 +75,31 @@ fn what_check_finds_missing_is_stored_again_by_the_next_backup() {
 }
 
 #[test]
+fn a_pack_that_was_cut_short_is_saved_after_the_index_was_repaired() {
+    let bed = Bed::with_repository();
+    bed.backup(&[]).succeeds();
+    let packs = objects(&bed, "packs");
+    let largest = packs
+        .iter()
+        .max_by_key(|path| path.metadata().expect("there").len())
+        .expect("a pack");
+    let bytes = fs::read(largest).expect("read");
+    fs::write(largest, &bytes[..bytes.len() - 1]).expect("written");
+    assert_eq!(bed.run(["repair", "index"]).code, Some(1));
+    let copies = bed.path("copies");
+    fs::create_dir(&copies).expect("made");
+    let repaired = bed.run([
+        "repair",
+        "packs",
+        "--copies",
+        copies.to_str().expect("UTF-8"),
+    ]);
+    assert_eq!(repaired.code, Some(0), "{}", repaired.stderr);
+    bed.run(["check", "--read-data"]).succeeds();
+    assert_restores(&bed);
+}
+
+#[test]
 fn a_backup_that_misses_a_pack_of_directories_says_how_to_go_on() {
     let bed = Bed::with_repository();
     bed.backup(&[]).succeeds();

@@ -62,6 +62,8 @@ pub fn repair_index(
     let mut named: HashSet<Id> = HashSet::new();
     let mut replaced: Vec<Id> = Vec::new();
     let mut kept = IndexSegment::new();
+    // What it says of packs that are there and have another length.
+    let mut doubtful: HashMap<Id, PackContents> = HashMap::new();
     for (id, object) in objects {
         let segment = match object {
             Ok(segment) => segment,
@@ -88,6 +90,10 @@ pub fn repair_index(
         report.lost_packs += gone.count() as u64;
         named.extend(right.iter().map(|(pack, _)| *pack));
         kept.extend(right);
+        let valid = |(pack, contents): &(Id, PackContents)| {
+            lens.contains_key(pack) && contents.validate(&pack.short()).is_ok()
+        };
+        doubtful.extend(wrong.into_iter().filter(valid));
     }
 
     let unnamed: Vec<Id> = listed
@@ -104,6 +110,8 @@ pub fn repair_index(
             Err(error @ Error::Damaged { .. }) => {
                 observer.note(&error.to_string());
                 report.unreadable_packs += 1;
+                // With it `repair_packs` can save what is sound.
+                kept.extend(doubtful.remove(&id).map(|contents| (id, contents)));
             }
             // Removed meanwhile.
             Err(error) if error.is_not_found() => {}
