@@ -20,6 +20,13 @@ fn objects(bed: &Bed, folder: &str) -> Vec<PathBuf> {
     found
 }
 
+/// The packs, the smallest first.
+fn packs(bed: &Bed) -> Vec<PathBuf> {
+    let mut packs = objects(bed, "packs");
+    packs.sort_by_key(|path| path.metadata().expect("there").len());
+    packs
+}
+
 fn assert_restores(bed: &Bed) {
     let target = bed.path("target");
     let _ = fs::remove_dir_all(&target);
@@ -64,10 +71,8 @@ fn what_check_finds_missing_is_stored_again_by_the_next_backup() {
     let bed = Bed::with_repository();
     bed.backup(&[]).succeeds();
     bed.backup(&[]).succeeds();
-    let packs = objects(&bed, "packs");
-    let largest = packs
-        .iter()
-        .max_by_key(|path| path.metadata().expect("there").len());
+    let packs = packs(&bed);
+    let largest = packs.last();
     fs::remove_file(largest.expect("a pack")).expect("removed");
     assert_eq!(bed.run(["check"]).code, Some(1));
     bed.backup(&[]).succeeds();
@@ -78,11 +83,8 @@ fn what_check_finds_missing_is_stored_again_by_the_next_backup() {
 fn a_pack_that_was_cut_short_is_saved_after_the_index_was_repaired() {
     let bed = Bed::with_repository();
     bed.backup(&[]).succeeds();
-    let packs = objects(&bed, "packs");
-    let largest = packs
-        .iter()
-        .max_by_key(|path| path.metadata().expect("there").len())
-        .expect("a pack");
+    let packs = packs(&bed);
+    let largest = packs.last().expect("a pack");
     let bytes = fs::read(largest).expect("read");
     fs::write(largest, &bytes[..bytes.len() - 1]).expect("written");
     assert_eq!(bed.run(["repair", "index"]).code, Some(1));
@@ -103,12 +105,10 @@ fn a_pack_that_was_cut_short_is_saved_after_the_index_was_repaired() {
 fn a_backup_that_misses_a_pack_of_directories_says_how_to_go_on() {
     let bed = Bed::with_repository();
     bed.backup(&[]).succeeds();
+    let packs = packs(&bed);
+    let smallest = packs.first();
     // With this one, the pack is known to the cache.
     bed.backup(&[]).succeeds();
-    let packs = objects(&bed, "packs");
-    let smallest = packs
-        .iter()
-        .min_by_key(|path| path.metadata().expect("there").len());
     fs::remove_file(smallest.expect("a pack")).expect("removed");
     bed.backup(&[]).fails(1, "run the command again");
     let again = bed.backup(&[]);
@@ -124,10 +124,8 @@ fn check_says_once_what_a_file_misses_in_several_snapshots() {
         fs::write(bed.source().join("docs/deep/note"), change).expect("written");
         bed.backup(&[]).succeeds();
     }
-    let packs = objects(&bed, "packs");
-    let largest = packs
-        .iter()
-        .max_by_key(|path| path.metadata().expect("there").len());
+    let packs = packs(&bed);
+    let largest = packs.last();
     fs::remove_file(largest.expect("a pack")).expect("removed");
     let checked = bed.run(["check"]);
     assert_eq!(checked.code, Some(1));
