@@ -19,6 +19,7 @@ use crate::reach::is_whole;
 use crate::reader::{self, BlockReader};
 use crate::removal::Removals;
 use crate::repository::Repository;
+use crate::salvage::salvage;
 use crate::snapshot::{self, Snapshot};
 use crate::storage::{Name, ObjectKind};
 use crate::sync::lock;
@@ -399,11 +400,18 @@ fn read_packs(run: &Arc<Run>, packs: Vec<(Id, u64)>, contents: &Contents) -> u64
 /// Reads a pack and compares every block with its digest.
 fn read_pack(run: &Run, id: Id, expected: &PackContents, examiner: &mut Examiner) -> Result<()> {
     let name = Name::new(ObjectKind::Pack, id);
-    let bytes = run
-        .repository
-        .storage()
-        .get(name, None)
-        .map_err(Error::storage("read", name))?;
+    let read = run.repository.storage().get(name, None);
+    let bytes = match read.map_err(Error::storage("read", name)) {
+        Err(error @ Error::Damaged { .. }) => {
+            let lost = salvage(&run.repository, id, expected)?.lost;
+            let blocks = lost
+                .iter()
+                .flat_map(|&number| &expected.segments[number].blocks);
+            lock(&run.bad_blocks).extend(blocks.map(|&(block, _)| block));
+            return Err(error);
+        }
+        read => read?,
+    };
     let problem = |error, blocks: &[(Id, u32)]| {
         run.error(&error);
         lock(&run.bad_blocks).extend(blocks.iter().map(|&(block, _)| block));

@@ -192,12 +192,15 @@ impl Error {
         }
     }
 
-    /// An [`Error::Storage`] for an object.
+    /// An [`Error::Storage`] for an object; [`Error::Damaged`] where the storage says that it no longer has what was written.
     pub fn storage(action: &'static str, name: Name) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Storage {
-            action,
-            what: name.to_string(),
-            source,
+        move |source| match source.kind() {
+            io::ErrorKind::InvalidData => Self::damaged(name, source),
+            _ => Self::Storage {
+                action,
+                what: name.to_string(),
+                source,
+            },
         }
     }
 

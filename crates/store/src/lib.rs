@@ -55,6 +55,7 @@ pub mod repair;
 mod repository;
 pub mod restore;
 pub mod rewrite;
+mod salvage;
 pub mod segment_cache;
 pub mod self_test;
 pub mod snapshot;

@@ -1,5 +1,6 @@
 //! Saves the sound blocks of damaged packs.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use crate::pack::{self, BlockKind, PackContents, SegmentReader};
 use crate::prune;
 use crate::removal::{self, Removal, Removals};
 use crate::repository::Repository;
+use crate::salvage::salvage;
 use crate::storage::{Name, ObjectKind};
 use crate::writer::{Encoder, Writer, flush};
 
@@ -54,13 +56,18 @@ pub fn repair_packs(
     let mut damaged: BTreeMap<Id, Vec<u8>> = BTreeMap::new();
     for (number, &id) in packs.iter().enumerate() {
         let name = Name::new(ObjectKind::Pack, id);
-        let bytes = repository
-            .storage()
-            .get(name, None)
-            .map_err(Error::storage("read", name))?;
-        if crate::crypto::object_id(&[&bytes]) != id {
-            observer.note(&format!("{name} is damaged"));
-            damaged.insert(id, bytes);
+        let read = repository.storage().get(name, None);
+        match read.map_err(Error::storage("read", name)) {
+            Ok(bytes) if crate::crypto::object_id(&[&bytes]) == id => {}
+            Ok(bytes) => {
+                observer.note(&format!("{name} is damaged"));
+                damaged.insert(id, bytes);
+            }
+            Err(error @ Error::Damaged { .. }) => {
+                observer.note(&error.finding());
+                damaged.insert(id, salvage_with(repository, id, &mut named)?);
+            }
+            Err(error) => return Err(error),
         }
         observer.progress(number as u64 + 1, packs.len() as u64);
     }
@@ -120,6 +127,24 @@ pub fn repair_packs(
     }
     prune::forget_packs(repository, &packs.into_iter().collect())?;
     Ok(report)
+}
+
+/// What is left of a pack that cannot be read as a whole; nothing if neither the index, which is `named`, nor the pack itself
+/// says where in it its segments are. What the pack says is added to the index.
+fn salvage_with(
+    repository: &Repository,
+    id: Id,
+    named: &mut HashMap<Id, PackContents>,
+) -> Result<Vec<u8>> {
+    let contents = match named.entry(id) {
+        Entry::Occupied(named) => named.into_mut(),
+        Entry::Vacant(unnamed) => match pack::fetch_contents(repository, id) {
+            Ok(contents) => unnamed.insert(contents),
+            Err(Error::Damaged { .. }) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        },
+    };
+    Ok(salvage(repository, id, contents)?.bytes)
 }
 
 /// Saves blocks of damaged packs.

@@ -53,14 +53,19 @@ impl LocalStorage {
         };
         match create() {
             // Whoever copied the repository to this place left out folders that were empty.
-            Err(error)
-                if error.kind() == io::ErrorKind::NotFound && self.path(Name::CONFIG).exists() =>
-            {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_used() => {
                 create_directory(&self.root.join(TEMPORARY))?;
                 create()
             }
             result => result,
         }
+    }
+
+    /// Whether there is a repository, or a target of one.
+    fn is_used(&self) -> bool {
+        [Name::CONFIG, Name::TARGET]
+            .iter()
+            .any(|name| self.path(*name).exists())
     }
 
     /// What time it is by the file system's clock: it may be another machine's.
@@ -194,6 +199,15 @@ impl Storage for LocalStorage {
                 return Err(io::ErrorKind::DirectoryNotEmpty.into());
             }
         }
+        self.make_folders()?;
+        match self.root.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => sync_directory(Path::new(".")),
+            Some(parent) => sync_directory(parent),
+            None => Ok(()),
+        }
+    }
+
+    fn make_folders(&self) -> io::Result<()> {
         for kind in ObjectKind::ALL {
             if kind != ObjectKind::Config {
                 create_directory(&self.root.join(kind.name()))?;
@@ -205,12 +219,7 @@ impl Storage for LocalStorage {
             create_directory(&packs.join(hex::encode([first])))?;
         }
         sync_directory(&packs)?;
-        sync_directory(&self.root)?;
-        match self.root.parent() {
-            Some(parent) if parent.as_os_str().is_empty() => sync_directory(Path::new(".")),
-            Some(parent) => sync_directory(parent),
-            None => Ok(()),
-        }
+        sync_directory(&self.root)
     }
 
     fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {

@@ -187,6 +187,15 @@ pub trait Storage: Send + Sync {
     /// [`io::ErrorKind::DirectoryNotEmpty`] when it holds something else.
     fn create(&self) -> io::Result<()>;
 
+    /// Makes the folders that a place has from its creation on, where somebody has removed them. There is nothing to do
+    /// where there are no folders.
+    ///
+    /// # Errors
+    /// When they cannot be made.
+    fn make_folders(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Writes an object, whole or not at all. Its bytes are `parts`, one behind the other.
     ///
     /// # Errors
@@ -196,7 +205,8 @@ pub trait Storage: Send + Sync {
     /// Reads an object, or `range` of it.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`]; [`io::ErrorKind::UnexpectedEof`] when the object ends before the range does.
+    /// [`io::ErrorKind::NotFound`]; [`io::ErrorKind::UnexpectedEof`] when the object ends before the range does;
+    /// [`io::ErrorKind::InvalidData`] when it was there, and is damaged beyond what the storage can mend.
     fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>>;
 
     /// The objects of a kind, in no order. What was put or deleted before the call is listed or not listed; what is

@@ -4,7 +4,9 @@
 mod common;
 
 mod bed;
+mod beyond_repair;
 mod degraded;
+mod folders;
 mod kills;
 mod loss;
 mod refusals;

@@ -221,13 +221,16 @@ impl StripedStorage {
         Ok(())
     }
 
-    /// Makes every target say who it is and who the others are.
+    /// Makes every target say who it is and who the others are, and have its folders.
     fn heal_descriptions(&self, healing: &Healing) -> io::Result<()> {
         let (current, bytes) = self.description.to_object();
         for number in self.targets.up() {
             let Some(target) = self.targets.storage(number) else {
                 continue;
             };
+            if !self.judge_put(number, target.make_folders())? {
+                continue;
+            }
             let id = self.targets.all()[number].id;
             let own = target
                 .get(Name::TARGET, None)

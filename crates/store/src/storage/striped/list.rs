@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use super::StripedStorage;
 use super::container;
+use super::open::refusal;
 use crate::id::Id;
 use crate::storage::{Listed, Name, ObjectKind};
 use crate::sync::lock;
@@ -63,25 +64,53 @@ pub fn merge(lists: &[(usize, Vec<Listed>)]) -> HashMap<Id, Vec<Holding>> {
 }
 
 impl StripedStorage {
-    /// What each target in use lists.
+    /// What each target in use lists. One that is there and has no folder for this kind has lost what was in it, which is like
+    /// any other damage.
     pub(super) fn raw_lists(&self, kind: ObjectKind) -> io::Result<Vec<(usize, Vec<Listed>)>> {
         let lists = self
             .targets
             .each(&self.targets.up(), |_, storage| storage.list(kind));
-        let mut answered = Vec::new();
+        let (mut answered, mut without) = (Vec::new(), Vec::new());
         for (number, list) in lists {
             match list {
                 Ok(list) => answered.push((number, list)),
                 Err(error)
-                    if error.kind() == io::ErrorKind::NotFound && kind == ObjectKind::Config =>
+                    if error.kind() == io::ErrorKind::NotFound
+                        && (kind == ObjectKind::Config || self.says_who_it_is(number)) =>
                 {
                     answered.push((number, Vec::new()));
+                    without.push(number);
                 }
                 Err(error) => self.targets.give_up(number, &error),
             }
         }
         self.check_enough()?;
+        if kind != ObjectKind::Config {
+            self.check_folders(kind, &without)?;
+        }
         Ok(answered)
+    }
+
+    fn says_who_it_is(&self, number: usize) -> bool {
+        let target = self.targets.storage(number);
+        target.is_some_and(|target| target.stat(Name::TARGET).is_ok())
+    }
+
+    /// Where more targets are `without` a folder than may be lost, what was in it must not be taken for removed.
+    fn check_folders(&self, kind: ObjectKind, without: &[usize]) -> io::Result<()> {
+        let has = |number: &&usize| self.targets.is_up(**number) && !without.contains(number);
+        let is_enough =
+            |targets: &Vec<usize>| targets.iter().filter(has).count() + 2 >= targets.len();
+        if without.is_empty() || self.generations.iter().all(is_enough) {
+            return Ok(());
+        }
+        let url = |&number: &usize| self.targets.all()[number].url.as_str();
+        let urls: Vec<&str> = without.iter().map(url).collect();
+        Err(refusal(format!(
+            "the folder {} is missing from more targets than may be lost ({}): bring it back from a copy",
+            kind.name(),
+            urls.join(", ")
+        )))
     }
 
     /// What targets hold of all objects of a kind, those that were deleted left out.

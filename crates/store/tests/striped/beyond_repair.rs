@@ -1,0 +1,132 @@
+//! Objects of which more is lost than any code can bring back: what is affected is named, what is left is saved, and
+//! the repository is whole again afterwards.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tabane_parity::Layout;
+
+use tabane_store::backup::{BackupOptions, Parent};
+use tabane_store::check::{ReadData, check};
+use tabane_store::repair::{self, PacksReport, repair_packs};
+use tabane_store::storage::{Name, ObjectKind, Storage};
+use tabane_store::{Id, Repository};
+
+use crate::bed::{Bed, Random};
+use crate::common::{Recorder, assert_clean, back_up_with, backup_options, id};
+
+struct Quiet;
+
+impl repair::Observer for Quiet {
+    fn note(&self, _what: &str) {}
+    fn progress(&self, _done: u64, _total: u64) {}
+}
+
+const HEADER_LEN: usize = 64;
+
+/// The parts of packs on a target: those of stripes, or the whole copies.
+fn packs(bed: &Bed, number: usize, striped: bool) -> impl Iterator<Item = (PathBuf, Vec<u8>)> {
+    let files = bed.files(number).into_iter();
+    let packs = files.filter(|path| path.components().any(|part| part.as_os_str() == "packs"));
+    packs
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .filter(move |(_, bytes)| (bytes[16] > 0) == striped)
+}
+
+/// What a check of all data finds.
+fn problems(repository: &Arc<Repository>) -> Vec<String> {
+    let recorder = Arc::new(Recorder::default());
+    let observer: Arc<Recorder> = Arc::clone(&recorder);
+    check(repository, ReadData::All, observer).unwrap();
+    let warnings = recorder.warnings().into_iter();
+    warnings.map(|(_, what)| what).collect()
+}
+
+fn repaired(repository: &Arc<Repository>) -> PacksReport {
+    let packs = repository.list(ObjectKind::Pack).unwrap();
+    let packs: Vec<_> = packs.into_iter().map(|(id, _)| id).collect();
+    let keep = |_, _: &[u8]| Ok(());
+    let planned = repair_packs(repository, &packs, true, &Quiet, keep).unwrap();
+    let report = repair_packs(repository, &packs, false, &Quiet, keep).unwrap();
+    assert_eq!(report, planned);
+    report
+}
+
+/// What is lost and still at its source is stored again, and nothing is left to mend.
+fn store_again(bed: &Bed, first: Id) {
+    let options = BackupOptions {
+        parent: Parent::None,
+        ..backup_options()
+    };
+    let made = back_up_with(&bed.repository(), &[&bed.source()], options);
+    bed.assert_restores(id(&made));
+    // It may miss a directory above the source, which others have changed meanwhile.
+    let first = Name::new(ObjectKind::Snapshot, first);
+    bed.open().delete(first).unwrap();
+    assert_clean(&bed.repository());
+    bed.assert_whole();
+}
+
+#[test]
+fn segments_that_can_be_read_are_saved() {
+    let bed = Bed::new(3);
+    fs::write(bed.source().join("wide"), Random(17).bytes(3_000_000)).unwrap();
+    let first = bed.fill();
+    let layout = Layout::new(3).unwrap();
+    // The only cell that stays: the second half of the pack.
+    let stays = layout.data_cells()[1];
+    for number in 0..bed.count {
+        for (path, mut bytes) in packs(&bed, number, true) {
+            let role = usize::from(bytes[18]);
+            let row_len = (bytes.len() - HEADER_LEN) / layout.rows();
+            for (row, stored) in bytes[HEADER_LEN..].chunks_mut(row_len).enumerate() {
+                if layout.cell(role, row) != stays {
+                    stored.fill(0);
+                }
+            }
+            fs::write(path, bytes).unwrap();
+        }
+    }
+    let found = problems(&bed.repository());
+    let says = |what: &str| found.iter().any(|line| line.contains(what));
+    assert!(
+        says("too much of it is lost") && says("/wide: block"),
+        "{found:?}"
+    );
+    let report = repaired(&bed.repository());
+    assert!(
+        report.saved_blocks > 0 && report.lost_blocks > 0,
+        "{report:?}"
+    );
+    store_again(&bed, first);
+}
+
+/// Nothing of it can be read, not even how long it was.
+#[test]
+fn packs_of_which_no_part_is_sound_are_given_up() {
+    for striped in [true, false] {
+        let bed = Bed::new(5);
+        let first = bed.fill();
+        for number in 0..bed.count {
+            for (path, bytes) in packs(&bed, number, striped) {
+                fs::write(path, vec![0; bytes.len()]).unwrap();
+            }
+        }
+        let found = problems(&bed.repository());
+        let affected = match striped {
+            true => "/large: block",
+            false => "snapshot ",
+        };
+        assert!(
+            found.iter().any(|line| line.contains(affected)),
+            "{found:?}"
+        );
+        let report = repaired(&bed.repository());
+        assert!(
+            report.saved_blocks == 0 && report.lost_blocks > 0,
+            "{report:?}"
+        );
+        store_again(&bed, first);
+    }
+}

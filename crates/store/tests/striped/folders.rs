@@ -1,0 +1,66 @@
+//! Folders that somebody removed from targets that otherwise are there.
+
+use std::fs;
+
+use tabane_store::storage::{ObjectKind, Storage};
+
+use crate::bed::{Bed, heal};
+
+#[test]
+fn what_was_in_a_folder_is_damage_that_heals() {
+    let bed = Bed::new(5);
+    let snapshot = bed.fill();
+    let files = || (0..bed.count).map(|number| bed.files(number));
+    let whole: Vec<_> = files().collect();
+    for folder in [
+        "packs",
+        "index",
+        "snapshots",
+        "keys",
+        "clients",
+        "sets",
+        "tmp",
+    ] {
+        let folders = [1, 3].map(|number| bed.target(number).join(folder));
+        for folder in &folders {
+            fs::remove_dir_all(folder).unwrap();
+        }
+        bed.assert_restores(snapshot);
+        let report = heal(&bed.open());
+        let left = (report.unhealed_objects, report.missing_targets);
+        assert_eq!(left, (0, 0), "{folder}: {report:?}");
+        assert!(folders.iter().all(|folder| folder.is_dir()), "{folder}");
+        bed.assert_scrubbed();
+        assert!(files().eq(whole.iter().cloned()), "{folder}");
+    }
+    // Nothing is left but who it is.
+    for entry in fs::read_dir(bed.target(2)).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => fs::remove_dir_all(path).unwrap(),
+            false if path.ends_with("target") => {}
+            false => fs::remove_file(path).unwrap(),
+        }
+    }
+    heal(&bed.open());
+    assert!(files().eq(whole.iter().cloned()));
+    bed.assert_whole();
+}
+
+/// Snapshots that nobody removed must not seem to have been, or a prune would remove what they need.
+#[test]
+fn what_is_lost_from_three_targets_is_not_taken_for_removed() {
+    let bed = Bed::new(5);
+    bed.fill();
+    for number in [0, 2, 4] {
+        fs::remove_dir_all(bed.target(number).join("snapshots")).unwrap();
+    }
+    let error = bed.open().list(ObjectKind::Snapshot).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("snapshots is missing from more targets than may be lost")
+            && text.contains("target-4"),
+        "{text}"
+    );
+    assert!(!bed.open().list(ObjectKind::Pack).unwrap().is_empty());
+}
