@@ -1,12 +1,14 @@
 //! What cannot be right is refused in one sentence.
 
+use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use tabane_store::storage::striped::{Place, StripedStorage};
-use tabane_store::storage::{LocalStorage, Storage};
+use tabane_store::storage::{Listed, LocalStorage, Name, ObjectKind, Storage};
 use tabane_store::{Error, Repository};
 
-use crate::bed::Bed;
+use crate::bed::{Bed, heal};
 use crate::common::striped::{Told, open};
 use crate::common::{init_options, password};
 
@@ -76,9 +78,16 @@ fn targets_of_others_and_twice() {
     let (bed, other) = (Bed::new(4), Bed::new(4));
     bed.fill();
     other.fill();
-    let mut mixed = bed.places();
-    mixed[2] = other.place(2);
-    assert_says(&refused(mixed), &["target of another striped repository"]);
+    // The one that does not belong to the others is named, though it knows more changes.
+    other.lose(0);
+    other.renew(0);
+    for number in [0, 2] {
+        let mut mixed = bed.places();
+        mixed[number] = other.place(number);
+        let url = &mixed[number].url;
+        let says = format!("{url} is a target of another striped repository");
+        assert_says(&refused(mixed.clone()), &[&says]);
+    }
     let mut twice = bed.places();
     let again = std::path::absolute(bed.target(1).join("../target-1")).unwrap();
     twice[3] = Place {
@@ -119,6 +128,78 @@ fn a_replaced_target_that_returns_is_left_out() {
     let storage: Arc<dyn Storage> = Arc::new(open(places).unwrap());
     let repository = Arc::new(Repository::open(storage, &password()).unwrap());
     crate::common::assert_restores(&repository, made, &bed.source(), &bed.source());
+}
+
+/// A disk that the system has made read-only because it fails.
+struct ReadOnly(Arc<dyn Storage>);
+
+impl Storage for ReadOnly {
+    fn location(&self) -> String {
+        self.0.location()
+    }
+
+    fn create(&self) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn put(&self, _name: Name, _parts: &[&[u8]]) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+        self.0.get(name, range)
+    }
+
+    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+        self.0.list(kind)
+    }
+
+    fn stat(&self, name: Name) -> io::Result<u64> {
+        self.0.stat(name)
+    }
+
+    fn delete(&self, _name: Name) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+}
+
+fn with_read_only(bed: &Bed, number: usize) -> StripedStorage {
+    let mut places = bed.places();
+    places[number].storage = Arc::new(ReadOnly(Arc::clone(&places[number].storage)));
+    open(places).unwrap()
+}
+
+#[test]
+fn a_target_that_cannot_be_written_to_is_replaced() {
+    let bed = Bed::new(5);
+    bed.fill();
+    let new = bed.dir.path().join("new");
+    let new = Place {
+        url: new.display().to_string(),
+        storage: Arc::new(LocalStorage::new(new)),
+    };
+    let old = bed.place(1).url;
+    assert_eq!(with_read_only(&bed, 1).replace(&old, &new).unwrap(), old);
+    let mut places = bed.places();
+    places[1] = new;
+    let storage = open(places).unwrap();
+    assert!(heal(&storage).healed_objects > 0);
+    let survey = storage.survey().unwrap();
+    assert_eq!(survey.incomplete_objects, 0, "{survey:?}");
+
+    // Any other is to be mended first; then the change is made, or can be begun again.
+    let bed = Bed::new(5);
+    bed.fill();
+    let old = bed.place(1).url;
+    bed.lose(1);
+    let renewed = bed.place(1);
+    let error = with_read_only(&bed, 3).replace(&old, &renewed).unwrap_err();
+    assert_says(
+        &error.to_string(),
+        &[&bed.place(3).url, "run the same command again"],
+    );
+    heal(&bed.open());
+    bed.assert_whole();
 }
 
 #[test]

@@ -120,15 +120,20 @@ impl StripedStorage {
         self.targets.position(id).is_none() && storage.stat(Name::CONFIG).is_ok()
     }
 
-    /// Puts a new description on the new target and all others in use. That of the highest epoch counts, so whoever is
-    /// interrupted has either changed nothing or made the change.
+    /// Puts a new description on the new target and all others in use, but not on one that is replaced, which may be
+    /// broken. That of the highest epoch counts, so whoever is interrupted has either changed nothing or made the change.
     fn announce(&self, place: &Place, description: &Description) -> io::Result<()> {
-        let cannot =
-            |url: &str, error: io::Error| refusal(format!("cannot write to {url}: {error}"));
+        let cannot = |url: &str, error: io::Error| {
+            refusal(format!(
+                "cannot write to {url}: {error}; mend that, then run the same command again: it ends what this one began"
+            ))
+        };
         for number in self.targets.up() {
-            if let Some(target) = self.targets.storage(number) {
+            let old = &self.targets.all()[number];
+            let stays = description.targets.iter().any(|member| member.id == old.id);
+            if let Some(target) = self.targets.storage(number).filter(|_| stays) {
                 let put = put_description(target, description);
-                put.map_err(|error| cannot(&self.targets.all()[number].url, error))?;
+                put.map_err(|error| cannot(&old.url, error))?;
             }
         }
         put_description(&*place.storage, description).map_err(|error| cannot(&place.url, error))

@@ -1,5 +1,6 @@
 //! Finds out which targets are where, and makes new sets.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::thread;
@@ -94,7 +95,9 @@ pub struct Found {
 /// # Errors
 /// One sentence, when too few of them are there, or one is where it should not be.
 pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
+    let set = set_of_most(&answers);
     let known = answers.iter().flat_map(|answer| &answer.descriptions);
+    let known = known.filter(|description| Some(description.set) == set);
     let Some(description) = known.max_by_key(|description| description.epoch).cloned() else {
         return Err(nothing_known(&answers));
     };
@@ -179,6 +182,22 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
         targets,
         deleted,
     })
+}
+
+/// The set that most places say they are of, so that one that is listed by mistake is the one that is named.
+fn set_of_most(answers: &[Answer]) -> Option<Id> {
+    let mut places: BTreeMap<Id, usize> = BTreeMap::new();
+    for answer in answers {
+        let own = match &answer.identity {
+            Ok(Some(identity)) => Some(identity.set),
+            _ => answer.descriptions.first().map(|known| known.set),
+        };
+        if let Some(set) = own {
+            *places.entry(set).or_default() += 1;
+        }
+    }
+    let most = places.into_iter().max_by_key(|(_, count)| *count);
+    most.map(|(set, _)| set)
 }
 
 /// Makes a set of these places, which are empty, or goes on where an earlier attempt was interrupted.
