@@ -385,7 +385,7 @@ impl Global {
     /// Makes a repository, asking for its password if need be.
     pub fn init(&self, options: InitOptions) -> Result<Arc<Repository>> {
         let this = self.resolve_name()?;
-        this.form_cluster()?;
+        this.prepare_set()?;
         let storage = this.storage()?;
         // What cannot work anyway should not ask for a password first.
         if exists(&*storage)? {
@@ -397,9 +397,17 @@ impl Global {
         Ok(Arc::new(self.cached(repository)))
     }
 
-    /// Makes the nodes of a cluster one set, if they are none yet.
-    fn form_cluster(&self) -> Result<()> {
+    /// What there is to do before a repository over several places is made: the nodes of a cluster become one set, if they are
+    /// none yet; the targets of a striped one must have been named.
+    fn prepare_set(&self) -> Result<()> {
         match self.location()? {
+            Location::Striped(file) if !file.exists() => {
+                let file = file.display();
+                Err(Failure::Usage(format!(
+                    "there is no {file}, which is to list the targets: name three or more, `tabane init --repo striped:{file} --target URL \
+                     --target URL --target URL`"
+                )))
+            }
             Location::Cluster(file) if self.storage().is_err() => {
                 cluster::form(&file).map_err(|error| Failure::Other(error.to_string()))
             }
@@ -410,7 +418,7 @@ impl Global {
     fn open_with(&self, absent: Absent) -> Result<(Arc<Repository>, bool)> {
         let this = self.resolve_name()?;
         if let Absent::Create = absent {
-            this.form_cluster()?;
+            this.prepare_set()?;
         }
         let storage = this.storage()?;
         if !exists(&*storage)? {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::json;
 use tabane_store::check::{self, ReadData};
+use tabane_store::storage::striped::TargetState;
 
 use crate::args::Global;
 use crate::exit::{Exit, Result};
@@ -21,7 +22,8 @@ Without options, checks that everything that snapshots need is there. --read-dat
 decrypts it and compares it with its digest. --read-data-subset does so for a part: 2/7 the second seventh \
 (seven runs with 1/7 to 7/7 read everything), 5% a random share, 10G about as many random bytes.
 
-The exit code is 1 if there are problems.
+The exit code is 1 if there are problems. Of a striped repository it also says which targets could be lost now, as far as they list what \
+they have; that some of it has less protection than it should is a warning, and no problem.
 
 Examples:
   tabane check -r /mnt/backup
@@ -91,10 +93,19 @@ impl Check {
             report.read_bytes,
         );
         let striped = repository.storage().as_striped();
-        let statement = match striped.map(|storage| storage.survey()) {
-            Some(Ok(survey)) => Some(survey.statement()),
-            Some(Err(error)) => Some(format!("what targets hold cannot be told: {error}")),
-            None => None,
+        let survey = striped.map(|storage| storage.survey());
+        let statement = survey.as_ref().map(|survey| match survey {
+            Ok(survey) if failed => {
+                format!("apart from the problems above, {}", survey.statement())
+            }
+            Ok(survey) => survey.statement(),
+            Err(error) => format!("what targets hold cannot be told: {error}"),
+        });
+        // A target that is missing was spoken of already.
+        let is_there = |target: &TargetState| target.missing.is_none();
+        let incomplete = match &survey {
+            Some(Ok(survey)) if survey.targets.iter().all(is_there) => survey.incomplete_objects,
+            _ => 0,
         };
         if global.json {
             let mut object = into_object(json!({"message_type": "summary"}));
@@ -134,6 +145,12 @@ impl Check {
                 output.line("no problems were found")?;
             }
             output.finish()?;
+        }
+        if incomplete > 0 {
+            warn(format!(
+                "{} incomplete, so less is protected than should be: run `tabane heal`",
+                format::count(incomplete, "object")
+            ));
         }
         if failed {
             warn(format!(

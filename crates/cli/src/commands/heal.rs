@@ -20,7 +20,7 @@ Rebuilds what targets lack: after one was away or was replaced, or after `tabane
 and may be interrupted and run again, beside backups and beside another heal. It needs no password. With --read-data it \
 reads everything, and so also finds and mends what a disk has changed in silence; `tabane scrub` does that at a set rate.
 
-The exit code is 1 if something could not be healed.
+The exit code is 1 if something could not be healed, or a target is missing.
 
 Examples:
   tabane heal -r striped:set.toml
@@ -63,15 +63,27 @@ pub fn heal(global: &Global, options: HealOptions) -> Result<Exit> {
     } else if !global.quiet {
         print(&report, options.read_data)?;
     }
-    let left = report.unhealed_objects;
-    if left > 0 {
-        warn(format!(
-            "{} could not be healed (see above): bring back missing targets and run it again, then see `tabane check`",
-            format::count(left, "object")
-        ));
-        return Ok(Exit::Failure);
+    match (report.unhealed_objects, report.missing_targets) {
+        (0, 0) => return Ok(Exit::Success),
+        (0, _) => {}
+        (left, missing) => warn(format!(
+            "{} could not be healed (see above): {}",
+            format::count(left, "object"),
+            match missing {
+                0 =>
+                    "too much of them is lost; `tabane check --read-data` says which files that affects, `tabane repair --help` what to do",
+                _ => "a target that is missing may have what it takes",
+            }
+        )),
     }
-    Ok(Exit::Success)
+    if report.missing_targets > 0 {
+        warn(format!(
+            "{} missing, so not everything is protected as it should be: bring back what is missing and run this again, or \
+             `tabane targets replace` it first",
+            format::count(report.missing_targets, "target")
+        ));
+    }
+    Ok(Exit::Failure)
 }
 
 fn print(report: &HealReport, read_data: bool) -> Result<()> {
@@ -92,26 +104,26 @@ fn print(report: &HealReport, read_data: bool) -> Result<()> {
         ))?;
     }
     if report.fragments > 0 {
-        output.line(format!(
-            "{} of which too few parts are there: an interrupted backup left them (`tabane prune` removes them), or more than two \
-             targets have lost theirs (`tabane check` says whether they are missed)",
-            format::count(report.fragments, "name")
-        ))?;
+        output.line(fragments(report.fragments))?;
     }
-    output.line(match report.healed_objects {
-        0 => "nothing had to be healed".to_owned(),
-        healed => format!(
+    match report.healed_objects {
+        0 if report.unhealed_objects > 0 => {}
+        0 => output.line("nothing had to be healed")?,
+        healed => output.line(format!(
             "{} healed: read {}, wrote {}",
             format::count(healed, "object"),
             format::bytes(report.read_bytes),
             format::bytes(report.written_bytes)
-        ),
-    })?;
-    if report.missing_targets > 0 {
-        let targets = format::count(report.missing_targets, "target");
-        output.line(format!(
-            "{targets} missing: run it again when they are back"
-        ))?;
+        ))?,
     }
     output.finish()
+}
+
+/// Says what names are of which too few parts are there.
+pub fn fragments(count: u64) -> String {
+    format!(
+        "too few parts of {} are there: leftovers of an interrupted write, most likely, which `tabane prune` removes when they are a \
+         day old; `tabane check` says if anything is missed",
+        format::count(count, "object")
+    )
 }

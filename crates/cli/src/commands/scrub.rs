@@ -13,7 +13,7 @@ use crate::exit::{Exit, Result};
 Reads every byte of every target and compares it with its checksum. What is missing or damaged is rebuilt from the other \
 targets. It needs no password; `tabane check --read-data` is who compares with what was backed up.
 
-The exit code is 1 if something could not be healed.
+The exit code is 1 if something could not be healed, or a target is missing.
 
 Examples:
   tabane scrub -r striped:set.toml

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use tabane_store::storage::striped::{self, Survey};
 
+use super::heal::fragments;
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
@@ -105,6 +106,9 @@ fn print(survey: &Survey) -> Result<()> {
     if survey.incomplete_objects > 0 {
         let objects = format::count(survey.incomplete_objects, "object");
         output.line(format!("{objects} incomplete: run `tabane heal`"))?;
+    }
+    if survey.fragments > 0 {
+        output.line(fragments(survey.fragments))?;
     }
     output.finish()
 }

@@ -32,4 +32,5 @@ mod rewrite;
 mod scripting;
 mod striped;
 mod striped_killed;
+mod striped_lost;
 mod tag;

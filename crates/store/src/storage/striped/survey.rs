@@ -66,14 +66,27 @@ impl Survey {
                 format!("only {names} can be lost now without losing data")
             }
         };
-        match self.spare_pairs.len() {
-            0 => format!("{singles}, no two"),
-            _ => {
-                let pair = |(a, b): &(usize, usize)| format!("{} and {}", url(a), url(b));
-                let pairs: Vec<String> = self.spare_pairs.iter().map(pair).collect();
-                format!("{singles}; of two these: {}", pairs.join("; or "))
-            }
+        if self.spare_pairs.is_empty() {
+            return format!("{singles}, no two");
         }
+        // A target that lacks much may be lost with any other: then it says enough which these are.
+        let with_any = |&number: &usize| {
+            let of = |&&(a, b): &&(usize, usize)| a == number || b == number;
+            self.spare_pairs.iter().filter(of).count() == up - 1
+        };
+        let with_any: Vec<usize> = (0..self.targets.len()).filter(with_any).collect();
+        let is_said = |(a, b): &(usize, usize)| with_any.contains(a) || with_any.contains(b);
+        if !with_any.is_empty() && self.spare_pairs.iter().all(is_said) {
+            let names: Vec<&str> = with_any.iter().map(url).collect();
+            return format!(
+                "{singles}; two only if one of them is {}",
+                names.join(" or ")
+            );
+        }
+        format!(
+            "{singles}; of {pairs} pairs {} (`tabane targets --json` lists them)",
+            self.spare_pairs.len()
+        )
     }
 }
 
