@@ -210,16 +210,19 @@ bench:
 	fi
 
 # Fails where there is no card: what it is for is to be run where there is one. compute-sanitizer is of NVIDIA's toolkit.
+# Data in MiB: GPU_MIB.
+GPU_MIB = 4096
 gpu-check:
 	$(CARGO_TEST) --test gpu
 	$(CARGO) build $(CARGOFLAGS) --release -p tabane -p tabane-bench
-	@bin=$$($(TARGET))/release; mkdir -p docs/results && \
+	@bin=$$($(TARGET))/release; new=docs/results/gpu.json.new; trap 'rm -f "$$new"' EXIT; trap 'exit 1' HUP INT TERM; \
 	"$$bin/tabane" devices && \
 	if command -v compute-sanitizer > /dev/null; then \
 		compute-sanitizer --error-exitcode 1 "$$bin/tabane-bench" p4 --need-card --no-peers --data 1 --rounds 1 --time 1 > /dev/null || exit 1; \
 	else echo 'NOT CHECKED: compute-sanitizer is not installed'; fi && \
-	"$$bin/tabane-bench" p4 --need-card --data 4096 --json --plots docs/figures $(BENCHFLAGS) > docs/results/gpu.json.new && \
-	mv docs/results/gpu.json.new docs/results/gpu.json && echo 'written: docs/results/gpu.json'
+	mkdir -p docs/results && \
+	"$$bin/tabane-bench" p4 --need-card --data $(GPU_MIB) --json --plots docs/figures $(BENCHFLAGS) > "$$new" && \
+	mv "$$new" docs/results/gpu.json && echo 'written: docs/results/gpu.json'
 
 install: build
 	@$(MAKE) install-from FROM="$$($(TARGET))/release"

@@ -1,12 +1,14 @@
 //! Files that are being read.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use fuser::Notifier;
 use tabane_store::file_reader::FileReader;
 use tabane_store::node::{Kind, blocks};
 use tabane_store::segment_cache::SegmentCache;
 
+use crate::pages::Pages;
 use crate::trees::Directory;
 
 /// Files whose reader is kept.
@@ -24,6 +26,7 @@ const AHEAD_LEN: u64 = 4 << 20;
 /// Readers of files; those that were used last are kept.
 pub struct Files {
     cache: Arc<SegmentCache>,
+    pages: Pages,
     state: Mutex<State>,
 }
 
@@ -49,9 +52,15 @@ impl Files {
     /// None yet.
     pub fn new(cache: Arc<SegmentCache>) -> Self {
         Self {
+            pages: Pages::new(Arc::clone(&cache)),
             cache,
             state: Mutex::default(),
         }
+    }
+
+    /// Where the way to tell the kernel goes.
+    pub fn notifier(&self) -> Arc<OnceLock<Notifier>> {
+        self.pages.notifier()
     }
 
     /// The reader of the file with this number, if it is kept.
@@ -66,7 +75,12 @@ impl Files {
 
     /// Makes a reader of a regular file, which begins to be read; nothing for anything else. When the files of its
     /// directory are read one after another, the next of them are read ahead.
-    pub fn begin(&self, inode: u64, directory: &Directory, at: usize) -> Option<Arc<FileReader>> {
+    pub fn begin(
+        &self,
+        inode: u64,
+        directory: &Arc<Directory>,
+        at: usize,
+    ) -> Option<Arc<FileReader>> {
         let Kind::File { content, .. } = &directory.nodes[at].kind else {
             return None;
         };
@@ -96,6 +110,10 @@ impl Files {
                     Kind::File { .. } => blocks(node).collect(),
                     _ => Vec::new(),
                 }));
+            // One is left out: when the kernel asks for it, the reading has gone on, and so does this.
+            let middle = from + (asked - from) / 2;
+            self.pages.put(directory, from..middle);
+            self.pages.put(directory, middle + 1..asked);
             let mut state = self.state.lock().expect("no panic under this lock");
             if let Some(progress) = state
                 .progress
@@ -117,7 +135,7 @@ impl State {
             .iter()
             .position(|progress| progress.directory == directory.inode);
         let before = known.and_then(|place| self.progress.remove(place));
-        let in_order = |before: &Progress| at > before.at && at - before.at <= LEFT_OUT;
+        let in_order = |before: &Progress| at > before.at && at <= before.asked + LEFT_OUT;
         let before = before.filter(in_order);
         if self.progress.len() == KNOWN_DIRECTORIES {
             self.progress.pop_front();

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
+    KernelConfig, LockOwner, Notifier, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
 };
 use tabane_store::node::{Kind, Node};
 use tabane_store::segment_cache::SegmentCache;
@@ -113,6 +113,11 @@ impl Snapshots {
             this.failed(error);
         }
         Ok(this)
+    }
+
+    /// Where the way to tell the kernel goes.
+    pub fn notifier(&self) -> Arc<OnceLock<Notifier>> {
+        self.files.notifier()
     }
 
     /// Reports an error; returns what the kernel is told.

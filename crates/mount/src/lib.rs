@@ -16,6 +16,7 @@ mod files;
 mod filesystem;
 mod layout;
 mod mountpoint;
+mod pages;
 mod snapshots;
 mod trees;
 
@@ -96,8 +97,11 @@ pub fn mount(
     config.n_threads = Some((2 * processors).clamp(4, 16));
     let cache = Arc::new(SegmentCache::new(repository, CACHE_LEN)?);
     let snapshots = Snapshots::new(repository, cache, options, Box::new(report))?;
+    let notifier = snapshots.notifier();
     let session = Session::new(snapshots, &path, &config)
         .map_err(|error| mountpoint::not_mounted(&path, &error))?;
+    // Nobody else sets it.
+    let _ = notifier.set(session.notifier());
     Ok(Mounted { session, path })
 }
 

@@ -308,6 +308,62 @@ fn snapshots_are_found_by_id_time_host_and_tag_and_new_ones_appear() {
     assert_eq!(names(&mounted.at.join("ids")).len(), 1);
 }
 
+/// What the kernel has of a file, in bytes; `None`, said loudly, where nothing can tell.
+fn known_to_the_kernel(file: &Path) -> Option<u64> {
+    let command = Command::new("fincore")
+        .args(["--bytes", "--noheadings", "--output", "RES"])
+        .arg(file)
+        .output();
+    let Ok(output) = command else {
+        eprintln!("\n*** NOT CHECKED: files read ahead: fincore (util-linux) is not installed\n");
+        return None;
+    };
+    let text = String::from_utf8(output.stdout).expect("text");
+    Some(text.trim().parse().expect("a number"))
+}
+
+/// Who reads the first small files of a directory finds the next ones in the kernel.
+#[test]
+fn small_files_are_there_before_they_are_asked_for() {
+    let bed = Bed::with_repository();
+    let content = |number: usize| varied(3000 + number);
+    let name = |number: usize| format!("many/{number:02}");
+    fs::create_dir(bed.source().join("many")).expect("made");
+    for number in 0..40 {
+        fs::write(bed.source().join(name(number)), content(number)).expect("written");
+    }
+    bed.backup(&[]).succeeds();
+    let Some(mounted) = Mounted::start(&bed, &[]) else {
+        return;
+    };
+    let source = mounted.source(&bed);
+    names(&source.join("many"));
+    for number in 0..3 {
+        let read = fs::read(source.join(name(number))).expect("readable");
+        assert!(read == content(number), "{number}");
+    }
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let mut known = 0;
+        for number in 3..40 {
+            match known_to_the_kernel(&source.join(name(number))) {
+                Some(len) => known += usize::from(len > 0),
+                None => return,
+            }
+        }
+        // One is left for the kernel to ask for.
+        if known >= 36 {
+            break;
+        }
+        assert!(Instant::now() < deadline, "the kernel has {known} files");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for number in 3..40 {
+        let read = fs::read(source.join(name(number))).expect("readable");
+        assert!(read == content(number), "{number}");
+    }
+}
+
 #[test]
 fn a_pack_that_went_elsewhere_is_found_there() {
     let bed = Bed::with_repository();

@@ -1,0 +1,133 @@
+//! Contents that are given to the kernel before it asks for them.
+//!
+//! A small file costs the kernel one request to read, and that costs two changes of threads: with small files it is most of the time.
+//! The pages of those that will be read next it takes without asking.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::thread::JoinHandle;
+
+use fuser::{INodeNo, Notifier};
+use tabane_store::file_reader::FileReader;
+use tabane_store::node::Kind;
+use tabane_store::segment_cache::SegmentCache;
+
+use crate::trees::Directory;
+
+/// Longer files are asked for, in bytes: what the kernel reads of them ahead is long enough.
+const LEN_MAX: u64 = 128 << 10;
+
+/// Ranges that may wait; of more, those that were asked for first are given up.
+const WAITING: usize = 16;
+
+/// Gives the kernel the contents of files, in a thread of its own: the kernel may have it wait for a page until a
+/// request is answered.
+pub struct Pages {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    cache: Arc<SegmentCache>,
+    notifier: Arc<OnceLock<Notifier>>,
+    state: Mutex<State>,
+    /// Something waits, or this is being dropped.
+    asked: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<(Arc<Directory>, Range<usize>)>,
+    closed: bool,
+}
+
+impl Pages {
+    /// Nothing waits yet. Nothing is given before the notifier is set.
+    pub fn new(cache: Arc<SegmentCache>) -> Self {
+        let shared = Arc::new(Shared {
+            cache,
+            notifier: Arc::default(),
+            state: Mutex::default(),
+            asked: Condvar::new(),
+        });
+        let giver = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("pages".to_owned())
+            .spawn(move || giver.give())
+            .expect("the system can start a thread");
+        Self {
+            shared,
+            thread: Some(thread),
+        }
+    }
+
+    /// Where the way to tell the kernel goes.
+    pub fn notifier(&self) -> Arc<OnceLock<Notifier>> {
+        Arc::clone(&self.shared.notifier)
+    }
+
+    /// Says that these files of a directory will be read soon; returns at once.
+    pub fn put(&self, directory: &Arc<Directory>, files: Range<usize>) {
+        let mut state = self.shared.lock();
+        if state.waiting.len() == WAITING {
+            state.waiting.pop_front();
+        }
+        state.waiting.push_back((Arc::clone(directory), files));
+        self.shared.asked.notify_one();
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.asked.notify_one();
+        // A panic was reported when it happened.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
+    }
+
+    fn give(&self) {
+        loop {
+            let mut state = self.lock();
+            let (directory, files) = loop {
+                if state.closed {
+                    return;
+                }
+                match state.waiting.pop_front() {
+                    Some(next) => break next,
+                    None => state = self.asked.wait(state).expect("no panic under this lock"),
+                }
+            };
+            drop(state);
+            for at in files {
+                if self.lock().closed {
+                    return;
+                }
+                self.give_file(&directory, at);
+            }
+        }
+    }
+
+    /// Gives the kernel one file. What cannot be read it will ask for, and hear what is wrong.
+    fn give_file(&self, directory: &Directory, at: usize) {
+        let node = &directory.nodes[at];
+        let (Kind::File { content, .. }, Some(notifier)) = (&node.kind, self.notifier.get()) else {
+            return;
+        };
+        let len = node.size();
+        if !(1..=LEN_MAX).contains(&len) {
+            return;
+        }
+        let reader = FileReader::new(&self.cache, content.clone());
+        if let Ok(bytes) = reader.read_at(0, len as usize) {
+            // The kernel refuses what it does not know, or no longer.
+            let _ = notifier.store(INodeNo(directory.inode_of(at)), 0, &bytes);
+        }
+    }
+}
