@@ -435,9 +435,15 @@ impl Global {
         loop {
             let (password, typed) = password::existing(&this)?;
             match Repository::open(Arc::clone(&storage), &password) {
-                Err(error @ Error::WrongPassword(_)) if typed && attempts < password::ATTEMPTS => {
+                Err(error @ Error::WrongPassword { .. })
+                    if typed && attempts < password::ATTEMPTS =>
+                {
                     eprintln!("tabane: {error}: try again");
                     attempts += 1;
+                }
+                Err(error @ Error::WrongPassword { .. }) if password.contains(&b'\n') => {
+                    warn("the password that was given has more than one line, all of which count");
+                    return Err(error.into());
                 }
                 result => return Ok((Arc::new(self.cached(result?)), false)),
             }

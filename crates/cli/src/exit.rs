@@ -88,7 +88,7 @@ impl Failure {
         match self {
             Self::Store(Error::NoRepository(_) | Error::RepositoryGone(_)) => Exit::NoRepository,
             Self::Store(Error::PruneRunning(_)) => Exit::Busy,
-            Self::Store(Error::WrongPassword(_)) => Exit::WrongPassword,
+            Self::Store(Error::WrongPassword { .. }) => Exit::WrongPassword,
             Self::Usage(_) => Exit::Usage,
             _ => Exit::Failure,
         }

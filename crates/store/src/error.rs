@@ -15,7 +15,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// There is nothing at this place.
     #[error(
-        "there is no repository at {0}: create one with `tabane init --repo {0}`, or check the path"
+        "there is no repository at {0}: check the path, or create one with `tabane init --repo {0}`"
     )]
     NoRepository(String),
     /// The repository is no longer the one that was opened.
@@ -47,8 +47,13 @@ pub enum Error {
     )]
     NoKeys,
     /// No key of the repository opens with this password.
-    #[error("wrong password: it opens none of the repository's {0} key(s)")]
-    WrongPassword(usize),
+    #[error("wrong password: it opens none of the {keys} key(s) of the repository at {location}")]
+    WrongPassword {
+        /// How many keys there are.
+        keys: usize,
+        /// Where the repository is.
+        location: String,
+    },
     /// The key that opened the repository would be removed.
     #[error("key {} is the one in use: open the repository with another password to remove it", .0.short())]
     KeyInUse(Id),
@@ -135,7 +140,7 @@ pub enum Error {
     PacksUnindexed,
     /// Some snapshot cannot be read, and it may be the latest.
     #[error(
-        "cannot tell which snapshot is the latest ({0}): name one by its ID (`tabane snapshots` lists them)"
+        "cannot tell which snapshot is the latest ({0}): name one by its ID (`tabane snapshots` lists them); `tabane forget ID` removes one that is damaged"
     )]
     LatestUnclear(Box<Error>),
     /// More than one snapshot has that prefix.

@@ -167,7 +167,10 @@ pub fn open(
             Err(error) => damaged = Some(error),
         }
     }
-    Err(damaged.unwrap_or(Error::WrongPassword(ids.len())))
+    Err(damaged.unwrap_or_else(|| Error::WrongPassword {
+        keys: ids.len(),
+        location: storage.location(),
+    }))
 }
 
 /// Reads one key and checks it against its name.

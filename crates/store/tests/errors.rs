@@ -53,7 +53,7 @@ fn wrong_password() {
     for wrong in ["", "wrong", "correct horse ", "Correct horse"] {
         let wrong = wrong.as_bytes().to_vec().into();
         let result = try_open(&dir.path().join("repository"), &wrong);
-        assert_error!(result, Error::WrongPassword(1));
+        assert_error!(result, Error::WrongPassword { keys: 1, .. });
     }
 }
 
@@ -277,7 +277,7 @@ fn several_passwords() {
     assert_error!(result, Error::KeyInUse(_));
     key::remove(&opened, repository.key()).unwrap();
     let result = try_open(&path, &password());
-    assert_error!(result, Error::WrongPassword(1));
+    assert_error!(result, Error::WrongPassword { keys: 1, .. });
     try_open(&path, &second).unwrap();
     let result = key::remove(&opened, repository.key());
     assert_error!(result, Error::Storage { .. });
@@ -293,7 +293,10 @@ fn a_new_password() {
     assert!(key::replace(&repository, Id::default()).is_err());
     let new = key::add(repository.storage(), repository.master(), &second, cost).unwrap();
     key::replace(&repository, new).unwrap();
-    assert_error!(try_open(&path, &password()), Error::WrongPassword(1));
+    assert_error!(
+        try_open(&path, &password()),
+        Error::WrongPassword { keys: 1, .. }
+    );
     assert_eq!(try_open(&path, &second).unwrap().key(), new);
 }
 

@@ -197,6 +197,13 @@ impl Backup {
 
     fn source(&self) -> Result<Source> {
         if self.stdin {
+            let above = self.stdin_filename.parent();
+            if !above.is_some_and(|above| [Path::new(""), Path::new("/")].contains(&above)) {
+                return Err(Failure::Usage(format!(
+                    "--stdin-filename {}: name a file without directories, it is stored as /NAME",
+                    format::path(&self.stdin_filename)
+                )));
+            }
             return Ok(Source::Stdin(self.stdin_filename.clone()));
         }
         let mut paths = self.paths.clone();

@@ -68,6 +68,8 @@ impl Restore {
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
         let (id, snapshot) = self.place.find(&repository, &self.selection)?;
+        let chosen =
+            !(self.include.is_empty() && self.iinclude.is_empty() && self.include_file.is_empty());
         let options = RestoreOptions {
             target: self.target.clone(),
             subpath: self.place.path.clone(),
@@ -136,6 +138,14 @@ impl Restore {
                 output.line(format!("{verified} were read again and compared"))?;
             }
             output.finish()?;
+        }
+        if chosen
+            && summary.errors == 0
+            && summary.files + summary.directories + summary.others == 0
+        {
+            warn(
+                "nothing in the snapshot matches what to include (`tabane ls` lists what is there)",
+            );
         }
         if summary.errors > 0 {
             warn(format!(

@@ -12,7 +12,7 @@ fn a_missing_repository_is_code_10() {
     let bed = Bed::new();
     bed.run(["snapshots"])
         .fails(10, "there is no repository at");
-    bed.backup(&[]).fails(10, "create one with `tabane init");
+    bed.backup(&[]).fails(10, "or create one with `tabane init");
     bed.backup(&["--init", "--dry-run"])
         .fails(10, "there is no repository at");
     fs::write(bed.repository(), "a file").expect("written");
@@ -33,10 +33,44 @@ fn a_repository_is_not_made_where_something_else_is() {
 }
 
 #[test]
+fn standard_input_has_a_name_without_directories() {
+    let bed = Bed::with_repository();
+    for (name, code) in [("a/b", 2), ("..", 1), ("/dump", 0), ("dump", 0)] {
+        let ran = bed.run(["backup", "--stdin", "--stdin-filename", name]);
+        assert_eq!(ran.code, Some(code), "{name}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn what_nothing_matches_is_said() {
+    let bed = Bed::with_repository();
+    bed.backup(&[]).succeeds();
+    let target = bed.path("target").display().to_string();
+    let restore = ["restore", "latest", "--target", &target, "--include"];
+    let ran = bed.run(restore.iter().chain(&["*.nothing"]));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("nothing in the snapshot matches"),
+        "{}",
+        ran.stderr
+    );
+    bed.run(restore.iter().chain(&["*.txt"])).succeeds();
+}
+
+#[test]
 fn a_wrong_password_is_code_12() {
     let bed = Bed::with_repository();
     let mut command = bed.command(["snapshots"]);
     run(command.env("TABANE_PASSWORD", "wrong")).fails(12, "wrong password");
+    let lines = bed.path("two-lines");
+    fs::write(&lines, "pass word\nand more\n").expect("written");
+    let ran = run(bed.command(["snapshots", "--password-file"]).arg(&lines));
+    assert_eq!(ran.code, Some(12));
+    assert!(
+        ran.stderr.contains("has more than one line"),
+        "{}",
+        ran.stderr
+    );
     let file = bed.path("empty-password");
     fs::write(&file, "\n").expect("written");
     let file = file.display().to_string();

@@ -276,7 +276,7 @@ fn passwords_are_added_changed_and_removed() {
     changed.succeeds().says("the password is changed");
     with_file(&second_text, &["snapshots"]).fails(
         12,
-        "wrong password: it opens none of the repository's 2 key(s)",
+        "wrong password: it opens none of the 2 key(s) of the repository at",
     );
     bed.run(["key", "remove", &second_id])
         .fails(1, "no key matches");
