@@ -136,7 +136,11 @@ impl Global {
     /// Opens the graphics card if it is all that is to hash.
     pub fn open_card(&self) -> Result<()> {
         if self.gpu == gpu::Mode::Only {
-            gpu::open().map_err(|error| Failure::Other(format!("--gpu=only: {error}")))?;
+            gpu::open().map_err(|error| {
+                Failure::Other(format!(
+                    "--gpu=only: {error}: mend that, or leave the work to the processor with --gpu=auto"
+                ))
+            })?;
         }
         Ok(())
     }
