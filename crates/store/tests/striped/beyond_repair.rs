@@ -4,14 +4,16 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tabane_parity::Layout;
 
 use tabane_store::backup::{BackupOptions, Parent};
 use tabane_store::check::{ReadData, check};
+use tabane_store::prune::{self, PruneOptions};
 use tabane_store::repair::{self, PacksReport, repair_packs};
 use tabane_store::storage::{Name, ObjectKind, Storage};
-use tabane_store::{Id, Repository};
+use tabane_store::{Error, Id, Repository};
 
 use crate::bed::{Bed, Random};
 use crate::common::{Recorder, assert_clean, back_up_with, backup_options, id};
@@ -128,5 +130,39 @@ fn packs_of_which_no_part_is_sound_are_given_up() {
             "{report:?}"
         );
         store_again(&bed, first);
+    }
+}
+
+/// What is cut short everywhere is no leftover of an interrupted write: were it passed over, a prune would remove what it
+/// needs.
+#[test]
+fn a_snapshot_that_is_cut_short_everywhere_is_not_taken_for_removed() {
+    for len in [0, 63, 100, 113] {
+        let bed = Bed::new(5);
+        let first = bed.fill();
+        for number in 0..bed.count {
+            let path = bed.target(number).join("snapshots").join(first.to_string());
+            if let Ok(bytes) = fs::read(&path) {
+                fs::write(path, &bytes[..len]).unwrap();
+            }
+        }
+        let storage = bed.open();
+        storage.remove_leftovers(Duration::ZERO).unwrap();
+        let report = storage
+            .heal(Default::default(), &Recorder::default())
+            .unwrap();
+        assert_eq!((report.unhealed_objects, report.fragments), (1, 0), "{len}");
+        assert_eq!(storage.survey().unwrap().incomplete_objects, 1, "{len}");
+        let found = problems(&bed.repository());
+        assert!(
+            matches!(&found[..], [one] if one.contains("damaged")),
+            "{found:?}"
+        );
+        let planned = prune::plan(&bed.repository(), PruneOptions::default(), false);
+        assert!(matches!(planned, Err(Error::CannotPrune(_))), "{len}");
+        storage
+            .delete(Name::new(ObjectKind::Snapshot, first))
+            .unwrap();
+        bed.assert_whole();
     }
 }

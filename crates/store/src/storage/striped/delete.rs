@@ -93,7 +93,7 @@ impl StripedStorage {
         for (kind, lists) in lists {
             let is_fragment = |one: &Holding| {
                 let is_old = now.duration_since(one.modified).is_ok_and(|old| old >= age);
-                is_old && self.listed_len(one).is_none()
+                is_old && self.is_fragment(one)
             };
             let old = merge(&lists)
                 .into_iter()

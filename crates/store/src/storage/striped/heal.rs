@@ -185,16 +185,22 @@ impl StripedStorage {
     }
 
     fn heal_object(&self, healing: &Healing, name: Name, holding: &Holding) -> io::Result<()> {
-        if self.listed_len(holding).is_none() {
+        if self.is_fragment(holding) {
             healing.count(|report| report.fragments += 1);
             return Ok(());
         }
         healing.count(|report| report.objects += 1);
         let lacking = self.lacking(name, holding);
-        if lacking.is_empty() && holding.wrong == 0 && !healing.options.read_data {
+        let is_cut = self.listed_len(holding).is_none();
+        let seems_whole = lacking.is_empty() && holding.wrong == 0 && !is_cut;
+        if seems_whole && !healing.options.read_data {
             return Ok(());
         }
         let healed = match holding.generation() {
+            _ if is_cut => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "what targets have of it was cut short",
+            )),
             0 => self.heal_replicas(healing, name, holding, &lacking),
             _ => self.heal_stripe(healing, name, holding, &lacking),
         };

@@ -159,14 +159,23 @@ impl StripedStorage {
             .then(|| container::listed_len(holding.container_len, targets.len()))?
     }
 
+    /// Whether these are parts of a stripe that are too few to read it, as an interrupted write leaves them. What has a length
+    /// that no container has was cut short: that is damage, and must not pass for what never was.
+    pub(super) fn is_fragment(&self, holding: &Holding) -> bool {
+        let generation = holding.generation();
+        self.generation(generation).is_some_and(|targets| {
+            container::listed_len(holding.container_len, targets.len()).is_some()
+                && !self.is_enough(generation, holding.holders)
+        })
+    }
+
     pub(super) fn list_objects(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
         let found = self.holdings(kind)?.into_iter();
-        let found = found.filter_map(|(id, holding)| {
-            Some(Listed {
-                id,
-                len: self.listed_len(&holding)?,
-                modified: holding.modified,
-            })
+        let found = found.filter(|(_, holding)| !self.is_fragment(holding));
+        let found = found.map(|(id, holding)| Listed {
+            id,
+            len: self.listed_len(&holding).unwrap_or(0),
+            modified: holding.modified,
         });
         let found: Vec<Listed> = found.collect();
         match kind {

@@ -129,11 +129,16 @@ impl StripedStorage {
                     target.bytes += holding.container_len;
                 }
             }
-            if self.listed_len(holding).is_none() {
+            if self.is_fragment(holding) {
                 survey.fragments += 1;
                 continue;
             }
             survey.objects += 1;
+            if self.listed_len(holding).is_none() {
+                // It is lost already.
+                survey.incomplete_objects += 1;
+                continue;
+            }
             kinds_of_holding.insert((holding.generation(), holding.holders));
             let lacking = self.lacking(*name, holding);
             survey.incomplete_objects += u64::from(!lacking.is_empty());
