@@ -97,8 +97,9 @@ fn sums_and_backups_are_right_whatever_the_card_does() {
     for (faults, warns) in [("", None), ("error 214\nafter 22", Some("ECC"))] {
         let Some(driver) = driver(faults) else { return };
         let bed = Bed::with_repository();
-        let large = bed.source().join("large");
-        std::fs::write(&large, varied(3_000_001)).unwrap();
+        for len in [3_000_001, 70_000, 60_001, 50_002, 9000] {
+            std::fs::write(bed.source().join(format!("of {len}")), varied(len)).unwrap();
+        }
         let source = bed.source();
         let listed = |mode: &str| {
             let args = [

@@ -309,6 +309,12 @@ fn size<'a>(messages: impl Iterator<Item = &'a [u8]>) -> (usize, usize) {
     })
 }
 
+/// Whether a card can have a bundle of so many messages of at most `longest` bytes. What it does not take is a core's, and so is all that
+/// comes with it. A single message is one chain, in which no card comes near a core.
+fn for_cards(unit: &Unit, count: usize, longest: usize) -> bool {
+    count > 1 && longest <= unit.card.message_max()
+}
+
 /// The digests of messages, by whom is done first.
 pub(crate) fn hash_many(algorithm: tabane_lanes::Algorithm, messages: &[&[u8]]) -> Vec<Digest> {
     let by_core = || {
@@ -324,8 +330,7 @@ pub(crate) fn hash_many(algorithm: tabane_lanes::Algorithm, messages: &[&[u8]]) 
     let Some(unit) = unit(mode, size.0) else {
         return by_core();
     };
-    // What a card does not take is a core's; so is all that comes with it.
-    if size.1 > unit.card.message_max() {
+    if !for_cards(unit, messages.len(), size.1) {
         return by_core();
     }
     let by_card = |card: &Card| {
@@ -351,7 +356,8 @@ pub fn update_many(parts: &mut [(&mut Hasher, &[u8])]) {
     let one_algorithm = parts
         .iter()
         .all(|(hasher, _)| Some(hasher.algorithm()) == first);
-    let unit = unit(mode, size.0).filter(|unit| one_algorithm && size.1 <= unit.card.message_max());
+    let fits = |unit: &&Unit| one_algorithm && for_cards(unit, parts.len(), size.1);
+    let unit = unit(mode, size.0).filter(fits);
     let (Some(unit), Some(number)) = (unit, number) else {
         return tabane_lanes::update_many(parts);
     };
