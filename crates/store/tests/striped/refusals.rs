@@ -1,5 +1,6 @@
 //! What cannot be right is refused in one sentence.
 
+use std::fs;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -198,8 +199,17 @@ fn a_target_that_cannot_be_written_to_is_replaced() {
         &error.to_string(),
         &[&bed.place(3).url, "run the same command again"],
     );
+    assert_eq!(bed.open().replace(&old, &renewed).unwrap(), old);
+    let sets = |number| {
+        fs::read_dir(bed.target(number).join("sets"))
+            .unwrap()
+            .count()
+    };
+    assert!((0..bed.count).all(|number| sets(number) == 2 - usize::from(number == 1)));
     heal(&bed.open());
     bed.assert_whole();
+    let error = bed.open().replace(&old, &renewed).unwrap_err();
+    assert_says(&error.to_string(), &["is a target of this set already"]);
 }
 
 #[test]

@@ -64,13 +64,19 @@ impl StripedStorage {
             )));
         }
         let member = self.new_member(place)?;
-        if self.targets.position(member.id).is_some() {
-            return Err(refusal(format!(
-                "{} is a target of this set already",
-                place.url
-            )));
+        match self.targets.position(member.id) {
+            None => self.announce(place, &self.description.replace(all[number].id, member))?,
+            // An earlier attempt, which was interrupted, has put this place where it was itself before.
+            Some(known) if known == number && place.storage.stat(Name::CONFIG).is_err() => {
+                self.announce(place, &self.description)?;
+            }
+            Some(_) => {
+                return Err(refusal(format!(
+                    "{} is a target of this set already",
+                    place.url
+                )));
+            }
         }
-        self.announce(place, &self.description.replace(all[number].id, member))?;
         Ok(all[number].url.clone())
     }
 
