@@ -10,7 +10,7 @@ use std::io;
 
 use super::pages::PageWriter;
 use super::run::{BlockRecord, Footer, Naming, PackRecord, Run, Seek, TableEntry, bucket, key};
-use super::{IndexSegment, Location, SegmentEntry};
+use super::{IndexSegment, Location, SegmentEntry, dangling};
 use crate::crypto::{HEADER_LEN, MasterKey};
 use crate::error::{Error, Result};
 use crate::id::Id;
@@ -287,11 +287,17 @@ struct Moved {
 }
 
 impl Moved {
-    /// The new number of a block.
-    fn block(&self, old: u32) -> Option<u32> {
-        let pack = self.old_blocks.partition_point(|first| *first <= old) - 1;
-        let first = self.new_blocks[pack];
-        (first != NONE).then(|| first + (old - self.old_blocks[pack]))
+    /// The new number of a block, unless it is left out.
+    fn block(&self, old: u32) -> Result<Option<u32>> {
+        let before = self.old_blocks.partition_point(|first| *first <= old);
+        let pack = before.checked_sub(1).ok_or_else(dangling)?;
+        match self.new_blocks[pack] {
+            NONE => Ok(None),
+            first => first
+                .checked_add(old - self.old_blocks[pack])
+                .map(Some)
+                .ok_or_else(dangling),
+        }
     }
 }
 
@@ -336,8 +342,9 @@ pub fn merge(
             old: pack,
             first_segment: segments_count,
         });
-        segments_count += pack.segments;
-        blocks_count += pack.blocks;
+        let sum = |count: u32, more: u32| count.checked_add(more).ok_or_else(dangling);
+        segments_count = sum(segments_count, pack.segments)?;
+        blocks_count = sum(blocks_count, pack.blocks)?;
     }
     let packs = writer.end_section()?;
 
@@ -360,8 +367,9 @@ pub fn merge(
         reader.seek(pack.old.first_block);
         for block in reader.take(pack.old.blocks as usize) {
             let mut block = block?;
-            let in_pack = block.place.segment - pack.old.first_segment;
-            block.place.segment = pack.first_segment + in_pack;
+            let in_pack = block.place.segment.checked_sub(pack.old.first_segment);
+            let moved = in_pack.and_then(|in_pack| pack.first_segment.checked_add(in_pack));
+            block.place.segment = moved.ok_or_else(dangling)?;
             writer.push(&block)?;
         }
     }
@@ -374,7 +382,7 @@ pub fn merge(
     let mut starts = vec![0_u32; (1 << bucket_bits) + 1];
     for next in Sorted::new(inputs.iter().map(|input| input.table()))? {
         let ((bits, old), input) = next?;
-        if let Some(block) = moved[input].block(old) {
+        if let Some(block) = moved[input].block(old)? {
             let key = bits as u32;
             writer.push(&TableEntry { key, block })?;
             starts[bucket((bits >> 32) as u8, key, bucket_bits) + 1] += 1;
@@ -401,8 +409,9 @@ pub fn merge(
     for (input, moved) in inputs.iter().zip(&moved) {
         for naming in input.namings() {
             let naming = naming?;
-            let source = &input.sources()[naming.source as usize];
-            let pack = moved.packs[naming.pack as usize];
+            let source = input.sources().get(naming.source as usize);
+            let pack = moved.packs.get(naming.pack as usize);
+            let (source, &pack) = source.zip(pack).ok_or_else(dangling)?;
             if let Some(&source) = numbers.get(source).filter(|_| pack != NONE) {
                 writer.push(&Naming { source, pack })?;
             }

@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 
 use super::pages::{PageFile, Record, Section};
-use super::{Location, PackEntry, SegmentEntry};
+use super::{Location, PackEntry, SegmentEntry, dangling};
 use crate::crypto::MasterKey;
 use crate::error::{Error, Result};
 use crate::id::{ID_LEN, Id};
@@ -153,7 +153,10 @@ impl Run {
 
     /// Number of blocks that count; one that is in several packs counts as often.
     pub fn len(&self) -> u32 {
-        self.footer.blocks.count - self.excluded_blocks
+        self.footer
+            .blocks
+            .count
+            .saturating_sub(self.excluded_blocks)
     }
 
     /// The first place of a block.
@@ -271,7 +274,9 @@ impl Run {
         let mut named = vec![false; self.footer.packs.count as usize];
         for naming in self.records::<Naming>(&self.footer.namings) {
             let naming = naming?;
-            named[naming.pack as usize] |= is_current[naming.source as usize];
+            let named = named.get_mut(naming.pack as usize);
+            let is_current = is_current.get(naming.source as usize);
+            *named.ok_or_else(dangling)? |= is_current.ok_or_else(dangling)?;
         }
         self.unnamed = (0..self.footer.packs.count)
             .filter(|number| !named[*number as usize])
@@ -299,11 +304,8 @@ impl Run {
     fn sort_excluded(&mut self) {
         self.excluded.sort_unstable_by_key(|range| range.start);
         self.excluded.dedup();
-        self.excluded_blocks = self
-            .excluded
-            .iter()
-            .map(|range| range.end - range.start)
-            .sum();
+        let lens = self.excluded.iter().map(|range| range.end - range.start);
+        self.excluded_blocks = lens.fold(0, u32::saturating_add);
     }
 
     fn is_excluded(&self, block: u32) -> bool {
