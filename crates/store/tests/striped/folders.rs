@@ -4,7 +4,7 @@ use std::fs;
 
 use tabane_store::storage::{ObjectKind, Storage};
 
-use crate::bed::{Bed, heal};
+use crate::bed::{Bed, Quiet, heal};
 
 #[test]
 fn what_was_in_a_folder_is_damage_that_heals() {
@@ -55,6 +55,8 @@ fn what_is_lost_from_three_targets_is_not_taken_for_removed() {
     for number in [0, 2, 4] {
         fs::remove_dir_all(bed.target(number).join("snapshots")).unwrap();
     }
+    // A heal must not hide that it is so.
+    bed.open().heal(Default::default(), &Quiet).unwrap_err();
     let error = bed.open().list(ObjectKind::Snapshot).unwrap_err();
     let text = error.to_string();
     assert!(

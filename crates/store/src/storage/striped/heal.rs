@@ -137,6 +137,12 @@ impl StripedStorage {
             let holdings = self.holdings(kind)?.into_iter();
             objects.extend(holdings.map(|(id, holding)| (Name::new(kind, id), holding)));
         }
+        // Not before the listings: they refuse where more is gone than may be, which empty folders would hide.
+        for number in self.targets.up() {
+            if let Some(target) = self.targets.storage(number) {
+                self.judge_put(number, target.make_folders())?;
+            }
+        }
         // Keys before packs, and so on; the order of IDs makes runs alike.
         objects.sort_by_key(|(name, _)| *name);
         self.heal_objects(&healing, &objects)?;
@@ -227,16 +233,13 @@ impl StripedStorage {
         Ok(())
     }
 
-    /// Makes every target say who it is and who the others are, and have its folders.
+    /// Makes every target say who it is and who the others are.
     fn heal_descriptions(&self, healing: &Healing) -> io::Result<()> {
         let (current, bytes) = self.description.to_object();
         for number in self.targets.up() {
             let Some(target) = self.targets.storage(number) else {
                 continue;
             };
-            if !self.judge_put(number, target.make_folders())? {
-                continue;
-            }
             let id = self.targets.all()[number].id;
             let own = target
                 .get(Name::TARGET, None)
