@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::driver::{Attribute, Driver, Handle, NOT_READY, STREAM_NON_BLOCKING};
 use crate::error::Error;
-use crate::hash::HashKernels;
+use crate::hash::{Algorithm, HashKernels};
 use crate::known_answers;
 use crate::memory::DeviceBuffer;
 use crate::staging::Ring;
@@ -99,6 +99,13 @@ impl Card {
     /// Why the card was given up, if it was.
     pub fn failure(&self) -> Option<Error> {
         self.core.failed.get().cloned()
+    }
+
+    /// Gives the card up, since a digest of it was wrong; returns that as an error.
+    pub fn distrust(&self, algorithm: Algorithm) -> Error {
+        let error = Error::WrongAnswer(algorithm.name());
+        self.core.give_up(&error);
+        error
     }
 
     /// The speed of the card's bus, from and to locked memory of the machine, in bytes a second: the best of four times.

@@ -69,7 +69,10 @@ impl fmt::Display for Error {
                 write!(f, "the card has not answered for {} s", bound.as_secs_f64())
             }
             Self::WrongAnswer(what) => {
-                write!(f, "the card computes wrongly: {what} of a known message")
+                write!(
+                    f,
+                    "the card computes wrongly: {what} of a message that was checked"
+                )
             }
             Self::Forked => {
                 f.write_str("the card belongs to the process that this one was forked from")

@@ -65,8 +65,8 @@ enum View {
     Directory(String),
     /// The root of a snapshot, in the directory of this path.
     Root(String, Id),
-    /// A link, in the directory of this path.
-    Latest(String),
+    /// A link, in the directory of this path, with its target: the kernel keeps what a link of this number leads to.
+    Latest(String, String),
 }
 
 /// One entry of a directory, wherever that is.
@@ -171,7 +171,10 @@ impl Snapshots {
         };
         let inode = match entry {
             Entry::Directory(_) => self.number(View::Directory(join()), new_number),
-            Entry::Link(_) => self.number(View::Latest(above.to_owned()), new_number),
+            Entry::Link(target) => {
+                let link = View::Latest(above.to_owned(), target.clone());
+                self.number(link, new_number)
+            }
             Entry::Snapshot(id) => {
                 let above_number = self.number(View::Directory(above.to_owned()), new_number);
                 self.number(View::Root(above.to_owned(), *id), || {
@@ -276,8 +279,7 @@ impl Snapshots {
         let attributes = match self.view(inode) {
             Some(View::Directory(_)) | None => self.directory_attributes(&listing, inode),
             Some(View::Root(_, id)) => self.root_attributes(&listing, inode, &id),
-            Some(View::Latest(above)) => {
-                let target = latest(&listing, &above).ok_or(Errno::ENOENT)?;
+            Some(View::Latest(_, target)) => {
                 let len = target.len() as u64;
                 attributes::of_view(inode, FileType::Symlink, len, SystemTime::UNIX_EPOCH)
             }
@@ -289,9 +291,8 @@ impl Snapshots {
     }
 
     fn link_target(&self, inode: u64) -> Result<Vec<u8>, Errno> {
-        if let Some(View::Latest(above)) = self.view(inode) {
-            let target = latest(&self.look(), &above).map(String::into_bytes);
-            return target.ok_or(Errno::ENOENT);
+        if let Some(View::Latest(_, target)) = self.view(inode) {
+            return Ok(target.into_bytes());
         }
         let (directory, at) = self.entry(inode)?;
         match &directory.nodes[at].kind {
@@ -382,15 +383,6 @@ impl Snapshots {
             _ => INodeNo::ROOT.0,
         }
     }
-}
-
-/// The target of the link in a directory of views.
-fn latest(listing: &Listing, above: &str) -> Option<String> {
-    let entries = listing.directory(above)?.values();
-    entries.into_iter().find_map(|entry| match entry {
-        Entry::Link(target) => Some(target.clone()),
-        _ => None,
-    })
 }
 
 /// Answers a question about extended attributes: how long the answer is, or the answer if there is room for it.

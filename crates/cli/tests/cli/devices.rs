@@ -94,7 +94,11 @@ fn no_card_is_no_error_unless_it_is_all_that_is_to_hash() {
 /// With a card that does it all, and one that fails in the middle.
 #[test]
 fn sums_and_backups_are_right_whatever_the_card_does() {
-    for (faults, warns) in [("", None), ("error 214\nafter 22", Some("ECC"))] {
+    for (faults, warns) in [
+        ("", None),
+        ("error 214\nafter 22", Some("ECC")),
+        ("wrong 1\nafter 22", Some("computes wrongly")),
+    ] {
         let Some(driver) = driver(faults) else { return };
         let bed = Bed::with_repository();
         for len in [3_000_001, 70_000, 60_001, 50_002, 9000] {

@@ -281,6 +281,11 @@ fn snapshots_are_found_by_id_time_host_and_tag_and_new_ones_appear() {
         Path::new(&times[0])
     );
     assert!(fs::metadata(mounted.at.join("hosts/nobody")).is_err());
+    // The kernel keeps the targets of links that were followed.
+    let link = mounted.at.join("snapshots/latest");
+    names(&link);
+    let latest = || fs::read_link(&link).expect("a link");
+    let before = latest();
 
     fs::write(bed.source().join("docs/notes.txt"), "second version\n").expect("a file");
     bed.backup(&["--tag", "new"]).succeeds();
@@ -301,6 +306,7 @@ fn snapshots_are_found_by_id_time_host_and_tag_and_new_ones_appear() {
         "second version\n"
     );
     assert_eq!(notes("tags/red/latest").expect("a file"), "first version\n");
+    assert_ne!(latest(), before);
     drop(mounted);
 
     let mounted = Mounted::start(&bed, &["--host", "db"]).expect("it worked before");

@@ -61,7 +61,7 @@ fn drivers_and_cards_of_no_use() {
         ),
         (
             "wrong 1",
-            "the card computes wrongly: md5 of a known message",
+            "the card computes wrongly: md5 of a message that was checked",
         ),
         (
             "error 214",
