@@ -2,7 +2,8 @@
 //! those who wait (flat combining: Hendler, Incze, Shavit and Tzafrir, 2010). Nothing is copied, and no thread is ours.
 //!
 //! Where there are cores enough each thread does its own work. Where there are not, some of them would not run now; so a
-//! thread lets those come who can, and then takes what has gathered.
+//! thread lets those come who can, and then takes what has gathered: no more than its core's share, so that the other cores
+//! have something to do too.
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -51,15 +52,7 @@ pub(crate) fn within(
     let place: *mut Entry = (&raw mut entry).cast();
     // SAFETY: until it is done nobody but who has taken it off the stack uses it, and it stays here.
     unsafe {
-        let mut first = WAITING.load(Ordering::Relaxed);
-        loop {
-            (*place).next = first;
-            match WAITING.compare_exchange_weak(first, place, Ordering::Release, Ordering::Relaxed)
-            {
-                Ok(_) => break,
-                Err(now) => first = now,
-            }
-        }
+        put(place, place);
         let mut turns = 0;
         loop {
             std::thread::yield_now();
@@ -78,26 +71,51 @@ pub(crate) fn within(
     }
 }
 
-/// Does what waits.
+/// Puts entries on the stack, of which each names the next one up to the last.
+///
+/// # Safety
+///
+/// Nobody else has them, and they are valid until they are done.
+unsafe fn put(first: *mut Entry<'static>, last: *mut Entry<'static>) {
+    let mut below = WAITING.load(Ordering::Relaxed);
+    loop {
+        // SAFETY: the caller's promise.
+        unsafe { (*last).next = below };
+        match WAITING.compare_exchange_weak(below, first, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => break,
+            Err(now) => below = now,
+        }
+    }
+}
+
+/// Does this core's share of what waits, of what has come first.
 ///
 /// # Safety
 ///
 /// What is on the stack is valid until it is done.
 unsafe fn run_waiting() {
     let mut next = WAITING.swap(ptr::null_mut(), Ordering::Acquire);
-    if next.is_null() {
+    let mut waiting = Vec::new();
+    while !next.is_null() {
+        waiting.push(next);
+        // SAFETY: the caller's promise; now it is ours alone.
+        next = unsafe { (*next).next };
+    }
+    let share = INSIDE.load(Ordering::Relaxed).div_ceil(cores()).max(1);
+    let others = waiting.len().saturating_sub(share);
+    let bundle = waiting.split_off(others);
+    if let (Some(&first), Some(&last)) = (waiting.first(), waiting.last()) {
+        // SAFETY: as above; nobody else has them before they are back, still in their order.
+        unsafe { put(first, last) };
+    }
+    if bundle.is_empty() {
         return;
     }
-    let mut bundle = Vec::new();
-    while !next.is_null() {
-        // SAFETY: the caller's promise; now it is ours alone.
-        unsafe {
-            bundle.push((&raw mut (*next).waiting).cast());
-            next = (*next).next;
-        }
-    }
     // SAFETY: as above.
-    unsafe { bundle::run(&bundle) };
+    unsafe {
+        let bundle = bundle.iter().map(|&entry| &raw mut (*entry).waiting);
+        bundle::run(&bundle.map(|waiting| waiting.cast()).collect::<Vec<_>>());
+    }
 }
 
 fn cores() -> usize {
