@@ -25,7 +25,9 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use tabane_lanes::Hasher;
 use tabane_lanes::aes::{BLOCK, InOut, Key};
 
-use crate::layout::{MESSAGE_MAX, PROGRESS, SLOTS, Slot, Task, Want, hello, put, state, take};
+use crate::layout::{
+    MESSAGE_MAX, PROGRESS, SLOTS, Slot, Task, Want, hello, kind, put, state, take,
+};
 use crate::memory::ClientPlace;
 
 /// How long to wait before a service that is not there, or is no good, is looked for again.
@@ -171,7 +173,11 @@ impl Client {
 
     /// Whether the service says that with it this would be done sooner. Tells it how much there is to do, whoever does it.
     fn is_sooner(&self, place: ClientPlace, task: Task, len: usize) -> bool {
+        let Some(task) = task.number() else {
+            return false;
+        };
         let (board, ring) = (place.board(), place.ring());
+        ring.kind.store(kind(task, len), Ordering::Relaxed);
         let this = (len / PROGRESS + 1) as u32;
         let before = self.progress.fetch_add(this, Ordering::Relaxed);
         let now = before.wrapping_add(this);
@@ -185,9 +191,7 @@ impl Client {
             // If there is no room for it, others are there that say the same.
             let _ = rustix::net::send(socket, b"!", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
-        let from = task.number().map_or(0, |number| {
-            board.from[number].load(Ordering::Relaxed) as usize
-        });
+        let from = board.from[task].load(Ordering::Relaxed) as usize;
         from != 0 && len >= from
     }
 
@@ -442,11 +446,16 @@ impl<'c> Call<'c> {
                         state::ASLEEP,
                         Some(&look),
                     );
-                    if waited == Err(Errno::TIMEDOUT) {
-                        looks -= 1;
-                        if looks == 0 || !self.is_connected() {
-                            self.client.lost();
-                            return false;
+                    match waited {
+                        Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
+                        Err(error) => {
+                            looks -= 1;
+                            // A sandbox may forbid to sleep.
+                            let late = looks == 0 || error != Errno::TIMEDOUT;
+                            if late || !self.is_connected() {
+                                self.client.lost();
+                                return false;
+                            }
                         }
                     }
                 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tabane_lanes::Algorithm;
 
 /// The version of everything in this file. Who speaks another one goes without the service.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What a client sends first: this and a [`Want`].
 pub(crate) const HELLO: [u8; 8] = *b"tabane\0o";
@@ -111,12 +111,19 @@ pub(crate) mod state {
 pub(crate) struct Ring {
     /// Written by the client: how much it had that the service could do, whoever did it, in units of [`PROGRESS`] bytes.
     pub(crate) progress: AtomicU32,
+    /// Written by the client: the [`kind`] of its last message, whoever did it.
+    pub(crate) kind: AtomicU32,
     /// Written by the service, and taken back by the client, which then says that it is there: nobody looks at its progress.
     pub(crate) uncounted: AtomicU32,
     pub(crate) slots: [Slot; SLOTS],
 }
 
 const _: () = assert!(size_of::<Ring>() <= PAGE);
+
+/// What is to be done with a message, and its length but for a factor of two: what takes about as long has the same one.
+pub(crate) fn kind(task: usize, len: usize) -> u32 {
+    (task as u32) << 8 | len.max(1).ilog2()
+}
 
 /// What all clients can read, and only the service can write.
 #[repr(C)]

@@ -6,7 +6,8 @@
 //!
 //! * `layout`: what lies where in that memory, and the first messages. `memory`: the memory, sealed and mapped.
 //! * `client`: the side of a process that asks ([`Client`]). It goes on by itself whenever the service is not there.
-//! * `server`: connections ([`Server`]). `unit`: a thread a core that does bundles. `model`: when asking is worth it.
+//! * `server`: connections ([`Server`]). `unit`: a thread a core that does bundles.
+//! * `model`: when asking should be worth it. `trial`: when it is.
 //! * `status`: what a server tells of itself.
 
 #![deny(unsafe_code)]
@@ -19,9 +20,10 @@ mod server;
 mod status;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod unit;
 
 pub use client::Client;
 pub use layout::{MESSAGE_MAX, VERSION};
 pub use server::{Ask, Server, ServerOptions};
-pub use status::{ClientStatus, Status, UnitStatus, status};
+pub use status::{CardStatus, ClientStatus, Status, UnitStatus, status};

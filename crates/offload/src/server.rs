@@ -20,11 +20,13 @@ use rustix::net::{
 use rustix::process::Resource;
 use rustix::thread::futex;
 use rustix::time::Timespec;
+use tabane_engine::gpu;
 
 use crate::layout::{TASKS, Task, UNITS_MAX, VERSION, Want, hello};
 use crate::memory::{ServerBoard, ServerRing};
 use crate::model::Model;
-use crate::status::{ClientStatus, PIECE, Status, UnitStatus};
+use crate::status::{CardStatus, ClientStatus, PIECE, Status, UnitStatus};
+use crate::trial::{Situation, Trials};
 use crate::unit::{self, Served, Work};
 
 /// What a server is to be.
@@ -90,14 +92,20 @@ impl Server {
     /// Measures the machine, makes the socket, and serves.
     ///
     /// # Errors
-    /// The socket cannot be made, or somebody serves there; memory cannot be shared.
+    /// The socket cannot be made, or somebody serves there; this system, or a sandbox, lacks memory to share (`memfd_create`) or
+    /// the way to sleep on it (`futex`).
     pub fn start(options: ServerOptions) -> io::Result<Self> {
+        let board = ServerBoard::new()
+            .map_err(|error| missing("memory cannot be shared (memfd_create)", &error))?;
+        // Nobody sleeps there.
+        futex::wake(&board.get().units, futex::Flags::empty(), 1)
+            .map_err(|error| missing("threads cannot sleep on memory (futex)", &error.into()))?;
         let allowed = rustix::thread::sched_getaffinity(None)?;
         let cores = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
         let cores: Vec<usize> = cores.take(UNITS_MAX).collect();
         let model = Model::measure(cores[0]);
         let shared = Arc::new(Shared {
-            board: ServerBoard::new()?,
+            board,
             work: cores.iter().map(|_| Work::default()).collect(),
             cores,
             clients: Mutex::default(),
@@ -125,7 +133,7 @@ impl Server {
             last_number: STOP,
             begun: Instant::now(),
             ask: options.ask,
-            trial: Trial::default(),
+            trials: Trials::default(),
         };
         for (source, number) in [(&connections.listener, LISTENER), (&*stop, STOP)] {
             let data = epoll::EventData::new_u64(number);
@@ -160,6 +168,11 @@ impl Server {
             let _ = thread.join();
         }
     }
+}
+
+/// That there is no service without this.
+fn missing(what: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
 /// A socket at this place with these rights, from the first moment. A socket that nobody serves any more is replaced.
@@ -210,7 +223,7 @@ struct Connections {
     last_number: u64,
     begun: Instant,
     ask: Ask,
-    trial: Trial,
+    trials: Trials,
 }
 
 struct Peer {
@@ -228,21 +241,6 @@ struct Client {
     progress: u32,
     /// Ticks since there was another.
     quiet: u32,
-}
-
-/// Whether clients are asked to come: a model does not know what else the machine has to do. So both ways are tried now and then,
-/// and what gets more done goes on.
-#[derive(Default)]
-struct Trial {
-    asked: bool,
-    /// Ticks since it was the other way.
-    ticks: u32,
-    /// What was done in those that count.
-    sum: f64,
-    /// The last sum of each way, alone first.
-    sums: [f64; 2],
-    /// Ticks without asking, the next time.
-    pause: u32,
 }
 
 impl Connections {
@@ -390,6 +388,7 @@ impl Connections {
             self.remove(number);
         }
         let mut done = 0;
+        let mut kinds = Vec::new();
         for client in self
             .peers
             .values_mut()
@@ -401,6 +400,7 @@ impl Connections {
                 done += u64::from(progress.wrapping_sub(client.progress));
                 client.progress = progress;
                 client.quiet = 0;
+                kinds.push(ring.kind.load(Ordering::Relaxed));
             } else if client.quiet < QUIET {
                 client.quiet += 1;
                 if client.quiet == QUIET {
@@ -409,7 +409,8 @@ impl Connections {
                 }
             }
         }
-        self.trial.tick(done as f64 / since.as_secs_f64());
+        let rate = done as f64 / since.as_secs_f64();
+        self.trials.tick(Situation::of(&mut kinds), rate);
         self.count();
     }
 
@@ -418,7 +419,7 @@ impl Connections {
         let clients = self.peers.values().filter_map(|peer| peer.client.as_ref());
         let active = clients.filter(|client| client.quiet < QUIET).count();
         self.shared.active.store(active, Ordering::Relaxed);
-        let from = match self.trial.asked {
+        let from = match self.trials.asks() {
             _ if self.ask == Ask::Always => [1; TASKS.len()],
             true => self
                 .model
@@ -451,6 +452,15 @@ impl Connections {
                 busy_seconds: Duration::from_nanos(busy_ns).as_secs_f64(),
             }
         });
+        let cards = gpu::opened().into_iter().map(|unit| {
+            let done = unit.done();
+            CardStatus {
+                name: unit.properties().name.clone(),
+                bundles: done.bundles,
+                bytes: done.bytes,
+                busy_seconds: done.seconds,
+            }
+        });
         let from = shared.board.get().from.iter().zip(TASKS);
         let from = from.map(|(from, task)| {
             let name = match task {
@@ -467,73 +477,11 @@ impl Connections {
             depth: shared.clients().iter().map(|client| client.depth()).sum(),
             from_bytes: from.collect(),
             units: units.collect(),
+            cards: cards.collect(),
             clients: clients.collect(),
             latencies: latencies
                 .map(|(power, messages)| (2 << power, messages.load(Ordering::Relaxed)))
                 .collect(),
         }
-    }
-}
-
-impl Trial {
-    /// Ticks in which a way is tried, the first of which does not count: it has something of both.
-    const TRIED: u32 = 4;
-
-    /// Ticks of asking while it is of use.
-    const GOOD: u32 = 256;
-
-    /// Ticks without asking when it was of no use, at first and at most.
-    const PAUSE: (u32, u32) = (32, 4096);
-
-    /// How much more has to be done: for less, nobody should wait for others.
-    const GAIN: f64 = 1.1;
-
-    /// At the end of a tick, in which so much was done a second.
-    fn tick(&mut self, rate: f64) {
-        self.ticks += 1;
-        if (2..=Self::TRIED).contains(&self.ticks) {
-            self.sum += rate;
-            self.sums[usize::from(self.asked)] = self.sum;
-        }
-        let good = self.sums[1] > Self::GAIN * self.sums[0];
-        let length = match self.asked {
-            true if good => Self::GOOD,
-            true => Self::TRIED,
-            false => self.pause.max(Self::TRIED),
-        };
-        if self.ticks < Self::TRIED || self.ticks < length {
-            return;
-        }
-        if self.asked {
-            self.pause = match good {
-                true => 0,
-                false => (2 * self.pause).clamp(Self::PAUSE.0, Self::PAUSE.1),
-            };
-        }
-        (self.asked, self.ticks, self.sum) = (!self.asked, 0, 0.0);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What a trial decides in so many ticks, if so much is done alone and with asking: the part of the ticks with asking.
-    fn asked(alone: f64, asked: f64, ticks: u32) -> f64 {
-        let mut trial = Trial::default();
-        let mut count = 0;
-        for _ in 0..ticks {
-            count += u32::from(trial.asked);
-            trial.tick(if trial.asked { asked } else { alone });
-        }
-        f64::from(count) / f64::from(ticks)
-    }
-
-    #[test]
-    fn what_gets_more_done_goes_on() {
-        assert!(asked(1.0, 2.0, 10_000) > 0.98);
-        assert!(asked(1.0, 1.05, 10_000) < 0.01);
-        assert!(asked(1.0, 0.1, 10_000) < 0.01);
-        assert!(asked(0.0, 0.0, 10_000) < 0.01);
     }
 }

@@ -22,6 +22,8 @@ pub struct Status {
     pub from_bytes: Vec<(String, Option<u32>)>,
     /// Its threads.
     pub units: Vec<UnitStatus>,
+    /// Its card, if there is one. What that does, units have taken, and is among theirs.
+    pub cards: Vec<CardStatus>,
     /// Who is connected.
     pub clients: Vec<ClientStatus>,
     /// Messages that took so many microseconds within the service at most, the last ones longer.
@@ -38,6 +40,19 @@ pub struct UnitStatus {
     /// Messages in them.
     pub messages: u64,
     /// Bytes of these.
+    pub bytes: u64,
+    /// Seconds that they took.
+    pub busy_seconds: f64,
+}
+
+/// A graphics card of a server.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct CardStatus {
+    /// As its driver calls it.
+    pub name: String,
+    /// Bundles that it has done.
+    pub bundles: u64,
+    /// Bytes of their messages.
     pub bytes: u64,
     /// Seconds that they took.
     pub busy_seconds: f64,

@@ -1,7 +1,7 @@
 //! A service with clients of all kinds.
 #![allow(unsafe_code)]
 
-use std::io::IoSlice;
+use std::io::{ErrorKind, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
@@ -15,12 +15,16 @@ use rustix::net::{
     SocketFlags, SocketType,
 };
 use rustix::process::{Pid, Signal, kill_process};
+use tabane_engine::gpu;
 use tabane_lanes::aes::{self, InOut, Key};
 use tabane_lanes::{Algorithm, Hasher};
 
 use crate::layout::{BOARD_LEN, RING_LEN, SLOTS, Want, hello, state};
 use crate::memory::{final_seal, sealed};
 use crate::{Ask, Client, MESSAGE_MAX, Server, ServerOptions, VERSION, status};
+
+#[path = "../../provider/tests/provider/sandbox.rs"]
+mod sandbox;
 
 fn options(socket: &Path) -> ServerOptions {
     ServerOptions {
@@ -354,13 +358,16 @@ struct Process(Child);
 
 impl Process {
     fn start(socket: &Path) -> Self {
-        let child = Command::new(std::env::current_exe().unwrap())
+        Self::start_with(socket, |command| command)
+    }
+
+    fn start_with(socket: &Path, set: impl FnOnce(&mut Command) -> &mut Command) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
             .args(["--ignored", "--exact", "tests::be_a_service", "--nocapture"])
             .env("TABANE_TEST_SOCKET", socket)
-            .stdout(std::process::Stdio::null())
-            .spawn()
-            .unwrap();
-        Self(child)
+            .stdout(std::process::Stdio::null());
+        Self(set(&mut command).spawn().unwrap())
     }
 
     fn signal(&self, signal: Signal) {
@@ -378,6 +385,10 @@ impl Drop for Process {
 #[test]
 #[ignore = "run by other tests"]
 fn be_a_service() {
+    if let Ok(mode) = std::env::var("TABANE_TEST_CARD") {
+        mode.parse::<gpu::Mode>().unwrap().set();
+        gpu::open().map(|_| ()).unwrap();
+    }
     if let Some(socket) = std::env::var_os("TABANE_TEST_SOCKET") {
         let _server = Server::start(options(Path::new(&socket))).unwrap();
         loop {
@@ -460,4 +471,97 @@ fn a_service_that_does_not_answer_is_not_waited_for() {
     );
     assert_eq!(check(&client, &socket, 6), 0);
     service.signal(Signal::CONT);
+}
+
+/// In a sandbox that answers these calls with an error.
+fn without<T: Send>(calls: &[libc::c_long], f: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            sandbox::forbid(calls);
+            f()
+        });
+        thread.join().unwrap()
+    })
+}
+
+#[test]
+fn a_service_says_what_the_system_lacks() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("offload.sock");
+    for (call, name) in [
+        (libc::SYS_memfd_create, "memfd_create"),
+        (libc::SYS_futex, "futex"),
+    ] {
+        let started = without(&[call], || Server::start(options(&socket)).map(|_| ()));
+        let error = started.unwrap_err();
+        assert!(error.to_string().contains(name), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(!socket.exists());
+    }
+}
+
+#[test]
+fn a_client_that_cannot_sleep_goes_on_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("offload.sock");
+    let service = Process::start(&socket);
+    eventually("a socket", || socket.exists());
+    let client = connected(&socket);
+    // It would have to be waited for.
+    service.signal(Signal::STOP);
+    without(
+        &[libc::SYS_futex],
+        || {
+            while check(&client, &socket, 5) > 0 {}
+        },
+    );
+    service.signal(Signal::CONT);
+    without(&[libc::SYS_memfd_create], || {
+        eventually("the service answers", || check(&client, &socket, 3) > 0);
+    });
+}
+
+/// A card that is none, for which the shim of the card's tests does the work.
+#[test]
+fn a_card_has_its_share() {
+    let dir = tempfile::tempdir().unwrap();
+    let shim = concat!(env!("CARGO_MANIFEST_DIR"), "/../gpu/tests/shim/driver.cpp");
+    let compiled = Command::new("c++")
+        .args(["-std=c++17", "-O1", "-shared", "-fPIC", "-o"])
+        .arg(dir.path().join("libcuda.so.1"))
+        .args([shim, "-ldl", "-lpthread"])
+        .status();
+    let Ok(compiled) = compiled else {
+        println!("NOT CHECKED: the share of a card, since c++ does not run");
+        return;
+    };
+    assert!(compiled.success());
+    std::fs::write(dir.path().join("faults"), "").unwrap();
+    let socket = dir.path().join("offload.sock");
+    let _service = Process::start_with(&socket, |command| {
+        command.env("LD_LIBRARY_PATH", dir.path());
+        command.env("TABANE_TEST_CARD", "only")
+    });
+    eventually("a socket", || socket.exists());
+    // Short ones, for the shim is slow.
+    let (client, message) = (Client::new(), bytes(1, 256));
+    eventually("a hash", || {
+        let mut hasher = Hasher::new(Algorithm::Sha256);
+        client.update(&socket, &mut hasher, &message) == message.len()
+            && hasher.finish() == tabane_lanes::hash_one(Algorithm::Sha256, &message)
+    });
+    eventually("a ciphertext", || {
+        let (key, mut iv) = (Key::new(&[1; 16]).unwrap(), [2; 16]);
+        let (mut cipher, len) = (message.clone(), message.len());
+        let mut data = InOut::from(&mut cipher[..]);
+        client.cbc_encrypt(&socket, &key, &mut iv, &mut data) == len
+    });
+    let status = status(&socket).unwrap();
+    let [card] = &status.cards[..] else {
+        panic!("{status:?}");
+    };
+    let all: u64 = status.units.iter().map(|unit| unit.bytes).sum();
+    assert!(card.bundles > 0 && card.busy_seconds > 0.0, "{card:?}");
+    // Ciphertexts are none of its affairs.
+    assert!(card.bytes >= 256 && card.bytes < all, "{card:?} of {all}");
 }

@@ -118,6 +118,7 @@ impl Serve {
             clients_max: self.clients,
             ask: Ask::Sooner,
         };
+        global.open_card()?;
         let server = Server::start(options).map_err(failed)?;
         if global.json {
             print_json(&json!({
@@ -152,6 +153,7 @@ impl Place {
                 "latency_us": { "p50": status.latency_us(0.5), "p99": status.latency_us(0.99) },
                 "from_bytes": status.from_bytes.iter().cloned().collect::<BTreeMap<_, _>>(),
                 "units": status.units,
+                "cards": status.cards,
                 "clients": status.clients,
             }))?;
             return Ok(Exit::Success);
@@ -191,6 +193,16 @@ fn print(status: &Status) -> Result<()> {
             format::bytes(unit.bytes),
             unit.messages,
             unit.bundles
+        ))?;
+    }
+    for card in &status.cards {
+        output.line(format!(
+            "card {}: {:.0}% of the work, {:.0}% of its time: {} in {} bundles",
+            card.name,
+            100.0 * card.bytes as f64 / total.max(1) as f64,
+            100.0 * card.busy_seconds / status.seconds,
+            format::bytes(card.bytes),
+            card.bundles
         ))?;
     }
     for client in &status.clients {

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::bed::{Bed, bare_command, run, varied};
 
 /// A folder with a driver that has these faults: see `driver.cpp`. `None`, after saying so, where there is no compiler.
-fn driver(faults: &str) -> Option<TempDir> {
+pub fn driver(faults: &str) -> Option<TempDir> {
     static BUILT: OnceLock<Option<TempDir>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();

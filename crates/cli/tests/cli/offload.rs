@@ -37,6 +37,31 @@ fn serves_until_a_signal_and_tells_what_it_does() {
 }
 
 #[test]
+fn status_tells_of_a_card() {
+    let Some(driver) = crate::devices::driver("") else {
+        return;
+    };
+    let bed = Bed::new();
+    let socket = bed.path("offload.sock");
+    let text = socket.display().to_string();
+    let mut serve = bare_command(["--gpu=only", "offload", "serve", "--socket", &text]);
+    serve.env("LD_LIBRARY_PATH", driver.path());
+    let mut service = serve.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let mut output = std::io::BufReader::new(service.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    let status = ["offload", "status", "--socket", &text];
+    run(&mut bare_command(status))
+        .succeeds()
+        .says("card No card, but its shim: 0% of the work, 0% of its time: 0 B in 0 bundles");
+    run(&mut bare_command(status.into_iter().chain(["--json"])))
+        .succeeds()
+        .says("\"cards\":[{\"name\":\"No card, but its shim\",\"bundles\":0,");
+    kill_process(Pid::from_child(&service), Signal::TERM).unwrap();
+    assert!(service.wait().unwrap().success());
+}
+
+#[test]
 fn a_mode_is_three_octal_digits() {
     let serve = ["offload", "serve", "--socket", "/nowhere/offload.sock"];
     run(&mut bare_command(

@@ -99,9 +99,14 @@ pub fn open() -> Result<&'static Unit, Error> {
         .map_err(Error::clone)
 }
 
+/// The card of this process, if it has been opened.
+pub fn opened() -> Option<&'static Unit> {
+    UNIT.get()?.as_ref().ok()
+}
+
 /// Why the card of this process was given up after it had begun, if it was.
 pub fn failure() -> Option<Error> {
-    UNIT.get()?.as_ref().ok()?.card.failure()
+    opened()?.card.failure()
 }
 
 /// A card with what it costs to use it.
@@ -110,6 +115,18 @@ pub struct Unit {
     costs: Mutex<[Costs; 3]>,
     /// Seconds that the bundles should take which it has now.
     queued_s: Mutex<f64>,
+    done: Mutex<Done>,
+}
+
+/// What a card has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Done {
+    /// Bundles that it took and did not fail at.
+    pub bundles: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Seconds that it was theirs.
+    pub seconds: f64,
 }
 
 /// Of one algorithm.
@@ -153,12 +170,18 @@ impl Unit {
                     .unwrap_or_else(|_| unreachable!("one for each")),
             ),
             queued_s: Mutex::new(0.0),
+            done: Mutex::default(),
         })
     }
 
     /// What the card is.
     pub fn properties(&self) -> &Properties {
         self.card.properties()
+    }
+
+    /// What it has done until now.
+    pub fn done(&self) -> Done {
+        *self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The speed of its bus from and to the machine's memory, in bytes a second.
@@ -221,6 +244,11 @@ impl Unit {
                 let share = card_s / (card_s + before_s);
                 let took_s = share * start.elapsed().as_secs_f64();
                 self.costs()[algorithm].card.correct(card_s, took_s);
+                let mut all = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+                all.bundles += 1;
+                all.bytes += bytes as u64;
+                all.seconds += took_s;
+                drop(all);
                 return done;
             }
         }
@@ -291,7 +319,7 @@ fn unit(mode: Mode, bytes: usize) -> Option<&'static Unit> {
                     .name("card".to_owned())
                     .spawn(|| open().is_ok());
             }
-            UNIT.get()?.as_ref().ok()
+            opened()
         }
     };
     found.filter(|unit| unit.card.failure().is_none())

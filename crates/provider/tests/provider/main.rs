@@ -7,6 +7,7 @@ mod libcrypto;
 mod offload;
 mod programs;
 mod random;
+mod sandbox;
 mod tls;
 mod together;
 mod unload;

@@ -1,10 +1,12 @@
 //! Programs that know nothing of the provider, beside an offload service.
 
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use tabane_offload::{Ask, Server, ServerOptions, status};
 
 use crate::libcrypto::configuration;
+use crate::sandbox::forbid;
 
 /// A service that is always asked, and a configuration that names it.
 fn service(dir: &tempfile::TempDir) -> Server {
@@ -70,8 +72,16 @@ fn openssl_encrypts_with_a_service() {
         .collect();
     std::fs::write(dir.path().join("plain"), plain).unwrap();
     let key = "00112233445566778899aabbccddeeff";
-    let encrypt = |conf: &str, to: &str| {
-        Command::new("openssl")
+    let encrypt = |conf: &str, to: &str, forbidden: &'static [libc::c_long]| {
+        let mut command = Command::new("openssl");
+        // SAFETY: but for a little memory it makes system calls only.
+        unsafe {
+            command.pre_exec(|| {
+                forbid(forbidden);
+                Ok(())
+            })
+        };
+        command
             .args([
                 "enc",
                 "-aes-128-cbc",
@@ -90,10 +100,19 @@ fn openssl_encrypts_with_a_service() {
             .status()
             .unwrap()
     };
-    assert!(encrypt("/dev/null", "expected").success());
-    assert!(encrypt("conf", "ours").success());
+    assert!(encrypt("/dev/null", "expected", &[]).success());
+    assert!(encrypt("conf", "ours", &[]).success());
     let read = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
     assert!(read("ours") == read("expected"));
     assert!(served(&dir) > 1_000_000, "{} bytes", served(&dir));
+
+    // With the service there, but in a sandbox that lacks what it takes.
+    let lacks = &[libc::SYS_futex, libc::SYS_memfd_create];
+    assert!(encrypt("conf", "sandboxed", lacks).success());
+    assert!(read("sandboxed") == read("expected"));
+    let before = served(&dir);
+    assert!(encrypt("conf", "sandboxed", &[libc::SYS_socket]).success());
+    assert!(read("sandboxed") == read("expected"));
+    assert_eq!(served(&dir), before);
     service.stop();
 }
