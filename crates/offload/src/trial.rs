@@ -66,7 +66,7 @@ struct Trial {
     sum: f64,
     /// What gets done each way, alone first.
     rates: [f64; 2],
-    /// Ticks of the next time with asking, if that is better, and of the next without, if it is not.
+    /// Ticks of the next time alone, if that is better, and of the next with asking, if that is.
     next: [u32; 2],
 }
 
@@ -74,8 +74,11 @@ impl Trial {
     /// Ticks in which a way is tried, the first of which does not count: it has something of both.
     const TRIED: u32 = 5;
 
-    /// Ticks of the better way before the other is tried again, at first and at most: the longer, the more often it was better.
-    const AGAIN: (u32, u32) = (32, 4096);
+    /// Ticks of the better way before the other is tried again, at first: twice as many each time it was better again.
+    const AGAIN: u32 = 32;
+
+    /// And at most, alone and with asking. Who is asked waits for others, so that is soon looked at again.
+    const AGAIN_MAX: [u32; 2] = [4096, 256];
 
     /// How much more has to be done: for less, nobody should wait for others.
     const GAIN: f64 = 1.1;
@@ -95,14 +98,13 @@ impl Trial {
             };
             let good = self.rates[1] > Self::GAIN * self.rates[0];
             if self.asks {
-                let longer = |ticks: u32| (2 * ticks).clamp(Self::AGAIN.0, Self::AGAIN.1);
-                self.next = match good {
-                    true => [longer(self.next[0]), 0],
-                    false => [0, longer(self.next[1])],
-                };
+                let better = usize::from(good);
+                let again = (2 * self.next[better]).clamp(Self::AGAIN, Self::AGAIN_MAX[better]);
+                self.next = [0; 2];
+                self.next[better] = again;
             }
         }
-        let ticks = self.next[1 - way].max(Self::TRIED);
+        let ticks = self.next[way].max(Self::TRIED);
         if self.ticks >= ticks {
             (self.asks, self.ticks, self.sum) = (!self.asks, 0, 0.0);
         }
@@ -126,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_gets_more_done_goes_on() {
-        assert!(asked(1.0, 2.0, 10_000) > 0.98);
+        assert!(asked(1.0, 2.0, 10_000) > 0.97);
         assert!(asked(1.0, 1.05, 10_000) < 0.01);
         assert!(asked(1.0, 0.1, 10_000) < 0.01);
         assert!(asked(0.0, 0.0, 10_000) < 0.01);

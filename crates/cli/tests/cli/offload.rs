@@ -1,11 +1,45 @@
 //! `tabane offload`.
 
-use std::io::BufRead;
-use std::process::Stdio;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bed::{Bed, bare_command, run};
+
+/// A running service, which is ended in any case.
+struct Service {
+    child: Child,
+    /// Open as long as it runs: it may print more.
+    _output: BufReader<ChildStdout>,
+}
+
+impl Service {
+    /// Starts it; returns the line that it prints when it serves.
+    fn start(serve: &mut Command) -> (Self, String) {
+        let mut child = serve.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let service = Self {
+            child,
+            _output: output,
+        };
+        (service, line)
+    }
+
+    fn ends(mut self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
 
 #[test]
 fn serves_until_a_signal_and_tells_what_it_does() {
@@ -16,10 +50,7 @@ fn serves_until_a_signal_and_tells_what_it_does() {
     run(&mut bare_command(status)).fails(1, "offload.sock");
 
     let serve = ["offload", "serve", "--socket", &text, "--mode", "660"];
-    let mut service = bare_command(serve).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    let mut output = std::io::BufReader::new(service.stdout.take().unwrap());
-    output.read_line(&mut line).unwrap();
+    let (service, line) = Service::start(&mut bare_command(serve));
     assert!(line.contains("serves at"), "{line}");
     run(&mut bare_command(serve)).fails(1, "somebody serves there");
 
@@ -31,8 +62,7 @@ fn serves_until_a_signal_and_tells_what_it_does() {
         .succeeds()
         .says("\"clients\":[]")
         .says("\"from_bytes\":{\"aes-cbc\":null");
-    kill_process(Pid::from_child(&service), Signal::TERM).unwrap();
-    assert!(service.wait().unwrap().success());
+    service.ends();
     assert!(!socket.exists());
 }
 
@@ -46,10 +76,7 @@ fn status_tells_of_a_card() {
     let text = socket.display().to_string();
     let mut serve = bare_command(["--gpu=only", "offload", "serve", "--socket", &text]);
     serve.env("LD_LIBRARY_PATH", driver.path());
-    let mut service = serve.stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    let mut output = std::io::BufReader::new(service.stdout.take().unwrap());
-    output.read_line(&mut line).unwrap();
+    let (service, _) = Service::start(&mut serve);
     let status = ["offload", "status", "--socket", &text];
     run(&mut bare_command(status))
         .succeeds()
@@ -57,8 +84,7 @@ fn status_tells_of_a_card() {
     run(&mut bare_command(status.into_iter().chain(["--json"])))
         .succeeds()
         .says("\"cards\":[{\"name\":\"No card, but its shim\",\"bundles\":0,");
-    kill_process(Pid::from_child(&service), Signal::TERM).unwrap();
-    assert!(service.wait().unwrap().success());
+    service.ends();
 }
 
 #[test]
