@@ -400,13 +400,16 @@ impl Connections {
                 done += u64::from(progress.wrapping_sub(client.progress));
                 client.progress = progress;
                 client.quiet = 0;
-                kinds.push(ring.kind.load(Ordering::Relaxed));
             } else if client.quiet < QUIET {
                 client.quiet += 1;
                 if client.quiet == QUIET {
                     // It says when there is something again.
                     ring.uncounted.store(1, Ordering::Relaxed);
                 }
+            }
+            // Also of those that had no core in this tick: the situation is the same.
+            if client.quiet < QUIET {
+                kinds.push(ring.kind.load(Ordering::Relaxed));
             }
         }
         let rate = done as f64 / since.as_secs_f64();
