@@ -27,3 +27,4 @@ pub use client::Client;
 pub use layout::{MESSAGE_MAX, VERSION};
 pub use server::{Ask, Server, ServerOptions};
 pub use status::{CardStatus, ClientStatus, Status, UnitStatus, status};
+pub use trial::{Situation, Trials};

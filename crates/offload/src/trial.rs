@@ -5,16 +5,16 @@ use std::collections::HashMap;
 
 /// What clients are at: what decides whether it is good to ask them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Situation {
+pub struct Situation {
     /// How many do something.
     clients: usize,
-    /// The [`kind`](crate::layout::kind) of most of their messages.
+    /// The kind of most of their messages: the same number for what takes about as long.
     kind: u32,
 }
 
 impl Situation {
     /// Of clients, each with a kind.
-    pub(crate) fn of(kinds: &mut [u32]) -> Self {
+    pub fn of(kinds: &mut [u32]) -> Self {
         kinds.sort_unstable();
         let most = kinds.chunk_by(|a, b| a == b).max_by_key(|same| same.len());
         Self {
@@ -26,7 +26,7 @@ impl Situation {
 
 /// The trials of all situations.
 #[derive(Default)]
-pub(crate) struct Trials {
+pub struct Trials {
     trials: HashMap<Situation, Trial>,
     now: Situation,
 }
@@ -36,7 +36,7 @@ impl Trials {
     const KNOWN: usize = 1024;
 
     /// At the end of a tick, in which so much was done a second.
-    pub(crate) fn tick(&mut self, situation: Situation, rate: f64) {
+    pub fn tick(&mut self, situation: Situation, rate: f64) {
         if situation != self.now {
             // This tick has something of both.
             self.now = situation;
@@ -51,7 +51,7 @@ impl Trials {
     }
 
     /// Whether clients are asked now.
-    pub(crate) fn asks(&self) -> bool {
+    pub fn asks(&self) -> bool {
         self.trials.get(&self.now).is_some_and(|trial| trial.asks)
     }
 }

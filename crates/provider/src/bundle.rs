@@ -72,6 +72,23 @@ pub(crate) enum Work<'a> {
 }
 
 impl Work<'_> {
+    /// What it is, and its length but for a factor of two.
+    pub(crate) fn kind(&self) -> u32 {
+        let what = match self {
+            Self::Encrypt { .. } => 0,
+            Self::Hash { hasher, .. } => 1 + hasher.algorithm() as u32,
+        };
+        what << 8 | self.len().max(1).ilog2()
+    }
+
+    /// Bytes of it.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Encrypt { data, .. } => data.len(),
+            Self::Hash { data, .. } => data.len(),
+        }
+    }
+
     /// Does it.
     pub(crate) fn alone(self) -> Result<(), Reason> {
         match self {

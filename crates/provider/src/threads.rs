@@ -3,11 +3,15 @@
 //!
 //! Where there are cores enough each thread does its own work. Where there are not, some of them would not run now; so a
 //! thread lets those come who can, and then takes what has gathered: no more than its core's share, so that the other cores
-//! have something to do too.
+//! have something to do too. When other programs want the cores, those whom it lets run are not the ones who would come: so
+//! both ways are tried now and then, and what gets more done goes on.
 
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::OnceLock;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
+
+use tabane_offload::{Situation, Trials};
 
 use crate::bundle::{self, Waiting, Work};
 use crate::error::Reason;
@@ -42,7 +46,7 @@ pub(crate) fn within(
     }
     let inside = INSIDE.fetch_add(1, Ordering::Relaxed) + 1;
     let _inside = Inside;
-    if inside <= cores() {
+    if inside <= cores() || !pays(&work) {
         return few(work);
     }
     let mut entry = Entry {
@@ -69,6 +73,45 @@ pub(crate) fn within(
             }
         }
     }
+}
+
+/// How long something is tried, in nanoseconds.
+const TICK_NS: u64 = 10_000_000;
+
+/// Whether threads do each other's work now.
+static SHARED: AtomicBool = AtomicBool::new(false);
+
+/// Bytes since the last tick.
+static BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// When that was, in nanoseconds since the first call.
+static TICKED: AtomicU64 = AtomicU64::new(0);
+
+/// Whether it pays to wait for others with this.
+fn pays(work: &Work) -> bool {
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    static TRIALS: Mutex<Option<Trials>> = Mutex::new(None);
+    BYTES.fetch_add(work.len() as u64, Ordering::Relaxed);
+    let now = FIRST.get_or_init(Instant::now).elapsed().as_nanos() as u64;
+    let ticked = TICKED.load(Ordering::Relaxed);
+    let since = now.saturating_sub(ticked);
+    let mine = since >= TICK_NS
+        && TICKED
+            .compare_exchange(ticked, now, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+    if mine {
+        let bytes = BYTES.swap(0, Ordering::Relaxed);
+        // After a pause nothing is known. Nobody waits here: a fork may have come while it was held.
+        if since < 4 * TICK_NS
+            && let Ok(mut trials) = TRIALS.try_lock()
+        {
+            let trials = trials.get_or_insert_default();
+            let rate = bytes as f64 / since as f64;
+            trials.tick(Situation::of(&mut [work.kind()]), rate);
+            SHARED.store(trials.asks(), Ordering::Relaxed);
+        }
+    }
+    SHARED.load(Ordering::Relaxed)
 }
 
 /// Puts entries on the stack, of which each names the next one up to the last.
@@ -130,5 +173,6 @@ fn cores() -> usize {
 /// In a child there is one thread, which is in no call, and nobody waits.
 unsafe extern "C" fn forked() {
     INSIDE.store(0, Ordering::Relaxed);
+    SHARED.store(false, Ordering::Relaxed);
     WAITING.store(ptr::null_mut(), Ordering::Relaxed);
 }
