@@ -213,6 +213,22 @@ fn a_target_that_cannot_be_written_to_is_replaced() {
 }
 
 #[test]
+fn a_target_that_cannot_be_written_to_does_not_keep_others_from_being_healed() {
+    let bed = Bed::new(5);
+    bed.fill();
+    for number in [0, 4] {
+        fs::remove_dir_all(bed.target(number).join("packs")).unwrap();
+        fs::create_dir(bed.target(number).join("packs")).unwrap();
+    }
+    let report = heal(&with_read_only(&bed, 4));
+    assert_eq!(report.missing_targets, 1, "{report:?}");
+    let survey = bed.open().survey().unwrap();
+    assert_eq!(survey.spare.len(), 5, "{survey:?}");
+    assert!(heal(&bed.open()).healed_objects > 0);
+    bed.assert_whole();
+}
+
+#[test]
 fn no_target_is_replaced_that_is_needed() {
     let bed = Bed::new(5);
     bed.fill();

@@ -79,40 +79,42 @@ impl Healing<'_> {
         }
     }
 
-    /// Puts a part of an object on a target. It is well if another has done so.
-    ///
-    /// # Errors
-    /// When the target is full or may not be written to.
-    pub fn put(&self, target: usize, name: Name, parts: &[&[u8]]) -> io::Result<bool> {
-        let Some(storage) = self.storage.targets.storage(target) else {
-            return Ok(false);
-        };
-        self.count_put(target, storage.put(name, parts), parts)
+    /// Puts a part of an object on a target; says whether it is there. It is well if another has put it.
+    pub fn put(&self, target: usize, name: Name, parts: &[&[u8]]) -> bool {
+        let storage = self.storage.targets.storage(target);
+        storage.is_some_and(|storage| self.count_put(target, storage.put(name, parts), parts))
     }
 
     /// Puts a part of an object on a target in the place of one that is damaged. Whoever calls knows that nothing is lost
     /// if this stops in between.
-    ///
-    /// # Errors
-    /// As [`Healing::put`].
-    pub fn replace(&self, target: usize, name: Name, parts: &[&[u8]]) -> io::Result<bool> {
-        let Some(storage) = self.storage.targets.storage(target) else {
-            return Ok(false);
-        };
-        self.count_put(target, storage.replace(name, parts), parts)
+    pub fn replace(&self, target: usize, name: Name, parts: &[&[u8]]) -> bool {
+        let storage = self.storage.targets.storage(target);
+        storage.is_some_and(|storage| self.count_put(target, storage.replace(name, parts), parts))
     }
 
-    /// Counts what was put, and whether the target is up.
-    fn count_put(&self, target: usize, done: io::Result<()>, parts: &[&[u8]]) -> io::Result<bool> {
-        let is_up = self.storage.judge_put(target, done)?;
-        if is_up {
+    /// Counts what was put, and whether it is there.
+    fn count_put(&self, target: usize, done: io::Result<()>, parts: &[&[u8]]) -> bool {
+        let is_there = self.is_done(target, done);
+        if is_there {
             let bytes: usize = parts.iter().map(|part| part.len()).sum();
             self.count(|report| {
                 report.written_parts += 1;
                 report.written_bytes += bytes as u64;
             });
         }
-        Ok(is_up)
+        is_there
+    }
+
+    /// Whether a target did this. One that is full or may not be written to is left out like one that does not answer: the others are
+    /// to be healed all the same, and a heal that leaves one out says so in the end.
+    fn is_done(&self, target: usize, done: io::Result<()>) -> bool {
+        match done {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                self.storage.targets.give_up(target, &error);
+                false
+            }
+            _ => true,
+        }
     }
 }
 
@@ -120,8 +122,7 @@ impl StripedStorage {
     /// Brings all targets that answer up to date.
     ///
     /// # Errors
-    /// When too few targets answer, or one is full or may not be written to. What cannot be healed is told to `observer` and
-    /// counted.
+    /// When too few targets answer. What cannot be healed is told to `observer` and counted.
     pub fn heal(&self, options: HealOptions, observer: &dyn Observer) -> io::Result<HealReport> {
         let healing = Healing {
             storage: self,
@@ -140,7 +141,7 @@ impl StripedStorage {
         // Not before the listings: they refuse where more is gone than may be, which empty folders would hide.
         for number in self.targets.up() {
             if let Some(target) = self.targets.storage(number) {
-                self.judge_put(number, target.make_folders())?;
+                healing.is_done(number, target.make_folders());
             }
         }
         // Keys before packs, and so on; the order of IDs makes runs alike.
@@ -214,15 +215,9 @@ impl StripedStorage {
             Ok(true) => healing.count(|report| report.healed_objects += 1),
             Ok(false) => {}
             Err(error) => {
-                use io::ErrorKind::{
-                    NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
-                };
                 match error.kind() {
-                    StorageFull | QuotaExceeded | PermissionDenied | ReadOnlyFilesystem => {
-                        return Err(error);
-                    }
                     // It was deleted meanwhile.
-                    NotFound if self.holding(name)?.is_none() => {}
+                    io::ErrorKind::NotFound if self.holding(name)?.is_none() => {}
                     _ => {
                         healing.observer.problem(&format!("{name}: {error}"));
                         healing.count(|report| report.unhealed_objects += 1);
@@ -250,7 +245,7 @@ impl StripedStorage {
                     .observer
                     .note(&format!("{url} did not know who it is: told it"));
                 let identity = Identity::new(self.description.set, id).to_bytes();
-                healing.replace(number, Name::TARGET, &[&identity])?;
+                healing.replace(number, Name::TARGET, &[&identity]);
             }
             let listed = match target.list(ObjectKind::Set) {
                 Ok(listed) => listed,
@@ -264,7 +259,7 @@ impl StripedStorage {
                 .get(name, None)
                 .is_ok_and(|bytes| Description::parse(current, &bytes).is_ok());
             if !is_sound {
-                healing.replace(number, name, &[&bytes])?;
+                healing.replace(number, name, &[&bytes]);
             }
             for old in listed.iter().filter(|listed| listed.id != current) {
                 // If it stays, it says less than the newest.

@@ -153,11 +153,6 @@ impl StripedStorage {
         judged.collect()
     }
 
-    /// As [`StripedStorage::judge`]: whether the container is there.
-    pub(super) fn judge_put(&self, number: usize, put: io::Result<()>) -> io::Result<bool> {
-        Ok(self.judge(number, put)? != Put::Down)
-    }
-
     /// What a put came to. A target that is full, or that may not be written to, is not left out in silence.
     fn judge(&self, number: usize, put: io::Result<()>) -> io::Result<Put> {
         use io::ErrorKind::{

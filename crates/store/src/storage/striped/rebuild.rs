@@ -61,10 +61,10 @@ impl StripedStorage {
         let container = Container::new(&geometry, name.id, 0, [cell.as_ref()]);
         let mut done = true;
         for &number in lacking.iter().filter(|number| !damaged.contains(number)) {
-            done &= healing.put(number, name, &container.parts())?;
+            done &= healing.put(number, name, &container.parts());
         }
         for &number in &damaged {
-            done &= healing.replace(number, name, &container.parts())?;
+            done &= healing.replace(number, name, &container.parts());
         }
         Ok(done && !(lacking.is_empty() && damaged.is_empty()))
     }
@@ -138,7 +138,7 @@ impl StripedStorage {
             .filter(|role| lacking.contains(&by_role[*role]) && !is_wrong(role))
             .collect();
         for role in &to_put {
-            let is_put = healing.put(by_role[*role], name, &parts_of(*role).parts())?;
+            let is_put = healing.put(by_role[*role], name, &parts_of(*role).parts());
             done &= is_put;
             if is_put {
                 missing.remove(role);
@@ -157,7 +157,7 @@ impl StripedStorage {
                 )));
             }
             missing.insert(role);
-            if healing.replace(by_role[role], name, &parts_of(role).parts())? {
+            if healing.replace(by_role[role], name, &parts_of(role).parts()) {
                 missing.remove(&role);
             } else {
                 done = false;
