@@ -163,9 +163,9 @@ test-servers:
 		echo "Installing what tests need: versitygw, an S3 server"; \
 		CGO_ENABLED=0 GOBIN=$$tools go install $(VERSITYGW) || missing="$$missing versitygw ($(VERSITYGW), with go)"; \
 	fi; \
-	if ! command -v wsgidav > /dev/null 2>&1 && ! [ -x "$$tools/python/bin/wsgidav" ]; then \
+	if ! command -v wsgidav > /dev/null 2>&1 && ! "$$tools/python/bin/wsgidav" --version > /dev/null 2>&1; then \
 		echo "Installing what tests need: wsgidav, a WebDAV server"; \
-		{ python3 -m venv "$$tools/python" && "$$tools/python/bin/pip" install -q $(WSGIDAV); } || missing="$$missing wsgidav ($(WSGIDAV), with pip)"; \
+		{ python3 -m venv --clear "$$tools/python" && "$$tools/python/bin/pip" install -q $(WSGIDAV); } || missing="$$missing wsgidav ($(WSGIDAV), with pip)"; \
 	fi; \
 	[ -z "$$missing" ] || printf '\n%s\n%s\n\n' "NOT INSTALLED:$$missing" \
 		"NOT CHECKED: repositories on real servers of that kind. Install them and run make test again." >&2

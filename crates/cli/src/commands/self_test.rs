@@ -39,6 +39,7 @@ pub struct SelfTest {
 impl SelfTest {
     /// Does it.
     pub fn run(self, global: &Global) -> Result<Exit> {
+        global.open_card()?;
         let until = Instant::now() + Duration::from_secs(self.seconds);
         let found: Vec<Found> = std::thread::scope(|scope| {
             let threads: Vec<_> = processors()

@@ -86,6 +86,8 @@ fn no_card_is_no_error_unless_it_is_all_that_is_to_hash() {
         bed.source().as_os_str(),
     ]);
     run(&mut with(&driver, only)).fails(1, none);
+    let test = bare_command(["self-test", "--seconds=0", "--gpu=only"]);
+    run(&mut with(&driver, test)).fails(1, none);
     let mut off = sum("--gpu=only");
     run(off.env("TABANE_GPU", "off")).fails(1, none);
     run(&mut sum("--gpu=sometimes")).fails(2, "auto, off, only");

@@ -52,6 +52,12 @@ impl StripedStorage {
             target.url == old || (old.len() >= 8 && target.id.has_prefix(old))
         };
         let named: Vec<usize> = (0..all.len()).filter(is_old).collect();
+        if named.is_empty() && all.iter().any(|target| target.url == place.url) {
+            return Err(refusal(format!(
+                "{old:?} is no target, and {} is one: if this command ran before, it has done all it does, and `tabane heal` does the rest",
+                place.url
+            )));
+        }
         let [number] = named[..] else {
             return Err(refusal(format!(
                 "{old:?} names no target, or several: `tabane targets` lists them"
