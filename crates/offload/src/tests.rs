@@ -454,13 +454,20 @@ fn a_service_that_is_killed_a_hundred_times_is_not_missed() {
     kill(100);
 }
 
-#[test]
-fn a_service_that_does_not_answer_is_not_waited_for() {
+/// A service in a process of its own, at `offload.sock` in the folder, and a client of it.
+fn served() -> (tempfile::TempDir, Process, Client) {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("offload.sock");
     let service = Process::start(&socket);
     eventually("a socket", || socket.exists());
     let client = connected(&socket);
+    (dir, service, client)
+}
+
+#[test]
+fn a_service_that_does_not_answer_is_not_waited_for() {
+    let (dir, service, client) = served();
+    let socket = dir.path().join("offload.sock");
     service.signal(Signal::STOP);
     let start = Instant::now();
     while check(&client, &socket, 5) > 0 {}
@@ -502,11 +509,8 @@ fn a_service_says_what_the_system_lacks() {
 
 #[test]
 fn a_client_that_cannot_sleep_goes_on_alone() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, service, client) = served();
     let socket = dir.path().join("offload.sock");
-    let service = Process::start(&socket);
-    eventually("a socket", || socket.exists());
-    let client = connected(&socket);
     // It would have to be waited for.
     service.signal(Signal::STOP);
     without(
