@@ -181,7 +181,12 @@ impl Storage for LocalStorage {
     }
 
     fn create(&self) -> io::Result<()> {
-        create_directory(&self.root)?;
+        create_directory(&self.root).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                io::Error::new(error.kind(), "there is something that is no directory")
+            }
+            _ => error,
+        })?;
         for entry in fs::read_dir(&self.root)? {
             // What an interrupted creation left behind is no obstacle.
             let name = entry?.file_name();

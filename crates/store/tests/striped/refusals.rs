@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use tabane_store::storage::striped::{Place, StripedStorage};
@@ -65,6 +66,10 @@ fn a_set_has_at_least_three_targets_that_are_new_and_different() {
     assert_says(&form(bed.places()[..2].to_vec()), &["at least 3"]);
     let twice = vec![bed.place(0), bed.place(1), bed.place(0)];
     assert_says(&form(twice), &["target-0 is listed twice"]);
+    let fresh = Bed::new(5);
+    let mut in_other_words = fresh.places();
+    in_other_words[4] = in_other_words_of(&fresh, 1);
+    assert_says(&form(in_other_words), &["listed twice, in other words"]);
     std::fs::create_dir_all(bed.target(1)).unwrap();
     std::fs::write(bed.target(1).join("photo.jpg"), b"x").unwrap();
     assert_says(&form(bed.places()), &["target-1 is not empty"]);
@@ -90,12 +95,65 @@ fn targets_of_others_and_twice() {
         assert_says(&refused(mixed.clone()), &[&says]);
     }
     let mut twice = bed.places();
-    let again = std::path::absolute(bed.target(1).join("../target-1")).unwrap();
-    twice[3] = Place {
-        url: again.display().to_string(),
-        storage: Arc::new(LocalStorage::new(&again)),
-    };
+    twice[3] = in_other_words_of(&bed, 1);
     assert_says(&refused(twice), &["same target", "once"]);
+}
+
+/// The place of a target, by another path.
+fn in_other_words_of(bed: &Bed, number: usize) -> Place {
+    let name = format!("target-{number}");
+    // Below one that is there, whether this one is or not.
+    fs::create_dir_all(bed.target(0)).unwrap();
+    place_at(&bed.target(0).join("..").join(name))
+}
+
+fn place_at(path: &Path) -> Place {
+    Place {
+        url: path.display().to_string(),
+        storage: Arc::new(LocalStorage::new(path)),
+    }
+}
+
+/// Of two who change the set at once, the second is told, and what the first did counts, in whatever order places are listed.
+#[test]
+fn of_two_changes_at_once_one_is_made() {
+    for second_adds in [false, true] {
+        let bed = Bed::new(4);
+        bed.fill();
+        let new = |name: &str| place_at(&bed.dir.path().join(name));
+        let (one, other) = (bed.open(), bed.open());
+        let old = bed.target(1).display().to_string();
+        one.replace(&old, &new("one")).unwrap();
+        let refused = match second_adds {
+            true => other.add(&new("other")),
+            false => other.replace(&old, &new("other")).map(drop),
+        };
+        assert_says(
+            &refused.unwrap_err().to_string(),
+            &["somebody else", "same command again"],
+        );
+        let mut places = bed.places();
+        places.extend([new("other"), new("one")]);
+        for _ in 0..2 {
+            places.reverse();
+            let storage = open(places.clone()).unwrap();
+            let survey = storage.survey().unwrap();
+            let mut urls: Vec<_> = survey.targets.iter().map(|target| &target.url).collect();
+            urls.sort();
+            let mut expected: Vec<_> = [0, 2, 3].map(|number| bed.place(number).url).into();
+            expected.push(new("one").url);
+            expected.sort();
+            assert!(urls.into_iter().eq(&expected), "{survey:?}");
+        }
+        // Who is refused has only to say it again, if it still means anything.
+        places.retain(|place| place.url != old);
+        let storage = open(places).unwrap();
+        heal(&storage);
+        match second_adds {
+            true => storage.add(&new("other")).unwrap(),
+            false => drop(storage.replace(&new("one").url, &new("other")).unwrap()),
+        }
+    }
 }
 
 #[test]

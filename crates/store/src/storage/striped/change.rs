@@ -7,7 +7,7 @@ use super::container::{GENERATION_MAX, ROLES_MAX};
 use super::open::{Place, put_description, refusal};
 use super::set::{Description, Identity, Member, new_id};
 use crate::id::Id;
-use crate::storage::{Name, Storage};
+use crate::storage::{Name, ObjectKind, Storage};
 
 impl StripedStorage {
     /// Spreads new stripes over this place as well, which must be empty. What is there stays where it is. The set must be opened
@@ -134,20 +134,72 @@ impl StripedStorage {
 
     /// Puts a new description on the new target and all others in use, but not on one that is replaced, which may be
     /// broken. That of the highest epoch counts, so whoever is interrupted has either changed nothing or made the change.
+    ///
+    /// Of two who change the set at once, one at least finds what the other has put, since both look after they have put theirs: who
+    /// finds another's takes its own back.
     fn announce(&self, place: &Place, description: &Description) -> io::Result<()> {
         let cannot = |url: &str, error: io::Error| {
             refusal(format!(
                 "cannot write to {url}: {error}; mend that, then run the same command again: it ends what this one began"
             ))
         };
-        for number in self.targets.up() {
-            let old = &self.targets.all()[number];
-            let stays = description.targets.iter().any(|member| member.id == old.id);
-            if let Some(target) = self.targets.storage(number).filter(|_| stays) {
-                let put = put_description(target, description);
-                put.map_err(|error| cannot(&old.url, error))?;
+        let stay: Vec<(&str, &dyn Storage)> = self
+            .targets
+            .up()
+            .into_iter()
+            .filter_map(|number| {
+                let old = &self.targets.all()[number];
+                let stays = description.targets.iter().any(|member| member.id == old.id);
+                Some((&*old.url, self.targets.storage(number).filter(|_| stays)?))
+            })
+            .chain([(&*place.url, &*place.storage)])
+            .collect();
+        for (url, storage) in &stay {
+            put_description(*storage, description).map_err(|error| cannot(url, error))?;
+        }
+        let (own, _) = description.to_object();
+        let mut is_alone = true;
+        for (url, storage) in &stay {
+            is_alone &= is_latest(*storage, description).map_err(|error| cannot(url, error))?;
+        }
+        if is_alone {
+            return Ok(());
+        }
+        // What the set has been before is nobody's to take back.
+        let is_new = *description != self.description;
+        for (url, storage) in stay.iter().filter(|_| is_new) {
+            match storage.delete(Name::new(ObjectKind::Set, own)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(cannot(url, error));
+                }
+                _ => {}
             }
         }
-        put_description(&*place.storage, description).map_err(|error| cannot(&place.url, error))
+        Err(refusal(
+            "somebody else has just changed the targets, and nothing was changed here: see `tabane targets`, then run the same command \
+             again if it is still wanted"
+                .to_owned(),
+        ))
     }
+}
+
+/// Whether nobody has put another description of the set on this target that is as new.
+fn is_latest(storage: &dyn Storage, description: &Description) -> io::Result<bool> {
+    let (own, _) = description.to_object();
+    for listed in storage.list(ObjectKind::Set)? {
+        if listed.id == own {
+            continue;
+        }
+        let bytes = match storage.get(Name::new(ObjectKind::Set, listed.id), None) {
+            // Somebody has just taken it back.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            read => read?,
+        };
+        let other = Description::parse(listed.id, &bytes);
+        if other.is_ok_and(|other| other.set == description.set && other.epoch >= description.epoch)
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

@@ -95,10 +95,7 @@ pub struct Found {
 /// # Errors
 /// One sentence, when too few of them are there, or one is where it should not be.
 pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
-    let set = set_of_most(&answers);
-    let known = answers.iter().flat_map(|answer| &answer.descriptions);
-    let known = known.filter(|description| Some(description.set) == set);
-    let Some(description) = known.max_by_key(|description| description.epoch).cloned() else {
+    let Some(description) = description_of_most(&answers) else {
         return Err(nothing_known(&answers));
     };
     let mut places: Vec<Option<Place>> = vec![None; description.targets.len()];
@@ -184,6 +181,25 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
     })
 }
 
+/// The description that counts: the latest of the set. Of two of one epoch, which two changes at once or an interrupted one can have left
+/// behind, it is the one that more places have, whatever their order.
+fn description_of_most(answers: &[Answer]) -> Option<Description> {
+    let set = set_of_most(answers)?;
+    let mut copies: BTreeMap<Id, (u64, usize, &Description)> = BTreeMap::new();
+    let known = answers.iter().flat_map(|answer| &answer.descriptions);
+    for description in known.filter(|description| description.set == set) {
+        let (id, _) = description.to_object();
+        copies
+            .entry(id)
+            .or_insert((description.epoch, 0, description))
+            .1 += 1;
+    }
+    let most = copies
+        .into_iter()
+        .max_by_key(|(id, (epoch, count, _))| (*epoch, *count, *id));
+    most.map(|(_, (_, _, description))| description.clone())
+}
+
 /// The set that most places say they are of, so that one that is listed by mistake is the one that is named.
 fn set_of_most(answers: &[Answer]) -> Option<Id> {
     let mut places: BTreeMap<Id, usize> = BTreeMap::new();
@@ -256,7 +272,13 @@ pub fn form(places: Vec<Place>, fixed_roles: bool) -> io::Result<()> {
                     .storage
                     .put(Name::TARGET, &[&identity.to_bytes()]);
                 put.map_err(|error| {
-                    refusal(format!("cannot write to {}: {error}", answer.place.url))
+                    let url = &answer.place.url;
+                    refusal(match error.kind() {
+                        io::ErrorKind::AlreadyExists => {
+                            format!("{url} is listed twice, in other words, or somebody else makes a target there just now")
+                        }
+                        _ => format!("cannot write to {url}: {error}"),
+                    })
                 })?;
                 identity.target
             }
