@@ -28,6 +28,7 @@ const COSTS: &[(Algorithm, Backend, usize, [u32; 3])] = &[
     (Algorithm::Md5,    Backend::Portable,  1, [ 745,  780,  960]),
     (Algorithm::Md5,    Backend::Sse41,     4, [1910,  965, 2300]),
     (Algorithm::Md5,    Backend::Avx2,      8, [1930, 1020, 2300]),
+    (Algorithm::Md5,    Backend::Avx512,    4, [1470,  925,  890]),
     (Algorithm::Md5,    Backend::Avx512,    8, [1470, 1020,  890]),
     (Algorithm::Md5,    Backend::Avx512,   16, [1470, 1230,  900]),
     (Algorithm::Md5,    Backend::Avx512,   32, [1505, 1735, 1640]),

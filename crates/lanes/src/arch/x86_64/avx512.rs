@@ -272,10 +272,22 @@ pub(crate) fn engines<K: Kernel>() -> Vec<(usize, Compress)> {
         (2 * full, several::<K, 2>),
     ];
     if const { K::SHORT } {
+        engines.push((<K::Word as Registers>::Sse41::LANES, quarter::<K>));
         engines.push((3 * full, several::<K, 3>));
         engines.push((4 * full, several::<K, 4>));
     }
     engines
+}
+
+/// The registers of SSE4.1: of what they do in several steps the compiler makes rotates and three-operand logic.
+///
+/// # Safety
+///
+/// As [`Compress`]; the instruction set is AVX-512 F, BW and VL.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn quarter<K: Kernel>(set: &mut LaneSet, blocks: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { compress_lanes::<K, <K::Word as Registers>::Sse41>(set, blocks) }
 }
 
 /// # Safety
