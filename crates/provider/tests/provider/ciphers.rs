@@ -281,7 +281,7 @@ struct State {
 }
 
 /// Any operations in any order that the manual allows, on a few contexts, copies of each other.
-fn sequence(libcrypto: &Libcrypto, ciphers: Ciphers, random: &mut Random) {
+pub fn sequence(libcrypto: &Libcrypto, ciphers: Ciphers, random: &mut Random) {
     let gcm = ciphers.mode == "GCM";
     let contexts = [(); 3].map(|()| Both::new(libcrypto, ciphers));
     let mut states = [(); 3].map(|()| State::default());

@@ -5,7 +5,7 @@ use std::ptr;
 use crate::libcrypto::{Libcrypto, NONE, Pointer, fetch_both, libcrypto};
 use crate::random::{Random, for_seeds};
 
-const NAMES: [&str; 6] = ["MD5", "SHA1", "SHA224", "SHA256", "SHA384", "SHA512"];
+pub const NAMES: [&str; 6] = ["MD5", "SHA1", "SHA224", "SHA256", "SHA384", "SHA512"];
 
 /// A message, in both providers.
 struct Both<'l> {
@@ -108,7 +108,7 @@ impl Drop for Both<'_> {
 }
 
 /// Any operations in any order that the manual allows, on a few messages, copies of each other.
-fn sequence(libcrypto: &Libcrypto, digests: [Pointer; 2], random: &mut Random) {
+pub fn sequence(libcrypto: &Libcrypto, digests: [Pointer; 2], random: &mut Random) {
     let messages = [(); 3].map(|()| Both::new(libcrypto, digests));
     // What has begun and not ended. OpenSSL leaves undefined what an update does otherwise.
     let mut begun = [false; 3];

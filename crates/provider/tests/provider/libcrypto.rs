@@ -52,6 +52,7 @@ functions! {
     EVP_CIPHER_free(Pointer);
     OSSL_PROVIDER_set_default_search_path(Pointer, *const c_char) -> c_int;
     OSSL_PROVIDER_load(Pointer, *const c_char) -> Pointer;
+    OSSL_PROVIDER_add_builtin(Pointer, *const c_char, Pointer) -> c_int;
     ERR_clear_error();
     ERR_peek_error() -> u64;
 
@@ -141,29 +142,34 @@ pub fn configuration(settings: &str) -> String {
     )
 }
 
+/// libcrypto, if the system has one of OpenSSL 3, with what a file of configuration says. Before it is read, `prepare` gets the
+/// functions and the context.
+pub fn open(configuration: &Path, prepare: impl FnOnce(&Functions, Pointer)) -> Option<Libcrypto> {
+    const NOW_LOCAL: c_int = 2;
+    // SAFETY: a string.
+    let library = unsafe { dlopen(c"libcrypto.so.3".as_ptr(), NOW_LOCAL) };
+    if library.is_null() {
+        return None;
+    }
+    let configuration = CString::new(configuration.to_str().unwrap()).unwrap();
+    // SAFETY: the name stands for OpenSSL 3. The calls are as in the manual.
+    unsafe {
+        let functions = Functions::find(library);
+        let context = (functions.OSSL_LIB_CTX_new)();
+        prepare(&functions, context);
+        let loaded = (functions.OSSL_LIB_CTX_load_config)(context, configuration.as_ptr());
+        assert_eq!(loaded, 1);
+        Some(Libcrypto { functions, context })
+    }
+}
+
 /// libcrypto, if the system has one of OpenSSL 3. Says so if not.
 pub fn libcrypto() -> Option<&'static Libcrypto> {
     static LIBCRYPTO: OnceLock<Option<Libcrypto>> = OnceLock::new();
     let found = LIBCRYPTO.get_or_init(|| {
-        const NOW_LOCAL: c_int = 2;
-        // SAFETY: a string.
-        let library = unsafe { dlopen(c"libcrypto.so.3".as_ptr(), NOW_LOCAL) };
-        if library.is_null() {
-            return None;
-        }
-        // SAFETY: the name stands for OpenSSL 3. The calls are as in the manual.
-        unsafe {
-            let functions = Functions::find(library);
-            let context = (functions.OSSL_LIB_CTX_new)();
-            let configuration = modules().join("tests.cnf");
-            std::fs::write(&configuration, self::configuration("hashes = yes")).unwrap();
-            let configuration = CString::new(configuration.to_str().unwrap()).unwrap();
-            assert_eq!(
-                (functions.OSSL_LIB_CTX_load_config)(context, configuration.as_ptr()),
-                1
-            );
-            Some(Libcrypto { functions, context })
-        }
+        let file = modules().join("tests.cnf");
+        std::fs::write(&file, configuration("hashes = yes")).unwrap();
+        open(&file, |_, _| {})
     });
     if found.is_none() {
         println!("NOT CHECKED: the provider in OpenSSL, for libcrypto.so.3 is missing");

@@ -1,16 +1,33 @@
 //! Choices that a seed decides.
 
-/// SplitMix64.
-pub struct Random(u64);
+/// SplitMix64, or choices that were made before.
+pub struct Random {
+    state: u64,
+    /// What decides instead of the seed, two bytes a choice.
+    choices: Option<std::vec::IntoIter<[u8; 2]>>,
+}
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self {
+            state: seed,
+            choices: None,
+        }
+    }
+
+    /// Choices that these bytes make, and when they are used up always the first of what can be chosen. Only what messages hold is random.
+    #[allow(dead_code, reason = "for the fuzz target")]
+    pub fn of(choices: &[u8]) -> Self {
+        let (choices, _) = choices.as_chunks();
+        Self {
+            state: 0,
+            choices: Some(choices.to_vec().into_iter()),
+        }
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
@@ -18,7 +35,13 @@ impl Random {
 
     /// Less than `end`.
     pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        let number = match &mut self.choices {
+            Some(choices) => choices
+                .next()
+                .map_or(0, |bytes| u16::from_le_bytes(bytes).into()),
+            None => self.next(),
+        };
+        (number % end as u64) as usize
     }
 
     /// True once in `n` times.

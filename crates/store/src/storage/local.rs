@@ -167,8 +167,17 @@ fn rename(temporary: &Path, path: &Path) -> io::Result<()> {
     match rename_without_replacing(temporary, path) {
         // Somebody removed the folder, or it is a repository of which that part was lost.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let above = folder.parent().expect("a folder is below the root");
+            let target = above.parent().map(|root| root.join(Name::TARGET.path()));
+            if !above.exists() && target.is_some_and(|target| target.exists()) {
+                // Where too many targets have lost it, one that is there and empty would hide that.
+                return Err(io::Error::new(
+                    error.kind(),
+                    format!("its folder {} is gone", above.display()),
+                ));
+            }
             create_directory(folder)?;
-            sync_directory(folder.parent().expect("a folder is below the root"))?;
+            sync_directory(above)?;
             rename_without_replacing(temporary, path)
         }
         result => result,

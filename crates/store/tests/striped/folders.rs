@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use tabane_store::storage::{ObjectKind, Storage};
+use tabane_store::Id;
+use tabane_store::storage::{Name, ObjectKind, Storage};
 
 use crate::bed::{Bed, Quiet, heal};
 
@@ -65,4 +66,20 @@ fn what_is_lost_from_three_targets_is_not_taken_for_removed() {
         "{text}"
     );
     assert!(!bed.open().list(ObjectKind::Pack).unwrap().is_empty());
+}
+
+/// What is put makes no folder again that targets have lost: empty ones would hide that.
+#[test]
+fn a_lost_folder_is_not_made_by_a_backup() {
+    let bed = Bed::new(5);
+    bed.fill();
+    let lost = [0, 2, 4].map(|number| bed.target(number).join("packs"));
+    for folder in &lost {
+        fs::remove_dir_all(folder).unwrap();
+    }
+    let name = Name::new(ObjectKind::Pack, Id([7; 32]));
+    let error = bed.open().put(name, &[&[1; 200_000]]).unwrap_err();
+    assert!(error.to_string().contains("target-4"), "{error}");
+    assert!(lost.iter().all(|folder| !folder.exists()));
+    bed.open().heal(Default::default(), &Quiet).unwrap_err();
 }

@@ -66,6 +66,9 @@ fn a_set_has_at_least_three_targets_that_are_new_and_different() {
     assert_says(&form(bed.places()[..2].to_vec()), &["at least 3"]);
     let twice = vec![bed.place(0), bed.place(1), bed.place(0)];
     assert_says(&form(twice), &["target-0 is listed twice"]);
+    let mut inside = bed.places();
+    inside[3] = place_at(&bed.target(1).join("sub"));
+    assert_says(&form(inside), &["target-1/sub", "inside", "apart"]);
     let fresh = Bed::new(5);
     let mut in_other_words = fresh.places();
     in_other_words[4] = in_other_words_of(&fresh, 1);
@@ -112,6 +115,21 @@ fn place_at(path: &Path) -> Place {
         url: path.display().to_string(),
         storage: Arc::new(LocalStorage::new(path)),
     }
+}
+
+#[test]
+fn a_target_is_not_inside_of_another() {
+    let bed = Bed::new(4);
+    bed.fill();
+    let inside = place_at(&bed.target(1).join("sub"));
+    let old = bed.target(2).display().to_string();
+    for refused in [
+        bed.open().add(&inside),
+        bed.open().replace(&old, &inside).map(drop),
+    ] {
+        assert_says(&refused.unwrap_err().to_string(), &["inside"]);
+    }
+    assert!(!bed.target(1).join("sub").exists());
 }
 
 /// Of two who change the set at once, the second is told, and what the first did counts, in whatever order places are listed.

@@ -49,6 +49,7 @@ pub struct Relay {
     plan: Plan,
     limits: Arc<Limits>,
     state: Mutex<State>,
+    flow: Mutex<Flow>,
 }
 
 #[derive(Default)]
@@ -80,6 +81,7 @@ impl Relay {
             plan,
             limits,
             state: Mutex::default(),
+            flow: Mutex::new(Flow::new()),
         }
     }
 
@@ -170,9 +172,18 @@ impl Relay {
                 return fail(&error.to_string());
             }
         };
+        let idle = lock(&self.flow).begin();
+        let begun = Instant::now();
         let sent = opened.send(number, geometry, &schedule, &members, &cells, &self.limits);
+        let took = begun.elapsed();
+        let _unanswered = Unanswered::after_sending(&self.flow);
         match sent {
-            Ok(waited) => state.mixer.learn(waited),
+            Ok(waited) => {
+                let waited = (waited + idle).as_secs_f64();
+                state
+                    .mixer
+                    .learn(waited / (took + idle).as_secs_f64().max(1e-9));
+            }
             Err(error) => {
                 drop(state);
                 return fail(&error.to_string());
@@ -198,11 +209,69 @@ impl Relay {
     }
 }
 
+/// When the client's link is idle because nodes are behind: nothing is being sent, and not all that was sent is answered.
+struct Flow {
+    sending: bool,
+    unanswered: usize,
+    /// When one of these changed.
+    since: Instant,
+    /// Since the last stripe was begun.
+    idle: Duration,
+}
+
+impl Flow {
+    fn new() -> Self {
+        Self {
+            sending: false,
+            unanswered: 0,
+            since: Instant::now(),
+            idle: Duration::ZERO,
+        }
+    }
+
+    fn now(&mut self) {
+        let now = Instant::now();
+        if !self.sending && self.unanswered > 0 {
+            self.idle += now - self.since;
+        }
+        self.since = now;
+    }
+
+    /// A stripe is about to be sent; says for how long the link was idle before.
+    fn begin(&mut self) -> Duration {
+        self.now();
+        self.sending = true;
+        std::mem::take(&mut self.idle)
+    }
+}
+
+/// A stripe that was sent, until its answers are there.
+struct Unanswered<'a>(&'a Mutex<Flow>);
+
+impl<'a> Unanswered<'a> {
+    fn after_sending(flow: &'a Mutex<Flow>) -> Self {
+        let mut now = lock(flow);
+        now.now();
+        now.sending = false;
+        now.unanswered += 1;
+        Self(flow)
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        let mut now = lock(self.0);
+        now.now();
+        now.unanswered -= 1;
+    }
+}
+
 /// Which stripes to relay, without knowing who else writes.
 ///
 /// Relaying spares the client's link and spends those of nodes. As long as nodes keep up, what a client waits for is its own
-/// link, and relaying is right. When nodes do not, their rings fill, and it waits for credit: then fewer stripes are relayed, until
-/// it does not. The share goes up by steps and down by a factor, so that several clients come to equal shares.
+/// link, and relaying is right. When nodes do not, it waits for them: for credit, when their rings are full, or for answers, when it has
+/// sent all that it may. Then fewer stripes are relayed, until it does not. The share goes up by steps and down by a factor, so that several clients
+/// come to equal shares.
 struct Mixer {
     /// Of stripes that are relayed.
     share: f64,
@@ -229,8 +298,13 @@ impl Mixer {
     /// More than this counts as this much: now and then a network hiccups, and a whole stripe waits.
     const WAITED_MAX: f64 = 0.5;
     /// Over how many stripes it is averaged.
-    const STRIPES: f64 = 3.0;
-    const STEP: f64 = 0.1;
+    const STRIPES: f64 = 2.0;
+    /// Up by this at most after a stripe, as long as it waits for less.
+    const UP: f64 = 0.04;
+    /// Down by a factor, the more the farther nodes are behind: then every stripe that is relayed is one too many.
+    const DOWN: f64 = 0.3;
+    /// Some are always relayed, or nobody would notice that nodes keep up again.
+    const LEAST: f64 = 0.05;
 
     fn choose(&mut self) -> Kind {
         self.due += self.share;
@@ -248,10 +322,9 @@ impl Mixer {
         self.waited += (waited.min(Self::WAITED_MAX) - self.waited) / Self::STRIPES;
         let spare = 1.0 - self.waited / Self::WAITED;
         let share = match spare > 0.0 {
-            true => self.share + Self::STEP * spare,
-            false => self.share * (1.0 + Self::STEP * spare),
+            true => self.share + Self::UP * spare,
+            false => self.share / (1.0 + Self::DOWN * spare * spare),
         };
-        // Some are always relayed, or nobody would notice that nodes keep up again.
-        self.share = share.clamp(Self::STEP / 2.0, 1.0);
+        self.share = share.clamp(Self::LEAST, 1.0);
     }
 }

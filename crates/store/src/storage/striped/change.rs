@@ -4,7 +4,7 @@ use std::io;
 
 use super::StripedStorage;
 use super::container::{GENERATION_MAX, ROLES_MAX};
-use super::open::{Place, put_description, refusal};
+use super::open::{Place, put_description, refusal, refuse_within};
 use super::set::{Description, Identity, Member, new_id};
 use crate::id::Id;
 use crate::storage::{Name, ObjectKind, Storage};
@@ -88,6 +88,10 @@ impl StripedStorage {
 
     /// Makes a place ready to be a target; one on which an earlier attempt has begun to is as good.
     fn new_member(&self, place: &Place) -> io::Result<Member> {
+        refuse_within(
+            &place.url,
+            self.targets.all().iter().map(|target| &*target.url),
+        )?;
         let cannot = |error: io::Error| {
             let why = match error.kind() {
                 io::ErrorKind::DirectoryNotEmpty => "it is not empty".to_owned(),

@@ -101,7 +101,7 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
     let mut places: Vec<Option<Place>> = vec![None; description.targets.len()];
     let mut why = vec![String::new(); places.len()];
     let mut deleted = Vec::new();
-    let mut silent = Vec::new();
+    let (mut silent, mut empty) = (Vec::new(), Vec::new());
     for answer in answers {
         let url = &answer.place.url;
         let of_url = || {
@@ -134,8 +134,11 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
                 None => continue,
             },
             Ok(None) => {
-                if let Some(number) = of_url() {
-                    "there is nothing (is a disk not mounted?)".clone_into(&mut why[number]);
+                match of_url() {
+                    Some(number) => {
+                        "there is nothing (is a disk not mounted?)".clone_into(&mut why[number]);
+                    }
+                    None => empty.push(answer.place.url),
                 }
                 continue;
             }
@@ -165,9 +168,17 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
     let targets = targets.map(|((member, place), why)| match place {
         Some(place) => Target::new(member.id, place.url, place.storage),
         None if why.is_empty() => {
-            let why = match silent.is_empty() {
-                true => "no place in the set file holds it".to_owned(),
-                false => format!("it may be where nothing can be read, {}", silent.join(", ")),
+            let why = match (&silent[..], &empty[..]) {
+                ([], []) => "no place in the set file holds it".to_owned(),
+                ([], empty) => {
+                    format!(
+                        "no place in the set file holds it, and {} holds no target",
+                        empty.join(", ")
+                    )
+                }
+                (silent, _) => {
+                    format!("it may be where nothing can be read, {}", silent.join(", "))
+                }
             };
             Target::absent(member.id, member.url.clone(), why)
         }
@@ -234,6 +245,7 @@ pub fn form(places: Vec<Place>, fixed_roles: bool) -> io::Result<()> {
         if places[..number].iter().any(|other| other.url == place.url) {
             return Err(refusal(format!("{} is listed twice", place.url)));
         }
+        refuse_within(&place.url, places.iter().map(|other| &*other.url))?;
     }
     let answers = ask(places);
     let mut set = None;
@@ -311,6 +323,24 @@ pub fn form(places: Vec<Place>, fixed_roles: bool) -> io::Result<()> {
         let storage = &answer.place.storage;
         put_description(&**storage, &description)
             .map_err(|error| refusal(format!("cannot write to {}: {error}", answer.place.url)))?;
+    }
+    Ok(())
+}
+
+/// Refuses a place inside of another, since both would be lost at once.
+pub fn refuse_within<'a>(url: &str, others: impl IntoIterator<Item = &'a str>) -> io::Result<()> {
+    let is_in = |inner: &str, outer: &str| {
+        let rest = inner.strip_prefix(outer.trim_end_matches('/'));
+        rest.is_some_and(|rest| {
+            rest.len() > 1 && rest.starts_with('/') && rest.split('/').all(|part| part != "..")
+        })
+    };
+    for other in others {
+        if is_in(url, other) || is_in(other, url) {
+            return Err(refusal(format!(
+                "{url} and {other} are one inside of the other, and would be lost together: choose places apart"
+            )));
+        }
     }
     Ok(())
 }

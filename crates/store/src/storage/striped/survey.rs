@@ -147,9 +147,13 @@ impl StripedStorage {
             }
         }
         let up = self.targets.up();
+        // Nothing is done with more than two missing, even if they have nothing.
+        let missing = (self.targets.all().len() - up.len()) as u32;
         let survives = |lost: u64| {
             let mut holdings = kinds_of_holding.iter();
-            holdings.all(|&(generation, holders)| self.is_enough(generation, holders & !lost))
+            missing + lost.count_ones() <= 2
+                && holdings
+                    .all(|&(generation, holders)| self.is_enough(generation, holders & !lost))
         };
         survey.spare = up
             .iter()
