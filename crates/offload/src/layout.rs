@@ -57,7 +57,7 @@ pub(crate) const TASKS: [Task; 5] = [
 
 /// What is to be done with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Task {
+pub enum Task {
     /// AES in CBC mode.
     Encrypt,
     /// Whole blocks of a hash, from any state.

@@ -24,7 +24,8 @@ mod trial;
 mod unit;
 
 pub use client::Client;
-pub use layout::{MESSAGE_MAX, VERSION};
+pub use layout::{MESSAGE_MAX, Task, VERSION};
+pub use model::{Budget, Model};
 pub use server::{Ask, Server, ServerOptions};
 pub use status::{CardStatus, ClientStatus, Status, UnitStatus, status};
 pub use trial::{Situation, Trials};

@@ -25,8 +25,8 @@ const BUNDLES: [usize; 6] = [1, 2, 4, 8, 16, 32];
 /// Bytes of the messages that are measured.
 const MEASURED: usize = 4 << 10;
 
-/// What was measured.
-pub(crate) struct Model {
+/// What the parts of a message take, measured.
+pub struct Model {
     /// Seconds that a message costs besides copies and work.
     handover_s: f64,
     /// Seconds a byte of a copy.
@@ -41,9 +41,29 @@ struct TaskCost {
     share_s: [f64; BUNDLES.len()],
 }
 
+/// For how long a message occupies a core, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Without the service, all in all.
+    pub alone_s: f64,
+    /// With it: the copies of the message.
+    pub copies_s: f64,
+    /// The switches from one thread to another.
+    pub handover_s: f64,
+    /// Its share of a bundle.
+    pub share_s: f64,
+}
+
+impl Budget {
+    /// With the service, all in all.
+    pub fn asked_s(&self) -> f64 {
+        self.copies_s + self.handover_s + self.share_s
+    }
+}
+
 impl Model {
-    /// Measures this machine, on the cores that this process may use.
-    pub(crate) fn measure(core: usize) -> Self {
+    /// Measures this machine, on a core that this process may use.
+    pub fn measure(core: usize) -> Self {
         Self {
             handover_s: handover_s(core),
             copy_s: copy_s(),
@@ -58,20 +78,30 @@ impl Model {
         if messages <= 1.0 {
             return from;
         }
-        for (from, (task, cost)) in from.iter_mut().zip(TASKS.iter().zip(self.tasks)) {
-            let copies = match task {
-                Task::Encrypt => 2.0,
-                Task::Hash(_) => 1.0,
-            };
-            let share_s = cost.share_s(messages);
+        for (from, task) in from.iter_mut().zip(TASKS) {
             let sooner = LENGTHS.iter().find(|&&len| {
-                let len = len as f64;
-                let asked_s = self.handover_s + len * (copies * self.copy_s + share_s);
-                asked_s < MARGIN * len * cost.alone_s
+                let budget = self.budget(task, len, messages);
+                budget.is_some_and(|budget| budget.asked_s() < MARGIN * budget.alone_s)
             });
             *from = sooner.map_or(0, |&len| len as u32);
         }
         from
+    }
+
+    /// What a message of `len` bytes takes if so many come together in a bundle. Nothing if the service does no such task.
+    pub fn budget(&self, task: Task, len: usize, messages: f64) -> Option<Budget> {
+        let cost = &self.tasks[task.number()?];
+        let copies = match task {
+            Task::Encrypt => 2.0,
+            Task::Hash(_) => 1.0,
+        };
+        let len = len as f64;
+        Some(Budget {
+            alone_s: len * cost.alone_s,
+            copies_s: copies * len * self.copy_s,
+            handover_s: self.handover_s,
+            share_s: len * cost.share_s(messages),
+        })
     }
 }
 

@@ -12,7 +12,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use plotters::prelude::*;
 use serde_json::json;
-use tabane_offload::{Ask, Server, ServerOptions, status};
+use tabane_lanes::Algorithm;
+use tabane_offload::{Ask, Model, Server, ServerOptions, Task, status};
 
 use crate::drawing;
 use crate::progress;
@@ -178,6 +179,8 @@ impl Bed {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let bed = Bed::new(&args.module)?;
     paper::serve(&bed.path("paper.sock"))?;
+    // Before the units of the service run.
+    let model = Model::measure(0);
     let server = Server::start(ServerOptions {
         socket: bed.path("offload.sock"),
         mode: 0o600,
@@ -210,6 +213,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 let bytes = (processes * count * len) as f64;
                 print(args.json, algorithm, len, processes, &seconds, bytes);
                 lines.push((processes, seconds.map(|seconds| bytes / seconds / 1e9)));
+            }
+            if let Some((processes, rates)) = lines.last() {
+                budget(args.json, &model, algorithm, len, *processes, rates);
             }
             if let Some(folder) = &args.plots {
                 std::fs::create_dir_all(folder)?;
@@ -248,6 +254,52 @@ fn print(json: bool, algorithm: &str, len: usize, processes: usize, seconds: &[f
     let cell = |own: &f64| format!("{:.2} ({:.2})", bytes / own / 1e9, seconds[0] / own);
     let cells: Vec<String> = seconds.iter().map(cell).collect();
     println!("| {processes} | {} |", cells.join(" | "));
+}
+
+/// Prints for how long a message occupies a core, beside what that comes to in the end: with so many processes.
+fn budget(
+    json: bool,
+    model: &Model,
+    algorithm: &str,
+    len: usize,
+    processes: usize,
+    rates: &[f64; WAYS.len()],
+) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let task = match algorithm.parse::<Algorithm>() {
+        Ok(algorithm) => Task::Hash(algorithm),
+        Err(_) => Task::Encrypt,
+    };
+    let messages = (processes / cores) as f64;
+    let Some(parts) = model.budget(task, len, messages).filter(|_| messages > 1.0) else {
+        return;
+    };
+    let us = |seconds: f64| round(seconds * 1e6);
+    let measured = |way: Way| {
+        let way = WAYS.iter().position(|(known, _)| *known == way);
+        us((cores * len) as f64 / rates[way.expect("one of them")] / 1e9)
+    };
+    let (alone, with) = (measured(Way::Default), measured(Way::Service));
+    if json {
+        println!(
+            "{}",
+            json!({
+                "algorithm": algorithm, "bytes": len, "processes": processes, "kind": "budget", "alone_us": us(parts.alone_s),
+                "copies_us": us(parts.copies_s), "switches_us": us(parts.handover_s), "share_us": us(parts.share_s),
+                "asked_us": us(parts.asked_s()), "measured_default_us": alone, "measured_service_us": with,
+            })
+        );
+        return;
+    }
+    println!(
+        "\nA message occupies a core for {} us alone (measured with {processes} processes: {alone}); with the service for {} us: copies {}, \
+         switches {}, its share of a bundle of {messages} {} (measured: {with}).",
+        us(parts.alone_s),
+        us(parts.asked_s()),
+        us(parts.copies_s),
+        us(parts.handover_s),
+        us(parts.share_s),
+    );
 }
 
 /// GB/s of all by the number of processes.
