@@ -16,6 +16,7 @@ macro_rules! functions {
     ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// Functions of libcrypto.
         #[allow(non_snake_case)]
+        #[allow(dead_code, reason = "the fuzz target calls one that no test does")]
         pub struct Functions {
             $(pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }

@@ -1,10 +1,12 @@
 //! Choices that a seed decides.
 
+use std::collections::VecDeque;
+
 /// SplitMix64, or choices that were made before.
 pub struct Random {
     state: u64,
     /// What decides instead of the seed, two bytes a choice.
-    choices: Option<std::vec::IntoIter<[u8; 2]>>,
+    choices: Option<VecDeque<[u8; 2]>>,
 }
 
 impl Random {
@@ -21,7 +23,7 @@ impl Random {
         let (choices, _) = choices.as_chunks();
         Self {
             state: 0,
-            choices: Some(choices.to_vec().into_iter()),
+            choices: Some(choices.iter().copied().collect()),
         }
     }
 
@@ -37,7 +39,7 @@ impl Random {
     pub fn below(&mut self, end: usize) -> usize {
         let number = match &mut self.choices {
             Some(choices) => choices
-                .next()
+                .pop_front()
                 .map_or(0, |bytes| u16::from_le_bytes(bytes).into()),
             None => self.next(),
         };
