@@ -47,9 +47,8 @@ fn offered() -> &'static Offered {
         let init = tabane_provider::OSSL_provider_init as *const () as Pointer;
         let libcrypto = libcrypto::open(&file, |functions, context| {
             // SAFETY: as in the manual.
-            let added = unsafe {
-                (functions.OSSL_PROVIDER_add_builtin)(context, c"tabane".as_ptr(), init)
-            };
+            let added =
+                unsafe { (functions.OSSL_PROVIDER_add_builtin)(context, c"tabane".as_ptr(), init) };
             assert_eq!(added, 1);
         });
         let _ = std::fs::remove_file(&file);
