@@ -9,7 +9,10 @@ use std::fs::File;
 use std::io;
 
 use super::pages::PageWriter;
-use super::run::{BlockRecord, Footer, Naming, PackRecord, Run, Seek, TableEntry, bucket, key};
+use super::run::{
+    BUCKET_BITS_MAX, BUCKET_BITS_MIN, BlockRecord, Footer, Naming, PackRecord, Run, Seek,
+    TableEntry, bucket, key,
+};
 use super::{IndexSegment, Location, SegmentEntry, dangling};
 use crate::crypto::{HEADER_LEN, MasterKey};
 use crate::error::{Error, Result};
@@ -378,7 +381,7 @@ pub fn merge(
     let bucket_bits = (blocks_count / BUCKET_ENTRIES)
         .checked_ilog2()
         .unwrap_or(0)
-        .clamp(8, 24);
+        .clamp(BUCKET_BITS_MIN, BUCKET_BITS_MAX);
     let mut starts = vec![0_u32; (1 << bucket_bits) + 1];
     for next in Sorted::new(inputs.iter().map(|input| input.table()))? {
         let ((bits, old), input) = next?;

@@ -68,13 +68,19 @@ pub struct Footer {
     pub table: Section,
     /// For each bucket the number of entries before it, and those of all.
     pub starts: Section,
-    /// Bits of an ID that choose its bucket: 8 to 24.
+    /// Bits of an ID that choose its bucket: [`BUCKET_BITS_MIN`] to [`BUCKET_BITS_MAX`].
     pub bucket_bits: u32,
     /// IDs of the index objects.
     pub sources: Section,
     /// What they name.
     pub namings: Section,
 }
+
+/// The fewest bits of an ID that choose its bucket.
+pub const BUCKET_BITS_MIN: u32 = 8;
+
+/// And the most.
+pub const BUCKET_BITS_MAX: u32 = 24;
 
 /// The bits of an ID that [`TableEntry::key`] has.
 pub fn key(id: &Id) -> u32 {
@@ -120,6 +126,14 @@ impl Run {
         let starts: Vec<u32> = pages
             .records(&footer.starts, all(footer.starts))
             .collect::<io::Result<_>>()?;
+        let buckets = match footer.bucket_bits {
+            BUCKET_BITS_MIN..=BUCKET_BITS_MAX => 1 << footer.bucket_bits,
+            _ => 0,
+        };
+        if starts.len() != buckets + 1 {
+            let text = "its buckets are not those that it says it has";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
         let sources = pages
             .records(&footer.sources, all(footer.sources))
             .collect::<io::Result<_>>()?;
@@ -127,7 +141,7 @@ impl Run {
             path: path.to_owned(),
             pages,
             footer,
-            buckets: (1..starts.len()).map(|_| OnceLock::new()).collect(),
+            buckets: (0..buckets).map(|_| OnceLock::new()).collect(),
             starts,
             sources,
             unnamed: Vec::new(),
