@@ -46,19 +46,35 @@ impl BlockVector for X4 {
 
     #[inline(always)]
     unsafe fn load_part(from: *const Block, count: usize) -> Self {
-        // SAFETY: the caller's promise; what is masked out is not read.
+        // Masked loads wait for stores that were just made to the same place, these do not.
+        // SAFETY: the caller's promise: one to three blocks.
         unsafe {
-            Self(_mm512_maskz_loadu_epi64(
-                (1 << (2 * count)) - 1,
-                from.cast(),
-            ))
+            let block = |at| _mm_loadu_si128(from.add(at).cast());
+            let two = || _mm256_loadu_si256(from.cast());
+            Self(match count {
+                1 => _mm512_zextsi128_si512(block(0)),
+                2 => _mm512_zextsi256_si512(two()),
+                _ => _mm512_inserti32x4::<2>(_mm512_zextsi256_si512(two()), block(2)),
+            })
         }
     }
 
     #[inline(always)]
     unsafe fn store_part(self, to: *mut Block, count: usize) {
-        // SAFETY: the caller's promise; what is masked out is not written.
-        unsafe { _mm512_mask_storeu_epi64(to.cast(), (1 << (2 * count)) - 1, self.0) }
+        // Loads that follow wait for masked stores.
+        // SAFETY: the caller's promise: one to three blocks.
+        unsafe {
+            let block = |block, at| _mm_storeu_si128(to.add(at).cast(), block);
+            let two = || _mm256_storeu_si256(to.cast(), _mm512_castsi512_si256(self.0));
+            match count {
+                1 => block(_mm512_castsi512_si128(self.0), 0),
+                2 => two(),
+                _ => {
+                    two();
+                    block(_mm512_extracti32x4_epi32::<2>(self.0), 2);
+                }
+            }
+        }
     }
 
     /// Little-endian blocks.
