@@ -47,6 +47,7 @@ impl Digest {
     }
 
     /// The digest's bytes.
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }

@@ -39,10 +39,12 @@ impl Hasher {
     /// # Panics
     ///
     /// As [`hash_many`](crate::hash_many).
+    #[inline]
     pub fn new(algorithm: Algorithm) -> Self {
         Self::with(chosen(algorithm))
     }
 
+    #[inline]
     pub(crate) fn with(plan: &'static Plan) -> Self {
         Self {
             plan,
