@@ -132,6 +132,27 @@ pub(super) trait BlockVector: Copy {
     /// InvShiftRows, InvSubBytes, AddRoundKey.
     fn decrypt_last(self, key: Self) -> Self;
 
+    /// Word `WORD` of the first block in all of its places, with its bytes moved down by `BYTES`, around the edge: RotWord for
+    /// the expansion of keys.
+    #[inline(always)]
+    fn word_everywhere<const WORD: usize, const BYTES: usize>(self) -> Self {
+        let block = self.first();
+        let word = core::array::from_fn(|i| block[4 * WORD + (i + BYTES) % 4]);
+        // SAFETY: there are values of this type.
+        unsafe { Self::broadcast(&word) }
+    }
+
+    /// Each word of the first block plus all those before it.
+    #[inline(always)]
+    fn running_sums(self) -> Self {
+        let mut block = self.first();
+        for i in 4..BLOCK {
+            block[i] ^= block[i - 4];
+        }
+        // SAFETY: there are values of this type.
+        unsafe { Self::broadcast(&block) }
+    }
+
     /// All blocks one place further; in the first place comes the last block of `before`.
     fn delayed(self, before: Self) -> Self;
 

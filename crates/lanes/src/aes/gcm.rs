@@ -32,7 +32,7 @@ impl GcmKey {
     ///
     /// As [`Key::new`].
     pub fn new(bytes: &[u8]) -> Result<Self, Error> {
-        Self::of(Key::new(bytes)?)
+        Self::expanded(Backend::fastest(), bytes)
     }
 
     /// As [`new`](Self::new), for use with one backend. For tests and measurements.
@@ -41,15 +41,19 @@ impl GcmKey {
     ///
     /// As [`Key::new_on`].
     pub fn new_on(backend: Backend, bytes: &[u8]) -> Result<Self, Error> {
-        Self::of(Key::new_on(backend, bytes)?)
+        if !backend.is_available() {
+            return Err(Error::Unavailable(backend));
+        }
+        Self::expanded(backend, bytes)
     }
 
-    fn of(key: Key) -> Result<Self, Error> {
+    /// The backend is available.
+    fn expanded(backend: Backend, bytes: &[u8]) -> Result<Self, Error> {
         let mut key = Self {
-            key,
+            key: Key::unset(backend),
             powers: Powers::default(),
         };
-        key.find_powers()?;
+        key.set(bytes)?;
         Ok(key)
     }
 
@@ -59,11 +63,7 @@ impl GcmKey {
     ///
     /// As [`Key::set`].
     pub fn set(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.key.set(bytes)?;
-        self.find_powers()
-    }
-
-    fn find_powers(&mut self) -> Result<(), Error> {
+        self.key.set_encrypting(bytes)?;
         let mut hash_key = [0; BLOCK];
         super::ecb_encrypt(&self.key, &mut hash_key)?;
         // SAFETY: a key's backend is available.

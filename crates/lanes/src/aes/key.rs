@@ -53,14 +53,19 @@ impl Key {
 
     /// The backend is available.
     fn expanded(backend: Backend, bytes: &[u8]) -> Result<Key, Error> {
-        let mut key = Key {
+        let mut key = Self::unset(backend);
+        key.set(bytes)?;
+        Ok(key)
+    }
+
+    /// No key yet. The backend is available.
+    pub(super) fn unset(backend: Backend) -> Key {
+        Key {
             encrypt: RoundKeyBlocks([[0; BLOCK]; MAX_ROUND_KEYS]),
             decrypt: RoundKeyBlocks([[0; BLOCK]; MAX_ROUND_KEYS]),
             rounds: 0,
             kernels: backend.kernels(),
-        };
-        key.set(bytes)?;
-        Ok(key)
+        }
     }
 
     /// Becomes another key, in the same place: for many keys one after the other this is the fastest.
@@ -69,6 +74,14 @@ impl Key {
     ///
     /// [`Error::KeyLength`] unless there are 16, 24 or 32 bytes. Then it stays the same.
     pub fn set(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.set_encrypting(bytes)?;
+        // SAFETY: the backend is available.
+        unsafe { (self.kernels.invert)(self) };
+        Ok(())
+    }
+
+    /// As [`set`](Self::set), for modes that never decrypt a block: the other half of the round keys stays as it was.
+    pub(super) fn set_encrypting(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if !matches!(bytes.len(), 16 | 24 | 32) {
             return Err(Error::KeyLength(bytes.len()));
         }
@@ -132,15 +145,14 @@ pub(super) fn erase(blocks: &mut [Block]) {
     end.zeroize();
 }
 
-/// FIPS 197, 5.2, and 5.3.5 for the equivalent inverse cipher.
+/// The round keys of encryption: FIPS 197, 5.2.
 ///
 /// # Safety
 ///
 /// The processor has the instruction set.
 #[inline(always)]
 pub(super) unsafe fn expand<V: BlockVector>(key: &mut Key, bytes: &[u8]) {
-    let to = key.encrypt.0.as_flattened_mut();
-    let to = &mut to[..BLOCK * (key.rounds + 1)];
+    let to = &mut key.encrypt.0[..=key.rounds];
     // SAFETY: the caller's promise.
     unsafe {
         match bytes.len() {
@@ -149,7 +161,15 @@ pub(super) unsafe fn expand<V: BlockVector>(key: &mut Key, bytes: &[u8]) {
             _ => expand_words::<V, 8>(to, bytes),
         }
     }
+}
 
+/// Those of the equivalent inverse cipher: FIPS 197, 5.3.5.
+///
+/// # Safety
+///
+/// The processor has the instruction set.
+#[inline(always)]
+pub(super) unsafe fn invert<V: BlockVector>(key: &mut Key) {
     key.decrypt.0[0] = key.encrypt.0[key.rounds];
     key.decrypt.0[key.rounds] = key.encrypt.0[0];
     for round in 1..key.rounds {
@@ -159,50 +179,58 @@ pub(super) unsafe fn expand<V: BlockVector>(key: &mut Key, bytes: &[u8]) {
     }
 }
 
-/// A key of `N` words. They are held as they lie in memory, the first byte lowest.
-///
-/// # Safety
-///
-/// The processor has the instruction set.
-#[inline(always)]
-unsafe fn expand_words<V: BlockVector, const N: usize>(to: &mut [u8], key: &[u8]) {
-    let mut words = [0_u32; N];
-    for (word, bytes) in words.iter_mut().zip(key.as_chunks().0) {
-        *word = u32::from_le_bytes(*bytes);
-    }
-    let mut round_constant = 1_u8;
-    for place in to.as_chunks_mut().0.chunks_mut(N) {
-        for (bytes, word) in place.iter_mut().zip(words) {
-            *bytes = word.to_le_bytes();
+/// Rcon, in the first byte of every word.
+const ROUND_CONSTANTS: [Block; 10] = {
+    let mut blocks = [[0; BLOCK]; 10];
+    let mut constant = 1_u8;
+    let mut i = 0;
+    while i < 40 {
+        blocks[i / 4][i % 4 * 4] = constant;
+        if i % 4 == 3 {
+            constant = (constant << 1) ^ ((constant >> 7) * 0x1b);
         }
-        // SAFETY: the caller's promise.
-        let last = unsafe { substitute::<V>(words[N - 1].rotate_right(8)) };
-        words[0] ^= last ^ u32::from(round_constant);
-        round_constant = (round_constant << 1) ^ ((round_constant >> 7) * 0x1b);
-        for i in 1..N {
-            let before = words[i - 1];
-            words[i] ^= if N == 8 && i == 4 {
-                // SAFETY: the caller's promise.
-                unsafe { substitute::<V>(before) }
-            } else {
-                before
-            };
-        }
+        i += 1;
     }
-}
+    blocks
+};
 
-/// SubWord.
+/// A key of `N` words: 4, 6 or 8. The first four of `N` words are in one register and the others in a second one, so that
+/// a step takes little longer than SubWord.
 ///
 /// # Safety
 ///
 /// The processor has the instruction set.
 #[inline(always)]
-unsafe fn substitute<V: BlockVector>(word: u32) -> u32 {
-    // Four equal columns, so that ShiftRows changes nothing.
-    let columns = (u128::from(word) * 0x0000_0001_0000_0001_0000_0001_0000_0001).to_ne_bytes();
+unsafe fn expand_words<V: BlockVector, const N: usize>(to: &mut [Block], key: &[u8]) {
+    to.as_flattened_mut()[..4 * N].copy_from_slice(key);
     // SAFETY: the caller's promise.
-    let columns = unsafe { V::broadcast(&columns).encrypt_last(V::broadcast(&[0; BLOCK])) };
-    u128::from_ne_bytes(columns.first()) as u32
+    let (mut low, mut high, zero) =
+        unsafe { (V::load(&to[0]), V::load(&to[1]), V::broadcast(&[0; BLOCK])) };
+    let (words, _) = to.as_flattened_mut().as_chunks_mut::<4>();
+    for (place, constant) in (N..words.len()).step_by(N).zip(&ROUND_CONSTANTS) {
+        let last = match N {
+            4 => low.word_everywhere::<3, 1>(),
+            6 => high.word_everywhere::<1, 1>(),
+            _ => high.word_everywhere::<3, 1>(),
+        };
+        // SAFETY: the caller's promise. In a register of equal columns, ShiftRows changes nothing.
+        let last = last.encrypt_last(unsafe { V::broadcast(constant) });
+        low = low.running_sums().xor(last);
+        // SAFETY: a block.
+        unsafe { low.store(words[place..place + 4].as_mut_ptr().cast()) };
+        if N > 4 && place + 4 < words.len() {
+            let last = low.word_everywhere::<3, 0>();
+            let last = if N == 8 {
+                last.encrypt_last(zero)
+            } else {
+                last
+            };
+            high = high.running_sums().xor(last);
+            // Of which the next words replace what is no word of the key.
+            // SAFETY: a block.
+            unsafe { high.store(words[place + 4..place + 8].as_mut_ptr().cast()) };
+        }
+    }
 }
 
 /// # Safety

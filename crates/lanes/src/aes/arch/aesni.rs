@@ -3,9 +3,9 @@
 use core::arch::x86_64::*;
 
 use super::kernels;
-use crate::aes::Block;
 use crate::aes::block::{BlockVector, Polynomials};
 use crate::aes::cipher::{KeyInPlace, MAX_ROUND_KEYS};
+use crate::aes::{BLOCK, Block};
 
 /// One block. A value exists only where the processor has AES-NI and SSE4.1.
 #[derive(Clone, Copy)]
@@ -123,6 +123,30 @@ impl BlockVector for X1 {
     fn decrypt_last(self, key: Self) -> Self {
         // SAFETY: a value of this type shows that the processor has the instruction set.
         unsafe { Self(_mm_aesdeclast_si128(self.0, key.0)) }
+    }
+
+    #[inline(always)]
+    fn word_everywhere<const WORD: usize, const BYTES: usize>(self) -> Self {
+        let from = const {
+            let mut from = [0; BLOCK];
+            let mut i = 0;
+            while i < BLOCK {
+                from[i] = (4 * WORD + (i + BYTES) % 4) as u8;
+                i += 1;
+            }
+            from
+        };
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe { Self(_mm_shuffle_epi8(self.0, Self::load(&from).0)) }
+    }
+
+    #[inline(always)]
+    fn running_sums(self) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe {
+            let two = _mm_xor_si128(self.0, _mm_slli_si128::<4>(self.0));
+            Self(_mm_xor_si128(two, _mm_slli_si128::<8>(two)))
+        }
     }
 
     #[inline(always)]

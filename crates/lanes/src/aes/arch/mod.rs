@@ -19,8 +19,10 @@ use super::{Backend, Block};
 pub(super) struct Kernels {
     /// Whose they are.
     pub(super) backend: Backend,
-    /// Fills in the round keys.
+    /// Fills in the round keys of encryption.
     pub(super) expand: unsafe fn(key: &mut Key, bytes: &[u8]),
+    /// Fills in those of decryption, which follow from them.
+    pub(super) invert: unsafe fn(key: &mut Key),
     pub(super) ecb_encrypt: unsafe fn(key: &Key, data: Blocks),
     pub(super) ecb_decrypt: unsafe fn(key: &Key, data: Blocks),
     pub(super) cbc_decrypt: unsafe fn(key: &Key, iv: &Block, data: Blocks),
@@ -95,6 +97,11 @@ macro_rules! kernels {
                 unsafe { key::expand::<$single>(key, bytes) }
             }
             #$attribute
+            unsafe fn invert(key: &mut Key) {
+                // SAFETY: the caller promises the instruction set.
+                unsafe { key::invert::<$single>(key) }
+            }
+            #$attribute
             unsafe fn ecb_encrypt(key: &Key, data: Blocks) {
                 // SAFETY: the caller promises the instruction set.
                 unsafe { all!(EcbEncrypt(key), data) }
@@ -142,6 +149,7 @@ macro_rules! kernels {
             Kernels {
                 backend: $crate::aes::Backend::$backend,
                 expand,
+                invert,
                 gcm_encrypt,
                 gcm_decrypt,
                 powers,
