@@ -192,6 +192,32 @@ pub(super) unsafe fn run<V: BlockVector, const N: usize>(mode: &mut impl Mode<V>
     }
 }
 
+/// The most blocks for [`run_few`].
+pub(super) const FEW: usize = 8;
+
+/// As [`run`] with at most [`FEW`] blocks: all at once, without a loop. So long as there are so few, wider registers save
+/// nothing, and a program that works again and again in one place waits until what it wrote can be read.
+///
+/// # Safety
+///
+/// As [`run`].
+#[inline(always)]
+pub(super) unsafe fn run_few<V: BlockVector>(mode: &mut impl Mode<V>, data: Blocks) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match data.count {
+            0 | 1 => run::<V, 1>(mode, data),
+            2 => run::<V, 2>(mode, data),
+            3 => run::<V, 3>(mode, data),
+            4 => run::<V, 4>(mode, data),
+            5 => run::<V, 5>(mode, data),
+            6 => run::<V, 6>(mode, data),
+            7 => run::<V, 7>(mode, data),
+            _ => run::<V, FEW>(mode, data),
+        }
+    }
+}
+
 /// # Safety
 ///
 /// The processor has the instruction set, `from` is readable and `to` writable for `N * V::BLOCKS` blocks.

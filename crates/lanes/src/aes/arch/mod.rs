@@ -78,13 +78,24 @@ macro_rules! kernels {
             use $crate::aes::in_out::Blocks;
             use $crate::aes::key::{self, Key};
             use $crate::aes::lanes::{LaneSet, OneKey, OwnKeys, encrypt_lanes};
-            use $crate::aes::modes::{CbcDecrypt, Counter, EcbDecrypt, EcbEncrypt, chain, run};
+            use $crate::aes::modes::{CbcDecrypt, Counter, EcbDecrypt, EcbEncrypt, FEW, chain, run, run_few};
 
             /// All of a message. A block alone is sooner ready in a register of its own.
             macro_rules! all {
                 ($mode:ident $args:tt, $data:ident) => {
                     if $data.count == 1 {
                         run::<$single, 1>(&mut $mode::new $args, $data)
+                    } else {
+                        run::<$register, $registers>(&mut $mode::new $args, $data)
+                    }
+                };
+            }
+
+            /// As `all` with few blocks in registers of their own, for a mode in which nothing else takes time.
+            macro_rules! few_or_all {
+                ($mode:ident $args:tt, $data:ident) => {
+                    if $data.count <= FEW {
+                        run_few::<$single>(&mut $mode::new $args, $data)
                     } else {
                         run::<$register, $registers>(&mut $mode::new $args, $data)
                     }
@@ -104,12 +115,12 @@ macro_rules! kernels {
             #$attribute
             unsafe fn ecb_encrypt(key: &Key, data: Blocks) {
                 // SAFETY: the caller promises the instruction set.
-                unsafe { all!(EcbEncrypt(key), data) }
+                unsafe { few_or_all!(EcbEncrypt(key), data) }
             }
             #$attribute
             unsafe fn ecb_decrypt(key: &Key, data: Blocks) {
                 // SAFETY: the caller promises the instruction set.
-                unsafe { all!(EcbDecrypt(key), data) }
+                unsafe { few_or_all!(EcbDecrypt(key), data) }
             }
             #$attribute
             unsafe fn cbc_decrypt(key: &Key, iv: &Block, data: Blocks) {
