@@ -1,18 +1,24 @@
 //! What a node does of one stripe: sends sums of what has arrived to others, and stores its cells.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
 use tabane_fabric::{Sender, Tail};
 use tabane_lanes::xor_of;
-use tabane_parity::schedule::{Arrived, Kind, Part};
+use tabane_parity::schedule::{Arrived, Kind, Node, Part, rebuild};
 use tabane_store::storage::cluster::STALL;
-use tabane_store::storage::cluster::wire::{FrameHeader, Stripe, invalid};
-use tabane_store::storage::striped::container::{Geometry, ROLES_MAX, checksum};
-use tabane_store::storage::{Draft, Name, OBJECT_LEN_MAX};
+use tabane_store::storage::cluster::wire::{FrameHeader, Source, Stripe, invalid};
+use tabane_store::storage::striped::container::{
+    Geometry, HEADER_LEN, ROLES_MAX, checksum, open_sector,
+};
+use tabane_store::storage::{Draft, LocalStorage, Name, OBJECT_LEN_MAX, Storage};
 
 /// Others give up on a node that stalls before those do that wait for them.
 const PATIENCE: Duration = STALL;
+
+/// Sectors of a node's own cells, by sector and row.
+type Kept = BTreeMap<(u64, usize), Vec<u8>>;
 
 /// What a node does of one stripe.
 pub struct Work {
@@ -23,6 +29,8 @@ pub struct Work {
     geometry: Geometry,
     role: usize,
     part: Part,
+    /// When a role is rebuilt, the rows of the cells that stand for what a client sends: this node reads them.
+    read: Vec<usize>,
     /// The member that has each role, and the client's place behind them.
     members: Vec<usize>,
     /// How many frames came from each member, and from the client, for the stripes before.
@@ -43,18 +51,34 @@ impl Work {
             && sorted.into_iter().eq(0..bases.len() - 1)
             && (1..=15).contains(&stripe.generation)
             && stripe.object_len <= OBJECT_LEN_MAX;
-        let kind: Option<Kind> = stripe.schedule.parse().ok();
-        let (true, Some(kind)) = (is_sound, kind) else {
+        if !is_sound {
             return Err(invalid("a stripe that makes no sense"));
-        };
+        }
         let geometry = Geometry::stripe(stripe.object_len, stripe.generation, roles);
         let layout = geometry.layout();
-        let Some(schedule) = kind.schedule(&layout) else {
-            return Err(invalid("there is no such schedule for so many nodes"));
+        let schedule = match &stripe.source {
+            Source::Client(kind) => {
+                let kind: Option<Kind> = kind.parse().ok();
+                kind.and_then(|kind| kind.schedule(&layout))
+            }
+            Source::Nodes { role, others } => {
+                let others: Vec<usize> = others.iter().map(|&role| role.into()).collect();
+                rebuild(&layout, (*role).into(), &others).ok()
+            }
         };
+        let schedule =
+            schedule.ok_or_else(|| invalid("there is no such schedule for so many nodes"))?;
         let role = members.iter().position(|&member| member == me);
         let role = role.ok_or_else(|| invalid("a stripe of which this node has no part"))?;
-        let part = schedule.part(&layout, role, stripe.lag.into());
+        let mut part = schedule.part(&layout, role, stripe.lag.into());
+        let mut read = Vec::new();
+        if let Source::Nodes { .. } = stripe.source {
+            // Nothing comes from the client.
+            part.receives[roles].clear();
+            let own = schedule.transfers.iter();
+            let own = own.filter(|own| own.from == Node::Client && own.to == role);
+            read.extend(own.map(|own| layout.row_of(own.of[0])));
+        }
         let mut members = members;
         members.push(roles);
         let before = bases.to_vec();
@@ -67,9 +91,15 @@ impl Work {
             geometry,
             role,
             part,
+            read,
             members,
             bases: before,
         })
+    }
+
+    /// Whether this node stores something.
+    pub fn is_stored(&self) -> bool {
+        self.part.stores.iter().any(|of| !of.is_empty())
     }
 
     /// Bytes of what is stored.
@@ -77,15 +107,20 @@ impl Work {
         self.geometry.container_len()
     }
 
-    /// Sends what this node has to send, as it becomes possible. Returns how many bytes that was.
+    /// Sends what this node has to send, as it becomes possible, also of what it keeps. Returns how many bytes that was.
     ///
     /// # Errors
-    /// When another member fails, or what it sends was changed on its way.
+    /// When another member fails, or what it sends was changed on its way; when what is kept here is not as it was written.
     pub fn relay(
         &self,
         tails: &mut [Option<Tail>],
         peers: &mut [Option<Sender>],
+        storage: &LocalStorage,
     ) -> io::Result<u64> {
+        if !self.read.is_empty() {
+            self.check_header(storage)?;
+        }
+        let mut kept = Kept::new();
         let mut buffer = Vec::new();
         let mut relayed = 0;
         let (sectors, longest) = (self.geometry.sectors(), self.part.longest_lag as u64);
@@ -98,7 +133,8 @@ impl Work {
                     Some(sector) if sector < sectors => sector,
                     _ => continue,
                 };
-                let payload = self.sum(tails, sector, &sent.of, &mut buffer)?;
+                self.read_kept(storage, sector, &sent.of, &mut kept)?;
+                let payload = self.sum(tails, &kept, sector, &sent.of, &mut buffer)?;
                 let header = FrameHeader {
                     stripe: self.number,
                     sector: sector as u32,
@@ -112,9 +148,18 @@ impl Work {
             }
             if let Some(done) = step.checked_sub(longest) {
                 self.release(tails, done)?;
+                kept.retain(|&(sector, _), _| sector > done);
             }
         }
         Ok(relayed)
+    }
+
+    /// Takes what arrives without storing anything of it.
+    ///
+    /// # Errors
+    /// As [`Work::relay`].
+    pub fn pass(&self, tails: &mut [Option<Tail>]) -> io::Result<()> {
+        (0..self.geometry.sectors()).try_for_each(|sector| self.release(tails, sector))
     }
 
     /// Stores the cells of this node's role. What cannot be written does not keep others from getting what they need, so
@@ -127,7 +172,7 @@ impl Work {
         tails: &mut [Option<Tail>],
         draft: io::Result<Draft>,
     ) -> io::Result<io::Result<Draft>> {
-        let mut buffer = Vec::new();
+        let (mut buffer, kept) = (Vec::new(), Kept::new());
         let object = self.name.id;
         let mut draft = draft.and_then(|draft| {
             let header = self.geometry.header(object, self.role);
@@ -140,7 +185,7 @@ impl Work {
         });
         for sector in 0..self.geometry.sectors() {
             for (row, of) in self.part.stores.iter().enumerate() {
-                let payload = self.sum(tails, sector, of, &mut buffer)?;
+                let payload = self.sum(tails, &kept, sector, of, &mut buffer)?;
                 let sum = checksum(object, self.role, row, sector, payload);
                 let at = self.geometry.stored(row, &(sector..sector + 1)).start;
                 draft = draft.and_then(|draft| {
@@ -153,10 +198,52 @@ impl Work {
         Ok(draft)
     }
 
-    /// The sum of what has arrived: where it lies if it is one frame, else in the buffer.
+    /// That what is kept here under the object's name is this node's part of the stripe.
+    fn check_header(&self, storage: &LocalStorage) -> io::Result<()> {
+        let header = storage.get(self.name, Some(0..HEADER_LEN))?;
+        match Geometry::parse(self.name.id, &header) == Some((self.geometry, self.role)) {
+            true => Ok(()),
+            false => Err(damaged(self.name)),
+        }
+    }
+
+    /// Reads what is wanted of a sector and is kept here.
+    fn read_kept(
+        &self,
+        storage: &LocalStorage,
+        sector: u64,
+        of: &[Arrived],
+        kept: &mut Kept,
+    ) -> io::Result<()> {
+        let rows = of.iter().filter_map(|from| self.kept_row(*from));
+        for row in rows {
+            if kept.contains_key(&(sector, row)) {
+                continue;
+            }
+            let stored = self.geometry.stored(row, &(sector..sector + 1));
+            let mut bytes = storage.get(self.name, Some(stored))?;
+            let sound = open_sector(self.name.id, self.role, row, sector, &bytes);
+            let len = sound.ok_or_else(|| damaged(self.name))?.len();
+            bytes.truncate(len);
+            kept.insert((sector, row), bytes);
+        }
+        Ok(())
+    }
+
+    /// The row of what stands for a transfer from the client when a role is rebuilt.
+    fn kept_row(&self, from: Arrived) -> Option<usize> {
+        let is_from_client = from.from == self.members.len() - 1;
+        self.read
+            .get(from.index)
+            .copied()
+            .filter(|_| is_from_client)
+    }
+
+    /// The sum of what has arrived or is kept: where it lies if it is one piece, else in the buffer.
     fn sum<'a>(
         &self,
         tails: &'a [Option<Tail>],
+        kept: &'a Kept,
         sector: u64,
         of: &[Arrived],
         buffer: &'a mut Vec<u8>,
@@ -164,6 +251,9 @@ impl Work {
         let range = self.geometry.sector(sector);
         let len = (range.end - range.start) as usize;
         let arrived = of.iter().map(|from| {
+            if let Some(row) = self.kept_row(*from) {
+                return Ok(&kept[&(sector, row)][..]);
+            }
             let member = self.members[from.from];
             let tail = tails[member].as_ref();
             let tail =
@@ -205,4 +295,8 @@ impl Work {
         }
         Ok(())
     }
+}
+
+fn damaged(name: Name) -> io::Error {
+    io::Error::other(format!("what is kept of {name} is damaged"))
 }

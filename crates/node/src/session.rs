@@ -217,10 +217,16 @@ impl Session {
         let [mut to_relay, mut to_store] = std::mem::take(&mut state.tails);
         let mut peers = std::mem::take(&mut state.peers);
         let session = Arc::clone(self);
+        let reading = Arc::clone(home);
         thread::spawn(move || {
             session.each(0, |waiting| {
-                let relayed = waiting.work.relay(&mut to_relay, &mut peers)?;
+                let storage = reading.storage();
+                let relayed = waiting.work.relay(&mut to_relay, &mut peers, storage)?;
                 session.counters.relayed_bytes.add(relayed);
+                if !waiting.work.is_stored() {
+                    // Whoever asked may be gone.
+                    let _ = waiting.answer.send(Ok(()));
+                }
                 Ok(())
             });
         });
@@ -229,6 +235,9 @@ impl Session {
         thread::spawn(move || {
             session.each(1, |waiting| {
                 let Waiting { work, answer } = waiting;
+                if !work.is_stored() {
+                    return work.pass(&mut to_store);
+                }
                 let draft = work.store(&mut to_store, home.storage().draft(work.name))?;
                 let counters = Arc::clone(&session.counters);
                 let len = work.stored_len();
@@ -262,7 +271,7 @@ impl Session {
             let answer = waiting.answer.clone();
             if let Err(error) = act(waiting) {
                 self.counters.failed_stripes.add(1);
-                let _ = answer.send(Err(blame(&error.to_string())));
+                let _ = answer.send(Err(ended_by(&error)));
                 self.close();
                 return;
             }
@@ -308,6 +317,17 @@ pub fn set_patience(stream: &TcpStream) -> io::Result<()> {
 
 fn blame(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::NotConnected, why.to_owned())
+}
+
+/// What a session that ends with this error answers. That a peer is gone has a reason elsewhere.
+fn ended_by(error: &io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::NotConnected => blame(&error.to_string()),
+        _ => io::Error::other(error.to_string()),
+    }
 }
 
 fn closed() -> io::Error {

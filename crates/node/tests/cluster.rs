@@ -274,7 +274,10 @@ fn writes_go_around_nodes_that_die_and_heal_brings_them_up_to_date() {
     bed.stop(3);
     storage.put(objects[2].0, &[&objects[2].1]).unwrap();
     let notices = bed.notices().join("\n");
-    assert!(notices.contains("sending them everything"), "{notices}");
+    assert!(
+        notices.contains("sending everything from here"),
+        "{notices}"
+    );
     assert!(notices.contains("node://n1 fails"), "{notices}");
     for (name, bytes) in &objects[..3] {
         assert!(storage.get(*name, None).unwrap() == *bytes);
@@ -291,6 +294,113 @@ fn writes_go_around_nodes_that_die_and_heal_brings_them_up_to_date() {
     for (name, bytes) in &objects[..4] {
         assert!(storage.get(*name, None).unwrap() == *bytes);
     }
+}
+
+/// Removes what a node has of all objects.
+fn lose(bed: &Bed, number: usize) {
+    for (name, _) in shards_of(&files(&bed.home(number).join("shards"))) {
+        fs::remove_file(bed.home(number).join("shards").join(name)).unwrap();
+    }
+}
+
+fn relayed_by_nodes(bed: &Bed) -> Vec<u64> {
+    let nodes = cluster::nodes(&bed.file()).unwrap();
+    let nodes = nodes.iter();
+    nodes
+        .map(|node| node.status().unwrap().relayed_bytes)
+        .collect()
+}
+
+#[test]
+fn nodes_rebuild_among_themselves_what_one_or_two_have_lost() {
+    for count in [3, 5, 8] {
+        let bed = Bed::new(count);
+        let storage = bed.open(Plan::Always(Kind::Direct));
+        for (seed, len) in (0..).zip(LENS) {
+            let (name, bytes) = object(500 + seed, len);
+            storage.put(name, &[&bytes]).unwrap();
+        }
+        let before = bed.shards();
+        let mut written = 0;
+        for lost in [vec![1], vec![0, 2], vec![count - 1, 1]] {
+            lost.iter().for_each(|&number| lose(&bed, number));
+            let storage = bed.open(Plan::Auto);
+            let relayed = relayed_by_nodes(&bed);
+            let report = storage.heal(HealOptions::default(), &Quiet).unwrap();
+            let parts = (LENS.len() * lost.len()) as u64;
+            assert_eq!(report.healed_objects, LENS.len() as u64, "{report:?}");
+            assert_eq!((report.written_parts, report.relayed_parts), (parts, parts));
+            assert!(bed.shards() == before, "{count} nodes, {lost:?}");
+            written += report.written_bytes;
+            // None moved more than what was lost: its header and checksums are written where they are.
+            for (before, after) in relayed.iter().zip(relayed_by_nodes(&bed)) {
+                assert!(after - before <= report.written_bytes, "{report:?}");
+            }
+        }
+        assert!(written > 0);
+        assert_eq!(bed.notices(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn writes_go_on_while_nodes_rebuild() {
+    let bed = Bed::new(5);
+    let storage = bed.open(Plan::Auto);
+    let objects: Vec<_> = (600..620).map(|seed| object(seed, 900_000)).collect();
+    let (old, new) = objects.split_at(10);
+    for (name, bytes) in old {
+        storage.put(*name, &[bytes]).unwrap();
+    }
+    lose(&bed, 3);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let report = bed.open(Plan::Auto).heal(HealOptions::default(), &Quiet);
+            let report = report.unwrap();
+            assert_eq!(report.unhealed_objects, 0);
+            assert!(report.relayed_parts >= 10, "{report:?}");
+        });
+        for (name, bytes) in new {
+            storage.put(*name, &[bytes]).unwrap();
+        }
+    });
+    assert_eq!(bed.notices(), Vec::<String>::new());
+    let survey = bed.open(Plan::Auto).survey().unwrap();
+    assert_eq!((survey.objects, survey.incomplete_objects), (20, 0));
+    lose(&bed, 0);
+    lose(&bed, 1);
+    for (name, bytes) in &objects {
+        assert!(storage.get(*name, None).unwrap() == *bytes);
+    }
+}
+
+#[test]
+fn a_heal_goes_around_what_nodes_cannot_rebuild() {
+    let mut bed = Bed::new(5);
+    let storage = bed.open(Plan::Auto);
+    let (name, bytes) = object(700, 900_000);
+    storage.put(name, &[&bytes]).unwrap();
+    let before = bed.shards();
+    // All sectors of a part that is left have changed.
+    lose(&bed, 2);
+    let (part, mut stored) = shards_of(&before[4]).remove(0);
+    let changed = stored.iter_mut().skip(1000).step_by(20_000);
+    changed.for_each(|byte| *byte ^= 1);
+    fs::write(bed.home(4).join("shards").join(part), stored).unwrap();
+    let storage = bed.open(Plan::Auto);
+    let report = storage.heal(HealOptions::default(), &Quiet).unwrap();
+    assert_eq!((report.unhealed_objects, report.healed_objects), (0, 1));
+    assert_eq!(report.relayed_parts, 0);
+    let notices = bed.notices().join("\n");
+    assert!(notices.contains("damaged"), "{notices}");
+    assert!(bed.shards() == before, "{report:?}");
+    // A node is away.
+    lose(&bed, 2);
+    bed.stop(0);
+    let storage = bed.open(Plan::Auto);
+    let report = storage.heal(HealOptions::default(), &Quiet).unwrap();
+    assert_eq!((report.relayed_parts, report.written_parts), (0, 1));
+    bed.start(0);
+    assert!(bed.shards() == before, "{report:?}");
 }
 
 /// Why it was refused.

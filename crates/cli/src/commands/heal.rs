@@ -116,6 +116,10 @@ fn print(report: &HealReport, read_data: bool) -> Result<()> {
             format::bytes(report.written_bytes)
         ))?,
     }
+    if report.relayed_parts > 0 {
+        let parts = format::count(report.relayed_parts, "part");
+        output.line(format!("{parts} rebuilt by nodes among themselves"))?;
+    }
     output.finish()
 }
 

@@ -10,6 +10,7 @@ mod coded;
 mod costs;
 mod direct;
 mod part;
+mod rebuild;
 mod shared;
 mod verify;
 
@@ -20,6 +21,7 @@ use crate::Layout;
 
 pub use costs::{Costs, fewest_transfers};
 pub use part::{Arrived, Part, Sent};
+pub use rebuild::rebuild;
 pub use verify::Fault;
 
 /// Who sends.

@@ -22,7 +22,7 @@ use file::ClusterFile;
 use limits::Limits;
 
 pub use node::NodeStorage;
-pub use relay::{Plan, Puts, Relay, Relayed};
+pub use relay::{Placed, Plan, Puts, Relay, Relayed};
 pub use session::{Rings, STALL, data_endpoint};
 
 pub(crate) use super::striped::container::xxh128;

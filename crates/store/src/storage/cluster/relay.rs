@@ -1,5 +1,7 @@
 //! Decides how each stripe goes to the nodes, and goes around them when that fails.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
@@ -10,7 +12,7 @@ use tabane_parity::schedule::Kind;
 use super::limits::Limits;
 use super::node::NodeStorage;
 use super::session::{STALL, Session};
-use super::wire::{Reason, Reply, Request, Stripe};
+use super::wire::{Reason, Reply, Request, Source, Stripe};
 use crate::storage::Name;
 use crate::storage::striped::container::{Geometry, SECTOR_LEN};
 use crate::storage::striped::put::{data_cells, encode_cells};
@@ -54,7 +56,8 @@ pub struct Relay {
 
 #[derive(Default)]
 struct State {
-    session: Option<Session>,
+    /// One for each generation, whose targets are always the same.
+    sessions: HashMap<u8, Session>,
     mixer: Mixer,
     /// When it may be tried again.
     paused_until: Option<Instant>,
@@ -85,21 +88,17 @@ impl Relay {
         }
     }
 
-    /// Puts the stripe of an object on the targets of a generation, of which `by_role` has that of each role.
+    /// Puts an object.
     pub(in crate::storage) fn put(
         &self,
         targets: &Targets,
-        generation: &[usize],
-        by_role: &[usize],
-        (name, object): (Name, &[u8]),
-        geometry: &Geometry,
+        placed: &Placed,
+        object: &[u8],
     ) -> io::Result<Relayed> {
-        let nodes = generation
-            .iter()
-            .map(|&number| targets.storage(number)?.as_node());
-        let Some(nodes) = nodes.collect::<Option<Vec<&NodeStorage>>>() else {
+        let Some(nodes) = placed.nodes(targets) else {
             return Ok(Relayed::NotTried);
         };
+        let geometry = &placed.geometry;
         // Nodes give up on who sends too slowly to one of them, while it sends to the others.
         let layout = geometry.layout();
         let of_sector = layout.data_cells().len() as u64 * SECTOR_LEN;
@@ -107,36 +106,13 @@ impl Relay {
             return Ok(Relayed::NotTried);
         }
         let fail = |why: &str| {
-            let mut state = lock(&self.state);
-            state.session = None;
-            if state.paused_until.replace(Instant::now() + PAUSE).is_none() {
-                targets.tell(&format!(
-                    "nodes cannot make parities among themselves ({why}): sending them everything for a while"
-                ));
-            }
+            self.pause(targets, why);
             Ok(Relayed::Failed)
         };
-        let member_of = |target: &usize| {
-            let member = generation.iter().position(|number| number == target);
-            member.expect("the targets of a stripe are those of its generation")
-        };
-        let members: Vec<usize> = by_role.iter().map(member_of).collect();
 
         let mut state = lock(&self.state);
-        if state
-            .paused_until
-            .is_some_and(|until| Instant::now() < until)
-        {
+        if state.is_paused() {
             return Ok(Relayed::NotTried);
-        }
-        if state.session.is_none() {
-            match Session::open(&nodes) {
-                Ok(session) => state.session = Some(session),
-                Err(error) => {
-                    drop(state);
-                    return fail(&error.to_string());
-                }
-            }
         }
         let kind = match self.plan {
             Plan::Always(kind) => kind,
@@ -150,20 +126,15 @@ impl Relay {
             Kind::Direct => encode_cells(object, geometry)?,
             _ => data_cells(object, geometry),
         };
-        let opened = state.session.as_mut().expect("it is open");
-        let (id, number) = (opened.id(), opened.next_number());
-        let request = Request::Stripe(
-            id,
-            Stripe {
-                number,
-                name,
-                object_len: geometry.object_len,
-                generation: geometry.generation,
-                by_role: members.iter().map(|&member| member as u8).collect(),
-                schedule: kind.name().to_owned(),
-                lag: opened.lag(),
-            },
-        );
+        let opened = match state.session(geometry.generation, &nodes) {
+            Ok(opened) => opened,
+            Err(error) => {
+                drop(state);
+                return fail(&error.to_string());
+            }
+        };
+        let members = placed.members();
+        let (number, request) = placed.request(opened, Source::Client(kind.name().to_owned()));
         // The answers come when all is durable: how long that takes is up to the network, until everything has been sent.
         let asked = match try_each(&nodes, nodes.len(), |node| node.begin(&request)) {
             Ok(asked) => asked,
@@ -192,7 +163,7 @@ impl Relay {
         // The next stripe goes out while the nodes make this one durable.
         drop(state);
         let mut puts = Vec::new();
-        for (&target, asked) in generation.iter().zip(asked) {
+        for (&target, asked) in placed.generation.iter().zip(asked) {
             let put = match asked.answer() {
                 Ok(Reply::Done) => Ok(()),
                 // What has nothing to do with its storage, sending it everything may mend.
@@ -206,6 +177,126 @@ impl Relay {
             puts.push((target, put));
         }
         Ok(Relayed::Put(puts))
+    }
+
+    /// Lets nodes rebuild among themselves what a role keeps of an object, of which `others` lack their parts, too. Says whether the part
+    /// is durable now; if it is not, it takes somebody who reads what the other parts are.
+    pub(in crate::storage) fn rebuild(
+        &self,
+        targets: &Targets,
+        placed: &Placed,
+        role: usize,
+        others: &[usize],
+    ) -> bool {
+        let Some(nodes) = placed.nodes(targets) else {
+            return false;
+        };
+        let mut state = lock(&self.state);
+        if state.is_paused() {
+            return false;
+        }
+        let session = state.session(placed.geometry.generation, &nodes);
+        let asked = session.and_then(|session| {
+            let source = Source::Nodes {
+                role: role as u8,
+                others: others.iter().map(|&role| role as u8).collect(),
+            };
+            let (_, request) = placed.request(session, source);
+            try_each(&nodes, nodes.len(), |node| node.begin(&request))
+        });
+        // The next one may begin while nodes are at this one.
+        drop(state);
+        let failures: Vec<io::Error> = match asked {
+            Ok(asked) => {
+                let answers = asked.into_iter().map(|asked| match asked.answer()? {
+                    Reply::Done | Reply::Failed(Reason::AlreadyExists, _) => Ok(()),
+                    Reply::Failed(reason, text) => Err(reason.to_error(&text)),
+                    _ => Err(io::Error::other("a node answers something else")),
+                });
+                answers.filter_map(Result::err).collect()
+            }
+            Err(error) => vec![error],
+        };
+        // When one fails, the session ends for the others, who say that.
+        let is_cause = |error: &&io::Error| error.kind() != io::ErrorKind::NotConnected;
+        let cause = failures.iter().find(is_cause).or(failures.first());
+        if let Some(cause) = cause {
+            self.pause(targets, &cause.to_string());
+        }
+        failures.is_empty()
+    }
+
+    /// Ends the session, and opens no other for a while.
+    fn pause(&self, targets: &Targets, why: &str) {
+        let mut state = lock(&self.state);
+        state.sessions.clear();
+        if state.paused_until.replace(Instant::now() + PAUSE).is_none() {
+            targets.tell(&format!(
+                "nodes cannot make parities among themselves ({why}): sending everything from here for a while"
+            ));
+        }
+    }
+}
+
+impl State {
+    fn is_paused(&self) -> bool {
+        self.paused_until
+            .is_some_and(|until| Instant::now() < until)
+    }
+
+    /// The session with these nodes, which are those of the generation.
+    fn session(&mut self, generation: u8, nodes: &[&NodeStorage]) -> io::Result<&mut Session> {
+        match self.sessions.entry(generation) {
+            Entry::Occupied(session) => Ok(session.into_mut()),
+            Entry::Vacant(place) => Ok(place.insert(Session::open(nodes)?)),
+        }
+    }
+}
+
+/// An object's stripe, and where its parts belong.
+pub struct Placed<'a> {
+    /// The object.
+    pub name: Name,
+    /// How it is laid out.
+    pub geometry: Geometry,
+    /// The targets of the stripe's generation.
+    pub generation: &'a [usize],
+    /// The same, with that of each role in its place.
+    pub by_role: &'a [usize],
+}
+
+impl Placed<'_> {
+    /// The nodes of the generation, if they are all in use.
+    fn nodes<'t>(&self, targets: &'t Targets) -> Option<Vec<&'t NodeStorage>> {
+        let nodes = self.generation.iter();
+        nodes
+            .map(|&number| targets.storage(number)?.as_node())
+            .collect()
+    }
+
+    /// The member of the session that has each role.
+    fn members(&self) -> Vec<usize> {
+        let member_of = |target: &usize| {
+            let member = self.generation.iter().position(|number| number == target);
+            member.expect("the targets of a stripe are those of its generation")
+        };
+        self.by_role.iter().map(member_of).collect()
+    }
+
+    /// The next stripe of a session, and its number.
+    fn request(&self, session: &mut Session, source: Source) -> (u64, Request) {
+        let number = session.next_number();
+        let members = self.members().into_iter();
+        let stripe = Stripe {
+            number,
+            name: self.name,
+            object_len: self.geometry.object_len,
+            generation: self.geometry.generation,
+            by_role: members.map(|member| member as u8).collect(),
+            source,
+            lag: session.lag(),
+        };
+        (number, Request::Stripe(session.id(), stripe))
     }
 }
 

@@ -223,7 +223,8 @@ impl Rings {
     /// sectors as nodes are behind, and of one more; that may be a quarter of a ring (see [`Tail::release`](tabane_fabric::Tail::release)).
     pub fn new(layout: &Layout) -> Self {
         let roles = layout.roles();
-        let (mut from_client, mut from_peer) = (0, 0);
+        // What is rebuilt takes one transfer a row.
+        let (mut from_client, mut from_peer) = (0, layout.rows());
         for schedule in Kind::ALL
             .into_iter()
             .filter_map(|kind| kind.schedule(layout))

@@ -9,7 +9,7 @@ use crate::id::Id;
 use crate::storage::{Listed, Name, ObjectKind};
 
 /// The version of the protocol that this program speaks.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// With this begins what is said over TLS.
 const CONTROL_MAGIC: &[u8; 8] = b"TABANE.c";
@@ -95,10 +95,24 @@ pub struct Stripe {
     pub generation: u8,
     /// For each role the member that has it.
     pub by_role: Vec<u8>,
-    /// The name of the schedule.
-    pub schedule: String,
+    /// Where its cells come from.
+    pub source: Source,
     /// By how many sectors what nodes send may be behind what the client sends.
     pub lag: u8,
+}
+
+/// Where the cells of a stripe come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Source {
+    /// It is new: the client sends the data, by the schedule of this name.
+    Client(String),
+    /// It is there, and nodes rebuild what a role keeps.
+    Nodes {
+        /// The role.
+        role: u8,
+        /// Those that lack it, too.
+        others: Vec<u8>,
+    },
 }
 
 /// What a node answers.

@@ -3,6 +3,7 @@
 //! What there is to do is seen from listings, so what was interrupted goes on, and two who heal at once do the same twice at
 //! worst. With `read_data` every byte is read, and so damage is found that no listing shows.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,6 +16,7 @@ use super::list::Holding;
 use super::set::{Description, Identity};
 use crate::id::Id;
 use crate::observer::Observer;
+use crate::storage::cluster::Placed;
 use crate::storage::limit::Limiter;
 use crate::storage::{Name, ObjectKind};
 use crate::sync::lock;
@@ -40,6 +42,8 @@ pub struct HealReport {
     pub healed_objects: u64,
     /// Parts of objects that were written.
     pub written_parts: u64,
+    /// Those of them that nodes made among themselves.
+    pub relayed_parts: u64,
     /// Parts of objects that were found to be damaged.
     pub damaged_parts: u64,
     /// Bytes that were read.
@@ -77,6 +81,24 @@ impl Healing<'_> {
         if let Some(limiter) = &self.limiter {
             limiter.pause(bytes as usize);
         }
+    }
+
+    /// Lets the nodes of a cluster put a part of an object on its target; says whether it is there.
+    pub fn relay(&self, placed: &Placed, role: usize, missing: &BTreeSet<usize>) -> bool {
+        let Some(relay) = &self.storage.relay else {
+            return false;
+        };
+        let others = missing.iter().copied().filter(|&other| other != role);
+        let others: Vec<usize> = others.collect();
+        let is_there = relay.rebuild(&self.storage.targets, placed, role, &others);
+        if is_there {
+            self.count(|report| {
+                report.written_parts += 1;
+                report.relayed_parts += 1;
+                report.written_bytes += placed.geometry.container_len();
+            });
+        }
+        is_there
     }
 
     /// Puts a part of an object on a target; says whether it is there. It is well if another has put it.

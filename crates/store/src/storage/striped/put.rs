@@ -8,7 +8,7 @@ use super::StripedStorage;
 use super::container::{Container, Geometry, REPLICA_MAX};
 use super::open::refusal;
 use crate::storage::buffer::Buffer;
-use crate::storage::cluster::{Puts, Relayed};
+use crate::storage::cluster::{Placed, Puts, Relayed};
 use crate::storage::{Name, ObjectKind};
 
 /// What became of a container that was put.
@@ -97,7 +97,13 @@ impl StripedStorage {
             .expect("the newest generation is one");
         let relayed = match &self.relay {
             Some(relay) => {
-                relay.put(&self.targets, targets, &by_role, (name, object), &geometry)?
+                let placed = Placed {
+                    name,
+                    geometry,
+                    generation: targets,
+                    by_role: &by_role,
+                };
+                relay.put(&self.targets, &placed, object)?
             }
             None => Relayed::NotTried,
         };

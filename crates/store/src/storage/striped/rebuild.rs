@@ -12,6 +12,7 @@ use super::list::Holding;
 use super::read::{StripeReader, open_replica};
 use crate::storage::Name;
 use crate::storage::buffer::Buffer;
+use crate::storage::cluster::Placed;
 
 impl StripedStorage {
     /// Puts copies where they are missing or damaged; returns whether there was something to do, and it is done.
@@ -98,6 +99,9 @@ impl StripedStorage {
         }
         let lost: Vec<usize> = reader.absent().iter().copied().collect();
         let quick = !healing.options.read_data && holding.wrong == 0;
+        if quick && self.rebuild_among_nodes(healing, name, geometry, &by_role, &absent) {
+            return Ok(true);
+        }
         let rebuilt = quick
             && repair_plan(reader.layout(), &lost).is_ok_and(|plan| {
                 let reads = plan.reads();
@@ -164,6 +168,40 @@ impl StripedStorage {
             }
         }
         Ok(done && had_work)
+    }
+
+    /// Lets the nodes of a cluster put the parts of a stripe that are missing, so that no byte of them comes here; says whether
+    /// all of them are there.
+    fn rebuild_among_nodes(
+        &self,
+        healing: &Healing,
+        name: Name,
+        geometry: Geometry,
+        by_role: &[usize],
+        absent: &BTreeSet<usize>,
+    ) -> bool {
+        let generation = self.generation(geometry.generation);
+        let placed = Placed {
+            name,
+            geometry,
+            generation: generation.expect("the generation is known"),
+            by_role,
+        };
+        let mut missing = absent.clone();
+        let layout = geometry.layout();
+        while let Some(&role) = missing.first() {
+            let lost: Vec<usize> = missing.iter().copied().collect();
+            let Ok(plan) = repair_plan(&layout, &lost) else {
+                return false;
+            };
+            if !healing.relay(&placed, role, &missing) {
+                return false;
+            }
+            // At the nodes.
+            healing.read(plan.reads().len() as u64 * geometry.cell_len());
+            missing.remove(&role);
+        }
+        true
     }
 }
 
