@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,18 +21,26 @@ use tabane_store::storage::{Name, ObjectKind, RemoteOptions, Storage};
 use tabane_store::{Id, Observer};
 
 use crate::data::noise;
+use crate::p3::network::Network;
 use crate::progress;
 
-/// No run may take longer: two nodes that hang one after the other are given up within this.
-const BOUND: Duration = Duration::from_secs(180);
+/// No write may take longer. A node that takes nothing is given up after 20 s, one that does not answer after 60 s, and to find that
+/// one cannot be reached takes 5 s.
+const WRITE_BOUND: Duration = Duration::from_secs(90);
 
-/// Objects that each of two writers puts in a run.
+/// No run may take longer: it has several such steps.
+const BOUND: Duration = Duration::from_secs(300);
+
+/// Objects that each of two writers puts at least in a run: it goes on until something has happened to it.
 const PUTS: u64 = 4;
+
+/// Objects at most: names of one run are not those of another.
+const PUTS_MAX: u64 = 100;
 
 /// Kill and stop nodes and clients of a cluster and fill its disks at random moments of writes and heals, and check that nothing
 /// that was acknowledged is lost, that writers finish, and that no part of a stripe is ever seen.
 ///
-/// Takes root: each node has a file system of its own, in memory, which can be filled. Each run has a seed, which decides all but the timing of the machine. A run that fails is repeated by --first and --runs 1.
+/// Takes root: each node has a file system of its own, in memory, which can be filled, and a network namespace of its own. Each run has a seed, which decides all but the timing of the machine. A run that fails is repeated by --first and --runs 1.
 #[derive(clap::Args)]
 pub struct Args {
     /// How many runs
@@ -44,7 +52,8 @@ pub struct Args {
     /// How many nodes
     #[arg(long, default_value_t = 5)]
     nodes: usize,
-    /// Also stop nodes without ending them (SIGSTOP): it takes others 20 s and more to give such a one up
+    /// Stop nodes without ending them (SIGSTOP), cut links between two of them, and cut nodes off, instead of all the others: it takes
+    /// 20 s and more to notice
     #[arg(long)]
     stalls: bool,
     /// Print one flat JSON object a line
@@ -74,32 +83,46 @@ enum Fault {
     RestartAll,
     FillDisk,
     StopNode,
+    CutNode,
+    CutLink,
+}
+
+impl Fault {
+    const QUICK: &[Self] = &[
+        Self::KillNode,
+        Self::KillTwoNodes,
+        Self::KillClient,
+        Self::KillNodeDuringHeal,
+        Self::RestartAll,
+        Self::FillDisk,
+    ];
+    const STALLS: &[Self] = &[Self::StopNode, Self::CutNode, Self::CutLink];
 }
 
 /// Runs all.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mut bed = Bed::new(args)?;
     let mut counts: BTreeMap<Fault, u64> = BTreeMap::new();
-    let mut slowest = Duration::ZERO;
+    let (mut slowest, mut slowest_write) = (Duration::ZERO, Duration::ZERO);
     for seed in args.first..args.first + args.runs {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         random.below(2);
-        let mut faults = vec![
-            Fault::KillNode,
-            Fault::KillTwoNodes,
-            Fault::KillClient,
-            Fault::KillNodeDuringHeal,
-            Fault::RestartAll,
-            Fault::FillDisk,
-        ];
-        if args.stalls {
-            faults.push(Fault::StopNode);
-        }
+        let faults = if args.stalls {
+            Fault::STALLS
+        } else {
+            Fault::QUICK
+        };
         let fault = faults[random.below(faults.len() as u64) as usize];
         progress::show(&format!("seed {seed}: {fault:?}"));
         let begun = Instant::now();
-        bed.one(seed, fault, &mut random)
+        let write = bed
+            .one(seed, fault, &mut random)
             .with_context(|| format!("seed {seed}, {fault:?}"))?;
+        ensure!(
+            write < WRITE_BOUND,
+            "seed {seed}, {fault:?}: a write took {write:?}"
+        );
+        slowest_write = slowest_write.max(write);
         let took = begun.elapsed();
         ensure!(took < BOUND, "seed {seed}, {fault:?}: it took {took:?}");
         slowest = slowest.max(took);
@@ -114,13 +137,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         true => println!(
             "{}",
             json!({"bench": "faults", "nodes": args.nodes, "first_seed": args.first, "runs": args.runs,
-                "faults": counts.join(", "), "slowest_run_s": slowest.as_secs_f64(), "violations": 0})
+                "faults": counts.join(", "), "slowest_run_s": slowest.as_secs_f64(),
+                "slowest_write_s": slowest_write.as_secs_f64(), "violations": 0})
         ),
         false => println!(
-            "{} runs, seeds {} to {}: nothing acknowledged was lost, every writer finished, no partial stripe was seen; the slowest took {:.1} s ({})",
+            "{} runs, seeds {} to {}: nothing acknowledged was lost, every writer finished, no partial stripe was seen; the slowest write took {:.1} s, the slowest run {:.1} s ({})",
             args.runs,
             args.first,
             args.first + args.runs - 1,
+            slowest_write.as_secs_f64(),
             slowest.as_secs_f64(),
             counts.join(", ")
         ),
@@ -217,24 +242,30 @@ struct Bed {
     disks: Vec<Disk>,
     dir: tempfile::TempDir,
     addresses: Vec<NodeAddress>,
+    network: Network,
 }
 
 /// Objects that were acknowledged.
-type Acknowledged = Vec<(Name, usize)>;
+type Objects = Vec<(Name, usize)>;
+
+/// What writers were told.
+#[derive(Clone, Default)]
+struct Acknowledged {
+    objects: Objects,
+    slowest: Duration,
+}
 
 impl Bed {
     fn new(args: &Args) -> Result<Self> {
         let dir = tempfile::tempdir().context("cannot make a directory")?;
-        let listeners = (0..args.nodes).map(|_| TcpListener::bind("127.0.0.1:0"));
-        let listeners: Vec<TcpListener> = listeners.collect::<io::Result<_>>()?;
-        let mut addresses = Vec::new();
-        for (number, listener) in listeners.iter().enumerate() {
-            addresses.push(NodeAddress {
-                name: format!("n{number}"),
-                address: listener.local_addr()?.to_string(),
-            });
-        }
-        drop(listeners);
+        let network = Network::new(args.nodes + 1, None)?;
+        let node = |number| NodeAddress {
+            name: format!("n{number}"),
+            address: format!("{}:7440", network.address(number)),
+        };
+        let addresses: Vec<NodeAddress> = (0..args.nodes).map(node).collect();
+        // The writers are behind the nodes.
+        network.enter(args.nodes)?;
         let disks = addresses
             .iter()
             .map(|node| Disk::mount(dir.path().join(&node.name)));
@@ -243,6 +274,7 @@ impl Bed {
             disks: disks.collect::<Result<_>>()?,
             dir,
             addresses,
+            network,
         };
         authority::create(&bed.file(), &bed.addresses)?;
         bed.start_missing()?;
@@ -259,7 +291,9 @@ impl Bed {
             if self.nodes[number].is_none() {
                 let name = &self.addresses[number].name;
                 let file = authority::node_path(&self.file(), name);
-                self.nodes[number] = Some(start_node(&file, &self.disks[number].node_dir())?);
+                let program = self.network.command(number)?;
+                let node = start_node(program, &file, &self.disks[number].node_dir())?;
+                self.nodes[number] = Some(node);
             }
         }
         Ok(())
@@ -273,9 +307,9 @@ impl Bed {
         Ok(cluster::open_file(&self.file(), &options)?)
     }
 
-    fn one(&mut self, seed: u64, fault: Fault, random: &mut Random) -> Result<()> {
-        let acknowledged = Arc::new(Mutex::new(Acknowledged::new()));
-        let delay = Duration::from_micros(random.below(400_000));
+    fn one(&mut self, seed: u64, fault: Fault, random: &mut Random) -> Result<Duration> {
+        let acknowledged = Arc::new(Mutex::new(Acknowledged::default()));
+        let delay = Duration::from_micros(random.below(200_000));
         let (first, step) = (
             random.below(self.nodes.len() as u64) as usize,
             1 + random.below(self.nodes.len() as u64 - 1) as usize,
@@ -287,7 +321,9 @@ impl Bed {
             _ => None,
         };
         let (storage, shared) = (self.open()?, Arc::clone(&acknowledged));
-        let writers = thread::spawn(move || write(&storage, seed, &shared));
+        let happened = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&happened);
+        let writers = thread::spawn(move || write(&storage, seed, &seen, &shared));
         thread::sleep(delay);
         match fault {
             Fault::KillNode | Fault::KillNodeDuringHeal => drop(self.nodes[first].take()),
@@ -304,9 +340,12 @@ impl Bed {
                 .as_ref()
                 .context("it runs")?
                 .signal(Signal::STOP)?,
+            Fault::CutNode => self.network.cut_off(first, true)?,
+            Fault::CutLink => self.network.cut_between(first, second, true)?,
             Fault::KillClient => drop(client.take()),
             Fault::FillDisk => self.disks[first].fill()?,
         }
+        happened.store(true, Ordering::Relaxed);
         let wrote = writers
             .join()
             .map_err(|_| anyhow::anyhow!("a writer panicked"))?;
@@ -332,7 +371,13 @@ impl Bed {
                 .context("it runs")?
                 .signal(Signal::CONT)?;
         }
-        let acknowledged = acknowledged
+        if fault == Fault::CutNode {
+            self.network.cut_off(first, false)?;
+        }
+        let Acknowledged {
+            objects: acknowledged,
+            slowest,
+        } = acknowledged
             .lock()
             .map_err(|_| anyhow::anyhow!("a writer panicked"))?
             .clone();
@@ -356,6 +401,9 @@ impl Bed {
             report.unhealed_objects == 0,
             "something could not be healed: {report:?}"
         );
+        if fault == Fault::CutLink {
+            self.network.cut_between(first, second, false)?;
+        }
         let survey = storage.survey()?;
         let pairs = self.nodes.len() * (self.nodes.len() - 1) / 2;
         ensure!(
@@ -374,11 +422,11 @@ impl Bed {
         for listed in storage.list(ObjectKind::Pack)? {
             storage.delete(Name::new(ObjectKind::Pack, listed.id))?;
         }
-        Ok(())
+        Ok(slowest)
     }
 
     /// All that was acknowledged is there as it was, and what is listed can be read.
-    fn check(&self, storage: &StripedStorage, acknowledged: &Acknowledged) -> Result<()> {
+    fn check(&self, storage: &StripedStorage, acknowledged: &Objects) -> Result<()> {
         for (name, len) in acknowledged {
             let bytes = storage
                 .get(*name, None)
@@ -403,14 +451,22 @@ fn object(name: Name, len: usize) -> Vec<u8> {
     bytes
 }
 
-fn write(storage: &StripedStorage, seed: u64, acknowledged: &Mutex<Acknowledged>) -> Result<()> {
+fn write(
+    storage: &StripedStorage,
+    seed: u64,
+    happened: &AtomicBool,
+    acknowledged: &Mutex<Acknowledged>,
+) -> Result<()> {
     thread::scope(|scope| {
         let writers: Vec<_> = (0..2)
             .map(|writer| {
                 scope.spawn(move || -> Result<()> {
-                    for number in 0..PUTS {
+                    for number in 0..PUTS_MAX {
+                        if number >= PUTS && happened.load(Ordering::Relaxed) {
+                            break;
+                        }
                         let hash = |salt: u64| {
-                            (seed * 1000 + writer * 100 + number + salt)
+                            (seed * 1000 + writer * PUTS_MAX + number + salt)
                                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
                         };
                         let mut id = [0; 32];
@@ -418,9 +474,11 @@ fn write(storage: &StripedStorage, seed: u64, acknowledged: &Mutex<Acknowledged>
                         id[8..16].copy_from_slice(&hash(1 << 40).to_le_bytes());
                         let name = Name::new(ObjectKind::Pack, Id(id));
                         let len = 100_000 + (hash(7) >> 43) as usize * 2;
+                        let begun = Instant::now();
                         storage.put(name, &[&object(name, len)])?;
                         if let Ok(mut acknowledged) = acknowledged.lock() {
-                            acknowledged.push((name, len));
+                            acknowledged.objects.push((name, len));
+                            acknowledged.slowest = acknowledged.slowest.max(begun.elapsed());
                         }
                     }
                     Ok(())
@@ -432,8 +490,9 @@ fn write(storage: &StripedStorage, seed: u64, acknowledged: &Mutex<Acknowledged>
     })
 }
 
-fn start_node(file: &Path, dir: &Path) -> Result<Node> {
-    let (child, stdin) = start(&["node".as_ref(), file.as_os_str(), dir.as_os_str()])?;
+fn start_node(program: Command, file: &Path, dir: &Path) -> Result<Node> {
+    let words = ["node".as_ref(), file.as_os_str(), dir.as_os_str()];
+    let (child, stdin) = start(program, &words)?;
     Ok(Node {
         child,
         _stdin: stdin,
@@ -442,13 +501,15 @@ fn start_node(file: &Path, dir: &Path) -> Result<Node> {
 
 /// A client that puts objects until it is killed.
 fn start_client(file: &Path) -> Result<Node> {
-    let (child, mut stdin) = start(&[
+    let words = [
         "client".as_ref(),
         file.as_os_str(),
         "auto".as_ref(),
         "60".as_ref(),
         "1000000".as_ref(),
-    ])?;
+    ];
+    let program = Command::new(std::env::current_exe()?);
+    let (child, mut stdin) = start(program, &words)?;
     stdin.write_all(b"go\n")?;
     Ok(Node {
         child,
@@ -457,8 +518,8 @@ fn start_client(file: &Path) -> Result<Node> {
 }
 
 /// A member that is ready.
-fn start(words: &[&std::ffi::OsStr]) -> Result<(Child, ChildStdin)> {
-    let mut child = Command::new(std::env::current_exe()?)
+fn start(mut program: Command, words: &[&std::ffi::OsStr]) -> Result<(Child, ChildStdin)> {
+    let mut child = program
         .arg("p3-worker")
         .args(words)
         .stdin(Stdio::piped())

@@ -1,7 +1,7 @@
 //! `tabane-bench p3`: several clients write to nodes over links of a given rate.
 
 mod model;
-mod network;
+pub mod network;
 mod simulator;
 pub mod worker;
 

@@ -1,8 +1,10 @@
 //! A network in this machine: a namespace for each member, all linked to one bridge at a rate.
 
+use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Namespaces and links, which vanish with this.
 pub struct Network {
@@ -76,6 +78,31 @@ impl Network {
             .args(["netns", "exec", &self.name(member)])
             .arg(program);
         Ok(command)
+    }
+
+    /// Lets the calling thread, and those that it starts, act as a member.
+    pub fn enter(&self, member: usize) -> Result<()> {
+        let path = format!("/run/netns/{}", self.name(member));
+        let space = std::fs::File::open(&path).with_context(|| format!("cannot open {path}"))?;
+        let kind = Some(LinkNameSpaceType::Network);
+        Ok(move_into_link_name_space(space.as_fd(), kind)?)
+    }
+
+    /// Drops, silently, what two members send each other, or (`cut` false) lets it through again.
+    pub fn cut_between(&self, a: usize, b: usize, cut: bool) -> Result<()> {
+        for (from, to) in [(a, b), (b, a)] {
+            let act = if cut { "add" } else { "del" };
+            let to = format!("{}/32", self.address(to));
+            run(&["ip", "-n", &self.name(from), "route", act, "blackhole", &to])?;
+        }
+        Ok(())
+    }
+
+    /// Cuts a member off from all others, or (`cut` false) connects it again.
+    pub fn cut_off(&self, member: usize, cut: bool) -> Result<()> {
+        let state = if cut { "down" } else { "up" };
+        let port = format!("port{member}");
+        run(&["ip", "-n", &self.hub(), "link", "set", &port, state])
     }
 
     /// Bytes that a member has received and sent so far.

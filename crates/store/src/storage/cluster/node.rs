@@ -10,6 +10,8 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::file::NodeAddress;
 use super::limits::{Limits, PIECE_LEN};
+#[cfg(target_os = "linux")]
+use super::session::STALL;
 use super::tls;
 use super::wire::{self, REPLY_MAX, Reply, Request, Status};
 use crate::storage::{Listed, Name, OBJECT_LEN_MAX, ObjectKind, Storage};
@@ -20,6 +22,10 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// For how long a node may say nothing: longer than anything that it does for one request.
 const SILENCE: Duration = Duration::from_secs(60);
+
+/// How often a peer that says nothing is asked whether it is there.
+#[cfg(target_os = "linux")]
+const PROBE: Duration = Duration::from_secs(5);
 
 /// Operations that are worth having in flight.
 const CONNECTIONS: usize = 4;
@@ -221,11 +227,28 @@ pub fn connect(address: &str) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "it has no address");
     for address in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT) {
-            Ok(stream) => return Ok(stream),
+            Ok(stream) => {
+                watch(&stream)?;
+                return Ok(stream);
+            }
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// Lets the system notice, also while nothing is sent, when the peer's machine is gone or cannot be reached any more: that takes no
+/// longer than a node may stall.
+fn watch(stream: &TcpStream) -> io::Result<()> {
+    use rustix::net::sockopt;
+    sockopt::set_socket_keepalive(stream, true)?;
+    #[cfg(target_os = "linux")]
+    {
+        sockopt::set_tcp_keepidle(stream, PROBE)?;
+        sockopt::set_tcp_keepintvl(stream, PROBE)?;
+        sockopt::set_tcp_user_timeout(stream, STALL.as_millis() as u32)?;
+    }
+    Ok(())
 }
 
 fn is_closed(error: &io::Error) -> bool {
