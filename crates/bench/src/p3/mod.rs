@@ -1,12 +1,17 @@
 //! `tabane-bench p3`: several clients write to nodes over links of a given rate.
 
+mod backup;
+mod heal;
 mod model;
 pub mod network;
+mod plot;
 mod simulator;
+mod triple;
 pub mod worker;
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, ExitCode, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -52,6 +57,12 @@ pub struct Args {
     /// Where nodes keep what is written, while it is measured
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     work: std::path::PathBuf,
+    /// What to measure
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
+    measure: Measure,
+    /// Draw a figure for each number of nodes as SVG files in this folder
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
     /// Measure nothing: compute what is possible at best, by what each link has to carry, and simulate it frame by frame
     #[arg(long)]
     simulate: bool,
@@ -60,17 +71,46 @@ pub struct Args {
     json: bool,
 }
 
+#[derive(Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Measure {
+    /// Clients put objects, by each plan
+    #[default]
+    Writes,
+    /// One client backs up a file of random bytes, as "tabane backup" does
+    Backup,
+    /// A node has lost everything, and gets it again
+    Heal,
+    /// Two nodes for data and one for parity, as in the paper
+    Triple,
+}
+
 /// Measures, or computes.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    for &nodes in &args.nodes {
-        for &clients in &args.clients {
-            match args.simulate {
-                true => simulate(args, nodes, clients)?,
-                false => measure(args, nodes, clients)?,
-            }
-        }
+    let each = |measure: fn(&Args, usize) -> Result<()>| {
+        let mut nodes = args.nodes.iter();
+        nodes.try_for_each(|&nodes| measure(args, nodes))
+    };
+    match args.measure {
+        Measure::Writes => each(writes)?,
+        Measure::Backup => each(backup::measure)?,
+        Measure::Heal => each(heal::measure)?,
+        Measure::Triple => triple::measure(args)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn writes(args: &Args, nodes: usize) -> Result<()> {
+    let mut figure = plot::Figure::default();
+    for &clients in &args.clients {
+        match args.simulate {
+            true => simulate(args, nodes, clients)?,
+            false => measure(args, nodes, clients, &mut figure)?,
+        }
+    }
+    match &args.plots {
+        Some(dir) if !args.simulate => figure.draw(&dir.join(format!("p3-{nodes}.svg")), nodes),
+        _ => Ok(()),
+    }
 }
 
 fn simulate(args: &Args, nodes: usize, clients: usize) -> Result<()> {
@@ -116,10 +156,11 @@ struct Sum {
     bytes: u64,
 }
 
-fn measure(args: &Args, nodes: usize, clients: usize) -> Result<()> {
+fn measure(args: &Args, nodes: usize, clients: usize, figure: &mut plot::Figure) -> Result<()> {
     let bounds = model::bounds(nodes, clients)?;
     progress::show(&format!("n={nodes}, C={clients}: none"));
     let none = without_redundancy(args, nodes, clients)?;
+    figure.add("none", clients, none.mbit_per_s);
     report(
         args,
         nodes,
@@ -138,6 +179,7 @@ fn measure(args: &Args, nodes: usize, clients: usize) -> Result<()> {
             continue;
         }
         let (sum, traffic) = by_plan(args, nodes, clients, plan)?;
+        figure.add(plan, clients, sum.mbit_per_s);
         let of_kind = |kind| {
             bounds
                 .plans
@@ -299,40 +341,80 @@ fn without_redundancy(args: &Args, nodes: usize, clients: usize) -> Result<Sum> 
     sum(sources.collect::<Result<_>>()?, || Ok(()))
 }
 
-fn by_plan(args: &Args, nodes: usize, clients: usize, plan: &str) -> Result<(Sum, Traffic)> {
-    let work = tempfile::tempdir_in(&args.work).context("cannot make a directory")?;
-    let network = Network::new(nodes + clients, Some(args.rate))?;
-    let file = work.path().join("cluster.json");
-    let node = |number: usize| NodeAddress {
-        name: format!("n{number}"),
-        address: format!("{}:7440", network.address(number)),
-    };
-    let addresses: Vec<NodeAddress> = (0..nodes).map(node).collect();
-    authority::create(&file, &addresses)?;
-    let text = |path: &Path| path.display().to_string();
-    let mut daemons = Vec::new();
-    for (number, address) in addresses.iter().enumerate() {
-        let of_node = text(&authority::node_path(&file, &address.name));
-        let dir = text(&work.path().join(&address.name));
-        let mut daemon = Member::start(&network, number, &["node", &of_node, &dir])?;
-        daemon.line()?;
-        daemons.push(daemon);
+/// Nodes that run, behind their links, and those of clients, who have the numbers after them.
+struct Cluster {
+    // In this order they vanish.
+    _daemons: Vec<Member>,
+    network: Network,
+    nodes: usize,
+    work: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn start(args: &Args, nodes: usize, clients: usize) -> Result<Self> {
+        let work = tempfile::tempdir_in(&args.work).context("cannot make a directory")?;
+        let network = Network::new(nodes + clients, Some(args.rate))?;
+        let mut cluster = Self {
+            _daemons: Vec::new(),
+            network,
+            nodes,
+            work,
+        };
+        let node = |number: usize| NodeAddress {
+            name: format!("n{number}"),
+            address: format!("{}:7440", cluster.network.address(number)),
+        };
+        let addresses: Vec<NodeAddress> = (0..nodes).map(node).collect();
+        authority::create(&cluster.file(), &addresses)?;
+        for (number, address) in addresses.iter().enumerate() {
+            let of_node = text(&authority::node_path(&cluster.file(), &address.name));
+            let dir = text(&cluster.directory(number));
+            let mut daemon = Member::start(&cluster.network, number, &["node", &of_node, &dir])?;
+            daemon.line()?;
+            cluster._daemons.push(daemon);
+        }
+        form(&cluster.network, nodes, &cluster.file())?;
+        Ok(cluster)
     }
-    form(&network, nodes, &file)?;
+
+    /// What clients need to know.
+    fn file(&self) -> PathBuf {
+        self.work.path().join("cluster.json")
+    }
+
+    /// Where a node keeps its parts.
+    fn directory(&self, node: usize) -> PathBuf {
+        self.work.path().join(format!("n{node}"))
+    }
+
+    /// Bytes that each member has received and sent.
+    fn traffic(&self, members: Range<usize>) -> Result<Vec<(u64, u64)>> {
+        members.map(|member| self.network.traffic(member)).collect()
+    }
+
+    fn client(&self, client: usize, words: &[&str]) -> Result<Member> {
+        Member::start(&self.network, self.nodes + client, words)
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn by_plan(args: &Args, nodes: usize, clients: usize, plan: &str) -> Result<(Sum, Traffic)> {
+    let cluster = Cluster::start(args, nodes, clients)?;
     let (seconds, len) = (args.seconds.to_string(), (args.object << 20).to_string());
-    let words = ["client", &text(&file), plan, &seconds, &len];
-    let members = (0..clients).map(|client| Member::start(&network, nodes + client, &words));
-    let traffic =
-        || -> Result<Vec<(u64, u64)>> { (0..nodes).map(|node| network.traffic(node)).collect() };
+    let words = ["client", &text(&cluster.file()), plan, &seconds, &len];
+    let members = (0..clients).map(|client| cluster.client(client, &words));
     let mut before = Vec::new();
     let sum = sum(members.collect::<Result<_>>()?, || {
         // Nothing of what comes before is on its way any more.
         thread::sleep(Duration::from_millis(300));
-        before = traffic()?;
+        before = cluster.traffic(0..nodes)?;
         Ok(())
     })?;
     let (mut received, mut sent) = (0, 0);
-    for (before, after) in before.iter().zip(traffic()?) {
+    for (before, after) in before.iter().zip(cluster.traffic(0..nodes)?) {
         received += after.0 - before.0;
         sent += after.1 - before.1;
     }

@@ -1,6 +1,7 @@
 //! A network in this machine: a namespace for each member, all linked to one bridge at a rate.
 
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -73,11 +74,16 @@ impl Network {
     /// This program, to be run by a member.
     pub fn command(&self, member: usize) -> Result<Command> {
         let program = std::env::current_exe().context("cannot find this program")?;
+        Ok(self.command_of(member, &program))
+    }
+
+    /// A program, to be run by a member.
+    pub fn command_of(&self, member: usize, program: &Path) -> Command {
         let mut command = Command::new("ip");
         command
             .args(["netns", "exec", &self.name(member)])
             .arg(program);
-        Ok(command)
+        command
     }
 
     /// Lets the calling thread, and those that it starts, act as a member.

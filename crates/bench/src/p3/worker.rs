@@ -11,24 +11,26 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use tabane_fabric::{Receiver, Ring, Sender, Tcp};
 use tabane_node::{Server, ServerOptions};
-use tabane_store::Id;
 use tabane_store::storage::cluster::file::NodeFile;
 use tabane_store::storage::cluster::{self, Plan};
+use tabane_store::storage::striped::{HealOptions, StripedStorage};
 use tabane_store::storage::{Name, ObjectKind, RemoteOptions, Storage};
+use tabane_store::{Id, Observer};
 
+use super::triple;
 use crate::data::noise;
 
 /// Bytes of a ring that only takes data.
 const RING: usize = 4 << 20;
 
 /// Bytes of a frame into such a ring.
-const FRAME: usize = 64 << 10;
+pub const FRAME: usize = 64 << 10;
 
 /// Puts at a time of one client: one is on its way while another becomes durable.
 const PUTS: usize = 3;
 
 /// For how long nothing may arrive.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One member of the network. `tabane-bench p3` starts it.
 #[derive(clap::Args)]
@@ -54,6 +56,16 @@ enum Role {
         seconds: f64,
         object_bytes: usize,
     },
+    /// Adds up what peers send, for the next node
+    TripleNode {
+        listen: String,
+        incoming: usize,
+        next: Option<String>,
+    },
+    /// Sends data to two nodes, and their parity to a third
+    TripleSource { seconds: f64, sinks: Vec<String> },
+    /// Brings a cluster up to date
+    Heal { file: PathBuf, plan: Plan },
 }
 
 /// Does what the member does, until standard input ends or the time is over.
@@ -69,11 +81,18 @@ pub fn run(args: &Args) -> Result<()> {
             seconds,
             object_bytes,
         } => client(file, *plan, *seconds, *object_bytes),
+        Role::Heal { file, plan } => heal(file, *plan),
+        Role::TripleNode {
+            listen,
+            incoming,
+            next,
+        } => triple::node(listen, *incoming, next.as_deref()),
+        Role::TripleSource { seconds, sinks } => triple::source(*seconds, sinks),
     }
 }
 
 /// Says that this member is ready, and waits for a line.
-fn ready() -> Result<()> {
+pub fn ready() -> Result<()> {
     println!("ready");
     io::stdout().flush()?;
     io::stdin().lock().read_line(&mut String::new())?;
@@ -81,7 +100,7 @@ fn ready() -> Result<()> {
 }
 
 /// Tells what was done.
-fn done(bytes: u64, begun: Instant) -> Result<()> {
+pub fn done(bytes: u64, begun: Instant) -> Result<()> {
     println!("{bytes} {}", begun.elapsed().as_secs_f64());
     io::stdout().flush()?;
     Ok(())
@@ -147,13 +166,38 @@ fn source(seconds: f64, sinks: &[String]) -> Result<()> {
     done(sent.into_inner(), begun)
 }
 
-fn client(file: &Path, plan: Plan, seconds: f64, object_bytes: usize) -> Result<()> {
+fn open(file: &Path, plan: Plan) -> Result<StripedStorage> {
     let options = RemoteOptions {
         plan,
         notice: Arc::new(|text| eprintln!("client: {text}")),
         ..RemoteOptions::default()
     };
-    let storage = cluster::open_file(file, &options)?;
+    Ok(cluster::open_file(file, &options)?)
+}
+
+/// Tells how many bytes of parts were written.
+fn heal(file: &Path, plan: Plan) -> Result<()> {
+    let storage = open(file, plan)?;
+    ready()?;
+    let begun = Instant::now();
+    let report = storage.heal(HealOptions::default(), &Told)?;
+    done(report.written_bytes, begun)
+}
+
+struct Told;
+
+impl Observer for Told {
+    fn problem(&self, what: &str) {
+        eprintln!("client: {what}");
+    }
+
+    fn note(&self, _what: &str) {}
+
+    fn progress(&self, _done_bytes: u64, _total_bytes: u64) {}
+}
+
+fn client(file: &Path, plan: Plan, seconds: f64, object_bytes: usize) -> Result<()> {
+    let storage = open(file, plan)?;
     let object = noise(object_bytes);
     let number = AtomicU64::new(0);
     let put = || -> io::Result<()> {

@@ -191,6 +191,9 @@ impl Relay {
         let Some(nodes) = placed.nodes(targets) else {
             return false;
         };
+        if self.plan == Plan::Always(Kind::Direct) {
+            return false;
+        }
         let mut state = lock(&self.state);
         if state.is_paused() {
             return false;

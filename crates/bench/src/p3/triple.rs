@@ -1,0 +1,141 @@
+//! Two nodes for data and one for their parity, as figure 10 of the paper has them.
+//!
+//! Nothing is stored, and roles stay where they are: what is seen is what frames take on their way through rings.
+
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde_json::json;
+use tabane_fabric::{Receiver, Ring, Sender, Tail, Tcp};
+use tabane_lanes::xor_of;
+
+use super::network::Network;
+use super::worker::{FRAME, PATIENCE, done, ready};
+use super::{Args, Member, sum};
+use crate::progress;
+
+/// Bytes of a ring: little compared with what is sent, for who sends does not wait until the last frame has arrived everywhere.
+const RING: usize = 1 << 20;
+
+/// Measures, with the client's link as the bound: data alone, data and parity from the client, and data that nodes relay.
+pub fn measure(args: &Args) -> Result<()> {
+    let mut none = 0.0;
+    for plan in ["none", "direct", "relay"] {
+        progress::show(&format!("2+1: {plan}"));
+        let network = Network::new(4, Some(args.rate))?;
+        let address = |node: usize| format!("{}:7440", network.address(node));
+        // The parity's node first: others connect to it.
+        let (to_parity, to_second) = match plan {
+            "relay" => (address(2), address(1)),
+            _ => Default::default(),
+        };
+        let nodes: [(usize, &str, String); 3] = match plan {
+            "relay" => [
+                (2, "1", String::new()),
+                (1, "2", to_parity),
+                (0, "1", to_second),
+            ],
+            _ => [0, 1, 2].map(|node| (node, "1", String::new())),
+        };
+        let mut members = Vec::new();
+        for (node, incoming, next) in &nodes {
+            let listen = address(*node);
+            let mut words = vec!["triple-node", &listen, incoming];
+            words.extend((!next.is_empty()).then_some(next.as_str()));
+            let mut member = Member::start(&network, *node, &words)?;
+            member.line()?;
+            members.push(member);
+        }
+        let seconds = args.seconds.to_string();
+        let sinks = [address(0), address(1), address(2)];
+        let mut words = vec!["triple-source", &seconds];
+        let count = if plan == "direct" { 3 } else { 2 };
+        words.extend(sinks[..count].iter().map(String::as_str));
+        let rate = sum(vec![Member::start(&network, 3, &words)?], || Ok(()))?.mbit_per_s;
+        if plan == "none" {
+            none = rate;
+        }
+        let of_none = rate / none;
+        match args.json {
+            true => println!(
+                "{}",
+                json!({"bench": "p3_triple", "plan": plan, "link_mbit_per_s": args.rate, "goodput_mbit_per_s": rate,
+                    "of_no_redundancy": of_none})
+            ),
+            false => println!("2+1 {plan:>8}: {rate:7.1} Mbit/s, {of_none:.3} of no redundancy"),
+        }
+    }
+    Ok(())
+}
+
+/// Takes frames from so many peers, adds up those of the same number, and sends the sums to `next`, if there is one.
+pub fn node(listen: &str, incoming: usize, next: Option<&str>) -> Result<()> {
+    let listener = TcpListener::bind(listen).context("cannot listen")?;
+    let mut next = match next {
+        Some(next) => Some(connect(next)?),
+        None => None,
+    };
+    thread::spawn(move || -> Result<()> {
+        let mut tails = Vec::new();
+        for stream in listener.incoming().take(incoming) {
+            tails.push(receive(stream?)?);
+        }
+        let mut buffer = vec![0; FRAME];
+        for number in 0.. {
+            let frames = tails.iter().map(|tail| tail.frame(number, PATIENCE));
+            let frames: Vec<&[u8]> = frames.collect::<std::io::Result<_>>()?;
+            if let Some(next) = &mut next {
+                match frames[..] {
+                    [one] => next.send(&[one])?,
+                    _ => {
+                        xor_of(&mut buffer, &frames);
+                        next.send(&[&buffer])?;
+                    }
+                }
+            }
+            for tail in &mut tails {
+                tail.release(number + 1)?;
+            }
+        }
+        Ok(())
+    });
+    ready()
+}
+
+/// Sends different data to the first two, and their parity to a third, if there is one. Tells how many bytes of data it sent.
+pub fn source(seconds: f64, sinks: &[String]) -> Result<()> {
+    let mut senders = Vec::new();
+    for sink in sinks {
+        senders.push(connect(sink)?);
+    }
+    ready()?;
+    let (first, second, mut parity) = (vec![7; FRAME], vec![9; FRAME], vec![0; FRAME]);
+    let (begun, mut sent) = (Instant::now(), 0);
+    while begun.elapsed().as_secs_f64() < seconds {
+        if senders.len() > 2 {
+            xor_of(&mut parity, &[&first, &second]);
+        }
+        for (sender, frame) in senders.iter_mut().zip([&first, &second, &parity]) {
+            sender.send(&[frame])?;
+        }
+        sent += 2 * FRAME as u64;
+    }
+    done(sent, begun)
+}
+
+fn connect(address: &str) -> Result<Sender> {
+    let stream = TcpStream::connect(address).with_context(|| format!("cannot reach {address}"))?;
+    Ok(Sender::new(Arc::new(Tcp::new(stream, None)?), RING))
+}
+
+fn receive(stream: TcpStream) -> Result<Tail> {
+    let ring = Arc::new(Ring::new(RING, 1));
+    let endpoint = Arc::new(Tcp::new(stream, Some(Arc::clone(&ring)))?);
+    let receiver = Receiver::new(ring, endpoint);
+    let tail = receiver.tails().pop().context("it has one")?;
+    thread::spawn(move || receiver.run());
+    Ok(tail)
+}
