@@ -145,7 +145,7 @@ fn answer(
         Request::Stripe(id, stripe) => {
             let session = shared.session(id)?;
             session.stripe(stripe, &shared.home, &shared.commits)?;
-            Reply::Done
+            Reply::Stored(shared.busy_sessions())
         }
     })
 }

@@ -182,6 +182,13 @@ impl Shared {
         lock(&self.sessions).remove(&id);
     }
 
+    /// Sessions that have had a stripe lately.
+    pub fn busy_sessions(&self) -> u16 {
+        let sessions = lock(&self.sessions);
+        let busy = sessions.values().filter(|session| session.is_busy());
+        busy.count() as u16
+    }
+
     /// Serves a connection on a thread of its own.
     fn take(self: &Arc<Self>, stream: TcpStream) {
         let Ok(handle) = stream.try_clone() else {

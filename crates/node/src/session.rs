@@ -5,6 +5,7 @@ use std::io;
 use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail, Tcp};
 use tabane_store::storage::cluster::wire::{Open, Peer, Stripe, Token, invalid, random_id};
@@ -24,6 +25,9 @@ const RING_MAX: u32 = 16 << 20;
 
 /// Nodes of a session at most.
 const MEMBERS_MAX: u8 = 32;
+
+/// For how long a session counts as busy after a stripe: several times what one takes.
+const BUSY: Duration = Duration::from_secs(2);
 
 /// Stripes that wait at most: a client has a few at a time.
 const WAITING_MAX: usize = 64;
@@ -53,6 +57,8 @@ struct State {
     early: HashMap<u64, (Stripe, Answer)>,
     is_running: bool,
     is_closed: bool,
+    /// When the last stripe was begun.
+    last: Option<Instant>,
 }
 
 /// Where the answer for a stripe goes.
@@ -113,6 +119,7 @@ impl Session {
                 early: HashMap::new(),
                 is_running: false,
                 is_closed: false,
+                last: None,
             }),
             changed: Condvar::new(),
             counters,
@@ -180,6 +187,7 @@ impl Session {
         if stripe.number < state.next || state.early.len() >= WAITING_MAX {
             return Err(invalid("a stripe out of order"));
         }
+        state.last = Some(Instant::now());
         state.early.insert(stripe.number, (stripe, answer));
         // Where a stripe's frames begin depends on all before it.
         loop {
@@ -210,6 +218,12 @@ impl Session {
         drop(state);
         self.changed.notify_all();
         answered.recv().unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Whether there has been a stripe lately.
+    pub fn is_busy(&self) -> bool {
+        let last = lock(&self.state).last;
+        last.is_some_and(|last| last.elapsed() < BUSY)
     }
 
     /// Starts who relays and who stores.

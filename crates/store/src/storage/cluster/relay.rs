@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tabane_parity::Layout;
 use tabane_parity::schedule::Kind;
 
 use super::limits::Limits;
@@ -162,10 +163,13 @@ impl Relay {
         }
         // The next stripe goes out while the nodes make this one durable.
         drop(state);
-        let mut puts = Vec::new();
+        let (mut puts, mut clients) = (Vec::new(), 1);
         for (&target, asked) in placed.generation.iter().zip(asked) {
             let put = match asked.answer() {
-                Ok(Reply::Done) => Ok(()),
+                Ok(Reply::Stored(busy)) => {
+                    clients = clients.max(busy);
+                    Ok(())
+                }
                 // What has nothing to do with its storage, sending it everything may mend.
                 Ok(Reply::Failed(Reason::NotConnected | Reason::Other, text)) => {
                     return fail(&text);
@@ -176,6 +180,7 @@ impl Relay {
             };
             puts.push((target, put));
         }
+        lock(&self.state).mixer.share_among(clients, &layout);
         Ok(Relayed::Put(puts))
     }
 
@@ -212,7 +217,7 @@ impl Relay {
         let failures: Vec<io::Error> = match asked {
             Ok(asked) => {
                 let answers = asked.into_iter().map(|asked| match asked.answer()? {
-                    Reply::Done | Reply::Failed(Reason::AlreadyExists, _) => Ok(()),
+                    Reply::Stored(_) | Reply::Failed(Reason::AlreadyExists, _) => Ok(()),
                     Reply::Failed(reason, text) => Err(reason.to_error(&text)),
                     _ => Err(io::Error::other("a node answers something else")),
                 });
@@ -366,9 +371,16 @@ impl Drop for Unanswered<'_> {
 /// link, and relaying is right. When nodes do not, it waits for them: for credit, when their rings are full, or for answers, when it has
 /// sent all that it may. Then fewer stripes are relayed, until it does not. The share goes up by steps and down by a factor, so that several clients
 /// come to equal shares.
+///
+/// That takes many stripes. So when nodes say that more clients write than before, or fewer, each begins with the share that were best
+/// if all links and all clients were alike.
 struct Mixer {
+    /// How many clients there were when it began with a share.
+    clients: u16,
     /// Of stripes that are relayed.
     share: f64,
+    /// What it began with then.
+    best: f64,
     /// Relayed stripes that are due.
     due: f64,
     /// Of the time of the last stripes, what was waiting for nodes.
@@ -378,7 +390,9 @@ struct Mixer {
 impl Default for Mixer {
     fn default() -> Self {
         Self {
+            clients: 1,
             share: 1.0,
+            best: 1.0,
             due: 0.0,
             waited: 0.0,
         }
@@ -389,6 +403,8 @@ impl Mixer {
     /// Waiting for nodes for so much of the time is as it should be: less means that they could take more. One client by itself
     /// waits for less, in networks of 500 Mbit/s; three wait for half of the time if everything is relayed.
     const WAITED: f64 = 0.15;
+    /// The same for a share that is more than the best one among equals: it is only right if nodes have much room.
+    const WAITED_ABOVE: f64 = 0.05;
     /// More than this counts as this much: now and then a network hiccups, and a whole stripe waits.
     const WAITED_MAX: f64 = 0.5;
     /// Over how many stripes it is averaged.
@@ -411,14 +427,65 @@ impl Mixer {
         }
     }
 
+    /// Takes in that so many clients write.
+    fn share_among(&mut self, clients: u16, layout: &Layout) {
+        if self.clients != clients {
+            self.clients = clients;
+            self.best = best_share(clients, layout).clamp(Self::LEAST, 1.0);
+            self.share = self.best;
+        }
+    }
+
     /// Takes in that, of the time that a stripe took, so much was waiting for nodes.
     fn learn(&mut self, waited: f64) {
         self.waited += (waited.min(Self::WAITED_MAX) - self.waited) / Self::STRIPES;
-        let spare = 1.0 - self.waited / Self::WAITED;
+        let as_it_should_be = match self.share > self.best {
+            true => Self::WAITED_ABOVE,
+            false => Self::WAITED,
+        };
+        let spare = 1.0 - self.waited / as_it_should_be;
         let share = match spare > 0.0 {
             true => self.share + Self::UP * spare,
             false => self.share / (1.0 + Self::DOWN * spare * spare),
         };
         self.share = share.clamp(Self::LEAST, 1.0);
+    }
+}
+
+/// The share of relayed stripes with which links of clients and nodes, all alike, are equally busy; beyond 0 and 1 where there is none.
+///
+/// By the data, a client sends all cells of a stripe that it does not relay; a relayed one costs every node more.
+fn best_share(clients: u16, layout: &Layout) -> f64 {
+    let ingress = |kind: Kind| {
+        let schedule = kind.schedule(layout)?;
+        Some(schedule.costs(layout).rotating_ingress())
+    };
+    let relayed = ingress(Kind::Coded).or_else(|| ingress(Kind::Shared));
+    let (Some(direct), Some(relayed)) = (ingress(Kind::Direct), relayed) else {
+        return 1.0;
+    };
+    let (sent, clients) = (direct * layout.roles() as f64, f64::from(clients));
+    (sent - clients * direct) / (sent - 1.0 + clients * (relayed - direct))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_clients_relay_all_and_many_nothing() {
+        for roles in 4..=12 {
+            let layout = Layout::new(roles).unwrap();
+            let mut before = f64::INFINITY;
+            for clients in 1..=40 {
+                let share = best_share(clients, &layout);
+                assert!(share < before, "{roles} {clients}");
+                before = share;
+            }
+            assert!(best_share(1, &layout) >= 1.0 && before <= 0.0);
+        }
+        // By hand: 12 data cells of 20; 1/3 and 29/60 of the data are received by a node.
+        let three = best_share(3, &Layout::new(5).unwrap());
+        assert!((0.55..0.75).contains(&three), "{three}");
     }
 }

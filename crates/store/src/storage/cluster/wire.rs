@@ -120,6 +120,8 @@ pub enum Source {
 pub enum Reply {
     /// It is done.
     Done,
+    /// The node's part of a stripe is durable, if it has one. So many clients have sent stripes lately.
+    Stored(u16),
     /// So many.
     Count(u64),
     /// So many bytes, which follow.
