@@ -82,17 +82,20 @@ impl Status {
         sum(|unit| unit.messages) / sum(|unit| unit.bundles).max(1.0)
     }
 
-    /// Microseconds within the service that such a part of the messages took at most.
-    pub fn latency_us(&self, part: f64) -> u64 {
+    /// Microseconds within the service that such a part of the messages took at most; nothing if there were none.
+    pub fn latency_us(&self, part: f64) -> Option<u64> {
         let all: u64 = self.latencies.iter().map(|(_, messages)| messages).sum();
+        if all == 0 {
+            return None;
+        }
         let mut left = (part * all as f64).ceil() as u64;
         for &(us, messages) in &self.latencies {
             if left <= messages {
-                return us;
+                return Some(us);
             }
             left -= messages;
         }
-        0
+        None
     }
 }
 

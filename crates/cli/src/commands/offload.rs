@@ -1,6 +1,7 @@
 //! `tabane offload`
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::mpsc;
 
@@ -102,7 +103,7 @@ impl Serve {
         let socket = self.place.socket()?;
         let failed = |error: std::io::Error| {
             let reason = match error.kind() {
-                std::io::ErrorKind::AddrInUse => "somebody serves there".to_owned(),
+                ErrorKind::AddrInUse => "somebody serves there".to_owned(),
                 _ => format::reason(&error),
             };
             Failure::Other(format!("{}: {reason}", format::path(&socket)))
@@ -141,8 +142,14 @@ impl Place {
     fn run(self, global: &Global) -> Result<Exit> {
         let socket = self.socket()?;
         let status = status(&socket).map_err(|error| {
-            let path = format::path(&socket);
-            Failure::Other(format!("{path}: {}", format::reason(&error)))
+            let reason = match error.kind() {
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+                    "no service runs there: tabane offload serve starts one".to_owned()
+                }
+                ErrorKind::WouldBlock => "the service does not answer: is it stopped?".to_owned(),
+                _ => format::reason(&error),
+            };
+            Failure::Other(format!("{}: {reason}", format::path(&socket)))
         })?;
         if global.json {
             print_json(&json!({
@@ -171,12 +178,13 @@ fn print(status: &Status) -> Result<()> {
         status.active,
         status.depth
     ))?;
-    output.line(format!(
-        "bundles    {:.1} messages each; half of the messages took {} us at most, 99% {} us",
-        status.fill(),
-        status.latency_us(0.5),
-        status.latency_us(0.99)
-    ))?;
+    output.line(match (status.latency_us(0.5), status.latency_us(0.99)) {
+        (Some(half), Some(most)) => format!(
+            "bundles    {:.1} messages each; half of the messages took {half} us at most, 99% {most} us",
+            status.fill()
+        ),
+        _ => "bundles    none yet".to_owned(),
+    })?;
     for (name, from) in &status.from_bytes {
         let from = from.map_or("not asked for now".to_owned(), |from| {
             format!("asked for from {from} bytes on")

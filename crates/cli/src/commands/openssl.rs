@@ -306,21 +306,22 @@ fn system_modules() -> Option<PathBuf> {
     Some(dir.into())
 }
 
-/// The provider that came with this command: where cargo puts libraries, or in `lib` where `make install` does.
+/// The provider that came with this command: where cargo puts libraries, beside it, or in `lib` where `make install` does.
 fn built() -> Result<PathBuf> {
     let command = std::env::current_exe().and_then(fs::canonicalize);
     let command = command.map_err(|error| other(&error.to_string()))?;
     let dir = command.parent().unwrap_or(Path::new("/"));
     let places = [
         dir.join("deps/libtabane_provider.so"),
+        dir.join("tabane.so"),
         dir.join("../lib/tabane/tabane.so"),
     ];
     let found = places.iter().find(|place| place.exists());
     found.cloned().ok_or_else(|| {
-        let [_, installed] = &places;
         other(&format!(
-            "{} is missing: make install puts it there",
-            format::path(installed)
+            "the provider, tabane.so, is not beside {} nor where make install puts it: put it there (the build calls it \
+             libtabane_provider.so)",
+            format::path(&command)
         ))
     })
 }
