@@ -381,6 +381,8 @@ struct Mixer {
     share: f64,
     /// What it began with then.
     best: f64,
+    /// What relaying saves the client's link, by what sending everything takes.
+    worth: f64,
     /// Relayed stripes that are due.
     due: f64,
     /// Of the time of the last stripes, what was waiting for nodes.
@@ -390,9 +392,10 @@ struct Mixer {
 impl Default for Mixer {
     fn default() -> Self {
         Self {
-            clients: 1,
+            clients: 0,
             share: 1.0,
             best: 1.0,
+            worth: Self::WAITED,
             due: 0.0,
             waited: 0.0,
         }
@@ -433,6 +436,7 @@ impl Mixer {
             self.clients = clients;
             self.best = best_share(clients, layout).clamp(Self::LEAST, 1.0);
             self.share = self.best;
+            self.worth = 2.0 / layout.roles() as f64;
         }
     }
 
@@ -441,6 +445,8 @@ impl Mixer {
         self.waited += (waited.min(Self::WAITED_MAX) - self.waited) / Self::STRIPES;
         let as_it_should_be = match self.share > self.best {
             true => Self::WAITED_ABOVE,
+            // Nobody else is spared by what this client sends itself.
+            false if self.best == 1.0 => self.worth,
             false => Self::WAITED,
         };
         let spare = 1.0 - self.waited / as_it_should_be;
