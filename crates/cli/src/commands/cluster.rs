@@ -12,7 +12,7 @@ use tabane_store::storage::cluster::file::NodeAddress;
 use tabane_store::storage::cluster::{self, NodeStorage};
 use tabane_store::storage::striped::HealOptions;
 
-use super::heal;
+use super::{cluster_bench, heal};
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
@@ -96,6 +96,21 @@ Example:
         #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u64).range(1..))]
         limit: Option<u64>,
     },
+    /// Measure how fast objects are written and read, by each plan
+    #[command(after_help = "\
+Writes objects of 8 MiB as fast as it goes, three at a time, reads them back, and deletes them. It takes part in what links and nodes \
+can do, as a backup does. What it leaves if it is killed, `tabane prune` removes.
+
+Example:
+  tabane cluster bench -r cluster:cluster.json --plans direct,auto --seconds 10")]
+    Bench {
+        /// Plans to measure
+        #[arg(long, value_name = "PLAN,…", value_delimiter = ',', default_values = ["direct", "chain", "shared", "coded", "auto"])]
+        plans: Vec<String>,
+        /// For how many seconds to write
+        #[arg(long, value_name = "S", default_value_t = 3.0)]
+        seconds: f64,
+    },
 }
 
 impl Cluster {
@@ -106,6 +121,9 @@ impl Cluster {
             Action::Status { watch } => status(global, watch),
             Action::Add { node } => change(global, None, &node),
             Action::Replace { old, new } => change(global, Some(&old), &new),
+            Action::Bench { plans, seconds } => {
+                cluster_bench::run(global, &global.cluster()?, &plans, seconds)
+            }
             Action::Heal => heal::heal(global, HealOptions::default()),
             Action::Scrub { limit } => heal::heal(
                 global,

@@ -27,6 +27,8 @@ macro_rules! commands {
     };
 }
 
+mod cluster_bench;
+
 commands! {
     init Init
     backup Backup

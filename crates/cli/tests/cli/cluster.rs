@@ -134,6 +134,12 @@ fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
     let source = bed.source().display().to_string();
     tabane(&bed, ["backup", &source]).succeeds();
     comes_back(&bed);
+    let bench = ["cluster", "bench", "--seconds", "0.2", "--plans"];
+    let bench = |plans| tabane(&bed, bench.into_iter().chain([plans, "--json"]));
+    let measured = bench("direct,auto").succeeds().last_json();
+    assert_eq!(measured["plan"], "auto");
+    assert!(measured["write_mb_per_s"].as_f64() > Some(0.0));
+    bench("fast").fails(2, "there are auto, direct");
     let status = tabane(&bed, ["cluster", "status", "--json"])
         .succeeds()
         .last_json();
