@@ -6,15 +6,20 @@
 //! slowest tail, since it is told by *credit* how far that is. This is the pipeline of Otsuji and Tatebe's *A low-overhead
 //! redundant writing method for distributed storage systems* (2013), section 6.
 //!
-//! What moves the bytes is an [`Endpoint`], of which [`Tcp`] is one. Nothing here knows what is in a frame.
+//! What moves the bytes is an [`Endpoint`]: [`Tcp`] always, and with the feature `libfabric` also `Fabric`, over what network cards
+//! can do. Nothing here knows what is in a frame.
 
 mod endpoint;
+#[cfg(feature = "libfabric")]
+mod libfabric;
 mod receiver;
 mod ring;
 mod sender;
 mod tcp;
 
 pub use endpoint::Endpoint;
+#[cfg(feature = "libfabric")]
+pub use libfabric::{Fabric, FabricListener, providers};
 pub use receiver::{Receiver, Tail};
 pub use ring::{Ring, Vacancy};
 pub use sender::Sender;

@@ -1,4 +1,4 @@
-//! Memory that a peer writes into and several consumers read from. The only file here with unsafe code.
+//! Memory that a peer writes into and several consumers read from.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -130,6 +130,35 @@ impl Ring {
         })
     }
 
+    /// Where the memory is, for hardware that writes into it past all that is here.
+    #[cfg(feature = "libfabric")]
+    pub(crate) fn memory(&self) -> *mut u8 {
+        self.memory.as_ptr() as *mut u8
+    }
+
+    /// Shows all consumers a frame of so many bytes that a peer has written where the next one goes.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] when it is too long, or overtakes a tail.
+    #[cfg(feature = "libfabric")]
+    pub(crate) fn arrived(&self, len: usize) -> io::Result<()> {
+        let state = self.lock();
+        let offset = state.cursor.start(len) % state.cursor.capacity;
+        let start = state.room(offset, len)?;
+        self.push(state, Frame { start, len });
+        Ok(())
+    }
+
+    fn push(&self, mut state: MutexGuard<'_, State>, frame: Frame) {
+        state.cursor.head = frame.start + frame.len as u64;
+        state.frames.push_back(frame);
+        let is_awaited = state.waiting > 0;
+        drop(state);
+        if is_awaited {
+            self.arrived.notify_all();
+        }
+    }
+
     /// Nothing more comes, for this reason. Frames that are there stay.
     pub fn end(&self, error: &io::Error) {
         let mut state = self.lock();
@@ -242,18 +271,11 @@ pub struct Vacancy<'a> {
 impl Vacancy<'_> {
     /// Shows the frame to all consumers.
     pub fn publish(self) {
-        let mut state = self.ring.lock();
         let frame = Frame {
             start: self.start,
             len: self.bytes.len(),
         };
-        state.cursor.head = frame.start + frame.len as u64;
-        state.frames.push_back(frame);
-        let is_awaited = state.waiting > 0;
-        drop(state);
-        if is_awaited {
-            self.ring.arrived.notify_all();
-        }
+        self.ring.push(self.ring.lock(), frame);
     }
 }
 

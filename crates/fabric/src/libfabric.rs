@@ -1,0 +1,412 @@
+//! The endpoint over libfabric: remote writes by network cards that can, and by libfabric's own TCP.
+//!
+//! The ring is registered once; its address and key are told when the connection is made. A frame is one remote write with the
+//! immediate as its completion data, credit a message without bytes. The receiving side sees the immediate and not where the
+//! bytes went: it takes them to be where the rule that both follow says. A peer that does not follow it writes only within the
+//! ring, which is all that is registered, but also where a consumer is just reading. So what is in a frame is not to be relied
+//! on before its checksum has been seen, and nothing in it may be what memory safety rests on: frames are bytes.
+//!
+//! Only connected endpoints (`FI_EP_MSG`): they keep the order of writes, tell when the peer is gone, and are what `verbs` and
+//! `tcp` give. What has only unconnected ones, as `efa` and `shm`, would need all three done by hand, and `efa` writes in any
+//! order.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::io::{self, IoSlice};
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::endpoint::{Endpoint, Immediate};
+use crate::ring::Ring;
+
+/// Parts of one write at most, as in the shim.
+const PARTS_MAX: usize = 8;
+
+#[repr(C)]
+struct RawNetwork(c_void);
+#[repr(C)]
+struct RawListener(c_void);
+#[repr(C)]
+struct RawEndpoint(c_void);
+
+type Step = *const c_char;
+
+// The shim. Codes are 0 or negative; `IoSlice` is an iovec.
+unsafe extern "C" {
+    fn tabane_providers(names: *mut c_char, len: usize);
+    fn tabane_strerror(code: c_int) -> *const c_char;
+    fn tabane_network_open(
+        provider: *const c_char,
+        host: *const c_char,
+        port: *const c_char,
+        is_source: c_int,
+        out: *mut *mut RawNetwork,
+        step: *mut Step,
+    ) -> c_int;
+    fn tabane_network_free(network: *mut RawNetwork);
+    fn tabane_listen(
+        network: *mut RawNetwork,
+        out: *mut *mut RawListener,
+        port: *mut u16,
+        step: *mut Step,
+    ) -> c_int;
+    fn tabane_listener_free(listener: *mut RawListener);
+    fn tabane_accept(
+        listener: *mut RawListener,
+        ring: *mut u8,
+        len: usize,
+        timeout: c_int,
+        out: *mut *mut RawEndpoint,
+        step: *mut Step,
+    ) -> c_int;
+    fn tabane_connect(
+        network: *mut RawNetwork,
+        ring: *mut u8,
+        len: usize,
+        timeout: c_int,
+        out: *mut *mut RawEndpoint,
+        step: *mut Step,
+    ) -> c_int;
+    fn tabane_endpoint_free(endpoint: *mut RawEndpoint);
+    fn tabane_wait(endpoint: *mut RawEndpoint, timeout: c_int, immediate: *mut u32) -> c_int;
+    fn tabane_write(
+        endpoint: *mut RawEndpoint,
+        offset: u64,
+        parts: *mut IoSlice<'_>,
+        count: usize,
+        immediate: u32,
+        timeout: c_int,
+    ) -> c_int;
+    fn tabane_close(endpoint: *mut RawEndpoint);
+}
+
+/// A provider of libfabric on one of this machine's networks.
+struct Network(NonNull<RawNetwork>);
+
+// SAFETY: the shim only reads it, and libfabric is asked for objects that threads may share (`FI_THREAD_SAFE`).
+unsafe impl Send for Network {}
+// SAFETY: as above.
+unsafe impl Sync for Network {}
+
+impl Network {
+    fn open(provider: &str, host: &str, port: u16, is_source: bool) -> io::Result<Self> {
+        let text = |text: &str| CString::new(text).map_err(io::Error::from);
+        let [name, host_text, port_text] = [text(provider)?, text(host)?, text(&port.to_string())?];
+        let made = made(|out, step| {
+            let is_source = c_int::from(is_source);
+            // SAFETY: the texts live until it returns.
+            unsafe {
+                tabane_network_open(
+                    name.as_ptr(),
+                    host_text.as_ptr(),
+                    port_text.as_ptr(),
+                    is_source,
+                    out,
+                    step,
+                )
+            }
+        });
+        made.map(Self).map_err(|failure| {
+            let names = providers();
+            match names.iter().any(|name| name == provider) {
+                true => failure.explained(&format!("libfabric's {provider} to {host}:{port}")),
+                false => {
+                    let names = names.join(", ");
+                    let text = format!("libfabric has no provider {provider} with connections and remote writes here, only: {names}");
+                    io::Error::new(io::ErrorKind::Unsupported, text)
+                }
+            }
+        })
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        // SAFETY: what uses it holds an `Arc` of it.
+        unsafe { tabane_network_free(self.0.as_ptr()) }
+    }
+}
+
+/// The names of libfabric's providers with connections and remote writes on this machine.
+pub fn providers() -> Vec<String> {
+    let mut names = [0; 1024];
+    // SAFETY: the shim writes no more than this, its last byte a zero.
+    let names = unsafe {
+        tabane_providers(names.as_mut_ptr(), names.len());
+        CStr::from_ptr(names.as_ptr())
+    };
+    let names = names.to_string_lossy();
+    let mut names: Vec<String> = names.split(", ").map(str::to_owned).collect();
+    names.sort();
+    names.dedup();
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+/// Waits for peers that connect over libfabric.
+pub struct FabricListener {
+    raw: NonNull<RawListener>,
+    port: u16,
+    network: Arc<Network>,
+    accepts: Mutex<()>,
+}
+
+// SAFETY: as of `Network`; one thread at a time accepts.
+unsafe impl Send for FabricListener {}
+// SAFETY: as above.
+unsafe impl Sync for FabricListener {}
+
+impl FabricListener {
+    /// Listens with this provider (`tcp`, `verbs`) at an address of this machine; port 0 is any.
+    ///
+    /// # Errors
+    /// When there is no such provider, or it cannot listen there.
+    pub fn bind(provider: &str, host: &str, port: u16) -> io::Result<Self> {
+        let network = Arc::new(Network::open(provider, host, port, true)?);
+        let mut bound = 0;
+        // SAFETY: the network is open.
+        let made = made(|out, step| unsafe {
+            tabane_listen(network.0.as_ptr(), out, &raw mut bound, step)
+        });
+        let explain = |failure: Failure| failure.explained(&format!("{provider} at {host}:{port}"));
+        Ok(Self {
+            raw: made.map_err(explain)?,
+            port: bound,
+            network,
+            accepts: Mutex::new(()),
+        })
+    }
+
+    /// The port that it listens at.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The next peer; what it writes goes into `ring`, if there is one. The connection is to be made within `patience`.
+    ///
+    /// # Errors
+    /// When nobody connects, or not one of us; when the ring cannot be registered.
+    pub fn accept(
+        &self,
+        ring: Option<Arc<Ring>>,
+        patience: Option<Duration>,
+    ) -> io::Result<Fabric> {
+        let _accepts = self.accepts.lock().expect("no panic under this lock");
+        let (memory, len) = memory(&ring);
+        // SAFETY: the ring lives as long as the endpoint, in which it is registered.
+        let made = made(|out, step| unsafe {
+            tabane_accept(self.raw.as_ptr(), memory, len, millis(patience), out, step)
+        });
+        let raw = made.map_err(|failure| failure.explained("a peer that connects"))?;
+        Ok(Fabric::new(raw, ring, Arc::clone(&self.network)))
+    }
+}
+
+impl Drop for FabricListener {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has it.
+        unsafe { tabane_listener_free(self.raw.as_ptr()) }
+    }
+}
+
+/// A connection over libfabric.
+pub struct Fabric {
+    raw: NonNull<RawEndpoint>,
+    incoming: Mutex<()>,
+    outgoing: Mutex<()>,
+    wait_limit: Option<Duration>,
+    write_limit: Option<Duration>,
+    // Dropped after `raw` is closed, whom it belongs to.
+    ring: Option<Arc<Ring>>,
+    _network: Arc<Network>,
+}
+
+// SAFETY: as of `Network`; the shim allows one thread in `tabane_wait`, one in `tabane_write` and any in `tabane_close`, and the
+// two locks see to that.
+unsafe impl Send for Fabric {}
+// SAFETY: as above.
+unsafe impl Sync for Fabric {}
+
+impl Fabric {
+    fn new(raw: NonNull<RawEndpoint>, ring: Option<Arc<Ring>>, network: Arc<Network>) -> Self {
+        Self {
+            raw,
+            incoming: Mutex::new(()),
+            outgoing: Mutex::new(()),
+            wait_limit: None,
+            write_limit: None,
+            ring,
+            _network: network,
+        }
+    }
+
+    /// Connects to who listens there with this provider; what it writes goes into `ring`, if there is one.
+    ///
+    /// # Errors
+    /// When there is no such provider; when nobody listens there, or not one of us; when the ring cannot be registered.
+    pub fn connect(
+        provider: &str,
+        host: &str,
+        port: u16,
+        ring: Option<Arc<Ring>>,
+        patience: Option<Duration>,
+    ) -> io::Result<Self> {
+        let network = Arc::new(Network::open(provider, host, port, false)?);
+        let (memory, len) = memory(&ring);
+        let network_raw = network.0.as_ptr();
+        // SAFETY: the ring lives as long as the endpoint, in which it is registered.
+        let made = made(|out, step| unsafe {
+            tabane_connect(network_raw, memory, len, millis(patience), out, step)
+        });
+        let raw =
+            made.map_err(|failure| failure.explained(&format!("{provider} to {host}:{port}")))?;
+        Ok(Self::new(raw, ring, network))
+    }
+
+    /// How long to wait for an immediate of the peer, and for it to take a write. Without limits that is for ever.
+    #[must_use]
+    pub fn limits(mut self, wait: Option<Duration>, write: Option<Duration>) -> Self {
+        (self.wait_limit, self.write_limit) = (wait, write);
+        self
+    }
+}
+
+impl Endpoint for Fabric {
+    fn write(&self, offset: u64, parts: &[&[u8]], immediate: u32) -> io::Result<()> {
+        let mut slices = [IoSlice::new(&[]); PARTS_MAX];
+        assert!(parts.len() <= PARTS_MAX, "a write has few parts");
+        let parts = parts.iter().filter(|part| !part.is_empty());
+        let count = slices
+            .iter_mut()
+            .zip(parts)
+            .map(|(slice, part)| *slice = IoSlice::new(part))
+            .count();
+        let _outgoing = self.outgoing.lock().expect("no panic under this lock");
+        let limit = millis(self.write_limit);
+        // SAFETY: `count` of the slices are set; when it returns, nobody reads what they show any more.
+        let code = unsafe {
+            tabane_write(
+                self.raw.as_ptr(),
+                offset,
+                slices.as_mut_ptr(),
+                count,
+                immediate,
+                limit,
+            )
+        };
+        checked(code)
+    }
+
+    fn wait(&self) -> io::Result<u32> {
+        let _incoming = self.incoming.lock().expect("no panic under this lock");
+        let mut immediate = 0;
+        // SAFETY: the endpoint is open.
+        checked(unsafe {
+            tabane_wait(
+                self.raw.as_ptr(),
+                millis(self.wait_limit),
+                &raw mut immediate,
+            )
+        })?;
+        if let Immediate::Frame(len) = Immediate::parse(immediate) {
+            let Some(ring) = &self.ring else {
+                let text = "a peer writes to where there is no ring";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+            };
+            ring.arrived(len as usize)?;
+        }
+        Ok(immediate)
+    }
+
+    fn close(&self) {
+        // SAFETY: the endpoint is open.
+        unsafe { tabane_close(self.raw.as_ptr()) }
+    }
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has it.
+        unsafe { tabane_endpoint_free(self.raw.as_ptr()) }
+    }
+}
+
+fn memory(ring: &Option<Arc<Ring>>) -> (*mut u8, usize) {
+    match ring {
+        Some(ring) => (ring.memory(), ring.capacity()),
+        None => (ptr::null_mut(), 0),
+    }
+}
+
+fn millis(limit: Option<Duration>) -> c_int {
+    limit.map_or(-1, |limit| {
+        c_int::try_from(limit.as_millis()).unwrap_or(c_int::MAX)
+    })
+}
+
+/// What went wrong, and at what.
+struct Failure {
+    code: c_int,
+    step: Step,
+}
+
+/// What a function of the shim opens.
+fn made<T>(open: impl FnOnce(*mut *mut T, *mut Step) -> c_int) -> Result<NonNull<T>, Failure> {
+    let (mut out, mut step) = (ptr::null_mut(), ptr::null());
+    let code = open(&raw mut out, &raw mut step);
+    NonNull::new(out).ok_or(Failure { code, step })
+}
+
+impl Failure {
+    /// As an error at what was to be done.
+    fn explained(self, what: &str) -> io::Error {
+        // SAFETY: steps are literals of the shim.
+        let step = unsafe { CStr::from_ptr(self.step) }.to_string_lossy();
+        let error = failed(self.code);
+        let advice = match step.as_ref() {
+            "fi_mr_reg" => {
+                ". Rings are locked in memory; the limit of that is raised by `ulimit -l unlimited`, and for a service of systemd \
+                 by LimitMEMLOCK=infinity under [Service]"
+            }
+            _ => "",
+        };
+        io::Error::new(error.kind(), format!("{what}: {step}: {error}{advice}"))
+    }
+}
+
+fn checked(code: c_int) -> io::Result<()> {
+    match code {
+        0 => Ok(()),
+        code => Err(failed(code)),
+    }
+}
+
+fn failed(code: c_int) -> io::Error {
+    let errno = -code;
+    // SAFETY: libfabric has a text for every number, which stays where it is.
+    let text = unsafe { CStr::from_ptr(tabane_strerror(code)) }.to_string_lossy();
+    match errno {
+        ESHUTDOWN | ECANCELED => {
+            io::Error::new(io::ErrorKind::UnexpectedEof, "the connection has ended")
+        }
+        EMSGSIZE => io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "a write that is not within the peer's ring",
+        ),
+        ENOMSG => io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a peer that does not speak this protocol",
+        ),
+        ETIMEDOUT => io::Error::new(io::ErrorKind::TimedOut, "the peer does not answer"),
+        _ => {
+            let kind = io::Error::from_raw_os_error(errno).kind();
+            io::Error::new(kind, text.into_owned())
+        }
+    }
+}
+
+const ENOMSG: c_int = 42;
+const EMSGSIZE: c_int = 90;
+const ESHUTDOWN: c_int = 108;
+const ETIMEDOUT: c_int = 110;
+const ECANCELED: c_int = 125;
