@@ -1,8 +1,9 @@
-//! `tabane-bench fabric`: frames between rings, as figure 9 of the paper, beside iperf3.
+//! `tabane-bench fabric`: frames between rings, as figure 9 of the paper, beside programs that only send.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, ExitCode, Stdio};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,18 +11,27 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail, Tcp};
+#[cfg(feature = "libfabric")]
+use tabane_fabric::{Fabric, FabricListener};
+
+#[cfg(feature = "libfabric")]
+use crate::peers::rma_bw::RmaBw;
 
 /// Bytes of a ring: four of the longest frames.
 const RING: usize = 16 << 20;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Time frames from ring to ring over TCP on this machine: from one to another, through a relay between them, and there and back.
+/// Time frames from ring to ring on this machine: from one to another, through a relay between them, and there and back.
 ///
-/// Bytes are received into the ring and sent from it; nothing is copied but by the kernel. iperf3, if it is installed, sends
-/// pieces of the same length, in turns with it. Figures are the best of the rounds.
+/// Bytes are received into the ring and sent from it; nothing is copied but by the kernel. In turns with it a peer sends pieces of
+/// the same length: over TCP iperf3, if it is installed; over libfabric a program that does nothing else, as fi_rma_bw. Figures are
+/// the best of the rounds.
 #[derive(clap::Args)]
 pub struct Args {
+    /// What moves the bytes: `tcp`, or `libfabric:` and the provider, as in `libfabric:tcp`
+    #[arg(long, default_value = "tcp")]
+    backend: Backend,
     /// Lengths of frames, in bytes
     #[arg(long, value_name = "BYTES,…", value_delimiter = ',', default_values_t = [1, 64, 1024, 4096, 16384, 65536, 262_144, 1_048_576, 4_194_304])]
     lens: Vec<usize>,
@@ -36,32 +46,99 @@ pub struct Args {
     json: bool,
 }
 
+/// What moves the bytes.
+#[derive(Clone)]
+enum Backend {
+    Tcp,
+    #[cfg(feature = "libfabric")]
+    Libfabric(String),
+}
+
+impl FromStr for Backend {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "tcp" => Ok(Self::Tcp),
+            #[cfg(feature = "libfabric")]
+            Some(("libfabric", provider)) => Ok(Self::Libfabric(provider.to_owned())),
+            #[cfg(not(feature = "libfabric"))]
+            Some(("libfabric", _)) => {
+                Err("this program was built without the feature libfabric".to_owned())
+            }
+            _ => Err("it is tcp, or libfabric:PROVIDER".to_owned()),
+        }
+    }
+}
+
+/// What is measured beside it.
+enum Peer {
+    Iperf3,
+    #[cfg(feature = "libfabric")]
+    RmaBw(RmaBw, String),
+}
+
+impl Peer {
+    fn of(backend: &Backend) -> Result<Self> {
+        match backend {
+            Backend::Tcp => Ok(Self::Iperf3),
+            #[cfg(feature = "libfabric")]
+            Backend::Libfabric(provider) => Ok(Self::RmaBw(RmaBw::new()?, provider.clone())),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Iperf3 => "iperf3",
+            #[cfg(feature = "libfabric")]
+            Self::RmaBw(..) => "rma_bw",
+        }
+    }
+
+    /// Bytes a second; nothing if it is not installed.
+    fn rate(&self, len: usize, time: Duration) -> Result<Option<f64>> {
+        match self {
+            Self::Iperf3 => Ok(iperf3(len, time)),
+            #[cfg(feature = "libfabric")]
+            Self::RmaBw(program, provider) => program.rate(provider, len, time).map(Some),
+        }
+    }
+}
+
 /// Measures.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let time = Duration::from_millis(args.time);
+    let backend = &args.backend;
+    let beside = Peer::of(backend)?;
+    let backend_name = match backend {
+        Backend::Tcp => "tcp".to_owned(),
+        #[cfg(feature = "libfabric")]
+        Backend::Libfabric(provider) => format!("libfabric:{provider}"),
+    };
     for &len in &args.lens {
         let (mut direct, mut relayed, mut peer) = (0.0_f64, 0.0_f64, None::<f64>);
         let mut half = f64::INFINITY;
         for _ in 0..args.rounds {
-            direct = direct.max(stream(len, time, 0)?);
-            if let Some(rate) = iperf3(len, time) {
+            direct = direct.max(stream(backend, len, time, 0)?);
+            if let Some(rate) = beside.rate(len, time)? {
                 peer = Some(peer.unwrap_or(0.0).max(rate));
             }
-            relayed = relayed.max(stream(len, time, 1)?);
-            half = half.min(ping(len, time)?);
+            relayed = relayed.max(stream(backend, len, time, 1)?);
+            half = half.min(ping(backend, len, time)?);
         }
         let of_peer = peer.map(|peer| direct / peer);
+        let name = beside.name();
         if args.json {
             let line = json!({
-                "bench": "fabric", "backend": "tcp", "frame_bytes": len, "direct_gb_per_s": direct / 1e9,
+                "bench": "fabric", "backend": backend_name, "frame_bytes": len, "direct_gb_per_s": direct / 1e9,
                 "relay_gb_per_s": relayed / 1e9, "relay_of_direct": relayed / direct, "half_round_trip_us": half * 1e6,
-                "iperf3_gb_per_s": peer.map(|peer| peer / 1e9), "direct_of_iperf3": of_peer,
+                format!("{name}_gb_per_s"): peer.map(|peer| peer / 1e9), format!("direct_of_{name}"): of_peer,
             });
             println!("{line}");
         } else {
             let beside = match (peer, of_peer) {
-                (Some(peer), Some(of)) => format!("iperf3 {:.3} GB/s, {of:.2} of it", peer / 1e9),
-                _ => "NOT CHECKED: iperf3 is not installed".to_owned(),
+                (Some(peer), Some(of)) => format!("{name} {:.3} GB/s, {of:.2} of it", peer / 1e9),
+                _ => format!("NOT CHECKED: {name} is not installed"),
             };
             println!(
                 "{len:>8} B: {:.3} GB/s, relayed {:.3} ({:.2}), half a round trip {:.1} us; {beside}",
@@ -75,28 +152,42 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn connected() -> Result<(TcpStream, TcpStream)> {
-    let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen")?;
-    let client = TcpStream::connect(listener.local_addr()?)?;
-    Ok((client, listener.accept()?.0))
+/// A connection whose second end has the ring.
+fn connected(backend: &Backend, ring: Arc<Ring>) -> Result<(Arc<dyn Endpoint>, Arc<dyn Endpoint>)> {
+    match backend {
+        Backend::Tcp => {
+            let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen")?;
+            let client = TcpStream::connect(listener.local_addr()?)?;
+            let server = Tcp::new(listener.accept()?.0, Some(ring))?;
+            Ok((Arc::new(Tcp::new(client, None)?), Arc::new(server)))
+        }
+        #[cfg(feature = "libfabric")]
+        Backend::Libfabric(provider) => {
+            let listener = FabricListener::bind(provider, "127.0.0.1", 0)?;
+            let port = listener.port();
+            let accepting = thread::spawn(move || listener.accept(Some(ring), Some(PATIENCE)));
+            let client = Fabric::connect(provider, "127.0.0.1", port, None, Some(PATIENCE))?;
+            let server = accepting.join().ok().context("nobody accepts")??;
+            Ok((Arc::new(client), Arc::new(server)))
+        }
+    }
 }
 
 /// A sender into the ring of another, and its one consumer.
-fn link() -> Result<(Sender, Tail)> {
-    let (client, server) = connected()?;
+fn link(backend: &Backend) -> Result<(Sender, Tail)> {
     let ring = Arc::new(Ring::new(RING, 1));
-    let endpoint: Arc<dyn Endpoint> = Arc::new(Tcp::new(server, Some(Arc::clone(&ring)))?);
-    let receiver = Receiver::new(ring, endpoint);
+    let (client, server) = connected(backend, Arc::clone(&ring))?;
+    let receiver = Receiver::new(ring, server);
     let tail = receiver.tails().pop().context("it has one")?;
     thread::spawn(move || receiver.run());
-    Ok((Sender::new(Arc::new(Tcp::new(client, None)?), RING), tail))
+    Ok((Sender::new(client, RING), tail))
 }
 
 /// Bytes a second from a sender to the last of several rings.
-fn stream(len: usize, time: Duration, relays: usize) -> Result<f64> {
-    let (mut first, mut tail) = link()?;
+fn stream(backend: &Backend, len: usize, time: Duration, relays: usize) -> Result<f64> {
+    let (mut first, mut tail) = link(backend)?;
     for _ in 0..relays {
-        let (mut next, last) = link()?;
+        let (mut next, last) = link(backend)?;
         let mut from = std::mem::replace(&mut tail, last);
         thread::spawn(move || -> io::Result<()> {
             for number in 0.. {
@@ -124,8 +215,8 @@ fn stream(len: usize, time: Duration, relays: usize) -> Result<f64> {
 }
 
 /// Half of the time that a frame takes there and back, in seconds.
-fn ping(len: usize, time: Duration) -> Result<f64> {
-    let ((mut there, mut far), (mut back, mut near)) = (link()?, link()?);
+fn ping(backend: &Backend, len: usize, time: Duration) -> Result<f64> {
+    let ((mut there, mut far), (mut back, mut near)) = (link(backend)?, link(backend)?);
     thread::spawn(move || -> io::Result<()> {
         for number in 0.. {
             back.send(&[far.frame(number, PATIENCE)?])?;

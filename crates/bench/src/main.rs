@@ -78,7 +78,7 @@ enum Command {
     P1(p1::Args),
     #[command(hide = true)]
     P1Worker(p1::worker::Args),
-    /// Time frames between rings over TCP, point to point and through a relay, beside iperf3
+    /// Time frames between rings over TCP or libfabric, point to point and through a relay, beside iperf3 or libfabric alone
     Fabric(fabric::Args),
     /// Measure writes to a cluster over links of a given rate, by each plan
     P3(p3::Args),

@@ -11,7 +11,8 @@ use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail, Tcp};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Makes a connection. The second end has the ring, the first one waits so long. Nothing where that cannot be had here.
-type Connect = fn(Arc<Ring>, Duration) -> Option<(Arc<dyn Endpoint>, Arc<dyn Endpoint>)>;
+type Connect = fn(Arc<Ring>, Duration) -> Option<Connection>;
+type Connection = (Arc<dyn Endpoint>, Arc<dyn Endpoint>);
 
 macro_rules! suite {
     ($connect:expr, $($test:ident)*) => {
@@ -40,10 +41,7 @@ macro_rules! suite {
 mod tcp {
     use super::*;
 
-    fn connect(
-        ring: Arc<Ring>,
-        patience: Duration,
-    ) -> Option<(Arc<dyn Endpoint>, Arc<dyn Endpoint>)> {
+    fn connect(ring: Arc<Ring>, patience: Duration) -> Option<Connection> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, _) = listener.accept().unwrap();
@@ -61,11 +59,7 @@ mod libfabric {
     use super::*;
     use tabane_fabric::{Fabric, FabricListener, providers};
 
-    fn connect(
-        provider: &str,
-        ring: Arc<Ring>,
-        patience: Duration,
-    ) -> Option<(Arc<dyn Endpoint>, Arc<dyn Endpoint>)> {
+    fn connect(provider: &str, ring: Arc<Ring>, patience: Duration) -> Option<Connection> {
         if !providers().iter().any(|name| name == provider) {
             println!("NOT RUN: endpoints over libfabric's {provider}: it is not there");
             return None;
@@ -86,8 +80,11 @@ mod libfabric {
         };
     }
 
-    provider!(tcp net sockets verbs);
+    provider!(tcp net verbs);
 }
+
+/// An endpoint, and what the other end has.
+type Received = (Arc<dyn Endpoint>, Arc<Ring>, Vec<Tail>);
 
 /// A sender, and what the other end has.
 fn pair(connect: Connect, capacity: usize, tails: usize) -> Option<(Sender, Arc<Ring>, Vec<Tail>)> {
@@ -95,13 +92,12 @@ fn pair(connect: Connect, capacity: usize, tails: usize) -> Option<(Sender, Arc<
     Some((Sender::new(client, capacity), ring, tails))
 }
 
-/// An endpoint, and what the other end has.
 fn receive(
     connect: Connect,
     patience: Duration,
     capacity: usize,
     tails: usize,
-) -> Option<(Arc<dyn Endpoint>, Arc<Ring>, Vec<Tail>)> {
+) -> Option<Received> {
     let ring = Arc::new(Ring::new(capacity, tails));
     let (client, server) = connect(Arc::clone(&ring), patience)?;
     let receiver = Receiver::new(Arc::clone(&ring), server);

@@ -3,3 +3,5 @@
 pub mod ipsec_mb;
 pub mod macs;
 pub mod openssl;
+#[cfg(feature = "libfabric")]
+pub mod rma_bw;
