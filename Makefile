@@ -59,8 +59,15 @@ test-all:
 	@$(MAKE) test-tools
 	$(CARGO_TEST) --all-targets -- --show-output
 	$(CARGO_TEST) --doc
+	@$(MAKE) test-libfabric
 	@$(MAKE) test-simd
 	@$(MAKE) test-command
+
+# Rings once more, with what needs a library of the system. The crate depends on no other, so that nothing else is built anew.
+LIBFABRIC = /usr/include/rdma/fabric.h
+test-libfabric:
+	@if [ -e $(LIBFABRIC) ]; then $(CARGO) test $(CARGOFLAGS) -p tabane-fabric --features libfabric --no-fail-fast -- --show-output; \
+	else printf '\n%s\n\n' "NOT RUN: endpoints over libfabric: $(LIBFABRIC) is missing (Debian package libfabric-dev)"; fi
 
 # The kernels and all that hashes with them, once for each instruction set that the processor has.
 test-simd: test-programs
@@ -143,6 +150,7 @@ test-tools: test-servers
 	need() { command -v "$$1" > /dev/null 2>&1 || { missing="$$missing $$1"; packages="$$packages $$2"; }; }; \
 	need openssl openssl; need nginx nginx; need curl curl; need xxhsum xxhash; need b3sum b3sum; need setfacl acl; need mkfs.xfs xfsprogs; need mkfs.btrfs btrfs-progs; need setfattr attr; need python3 python3; \
 	need c++ g++; [ -e /usr/include/cryptopp/vmac.h ] || { missing="$$missing Crypto++"; packages="$$packages libcrypto++-dev"; }; \
+	[ -e $(LIBFABRIC) ] || { missing="$$missing libfabric"; packages="$$packages libfabric-dev"; }; \
 	[ -n "$$missing" ] || exit 0; \
 	if command -v apt-get > /dev/null 2>&1; then \
 		if [ "$$(id -u)" = 0 ]; then sudo=; else sudo='sudo -n'; fi; \
@@ -173,6 +181,7 @@ test-servers:
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets -- -D warnings
+	[ ! -e $(LIBFABRIC) ] || $(CARGO) clippy $(CARGOFLAGS) -p tabane-fabric --all-targets --features libfabric -- -D warnings
 	RUSTDOCFLAGS="-D warnings $$RUSTDOCFLAGS" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps
 
 # TREE is what to back up; without it a mixed tree is made.
@@ -270,5 +279,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: all build gpu-check fuzz test test-all test-simd test-command test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: all build gpu-check fuzz test test-all test-libfabric test-simd test-command test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

@@ -1,7 +1,8 @@
 // Remote writes with an immediate each, by libfabric alone, in the manner of fi_rma_bw -o writedata of its own tests: two processes
-// that never sleep, one write after the other to the same place, up to 64 of them on their way.
+// that never sleep, up to 64 writes on their way. They go one behind the other into memory of AREA bytes, again and again: one as
+// long as a write is what fi_rma_bw has, which stays in the caches.
 //
-// Usage: rma_bw PROVIDER BYTES MILLISECONDS; prints bytes a second.
+// Usage: rma_bw PROVIDER BYTES AREA MILLISECONDS; prints bytes a second.
 
 #include <stdint.h>
 #include <stdio.h>
@@ -101,7 +102,7 @@ static struct fi_cq_data_entry next(struct fid_cq *cq)
     return entry;
 }
 
-static void serve(const char *provider, size_t len, int port_to)
+static void serve(const char *provider, size_t area, int port_to)
 {
     struct fid_pep *pep;
     struct fid_eq *pep_eq;
@@ -118,7 +119,7 @@ static void serve(const char *provider, size_t len, int port_to)
     MUST(write(port_to, &address.sin_port, 2));
 
     info = await_event(pep_eq, NULL);
-    struct greeting own = open_endpoint(info, len);
+    struct greeting own = open_endpoint(info, area);
     int takes_receives = (info->mode & FI_RX_CQ_DATA) != 0;
     MUST(fi_accept(ep, &own, sizeof own));
     await_event(eq, NULL);
@@ -147,16 +148,17 @@ static double now(void)
 
 int main(int count, char **arguments)
 {
-    if (count != 4)
+    if (count != 5)
         return 2;
     size_t len = strtoul(arguments[2], NULL, 10);
-    double seconds = strtod(arguments[3], NULL) / 1000;
+    size_t area = strtoul(arguments[3], NULL, 10);
+    double seconds = strtod(arguments[4], NULL) / 1000;
     int port_pipe[2];
     if (pipe(port_pipe) != 0)
         return 1;
     pid_t server = fork();
     if (server == 0)
-        serve(arguments[1], len, port_pipe[1]);
+        serve(arguments[1], area, port_pipe[1]);
     close(port_pipe[1]);
     uint16_t port;
     if (read(port_pipe[0], &port, 2) != 2)
@@ -177,7 +179,8 @@ int main(int count, char **arguments)
     for (int is_last = 0; !is_last; writes++) {
         is_last = writes % WINDOW == 0 && now() - begun > seconds;
         ssize_t code;
-        while ((code = fi_writedata(ep, memory, len, fi_mr_desc(mr), is_last ? LAST : 0, 0, peer.address, peer.key, NULL)) ==
+        uint64_t to = peer.address + writes % (area / len) * len;
+        while ((code = fi_writedata(ep, memory, len, fi_mr_desc(mr), is_last ? LAST : 0, 0, to, peer.key, NULL)) ==
                -FI_EAGAIN)
             fi_cq_read(sent, NULL, 0);
         MUST(code);

@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Time frames from ring to ring on this machine: from one to another, through a relay between them, and there and back.
 ///
 /// Bytes are received into the ring and sent from it; nothing is copied but by the kernel. In turns with it a peer sends pieces of
-/// the same length: over TCP iperf3, if it is installed; over libfabric a program that does nothing else, as fi_rma_bw. Figures are
-/// the best of the rounds.
+/// the same length: over TCP iperf3, if it is installed; over libfabric a program that does nothing else, as fi_rma_bw, into as
+/// much memory. Figures are the best of the rounds.
 #[derive(clap::Args)]
 pub struct Args {
     /// What moves the bytes: `tcp`, or `libfabric:` and the provider, as in `libfabric:tcp`
@@ -100,7 +100,7 @@ impl Peer {
         match self {
             Self::Iperf3 => Ok(iperf3(len, time)),
             #[cfg(feature = "libfabric")]
-            Self::RmaBw(program, provider) => program.rate(provider, len, time).map(Some),
+            Self::RmaBw(program, provider) => program.rate(provider, len, RING, time).map(Some),
         }
     }
 }

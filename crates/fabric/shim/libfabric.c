@@ -24,8 +24,9 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
-// How often a queue is looked at before its reader sleeps.
-#define SPINS 50
+// How often a queue is looked at before its reader sleeps: seldom, as each look of the provider tcp is a system call, and where there
+// are few cores it is the peer that needs them.
+#define SPINS 4
 
 // Receives that are posted: providers that say FI_RX_CQ_DATA take one for each write that carries an immediate, all take one for
 // each message.
@@ -238,6 +239,8 @@ static int open_endpoint(struct tabane_network *network, struct fi_info *info, v
     TRY(open_queue(e, &e->sent), "fi_cq_open");
     TRY(open_queue(e, &e->arrived), "fi_cq_open");
     TRY(fi_endpoint(e->domain, info, &e->ep, NULL), "fi_endpoint");
+    // The endpoint has the peer's request to connect now: nobody else may reject it.
+    info->handle = NULL;
     TRY(fi_ep_bind(e->ep, &e->eq->fid, 0), "fi_ep_bind");
     TRY(fi_ep_bind(e->ep, &e->sent.cq->fid, FI_TRANSMIT), "fi_ep_bind");
     TRY(fi_ep_bind(e->ep, &e->arrived.cq->fid, FI_RECV), "fi_ep_bind");
@@ -357,7 +360,7 @@ int tabane_accept(struct tabane_listener *listener, void *ring, size_t len, int 
 failed:
     if (e != NULL)
         tabane_endpoint_free(e);
-    else if (info != NULL)
+    else if (info != NULL && info->handle != NULL)
         fi_reject(listener->pep, info->handle, NULL, 0);
     fi_freeinfo(info);
     return code;

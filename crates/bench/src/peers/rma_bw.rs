@@ -30,10 +30,12 @@ impl RmaBw {
         Ok(Self(folder))
     }
 
-    /// Bytes a second, in writes of this length.
-    pub fn rate(&self, provider: &str, len: usize, time: Duration) -> Result<f64> {
+    /// Bytes a second, in writes of this length into so many bytes.
+    pub fn rate(&self, provider: &str, len: usize, area: usize, time: Duration) -> Result<f64> {
+        let numbers = [len, area, time.as_millis() as usize].map(|number| number.to_string());
         let output = Command::new(self.0.path().join("rma_bw"))
-            .args([provider, &len.to_string(), &time.as_millis().to_string()])
+            .arg(provider)
+            .args(numbers)
             .output()
             .context("cannot start rma_bw")?;
         let text = String::from_utf8_lossy(&output.stdout);
