@@ -17,8 +17,11 @@ use tabane_fabric::{Fabric, FabricListener};
 #[cfg(feature = "libfabric")]
 use crate::peers::rma_bw::RmaBw;
 
-/// Bytes of a ring: four of the longest frames.
-const RING: usize = 16 << 20;
+/// Bytes of a ring for frames of this length: for a number of them, and no more than has to be, as what is in a processor's cache is
+/// copied faster. It is within what sessions of clusters have.
+fn ring_len(frame: usize) -> usize {
+    (16 * frame).clamp(1 << 20, 16 << 20)
+}
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -100,7 +103,9 @@ impl Peer {
         match self {
             Self::Iperf3 => Ok(iperf3(len, time)),
             #[cfg(feature = "libfabric")]
-            Self::RmaBw(program, provider) => program.rate(provider, len, RING, time).map(Some),
+            Self::RmaBw(program, provider) => {
+                program.rate(provider, len, ring_len(len), time).map(Some)
+            }
         }
     }
 }
@@ -174,20 +179,21 @@ fn connected(backend: &Backend, ring: Arc<Ring>) -> Result<(Arc<dyn Endpoint>, A
 }
 
 /// A sender into the ring of another, and its one consumer.
-fn link(backend: &Backend) -> Result<(Sender, Tail)> {
-    let ring = Arc::new(Ring::new(RING, 1));
+fn link(backend: &Backend, frame: usize) -> Result<(Sender, Tail)> {
+    let ring_len = ring_len(frame);
+    let ring = Arc::new(Ring::new(ring_len, 1));
     let (client, server) = connected(backend, Arc::clone(&ring))?;
     let receiver = Receiver::new(ring, server);
     let tail = receiver.tails().pop().context("it has one")?;
     thread::spawn(move || receiver.run());
-    Ok((Sender::new(client, RING), tail))
+    Ok((Sender::new(client, ring_len), tail))
 }
 
 /// Bytes a second from a sender to the last of several rings.
 fn stream(backend: &Backend, len: usize, time: Duration, relays: usize) -> Result<f64> {
-    let (mut first, mut tail) = link(backend)?;
+    let (mut first, mut tail) = link(backend, len)?;
     for _ in 0..relays {
-        let (mut next, last) = link(backend)?;
+        let (mut next, last) = link(backend, len)?;
         let mut from = std::mem::replace(&mut tail, last);
         thread::spawn(move || -> io::Result<()> {
             for number in 0.. {
@@ -216,7 +222,7 @@ fn stream(backend: &Backend, len: usize, time: Duration, relays: usize) -> Resul
 
 /// Half of the time that a frame takes there and back, in seconds.
 fn ping(backend: &Backend, len: usize, time: Duration) -> Result<f64> {
-    let ((mut there, mut far), (mut back, mut near)) = (link(backend)?, link(backend)?);
+    let ((mut there, mut far), (mut back, mut near)) = (link(backend, len)?, link(backend, len)?);
     thread::spawn(move || -> io::Result<()> {
         for number in 0.. {
             back.send(&[far.frame(number, PATIENCE)?])?;
