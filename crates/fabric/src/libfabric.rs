@@ -7,7 +7,7 @@
 //! on before its checksum has been seen, and nothing in it may be what memory safety rests on: frames are bytes.
 //!
 //! Only connected endpoints (`FI_EP_MSG`): they keep the order of writes, tell when the peer is gone, and are what `verbs` and
-//! `tcp` give. What has only unconnected ones, as `efa` and `shm`, would need all three done by hand, and `efa` writes in any
+//! `tcp` give. What has only unconnected ones, as `efa` and `shm`, would need both done by hand, and `efa` writes in any
 //! order.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};

@@ -36,7 +36,8 @@ pub struct Ring {
 }
 
 // SAFETY: the bytes are only reached through `Vacancy` and `Ring::bytes`. There is one `Vacancy` at a time
-// (`State::is_written`), and its bytes are in no frame: `State::room` refuses what is between the slowest tail and the head.
+// (`State::is_written`), and its bytes are in no frame: `State::room` refuses what is between the slowest tail and the head. What
+// hardware writes (`Ring::memory`) is read only after the immediate that says it is there.
 unsafe impl Sync for Ring {}
 
 struct State {
@@ -130,7 +131,8 @@ impl Ring {
         })
     }
 
-    /// Where the memory is, for hardware that writes into it past all that is here.
+    /// Where the memory is, for hardware that writes into it past all that is here. As with a file that is mapped into memory, it is
+    /// the other side's to follow the rule: one that does not changes bytes under a reader.
     #[cfg(feature = "libfabric")]
     pub(crate) fn memory(&self) -> *mut u8 {
         self.memory.as_ptr() as *mut u8
