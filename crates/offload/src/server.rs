@@ -182,9 +182,13 @@ fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
     };
     let address = SocketAddrUnix::new(path)?;
-    let is_socket =
-        std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    if is_socket {
+    let found = std::fs::symlink_metadata(path).ok();
+    let is_socket = found.map(|found| found.file_type().is_socket());
+    if is_socket == Some(false) {
+        let text = "something that is no socket is there";
+        return Err(io::Error::new(ErrorKind::AlreadyExists, text));
+    }
+    if is_socket == Some(true) {
         match rustix::net::connect(new()?, &address) {
             Err(Errno::CONNREFUSED) => std::fs::remove_file(path)?,
             Err(error) if error != Errno::AGAIN => return Err(error.into()),

@@ -186,7 +186,7 @@ fn print(status: &Status) -> Result<()> {
         _ => "bundles    none yet".to_owned(),
     })?;
     for (name, from) in &status.from_bytes {
-        let from = from.map_or("not asked for now".to_owned(), |from| {
+        let from = from.map_or("not worth asking for now".to_owned(), |from| {
             format!("asked for from {from} bytes on")
         });
         output.line(format!("{name:<10} {from}"))?;

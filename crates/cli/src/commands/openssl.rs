@@ -97,6 +97,7 @@ impl Openssl {
 impl Install {
     fn run(self, global: &Global) -> Result<Exit> {
         let from = built()?;
+        let named = self.dir.is_some();
         let dir = match self.dir {
             Some(dir) => std::path::absolute(dir).map_err(|error| other(&error.to_string()))?,
             None => system_modules().ok_or_else(|| {
@@ -121,7 +122,13 @@ impl Install {
         }
         let mut output = Output::new();
         output.line(format!("installed {}", format::path(&to)))?;
-        output.line("Programs use it with a configuration: tabane openssl conf")?;
+        output.line(match named {
+            true => format!(
+                "Programs use it with a configuration: tabane openssl conf --module {}",
+                format::path(&to)
+            ),
+            false => "Programs use it with a configuration: tabane openssl conf".to_owned(),
+        })?;
         output.finish()?;
         Ok(Exit::Success)
     }

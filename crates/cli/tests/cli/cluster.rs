@@ -139,7 +139,7 @@ fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
     let measured = bench("direct,auto").succeeds().last_json();
     assert_eq!(measured["plan"], "auto");
     assert!(measured["write_mb_per_s"].as_f64() > Some(0.0));
-    bench("fast").fails(2, "there are auto, direct");
+    tabane(&bed, ["cluster", "bench", "--plans", "fast"]).fails(2, "there are auto, direct");
     let status = tabane(&bed, ["cluster", "status", "--json"])
         .succeeds()
         .last_json();

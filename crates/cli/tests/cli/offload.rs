@@ -57,7 +57,7 @@ fn serves_until_a_signal_and_tells_what_it_does() {
     run(&mut bare_command(status))
         .succeeds()
         .says("clients    0, of which 0 have something to do; 0 messages wait")
-        .says("md5        not asked for now");
+        .says("md5        not worth asking for now");
     run(&mut bare_command(status.into_iter().chain(["--json"])))
         .succeeds()
         .says("\"clients\":[]")
