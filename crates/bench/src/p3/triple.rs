@@ -27,24 +27,20 @@ pub fn measure(args: &Args) -> Result<()> {
         progress::show(&format!("2+1: {plan}"));
         let network = Network::new(4, Some(args.rate))?;
         let address = |node: usize| format!("{}:7440", network.address(node));
-        // The parity's node first: others connect to it.
-        let (to_parity, to_second) = match plan {
-            "relay" => (address(2), address(1)),
-            _ => Default::default(),
-        };
-        let nodes: [(usize, &str, String); 3] = match plan {
+        // Number, how many send to it, and to whom it sends. The parity's node first: others connect to it.
+        let nodes = match plan {
             "relay" => [
-                (2, "1", String::new()),
-                (1, "2", to_parity),
-                (0, "1", to_second),
+                (2, "1", None),
+                (1, "2", Some(address(2))),
+                (0, "1", Some(address(1))),
             ],
-            _ => [0, 1, 2].map(|node| (node, "1", String::new())),
+            _ => [0, 1, 2].map(|node| (node, "1", None)),
         };
         let mut members = Vec::new();
         for (node, incoming, next) in &nodes {
             let listen = address(*node);
             let mut words = vec!["triple-node", &listen, incoming];
-            words.extend((!next.is_empty()).then_some(next.as_str()));
+            words.extend(next.as_deref());
             let mut member = Member::start(&network, *node, &words)?;
             member.line()?;
             members.push(member);
