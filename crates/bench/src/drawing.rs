@@ -62,3 +62,41 @@ pub fn top(values: impl Iterator<Item = f64>, more: f64) -> f64 {
     let most = values.fold(0.0, f64::max);
     if most > 0.0 { (1.0 + more) * most } else { 1.0 }
 }
+
+/// Draws lines on axes from 1 and from 0 that have these names, with `room` above the highest. The first line is the one that the others are
+/// compared with; there are six colours.
+pub fn lines<N: AsRef<str>>(
+    file: &Path,
+    [x, y]: [&str; 2],
+    room: f64,
+    lines: &[(N, Vec<(f64, f64)>)],
+) -> Result<()> {
+    let points = || lines.iter().flat_map(|(_, points)| points);
+    let most = points().map(|point| point.0).fold(1.0, f64::max);
+    on_file(file, |area| {
+        let mut chart = ChartBuilder::on(area)
+            .margin(16)
+            .x_label_area_size(44)
+            .y_label_area_size(60)
+            .build_cartesian_2d(1.0..most, 0.0..top(points().map(|point| point.1), room))
+            .map_err(error)?;
+        chart
+            .configure_mesh()
+            .x_desc(x)
+            .y_desc(y)
+            .label_style((FONT, 15))
+            .draw()
+            .map_err(error)?;
+        let others = COLOURS.into_iter().chain([RGBColor(170, 40, 40)]);
+        let colours = [BOUND].into_iter().chain(others);
+        for ((name, points), colour) in lines.iter().zip(colours) {
+            let style = colour.stroke_width(2);
+            chart
+                .draw_series(LineSeries::new(points.iter().copied(), style))
+                .map_err(error)?
+                .label(name.as_ref())
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 26, y)], style));
+        }
+        legend(&mut chart, SeriesLabelPosition::UpperLeft)
+    })
+}

@@ -10,7 +10,6 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use plotters::prelude::*;
 use serde_json::json;
 use tabane_lanes::Algorithm;
 use tabane_offload::{Ask, Model, Server, ServerOptions, Task, status};
@@ -311,39 +310,13 @@ fn budget(
 }
 
 /// GB/s of all by the number of processes.
-fn draw(file: &Path, lines: &[(usize, [f64; WAYS.len()])]) -> Result<()> {
-    let most = lines
-        .iter()
-        .map(|(processes, _)| *processes)
-        .max()
-        .unwrap_or(1);
-    drawing::on_file(file, |area| {
-        let rates = lines.iter().flat_map(|(_, rates)| rates.iter().copied());
-        let mut chart = ChartBuilder::on(area)
-            .margin(16)
-            .x_label_area_size(44)
-            .y_label_area_size(60)
-            .build_cartesian_2d(1.0..most as f64, 0.0..drawing::top(rates, 0.2))
-            .map_err(drawing::error)?;
-        chart
-            .configure_mesh()
-            .x_desc("processes")
-            .y_desc("GB/s of all")
-            .label_style((drawing::FONT, 15))
-            .draw()
-            .map_err(drawing::error)?;
-        let colours = [drawing::BOUND].into_iter().chain(drawing::COLOURS);
-        for ((way, (_, name)), colour) in WAYS.iter().enumerate().zip(colours) {
-            let points = lines
-                .iter()
-                .map(|(processes, rates)| (*processes as f64, rates[way]));
-            let style = colour.stroke_width(2);
-            chart
-                .draw_series(LineSeries::new(points, style))
-                .map_err(drawing::error)?
-                .label(*name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 26, y)], style));
-        }
-        drawing::legend(&mut chart, SeriesLabelPosition::UpperLeft)
-    })
+fn draw(file: &Path, rates: &[(usize, [f64; WAYS.len()])]) -> Result<()> {
+    let lines = WAYS.iter().enumerate().map(|(way, (_, name))| {
+        let points = rates
+            .iter()
+            .map(|(processes, rates)| (*processes as f64, rates[way]));
+        (*name, points.collect())
+    });
+    let lines: Vec<_> = lines.collect();
+    drawing::lines(file, ["processes", "GB/s of all"], 0.2, &lines)
 }

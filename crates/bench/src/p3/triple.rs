@@ -2,18 +2,16 @@
 //!
 //! Nothing is stored, and roles stay where they are: what is seen is what frames take on their way through rings.
 
-use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
+use std::net::TcpListener;
 use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use tabane_fabric::{Receiver, Ring, Sender, Tail, Tcp};
 use tabane_lanes::xor_of;
 
 use super::network::Network;
-use super::worker::{FRAME, PATIENCE, done, ready};
+use super::worker::{FRAME, PATIENCE, done, ready, receiver, sender};
 use super::{Args, Member, sum};
 use crate::progress;
 
@@ -71,13 +69,13 @@ pub fn measure(args: &Args) -> Result<()> {
 pub fn node(listen: &str, incoming: usize, next: Option<&str>) -> Result<()> {
     let listener = TcpListener::bind(listen).context("cannot listen")?;
     let mut next = match next {
-        Some(next) => Some(connect(next)?),
+        Some(next) => Some(sender(next, RING)?),
         None => None,
     };
     thread::spawn(move || -> Result<()> {
         let mut tails = Vec::new();
         for stream in listener.incoming().take(incoming) {
-            tails.push(receive(stream?)?);
+            tails.push(receiver(stream?, RING)?);
         }
         let mut buffer = vec![0; FRAME];
         for number in 0.. {
@@ -103,10 +101,8 @@ pub fn node(listen: &str, incoming: usize, next: Option<&str>) -> Result<()> {
 
 /// Sends different data to the first two, and their parity to a third, if there is one. Tells how many bytes of data it sent.
 pub fn source(seconds: f64, sinks: &[String]) -> Result<()> {
-    let mut senders = Vec::new();
-    for sink in sinks {
-        senders.push(connect(sink)?);
-    }
+    let senders = sinks.iter().map(|sink| sender(sink, RING));
+    let mut senders = senders.collect::<Result<Vec<_>>>()?;
     ready()?;
     let (first, second, mut parity) = (vec![7; FRAME], vec![9; FRAME], vec![0; FRAME]);
     let (begun, mut sent) = (Instant::now(), 0);
@@ -120,18 +116,4 @@ pub fn source(seconds: f64, sinks: &[String]) -> Result<()> {
         sent += 2 * FRAME as u64;
     }
     done(sent, begun)
-}
-
-fn connect(address: &str) -> Result<Sender> {
-    let stream = TcpStream::connect(address).with_context(|| format!("cannot reach {address}"))?;
-    Ok(Sender::new(Arc::new(Tcp::new(stream, None)?), RING))
-}
-
-fn receive(stream: TcpStream) -> Result<Tail> {
-    let ring = Arc::new(Ring::new(RING, 1));
-    let endpoint = Arc::new(Tcp::new(stream, Some(Arc::clone(&ring)))?);
-    let receiver = Receiver::new(ring, endpoint);
-    let tail = receiver.tails().pop().context("it has one")?;
-    thread::spawn(move || receiver.run());
-    Ok(tail)
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tabane_fabric::{Receiver, Ring, Sender, Tcp};
+use tabane_fabric::{Receiver, Ring, Sender, Tail, Tcp};
 use tabane_node::{Server, ServerOptions};
 use tabane_store::storage::cluster::file::NodeFile;
 use tabane_store::storage::cluster::{self, Plan};
@@ -130,26 +130,34 @@ fn sink(listen: &str) -> Result<()> {
     ready()
 }
 
-fn drain(stream: TcpStream) -> io::Result<()> {
-    let ring = Arc::new(Ring::new(RING, 1));
+/// A ring of so many bytes that the peer of a connection writes into, and its one consumer.
+pub fn receiver(stream: TcpStream, ring: usize) -> Result<Tail> {
+    let ring = Arc::new(Ring::new(ring, 1));
     let endpoint = Arc::new(Tcp::new(stream, Some(Arc::clone(&ring)))?);
     let receiver = Receiver::new(ring, endpoint);
-    let mut tails = receiver.tails();
+    let tail = receiver.tails().pop().context("it has one")?;
     thread::spawn(move || receiver.run());
+    Ok(tail)
+}
+
+/// Writes into a ring of so many bytes that is at an address.
+pub fn sender(address: &str, ring: usize) -> Result<Sender> {
+    let stream = TcpStream::connect(address).with_context(|| format!("cannot reach {address}"))?;
+    Ok(Sender::new(Arc::new(Tcp::new(stream, None)?), ring))
+}
+
+fn drain(stream: TcpStream) -> Result<()> {
+    let mut tail = receiver(stream, RING)?;
     for number in 0.. {
-        tails[0].frame(number, PATIENCE)?;
-        tails[0].release(number + 1)?;
+        tail.frame(number, PATIENCE)?;
+        tail.release(number + 1)?;
     }
     Ok(())
 }
 
 fn source(seconds: f64, sinks: &[String]) -> Result<()> {
-    let mut senders = Vec::new();
-    for sink in sinks {
-        let stream =
-            TcpStream::connect(sink.as_str()).with_context(|| format!("cannot reach {sink}"))?;
-        senders.push(Sender::new(Arc::new(Tcp::new(stream, None)?), RING));
-    }
+    let senders = sinks.iter().map(|sink| sender(sink, RING));
+    let mut senders = senders.collect::<Result<Vec<_>>>()?;
     ready()?;
     let begun = Instant::now();
     let sent = AtomicU64::new(0);

@@ -122,7 +122,9 @@ impl Cluster {
             Action::Add { node } => change(global, None, &node),
             Action::Replace { old, new } => change(global, Some(&old), &new),
             Action::Bench { plans, seconds } => {
-                cluster_bench::run(global, &global.cluster()?, &plans, seconds)
+                // Only for clusters.
+                global.cluster()?;
+                cluster_bench::run(global, &plans, seconds)
             }
             Action::Heal => heal::heal(global, HealOptions::default()),
             Action::Scrub { limit } => heal::heal(

@@ -1,17 +1,16 @@
 //! `tabane cluster bench`
 
 use std::io;
-use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tabane_store::Id;
+use tabane_store::storage::cluster::Plan;
 use tabane_store::storage::cluster::wire::random_id;
-use tabane_store::storage::cluster::{self, Plan};
 use tabane_store::storage::striped::StripedStorage;
-use tabane_store::storage::{Name, ObjectKind, RemoteOptions, Storage};
+use tabane_store::storage::{Name, ObjectKind, Storage};
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
@@ -37,20 +36,13 @@ struct Measured {
 }
 
 /// Writes objects by each plan for so many seconds, reads them back, and deletes them.
-pub fn run(global: &Global, file: &Path, plans: &[String], seconds: f64) -> Result<Exit> {
+pub fn run(global: &Global, plans: &[String], seconds: f64) -> Result<Exit> {
     let mut table = Table::new(&["Plan", "Objects>", "Written>", "Slowest>", "Read>"]);
     for name in plans {
         let plan: Plan = name.parse().map_err(Failure::Usage)?;
-        let options = RemoteOptions {
-            plan,
-            ..global.remote_options()
-        };
-        let storage = cluster::open_file(file, &options).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                Failure::Other("there is nothing on the nodes yet: run `tabane init`".to_owned())
-            }
-            _ => Failure::Other(error.to_string()),
-        })?;
+        let mut global = global.clone();
+        global.network.plan = plan;
+        let storage = global.set()?;
         let measured = measure(&storage, name, seconds);
         let measured = measured.map_err(|error| Failure::Other(error.to_string()))?;
         let bytes = (measured.objects * OBJECT_LEN) as u64;
