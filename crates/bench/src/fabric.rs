@@ -170,8 +170,8 @@ fn connected(backend: &Backend, ring: Arc<Ring>) -> Result<(Arc<dyn Endpoint>, A
         Backend::Libfabric(provider) => {
             let listener = FabricListener::bind(provider, "127.0.0.1", 0)?;
             let port = listener.port();
-            let accepting = thread::spawn(move || listener.accept(Some(ring), Some(PATIENCE)));
-            let client = Fabric::connect(provider, "127.0.0.1", port, None, Some(PATIENCE))?;
+            let accepting = thread::spawn(move || listener.next()?.accept(ring, Some(PATIENCE)));
+            let client = Fabric::connect(provider, "127.0.0.1", port, &[0; 32], Some(PATIENCE))?;
             let server = accepting.join().ok().context("nobody accepts")??;
             Ok((Arc::new(client), Arc::new(server)))
         }

@@ -43,25 +43,56 @@
             goto failed;                                                                                                           \
     } while (0)
 
-// What each side says of itself when they connect, little-endian: where the other may write. Verbs carries 56 bytes at most.
-struct greeting {
+#define TOKEN_LEN 32
+
+static const char MAGIC[8] = "TABANEf2";
+
+// What who connects shows. Verbs carries 55 bytes at most.
+struct plea {
+    char magic[8];
+    unsigned char token[TOKEN_LEN];
+};
+
+// What the other side answers, little-endian: where its ring is.
+struct welcome {
     char magic[8];
     uint64_t address;
     uint64_t key;
     uint64_t len;
 };
 
-static const char MAGIC[8] = "TABANEf1";
+union greeting {
+    char magic[8];
+    struct plea plea;
+    struct welcome welcome;
+};
 
 struct tabane_network {
     struct fi_info *info;
     struct fid_fabric *fabric;
 };
 
+// What happens to a connection, or who wants one.
+struct events {
+    struct fid_fabric *fabric;
+    struct fid_eq *eq;
+    int fd;
+    // Readable from the moment that `is_over` is set, when nothing is waited for any more.
+    int over_fd;
+    atomic_int is_over;
+};
+
 struct tabane_listener {
     struct tabane_network *network;
-    struct fid_eq *eq;
+    struct events events;
     struct fid_pep *pep;
+};
+
+// Somebody who wants to connect.
+struct tabane_request {
+    struct tabane_listener *listener;
+    // Its handle is nil once an endpoint has it.
+    struct fi_info *info;
 };
 
 struct queue {
@@ -70,23 +101,21 @@ struct queue {
 };
 
 struct tabane_endpoint {
-    struct tabane_network *network;
     struct fid_domain *domain;
-    struct fid_eq *eq;
-    int eq_fd;
+    struct events events;
     struct queue sent;
     struct queue arrived;
     // Held while `ep` is used, since a write that fails closes it.
     pthread_mutex_t lock;
     struct fid_ep *ep;
-    // Readable from the moment that `is_over` is set.
-    int over_fd;
-    atomic_int is_over;
     int mr_mode;
     size_t iov_limit;
     int writes_take_receives;
     struct fid_mr *ring;
-    struct greeting peer;
+    // Where the peer's ring is.
+    uint64_t peer_address;
+    uint64_t peer_key;
+    uint64_t peer_len;
     void *staging;
     size_t staging_len;
     struct fid_mr *staging_mr;
@@ -169,42 +198,101 @@ failed:
     return code;
 }
 
-// --- Events of connections ---
+// --- Waiting ---
 
-static int open_events(struct tabane_network *network, struct fid_eq **eq)
+static int64_t now(void)
 {
-    struct fi_eq_attr attr = {.wait_obj = FI_WAIT_FD};
-    return fi_eq_open(network->fabric, &attr, eq, NULL);
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
-// Waits for an event of this kind, and gives the peer's greeting.
-static int await_event(struct fid_eq *eq, uint32_t kind, int timeout, struct greeting *peer, struct fi_info **info)
+static int64_t deadline_of(int timeout)
+{
+    return timeout < 0 ? INT64_MAX : now() + timeout;
+}
+
+static int open_events(struct tabane_network *network, struct events *events)
+{
+    struct fi_eq_attr attr = {.wait_obj = FI_WAIT_FD};
+    events->fabric = network->fabric;
+    events->over_fd = eventfd(0, EFD_CLOEXEC);
+    if (events->over_fd < 0)
+        return -FI_EMFILE;
+    int code = fi_eq_open(network->fabric, &attr, &events->eq, NULL);
+    return code != 0 ? code : fi_control(&events->eq->fid, FI_GETWAIT, &events->fd);
+}
+
+static void close_events(struct events *events)
+{
+    if (events->eq != NULL)
+        fi_close(&events->eq->fid);
+    if (events->over_fd >= 0)
+        close(events->over_fd);
+}
+
+static void end(struct events *events)
+{
+    atomic_store(&events->is_over, 1);
+    eventfd_write(events->over_fd, 1);
+}
+
+// Sleeps until there is an event, or something in the queue, if there is one, or it is over. fi_cq_sread would only notice the
+// second.
+static int rest(struct events *events, struct queue *queue, int64_t deadline)
+{
+    struct fid *fids[] = {&events->eq->fid, queue == NULL ? NULL : &queue->cq->fid};
+    int code = fi_trywait(events->fabric, fids, queue == NULL ? 1 : 2);
+    if (code != 0)
+        return code == -FI_EAGAIN ? 0 : code;
+    int timeout = -1;
+    if (deadline != INT64_MAX) {
+        int64_t left = deadline - now();
+        if (left <= 0)
+            return -FI_ETIMEDOUT;
+        timeout = (int)left;
+    }
+    struct pollfd fds[] = {
+        {events->fd, POLLIN, 0}, {events->over_fd, POLLIN, 0}, {queue == NULL ? -1 : queue->fd, POLLIN, 0}};
+    poll(fds, 3, timeout);
+    return 0;
+}
+
+// Waits for an event of this kind, and gives the peer's greeting of so many bytes.
+static int await_event(struct events *events, uint32_t kind, int timeout, union greeting *peer, size_t peer_len,
+                       struct fi_info **info)
 {
     struct {
         struct fi_eq_cm_entry cm;
-        struct greeting greeting;
+        union greeting greeting;
     } entry;
     memset(&entry, 0, sizeof entry);
     uint32_t event = 0;
-    ssize_t len = fi_eq_sread(eq, &event, &entry, sizeof entry, timeout, 0);
+    int64_t deadline = deadline_of(timeout);
+    ssize_t len;
+    while ((len = fi_eq_read(events->eq, &event, &entry, sizeof entry, 0)) == -FI_EAGAIN) {
+        if (atomic_load(&events->is_over))
+            return -FI_ESHUTDOWN;
+        int code = rest(events, NULL, deadline);
+        if (code != 0)
+            return code;
+    }
     if (len == -FI_EAVAIL) {
         struct fi_eq_err_entry error = {0};
-        fi_eq_readerr(eq, &error, 0);
+        fi_eq_readerr(events->eq, &error, 0);
         return error.err > 0 ? -error.err : -FI_EOTHER;
     }
     if (len < 0)
-        return len == -FI_EAGAIN ? -FI_ETIMEDOUT : (int)len;
+        return (int)len;
     if (info != NULL)
         *info = entry.cm.info;
     if (event != kind)
         return -FI_ECONNABORTED;
     if (peer == NULL)
         return 0;
-    if ((size_t)len < sizeof entry.cm + sizeof entry.greeting || memcmp(entry.greeting.magic, MAGIC, sizeof MAGIC) != 0)
+    if ((size_t)len < sizeof entry.cm + peer_len || memcmp(entry.greeting.magic, MAGIC, sizeof MAGIC) != 0)
         return -FI_ENOMSG;
-    peer->address = le64toh(entry.greeting.address);
-    peer->key = le64toh(entry.greeting.key);
-    peer->len = le64toh(entry.greeting.len);
+    *peer = entry.greeting;
     return 0;
 }
 
@@ -217,9 +305,8 @@ static int open_queue(struct tabane_endpoint *e, struct queue *queue)
     return code != 0 ? code : fi_control(&queue->cq->fid, FI_GETWAIT, &queue->fd);
 }
 
-// An endpoint that is not connected yet, and what it says of its ring, if it has one.
-static int open_endpoint(struct tabane_network *network, struct fi_info *info, void *ring, size_t len, struct greeting *own,
-                         struct tabane_endpoint **out, const char **step)
+// An endpoint that is not connected yet.
+static int open_endpoint(struct tabane_network *network, struct fi_info *info, struct tabane_endpoint **out, const char **step)
 {
     int code = -FI_ENOMEM;
     *step = "calloc";
@@ -227,35 +314,22 @@ static int open_endpoint(struct tabane_network *network, struct fi_info *info, v
     if (e == NULL)
         return code;
     pthread_mutex_init(&e->lock, NULL);
-    e->network = network;
     e->mr_mode = info->domain_attr->mr_mode;
     e->iov_limit = info->tx_attr->iov_limit < PARTS ? info->tx_attr->iov_limit : PARTS;
     e->writes_take_receives = (info->mode & FI_RX_CQ_DATA) != 0;
-    e->over_fd = eventfd(0, EFD_CLOEXEC);
-    TRY(e->over_fd < 0 ? -FI_EMFILE : 0, "eventfd");
+    TRY(open_events(network, &e->events), "fi_eq_open");
     TRY(fi_domain(network->fabric, info, &e->domain, NULL), "fi_domain");
-    TRY(open_events(network, &e->eq), "fi_eq_open");
-    TRY(fi_control(&e->eq->fid, FI_GETWAIT, &e->eq_fd), "fi_control");
     TRY(open_queue(e, &e->sent), "fi_cq_open");
     TRY(open_queue(e, &e->arrived), "fi_cq_open");
     TRY(fi_endpoint(e->domain, info, &e->ep, NULL), "fi_endpoint");
     // The endpoint has the peer's request to connect now: nobody else may reject it.
     info->handle = NULL;
-    TRY(fi_ep_bind(e->ep, &e->eq->fid, 0), "fi_ep_bind");
+    TRY(fi_ep_bind(e->ep, &e->events.eq->fid, 0), "fi_ep_bind");
     TRY(fi_ep_bind(e->ep, &e->sent.cq->fid, FI_TRANSMIT), "fi_ep_bind");
     TRY(fi_ep_bind(e->ep, &e->arrived.cq->fid, FI_RECV), "fi_ep_bind");
     TRY(fi_enable(e->ep), "fi_enable");
     for (size_t i = 0; i < RECEIVES && i < info->rx_attr->size; i++)
         TRY(fi_recv(e->ep, NULL, 0, NULL, 0, NULL), "fi_recv");
-    memset(own, 0, sizeof *own);
-    memcpy(own->magic, MAGIC, sizeof MAGIC);
-    if (ring != NULL) {
-        // The domain is this connection's alone, so one key for all of them gives no peer the ring of another.
-        TRY(fi_mr_reg(e->domain, ring, len, FI_REMOTE_WRITE, 0, 1, 0, &e->ring, NULL), "fi_mr_reg");
-        own->address = htole64(e->mr_mode & FI_MR_VIRT_ADDR ? (uintptr_t)ring : 0);
-        own->key = htole64(fi_mr_key(e->ring));
-        own->len = htole64(len);
-    }
     *out = e;
     return 0;
 failed:
@@ -263,16 +337,22 @@ failed:
     return code;
 }
 
-int tabane_connect(struct tabane_network *network, void *ring, size_t len, int timeout, struct tabane_endpoint **out,
+int tabane_connect(struct tabane_network *network, const unsigned char *token, int timeout, struct tabane_endpoint **out,
                    const char **step)
 {
-    struct greeting own;
+    struct plea plea;
+    union greeting peer;
     struct tabane_endpoint *e = NULL;
-    int code = open_endpoint(network, network->info, ring, len, &own, &e, step);
+    int code = open_endpoint(network, network->info, &e, step);
     if (code != 0)
         return code;
-    TRY(fi_connect(e->ep, network->info->dest_addr, &own, sizeof own), "fi_connect");
-    TRY(await_event(e->eq, FI_CONNECTED, timeout, &e->peer, NULL), "fi_connect");
+    memcpy(plea.magic, MAGIC, sizeof MAGIC);
+    memcpy(plea.token, token, TOKEN_LEN);
+    TRY(fi_connect(e->ep, network->info->dest_addr, &plea, sizeof plea), "fi_connect");
+    TRY(await_event(&e->events, FI_CONNECTED, timeout, &peer, sizeof peer.welcome, NULL), "fi_connect");
+    e->peer_address = le64toh(peer.welcome.address);
+    e->peer_key = le64toh(peer.welcome.key);
+    e->peer_len = le64toh(peer.welcome.len);
     *out = e;
     return 0;
 failed:
@@ -297,24 +377,21 @@ void tabane_endpoint_free(struct tabane_endpoint *e)
         fi_close(&e->arrived.cq->fid);
     if (e->sent.cq != NULL)
         fi_close(&e->sent.cq->fid);
-    if (e->eq != NULL)
-        fi_close(&e->eq->fid);
+    close_events(&e->events);
     if (e->domain != NULL)
         fi_close(&e->domain->fid);
-    if (e->over_fd >= 0)
-        close(e->over_fd);
     pthread_mutex_destroy(&e->lock);
     free(e);
 }
 
 // --- Listeners ---
 
+// No request of it may be left.
 void tabane_listener_free(struct tabane_listener *listener)
 {
     if (listener->pep != NULL)
         fi_close(&listener->pep->fid);
-    if (listener->eq != NULL)
-        fi_close(&listener->eq->fid);
+    close_events(&listener->events);
     free(listener);
 }
 
@@ -326,9 +403,9 @@ int tabane_listen(struct tabane_network *network, struct tabane_listener **out, 
     if (listener == NULL)
         return code;
     listener->network = network;
-    TRY(open_events(network, &listener->eq), "fi_eq_open");
+    TRY(open_events(network, &listener->events), "fi_eq_open");
     TRY(fi_passive_ep(network->fabric, network->info, &listener->pep, NULL), "fi_passive_ep");
-    TRY(fi_pep_bind(listener->pep, &listener->eq->fid, 0), "fi_pep_bind");
+    TRY(fi_pep_bind(listener->pep, &listener->events.eq->fid, 0), "fi_pep_bind");
     TRY(fi_listen(listener->pep), "fi_listen");
     struct sockaddr_storage address = {0};
     size_t len = sizeof address;
@@ -342,71 +419,75 @@ failed:
     return code;
 }
 
-int tabane_accept(struct tabane_listener *listener, void *ring, size_t len, int timeout, struct tabane_endpoint **out,
+// Wakes who waits for a request.
+void tabane_listener_close(struct tabane_listener *listener)
+{
+    end(&listener->events);
+}
+
+// Rejects who was not accepted.
+void tabane_request_free(struct tabane_request *request)
+{
+    if (request->info->handle != NULL)
+        fi_reject(request->listener->pep, request->info->handle, NULL, 0);
+    fi_freeinfo(request->info);
+    free(request);
+}
+
+// Waits for somebody who wants to connect, and gives the token that he shows. One thread at a time.
+int tabane_next_request(struct tabane_listener *listener, struct tabane_request **out, unsigned char *token, const char **step)
+{
+    int code = -FI_ENOMEM;
+    *step = "calloc";
+    struct tabane_request *request = calloc(1, sizeof *request);
+    if (request == NULL)
+        return code;
+    union greeting peer;
+    request->listener = listener;
+    TRY(await_event(&listener->events, FI_CONNREQ, -1, &peer, sizeof peer.plea, &request->info), "fi_listen");
+    memcpy(token, peer.plea.token, TOKEN_LEN);
+    *out = request;
+    return 0;
+failed:
+    if (request->info != NULL)
+        tabane_request_free(request);
+    else
+        free(request);
+    return code;
+}
+
+// Lets somebody in, whose writes go to `ring`.
+int tabane_accept(struct tabane_request *request, void *ring, size_t len, int timeout, struct tabane_endpoint **out,
                   const char **step)
 {
-    struct greeting own, peer;
+    struct welcome welcome = {.len = htole64(len)};
     struct tabane_endpoint *e = NULL;
-    struct fi_info *info = NULL;
-    int code;
-    TRY(await_event(listener->eq, FI_CONNREQ, timeout, &peer, &info), "fi_listen");
-    TRY(open_endpoint(listener->network, info, ring, len, &own, &e, step), *step);
-    TRY(fi_accept(e->ep, &own, sizeof own), "fi_accept");
-    TRY(await_event(e->eq, FI_CONNECTED, timeout, NULL, NULL), "fi_accept");
-    e->peer = peer;
-    fi_freeinfo(info);
+    int code = open_endpoint(request->listener->network, request->info, &e, step);
+    if (code != 0)
+        return code;
+    // The domain is this connection's alone, so one key for all of them gives no peer the ring of another.
+    TRY(fi_mr_reg(e->domain, ring, len, FI_REMOTE_WRITE, 0, 1, 0, &e->ring, NULL), "fi_mr_reg");
+    memcpy(welcome.magic, MAGIC, sizeof MAGIC);
+    welcome.address = htole64(e->mr_mode & FI_MR_VIRT_ADDR ? (uintptr_t)ring : 0);
+    welcome.key = htole64(fi_mr_key(e->ring));
+    TRY(fi_accept(e->ep, &welcome, sizeof welcome), "fi_accept");
+    TRY(await_event(&e->events, FI_CONNECTED, timeout, NULL, 0, NULL), "fi_accept");
     *out = e;
     return 0;
 failed:
-    if (e != NULL)
-        tabane_endpoint_free(e);
-    else if (info != NULL && info->handle != NULL)
-        fi_reject(listener->pep, info->handle, NULL, 0);
-    fi_freeinfo(info);
+    tabane_endpoint_free(e);
     return code;
 }
 
 // --- Moving bytes ---
 
-static int64_t now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
-}
-
-static void end(struct tabane_endpoint *e)
-{
-    atomic_store(&e->is_over, 1);
-    eventfd_write(e->over_fd, 1);
-}
-
-// Sleeps until something is in the queue, or the connection is over. fi_cq_sread would not notice the latter.
-static int rest(struct tabane_endpoint *e, struct queue *queue, int64_t deadline)
-{
-    struct fid *fids[] = {&queue->cq->fid, &e->eq->fid};
-    int code = fi_trywait(e->network->fabric, fids, 2);
-    if (code != 0)
-        return code == -FI_EAGAIN ? 0 : code;
-    int timeout = -1;
-    if (deadline >= 0) {
-        int64_t left = deadline - now();
-        if (left <= 0)
-            return -FI_ETIMEDOUT;
-        timeout = (int)left;
-    }
-    struct pollfd fds[] = {{queue->fd, POLLIN, 0}, {e->eq_fd, POLLIN, 0}, {e->over_fd, POLLIN, 0}};
-    poll(fds, 3, timeout);
-    return 0;
-}
-
 // The next completion of this queue.
 static int next(struct tabane_endpoint *e, struct queue *queue, int timeout, struct fi_cq_data_entry *entry)
 {
-    int64_t deadline = timeout < 0 ? -1 : now() + timeout;
+    int64_t deadline = deadline_of(timeout);
     for (int spins = 0;; spins++) {
         // Before the queue is looked at: what came before the end is in it.
-        int is_over = atomic_load(&e->is_over);
+        int is_over = atomic_load(&e->events.is_over);
         ssize_t count = fi_cq_read(queue->cq, entry, 1);
         if (count == 1)
             return 0;
@@ -424,12 +505,12 @@ static int next(struct tabane_endpoint *e, struct queue *queue, int timeout, str
         // A connection has no events but that it is over.
         struct fi_eq_cm_entry event;
         uint32_t kind;
-        ssize_t len = fi_eq_read(e->eq, &kind, &event, sizeof event, 0);
+        ssize_t len = fi_eq_read(e->events.eq, &kind, &event, sizeof event, 0);
         if (len != -FI_EAGAIN) {
-            end(e);
+            end(&e->events);
             continue;
         }
-        int code = rest(e, queue, deadline);
+        int code = rest(&e->events, queue, deadline);
         if (code != 0)
             return code;
     }
@@ -498,7 +579,7 @@ static ssize_t post(struct tabane_endpoint *e, struct iovec *parts, size_t count
     void *descriptors[PARTS] = {0};
     if (e->staging_mr != NULL && parts[0].iov_base == e->staging)
         descriptors[0] = fi_mr_desc(e->staging_mr);
-    struct fi_rma_iov to = {.addr = e->peer.address + offset, .len = total, .key = e->peer.key};
+    struct fi_rma_iov to = {.addr = e->peer_address + offset, .len = total, .key = e->peer_key};
     struct fi_msg_rma write = {
         .msg_iov = parts, .desc = descriptors, .iov_count = count, .rma_iov = &to, .rma_iov_count = 1, .data = immediate};
     return fi_writemsg(e->ep, &write, FI_REMOTE_CQ_DATA | FI_COMPLETION);
@@ -510,20 +591,20 @@ int tabane_write(struct tabane_endpoint *e, uint64_t offset, struct iovec *parts
     size_t total = 0;
     for (size_t i = 0; i < count; i++)
         total += parts[i].iov_len;
-    if (offset > e->peer.len || total > e->peer.len - offset)
+    if (offset > e->peer_len || total > e->peer_len - offset)
         return -FI_EMSGSIZE;
     int code = 0;
     if (total > 0 && ((e->mr_mode & FI_MR_LOCAL) != 0 || count > e->iov_limit))
         code = stage(e, parts, &count, total);
     if (code != 0)
         return code;
-    int64_t deadline = timeout < 0 ? INT64_MAX : now() + timeout;
+    int64_t deadline = deadline_of(timeout);
     ssize_t posted;
     for (;;) {
         pthread_mutex_lock(&e->lock);
         posted = post(e, parts, count, total, offset, immediate);
         pthread_mutex_unlock(&e->lock);
-        if (posted != -FI_EAGAIN || atomic_load(&e->is_over) || now() > deadline)
+        if (posted != -FI_EAGAIN || atomic_load(&e->events.is_over) || now() > deadline)
             break;
         // There is never more than one write on its way, so that this passes soon.
         fi_cq_read(e->sent.cq, NULL, 0);
@@ -534,7 +615,7 @@ int tabane_write(struct tabane_endpoint *e, uint64_t offset, struct iovec *parts
     code = next(e, &e->sent, timeout, &entry);
     if (code != 0) {
         // The provider may still read what the caller is about to change: it stops when the endpoint is closed.
-        end(e);
+        end(&e->events);
         pthread_mutex_lock(&e->lock);
         fi_close(&e->ep->fid);
         e->ep = NULL;
@@ -545,7 +626,7 @@ int tabane_write(struct tabane_endpoint *e, uint64_t offset, struct iovec *parts
 
 void tabane_close(struct tabane_endpoint *e)
 {
-    end(e);
+    end(&e->events);
     pthread_mutex_lock(&e->lock);
     if (e->ep != NULL)
         fi_shutdown(e->ep, 0);

@@ -19,7 +19,7 @@ mod tcp;
 
 pub use endpoint::Endpoint;
 #[cfg(feature = "libfabric")]
-pub use libfabric::{Fabric, FabricListener, providers};
+pub use libfabric::{Fabric, FabricListener, FabricRequest, providers};
 pub use receiver::{Receiver, Tail};
 pub use ring::{Ring, Vacancy};
 pub use sender::Sender;

@@ -22,10 +22,15 @@ use crate::ring::Ring;
 /// Parts of one write at most, as in the shim.
 const PARTS_MAX: usize = 8;
 
+/// Bytes that who connects shows, as in the shim.
+const TOKEN_LEN: usize = 32;
+
 #[repr(C)]
 struct RawNetwork(c_void);
 #[repr(C)]
 struct RawListener(c_void);
+#[repr(C)]
+struct RawRequest(c_void);
 #[repr(C)]
 struct RawEndpoint(c_void);
 
@@ -50,9 +55,17 @@ unsafe extern "C" {
         port: *mut u16,
         step: *mut Step,
     ) -> c_int;
+    fn tabane_listener_close(listener: *mut RawListener);
     fn tabane_listener_free(listener: *mut RawListener);
-    fn tabane_accept(
+    fn tabane_next_request(
         listener: *mut RawListener,
+        out: *mut *mut RawRequest,
+        token: *mut u8,
+        step: *mut Step,
+    ) -> c_int;
+    fn tabane_request_free(request: *mut RawRequest);
+    fn tabane_accept(
+        request: *mut RawRequest,
         ring: *mut u8,
         len: usize,
         timeout: c_int,
@@ -61,8 +74,7 @@ unsafe extern "C" {
     ) -> c_int;
     fn tabane_connect(
         network: *mut RawNetwork,
-        ring: *mut u8,
-        len: usize,
+        token: *const u8,
         timeout: c_int,
         out: *mut *mut RawEndpoint,
         step: *mut Step,
@@ -145,16 +157,28 @@ pub fn providers() -> Vec<String> {
 
 /// Waits for peers that connect over libfabric.
 pub struct FabricListener {
-    raw: NonNull<RawListener>,
+    listening: Arc<Listening>,
     port: u16,
-    network: Arc<Network>,
-    accepts: Mutex<()>,
+    waits: Mutex<()>,
 }
 
-// SAFETY: as of `Network`; one thread at a time accepts.
-unsafe impl Send for FabricListener {}
+/// A listener, for as long as somebody who asked to be let in is not answered.
+struct Listening {
+    raw: NonNull<RawListener>,
+    network: Arc<Network>,
+}
+
+// SAFETY: as of `Network`; the shim allows one thread in `tabane_next_request`, which a lock sees to, and any in the others.
+unsafe impl Send for Listening {}
 // SAFETY: as above.
-unsafe impl Sync for FabricListener {}
+unsafe impl Sync for Listening {}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has it, and requests hold an `Arc` of it.
+        unsafe { tabane_listener_free(self.raw.as_ptr()) }
+    }
+}
 
 impl FabricListener {
     /// Listens with this provider (`tcp`, `verbs`) at an address of this machine; port 0 is any.
@@ -169,11 +193,11 @@ impl FabricListener {
             tabane_listen(network.0.as_ptr(), out, &raw mut bound, step)
         });
         let explain = |failure: Failure| failure.explained(&format!("{provider} at {host}:{port}"));
+        let raw = made.map_err(explain)?;
         Ok(Self {
-            raw: made.map_err(explain)?,
+            listening: Arc::new(Listening { raw, network }),
             port: bound,
-            network,
-            accepts: Mutex::new(()),
+            waits: Mutex::new(()),
         })
     }
 
@@ -182,30 +206,67 @@ impl FabricListener {
         self.port
     }
 
-    /// The next peer; what it writes goes into `ring`, if there is one. The connection is to be made within `patience`.
+    /// The next peer that wants to connect.
     ///
     /// # Errors
-    /// When nobody connects, or not one of us; when the ring cannot be registered.
-    pub fn accept(
-        &self,
-        ring: Option<Arc<Ring>>,
-        patience: Option<Duration>,
-    ) -> io::Result<Fabric> {
-        let _accepts = self.accepts.lock().expect("no panic under this lock");
-        let (memory, len) = memory(&ring);
+    /// [`io::ErrorKind::UnexpectedEof`] once it is closed; otherwise when it is not one of us, and the next one may be.
+    pub fn next(&self) -> io::Result<FabricRequest> {
+        let _waits = self.waits.lock().expect("no panic under this lock");
+        let mut token = [0; TOKEN_LEN];
+        // SAFETY: the token has the room that the shim writes to.
+        let made = made(|out, step| unsafe {
+            tabane_next_request(self.listening.raw.as_ptr(), out, token.as_mut_ptr(), step)
+        });
+        Ok(FabricRequest {
+            raw: made.map_err(|failure| failed(failure.code))?,
+            token,
+            listening: Arc::clone(&self.listening),
+        })
+    }
+
+    /// Who waits for the next peer gets an error.
+    pub fn close(&self) {
+        // SAFETY: the listener is open.
+        unsafe { tabane_listener_close(self.listening.raw.as_ptr()) }
+    }
+}
+
+/// Somebody who wants to connect; he is turned away when this is dropped.
+pub struct FabricRequest {
+    raw: NonNull<RawRequest>,
+    token: [u8; TOKEN_LEN],
+    listening: Arc<Listening>,
+}
+
+// SAFETY: as of `Network`; it is used by who has it.
+unsafe impl Send for FabricRequest {}
+
+impl FabricRequest {
+    /// What he shows, which lets him in or not.
+    pub fn token(&self) -> &[u8; TOKEN_LEN] {
+        &self.token
+    }
+
+    /// Lets him in: what he writes goes into `ring`. The connection is to be made within `patience`, which is for ever without one.
+    ///
+    /// # Errors
+    /// When he is gone; when the ring cannot be registered.
+    pub fn accept(self, ring: Arc<Ring>, patience: Option<Duration>) -> io::Result<Fabric> {
+        let (memory, len) = (ring.memory(), ring.capacity());
         // SAFETY: the ring lives as long as the endpoint, in which it is registered.
         let made = made(|out, step| unsafe {
             tabane_accept(self.raw.as_ptr(), memory, len, millis(patience), out, step)
         });
         let raw = made.map_err(|failure| failure.explained("a peer that connects"))?;
-        Ok(Fabric::new(raw, ring, Arc::clone(&self.network)))
+        let network = Arc::clone(&self.listening.network);
+        Ok(Fabric::new(raw, Some(ring), network))
     }
 }
 
-impl Drop for FabricListener {
+impl Drop for FabricRequest {
     fn drop(&mut self) {
         // SAFETY: nobody else has it.
-        unsafe { tabane_listener_free(self.raw.as_ptr()) }
+        unsafe { tabane_request_free(self.raw.as_ptr()) }
     }
 }
 
@@ -240,27 +301,25 @@ impl Fabric {
         }
     }
 
-    /// Connects to who listens there with this provider; what it writes goes into `ring`, if there is one.
+    /// Connects to who listens there with this provider, shows him the token, and may write into his ring.
     ///
     /// # Errors
-    /// When there is no such provider; when nobody listens there, or not one of us; when the ring cannot be registered.
+    /// When there is no such provider; when nobody listens there, or not one of us, or he does not let one in.
     pub fn connect(
         provider: &str,
         host: &str,
         port: u16,
-        ring: Option<Arc<Ring>>,
+        token: &[u8; TOKEN_LEN],
         patience: Option<Duration>,
     ) -> io::Result<Self> {
         let network = Arc::new(Network::open(provider, host, port, false)?);
-        let (memory, len) = memory(&ring);
-        let network_raw = network.0.as_ptr();
-        // SAFETY: the ring lives as long as the endpoint, in which it is registered.
+        // SAFETY: the network is open.
         let made = made(|out, step| unsafe {
-            tabane_connect(network_raw, memory, len, millis(patience), out, step)
+            let limit = millis(patience);
+            tabane_connect(network.0.as_ptr(), token.as_ptr(), limit, out, step)
         });
-        let raw =
-            made.map_err(|failure| failure.explained(&format!("{provider} to {host}:{port}")))?;
-        Ok(Self::new(raw, ring, network))
+        let explain = |failure: Failure| failure.explained(&format!("{provider} to {host}:{port}"));
+        Ok(Self::new(made.map_err(explain)?, None, network))
     }
 
     /// How long to wait for an immediate of the peer, and for it to take a write. Without limits that is for ever.
@@ -328,13 +387,6 @@ impl Drop for Fabric {
     fn drop(&mut self) {
         // SAFETY: nobody else has it.
         unsafe { tabane_endpoint_free(self.raw.as_ptr()) }
-    }
-}
-
-fn memory(ring: &Option<Arc<Ring>>) -> (*mut u8, usize) {
-    match ring {
-        Some(ring) => (ring.memory(), ring.capacity()),
-        None => (ptr::null_mut(), 0),
     }
 }
 
@@ -410,3 +462,17 @@ const EMSGSIZE: c_int = 90;
 const ESHUTDOWN: c_int = 108;
 const ETIMEDOUT: c_int = 110;
 const ECANCELED: c_int = 125;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_little_memory_that_may_be_locked_is_told_with_what_raises_it() {
+        let (code, step) = (-12, c"fi_mr_reg".as_ptr());
+        let error = Failure { code, step }.explained("a peer that connects");
+        let text = error.to_string();
+        assert!(text.contains("ulimit -l unlimited"), "{text}");
+        assert!(text.contains("LimitMEMLOCK=infinity"), "{text}");
+    }
+}

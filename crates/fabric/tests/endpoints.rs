@@ -66,11 +66,17 @@ mod libfabric {
         }
         let listener = FabricListener::bind(provider, "127.0.0.1", 0).unwrap();
         let port = listener.port();
-        let server = thread::spawn(move || listener.accept(Some(ring), Some(PATIENCE)).unwrap());
-        let client = Fabric::connect(provider, "127.0.0.1", port, None, Some(PATIENCE)).unwrap();
+        let server = thread::spawn(move || {
+            let request = listener.next().unwrap();
+            assert_eq!(request.token(), &TOKEN);
+            request.accept(ring, Some(PATIENCE)).unwrap()
+        });
+        let client = Fabric::connect(provider, "127.0.0.1", port, &TOKEN, Some(PATIENCE)).unwrap();
         let client = client.limits(Some(patience), Some(patience));
         Some((Arc::new(client), Arc::new(server.join().unwrap())))
     }
+
+    const TOKEN: [u8; 32] = [0xa5; 32];
 
     macro_rules! provider {
         ($($name:ident)*) => {

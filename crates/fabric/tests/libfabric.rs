@@ -2,7 +2,8 @@
 
 #![cfg(feature = "libfabric")]
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -11,13 +12,26 @@ use tabane_fabric::{Endpoint, Fabric, FabricListener, Receiver, Ring, Sender};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
+const TOKEN: [u8; 32] = [0xa5; 32];
+
+/// Lets the next peer in.
+fn accept(listener: &FabricListener, ring: &Arc<Ring>) -> Fabric {
+    let request = listener.next().unwrap();
+    assert_eq!(request.token(), &TOKEN);
+    request.accept(Arc::clone(ring), Some(PATIENCE)).unwrap()
+}
+
+fn connect(port: u16) -> io::Result<Fabric> {
+    Fabric::connect("tcp", "127.0.0.1", port, &TOKEN, Some(PATIENCE))
+}
+
 /// A connection whose second end has a ring of 4096 bytes.
 fn connected(ring: &Arc<Ring>) -> (Fabric, Fabric) {
     let listener = FabricListener::bind("tcp", "127.0.0.1", 0).unwrap();
     let port = listener.port();
     let ring = Arc::clone(ring);
-    let server = thread::spawn(move || listener.accept(Some(ring), Some(PATIENCE)).unwrap());
-    let client = Fabric::connect("tcp", "127.0.0.1", port, None, Some(PATIENCE)).unwrap();
+    let server = thread::spawn(move || accept(&listener, &ring));
+    let client = connect(port).unwrap();
     (client, server.join().unwrap())
 }
 
@@ -37,27 +51,14 @@ fn a_provider_that_is_not_there_is_told_with_those_that_are() {
 }
 
 #[test]
-fn nobody_there_is_an_error_on_each_side() {
+fn nobody_there_is_an_error() {
     let listener = FabricListener::bind("tcp", "127.0.0.1", 0).unwrap();
     let port = listener.port();
-    let error = failure(listener.accept(None, Some(Duration::from_millis(20))));
-    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     drop(listener);
-    let error = failure(Fabric::connect(
-        "tcp",
-        "127.0.0.1",
-        port,
-        None,
-        Some(PATIENCE),
-    ));
+    let error = failure(connect(port));
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
-    let error = failure(Fabric::connect(
-        "tcp",
-        "no.such.host.invalid",
-        1,
-        None,
-        None,
-    ));
+    let nowhere = "no.such.host.invalid";
+    let error = failure(Fabric::connect("tcp", nowhere, 1, &TOKEN, None));
     assert!(error.to_string().contains("no.such.host.invalid"));
 }
 
@@ -68,12 +69,11 @@ fn a_listener_takes_several_peers_and_may_go_before_them() {
     let accepting = thread::spawn(move || {
         [0, 1].map(|_| {
             let ring = Arc::new(Ring::new(4096, 1));
-            let endpoint = listener.accept(Some(Arc::clone(&ring)), Some(PATIENCE));
-            Receiver::new(ring, Arc::new(endpoint.unwrap()))
+            let endpoint = accept(&listener, &ring);
+            Receiver::new(ring, Arc::new(endpoint))
         })
     });
-    let clients =
-        [0, 1].map(|_| Fabric::connect("tcp", "127.0.0.1", port, None, Some(PATIENCE)).unwrap());
+    let clients = [0, 1].map(|_| connect(port).unwrap());
     let receivers = accepting.join().unwrap();
     for (number, (client, receiver)) in (0..).zip(clients.into_iter().zip(receivers)) {
         let tail = receiver.tails().remove(0);
@@ -82,6 +82,30 @@ fn a_listener_takes_several_peers_and_may_go_before_them() {
         sender.send(&[&[number; 100]]).unwrap();
         assert_eq!(tail.frame(0, PATIENCE).unwrap(), [number; 100]);
     }
+}
+
+#[test]
+fn who_is_turned_away_hears_of_it_and_who_listens_goes_on_until_it_is_closed() {
+    let listener = Arc::new(FabricListener::bind("tcp", "127.0.0.1", 0).unwrap());
+    let port = listener.port();
+    let listening = Arc::clone(&listener);
+    let server = thread::spawn(move || {
+        drop(listening.next().unwrap());
+        let accepted = accept(&listening, &Arc::new(Ring::new(4096, 1)));
+        (accepted, failure(listening.next()).kind())
+    });
+    let error = failure(connect(port));
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
+    // The provider takes no notice of who speaks something else.
+    let mut garbage = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    garbage.write_all(&[0x5a; 200]).unwrap();
+    drop(garbage);
+    let client = connect(port).unwrap();
+    listener.close();
+    let (server, end) = server.join().unwrap();
+    assert_eq!(end, ErrorKind::UnexpectedEof);
+    client.write(0, &[b"bytes"], 5).unwrap();
+    assert_eq!(server.wait().unwrap(), 5);
 }
 
 #[test]
