@@ -232,6 +232,7 @@ mod tests {
             node: NodeFile::new(authority.cluster, &nodes[0], credentials),
             directory: dir.path().join("a"),
             listen: nodes[0].address.clone(),
+            fabric: None,
             metrics: None,
             log: Arc::new(|_| {}),
         })

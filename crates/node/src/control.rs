@@ -136,11 +136,11 @@ fn answer(
                 return Err(invalid("there is a session of that name, or too many"));
             }
             *own = Some((open.session, session));
-            Reply::Opened(tokens)
+            Reply::Opened(tokens, shared.fabric.clone())
         }
         Request::Join(id, peers) => {
             shared.session(id)?.join(peers)?;
-            Reply::Done
+            Reply::Joined(shared.busy_sessions())
         }
         Request::Stripe(id, stripe) => {
             let session = shared.session(id)?;

@@ -19,6 +19,8 @@ pub struct Counters {
     pub stored_bytes: Counter,
     /// Times that parts were made durable, several at once.
     pub commits: Counter,
+    /// Connections for data that were made over libfabric.
+    pub fabric_connections: Counter,
     /// Connections that were refused.
     pub refused: Counter,
 }

@@ -9,6 +9,7 @@ pub mod authority;
 mod commit;
 mod control;
 mod counters;
+mod fabric;
 mod home;
 mod metrics;
 mod part;

@@ -58,7 +58,7 @@ fn text(counters: &Counters, free_bytes: u64) -> String {
         "Sessions that are open.",
         counters.sessions.get(),
     );
-    let totals: [(&str, &str, &Counter); 7] = [
+    let totals: [(&str, &str, &Counter); 8] = [
         (
             "stripes_total",
             "Stripes of which a part was made durable.",
@@ -88,6 +88,11 @@ fn text(counters: &Counters, free_bytes: u64) -> String {
             "commits_total",
             "Times that parts were made durable, several at once.",
             &counters.commits,
+        ),
+        (
+            "libfabric_connections_total",
+            "Connections for data that were made over libfabric.",
+            &counters.fabric_connections,
         ),
         (
             "refused_connections_total",

@@ -10,12 +10,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustls::ServerConfig;
+use tabane_fabric::{Endpoint, Receiver, Ring, Tcp};
 use tabane_store::storage::cluster::file::NodeFile;
 use tabane_store::storage::cluster::tls;
-use tabane_store::storage::cluster::wire::{self, DATA_MAGIC, SessionId, Token};
+use tabane_store::storage::cluster::wire::{self, DATA_MAGIC, FabricAddress, SessionId, Token};
 
 use crate::commit::Commits;
 use crate::counters::Counters;
+use crate::fabric::Listener;
 use crate::home::Home;
 use crate::lock;
 use crate::session::{Session, set_patience};
@@ -44,6 +46,8 @@ pub struct ServerOptions {
     pub directory: PathBuf,
     /// Host and port to listen on.
     pub listen: String,
+    /// Where to take data by libfabric too, if that is wanted.
+    pub fabric: Option<FabricAddress>,
     /// Host and port for metrics, if there are to be any.
     pub metrics: Option<String>,
     /// Is told what an operator may want to know, in one line.
@@ -57,6 +61,8 @@ pub struct Shared {
     pub commits: Arc<Commits>,
     pub counters: Arc<Counters>,
     pub begun: Instant,
+    /// Where it takes data by libfabric, if it does.
+    pub fabric: Option<FabricAddress>,
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
     /// By number, those that are open.
     connections: Mutex<HashMap<u64, TcpStream>>,
@@ -69,6 +75,7 @@ pub struct Server {
     shared: Arc<Shared>,
     address: SocketAddr,
     metrics: Option<SocketAddr>,
+    fabric: Option<Arc<Listener>>,
     is_stopping: Arc<AtomicBool>,
     threads: Vec<thread::JoinHandle<()>>,
 }
@@ -83,12 +90,15 @@ impl Server {
         let tls = tls::server(&options.node.credentials)?;
         let listener = listen(&options.listen)?;
         let metrics = options.metrics.as_deref().map(listen).transpose()?;
+        let fabric = options.fabric.as_ref().map(Listener::bind).transpose()?;
+        let fabric = fabric.map(Arc::new);
         let shared = Arc::new(Shared {
             home,
             tls,
             commits: Arc::default(),
             counters: Arc::default(),
             begun: Instant::now(),
+            fabric: fabric.as_ref().map(|fabric| fabric.address().clone()),
             sessions: Mutex::default(),
             connections: Mutex::default(),
             opened: AtomicU64::new(0),
@@ -114,10 +124,15 @@ impl Server {
                 });
             }));
         }
+        if let Some(fabric) = &fabric {
+            let (of, fabric) = (Arc::clone(&shared), Arc::clone(fabric));
+            threads.push(thread::spawn(move || fabric.run(&of)));
+        }
         Ok(Self {
             shared,
             address,
             metrics: metrics_address,
+            fabric,
             is_stopping,
             threads,
         })
@@ -133,12 +148,20 @@ impl Server {
         self.metrics
     }
 
+    /// Where it takes data by libfabric.
+    pub fn fabric_address(&self) -> Option<&FabricAddress> {
+        self.shared.fabric.as_ref()
+    }
+
     /// Takes no more connections, ends all sessions, and returns when what was handed over whole is durable.
     pub fn stop(self) {
         self.is_stopping.store(true, Ordering::Relaxed);
         // Wakes who is waiting for a connection.
         for address in [Some(self.address), self.metrics].into_iter().flatten() {
             let _ = TcpStream::connect(address);
+        }
+        if let Some(fabric) = &self.fabric {
+            fabric.close();
         }
         let sessions: Vec<_> = lock(&self.shared.sessions).drain().collect();
         for (_, session) in sessions {
@@ -204,18 +227,23 @@ impl Shared {
         connections.insert(number, handle);
         drop(connections);
         let shared = Arc::clone(self);
+        let connection = Connection(Arc::clone(self), number);
         let work = move || {
+            let _connection = connection;
             let from = stream.peer_addr();
             if let Err(error) = shared.serve(stream) {
-                shared.counters.refused.add(1);
                 let from = from.map_or_else(|_| "?".to_owned(), |from| from.to_string());
-                (shared.log)(&format!("connection from {from} ended: {error}"));
+                shared.refuse(&format!("connection from {from} ended: {error}"));
             }
-            lock(&shared.connections).remove(&number);
         };
-        if thread::Builder::new().spawn(work).is_err() {
-            lock(&self.connections).remove(&number);
-        }
+        // Where there is no thread for it, it is closed.
+        let _ = thread::Builder::new().spawn(work);
+    }
+
+    /// Counts a connection that was refused, and says why.
+    pub fn refuse(&self, why: &str) {
+        self.counters.refused.add(1);
+        (self.log)(why);
     }
 
     /// Finds out what a connection is for.
@@ -239,16 +267,42 @@ impl Shared {
         let mut token: Token = [0; 32];
         stream.read_exact(&mut token)?;
         set_patience(&stream)?;
-        let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
-        for session in sessions {
-            if let Some(receiver) = session.admit(&token, &stream)? {
-                stream.write_all(&[1])?;
-                receiver.run();
-                return Ok(());
-            }
+        let admitted = self.admit(&token, |ring| Tcp::new(stream.try_clone()?, Some(ring)))?;
+        stream.write_all(&[u8::from(admitted.is_some())])?;
+        admitted.ok_or_else(without_permission)?.run();
+        Ok(())
+    }
+
+    /// Lets a connection write into the ring that its token is for, if there is one.
+    pub fn admit<E: Endpoint + 'static>(
+        &self,
+        token: &Token,
+        connect: impl FnOnce(Arc<Ring>) -> io::Result<E>,
+    ) -> io::Result<Option<Receiver>> {
+        let sessions = lock(&self.sessions);
+        let expecting = sessions
+            .values()
+            .find(|session| session.expects(token))
+            .cloned();
+        drop(sessions);
+        match expecting {
+            Some(session) => session.admit(token, connect),
+            None => Ok(None),
         }
-        stream.write_all(&[0])?;
-        Err(wire::invalid("it has no permission for any ring"))
+    }
+}
+
+/// What a connection without a token for a ring ends with.
+pub fn without_permission() -> io::Error {
+    wire::invalid("it has no permission for any ring")
+}
+
+/// A connection that is being served, and is closed whatever comes.
+struct Connection(Arc<Shared>, u64);
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        lock(&self.0.connections).remove(&self.1);
     }
 }
 

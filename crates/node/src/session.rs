@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail, Tcp};
+use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail};
 use tabane_store::storage::cluster::wire::{Open, Peer, Stripe, Token, invalid, random_id};
 use tabane_store::storage::cluster::{STALL, data_endpoint};
 
@@ -26,7 +26,7 @@ const RING_MAX: u32 = 16 << 20;
 /// Nodes of a session at most.
 const MEMBERS_MAX: u8 = 32;
 
-/// For how long a session counts as busy after a stripe: several times what one takes.
+/// For how long a session counts as busy after it was ready, and after a stripe: several times what one takes.
 const BUSY: Duration = Duration::from_secs(2);
 
 /// Stripes that wait at most: a client has a few at a time.
@@ -57,7 +57,7 @@ struct State {
     early: HashMap<u64, (Stripe, Answer)>,
     is_running: bool,
     is_closed: bool,
-    /// When the last stripe was begun.
+    /// When it was ready, or the last stripe was begun.
     last: Option<Instant>,
 }
 
@@ -72,6 +72,14 @@ struct Waiting {
 struct Expected {
     member: usize,
     capacity: usize,
+}
+
+impl State {
+    /// Whether everybody has connected who is to write to this member.
+    fn is_complete(&self, me: usize) -> bool {
+        let mut tails = (0..).zip(&self.tails[0]);
+        self.is_running || tails.all(|(member, tail)| member == me || tail.is_some())
+    }
 }
 
 impl Session {
@@ -127,26 +135,44 @@ impl Session {
         Ok((Arc::new(session), tokens))
     }
 
-    /// Lets a connection write into the ring that its token is for, if there is one.
+    /// Whether there is a ring that this token is for.
+    pub fn expects(&self, token: &Token) -> bool {
+        lock(&self.state).expected.contains_key(token)
+    }
+
+    /// Lets a connection write into the ring that its token is for, if there is one; `connect` makes it. Who fails may try again.
     ///
     /// # Errors
-    /// When the system has no memory or handles for it.
-    pub fn admit(&self, token: &Token, stream: &TcpStream) -> io::Result<Option<Receiver>> {
-        let mut state = lock(&self.state);
-        if state.is_closed {
-            return Ok(None);
-        }
-        let Some(expected) = state.expected.remove(token) else {
+    /// When there is no connection.
+    pub fn admit<E: Endpoint + 'static>(
+        &self,
+        token: &Token,
+        connect: impl FnOnce(Arc<Ring>) -> io::Result<E>,
+    ) -> io::Result<Option<Receiver>> {
+        let Some(expected) = lock(&self.state).expected.remove(token) else {
             return Ok(None);
         };
         let ring = Arc::new(Ring::new(expected.capacity, TAILS));
-        let endpoint: Arc<dyn Endpoint> =
-            Arc::new(Tcp::new(stream.try_clone()?, Some(Arc::clone(&ring)))?);
+        // Without the lock: this may take as long as the peer likes.
+        let connected = connect(Arc::clone(&ring));
+        let mut state = lock(&self.state);
+        let endpoint: Arc<dyn Endpoint> = match connected {
+            Ok(endpoint) => Arc::new(endpoint),
+            Err(error) => {
+                state.expected.insert(*token, expected);
+                return Err(error);
+            }
+        };
+        if state.is_closed {
+            return Ok(None);
+        }
         let receiver = Receiver::new(ring, Arc::clone(&endpoint));
         state.endpoints.push(endpoint);
         for (tails, tail) in state.tails.iter_mut().zip(receiver.tails()) {
             tails[expected.member] = Some(tail);
         }
+        drop(state);
+        self.changed.notify_all();
         Ok(Some(receiver))
     }
 
@@ -157,7 +183,7 @@ impl Session {
     pub fn join(&self, peers: Vec<Option<Peer>>) -> io::Result<()> {
         for (member, peer) in peers.into_iter().enumerate() {
             let Some(peer) = peer else { continue };
-            let endpoint = data_endpoint(&peer.address, peer.token)
+            let endpoint = data_endpoint(&peer.address, peer.token, peer.fabric.as_ref())
                 .map_err(|error| blame(&format!("cannot reach {}: {error}", peer.address)))?;
             let mut state = lock(&self.state);
             if member >= state.peers.len() || state.is_closed {
@@ -166,6 +192,8 @@ impl Session {
             state.endpoints.push(Arc::clone(&endpoint));
             state.peers[member] = Some(Sender::new(endpoint, peer.ring as usize));
         }
+        // Its first stripe is about to come.
+        lock(&self.state).last = Some(Instant::now());
         Ok(())
     }
 
@@ -211,7 +239,14 @@ impl Session {
             }
             state.next += 1;
         }
-        if !state.is_running {
+        // Over libfabric who connects may be ready before the node that lets him in.
+        let is_incomplete = |state: &mut State| !state.is_closed && !state.is_complete(self.me);
+        let waited = self.changed.wait_timeout_while(state, STALL, is_incomplete);
+        let (mut state, waited) = waited.expect("no panic under this lock");
+        if waited.timed_out() {
+            return Err(blame("not all members have connected"));
+        }
+        if !state.is_running && !state.is_closed {
             state.is_running = true;
             self.start(&mut state, home, commits);
         }
@@ -220,7 +255,7 @@ impl Session {
         answered.recv().unwrap_or_else(|_| Err(closed()))
     }
 
-    /// Whether there has been a stripe lately.
+    /// Whether it writes, or is about to.
     pub fn is_busy(&self) -> bool {
         let last = lock(&self.state).last;
         last.is_some_and(|last| last.elapsed() < BUSY)

@@ -1,4 +1,4 @@
-//! Nodes in this process, and a repository's storage over them.
+//! Nodes in this process, and a repository's storage over them. With the feature `libfabric` all their data go that way.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -79,6 +79,7 @@ impl Bed {
             listen: node.address.clone(),
             node,
             directory: self.home(number),
+            fabric: cfg!(feature = "libfabric").then(|| "tcp@127.0.0.1:0".parse().unwrap()),
             metrics: None,
             log: Arc::new(move |line| log.lock().unwrap().push(line.to_owned())),
         }

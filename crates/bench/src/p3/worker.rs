@@ -112,6 +112,7 @@ fn node(file: &Path, dir: &Path) -> Result<()> {
         listen: node.address.clone(),
         node,
         directory: dir.to_owned(),
+        fabric: None,
         metrics: None,
         log: Arc::new(|line| eprintln!("node: {line}")),
     })?;

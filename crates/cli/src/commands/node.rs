@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use tabane_node::{Server, ServerOptions};
 use tabane_store::storage::cluster::file::NodeFile;
+use tabane_store::storage::cluster::wire::FabricAddress;
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
@@ -45,6 +46,9 @@ Example:
         /// Host and port to listen on [default: those by which the cluster knows the node]
         #[arg(long, value_name = "HOST:PORT")]
         listen: Option<String>,
+        /// Take data by libfabric too, at this address, as in verbs@10.1.0.1:7442; clients and nodes that can use it
+        #[arg(long, value_name = "PROVIDER@HOST:PORT", hide = !cfg!(feature = "libfabric"))]
+        fabric: Option<FabricAddress>,
         /// Answer HTTP here: /metrics for Prometheus, and /health
         #[arg(long, value_name = "HOST:PORT")]
         metrics: Option<String>,
@@ -58,6 +62,7 @@ impl Node {
             node,
             dir,
             listen,
+            fabric,
             metrics,
         } = self.action;
         let node = NodeFile::read(&node)
@@ -67,6 +72,7 @@ impl Node {
             listen: listen.unwrap_or_else(|| node.address.clone()),
             node,
             directory: dir,
+            fabric,
             metrics,
             log: Arc::new(|line| eprintln!("tabane: {line}")),
         };
@@ -78,11 +84,15 @@ impl Node {
                 "message_type": "serving",
                 "node": name,
                 "address": server.address().to_string(),
+                "fabric": server.fabric_address().map(|address| address.to_string()),
                 "metrics": server.metrics_address().map(|address| address.to_string()),
             }))?;
         } else if !global.quiet {
             let mut output = Output::new();
             output.line(format!("node {name} listens on {}", server.address()))?;
+            if let Some(fabric) = server.fabric_address() {
+                output.line(format!("and takes data by libfabric at {fabric}"))?;
+            }
             output.finish()?;
         }
         // Nothing is ever sent: a signal closes the channel.

@@ -18,7 +18,7 @@ use crate::storage::{Listed, Name, OBJECT_LEN_MAX, ObjectKind, Storage};
 use crate::sync::lock;
 
 /// How long it may take to be let in.
-const CONNECT: Duration = Duration::from_secs(5);
+pub(super) const CONNECT: Duration = Duration::from_secs(5);
 
 /// For how long a node may say nothing: longer than anything that it does for one request.
 const SILENCE: Duration = Duration::from_secs(60);

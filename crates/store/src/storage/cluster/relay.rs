@@ -115,9 +115,16 @@ impl Relay {
         if state.is_paused() {
             return Ok(Relayed::NotTried);
         }
+        let (opened, mixer) = match state.session(geometry.generation, &nodes) {
+            Ok(opened) => opened,
+            Err(error) => {
+                drop(state);
+                return fail(&error.to_string());
+            }
+        };
         let kind = match self.plan {
             Plan::Always(kind) => kind,
-            Plan::Auto => state.mixer.choose(),
+            Plan::Auto => mixer.choose(),
         };
         // Not for every number of nodes is there one that was searched for.
         let kinds = [kind, Kind::Shared].into_iter();
@@ -126,13 +133,6 @@ impl Relay {
         let cells = match kind {
             Kind::Direct => encode_cells(object, geometry)?,
             _ => data_cells(object, geometry),
-        };
-        let opened = match state.session(geometry.generation, &nodes) {
-            Ok(opened) => opened,
-            Err(error) => {
-                drop(state);
-                return fail(&error.to_string());
-            }
         };
         let members = placed.members();
         let (number, request) = placed.request(opened, Source::Client(kind.name().to_owned()));
@@ -152,9 +152,7 @@ impl Relay {
         match sent {
             Ok(waited) => {
                 let waited = (waited + idle).as_secs_f64();
-                state
-                    .mixer
-                    .learn(waited / (took + idle).as_secs_f64().max(1e-9));
+                mixer.learn(waited / (took + idle).as_secs_f64().max(1e-9));
             }
             Err(error) => {
                 drop(state);
@@ -204,7 +202,7 @@ impl Relay {
             return false;
         }
         let session = state.session(placed.geometry.generation, &nodes);
-        let asked = session.and_then(|session| {
+        let asked = session.and_then(|(session, _)| {
             let source = Source::Nodes {
                 role: role as u8,
                 others: others.iter().map(|&role| role as u8).collect(),
@@ -253,11 +251,21 @@ impl State {
     }
 
     /// The session with these nodes, which are those of the generation.
-    fn session(&mut self, generation: u8, nodes: &[&NodeStorage]) -> io::Result<&mut Session> {
-        match self.sessions.entry(generation) {
-            Entry::Occupied(session) => Ok(session.into_mut()),
-            Entry::Vacant(place) => Ok(place.insert(Session::open(nodes)?)),
-        }
+    fn session(
+        &mut self,
+        generation: u8,
+        nodes: &[&NodeStorage],
+    ) -> io::Result<(&mut Session, &mut Mixer)> {
+        let mixer = &mut self.mixer;
+        let session = match self.sessions.entry(generation) {
+            Entry::Occupied(session) => session.into_mut(),
+            Entry::Vacant(place) => {
+                let session = Session::open(nodes)?;
+                mixer.share_among(session.clients(), session.layout());
+                place.insert(session)
+            }
+        };
+        Ok((session, mixer))
     }
 }
 

@@ -12,7 +12,8 @@ use tabane_parity::schedule::{Kind, Node, Schedule};
 use super::limits::Limits;
 use super::node::{Channel, NodeStorage};
 use super::wire::{
-    self, DATA_MAGIC, FRAME_HEADER_LEN, FrameHeader, Open, Peer, Reply, Request, SessionId, Token,
+    self, DATA_MAGIC, FRAME_HEADER_LEN, FabricAddress, FrameHeader, Open, Peer, Reply, Request,
+    SessionId, Token,
 };
 use crate::storage::striped::container::{Geometry, SECTOR_LEN};
 
@@ -34,6 +35,8 @@ pub struct Session {
     senders: Vec<Sender>,
     lag: u8,
     next: u64,
+    layout: Layout,
+    clients: u16,
 }
 
 impl Session {
@@ -58,37 +61,52 @@ impl Session {
                 peer_ring: peer_ring as u32,
             };
             match owner.ask(&Request::Open(open), &[])? {
-                Reply::Opened(tokens) if tokens.len() == nodes.len() + 1 => Ok((owner, tokens)),
+                Reply::Opened(tokens, fabric) if tokens.len() == nodes.len() + 1 => {
+                    Ok((owner, tokens, fabric))
+                }
                 other => Err(refused(&other)),
             }
         })?;
         let endpoints = at_once(&numbered, |&(me, node)| {
-            let tokens: &[Token] = &opened[me].1;
-            data_endpoint(node.address(), tokens[nodes.len()])
+            let (_, tokens, fabric) = &opened[me];
+            data_endpoint(node.address(), tokens[nodes.len()], fabric.as_ref())
         })?;
-        at_once(&numbered, |&(me, node)| {
+        let clients = at_once(&numbered, |&(me, node)| {
             let peer = |(number, other): &(usize, &NodeStorage)| {
                 (*number != me).then(|| Peer {
                     address: other.address().to_owned(),
                     token: opened[*number].1[me],
                     ring: peer_ring as u32,
+                    fabric: opened[*number].2.clone(),
                 })
             };
             let join = Request::Join(id, numbered.iter().map(peer).collect());
             match node.ask(&join, &[])? {
-                Reply::Done => Ok(()),
+                Reply::Joined(clients) => Ok(clients),
                 other => Err(refused(&other)),
             }
         })?;
         let sender = |endpoint: &Arc<dyn Endpoint>| Sender::new(Arc::clone(endpoint), client_ring);
         Ok(Self {
             id,
-            _owners: opened.into_iter().map(|(owner, _)| owner).collect(),
+            _owners: opened.into_iter().map(|(owner, ..)| owner).collect(),
             senders: endpoints.iter().map(sender).collect(),
             endpoints,
             lag,
             next: 0,
+            layout,
+            clients: clients.into_iter().max().unwrap_or(1),
         })
+    }
+
+    /// What its stripes are laid out as.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// How many clients wrote when it began, itself among them.
+    pub fn clients(&self) -> u16 {
+        self.clients
     }
 
     /// The number that the next stripe gets.
@@ -186,11 +204,18 @@ fn send_cells(
     Ok(())
 }
 
-/// Connects to a ring and shows the token for it.
+/// Connects to a ring and shows the token for it: by libfabric where both sides have it, otherwise by TCP.
 ///
 /// # Errors
 /// When the node is not there or does not let one in.
-pub fn data_endpoint(address: &str, token: Token) -> io::Result<Arc<dyn Endpoint>> {
+pub fn data_endpoint(
+    address: &str,
+    token: Token,
+    fabric: Option<&FabricAddress>,
+) -> io::Result<Arc<dyn Endpoint>> {
+    if let Some(endpoint) = fabric.and_then(|fabric| fabric_endpoint(fabric, &token)) {
+        return Ok(endpoint);
+    }
     let mut stream = super::node::connect(address)?;
     stream.set_read_timeout(Some(STALL))?;
     stream.set_write_timeout(Some(STALL))?;
@@ -206,6 +231,24 @@ pub fn data_endpoint(address: &str, token: Token) -> io::Result<Arc<dyn Endpoint
             format!("{address} has no ring that is waiting for this connection"),
         )),
     }
+}
+
+/// Nothing if that is no way to the node from here.
+#[cfg(feature = "libfabric")]
+fn fabric_endpoint(fabric: &FabricAddress, token: &Token) -> Option<Arc<dyn Endpoint>> {
+    let FabricAddress {
+        provider,
+        host,
+        port,
+    } = fabric;
+    let limit = Some(super::node::CONNECT);
+    let endpoint = tabane_fabric::Fabric::connect(provider, host, *port, token, limit).ok()?;
+    Some(Arc::new(endpoint.limits(Some(STALL), Some(STALL))))
+}
+
+#[cfg(not(feature = "libfabric"))]
+fn fabric_endpoint(_: &FabricAddress, _: &Token) -> Option<Arc<dyn Endpoint>> {
+    None
 }
 
 /// How large the rings of a session are at each node.

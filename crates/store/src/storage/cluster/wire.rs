@@ -1,6 +1,8 @@
 //! What clients and nodes say to each other. `docs/wire.md` describes it whole.
 
+use std::fmt;
 use std::io::{self, Read, Write};
+use std::str::FromStr;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -9,7 +11,7 @@ use crate::id::Id;
 use crate::storage::{Listed, Name, ObjectKind};
 
 /// The version of the protocol that this program speaks.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// With this begins what is said over TLS.
 const CONTROL_MAGIC: &[u8; 8] = b"TABANE.c";
@@ -80,6 +82,60 @@ pub struct Peer {
     pub token: Token,
     /// Bytes of that ring.
     pub ring: u32,
+    /// Where libfabric reaches it, if it does.
+    pub fabric: Option<FabricAddress>,
+}
+
+/// Where a node takes data by libfabric. As text it is `PROVIDER@HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FabricAddress {
+    /// What moves the bytes: `verbs`, `tcp`.
+    pub provider: String,
+    /// In the network for data.
+    pub host: String,
+    /// 0 is any, for who listens.
+    pub port: u16,
+}
+
+impl FromStr for FabricAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('@').and_then(|(provider, address)| {
+            let (host, port) = address.rsplit_once(':')?;
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            let is_whole = !provider.is_empty() && !host.is_empty();
+            is_whole.then_some((provider, host, port.parse().ok()?))
+        });
+        let Some((provider, host, port)) = parts else {
+            return Err("it is PROVIDER@HOST:PORT, as in verbs@10.1.0.1:7442".to_owned());
+        };
+        if ["0.0.0.0", "::"].contains(&host) {
+            return Err(
+                "others are told this address, so it cannot be that of any network".to_owned(),
+            );
+        }
+        let [provider, host] = [provider, host].map(str::to_owned);
+        Ok(Self {
+            provider,
+            host,
+            port,
+        })
+    }
+}
+
+impl fmt::Display for FabricAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            provider,
+            host,
+            port,
+        } = self;
+        match host.contains(':') {
+            true => write!(f, "{provider}@[{host}]:{port}"),
+            false => write!(f, "{provider}@{host}:{port}"),
+        }
+    }
 }
 
 /// A stripe that is about to be sent.
@@ -128,8 +184,10 @@ pub enum Reply {
     Bytes(u64),
     /// The objects of a kind.
     List(Vec<Listed>),
-    /// What lets others write into the rings: of each member, then of the client.
-    Opened(Vec<Token>),
+    /// What lets others write into the rings, of each member, then of the client; and where libfabric reaches them, if it does.
+    Opened(Vec<Token>, Option<FabricAddress>),
+    /// It is connected. So many clients have joined or sent stripes lately.
+    Joined(u16),
     /// How the node is.
     Status(Status),
     /// It cannot be done.
@@ -376,6 +434,30 @@ mod tests {
             // Whatever it is taken for, it is no reason to panic.
             let _ = receive::<Request>(&mut bytes.as_slice(), 100);
             let _ = receive::<Reply>(&mut bytes.as_slice(), 100);
+        }
+    }
+
+    #[test]
+    fn addresses_of_libfabric_are_read_as_they_are_written() {
+        for text in [
+            "verbs@10.1.0.1:7442",
+            "tcp@[fd00::1]:0",
+            "net@data.example:65535",
+        ] {
+            assert_eq!(text.parse::<FabricAddress>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "verbs",
+            "verbs@",
+            "@a:1",
+            "verbs@:1",
+            "verbs@a",
+            "verbs@a:65536",
+            "verbs@0.0.0.0:1",
+            "verbs@[::]:1",
+        ] {
+            assert!(text.parse::<FabricAddress>().is_err(), "{text}");
         }
     }
 

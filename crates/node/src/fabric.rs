@@ -1,0 +1,120 @@
+//! Lets peers in over libfabric.
+
+use std::io;
+use std::sync::Arc;
+
+use tabane_store::storage::cluster::wire::FabricAddress;
+
+use crate::server::Shared;
+
+#[cfg(feature = "libfabric")]
+pub use with::Listener;
+#[cfg(not(feature = "libfabric"))]
+pub use without::Listener;
+
+#[cfg(feature = "libfabric")]
+mod with {
+    use std::thread;
+
+    use tabane_fabric::{FabricListener, FabricRequest};
+    use tabane_store::storage::cluster::STALL;
+
+    use super::*;
+
+    /// Who listens for peers.
+    pub struct Listener {
+        listener: FabricListener,
+        address: FabricAddress,
+    }
+
+    impl Listener {
+        /// Listens there.
+        pub fn bind(address: &FabricAddress) -> io::Result<Self> {
+            let FabricAddress {
+                provider,
+                host,
+                port,
+            } = address;
+            let listener = FabricListener::bind(provider, host, *port)?;
+            let port = listener.port();
+            let address = FabricAddress {
+                port,
+                ..address.clone()
+            };
+            Ok(Self { listener, address })
+        }
+
+        /// Where it listens.
+        pub fn address(&self) -> &FabricAddress {
+            &self.address
+        }
+
+        /// Lets in who has a token for a ring, until this is closed.
+        pub fn run(&self, shared: &Arc<Shared>) {
+            loop {
+                match self.listener.next() {
+                    Ok(request) => {
+                        let shared = Arc::clone(shared);
+                        thread::spawn(move || {
+                            if let Err(error) = admit(&shared, request) {
+                                shared.refuse(&format!("connection over libfabric ended: {error}"));
+                            }
+                        });
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return,
+                    Err(error) => {
+                        shared.refuse(&format!("connection over libfabric refused: {error}"))
+                    }
+                }
+            }
+        }
+
+        /// Takes no more connections.
+        pub fn close(&self) {
+            self.listener.close();
+        }
+    }
+
+    fn admit(shared: &Shared, request: FabricRequest) -> io::Result<()> {
+        let token = *request.token();
+        let admitted = shared.admit(&token, |ring| {
+            let endpoint = request.accept(ring, Some(STALL))?;
+            shared.counters.fabric_connections.add(1);
+            // A ring may be idle for as long as its session lasts; only credit has to go out.
+            Ok(endpoint.limits(None, Some(STALL)))
+        })?;
+        admitted
+            .ok_or_else(crate::server::without_permission)?
+            .run();
+        Ok(())
+    }
+}
+
+#[cfg(not(feature = "libfabric"))]
+mod without {
+    use super::*;
+
+    /// There is none.
+    pub enum Listener {}
+
+    impl Listener {
+        /// Says so.
+        pub fn bind(_: &FabricAddress) -> io::Result<Self> {
+            let text =
+                "this program was built without libfabric: build it with --features libfabric";
+            Err(io::Error::new(io::ErrorKind::Unsupported, text))
+        }
+
+        pub fn address(&self) -> &FabricAddress {
+            match *self {}
+        }
+
+        pub fn run(&self, _: &Arc<Shared>) {
+            match *self {}
+        }
+
+        pub fn close(&self) {
+            match *self {}
+        }
+    }
+}
