@@ -63,10 +63,11 @@ test-all:
 	@$(MAKE) test-simd
 	@$(MAKE) test-command
 
-# Rings once more, with what needs a library of the system. The crate depends on no other, so that nothing else is built anew.
+# Rings and clusters once more, with what needs a library of the system.
 LIBFABRIC = /usr/include/rdma/fabric.h
 test-libfabric:
-	@if [ -e $(LIBFABRIC) ]; then $(CARGO) test $(CARGOFLAGS) -p tabane-fabric --features libfabric --no-fail-fast -- --show-output; \
+	@if [ -e $(LIBFABRIC) ]; then $(CARGO) test $(CARGOFLAGS) -p tabane-fabric --features libfabric --no-fail-fast -- --show-output && \
+		$(CARGO_TEST) --features tabane-node/libfabric --test cluster -- --show-output; \
 	else printf '\n%s\n\n' "NOT RUN: endpoints over libfabric: $(LIBFABRIC) is missing (Debian package libfabric-dev)"; fi
 
 # The kernels and all that hashes with them, once for each instruction set that the processor has.
@@ -181,7 +182,7 @@ test-servers:
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets -- -D warnings
-	[ ! -e $(LIBFABRIC) ] || $(CARGO) clippy $(CARGOFLAGS) -p tabane-fabric --all-targets --features libfabric -- -D warnings
+	[ ! -e $(LIBFABRIC) ] || $(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets --features tabane/libfabric,tabane-bench/libfabric -- -D warnings
 	RUSTDOCFLAGS="-D warnings $$RUSTDOCFLAGS" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps
 
 # TREE is what to back up; without it a mixed tree is made.

@@ -56,6 +56,9 @@ pub struct Args {
     /// 20 s and more to notice
     #[arg(long)]
     stalls: bool,
+    /// Let nodes take data by this provider of libfabric, as in tcp, instead of plain TCP
+    #[arg(long, value_name = "PROVIDER")]
+    fabric: Option<String>,
     /// Print one flat JSON object a line
     #[arg(long)]
     json: bool,
@@ -243,6 +246,7 @@ struct Bed {
     dir: tempfile::TempDir,
     addresses: Vec<NodeAddress>,
     network: Network,
+    fabric: Option<String>,
 }
 
 /// Objects that were acknowledged.
@@ -275,6 +279,7 @@ impl Bed {
             dir,
             addresses,
             network,
+            fabric: args.fabric.clone(),
         };
         authority::create(&bed.file(), &bed.addresses)?;
         bed.start_missing()?;
@@ -292,7 +297,8 @@ impl Bed {
                 let name = &self.addresses[number].name;
                 let file = authority::node_path(&self.file(), name);
                 let program = self.network.command(number)?;
-                let node = start_node(program, &file, &self.disks[number].node_dir())?;
+                let dir = self.disks[number].node_dir();
+                let node = start_node(program, &file, &dir, self.fabric.as_deref())?;
                 self.nodes[number] = Some(node);
             }
         }
@@ -490,8 +496,9 @@ fn write(
     })
 }
 
-fn start_node(program: Command, file: &Path, dir: &Path) -> Result<Node> {
-    let words = ["node".as_ref(), file.as_os_str(), dir.as_os_str()];
+fn start_node(program: Command, file: &Path, dir: &Path, fabric: Option<&str>) -> Result<Node> {
+    let words = ["node".as_ref(), file.as_os_str(), dir.as_os_str()].into_iter();
+    let words: Vec<_> = words.chain(fabric.map(AsRef::as_ref)).collect();
     let (child, stdin) = start(program, &words)?;
     Ok(Node {
         child,

@@ -57,6 +57,9 @@ pub struct Args {
     /// Where nodes keep what is written, while it is measured
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     work: std::path::PathBuf,
+    /// Let nodes take data by this provider of libfabric, as in tcp, instead of plain TCP
+    #[arg(long, value_name = "PROVIDER")]
+    fabric: Option<String>,
     /// What to measure
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     measure: Measure,
@@ -369,7 +372,9 @@ impl Cluster {
         for (number, address) in addresses.iter().enumerate() {
             let of_node = text(&authority::node_path(&cluster.file(), &address.name));
             let dir = text(&cluster.directory(number));
-            let mut daemon = Member::start(&cluster.network, number, &["node", &of_node, &dir])?;
+            let words = ["node", &of_node, &dir].into_iter();
+            let words: Vec<&str> = words.chain(args.fabric.as_deref()).collect();
+            let mut daemon = Member::start(&cluster.network, number, &words)?;
             daemon.line()?;
             cluster._daemons.push(daemon);
         }

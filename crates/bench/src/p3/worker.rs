@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use tabane_fabric::{Receiver, Ring, Sender, Tail, Tcp};
 use tabane_node::{Server, ServerOptions};
 use tabane_store::storage::cluster::file::NodeFile;
+use tabane_store::storage::cluster::wire::FabricAddress;
 use tabane_store::storage::cluster::{self, Plan};
 use tabane_store::storage::striped::{HealOptions, StripedStorage};
 use tabane_store::storage::{Name, ObjectKind, RemoteOptions, Storage};
@@ -42,7 +43,12 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Role {
     /// A node of a cluster
-    Node { file: PathBuf, dir: PathBuf },
+    Node {
+        file: PathBuf,
+        dir: PathBuf,
+        /// Takes data by this provider of libfabric
+        fabric: Option<String>,
+    },
     /// Takes data and forgets them
     Sink { listen: String },
     /// Sends data to sinks
@@ -71,7 +77,7 @@ enum Role {
 /// Does what the member does, until standard input ends or the time is over.
 pub fn run(args: &Args) -> Result<()> {
     match &args.role {
-        Role::Node { file, dir } => node(file, dir),
+        Role::Node { file, dir, fabric } => node(file, dir, fabric.as_deref()),
         Role::Sink { listen } => sink(listen),
         Role::Source { seconds, sinks } => source(*seconds, sinks),
         Role::Form { file } => Ok(cluster::form(file)?),
@@ -106,13 +112,19 @@ pub fn done(bytes: u64, begun: Instant) -> Result<()> {
     Ok(())
 }
 
-fn node(file: &Path, dir: &Path) -> Result<()> {
+fn node(file: &Path, dir: &Path, fabric: Option<&str>) -> Result<()> {
     let node = NodeFile::read(file)?;
+    let (host, _) = node.address.rsplit_once(':').context("no port")?;
+    let fabric = fabric.map(|provider| FabricAddress {
+        provider: provider.to_owned(),
+        host: host.to_owned(),
+        port: 0,
+    });
     let server = Server::start(ServerOptions {
         listen: node.address.clone(),
         node,
         directory: dir.to_owned(),
-        fabric: None,
+        fabric,
         metrics: None,
         log: Arc::new(|line| eprintln!("node: {line}")),
     })?;
