@@ -63,26 +63,53 @@ pub fn top(values: impl Iterator<Item = f64>, more: f64) -> f64 {
     if most > 0.0 { (1.0 + more) * most } else { 1.0 }
 }
 
-/// Draws lines on axes from 1 and from 0 that have these names, with `room` above the highest. The first line is the one that the others are
-/// compared with; there are six colours.
+/// What an axis across has, and its name.
+#[derive(Clone, Copy)]
+pub enum Across<'a> {
+    /// Numbers, from 1.
+    Numbers(&'a str),
+    /// Bytes, each length as far from half of it.
+    Lengths(&'a str),
+}
+
+/// Lines, each with its name and the points that it goes through.
+pub type Lines<N> = Vec<(N, Vec<(f64, f64)>)>;
+
+/// Draws lines above an axis, from 0 on, with `room` above the highest. The first line is the one that the others are compared with;
+/// there are six colours.
 pub fn lines<N: AsRef<str>>(
     file: &Path,
-    [x, y]: [&str; 2],
+    across: Across,
+    y: &str,
     room: f64,
-    lines: &[(N, Vec<(f64, f64)>)],
+    lines: &Lines<N>,
 ) -> Result<()> {
+    let (name, place): (_, fn(f64) -> f64) = match across {
+        Across::Numbers(name) => (name, |number| number),
+        Across::Lengths(name) => (name, f64::log2),
+    };
+    let number = |place: &f64| match across {
+        Across::Numbers(_) => format!("{place:.0}"),
+        Across::Lengths(_) => length(place.exp2()),
+    };
     let points = || lines.iter().flat_map(|(_, points)| points);
-    let most = points().map(|point| point.0).fold(1.0, f64::max);
+    let least = points().map(|point| place(point.0)).reduce(f64::min);
+    let least = match across {
+        Across::Numbers(_) => 1.0,
+        Across::Lengths(_) => least.unwrap_or(0.0),
+    };
+    let most = points().map(|point| place(point.0)).fold(least, f64::max);
     on_file(file, |area| {
         let mut chart = ChartBuilder::on(area)
             .margin(16)
             .x_label_area_size(44)
             .y_label_area_size(60)
-            .build_cartesian_2d(1.0..most, 0.0..top(points().map(|point| point.1), room))
+            .build_cartesian_2d(least..most, 0.0..top(points().map(|point| point.1), room))
             .map_err(error)?;
         chart
             .configure_mesh()
-            .x_desc(x)
+            .x_desc(name)
+            .x_label_formatter(&number)
             .y_desc(y)
             .label_style((FONT, 15))
             .draw()
@@ -92,11 +119,22 @@ pub fn lines<N: AsRef<str>>(
         for ((name, points), colour) in lines.iter().zip(colours) {
             let style = colour.stroke_width(2);
             chart
-                .draw_series(LineSeries::new(points.iter().copied(), style))
+                .draw_series(LineSeries::new(
+                    points.iter().map(|&(x, y)| (place(x), y)),
+                    style,
+                ))
                 .map_err(error)?
                 .label(name.as_ref())
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 26, y)], style));
         }
         legend(&mut chart, SeriesLabelPosition::UpperLeft)
     })
+}
+
+fn length(bytes: f64) -> String {
+    match bytes {
+        bytes if bytes >= 1048576.0 => format!("{:.0} MiB", bytes / 1048576.0),
+        bytes if bytes >= 1024.0 => format!("{:.0} KiB", bytes / 1024.0),
+        bytes => format!("{bytes:.0} B"),
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail, Tcp};
 #[cfg(feature = "libfabric")]
 use tabane_fabric::{Fabric, FabricListener};
 
+use crate::drawing::{self, Across, Lines};
 #[cfg(feature = "libfabric")]
 use crate::peers::rma_bw::RmaBw;
 
@@ -44,6 +46,9 @@ pub struct Args {
     /// How many times
     #[arg(long, default_value_t = 3)]
     rounds: u32,
+    /// Draw rates by lengths as an SVG file in this folder
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
     /// Print one flat JSON object a line instead of a table
     #[arg(long)]
     json: bool,
@@ -120,6 +125,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         #[cfg(feature = "libfabric")]
         Backend::Libfabric(provider) => format!("libfabric:{provider}"),
     };
+    let name = beside.name();
+    let mut lines: Lines<&str> = [name, "point to point", "through a relay"]
+        .map(|name| (name, Vec::new()))
+        .into();
     for &len in &args.lens {
         let (mut direct, mut relayed, mut peer) = (0.0_f64, 0.0_f64, None::<f64>);
         let mut half = f64::INFINITY;
@@ -132,7 +141,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             half = half.min(ping(backend, len, time)?);
         }
         let of_peer = peer.map(|peer| direct / peer);
-        let name = beside.name();
+        let rates = [peer, Some(direct), Some(relayed)];
+        for ((_, points), rate) in lines.iter_mut().zip(rates) {
+            points.extend(rate.map(|rate| (len as f64, rate / 1e9)));
+        }
         if args.json {
             let line = json!({
                 "bench": "fabric", "backend": backend_name, "frame_bytes": len, "direct_gb_per_s": direct / 1e9,
@@ -153,6 +165,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 half * 1e6
             );
         }
+    }
+    if let Some(dir) = &args.plots {
+        let name = format!("fabric-{}.svg", backend_name.replace(':', "-"));
+        let x = Across::Lengths("bytes of a frame");
+        drawing::lines(&dir.join(name), x, "GB/s", 0.1, &lines)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -14,7 +14,7 @@ use serde_json::json;
 use tabane_lanes::Algorithm;
 use tabane_offload::{Ask, Model, Server, ServerOptions, Task, status};
 
-use crate::drawing;
+use crate::drawing::{self, Across};
 use crate::progress;
 use crate::rounds::round;
 
@@ -318,5 +318,11 @@ fn draw(file: &Path, rates: &[(usize, [f64; WAYS.len()])]) -> Result<()> {
         (*name, points.collect())
     });
     let lines: Vec<_> = lines.collect();
-    drawing::lines(file, ["processes", "GB/s of all"], 0.2, &lines)
+    drawing::lines(
+        file,
+        Across::Numbers("processes"),
+        "GB/s of all",
+        0.2,
+        &lines,
+    )
 }

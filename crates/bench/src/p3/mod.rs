@@ -8,6 +8,7 @@ mod plot;
 mod simulator;
 mod triple;
 pub mod worker;
+mod xor;
 
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
@@ -63,7 +64,7 @@ pub struct Args {
     /// What to measure
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     measure: Measure,
-    /// Draw a figure for each number of nodes as SVG files in this folder
+    /// Draw what is written, by numbers of clients, and by lengths of frames or buffers, as SVG files in this folder
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
     /// Measure nothing: compute what is possible at best, by what each link has to carry, and simulate it frame by frame
@@ -83,8 +84,10 @@ enum Measure {
     Backup,
     /// A node has lost everything, and gets it again
     Heal,
-    /// Two nodes for data and one for parity, as in the paper
+    /// Two nodes for data and one for parity, as in the paper's figure 10
     Triple,
+    /// How fast one core adds up two buffers, as in the paper's figure 4
+    Xor,
 }
 
 /// Measures, or computes.
@@ -98,6 +101,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Measure::Backup => each(backup::measure)?,
         Measure::Heal => each(heal::measure)?,
         Measure::Triple => triple::measure(args)?,
+        Measure::Xor => xor::measure(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::drawing;
+use crate::drawing::{self, Across, Lines};
 
 /// Lines, in the order in which they begin.
 #[derive(Default)]
-pub struct Figure(Vec<(String, Vec<(f64, f64)>)>);
+pub struct Figure(Lines<String>);
 
 impl Figure {
     /// Adds to the line of a plan what so many clients wrote, in Mbit/s.
@@ -23,6 +23,7 @@ impl Figure {
     /// Draws all.
     pub fn draw(&self, file: &Path, nodes: usize) -> Result<()> {
         let x = format!("clients that write to {nodes} nodes");
-        drawing::lines(file, [&x, "Mbit/s of data, all together"], 0.1, &self.0)
+        let y = "Mbit/s of data, all together";
+        drawing::lines(file, Across::Numbers(&x), y, 0.1, &self.0)
     }
 }

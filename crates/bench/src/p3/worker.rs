@@ -25,7 +25,7 @@ use crate::data::noise;
 const RING: usize = 4 << 20;
 
 /// Bytes of a frame into such a ring.
-pub const FRAME: usize = 64 << 10;
+const FRAME: usize = 64 << 10;
 
 /// Puts at a time of one client: one is on its way while another becomes durable.
 const PUTS: usize = 3;
@@ -64,12 +64,17 @@ enum Role {
     },
     /// Adds up what peers send, for the next node
     TripleNode {
+        frame: usize,
         listen: String,
         incoming: usize,
         next: Option<String>,
     },
     /// Sends data to two nodes, and their parity to a third
-    TripleSource { seconds: f64, sinks: Vec<String> },
+    TripleSource {
+        frame: usize,
+        seconds: f64,
+        sinks: Vec<String>,
+    },
     /// Brings a cluster up to date
     Heal { file: PathBuf, plan: Plan },
 }
@@ -89,11 +94,16 @@ pub fn run(args: &Args) -> Result<()> {
         } => client(file, *plan, *seconds, *object_bytes),
         Role::Heal { file, plan } => heal(file, *plan),
         Role::TripleNode {
+            frame,
             listen,
             incoming,
             next,
-        } => triple::node(listen, *incoming, next.as_deref()),
-        Role::TripleSource { seconds, sinks } => triple::source(*seconds, sinks),
+        } => triple::node(*frame, listen, *incoming, next.as_deref()),
+        Role::TripleSource {
+            frame,
+            seconds,
+            sinks,
+        } => triple::source(*frame, *seconds, sinks),
     }
 }
 

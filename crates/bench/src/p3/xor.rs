@@ -1,0 +1,75 @@
+//! How fast one core adds up two buffers, as figure 4 of the paper has it: that is what a node does with what it relays.
+
+use anyhow::Result;
+use serde_json::json;
+use tabane_lanes::xor_of;
+
+use super::Args;
+use crate::data::noise;
+use crate::drawing::{self, Across, Lines};
+use crate::measure::median;
+use crate::progress;
+use crate::timing::Rate;
+
+/// Bytes of a buffer.
+const LENS: [usize; 8] = [
+    1 << 10,
+    4 << 10,
+    16 << 10,
+    64 << 10,
+    256 << 10,
+    1 << 20,
+    4 << 20,
+    16 << 20,
+];
+
+const ROUNDS: usize = 5;
+
+/// CPU seconds of each timing.
+const SECONDS: f64 = 0.05;
+
+/// Measures, in turns with copies of as many bytes.
+pub fn measure(args: &Args) -> Result<()> {
+    let mut lines: Lines<&str> = vec![("copies", Vec::new()), ("sums of two", Vec::new())];
+    for len in LENS {
+        progress::show(&format!("sums of two buffers of {len} B"));
+        let (first, second, mut into) = (noise(len), noise(len), vec![0; len]);
+        let mut rates = [Vec::new(), Vec::new()];
+        for _ in 0..ROUNDS {
+            let copy = Rate::of(2 * len, SECONDS, || {
+                // Two, as much as a sum reads.
+                into.copy_from_slice(std::hint::black_box(&first));
+                std::hint::black_box(&mut into).copy_from_slice(&second);
+            });
+            let sum = Rate::of(2 * len, SECONDS, || {
+                xor_of(std::hint::black_box(&mut into), &[&first, &second]);
+            });
+            rates[0].push(copy.bytes_per_s / 1e9);
+            rates[1].push(sum.bytes_per_s / 1e9);
+        }
+        let [copy, sum] = rates.map(|rates| median(rates).unwrap_or(0.0));
+        for ((_, points), rate) in lines.iter_mut().zip([copy, sum]) {
+            points.push((len as f64, rate));
+        }
+        match args.json {
+            true => println!(
+                "{}",
+                json!({"bench": "p3_xor", "buffer_bytes": len, "sum_gb_per_s": sum, "copy_gb_per_s": copy})
+            ),
+            false => {
+                println!("{len:>9} B: sums {sum:6.1} GB/s of what is read, copies {copy:6.1} GB/s")
+            }
+        }
+    }
+    let Some(dir) = &args.plots else {
+        return Ok(());
+    };
+    let x = Across::Lengths("bytes of a buffer");
+    drawing::lines(
+        &dir.join("p3-xor.svg"),
+        x,
+        "GB/s that are read, one core",
+        0.2,
+        &lines,
+    )
+}
