@@ -241,13 +241,6 @@ static void end(struct events *events)
 // second.
 static int rest(struct events *events, struct queue *queue, int64_t deadline)
 {
-    if (queue != NULL && queue->fd < 0) {
-        if (deadline != INT64_MAX && now() > deadline)
-            return -FI_ETIMEDOUT;
-        struct timespec time = {0, 20000};
-        nanosleep(&time, NULL);
-        return 0;
-    }
     struct fid *fids[] = {&events->eq->fid, queue == NULL ? NULL : &queue->cq->fid};
     int code = fi_trywait(events->fabric, fids, queue == NULL ? 1 : 2);
     if (code != 0)
@@ -305,12 +298,11 @@ static int await_event(struct events *events, uint32_t kind, int timeout, union 
 
 // --- Endpoints ---
 
-static int open_queue(struct tabane_endpoint *e, struct queue *queue, int fd)
+static int open_queue(struct tabane_endpoint *e, struct queue *queue)
 {
-    struct fi_cq_attr attr = {.wait_obj = fd ? FI_WAIT_FD : FI_WAIT_NONE, .format = FI_CQ_FORMAT_DATA};
+    struct fi_cq_attr attr = {.wait_obj = FI_WAIT_FD, .format = FI_CQ_FORMAT_DATA};
     int code = fi_cq_open(e->domain, &attr, &queue->cq, NULL);
-    queue->fd = -1;
-    return code != 0 || !fd ? code : fi_control(&queue->cq->fid, FI_GETWAIT, &queue->fd);
+    return code != 0 ? code : fi_control(&queue->cq->fid, FI_GETWAIT, &queue->fd);
 }
 
 // An endpoint that is not connected yet.
@@ -327,8 +319,8 @@ static int open_endpoint(struct tabane_network *network, struct fi_info *info, s
     e->writes_take_receives = (info->mode & FI_RX_CQ_DATA) != 0;
     TRY(open_events(network, &e->events), "fi_eq_open");
     TRY(fi_domain(network->fabric, info, &e->domain, NULL), "fi_domain");
-    TRY(open_queue(e, &e->sent, 0), "fi_cq_open");
-    TRY(open_queue(e, &e->arrived, 1), "fi_cq_open");
+    TRY(open_queue(e, &e->sent), "fi_cq_open");
+    TRY(open_queue(e, &e->arrived), "fi_cq_open");
     TRY(fi_endpoint(e->domain, info, &e->ep, NULL), "fi_endpoint");
     // The endpoint has the peer's request to connect now: nobody else may reject it.
     info->handle = NULL;

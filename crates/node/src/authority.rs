@@ -1,5 +1,6 @@
 //! The authority of a cluster: makes the certificate of each client and node.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -61,6 +62,7 @@ pub fn create(path: &Path, nodes: &[NodeAddress]) -> io::Result<Vec<PathBuf>> {
                 node.name
             )));
         }
+        check_address(node, &nodes[..number])?;
     }
     let cluster = wire::new_cluster_id();
     let key = KeyPair::generate().map_err(failed)?;
@@ -90,14 +92,16 @@ pub fn create(path: &Path, nodes: &[NodeAddress]) -> io::Result<Vec<PathBuf>> {
 /// Makes another node's file, and adds the node to that of the client. Returns what was written.
 ///
 /// # Errors
-/// As [`create`].
+/// As [`create`]; [`io::ErrorKind::AlreadyExists`] when there is a node of that name.
 pub fn add(path: &Path, node: &NodeAddress) -> io::Result<PathBuf> {
     check_name(&node.name)?;
+    let _alone = alone(path)?;
     let mut file = ClusterFile::read(path)?;
     if file.nodes.iter().any(|other| other.name == node.name) {
         let text = format!("the cluster has a node {} already", node.name);
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
+    check_address(node, &file.nodes)?;
     let authority = AuthorityFile::read(path)?;
     let written = write_node(path, &authority, file.cluster, node)?;
     file.nodes.push(node.clone());
@@ -105,14 +109,26 @@ pub fn add(path: &Path, node: &NodeAddress) -> io::Result<PathBuf> {
     Ok(written)
 }
 
-/// Takes a node out of the client's file.
+/// Changes the nodes that the client's file has.
 ///
 /// # Errors
 /// When the file cannot be read or written.
-pub fn remove(path: &Path, name: &str) -> io::Result<()> {
+pub fn change(path: &Path, change: impl FnOnce(&mut Vec<NodeAddress>)) -> io::Result<()> {
+    let _alone = alone(path)?;
     let mut file = ClusterFile::read(path)?;
-    file.nodes.retain(|node| node.name != name);
+    change(&mut file.nodes);
     write(path, &file, true)
+}
+
+/// Nobody else changes the files of a cluster for as long as what this returns is kept.
+fn alone(path: &Path) -> io::Result<File> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let folder = File::open(folder)?;
+    folder.lock()?;
+    Ok(folder)
 }
 
 fn write_node(
@@ -131,7 +147,14 @@ fn write_node(
 impl AuthorityFile {
     /// That of the cluster of this file.
     fn read(cluster: &Path) -> io::Result<Self> {
-        let bytes = std::fs::read(authority_path(cluster))?;
+        let path = authority_path(cluster);
+        let bytes = std::fs::read(&path).map_err(|error| {
+            let text = format!(
+                "cannot read {}, which signs the certificates of new nodes: {error}",
+                path.display()
+            );
+            io::Error::new(error.kind(), text)
+        })?;
         serde_json::from_slice(&bytes).map_err(io::Error::other)
     }
 
@@ -200,6 +223,18 @@ fn check_name(name: &str) -> io::Result<()> {
                 "{name:?} is no name for a node: use up to 32 small letters, digits and hyphens"
             ),
         )),
+    }
+}
+
+/// Two nodes are not found at the same place; port 0 is any.
+fn check_address(node: &NodeAddress, others: &[NodeAddress]) -> io::Result<()> {
+    let is_same = |other: &&NodeAddress| other.address == node.address;
+    match others.iter().find(is_same) {
+        Some(other) if !node.address.ends_with(":0") => Err(io::Error::other(format!(
+            "{} and {} would both be at {}",
+            other.name, node.name, node.address
+        ))),
+        _ => Ok(()),
     }
 }
 

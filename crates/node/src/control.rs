@@ -11,7 +11,7 @@ use tabane_store::storage::cluster::wire::{
 };
 use tabane_store::storage::{OBJECT_LEN_MAX, Storage};
 
-use crate::server::Shared;
+use crate::server::{Hasty, Shared};
 use crate::session::Session;
 
 /// How long a client that is let in may take to send what he has announced, or to take an answer.
@@ -26,9 +26,11 @@ type Stream = StreamOwned<ServerConnection, TcpStream>;
 pub fn serve(shared: &Arc<Shared>, stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     keep_alive(&stream)?;
-    let connection = ServerConnection::new(Arc::clone(&shared.tls)).map_err(io::Error::other)?;
+    let connection = ServerConnection::new(Arc::clone(&shared.tls));
+    let mut connection = connection.map_err(io::Error::other)?;
+    let mut hasty = Hasty::new(&stream);
+    let greeted = wire::expect_greeting(&mut rustls::Stream::new(&mut connection, &mut hasty));
     let mut stream = StreamOwned::new(connection, stream);
-    let greeted = wire::expect_greeting(&mut stream);
     if !matches!(&greeted, Err(error) if error.kind() == io::ErrorKind::UnexpectedEof) {
         // Also to one of another version, so that he can say so.
         wire::greet(&mut stream)?;

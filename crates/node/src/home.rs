@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, StatVfsMountFlags, flock};
 use serde::{Deserialize, Serialize};
 use tabane_store::Id;
 use tabane_store::storage::LocalStorage;
@@ -106,6 +106,18 @@ impl Home {
     /// What holds the shards.
     pub fn storage(&self) -> &LocalStorage {
         &self.storage
+    }
+
+    /// Why nothing can be kept here at the moment, if so.
+    pub fn trouble(&self) -> Option<String> {
+        let shards = self.root.join(SHARDS);
+        match rustix::fs::statvfs(&shards) {
+            Err(error) => Some(format!("{} cannot be used: {error}", shards.display())),
+            Ok(stat) if stat.f_flag.contains(StatVfsMountFlags::RDONLY) => {
+                Some(format!("{} is read-only", shards.display()))
+            }
+            Ok(_) => None,
+        }
     }
 
     /// Bytes that are free.

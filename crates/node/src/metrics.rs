@@ -6,12 +6,13 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::counters::{Counter, Counters};
+use crate::home::Home;
 
 /// A request is read up to here.
 const REQUEST_MAX: usize = 1024;
 
 /// Answers one request: `/metrics`, or `/health`.
-pub fn answer(mut stream: TcpStream, counters: &Counters, free_bytes: u64) -> io::Result<()> {
+pub fn answer(mut stream: TcpStream, counters: &Counters, home: &Home) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut request = Vec::new();
     let mut piece = [0; 256];
@@ -21,10 +22,20 @@ pub fn answer(mut stream: TcpStream, counters: &Counters, free_bytes: u64) -> io
             len => request.extend_from_slice(&piece[..len]),
         }
     }
-    let (status, body) = if request.starts_with(b"GET /metrics ") {
-        ("200 OK", text(counters, free_bytes))
-    } else if request.starts_with(b"GET /health ") {
-        ("200 OK", "ok\n".to_owned())
+    let is_head = request.starts_with(b"HEAD ");
+    let path = request.strip_prefix(if is_head {
+        b"HEAD ".as_slice()
+    } else {
+        b"GET "
+    });
+    let path = path.unwrap_or_default();
+    let (status, body) = if path.starts_with(b"/metrics ") {
+        ("200 OK", text(counters, home.free_bytes()))
+    } else if path.starts_with(b"/health ") {
+        match home.trouble() {
+            None => ("200 OK", "ok\n".to_owned()),
+            Some(trouble) => ("503 Service Unavailable", format!("{trouble}\n")),
+        }
     } else {
         (
             "404 Not Found",
@@ -33,8 +44,9 @@ pub fn answer(mut stream: TcpStream, counters: &Counters, free_bytes: u64) -> io
     };
     write!(
         stream,
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
+        body.len(),
+        if is_head { "" } else { &body }
     )
 }
 

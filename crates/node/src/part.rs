@@ -107,6 +107,13 @@ impl Work {
         self.geometry.container_len()
     }
 
+    /// Bytes that come from the client and other nodes.
+    pub fn received_len(&self) -> u64 {
+        let cells: usize = self.part.receives.iter().map(Vec::len).sum();
+        let cell_len = self.geometry.sector(self.geometry.sectors() - 1).end;
+        cells as u64 * cell_len
+    }
+
     /// Sends what this node has to send, as it becomes possible, also of what it keeps. Returns how many bytes that was.
     ///
     /// # Errors

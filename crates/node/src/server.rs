@@ -32,6 +32,9 @@ const SESSIONS_MAX: usize = 256;
 /// How long a connection may take to say what it is for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How often the same trouble is logged at most.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
+
 /// How long answers may take that are on their way when the node stops.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -114,13 +117,13 @@ impl Server {
         }));
         let (of, stopping) = (Arc::clone(&shared), Arc::clone(&is_stopping));
         threads.push(thread::spawn(move || {
-            accept(&listener, &stopping, |stream| of.take(stream));
+            accept(&listener, &stopping, &*of.log, |stream| of.take(stream));
         }));
         if let Some(metrics) = metrics {
             let (of, stopping) = (Arc::clone(&shared), Arc::clone(&is_stopping));
             threads.push(thread::spawn(move || {
-                accept(&metrics, &stopping, |stream| {
-                    let _ = metrics::answer(stream, &of.counters, of.home.free_bytes());
+                accept(&metrics, &stopping, &*of.log, |stream| {
+                    let _ = metrics::answer(stream, &of.counters, &of.home);
                 });
             }));
         }
@@ -250,22 +253,23 @@ impl Shared {
     fn serve(self: &Arc<Self>, mut stream: TcpStream) -> io::Result<()> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
+        let mut hasty = Hasty::new(&stream);
         let mut first = [0];
-        match stream.peek(&mut first)? {
+        match stream.peek(&mut first).map_err(|_| hasty.late())? {
             0 => return Ok(()),
             _ if first[0] == TLS_HANDSHAKE => return control::serve(self, stream),
             _ => {}
         }
-        let greeted = wire::check_greeting(&mut stream, DATA_MAGIC);
+        let greeted = wire::check_greeting(&mut hasty, DATA_MAGIC);
         if let Err(error) = &greeted
             && error.kind() == io::ErrorKind::InvalidData
         {
             return greeted;
         }
-        stream.write_all(&wire::greeting(DATA_MAGIC))?;
+        (&stream).write_all(&wire::greeting(DATA_MAGIC))?;
         greeted?;
         let mut token: Token = [0; 32];
-        stream.read_exact(&mut token)?;
+        hasty.read_exact(&mut token)?;
         set_patience(&stream)?;
         let admitted = self.admit(&token, |ring| Tcp::new(stream.try_clone()?, Some(ring)))?;
         stream.write_all(&[u8::from(admitted.is_some())])?;
@@ -297,6 +301,51 @@ pub fn without_permission() -> io::Error {
     wire::invalid("it has no permission for any ring")
 }
 
+/// A connection until it has said what it is for, which may take [`PATIENCE`] in all: bytes that come one by one are none the better.
+pub struct Hasty<'a> {
+    stream: &'a TcpStream,
+    end: Instant,
+}
+
+impl<'a> Hasty<'a> {
+    pub fn new(stream: &'a TcpStream) -> Self {
+        let end = Instant::now() + PATIENCE;
+        Self { stream, end }
+    }
+
+    fn late(&self) -> io::Error {
+        let text = format!(
+            "it has not said what it is for within {} s",
+            PATIENCE.as_secs()
+        );
+        io::Error::new(io::ErrorKind::TimedOut, text)
+    }
+}
+
+impl Read for Hasty<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(self.late());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(bytes).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => self.late(),
+            _ => error,
+        })
+    }
+}
+
+impl Write for Hasty<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 /// A connection that is being served, and is closed whatever comes.
 struct Connection(Arc<Shared>, u64);
 
@@ -312,7 +361,13 @@ fn listen(address: &str) -> io::Result<TcpListener> {
     })
 }
 
-fn accept(listener: &TcpListener, is_stopping: &AtomicBool, act: impl Fn(TcpStream)) {
+fn accept(
+    listener: &TcpListener,
+    is_stopping: &AtomicBool,
+    log: &dyn Fn(&str),
+    act: impl Fn(TcpStream),
+) {
+    let mut told: Option<Instant> = None;
     for stream in listener.incoming() {
         if is_stopping.load(Ordering::Relaxed) {
             return;
@@ -320,7 +375,13 @@ fn accept(listener: &TcpListener, is_stopping: &AtomicBool, act: impl Fn(TcpStre
         match stream {
             Ok(stream) => act(stream),
             // Too many open files, for a while.
-            Err(_) => thread::sleep(Duration::from_millis(50)),
+            Err(error) => {
+                if told.is_none_or(|told| told.elapsed() > TOLD_AGAIN) {
+                    told = Some(Instant::now());
+                    log(&format!("cannot take a connection: {error}"));
+                }
+                thread::sleep(Duration::from_millis(50));
+            }
         }
     }
 }

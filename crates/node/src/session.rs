@@ -272,6 +272,8 @@ impl Session {
                 let storage = reading.storage();
                 let relayed = waiting.work.relay(&mut to_relay, &mut peers, storage)?;
                 session.counters.relayed_bytes.add(relayed);
+                let received = waiting.work.received_len();
+                session.counters.received_bytes.add(received);
                 if !waiting.work.is_stored() {
                     // Whoever asked may be gone.
                     let _ = waiting.answer.send(Ok(()));

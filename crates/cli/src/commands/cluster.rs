@@ -10,7 +10,7 @@ use serde_json::json;
 use tabane_node::authority;
 use tabane_store::storage::cluster::file::NodeAddress;
 use tabane_store::storage::cluster::{self, NodeStorage};
-use tabane_store::storage::striped::HealOptions;
+use tabane_store::storage::striped::{HealOptions, Survey};
 
 use super::{cluster_bench, heal};
 use crate::args::Global;
@@ -71,16 +71,28 @@ Example:
     /// Put a new, empty node where another was
     #[command(after_help = "\
 The first run writes the file of the new node. Serve the node with it, then run the same command again, and then \
-`tabane cluster heal`, which rebuilds what belongs there.
+`tabane cluster heal`, which rebuilds what belongs there. A node that has lost its disk is served again, with its file and an \
+empty directory, and replaces itself.
 
-Example:
-  tabane cluster replace -r cluster:cluster.json b g=10.0.0.7:7440")]
+Examples:
+  tabane cluster replace -r cluster:cluster.json b g=10.0.0.7:7440
+  tabane cluster replace -r cluster:cluster.json b b=10.0.0.2:7440")]
     Replace {
         /// The name of the node that is replaced
         old: String,
         /// Name of the new one, and where it is found
         #[arg(value_name = "NAME=HOST:PORT", value_parser = parse_node)]
         new: NodeAddress,
+    },
+    /// Forget a node that was added and is not used
+    #[command(after_help = "\
+Only the file for clients is changed. A node of the repository is replaced, not removed.
+
+Example:
+  tabane cluster remove -r cluster:cluster.json f")]
+    Remove {
+        /// Its name
+        name: String,
     },
     /// Bring all nodes up to date: as `tabane heal`
     #[command(after_help = "\
@@ -121,6 +133,7 @@ impl Cluster {
             Action::Status { watch } => status(global, watch),
             Action::Add { node } => change(global, None, &node),
             Action::Replace { old, new } => change(global, Some(&old), &new),
+            Action::Remove { name } => remove(global, &name),
             Action::Bench { plans, seconds } => {
                 // Only for clusters.
                 global.cluster()?;
@@ -186,15 +199,15 @@ fn create(global: &Global, file: &Path, nodes: &[NodeAddress]) -> Result<Exit> {
 fn status(global: &Global, watch: Option<Duration>) -> Result<Exit> {
     let nodes = cluster::nodes(&global.cluster()?).map_err(failed)?;
     loop {
-        show(global, &nodes)?;
+        let exit = show(global, &nodes)?;
         match watch {
-            None => return Ok(Exit::Success),
+            None => return Ok(exit),
             Some(pause) => std::thread::sleep(pause),
         }
     }
 }
 
-fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<()> {
+fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
     let answers: Vec<_> = std::thread::scope(|scope| {
         let asking: Vec<_> = nodes
             .iter()
@@ -205,11 +218,31 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<()> {
             .map(|answer| answer.unwrap_or_else(|_| Err(io::Error::other("it cannot be asked"))))
             .collect()
     });
-    let survey = global.set().ok().and_then(|storage| storage.survey().ok());
-    let statement = survey.as_ref().map_or_else(
-        || "there is no repository yet, or too few nodes answer".to_owned(),
-        |survey| survey.statement(),
-    );
+    let survey = survey(global)?;
+    let statement = match &survey {
+        Ok(Some(survey)) => survey.statement(),
+        Ok(None) => "no node has a repository yet: `tabane init` makes one".to_owned(),
+        Err(why) => format!("{why}. Start the nodes that are missing: what they keep is not lost"),
+    };
+    let exit = match survey {
+        Ok(_) => Exit::Success,
+        Err(_) => Exit::Failure,
+    };
+    let survey = survey.ok().flatten();
+    let state = |node: &NodeStorage, is_there: bool| {
+        let url = format!("node://{}", node.name());
+        let mut targets = survey.iter().flat_map(|survey| &survey.targets);
+        let target = targets.find(|target| target.url == url);
+        let state = match (is_there, &survey, target) {
+            (false, ..) => "missing",
+            (_, None, _) => "answers",
+            (_, _, None) => "not in use",
+            (_, _, Some(target)) if target.missing.is_some() => "missing",
+            (_, _, Some(target)) if target.lacks > 0 => "behind",
+            _ => "ok",
+        };
+        (state, target)
+    };
     if global.json {
         let nodes: Vec<_> = nodes
             .iter()
@@ -218,39 +251,32 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<()> {
                 json!({
                     "name": node.name(),
                     "address": node.address(),
+                    "state": state(node, answer.is_ok()).0,
                     "error": answer.as_ref().err().map(ToString::to_string),
                     "status": answer.as_ref().ok(),
                 })
             })
             .collect();
-        return print_json(&json!({
+        print_json(&json!({
             "message_type": "cluster_status",
             "statement": statement,
             "nodes": nodes,
             "survey": survey,
-        }));
+        }))?;
+        return Ok(exit);
     }
     let mut output = Output::new();
     let mut table = Table::new(&[
-        "Node", "Place", "State", "Parts>", "Lacks>", "Free>", "Stored>", "Relayed>", "Up>",
+        "Node", "Place", "State", "Parts>", "Lacks>", "Free>", "Written>", "Relayed>", "Up>",
     ]);
     for (node, answer) in nodes.iter().zip(&answers) {
-        let url = format!("node://{}", node.name());
-        let mut targets = survey.iter().flat_map(|survey| &survey.targets);
-        let target = targets.find(|target| target.url == url);
+        let (state, target) = state(node, answer.is_ok());
         let count = |count: Option<u64>| count.map_or_else(|| "?".to_owned(), format::grouped);
         let mut row = vec![node.name().to_owned(), format::printable(node.address())];
-        let state = match (answer, target) {
-            (Err(_), _) => "missing",
-            (_, None) => "not in use",
-            (_, Some(target)) if target.lacks > 0 => "behind",
-            _ => "ok",
-        };
         row.push(state.to_owned());
         row.push(count(target.map(|target| target.objects)));
-        row.push(count(
-            target.filter(|_| answer.is_ok()).map(|target| target.lacks),
-        ));
+        let lacks = target.filter(|_| state != "missing");
+        row.push(count(lacks.map(|target| target.lacks)));
         match answer {
             Ok(status) => row.extend([
                 format::bytes(status.free_bytes),
@@ -267,41 +293,91 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<()> {
         output.line(error.to_string())?;
     }
     output.line(statement)?;
+    output.finish()?;
+    Ok(exit)
+}
+
+/// What is known of the repository, if there is one; or why nothing is.
+fn survey(global: &Global) -> Result<std::result::Result<Option<Survey>, String>> {
+    let storage = match cluster::open_file(&global.cluster()?, &global.remote_options()) {
+        Ok(storage) => storage,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ok(None)),
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    Ok(storage
+        .survey()
+        .map(Some)
+        .map_err(|error| error.to_string()))
+}
+
+/// Forgets a node that the repository does not use.
+fn remove(global: &Global, name: &str) -> Result<Exit> {
+    let file = global.cluster()?;
+    known(&file, name)?;
+    if let Some(survey) = survey(global)?.map_err(Failure::Other)? {
+        let url = format!("node://{name}");
+        if survey.targets.iter().any(|target| target.url == url) {
+            return Err(Failure::Other(format!(
+                "{name} is a node of the repository: `tabane cluster replace` puts another in its place"
+            )));
+        }
+    }
+    authority::change(&file, |nodes| nodes.retain(|node| node.name != name)).map_err(failed)?;
+    say(global, name, format!("{name} is forgotten"))?;
+    Ok(Exit::Success)
+}
+
+/// The node of this name.
+fn known(file: &Path, name: &str) -> Result<Arc<NodeStorage>> {
+    let nodes = cluster::nodes(file).map_err(failed)?;
+    let names: Vec<&str> = nodes.iter().map(|node| node.name()).collect();
+    let text = format!(
+        "the cluster has no node {name}: there are {}",
+        names.join(", ")
+    );
+    let mut nodes = nodes.into_iter();
+    nodes
+        .find(|node| node.name() == name)
+        .ok_or(Failure::Other(text))
+}
+
+/// Says what was done with a node.
+fn say(global: &Global, node: &str, text: String) -> Result<()> {
+    if global.json {
+        return print_json(&json!({"message_type": "cluster_changed", "node": node, "text": text}));
+    }
+    let mut output = Output::new();
+    output.line(text)?;
     output.finish()
 }
 
 /// Adds a node, or puts it where another was.
 fn change(global: &Global, old: Option<&str>, new: &NodeAddress) -> Result<Exit> {
     let file = global.cluster()?;
-    let say = |text: String| -> Result<()> {
-        if global.json {
-            return print_json(
-                &json!({"message_type": "cluster_changed", "node": new.name, "text": text}),
-            );
-        }
-        let mut output = Output::new();
-        output.line(text)?;
-        output.finish()
-    };
+    if let Some(old) = old {
+        known(&file, old)?;
+    }
     match authority::add(&file, new) {
         Ok(written) => {
-            say(format!(
+            let text = format!(
                 "wrote {}: serve the node with it, then run this command again",
                 written.display()
-            ))?;
+            );
+            say(global, &new.name, text)?;
             return Ok(Exit::Success);
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(failed(error)),
     }
-    let nodes = cluster::nodes(&file).map_err(failed)?;
-    let node = nodes.into_iter().find(|node| node.name() == new.name);
-    let Some(node) = node else {
+    let node = known(&file, &new.name)?;
+    if node.address() != new.address {
         return Err(Failure::Other(format!(
-            "the cluster has no node {}",
-            new.name
+            "{} is known to be at {}: if it has moved, change its address in {}",
+            new.name,
+            format::printable(node.address()),
+            file.display()
         )));
-    };
+    }
     node.status().map_err(|error| {
         Failure::Other(format!(
             "{error}: serve the node, then run this command again"
@@ -315,13 +391,18 @@ fn change(global: &Global, old: Option<&str>, new: &NodeAddress) -> Result<Exit>
             storage
                 .replace(&format!("node://{old}"), &place)
                 .map_err(failed)?;
-            authority::remove(&file, old).map_err(failed)?;
+            // It may have taken its own place, empty.
+            let is_gone = |node: &NodeAddress| node.name == old && node.name != new.name;
+            authority::change(&file, |nodes| nodes.retain(|node| !is_gone(node)))
+                .map_err(failed)?;
         }
     }
-    say(format!(
-        "{} is a node of the repository now: run `tabane cluster heal`",
-        new.name
-    ))?;
+    let text = format!(
+        "{} is a node of the repository now: run `tabane cluster heal`, and give other clients the new {}",
+        new.name,
+        file.display()
+    );
+    say(global, &new.name, text)?;
     Ok(Exit::Success)
 }
 

@@ -79,8 +79,9 @@ pub fn heal(global: &Global, options: HealOptions) -> Result<Exit> {
     if report.missing_targets > 0 {
         warn(format!(
             "{} missing, so not everything is protected as it should be: bring back what is missing and run this again, or \
-             `tabane targets replace` it first",
-            format::count(report.missing_targets, "target")
+             `{}` it first",
+            format::count(report.missing_targets, "target"),
+            storage.replace_command()
         ));
     }
     Ok(Exit::Failure)

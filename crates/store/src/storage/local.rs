@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{CWD, OFlags, RenameFlags};
 
 use super::{Listed, Name, OBJECT_LEN_MAX, ObjectKind, Storage, buffer};
 use crate::crypto::random;
@@ -180,6 +180,11 @@ fn rename(temporary: &Path, path: &Path) -> io::Result<()> {
             sync_directory(above)?;
             rename_without_replacing(temporary, path)
         }
+        // Who hears that it is there would believe that it is what he has.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !path.is_file() => {
+            let text = format!("there is something that is no file: {}", path.display());
+            Err(io::Error::other(text))
+        }
         result => result,
     }
 }
@@ -246,7 +251,11 @@ impl Storage for LocalStorage {
     }
 
     fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
-        let mut file = File::open(self.path(name))?;
+        // Of a pipe in its place nobody would ever read anything.
+        let mut file = File::options()
+            .read(true)
+            .custom_flags(OFlags::NONBLOCK.bits() as i32)
+            .open(self.path(name))?;
         match range {
             None => {
                 let mut bytes = Vec::new();
@@ -334,6 +343,8 @@ fn list_folder(folder: &Path, found: &mut Vec<Listed>) -> io::Result<()> {
             continue;
         };
         match entry.metadata() {
+            // What is no file holds nothing, and is missed then.
+            Ok(metadata) if !metadata.is_file() && !metadata.is_symlink() => {}
             Ok(metadata) => found.push(listed(id, &metadata)?),
             // Deleted meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -391,6 +391,8 @@ struct Mixer {
     best: f64,
     /// What relaying saves the client's link, by what sending everything takes.
     worth: f64,
+    /// The least share at the moment.
+    least: f64,
     /// Relayed stripes that are due.
     due: f64,
     /// Of the time of the last stripes, what was waiting for nodes.
@@ -404,6 +406,7 @@ impl Default for Mixer {
             share: 1.0,
             best: 1.0,
             worth: Self::WAITED,
+            least: Self::LEAST,
             due: 0.0,
             waited: 0.0,
         }
@@ -426,6 +429,9 @@ impl Mixer {
     const DOWN: f64 = 0.3;
     /// Some are always relayed, or nobody would notice that nodes keep up again.
     const LEAST: f64 = 0.05;
+    /// The more often that was in vain, the fewer: where one node has a slow link, a relayed stripe can take as long as a hundred
+    /// others.
+    const LEAST_OF_ALL: f64 = 0.002;
 
     fn choose(&mut self) -> Kind {
         self.due += self.share;
@@ -462,7 +468,12 @@ impl Mixer {
             true => self.share + Self::UP * spare,
             false => self.share / (1.0 + Self::DOWN * spare * spare),
         };
-        self.share = share.clamp(Self::LEAST, 1.0);
+        self.least = match spare > 0.0 {
+            true => Self::LEAST,
+            false if share <= self.least => (self.least / 2.0).max(Self::LEAST_OF_ALL),
+            false => self.least,
+        };
+        self.share = share.clamp(self.least, 1.0);
     }
 }
 

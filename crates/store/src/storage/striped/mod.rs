@@ -113,6 +113,14 @@ impl StripedStorage {
         self.targets.all().iter().map(|target| target.url.as_str())
     }
 
+    /// What puts another target in the place of one.
+    pub fn replace_command(&self) -> &'static str {
+        match self.urls().all(|url| url.starts_with("node://")) {
+            true => "tabane cluster replace",
+            false => "tabane targets replace",
+        }
+    }
+
     fn tell_of_missing(&self) {
         let all = self.targets.all();
         let missing: Vec<String> = all
@@ -126,10 +134,11 @@ impl StripedStorage {
         };
         self.targets.tell(&format!(
             "{} of {} targets missing ({}): going on without, {more}; run `tabane heal` when they are back, or replace them with \
-             `tabane targets replace`",
+             `{}`",
             missing.len(),
             all.len(),
             missing.join("; "),
+            self.replace_command(),
         ));
     }
 
