@@ -289,6 +289,7 @@ mod tests {
         for (client, node) in [(now - hour, now + hour), (now + hour, now - hour)] {
             let error = answer(client, node).unwrap_err().to_string();
             assert!(error.to_lowercase().contains("expired"), "{error}");
+            assert!(error.contains("Is the clock wrong"), "{error}");
         }
     }
 }

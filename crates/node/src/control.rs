@@ -31,7 +31,11 @@ pub fn serve(shared: &Arc<Shared>, stream: TcpStream) -> io::Result<()> {
     let mut hasty = Hasty::new(&stream);
     let greeted = wire::expect_greeting(&mut rustls::Stream::new(&mut connection, &mut hasty));
     let mut stream = StreamOwned::new(connection, stream);
-    if !matches!(&greeted, Err(error) if error.kind() == io::ErrorKind::UnexpectedEof) {
+    let is_gone = |error: &io::Error| {
+        use io::ErrorKind::{TimedOut, UnexpectedEof};
+        matches!(error.kind(), TimedOut | UnexpectedEof)
+    };
+    if !greeted.as_ref().is_err_and(is_gone) {
         // Also to one of another version, so that he can say so.
         wire::greet(&mut stream)?;
     }

@@ -513,8 +513,24 @@ fn garbage_other_versions_and_forged_tokens_are_refused() {
     let mut refused = greeting.to_vec();
     refused.push(0);
     assert_eq!(answer(&bed, &forged), refused);
+    // Who says something now and then is none the better.
+    for first in [wire::DATA_MAGIC[0], 0x16] {
+        let mut slow = TcpStream::connect(&bed.nodes[0].address).unwrap();
+        slow.write_all(&[first]).unwrap();
+        let begun = Instant::now();
+        // What comes to a connection that is closed is an error soon.
+        while slow.write_all(&[3]).is_ok() {
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(begun.elapsed() < Duration::from_secs(15));
+        }
+    }
     let log = bed.log.lock().unwrap().join("\n");
-    for says in ["does not speak", "version 0", "no permission for any ring"] {
+    for says in [
+        "does not speak",
+        "within 10 s",
+        "version 0",
+        "no permission for any ring",
+    ] {
         assert!(log.contains(says), "{says}: {log}");
     }
 }

@@ -230,7 +230,7 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
     };
     let survey = survey.ok().flatten();
     let state = |node: &NodeStorage, is_there: bool| {
-        let url = format!("node://{}", node.name());
+        let url = cluster::url(node.name());
         let mut targets = survey.iter().flat_map(|survey| &survey.targets);
         let target = targets.find(|target| target.url == url);
         let state = match (is_there, &survey, target) {
@@ -315,7 +315,7 @@ fn remove(global: &Global, name: &str) -> Result<Exit> {
     let file = global.cluster()?;
     known(&file, name)?;
     if let Some(survey) = survey(global)?.map_err(Failure::Other)? {
-        let url = format!("node://{name}");
+        let url = cluster::url(name);
         if survey.targets.iter().any(|target| target.url == url) {
             return Err(Failure::Other(format!(
                 "{name} is a node of the repository: `tabane cluster replace` puts another in its place"
@@ -389,7 +389,7 @@ fn change(global: &Global, old: Option<&str>, new: &NodeAddress) -> Result<Exit>
         None => storage.add(&place).map_err(failed)?,
         Some(old) => {
             storage
-                .replace(&format!("node://{old}"), &place)
+                .replace(&cluster::url(old), &place)
                 .map_err(failed)?;
             // It may have taken its own place, empty.
             let is_gone = |node: &NodeAddress| node.name == old && node.name != new.name;

@@ -31,6 +31,12 @@ impl Daemon {
         Self { child, serving }
     }
 
+    /// The node's name and where it is, as commands have it.
+    fn node(&self) -> String {
+        let text = |what: &str| self.serving[what].as_str().expect("a text").to_owned();
+        format!("{}={}", text("node"), text("address"))
+    }
+
     /// Ends it as a service is ended, and waits for it.
     fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
@@ -111,7 +117,7 @@ fn get(address: &Value, path: &str) -> String {
 fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
     let bed = Bed::new();
     let file = bed.path("cluster.json").display().to_string();
-    let node = |name: &str| format!("{name}=127.0.0.1:7440");
+    let node = |name: &str| format!("{name}=127.0.0.1:0");
     let nodes: Vec<String> = ["a", "b", "c", "d"].map(node).to_vec();
     let create = || {
         let nodes = nodes.iter().flat_map(|node| ["--node", node]);
@@ -193,10 +199,13 @@ fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
 
     // The one comes back, a new one takes the place of the other.
     daemons.push(Daemon::start(&bed, "b"));
-    let replace = || tabane(&bed, ["cluster", "replace", "d", "e=127.0.0.1:7440"]);
-    assert!(replace().stdout.contains("serve the node with it"));
+    let replace = |old: &str, new: &str| tabane(&bed, ["cluster", "replace", old, new]);
+    replace("x", "e=127.0.0.1:0").fails(1, "no node x: there are a, b, c, d");
+    let written = replace("d", "e=127.0.0.1:0");
+    assert!(written.stdout.contains("serve the node with it"));
     daemons.push(Daemon::start(&bed, "e"));
-    let replaced = replace();
+    replace("d", "e=127.0.0.1:0").fails(1, "e is known to be at");
+    let replaced = replace("d", &daemons[3].node());
     assert!(
         replaced.stdout.contains("e is a node of the repository"),
         "{}",
@@ -207,16 +216,47 @@ fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
     status.says("any two targets can be lost now");
     tabane(&bed, ["check", "--read-data"]).succeeds();
     tabane(&bed, ["cluster", "scrub"]).succeeds();
-    let away = daemons.remove(0);
-    away.stop();
+
+    // One has lost its disk.
+    let lost = daemons.remove(0);
+    lost.stop();
+    fs::remove_dir_all(bed.path("dir-a")).expect("it can be removed");
+    daemons.push(Daemon::start(&bed, "a"));
+    let status = tabane(&bed, ["cluster", "status", "--json"]);
+    assert_eq!(status.last_json()["nodes"][0]["state"], "missing");
+    let healed = tabane(&bed, ["cluster", "heal"]);
+    assert_eq!(healed.code, Some(1), "{}", healed.stdout);
+    let advice = "`tabane cluster replace` it first";
+    assert!(healed.stderr.contains(advice), "{}", healed.stderr);
+    let node = daemons[3].node();
+    replace("a", &node).says("a is a node of the repository now");
+    tabane(&bed, ["cluster", "heal"]).succeeds().says("healed");
+    let status = tabane(&bed, ["cluster", "status"]).succeeds();
+    status.says("any two targets can be lost now");
+    tabane(&bed, ["cluster", "remove", "a"]).fails(1, "a is a node of the repository");
     comes_back(&bed);
+
+    // Too many are gone.
+    daemons.truncate(1);
+    let status = tabane(&bed, ["cluster", "status"]);
+    assert_eq!(status.code, Some(1), "{}", status.stderr);
+    assert!(
+        status.stdout.contains("3 of 4 targets are missing"),
+        "{}",
+        status.stdout
+    );
+    assert!(
+        status.stdout.contains("Start the nodes"),
+        "{}",
+        status.stdout
+    );
 }
 
 #[test]
 fn a_node_is_added_and_takes_its_share() {
     let bed = Bed::new();
     let file = bed.path("cluster.json").display().to_string();
-    let nodes = ["a", "b", "c"].map(|name| format!("--node={name}=127.0.0.1:7440"));
+    let nodes = ["a", "b", "c"].map(|name| format!("--node={name}=127.0.0.1:0"));
     let create = ["cluster", "create", &file].into_iter();
     run(&mut bare_command(
         create.chain(nodes.iter().map(String::as_str)),
@@ -227,12 +267,28 @@ fn a_node_is_added_and_takes_its_share() {
     let source = bed.source().display().to_string();
     tabane(&bed, ["backup", &source]).succeeds();
 
-    let add = || tabane(&bed, ["cluster", "add", "d=127.0.0.1:7440"]);
-    add().succeeds().says("serve the node with it");
+    let add = |node: &str| tabane(&bed, ["cluster", "add", node]);
+    add("d=127.0.0.1:0")
+        .succeeds()
+        .says("serve the node with it");
     // It is not there yet, and nothing is changed.
-    add().fails(1, "serve the node");
+    add("d=127.0.0.1:0").fails(1, "serve the node");
+    add(&format!("x={}", daemons[0].node().replace("a=", ""))).fails(1, "a and x would both be at");
+    // Two at once, and one that was a mistake.
+    std::thread::scope(|scope| {
+        for name in ["x", "y", "z"] {
+            scope.spawn(move || add(&format!("{name}=127.0.0.1:0")).succeeds());
+        }
+    });
+    for name in ["x", "y", "z"] {
+        tabane(&bed, ["cluster", "remove", name]).succeeds();
+    }
+    tabane(&bed, ["cluster", "remove", "x"]).fails(1, "no node x: there are a, b, c, d");
     daemons.push(Daemon::start(&bed, "d"));
-    add().succeeds().says("d is a node of the repository now");
+    let node = daemons[3].node();
+    add(&node)
+        .succeeds()
+        .says("d is a node of the repository now");
     tabane(&bed, ["cluster", "heal"]).succeeds();
 
     // What comes from now on is over all of them, and what was there before is as it was.
@@ -267,6 +323,7 @@ fn bad_input() {
     create(&["a=h:1", "b=h:2", "c"]).fails(2, "NAME=HOST:PORT");
     create(&["a=h:1", "b=h:2", "C/=h:3"]).fails(1, "no name for a node");
     create(&["a=h:1", "b=h:2", "a=h:3"]).fails(1, "two nodes are called a");
+    create(&["a=h:1", "b=h:2", "c=h:1"]).fails(1, "a and c would both be at h:1");
     tabane(&bed, ["snapshots"]).fails(10, "there is no repository at cluster:");
     fs::write(&file, "{}").expect("it can be written");
     tabane(&bed, ["snapshots"]).fails(1, "cannot be used");

@@ -48,6 +48,38 @@ fn what_was_in_a_folder_is_damage_that_heals() {
     bed.assert_whole();
 }
 
+/// In the place of a part: a heal neither waits for somebody to write into a pipe nor takes a folder for the part.
+#[test]
+fn what_is_no_file_is_no_part() {
+    let bed = Bed::new(5);
+    let snapshot = bed.fill();
+    let id = bed.open().list(ObjectKind::Snapshot).unwrap()[0].id;
+    let name = Name::new(ObjectKind::Snapshot, id).path();
+    let has = |number: &usize| bed.target(*number).join(&name).is_file();
+    let path = bed.target((0..5).find(has).unwrap()).join(&name);
+    let kept = fs::read(&path).unwrap();
+    let make_pipe = |path: &std::path::Path| {
+        let made = std::process::Command::new("mkfifo").arg(path).status();
+        assert!(made.unwrap().success());
+    };
+    for make in [&make_pipe as &dyn Fn(&std::path::Path), &|path| {
+        fs::create_dir(path).unwrap();
+    }] {
+        fs::remove_file(&path).unwrap();
+        make(&path);
+        bed.assert_restores(snapshot);
+        let report = heal(&bed.open());
+        let left = (report.healed_objects, report.missing_targets);
+        assert_eq!(left, (0, 1), "{report:?}");
+        fs::remove_dir(&path)
+            .or_else(|_| fs::remove_file(&path))
+            .unwrap();
+        heal(&bed.open());
+        assert_eq!(fs::read(&path).unwrap(), kept);
+    }
+    bed.assert_whole();
+}
+
 /// Snapshots that nobody removed must not seem to have been, or a prune would remove what they need.
 #[test]
 fn what_is_lost_from_three_targets_is_not_taken_for_removed() {

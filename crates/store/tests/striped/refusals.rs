@@ -52,7 +52,7 @@ fn too_few_targets_are_named() {
         bed.lose(number);
     }
     let text = refused(bed.places());
-    assert_says(&text, &["none of the places", "mount"]);
+    assert_says(&text, &["none of the places", "bring them back"]);
     assert_says(&refused(Vec::new()), &["lists no targets"]);
 }
 

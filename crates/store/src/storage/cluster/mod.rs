@@ -71,10 +71,23 @@ fn nodes_within(path: &Path, limits: &Arc<Limits>) -> io::Result<Vec<Arc<NodeSto
         .collect())
 }
 
+/// What URLs of nodes begin with.
+const SCHEME: &str = "node://";
+
+/// By which URL sets know the node of this name.
+pub fn url(node: &str) -> String {
+    format!("{SCHEME}{node}")
+}
+
+/// Whether that is the URL of a node.
+pub(super) fn is_url(url: &str) -> bool {
+    url.starts_with(SCHEME)
+}
+
 /// The place of a node, as sets know it.
 pub fn place(node: Arc<NodeStorage>) -> Place {
     Place {
-        url: format!("node://{}", node.name()),
+        url: url(node.name()),
         storage: node,
     }
 }

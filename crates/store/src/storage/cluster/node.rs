@@ -173,7 +173,11 @@ impl NodeStorage {
 
     /// An error on the way to the node: as long as it lasts the node is not to be used.
     fn blame(&self, error: io::Error) -> io::Error {
+        let certificate = error.get_ref().and_then(|error| error.downcast_ref());
         let why = match error.kind() {
+            _ if certificate.is_some_and(tls::is_about_time) => format!(
+                "{error}. Is the clock wrong, here or there? Certificates are valid from a day before they were made, for ten years"
+            ),
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it does not answer".to_owned(),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
                 "it has closed the connection (its log says why)".to_owned()

@@ -416,7 +416,7 @@ impl Default for Mixer {
 impl Mixer {
     /// Waiting for nodes for so much of the time is as it should be: less means that they could take more. One client by itself
     /// waits for less, in networks of 500 Mbit/s; three wait for half of the time if everything is relayed.
-    const WAITED: f64 = 0.15;
+    const WAITED: f64 = 0.25;
     /// The same for a share that is more than the best one among equals: it is only right if nodes have much room.
     const WAITED_ABOVE: f64 = 0.05;
     /// More than this counts as this much: now and then a network hiccups, and a whole stripe waits.
@@ -426,7 +426,7 @@ impl Mixer {
     /// Up by this at most after a stripe, as long as it waits for less.
     const UP: f64 = 0.04;
     /// Down by a factor, the more the farther nodes are behind: then every stripe that is relayed is one too many.
-    const DOWN: f64 = 0.3;
+    const DOWN: f64 = 0.2;
     /// Some are always relayed, or nobody would notice that nodes keep up again.
     const LEAST: f64 = 0.05;
     /// The more often that was in vain, the fewer: where one node has a slow link, a relayed stripe can take as long as a hundred

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig, crypto, version};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, Error, RootCertStore, ServerConfig, crypto,
+    version,
+};
 
 use super::file::Credentials;
 
@@ -50,6 +53,17 @@ pub fn server(credentials: &Credentials) -> io::Result<Arc<ServerConfig>> {
         .with_single_cert(certificates, key)
         .map_err(unusable)?;
     Ok(Arc::new(config))
+}
+
+/// Whether somebody's certificate is not valid at this time, by his clock or by ours.
+pub(super) fn is_about_time(error: &Error) -> bool {
+    use CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+    matches!(
+        error,
+        Error::InvalidCertificate(
+            Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. }
+        ) | Error::AlertReceived(AlertDescription::CertificateExpired)
+    )
 }
 
 fn provider() -> Arc<crypto::CryptoProvider> {

@@ -29,7 +29,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::cluster::Relay;
+use super::cluster::{self, Relay};
 use super::unusable::Unusable;
 use super::{Listed, Location, Name, Notice, ObjectKind, RemoteOptions, Storage};
 use crate::id::Id;
@@ -115,7 +115,7 @@ impl StripedStorage {
 
     /// What puts another target in the place of one.
     pub fn replace_command(&self) -> &'static str {
-        match self.urls().all(|url| url.starts_with("node://")) {
+        match self.urls().all(cluster::is_url) {
             true => "tabane cluster replace",
             false => "tabane targets replace",
         }

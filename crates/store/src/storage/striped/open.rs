@@ -8,7 +8,7 @@ use std::thread;
 use super::set::{Description, Identity, Member, new_id};
 use super::targets::{Target, Targets};
 use crate::id::Id;
-use crate::storage::{Name, Notice, ObjectKind, Storage};
+use crate::storage::{Name, Notice, ObjectKind, Storage, cluster};
 
 /// A place that is to hold a target.
 #[derive(Clone)]
@@ -169,6 +169,9 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
         Some(place) => Target::new(member.id, place.url, place.storage),
         None if why.is_empty() => {
             let why = match (&silent[..], &empty[..]) {
+                _ if cluster::is_url(&member.url) => {
+                    "this cluster file does not have it: get the newest one".to_owned()
+                }
                 ([], []) => "no place in the set file holds it".to_owned(),
                 ([], empty) => {
                     format!(
@@ -365,7 +368,7 @@ fn nothing_known(answers: &[Answer]) -> io::Error {
     let text = match each.is_empty() {
         true => "the set file lists no targets".to_owned(),
         false => format!(
-            "none of the places in the set file says that it is a target ({}): mount or reach them; if `tabane init` was \
+            "none of the places in the set file says that it is a target ({}): bring them back; if `tabane init` was \
              interrupted, run it again with the same targets",
             each.join("; ")
         ),
