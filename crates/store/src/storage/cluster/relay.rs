@@ -377,11 +377,15 @@ impl Drop for Unanswered<'_> {
 ///
 /// Relaying spares the client's link and spends those of nodes. As long as nodes keep up, what a client waits for is its own
 /// link, and relaying is right. When nodes do not, it waits for them: for credit, when their rings are full, or for answers, when it has
-/// sent all that it may. Then fewer stripes are relayed, until it does not. The share goes up by steps and down by a factor, so that several clients
+/// sent all that it may. Among many clients fewer stripes are relayed then, until it does not. The share goes up by steps and down by a factor, so that several clients
 /// come to equal shares.
 ///
 /// That takes many stripes. So when nodes say that more clients write than before, or fewer, each begins with the share that were best
 /// if all links and all clients were alike.
+///
+/// Where that is all, nobody else is spared by sending a stripe directly: it is all or nothing, by what waiting costs and relaying
+/// saves. A node with a slow link can make a relayed stripe take as long as many others; so after a trial that was in vain, twice as many
+/// stripes go directly as after the one before.
 struct Mixer {
     /// How many clients there were when it began with a share.
     clients: u16,
@@ -391,8 +395,12 @@ struct Mixer {
     best: f64,
     /// What relaying saves the client's link, by what sending everything takes.
     worth: f64,
-    /// The least share at the moment.
-    least: f64,
+    /// Stripes that go directly before relaying is tried again, where it is all or nothing.
+    direct: u32,
+    /// How many that will be the next time.
+    pause: u32,
+    /// Stripes since it was tried again.
+    tried: u32,
     /// Relayed stripes that are due.
     due: f64,
     /// Of the time of the last stripes, what was waiting for nodes.
@@ -406,7 +414,9 @@ impl Default for Mixer {
             share: 1.0,
             best: 1.0,
             worth: Self::WAITED,
-            least: Self::LEAST,
+            direct: 0,
+            pause: Self::PAUSE,
+            tried: 0,
             due: 0.0,
             waited: 0.0,
         }
@@ -429,11 +439,19 @@ impl Mixer {
     const DOWN: f64 = 0.2;
     /// Some are always relayed, or nobody would notice that nodes keep up again.
     const LEAST: f64 = 0.05;
-    /// The more often that was in vain, the fewer: where one node has a slow link, a relayed stripe can take as long as a hundred
-    /// others.
-    const LEAST_OF_ALL: f64 = 0.002;
+    /// Over how many stripes it is averaged where it is all or nothing: one that waits is no reason.
+    const STRIPES_ALONE: f64 = 3.0;
+    /// Stripes that go directly after the first trial that was in vain, and at most.
+    const PAUSE: u32 = 32;
+    const PAUSE_MAX: u32 = 1024;
+    /// After so many stripes a trial was not in vain.
+    const TRIAL: u32 = 8;
 
     fn choose(&mut self) -> Kind {
+        if self.direct > 0 {
+            self.direct -= 1;
+            return Kind::Direct;
+        }
         self.due += self.share;
         match self.due >= 1.0 {
             true => {
@@ -451,16 +469,18 @@ impl Mixer {
             self.best = best_share(clients, layout).clamp(Self::LEAST, 1.0);
             self.share = self.best;
             self.worth = 2.0 / layout.roles() as f64;
+            self.direct = 0;
         }
     }
 
     /// Takes in that, of the time that a stripe took, so much was waiting for nodes.
     fn learn(&mut self, waited: f64) {
+        if self.best == 1.0 {
+            return self.learn_alone(waited);
+        }
         self.waited += (waited.min(Self::WAITED_MAX) - self.waited) / Self::STRIPES;
         let as_it_should_be = match self.share > self.best {
             true => Self::WAITED_ABOVE,
-            // Nobody else is spared by what this client sends itself.
-            false if self.best == 1.0 => self.worth,
             false => Self::WAITED,
         };
         let spare = 1.0 - self.waited / as_it_should_be;
@@ -468,12 +488,21 @@ impl Mixer {
             true => self.share + Self::UP * spare,
             false => self.share / (1.0 + Self::DOWN * spare * spare),
         };
-        self.least = match spare > 0.0 {
-            true => Self::LEAST,
-            false if share <= self.least => (self.least / 2.0).max(Self::LEAST_OF_ALL),
-            false => self.least,
-        };
-        self.share = share.clamp(self.least, 1.0);
+        self.share = share.clamp(Self::LEAST, 1.0);
+    }
+
+    fn learn_alone(&mut self, waited: f64) {
+        if self.direct > 0 {
+            return;
+        }
+        self.waited += (waited - self.waited) / Self::STRIPES_ALONE;
+        self.tried += 1;
+        if self.waited > self.worth {
+            (self.direct, self.pause) = (self.pause, (2 * self.pause).min(Self::PAUSE_MAX));
+            (self.waited, self.tried) = (0.0, 0);
+        } else if self.tried > Self::TRIAL {
+            self.pause = Self::PAUSE;
+        }
     }
 }
 
@@ -512,5 +541,30 @@ mod tests {
         // By hand: 12 data cells of 20; 1/3 and 29/60 of the data are received by a node.
         let three = best_share(3, &Layout::new(5).unwrap());
         assert!((0.55..0.75).contains(&three), "{three}");
+    }
+
+    #[test]
+    fn one_client_sends_everything_as_long_as_nodes_are_slow() {
+        let mut mixer = Mixer::default();
+        mixer.share_among(1, &Layout::new(5).unwrap());
+        // Nodes keep up, but for a moment now and then.
+        for stripe in 0..100 {
+            assert_eq!(mixer.choose(), Kind::Coded, "{stripe}");
+            mixer.learn(if stripe % 10 == 5 { 0.9 } else { 0.1 });
+        }
+        // A relayed stripe waits for most of the time.
+        let mut relayed = |stripes: u32, waited: f64| {
+            let of = (0..stripes).filter(|_| {
+                let is_relayed = mixer.choose() == Kind::Coded;
+                mixer.learn(if is_relayed { waited } else { 0.0 });
+                is_relayed
+            });
+            of.count()
+        };
+        let first = relayed(100, 0.8);
+        assert!((2..=8).contains(&first), "{first}");
+        assert!(relayed(1000, 0.8) <= 20);
+        // It is tried again in the end.
+        assert!(relayed(3000, 0.1) >= 1500);
     }
 }
