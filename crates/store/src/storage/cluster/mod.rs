@@ -6,6 +6,7 @@
 
 pub mod file;
 mod limits;
+mod mixer;
 mod node;
 mod relay;
 mod session;

@@ -7,10 +7,10 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tabane_parity::Layout;
 use tabane_parity::schedule::Kind;
 
 use super::limits::Limits;
+use super::mixer::Mixer;
 use super::node::NodeStorage;
 use super::session::{STALL, Session};
 use super::wire::{Reason, Reply, Request, Source, Stripe};
@@ -151,8 +151,9 @@ impl Relay {
         let _unanswered = Unanswered::after_sending(&self.flow);
         match sent {
             Ok(waited) => {
-                let waited = (waited + idle).as_secs_f64();
-                mixer.learn(waited / (took + idle).as_secs_f64().max(1e-9));
+                let took = took + idle;
+                let waited = (waited + idle).as_secs_f64() / took.as_secs_f64().max(1e-9);
+                mixer.learn(waited, took.as_secs_f64() / object.len().max(1) as f64);
             }
             Err(error) => {
                 drop(state);
@@ -370,201 +371,5 @@ impl Drop for Unanswered<'_> {
         let mut now = lock(self.0);
         now.now();
         now.unanswered -= 1;
-    }
-}
-
-/// Which stripes to relay, without knowing who else writes.
-///
-/// Relaying spares the client's link and spends those of nodes. As long as nodes keep up, what a client waits for is its own
-/// link, and relaying is right. When nodes do not, it waits for them: for credit, when their rings are full, or for answers, when it has
-/// sent all that it may. Among many clients fewer stripes are relayed then, until it does not. The share goes up by steps and down by a factor, so that several clients
-/// come to equal shares.
-///
-/// That takes many stripes. So when nodes say that more clients write than before, or fewer, each begins with the share that were best
-/// if all links and all clients were alike.
-///
-/// Where that is all, nobody else is spared by sending a stripe directly: it is all or nothing, by what waiting costs and relaying
-/// saves. A node with a slow link can make a relayed stripe take as long as many others; so after a trial that was in vain, twice as many
-/// stripes go directly as after the one before.
-struct Mixer {
-    /// How many clients there were when it began with a share.
-    clients: u16,
-    /// Of stripes that are relayed.
-    share: f64,
-    /// What it began with then.
-    best: f64,
-    /// What relaying saves the client's link, by what sending everything takes.
-    worth: f64,
-    /// Stripes that go directly before relaying is tried again, where it is all or nothing.
-    direct: u32,
-    /// How many that will be the next time.
-    pause: u32,
-    /// Stripes since it was tried again.
-    tried: u32,
-    /// Relayed stripes that are due.
-    due: f64,
-    /// Of the time of the last stripes, what was waiting for nodes.
-    waited: f64,
-}
-
-impl Default for Mixer {
-    fn default() -> Self {
-        Self {
-            clients: 0,
-            share: 1.0,
-            best: 1.0,
-            worth: Self::WAITED,
-            direct: 0,
-            pause: Self::PAUSE,
-            tried: 0,
-            due: 0.0,
-            waited: 0.0,
-        }
-    }
-}
-
-impl Mixer {
-    /// Waiting for nodes for so much of the time is as it should be: less means that they could take more. One client by itself
-    /// waits for less, in networks of 500 Mbit/s; three wait for half of the time if everything is relayed.
-    const WAITED: f64 = 0.25;
-    /// The same for a share that is more than the best one among equals: it is only right if nodes have much room.
-    const WAITED_ABOVE: f64 = 0.05;
-    /// More than this counts as this much: now and then a network hiccups, and a whole stripe waits.
-    const WAITED_MAX: f64 = 0.5;
-    /// Over how many stripes it is averaged.
-    const STRIPES: f64 = 2.0;
-    /// Up by this at most after a stripe, as long as it waits for less.
-    const UP: f64 = 0.04;
-    /// Down by a factor, the more the farther nodes are behind: then every stripe that is relayed is one too many.
-    const DOWN: f64 = 0.2;
-    /// Some are always relayed, or nobody would notice that nodes keep up again.
-    const LEAST: f64 = 0.05;
-    /// Over how many stripes it is averaged where it is all or nothing: one that waits is no reason.
-    const STRIPES_ALONE: f64 = 3.0;
-    /// Stripes that go directly after the first trial that was in vain, and at most.
-    const PAUSE: u32 = 32;
-    const PAUSE_MAX: u32 = 1024;
-    /// After so many stripes a trial was not in vain.
-    const TRIAL: u32 = 8;
-
-    fn choose(&mut self) -> Kind {
-        if self.direct > 0 {
-            self.direct -= 1;
-            return Kind::Direct;
-        }
-        self.due += self.share;
-        match self.due >= 1.0 {
-            true => {
-                self.due -= 1.0;
-                Kind::Coded
-            }
-            false => Kind::Direct,
-        }
-    }
-
-    /// Takes in that so many clients write.
-    fn share_among(&mut self, clients: u16, layout: &Layout) {
-        if self.clients != clients {
-            self.clients = clients;
-            self.best = best_share(clients, layout).clamp(Self::LEAST, 1.0);
-            self.share = self.best;
-            self.worth = 2.0 / layout.roles() as f64;
-            self.direct = 0;
-        }
-    }
-
-    /// Takes in that, of the time that a stripe took, so much was waiting for nodes.
-    fn learn(&mut self, waited: f64) {
-        if self.best == 1.0 {
-            return self.learn_alone(waited);
-        }
-        self.waited += (waited.min(Self::WAITED_MAX) - self.waited) / Self::STRIPES;
-        let as_it_should_be = match self.share > self.best {
-            true => Self::WAITED_ABOVE,
-            false => Self::WAITED,
-        };
-        let spare = 1.0 - self.waited / as_it_should_be;
-        let share = match spare > 0.0 {
-            true => self.share + Self::UP * spare,
-            false => self.share / (1.0 + Self::DOWN * spare * spare),
-        };
-        self.share = share.clamp(Self::LEAST, 1.0);
-    }
-
-    fn learn_alone(&mut self, waited: f64) {
-        if self.direct > 0 {
-            return;
-        }
-        self.waited += (waited - self.waited) / Self::STRIPES_ALONE;
-        self.tried += 1;
-        if self.waited > self.worth {
-            (self.direct, self.pause) = (self.pause, (2 * self.pause).min(Self::PAUSE_MAX));
-            (self.waited, self.tried) = (0.0, 0);
-        } else if self.tried > Self::TRIAL {
-            self.pause = Self::PAUSE;
-        }
-    }
-}
-
-/// The share of relayed stripes with which links of clients and nodes, all alike, are equally busy; beyond 0 and 1 where there is none.
-///
-/// By the data, a client sends all cells of a stripe that it does not relay; a relayed one costs every node more.
-fn best_share(clients: u16, layout: &Layout) -> f64 {
-    let ingress = |kind: Kind| {
-        let schedule = kind.schedule(layout)?;
-        Some(schedule.costs(layout).rotating_ingress())
-    };
-    let relayed = ingress(Kind::Coded).or_else(|| ingress(Kind::Shared));
-    let (Some(direct), Some(relayed)) = (ingress(Kind::Direct), relayed) else {
-        return 1.0;
-    };
-    let (sent, clients) = (direct * layout.roles() as f64, f64::from(clients));
-    (sent - clients * direct) / (sent - 1.0 + clients * (relayed - direct))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn few_clients_relay_all_and_many_nothing() {
-        for roles in 4..=12 {
-            let layout = Layout::new(roles).unwrap();
-            let mut before = f64::INFINITY;
-            for clients in 1..=40 {
-                let share = best_share(clients, &layout);
-                assert!(share < before, "{roles} {clients}");
-                before = share;
-            }
-            assert!(best_share(1, &layout) >= 1.0 && before <= 0.0);
-        }
-        // By hand: 12 data cells of 20; 1/3 and 29/60 of the data are received by a node.
-        let three = best_share(3, &Layout::new(5).unwrap());
-        assert!((0.55..0.75).contains(&three), "{three}");
-    }
-
-    #[test]
-    fn one_client_sends_everything_as_long_as_nodes_are_slow() {
-        let mut mixer = Mixer::default();
-        mixer.share_among(1, &Layout::new(5).unwrap());
-        // Nodes keep up, but for a moment now and then.
-        for stripe in 0..100 {
-            assert_eq!(mixer.choose(), Kind::Coded, "{stripe}");
-            mixer.learn(if stripe % 10 == 5 { 0.9 } else { 0.1 });
-        }
-        // A relayed stripe waits for most of the time.
-        let mut relayed = |stripes: u32, waited: f64| {
-            let of = (0..stripes).filter(|_| {
-                let is_relayed = mixer.choose() == Kind::Coded;
-                mixer.learn(if is_relayed { waited } else { 0.0 });
-                is_relayed
-            });
-            of.count()
-        };
-        let first = relayed(100, 0.8);
-        assert!((2..=8).contains(&first), "{first}");
-        assert!(relayed(1000, 0.8) <= 20);
-        // It is tried again in the end.
-        assert!(relayed(3000, 0.1) >= 1500);
     }
 }

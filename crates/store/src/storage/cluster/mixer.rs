@@ -1,0 +1,294 @@
+//! Decides which stripes to relay, without knowing who else writes.
+//!
+//! Relaying spares the client's link and spends those of nodes. As long as nodes keep up, what a client waits for is its own
+//! link, and relaying is right. When nodes do not, it waits for them: for credit, when their rings are full, or for answers, when it has
+//! sent all that it may. What to do then depends on why. Where many clients write, some stripes are sent directly ([`Crowd`]). Where
+//! there are so few that relaying everything is best, a node is slow: it is all or nothing ([`Alone`]).
+
+use tabane_parity::Layout;
+use tabane_parity::schedule::Kind;
+
+/// For one client.
+#[derive(Default)]
+pub struct Mixer {
+    /// How many clients there are, as far as is known.
+    clients: u16,
+    crowd: Crowd,
+    alone: Alone,
+}
+
+impl Mixer {
+    /// How to send the next stripe.
+    pub fn choose(&mut self) -> Kind {
+        let is_relayed = match self.crowd.is_one() {
+            true => self.crowd.choose(),
+            false => self.alone.relays,
+        };
+        match is_relayed {
+            true => Kind::Coded,
+            false => Kind::Direct,
+        }
+    }
+
+    /// Takes in that so many clients write.
+    pub fn share_among(&mut self, clients: u16, layout: &Layout) {
+        if self.clients != clients {
+            self.clients = clients;
+            self.crowd = Crowd::new(best_share(clients, layout));
+            self.alone = Alone::new(layout);
+        }
+    }
+
+    /// Takes in that, of the time that a stripe took, so much was waiting for nodes, in the mean over them; and how many seconds it took
+    /// for each of its bytes.
+    pub fn learn(&mut self, waited: f64, pace: f64) {
+        match self.crowd.is_one() {
+            true => self.crowd.learn(waited),
+            false => self.alone.learn(waited, pace),
+        }
+    }
+}
+
+/// Which share of the stripes to relay among many clients.
+///
+/// It goes up by steps and down by a factor, so that several clients come to equal shares. That takes many stripes. So when nodes say
+/// that more clients write than before, or fewer, each begins with the share that were best if all links and all clients were alike.
+struct Crowd {
+    /// Of stripes that are relayed.
+    share: f64,
+    /// What it began with.
+    best: f64,
+    /// Relayed stripes that are due.
+    due: f64,
+    /// Of the time of the last stripes, what was waiting for nodes.
+    waited: f64,
+}
+
+impl Default for Crowd {
+    fn default() -> Self {
+        Self::new(1.0)
+    }
+}
+
+impl Crowd {
+    /// Waiting for nodes for so much of the time is as it should be: less means that they could take more. Three clients wait for
+    /// half of the time if everything is relayed.
+    const WAITED: f64 = 0.25;
+    /// The same for a share that is more than the best one among equals: it is only right if nodes have much room.
+    const WAITED_ABOVE: f64 = 0.05;
+    /// More than this counts as this much: now and then a network hiccups, and a whole stripe waits.
+    const WAITED_MAX: f64 = 0.5;
+    /// Over how many stripes it is averaged.
+    const STRIPES: f64 = 2.0;
+    /// Up by this at most after a stripe, as long as it waits for less.
+    const UP: f64 = 0.04;
+    /// Down by a factor, the more the farther nodes are behind: then every stripe that is relayed is one too many.
+    const DOWN: f64 = 0.2;
+    /// Some are always relayed, or nobody would notice that nodes keep up again.
+    const LEAST: f64 = 0.05;
+
+    fn new(best: f64) -> Self {
+        let best = best.clamp(Self::LEAST, 1.0);
+        Self {
+            share: best,
+            best,
+            due: 0.0,
+            waited: 0.0,
+        }
+    }
+
+    /// Whether there are so many clients that not all should be relayed.
+    fn is_one(&self) -> bool {
+        self.best < 1.0
+    }
+
+    fn choose(&mut self) -> bool {
+        self.due += self.share;
+        let is_relayed = self.due >= 1.0;
+        if is_relayed {
+            self.due -= 1.0;
+        }
+        is_relayed
+    }
+
+    fn learn(&mut self, waited: f64) {
+        self.waited += (waited.min(Self::WAITED_MAX) - self.waited) / Self::STRIPES;
+        let as_it_should_be = match self.share > self.best {
+            true => Self::WAITED_ABOVE,
+            false => Self::WAITED,
+        };
+        let spare = 1.0 - self.waited / as_it_should_be;
+        let share = match spare > 0.0 {
+            true => self.share + Self::UP * spare,
+            false => self.share / (1.0 + Self::DOWN * spare * spare),
+        };
+        self.share = share.clamp(Self::LEAST, 1.0);
+    }
+}
+
+/// Whether to relay everything or nothing, where the client's link is the bound unless a node is slow.
+///
+/// What it waits says that something may be better, not that it is: while it waits, what it has sent is still on its way. So the other
+/// way is tried, and the quicker one goes on. It is tried again after twice as many stripes as before, when it was not.
+struct Alone {
+    /// Which way it goes.
+    relays: bool,
+    /// Whether that is only tried.
+    is_trial: bool,
+    /// Stripes since it does.
+    stripes: u32,
+    /// After so many the other way is tried.
+    pause: u32,
+    /// Seconds a byte, lately: of what is sent directly, and of what is relayed.
+    pace: [f64; 2],
+    /// Of the time of the last stripes that were relayed, what was waiting for nodes.
+    waited: f64,
+    /// With less than this, relaying is quicker: what it saves, by what sending everything takes.
+    worth: f64,
+}
+
+impl Default for Alone {
+    fn default() -> Self {
+        Self {
+            relays: true,
+            is_trial: false,
+            stripes: 0,
+            pause: Self::PAUSE,
+            pace: [0.0; 2],
+            waited: 0.0,
+            worth: Self::WAITED,
+        }
+    }
+}
+
+impl Alone {
+    /// Of a trial, the first stripes still wait for those before it.
+    const SETTLE: u32 = 3;
+    /// Stripes that say how quick it is.
+    const TRIAL: u32 = 3;
+    /// Over how many stripes is averaged.
+    const STRIPES: f64 = 3.0;
+    /// Waiting for so much of the time is a reason to try the other way at once.
+    const WAITED: f64 = 0.6;
+    /// A trial is over when a stripe takes so many times as long as the other way.
+    const HOPELESS: f64 = 3.0;
+    /// After so many stripes the other way is tried for the first time, and at most.
+    const PAUSE: u32 = 64;
+    const PAUSE_MAX: u32 = 2048;
+
+    fn new(layout: &Layout) -> Self {
+        Self {
+            worth: 2.0 / layout.roles() as f64,
+            ..Self::default()
+        }
+    }
+
+    fn learn(&mut self, waited: f64, pace: f64) {
+        let (this, other) = (usize::from(self.relays), usize::from(!self.relays));
+        self.stripes += 1;
+        let weight = match self.stripes {
+            0..=Self::SETTLE => 1.0,
+            _ => 1.0 / Self::STRIPES,
+        };
+        self.pace[this] += (pace - self.pace[this]) * weight;
+        if self.relays {
+            self.waited += (waited - self.waited) / Self::STRIPES;
+        }
+        if self.is_trial {
+            let is_hopeless = pace > Self::HOPELESS * self.pace[other];
+            if is_hopeless || self.stripes >= Self::SETTLE + Self::TRIAL {
+                self.is_trial = false;
+                self.pause = match self.pace[this] < self.pace[other] {
+                    true => Self::PAUSE,
+                    false => (2 * self.pause).min(Self::PAUSE_MAX),
+                };
+                if self.pace[this] >= self.pace[other] {
+                    self.turn();
+                }
+            }
+            return;
+        }
+        let is_urgent = self.waited > Self::WAITED && self.pause == Self::PAUSE;
+        let is_due = match self.relays {
+            true => self.waited > self.worth && (is_urgent || self.stripes >= self.pause),
+            false => self.stripes >= self.pause,
+        };
+        if is_due && self.stripes > Self::SETTLE {
+            self.turn();
+            self.is_trial = true;
+        }
+    }
+
+    fn turn(&mut self) {
+        self.relays = !self.relays;
+        (self.stripes, self.waited) = (0, 0.0);
+    }
+}
+
+/// The share of relayed stripes with which links of clients and nodes, all alike, are equally busy; beyond 0 and 1 where there is none.
+///
+/// By the data, a client sends all cells of a stripe that it does not relay; a relayed one costs every node more.
+fn best_share(clients: u16, layout: &Layout) -> f64 {
+    let ingress = |kind: Kind| {
+        let schedule = kind.schedule(layout)?;
+        Some(schedule.costs(layout).rotating_ingress())
+    };
+    let relayed = ingress(Kind::Coded).or_else(|| ingress(Kind::Shared));
+    let (Some(direct), Some(relayed)) = (ingress(Kind::Direct), relayed) else {
+        return 1.0;
+    };
+    let (sent, clients) = (direct * layout.roles() as f64, f64::from(clients));
+    (sent - clients * direct) / (sent - 1.0 + clients * (relayed - direct))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_clients_relay_all_and_many_nothing() {
+        for roles in 4..=12 {
+            let layout = Layout::new(roles).unwrap();
+            let mut before = f64::INFINITY;
+            for clients in 1..=40 {
+                let share = best_share(clients, &layout);
+                assert!(share < before, "{roles} {clients}");
+                before = share;
+            }
+            assert!(best_share(1, &layout) >= 1.0 && before <= 0.0);
+        }
+        // By hand: 12 data cells of 20; 1/3 and 29/60 of the data are received by a node.
+        let three = best_share(3, &Layout::new(5).unwrap());
+        assert!((0.55..0.75).contains(&three), "{three}");
+    }
+
+    /// How many of so many stripes are relayed, which then wait and take as long as this; others take 1.67.
+    fn relayed(mixer: &mut Mixer, stripes: u32, waited: f64, pace: f64) -> usize {
+        let of = (0..stripes).filter(|_| {
+            let is_relayed = mixer.choose() == Kind::Coded;
+            match is_relayed {
+                true => mixer.learn(waited, pace),
+                false => mixer.learn(0.0, 1.67),
+            }
+            is_relayed
+        });
+        of.count()
+    }
+
+    #[test]
+    fn one_client_relays_unless_a_node_is_slow() {
+        let mut mixer = Mixer::default();
+        mixer.share_among(1, &Layout::new(5).unwrap());
+        assert_eq!(relayed(&mut mixer, 500, 0.2, 1.0), 500);
+        // It waits for nodes, and is quicker all the same.
+        assert!(relayed(&mut mixer, 1000, 0.45, 1.0) > 960);
+
+        let mut mixer = Mixer::default();
+        mixer.share_among(1, &Layout::new(5).unwrap());
+        let first = relayed(&mut mixer, 100, 0.9, 10.0);
+        assert!((3..=12).contains(&first), "{first}");
+        assert!(relayed(&mut mixer, 5000, 0.9, 10.0) <= 20);
+        // It is quick again.
+        assert!(relayed(&mut mixer, 5000, 0.1, 1.0) >= 2500);
+    }
+}
