@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -24,9 +25,9 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
-// How often a queue is looked at before its reader sleeps: seldom, as each look of the provider tcp is a system call, and where there
-// are few cores it is the peer that needs them.
-#define SPINS 4
+// How often a queue is looked at before its reader sleeps: for some ten microseconds, as to be woken takes the peer about as long. Others
+// who want the core have it in between.
+#define SPINS 32
 
 // Receives that are posted: providers that say FI_RX_CQ_DATA take one for each write that carries an immediate, all take one for
 // each message.
@@ -500,8 +501,10 @@ static int next(struct tabane_endpoint *e, struct queue *queue, int timeout, str
             return (int)count;
         if (is_over)
             return -FI_ESHUTDOWN;
-        if (spins < SPINS)
+        if (spins < SPINS) {
+            sched_yield();
             continue;
+        }
         // A connection has no events but that it is over.
         struct fi_eq_cm_entry event;
         uint32_t kind;
