@@ -15,6 +15,7 @@ pub use without::Listener;
 #[cfg(feature = "libfabric")]
 mod with {
     use std::thread;
+    use std::time::Duration;
 
     use tabane_fabric::{FabricListener, FabricRequest};
     use tabane_store::storage::cluster::STALL;
@@ -63,7 +64,9 @@ mod with {
                     }
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return,
                     Err(error) => {
-                        shared.refuse(&format!("connection over libfabric refused: {error}"))
+                        shared.refuse(&format!("connection over libfabric refused: {error}"));
+                        // It may be for want of files or memory, for a while.
+                        thread::sleep(Duration::from_millis(50));
                     }
                 }
             }
