@@ -26,7 +26,7 @@ const RING_MAX: u32 = 16 << 20;
 /// Nodes of a session at most.
 const MEMBERS_MAX: u8 = 32;
 
-/// For how long a session counts as busy after it was ready, and after a stripe: several times what one takes.
+/// For how long a session counts as busy after it was opened, and after a stripe: several times what one takes.
 const BUSY: Duration = Duration::from_secs(2);
 
 /// Stripes that wait at most: a client has a few at a time.
@@ -57,8 +57,8 @@ struct State {
     early: HashMap<u64, (Stripe, Answer)>,
     is_running: bool,
     is_closed: bool,
-    /// When it was ready, or the last stripe was begun.
-    last: Option<Instant>,
+    /// When it was opened, or the last stripe was begun.
+    last: Instant,
 }
 
 /// Where the answer for a stripe goes.
@@ -127,7 +127,7 @@ impl Session {
                 early: HashMap::new(),
                 is_running: false,
                 is_closed: false,
-                last: None,
+                last: Instant::now(),
             }),
             changed: Condvar::new(),
             counters,
@@ -192,8 +192,6 @@ impl Session {
             state.endpoints.push(Arc::clone(&endpoint));
             state.peers[member] = Some(Sender::new(endpoint, peer.ring as usize));
         }
-        // Its first stripe is about to come.
-        lock(&self.state).last = Some(Instant::now());
         Ok(())
     }
 
@@ -215,7 +213,7 @@ impl Session {
         if stripe.number < state.next || state.early.len() >= WAITING_MAX {
             return Err(invalid("a stripe out of order"));
         }
-        state.last = Some(Instant::now());
+        state.last = Instant::now();
         state.early.insert(stripe.number, (stripe, answer));
         // Where a stripe's frames begin depends on all before it.
         loop {
@@ -257,8 +255,7 @@ impl Session {
 
     /// Whether it writes, or is about to.
     pub fn is_busy(&self) -> bool {
-        let last = lock(&self.state).last;
-        last.is_some_and(|last| last.elapsed() < BUSY)
+        lock(&self.state).last.elapsed() < BUSY
     }
 
     /// Starts who relays and who stores.

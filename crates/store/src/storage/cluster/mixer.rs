@@ -113,7 +113,9 @@ impl Crowd {
 
     fn learn(&mut self, waited: f64) {
         self.waited += (waited.min(Self::WAITED_MAX) - self.waited) / Self::STRIPES;
-        let as_it_should_be = match self.share > self.best {
+        // Where nothing should be relayed among equals, the least is more than that.
+        let is_above = self.share > self.best || self.best <= Self::LEAST;
+        let as_it_should_be = match is_above {
             true => Self::WAITED_ABOVE,
             false => Self::WAITED,
         };
