@@ -9,7 +9,7 @@
 //! superseded are removed. So any number of processes can use a cache at once. It is sealed as a repository is. It is
 //! never needed: what is damaged in it is removed and made again, and if it cannot be written, things are kept in memory.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -52,7 +52,7 @@ const SMALL: u64 = 1 << 16;
 /// Packs that one request lists; to list all is then as cheap as to ask for so many times fewer, one by one.
 const PACKS_PER_LIST: u32 = 1000;
 
-/// Index objects may vanish while they are read, and runs while they are opened: how often one begins anew.
+/// Index objects may vanish while they are read, and runs while they are opened: how often the same one may.
 const ATTEMPTS: usize = 5;
 
 /// So begins the tag that tells backup programs of a cache (<https://bford.info/cachedir/>).
@@ -85,11 +85,17 @@ impl Cache {
         if let Err(error) = make_folders(&self.root, &folder) {
             self.warn_of(&error);
         }
-        let mut attempts = 1;
+        // By what an error is about: if it is something else each time, others get on with their work.
+        let mut attempts: HashMap<String, usize> = HashMap::new();
         loop {
-            match self.try_load(repository, &folder) {
-                Err(error) if attempts < ATTEMPTS && passes(&error) => attempts += 1,
-                result => return result,
+            let result = self.try_load(repository, &folder);
+            let Some(cause) = result.as_ref().err().and_then(passing) else {
+                return result;
+            };
+            let attempts = attempts.entry(cause).or_default();
+            *attempts += 1;
+            if *attempts == ATTEMPTS {
+                return result;
             }
         }
     }
@@ -190,11 +196,11 @@ impl Cache {
     }
 }
 
-/// Whether another attempt may not have this error.
-fn passes(error: &Error) -> bool {
+/// What an error is about that another attempt may not have.
+fn passing(error: &Error) -> Option<String> {
     match error {
-        Error::Cache { source, .. } => is_damage(source),
-        error => error.is_not_found(),
+        Error::Cache { source, .. } => is_damage(source).then(|| "damage".to_owned()),
+        error => error.is_not_found().then(|| error.to_string()),
     }
 }
 
