@@ -77,7 +77,7 @@ pub fn create(path: &Path, nodes: &[NodeAddress]) -> io::Result<Vec<PathBuf>> {
     let mut written = vec![authority_path(path)];
     write(&written[0], &authority, false)?;
     for node in nodes {
-        written.push(write_node(path, &authority, cluster, node)?);
+        written.push(write_node(path, &authority, cluster, node, false)?);
     }
     let client = authority.issue("client", None, SystemTime::now() + VALIDITY)?;
     write(
@@ -103,7 +103,8 @@ pub fn add(path: &Path, node: &NodeAddress) -> io::Result<PathBuf> {
     }
     check_address(node, &file.nodes)?;
     let authority = AuthorityFile::read(path)?;
-    let written = write_node(path, &authority, file.cluster, node)?;
+    // There may be a file of one that was removed, or that an interrupted run has left.
+    let written = write_node(path, &authority, file.cluster, node, true)?;
     file.nodes.push(node.clone());
     write(path, &file, true)?;
     Ok(written)
@@ -136,11 +137,12 @@ fn write_node(
     authority: &AuthorityFile,
     cluster: Id,
     node: &NodeAddress,
+    replace: bool,
 ) -> io::Result<PathBuf> {
     let until = SystemTime::now() + VALIDITY;
     let credentials = authority.issue(&node.name, Some(&node.name), until)?;
     let file = node_path(path, &node.name);
-    write(&file, &NodeFile::new(cluster, node, credentials), false)?;
+    write(&file, &NodeFile::new(cluster, node, credentials), replace)?;
     Ok(file)
 }
 
@@ -150,8 +152,9 @@ impl AuthorityFile {
         let path = authority_path(cluster);
         let bytes = std::fs::read(&path).map_err(|error| {
             let text = format!(
-                "cannot read {}, which signs the certificates of new nodes: {error}",
-                path.display()
+                "cannot read {}, which signs the certificates of new nodes and belongs beside {}: {error}",
+                path.display(),
+                cluster.display()
             );
             io::Error::new(error.kind(), text)
         })?;

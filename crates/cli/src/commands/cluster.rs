@@ -50,11 +50,13 @@ Example:
     },
     /// Show how each node is, and what could be lost now
     #[command(after_help = "\
+Ends with 1 when the repository cannot be read: more than two nodes are missing, or none says what there is. That fewer are is no error: the last line says what could be lost now.
+
 Example:
   tabane cluster status -r cluster:cluster.json --watch 2s")]
     Status {
         /// Show it again and again, so often
-        #[arg(long, value_name = "DURATION", value_parser = format::parse_duration)]
+        #[arg(long, value_name = "DURATION", value_parser = parse_pause)]
         watch: Option<Duration>,
     },
     /// Spread what is stored from now on over another node as well
@@ -151,12 +153,22 @@ impl Cluster {
     }
 }
 
+fn parse_pause(text: &str) -> std::result::Result<Duration, String> {
+    match format::parse_duration(text)? {
+        Duration::ZERO => Err("it takes a moment from one time to the next, as 2s".to_owned()),
+        pause => Ok(pause),
+    }
+}
+
 fn parse_node(text: &str) -> std::result::Result<NodeAddress, String> {
     let form = || format!("{text:?} is not of the form NAME=HOST:PORT");
     let (name, address) = text.split_once('=').ok_or_else(form)?;
     let (host, port) = address.rsplit_once(':').ok_or_else(form)?;
-    if host.is_empty() || port.parse::<u16>().is_err() {
+    if host.is_empty() || port.is_empty() {
         return Err(form());
+    }
+    if port.parse::<u16>().is_err() {
+        return Err(format!("{port:?} is no port: there are 1 to 65535"));
     }
     Ok(NodeAddress {
         name: name.to_owned(),
@@ -222,7 +234,7 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
     let statement = match &survey {
         Ok(Some(survey)) => survey.statement(),
         Ok(None) => "no node has a repository yet: `tabane init` makes one".to_owned(),
-        Err(why) => format!("{why}. Start the nodes that are missing: what they keep is not lost"),
+        Err(why) => format!("{why}. What missing nodes keep is not lost: bring them back"),
     };
     let exit = match survey {
         Ok(_) => Exit::Success,
@@ -289,8 +301,17 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
         table.row(row);
     }
     table.print(&mut output)?;
-    for error in answers.iter().filter_map(|answer| answer.as_ref().err()) {
-        output.line(error.to_string())?;
+    for (node, answer) in nodes.iter().zip(&answers) {
+        let is_there = answer.is_ok();
+        let why = match answer {
+            Err(error) => Some(error.to_string()),
+            Ok(_) => state(node, is_there)
+                .1
+                .and_then(|target| Some(format!("{}: {}", target.url, target.missing.as_ref()?))),
+        };
+        if let Some(why) = why {
+            output.line(why)?;
+        }
     }
     output.line(statement)?;
     output.finish()?;
@@ -341,6 +362,16 @@ fn known(file: &Path, name: &str) -> Result<Arc<NodeStorage>> {
         .ok_or(Failure::Other(text))
 }
 
+/// That there is a node of this name to be replaced.
+fn check_old(file: &Path, old: &str, new: &str) -> Result<()> {
+    match (known(file, old), known(file, new)) {
+        (Err(Failure::Other(text)), Ok(_)) => Err(Failure::Other(format!(
+            "{text}. If this command ran before, {new} is in its place, and `tabane cluster heal` does the rest"
+        ))),
+        (old, _) => old.map(drop),
+    }
+}
+
 /// Says what was done with a node.
 fn say(global: &Global, node: &str, text: String) -> Result<()> {
     if global.json {
@@ -355,7 +386,7 @@ fn say(global: &Global, node: &str, text: String) -> Result<()> {
 fn change(global: &Global, old: Option<&str>, new: &NodeAddress) -> Result<Exit> {
     let file = global.cluster()?;
     if let Some(old) = old {
-        known(&file, old)?;
+        check_old(&file, old, &new.name)?;
     }
     match authority::add(&file, new) {
         Ok(written) => {
@@ -388,9 +419,13 @@ fn change(global: &Global, old: Option<&str>, new: &NodeAddress) -> Result<Exit>
     match old {
         None => storage.add(&place).map_err(failed)?,
         Some(old) => {
-            storage
-                .replace(&cluster::url(old), &place)
-                .map_err(failed)?;
+            let is_target = |name: &str| storage.urls().any(|url| url == cluster::url(name));
+            // Whoever ran this before may have been interrupted when only the file was left to change.
+            if is_target(old) || !is_target(&new.name) {
+                storage
+                    .replace(&cluster::url(old), &place)
+                    .map_err(failed)?;
+            }
             // It may have taken its own place, empty.
             let is_gone = |node: &NodeAddress| node.name == old && node.name != new.name;
             authority::change(&file, |nodes| nodes.retain(|node| !is_gone(node)))

@@ -205,12 +205,17 @@ fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
     assert!(written.stdout.contains("serve the node with it"));
     daemons.push(Daemon::start(&bed, "e"));
     replace("d", "e=127.0.0.1:0").fails(1, "e is known to be at");
+    let before = fs::read(&file).expect("it is there");
     let replaced = replace("d", &daemons[3].node());
     assert!(
         replaced.stdout.contains("e is a node of the repository"),
         "{}",
         replaced.stderr
     );
+    // As if it had been killed before it changed the file.
+    fs::write(&file, before).expect("it can be written");
+    replace("d", &daemons[3].node()).says("e is a node of the repository");
+    replace("d", &daemons[3].node()).fails(1, "e is in its place");
     tabane(&bed, ["cluster", "heal"]).succeeds().says("healed");
     let status = tabane(&bed, ["cluster", "status"]).succeeds();
     status.says("any two targets can be lost now");
@@ -224,6 +229,7 @@ fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
     daemons.push(Daemon::start(&bed, "a"));
     let status = tabane(&bed, ["cluster", "status", "--json"]);
     assert_eq!(status.last_json()["nodes"][0]["state"], "missing");
+    tabane(&bed, ["cluster", "status"]).says("node://a: there is nothing");
     let healed = tabane(&bed, ["cluster", "heal"]);
     assert_eq!(healed.code, Some(1), "{}", healed.stdout);
     let advice = "`tabane cluster replace` it first";
@@ -246,7 +252,7 @@ fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
         status.stdout
     );
     assert!(
-        status.stdout.contains("Start the nodes"),
+        status.stdout.contains("bring them back"),
         "{}",
         status.stdout
     );
@@ -284,6 +290,9 @@ fn a_node_is_added_and_takes_its_share() {
         tabane(&bed, ["cluster", "remove", name]).succeeds();
     }
     tabane(&bed, ["cluster", "remove", "x"]).fails(1, "no node x: there are a, b, c, d");
+    // Its file is still there.
+    add("x=127.0.0.1:0").succeeds();
+    tabane(&bed, ["cluster", "remove", "x"]).succeeds();
     daemons.push(Daemon::start(&bed, "d"));
     let node = daemons[3].node();
     add(&node)
@@ -321,10 +330,22 @@ fn bad_input() {
     };
     create(&["a=h:1", "b=h:2"]).fails(2, "at least 3");
     create(&["a=h:1", "b=h:2", "c"]).fails(2, "NAME=HOST:PORT");
+    create(&["a=h:1", "b=h:2", "c=h:70000"]).fails(2, "is no port");
     create(&["a=h:1", "b=h:2", "C/=h:3"]).fails(1, "no name for a node");
     create(&["a=h:1", "b=h:2", "a=h:3"]).fails(1, "two nodes are called a");
     create(&["a=h:1", "b=h:2", "c=h:1"]).fails(1, "a and c would both be at h:1");
     tabane(&bed, ["snapshots"]).fails(10, "there is no repository at cluster:");
+    create(&["a=h:1", "b=h:2", "c=h:3"]).succeeds();
+    tabane(&bed, ["cluster", "status", "--watch", "0s"]).fails(2, "it takes a moment");
+    run(bed.command(["snapshots"]).env(
+        "TABANE_REPOSITORY",
+        format!("cluster:{}", bed.path("cluster-a.json").display()),
+    ))
+    .fails(1, "it is that of node a");
+    run(&mut bare_command([
+        "node", "serve", "--node", &file, "--dir", &file,
+    ]))
+    .fails(1, "it is that of clients");
     fs::write(&file, "{}").expect("it can be written");
     tabane(&bed, ["snapshots"]).fails(1, "cannot be used");
     run(bed

@@ -78,7 +78,13 @@ impl ClusterFile {
     /// # Errors
     /// [`io::ErrorKind::NotFound`]; one sentence about what is wrong with it.
     pub fn read(path: &Path) -> io::Result<Self> {
-        let file: Self = read(path)?;
+        let file: Self = read(path).map_err(|error| match read::<NodeFile>(path) {
+            Ok(node) => wrong(
+                path,
+                &format!("it is that of node {}, not of clients", node.name),
+            ),
+            Err(_) => error,
+        })?;
         check_format(path, file.format)?;
         Ok(file)
     }
@@ -101,7 +107,13 @@ impl NodeFile {
     /// # Errors
     /// As [`ClusterFile::read`].
     pub fn read(path: &Path) -> io::Result<Self> {
-        let file: Self = read(path)?;
+        let file: Self = read(path).map_err(|error| match read::<ClusterFile>(path) {
+            Ok(_) => wrong(
+                path,
+                "it is that of clients: each node has its own beside it",
+            ),
+            Err(_) => error,
+        })?;
         check_format(path, file.format)?;
         Ok(file)
     }

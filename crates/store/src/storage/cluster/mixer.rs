@@ -232,7 +232,7 @@ impl Alone {
 }
 
 /// Nodes that relay do not fill their links, since they wait for one another: they take this many times as long as links would.
-/// Measured with five to nine nodes, it is 1.05 to 1.25.
+/// Measured with five to nine nodes, it is 1.1 to 1.25.
 const RELAYING: f64 = 1.2;
 
 /// The share of relayed stripes with which links of clients and nodes, all alike, are equally busy; beyond 0 and 1 where there is none.

@@ -132,13 +132,23 @@ impl StripedStorage {
             1 => "one more may be lost",
             _ => "none of the others may be lost",
         };
+        let is_lost = |why: String| why != open::NOT_LISTED;
+        let advice = match all
+            .iter()
+            .filter_map(|target| target.why_down())
+            .any(is_lost)
+        {
+            true => format!(
+                "; run `tabane heal` when they are back, or replace them with `{}`",
+                self.replace_command()
+            ),
+            false => String::new(),
+        };
         self.targets.tell(&format!(
-            "{} of {} targets missing ({}): going on without, {more}; run `tabane heal` when they are back, or replace them with \
-             `{}`",
+            "{} of {} targets missing ({}): going on without, {more}{advice}",
             missing.len(),
             all.len(),
             missing.join("; "),
-            self.replace_command(),
         ));
     }
 
@@ -159,8 +169,12 @@ impl StripedStorage {
                 Some(format!("{} ({why})", all[number].url))
             })
             .collect();
+        let which = match short.len() == self.newest().1.len() {
+            true => "targets",
+            false => "targets that there were before others were added",
+        };
         Err(open::refusal(format!(
-            "{} of {} targets are missing, and only two may be: {}",
+            "{} of {} {which} are missing, and only two may be: {}",
             missing.len(),
             short.len(),
             missing.join(", ")

@@ -90,6 +90,9 @@ pub struct Found {
     pub deleted: Vec<Id>,
 }
 
+/// Why a node is missing that others say belongs to the repository.
+pub const NOT_LISTED: &str = "this cluster file does not have it: get the newest one";
+
 /// Finds the targets of the set that is at these places, of which two may be missing.
 ///
 /// # Errors
@@ -113,7 +116,8 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
         let number = match &answer.identity {
             Ok(Some(identity)) if identity.set != description.set => {
                 return Err(refusal(format!(
-                    "{url} is a target of another striped repository: correct the set file"
+                    "{url} is a target of another striped repository: correct the {}",
+                    list_of([url])
                 )));
             }
             Ok(Some(identity)) => {
@@ -121,8 +125,12 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
                 match members.position(|member| member.id == identity.target) {
                     Some(number) => number,
                     None => {
+                        let advice = match cluster::is_url(url) {
+                            true => "forget it with `tabane cluster remove`",
+                            false => "take it out of the set file",
+                        };
                         notice(&format!(
-                            "{url} was a target of this repository and was replaced by another: it is not used, take it out of the set file"
+                            "{url} was a target of this repository and was replaced by another: it is not used, {advice}"
                         ));
                         continue;
                     }
@@ -169,9 +177,7 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
         Some(place) => Target::new(member.id, place.url, place.storage),
         None if why.is_empty() => {
             let why = match (&silent[..], &empty[..]) {
-                _ if cluster::is_url(&member.url) => {
-                    "this cluster file does not have it: get the newest one".to_owned()
-                }
+                _ if cluster::is_url(&member.url) => NOT_LISTED.to_owned(),
                 ([], []) => "no place in the set file holds it".to_owned(),
                 ([], empty) => {
                     format!(
@@ -365,15 +371,24 @@ fn nothing_known(answers: &[Answer]) -> io::Error {
         Err(error) => format!("{}: {error}", answer.place.url),
     };
     let each: Vec<String> = answers.iter().map(of).collect();
+    let list = list_of(answers.iter().map(|answer| &answer.place.url));
     let text = match each.is_empty() {
-        true => "the set file lists no targets".to_owned(),
+        true => format!("the {list} lists no targets"),
         false => format!(
-            "none of the places in the set file says that it is a target ({}): bring them back; if `tabane init` was \
+            "none of the places in the {list} says that it is a target ({}): bring them back; if `tabane init` was \
              interrupted, run it again with the same targets",
             each.join("; ")
         ),
     };
     refusal(text)
+}
+
+/// What such places are listed in.
+fn list_of<'a>(urls: impl IntoIterator<Item = &'a String>) -> &'static str {
+    match urls.into_iter().any(|url| cluster::is_url(url)) {
+        true => "cluster file",
+        false => "set file",
+    }
 }
 
 /// An error that is one sentence for a person.
