@@ -56,11 +56,13 @@ mod with {
                 match self.listener.next() {
                     Ok(request) => {
                         let shared = Arc::clone(shared);
-                        thread::spawn(move || {
+                        let work = move || {
                             if let Err(error) = admit(&shared, request) {
                                 shared.refuse(&format!("connection over libfabric ended: {error}"));
                             }
-                        });
+                        };
+                        // Where there is no thread for it, it is turned away.
+                        let _ = thread::Builder::new().spawn(work);
                     }
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return,
                     Err(error) => {
