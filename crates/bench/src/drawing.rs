@@ -63,6 +63,9 @@ pub fn top(values: impl Iterator<Item = f64>, more: f64) -> f64 {
     if most > 0.0 { (1.0 + more) * most } else { 1.0 }
 }
 
+/// Numbers beside an axis at most.
+const NUMBERS_MAX: usize = 11;
+
 /// What an axis across has, and its name.
 #[derive(Clone, Copy)]
 pub enum Across<'a> {
@@ -99,18 +102,30 @@ pub fn lines<N: AsRef<str>>(
         Across::Lengths(_) => least.unwrap_or(0.0),
     };
     let most = points().map(|point| place(point.0)).fold(least, f64::max);
+    let highest = top(points().map(|point| point.1), room);
+    // Between two neighbours there is nothing.
+    let numbers = match across {
+        Across::Numbers(_) => (most - least) as usize + 1,
+        Across::Lengths(_) => NUMBERS_MAX,
+    };
     on_file(file, |area| {
         let mut chart = ChartBuilder::on(area)
             .margin(16)
             .x_label_area_size(44)
-            .y_label_area_size(60)
-            .build_cartesian_2d(least..most, 0.0..top(points().map(|point| point.1), room))
+            .y_label_area_size(72)
+            .build_cartesian_2d(least..most, 0.0..highest)
             .map_err(error)?;
         chart
             .configure_mesh()
             .x_desc(name)
+            .x_labels(numbers.min(NUMBERS_MAX))
             .x_label_formatter(&number)
+            .max_light_lines(1)
             .y_desc(y)
+            .y_label_formatter(&|value| match highest >= 100.0 {
+                true => format!("{value:.0}"),
+                false => format!("{value:.1}"),
+            })
             .label_style((FONT, 15))
             .draw()
             .map_err(error)?;
