@@ -104,13 +104,11 @@ pub fn lines<N: AsRef<str>>(
     let most = points().map(|point| place(point.0)).fold(least, f64::max);
     let highest = top(points().map(|point| point.1), room);
     // Between two neighbours there is nothing.
-    let numbers = match across {
-        Across::Numbers(_) => (most - least) as usize + 1,
-        Across::Lengths(_) => NUMBERS_MAX,
-    };
+    let numbers = (most - least) as usize + 1;
     on_file(file, |area| {
         let mut chart = ChartBuilder::on(area)
             .margin(16)
+            .margin_right(28)
             .x_label_area_size(44)
             .y_label_area_size(72)
             .build_cartesian_2d(least..most, 0.0..highest)

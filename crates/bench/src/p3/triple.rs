@@ -37,7 +37,7 @@ pub fn measure(args: &Args) -> Result<()> {
         return Ok(());
     };
     let (x, y) = (Across::Lengths("bytes of a frame"), "Mbit/s of data");
-    drawing::lines(&dir.join("p3-triple.svg"), x, y, 0.2, &lines)
+    drawing::lines(&dir.join("p3-triple.svg"), x, y, 0.4, &lines)
 }
 
 /// Mbit/s of data by each plan, in frames of this length.
