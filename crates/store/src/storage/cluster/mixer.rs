@@ -86,6 +86,8 @@ impl Crowd {
     /// Down by this part after a stripe, at most; what is above the best share, to this part.
     const DOWN: f64 = 0.1;
     const DOWN_ABOVE: f64 = 0.5;
+    /// Less above the best share is as good as none, or halving what is above it would take for ever.
+    const NEAR: f64 = 0.001;
 
     fn new(best: f64) -> Self {
         let best = best.clamp(0.0, 1.0);
@@ -117,7 +119,7 @@ impl Crowd {
         let room = self.room(Self::WAITED);
         self.share = if above >= 0.0 && room_above > 0.0 {
             (self.share + Self::UP_ABOVE * room_above).min(1.0)
-        } else if above > 0.0 {
+        } else if above > Self::NEAR {
             self.best + above * Self::DOWN_ABOVE
         } else if room > 0.0 {
             (self.share + Self::UP * room).min(self.best)
@@ -294,7 +296,9 @@ mod tests {
         // The first stripes of all at once wait for long.
         share(&mut mixer, 4, 0.4);
         assert!((share(&mut mixer, 40, 0.1) - best).abs() < 0.1);
-        // Nodes are slow; then clients are.
+        // Nodes had some room, and are slow then; then clients are.
+        share(&mut mixer, 10, 0.0);
+        assert!(share(&mut mixer, 30, 0.5) < 0.5 * best);
         share(&mut mixer, 50, 0.5);
         assert!(share(&mut mixer, 100, 0.5) < 0.05);
         share(&mut mixer, 50, 0.0);
