@@ -50,7 +50,8 @@ Example:
     },
     /// Show how each node is, and what could be lost now
     #[command(after_help = "\
-Ends with 1 when the repository cannot be read: more than two nodes are missing, or none says what there is. That fewer are is no error: the last line says what could be lost now.
+Ends with 1 when the repository cannot be read: more than two nodes are missing, or none says what there is. That fewer are is no error: \
+the last line says what could be lost now.
 
 Example:
   tabane cluster status -r cluster:cluster.json --watch 2s")]
@@ -281,6 +282,7 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
     let mut table = Table::new(&[
         "Node", "Place", "State", "Parts>", "Lacks>", "Free>", "Written>", "Relayed>", "Up>",
     ]);
+    let mut reasons = Vec::new();
     for (node, answer) in nodes.iter().zip(&answers) {
         let (state, target) = state(node, answer.is_ok());
         let count = |count: Option<u64>| count.map_or_else(|| "?".to_owned(), format::grouped);
@@ -299,19 +301,15 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
             Err(_) => row.extend(["", "", "", ""].map(str::to_owned)),
         }
         table.row(row);
+        reasons.extend(match answer {
+            Err(error) => Some(error.to_string()),
+            Ok(_) => target
+                .and_then(|target| Some(format!("{}: {}", target.url, target.missing.as_ref()?))),
+        });
     }
     table.print(&mut output)?;
-    for (node, answer) in nodes.iter().zip(&answers) {
-        let is_there = answer.is_ok();
-        let why = match answer {
-            Err(error) => Some(error.to_string()),
-            Ok(_) => state(node, is_there)
-                .1
-                .and_then(|target| Some(format!("{}: {}", target.url, target.missing.as_ref()?))),
-        };
-        if let Some(why) = why {
-            output.line(why)?;
-        }
+    for why in reasons {
+        output.line(why)?;
     }
     output.line(statement)?;
     output.finish()?;

@@ -169,7 +169,7 @@ impl StripedStorage {
                 Some(format!("{} ({why})", all[number].url))
             })
             .collect();
-        let which = match short.len() == self.newest().1.len() {
+        let which = match short[..] == *self.newest().1 {
             true => "targets",
             false => "targets that there were before others were added",
         };
