@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use tabane_fabric::{Receiver, Ring, Sender, Tail, Tcp};
 use tabane_node::{Server, ServerOptions};
-use tabane_store::storage::cluster::file::NodeFile;
-use tabane_store::storage::cluster::wire::FabricAddress;
-use tabane_store::storage::cluster::{self, Plan};
-use tabane_store::storage::striped::{HealOptions, StripedStorage};
-use tabane_store::storage::{Name, ObjectKind, RemoteOptions, Storage};
-use tabane_store::{Id, Observer};
+use tabane_storage::{Id, Progress};
+use tabane_storage::{Name, ObjectKind, RemoteOptions, Storage};
+use tabane_striped::cluster::file::NodeFile;
+use tabane_striped::cluster::wire::FabricAddress;
+use tabane_striped::cluster::{self, Plan};
+use tabane_striped::{HealOptions, StripedStorage};
 
 use super::triple;
 use crate::data::noise;
@@ -199,11 +199,10 @@ fn source(seconds: f64, sinks: &[String]) -> Result<()> {
 
 fn open(file: &Path, plan: Plan) -> Result<StripedStorage> {
     let options = RemoteOptions {
-        plan,
         notice: Arc::new(|text| eprintln!("client: {text}")),
         ..RemoteOptions::default()
     };
-    Ok(cluster::open_file(file, &options)?)
+    Ok(cluster::open_file(file, &options, plan)?)
 }
 
 /// Tells how many bytes of parts were written.
@@ -217,7 +216,7 @@ fn heal(file: &Path, plan: Plan) -> Result<()> {
 
 struct Told;
 
-impl Observer for Told {
+impl Progress for Told {
     fn problem(&self, what: &str) {
         eprintln!("client: {what}");
     }
