@@ -14,9 +14,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tabane_storage::{Listed, Name, ObjectKind, Storage};
 use tabane_store::cache::Cache;
-use tabane_store::index::{Index, IndexSegment};
 use tabane_store::key::{KdfCost, Password};
-use tabane_store::pack::{BlockKind, Codec, PackContents, Segment};
+use tabane_store::parts::index::{Index, IndexSegment};
+use tabane_store::parts::pack::{BlockKind, Codec, PackContents, Segment};
 use tabane_store::{Id, InitOptions, Repository};
 
 use crate::cpus::{self, Cpus};

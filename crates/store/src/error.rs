@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::source::exclude::ExcludeError;
+use crate::operations::exclude::ExcludeError;
 use tabane_storage::Id;
 use tabane_storage::{Failure, Name};
 

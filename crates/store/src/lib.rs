@@ -21,59 +21,28 @@
 
 #![forbid(unsafe_code)]
 
-pub mod backup;
-pub mod browse;
-mod buffers;
-pub mod cache;
-pub mod check;
-pub mod chunker;
-pub mod client;
-pub mod commit;
-pub mod compress;
-mod config;
-pub mod copy;
-mod crypto;
-mod deep_stack;
-pub mod diff;
-pub mod dump;
-mod edit;
+mod access;
 mod error;
-pub mod examine;
-pub mod file_reader;
-pub mod find;
-pub mod forget;
-pub mod host;
-pub mod index;
-pub mod key;
-mod location;
-pub mod node;
-pub mod pack;
-pub mod prune;
-mod reach;
-pub mod reader;
-pub mod removal;
-mod repack;
-pub mod repair;
-mod repository;
-pub mod restore;
-pub mod rewrite;
-mod salvage;
-pub mod segment_cache;
-pub mod self_test;
-pub mod snapshot;
-pub mod stats;
-pub mod tree;
-mod tree_ahead;
-mod writer;
+mod format;
+mod operations;
 
-/// What of a tree is taken.
-pub mod source {
-    pub mod exclude;
-}
-
-pub use config::{BLOCK_HASHES, Config, parse_block_hash};
+pub use access::{
+    browse, cache, client, file_reader, host, location::Location, repository::InitOptions,
+    repository::Repository, segment_cache,
+};
 pub use error::{Error, Result};
-pub use location::Location;
-pub use repository::{InitOptions, Repository};
+pub use format::config::{BLOCK_HASHES, Config, parse_block_hash};
+pub use format::{chunker, compress, key, node, snapshot};
+pub use operations::{
+    backup, check, copy, diff, dump, exclude, find, forget, prune, repair, restore, rewrite,
+    self_test, stats,
+};
 pub use tabane_engine::Algorithm;
 pub use tabane_storage::{Id, Progress};
+
+/// The parts of which repositories are made, for programs that measure or attack them. They may change at any time.
+#[doc(hidden)]
+pub mod parts {
+    pub use crate::access::{examine, index, reader, removal};
+    pub use crate::format::{pack, tree};
+}

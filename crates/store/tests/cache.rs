@@ -17,8 +17,8 @@ use proptest::prelude::*;
 use tabane_storage::{LocalStorage, Name, ObjectKind};
 use tabane_store::backup::Parent;
 use tabane_store::cache::{self, Cache};
-use tabane_store::index::{Index, IndexSegment};
-use tabane_store::pack::{BlockKind, Codec, PackContents, Segment};
+use tabane_store::parts::index::{Index, IndexSegment};
+use tabane_store::parts::pack::{BlockKind, Codec, PackContents, Segment};
 use tabane_store::{Error, Id, Repository};
 
 /// Opens a repository with a cache that must not warn.

@@ -104,7 +104,7 @@ fn a_file_that_looks_like_a_directory_does_not_hide_it() {
         .directory(node.directory().expect("one"))
         .expect("read");
     // In the order of names, the file comes before the directory, and in a snapshot before it.
-    let encoded = tabane_store::tree::encode(&nodes);
+    let encoded = tabane_store::parts::tree::encode(&nodes);
     write(place.source.join("a file"), &encoded);
     back_up(&place.repository, &[&place.source]);
     let target = init(LocalStorage::new(place.path("target")));

@@ -9,12 +9,13 @@ use proptest::option;
 use proptest::prelude::*;
 use tabane_storage::ObjectKind;
 use tabane_store::Id;
-use tabane_store::index::Index;
 use tabane_store::node::{HardLink, Kind, Node, Piece, Time, Xattr};
-use tabane_store::pack::{
+use tabane_store::parts::index::Index;
+use tabane_store::parts::pack::{
     self, BlockKind, Codec, PackContents, PackWriter, Segment, SegmentReader,
 };
-use tabane_store::{snapshot, tree};
+use tabane_store::parts::tree;
+use tabane_store::snapshot;
 
 fn ids() -> impl Strategy<Value = Id> {
     any::<[u8; 32]>().prop_map(Id)

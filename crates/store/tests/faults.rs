@@ -18,8 +18,8 @@ use common::{
     init_options, open, password, process, restore_options, restore_with, scratch,
 };
 use tabane_storage::LocalStorage;
+use tabane_store::exclude::IncludeOptions;
 use tabane_store::restore::{RestoreOptions, restore};
-use tabane_store::source::exclude::IncludeOptions;
 use tabane_store::{Error, Id, Repository, snapshot};
 use tempfile::TempDir;
 

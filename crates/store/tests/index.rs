@@ -10,9 +10,9 @@ use common::tree::random_bytes;
 use common::{back_up, init, restore_observed, restore_options};
 use tabane_storage::{Name, ObjectKind};
 use tabane_store::Id;
-use tabane_store::index::Index;
-use tabane_store::pack::{BlockKind, Codec, PackContents, Segment};
-use tabane_store::reader::BlockReader;
+use tabane_store::parts::index::Index;
+use tabane_store::parts::pack::{BlockKind, Codec, PackContents, Segment};
+use tabane_store::parts::reader::BlockReader;
 
 fn pack(blocks: &[u8]) -> PackContents {
     PackContents {

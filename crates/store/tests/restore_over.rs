@@ -13,8 +13,8 @@ use common::{
 };
 use tabane_store::Error;
 use tabane_store::backup::Backup;
+use tabane_store::exclude::IncludeOptions;
 use tabane_store::restore::{RestoreOptions, RestoreSummary};
-use tabane_store::source::exclude::IncludeOptions;
 
 /// A source that was backed up and restored once.
 struct Restored {

@@ -13,7 +13,7 @@ use common::{
 };
 use tabane_store::Error;
 use tabane_store::backup::BackupOptions;
-use tabane_store::source::exclude::ExcludeOptions;
+use tabane_store::exclude::ExcludeOptions;
 
 /// What a snapshot of `paths` restores to, below the place.
 fn stored(place: &Place, paths: &[&Path], options: BackupOptions) -> Vec<String> {

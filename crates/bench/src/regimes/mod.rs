@@ -16,11 +16,13 @@ use serde_json::json;
 use tabane_storage::{LocalStorage, Name, ObjectKind, Storage};
 use tabane_store::chunker::Chunking;
 use tabane_store::compress::{Compression, Compressor};
-use tabane_store::examine::Examiner;
-use tabane_store::index::Index;
 use tabane_store::key::{KdfCost, Password};
-use tabane_store::pack::{BlockKind, Codec, PACK_LEN, PackContents, PackWriter, SEGMENT_LEN};
-use tabane_store::reader::BlockReader;
+use tabane_store::parts::examine::Examiner;
+use tabane_store::parts::index::Index;
+use tabane_store::parts::pack::{
+    BlockKind, Codec, PACK_LEN, PackContents, PackWriter, SEGMENT_LEN,
+};
+use tabane_store::parts::reader::BlockReader;
 use tabane_store::{Algorithm, Id, InitOptions, Repository};
 
 use crate::data::words;

@@ -12,7 +12,7 @@ use serde_json::json;
 use tabane_store::backup::{self, BackupOptions, Observer, Outcome, Parent, Source};
 use tabane_store::compress::Compression;
 use tabane_store::snapshot::{self, Summary};
-use tabane_store::source::exclude::{ExcludeOptions, Excludes};
+use tabane_store::exclude::{ExcludeOptions, Excludes};
 use tabane_store::{Error, Repository};
 
 use crate::args::{Global, parse};

@@ -162,7 +162,7 @@ fn block(repository: &std::sync::Arc<Repository>, prefix: &str) -> Result<Vec<u8
         }
     };
     let mut bytes = Vec::new();
-    let mut reader = tabane_store::reader::BlockReader::new(repository);
+    let mut reader = tabane_store::parts::reader::BlockReader::new(repository);
     reader.append_block(&index, id, &mut bytes)?;
     let digest = repository.config().hash.digest(&bytes);
     match repository.is_block(&id, &digest) {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tabane_store::pack::BlockKind;
+use tabane_store::parts::pack::BlockKind;
 use tabane_storage::ObjectKind;
 
 use crate::args::Global;

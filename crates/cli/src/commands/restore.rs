@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use clap::Args;
 use serde_json::json;
 use tabane_store::restore::{self, Observer, RestoreOptions};
-use tabane_store::source::exclude::IncludeOptions;
+use tabane_store::exclude::IncludeOptions;
 
 use crate::args::Global;
 use crate::exit::{Exit, Result};

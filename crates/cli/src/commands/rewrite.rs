@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use tabane_store::rewrite::{self, RewriteOptions, Rewritten};
-use tabane_store::source::exclude::ExcludeOptions;
+use tabane_store::exclude::ExcludeOptions;
 
 use crate::args::Global;
 use crate::exit::{Exit, Result};

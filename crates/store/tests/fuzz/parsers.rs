@@ -17,18 +17,19 @@ use tabane_store::browse::{self, Browser};
 use tabane_store::cache::Cache;
 use tabane_store::check::{self, ReadData};
 use tabane_store::chunker::{BLOCK_LEN_MAX, Chunking};
+use tabane_store::exclude::{ExcludeOptions, Excludes};
 use tabane_store::forget::{self, Age, Count, Period, Rule};
-use tabane_store::index::{Index, IndexSegment};
 use tabane_store::key::{self, KdfCost, Password};
 use tabane_store::node::{HardLink, Kind, Node, Piece, Time, Xattr};
-use tabane_store::pack::{
+use tabane_store::parts::index::{Index, IndexSegment};
+use tabane_store::parts::pack::{
     self, BlockKind, Codec, PackContents, PackWriter, SEGMENT_LEN_MAX, Segment, SegmentReader,
 };
-use tabane_store::removal::{Removal, Removals};
+use tabane_store::parts::removal::{Removal, Removals};
+use tabane_store::parts::tree;
 use tabane_store::restore::{self, RestoreOptions};
 use tabane_store::snapshot::{self, Filter, Snapshot, Summary};
-use tabane_store::source::exclude::{ExcludeOptions, Excludes};
-use tabane_store::{Id, InitOptions, Repository, client, diff, dump, stats, tree};
+use tabane_store::{Id, InitOptions, Repository, client, diff, dump, stats};
 
 use crate::memory::MemoryStorage;
 use crate::striped;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tabane_storage::{Listed, Name, ObjectKind, Storage};
 use tabane_store::backup::{BackupOptions, Parent};
 use tabane_store::cache::Cache;
+use tabane_store::exclude::ExcludeOptions;
 use tabane_store::rewrite::{RewriteOptions, rewrite};
-use tabane_store::source::exclude::ExcludeOptions;
 use tabane_store::{Error, Id, Repository, forget, snapshot};
 
 use super::basics::{TIGHT, prune_with};

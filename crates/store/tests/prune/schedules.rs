@@ -15,8 +15,8 @@ use std::time::Duration;
 use tabane_storage::{Listed, Name, ObjectKind, Storage};
 use tabane_store::backup::{BackupOptions, Parent};
 use tabane_store::chunker::Chunking;
+use tabane_store::exclude::ExcludeOptions;
 use tabane_store::rewrite::{RewriteOptions, rewrite};
-use tabane_store::source::exclude::ExcludeOptions;
 use tabane_store::{Error, Id, InitOptions, Repository, snapshot};
 
 use super::basics::{TIGHT, prune_with};

@@ -1,0 +1,226 @@
+//! Finds and lists what snapshots hold.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use crate::access::index::Index;
+use crate::access::reader::BlockReader;
+use crate::access::repository::Repository;
+use crate::error::{Error, Result};
+use crate::format::node::{Kind, Node, Piece, Time};
+use crate::format::snapshot::Snapshot;
+use crate::format::tree;
+use tabane_storage::Id;
+
+/// Reads directories and files of a repository, for one thread.
+pub struct Browser {
+    index: Arc<Index>,
+    reader: BlockReader,
+}
+
+impl Browser {
+    /// A browser with an index of its own.
+    ///
+    /// # Errors
+    /// When the storage fails or the index is damaged.
+    pub fn new(repository: &Arc<Repository>) -> Result<Self> {
+        let index = Arc::new(repository.load_index()?);
+        Ok(Self::with_index(repository, index))
+    }
+
+    /// A browser with an index that is loaded already.
+    pub fn with_index(repository: &Arc<Repository>, index: Arc<Index>) -> Self {
+        Self {
+            index,
+            reader: BlockReader::new(repository),
+        }
+    }
+
+    /// The index.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// The entries of a directory, sorted by name.
+    ///
+    /// # Errors
+    /// When the storage fails, a block is missing or damaged.
+    pub fn directory(&mut self, content: &[Piece]) -> Result<Vec<Node>> {
+        tree::read(&mut self.reader, &self.index, content)
+    }
+
+    /// Reads a block and appends it to `out`.
+    ///
+    /// # Errors
+    /// When the storage fails, the block is missing or damaged.
+    pub fn append_block(&mut self, block: Id, out: &mut Vec<u8>) -> Result<()> {
+        self.reader.append_block(&self.index, block, out)
+    }
+
+    /// What a snapshot has at `path`; for `/` that is [`root`]. Symbolic links are not followed.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchPath`], or when a directory cannot be read.
+    pub fn find(&mut self, id: Id, snapshot: &Snapshot, path: &Path) -> Result<Node> {
+        let path = absolute(path);
+        let mut node = root(snapshot);
+        for component in path.components() {
+            let Component::Normal(name) = component else {
+                continue;
+            };
+            let mut entries = match node.directory() {
+                Some(content) => self.directory(content)?,
+                None => Vec::new(),
+            };
+            let found =
+                entries.binary_search_by(|entry| entry.name.as_slice().cmp(name.as_bytes()));
+            node = match found {
+                Ok(at) => entries.swap_remove(at),
+                Err(_) => {
+                    return Err(Error::NoSuchPath {
+                        path: path.display().to_string(),
+                        snapshot: id.short(),
+                    });
+                }
+            };
+        }
+        Ok(node)
+    }
+}
+
+/// The directory `/` of a snapshot. Snapshots keep no attributes of it: it gets those of a directory for everyone.
+pub fn root(snapshot: &Snapshot) -> Node {
+    Node {
+        name: Vec::new(),
+        mode: 0o755,
+        uid: 0,
+        gid: 0,
+        mtime: Time::default(),
+        ctime: Time::default(),
+        atime: None,
+        inode: 0,
+        hard_link: None,
+        xattrs: Vec::new(),
+        kind: Kind::Directory {
+            content: snapshot.root.clone(),
+        },
+    }
+}
+
+/// A path as it is looked up in a snapshot: from `/` on, without `.` and `..`.
+pub fn absolute(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => clean.push(name),
+            Component::ParentDir => {
+                clean.pop();
+            }
+            _ => {}
+        }
+    }
+    clean
+}
+
+/// What restic calls a kind of file: `file`, `dir`, `symlink`, `chardev`, `dev`, `fifo`, `socket`.
+pub fn kind_name(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::File { .. } => "file",
+        Kind::Directory { .. } => "dir",
+        Kind::Symlink { .. } => "symlink",
+        Kind::CharDevice { .. } => "chardev",
+        Kind::BlockDevice { .. } => "dev",
+        Kind::Fifo => "fifo",
+        Kind::Socket => "socket",
+    }
+}
+
+/// An entry and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its path.
+    pub path: PathBuf,
+    /// What it is.
+    pub node: Node,
+}
+
+/// Everything below a directory: each directory before what is in it, and in it by name.
+///
+/// ```no_run
+/// # fn example(repository: &std::sync::Arc<tabane_store::Repository>) -> tabane_store::Result<()> {
+/// use tabane_store::browse::{Browser, Walk, root};
+///
+/// let (_, snapshot) = tabane_store::snapshot::find(repository, "latest", &Default::default())?;
+/// let mut browser = Browser::new(repository)?;
+/// let mut walk = Walk::below("/".as_ref(), &root(&snapshot));
+/// while let Some(entry) = walk.next(&mut browser)? {
+///     println!("{}", entry.path.display());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Walk {
+    /// Directories that are not at their end, with what is left of them.
+    levels: Vec<(PathBuf, std::vec::IntoIter<Node>)>,
+    /// The directory to enter next.
+    pending: Option<(PathBuf, Vec<Piece>)>,
+}
+
+impl Walk {
+    /// A walk through what is below `node`, whose path is `path`; `node` itself is not part of it.
+    pub fn below(path: &Path, node: &Node) -> Self {
+        let content = node.directory().cloned();
+        Self {
+            levels: Vec::new(),
+            pending: content.map(|content| (path.to_owned(), content)),
+        }
+    }
+
+    /// The next entry.
+    ///
+    /// # Errors
+    /// When a directory cannot be read; the next call goes on behind it.
+    pub fn next(&mut self, browser: &mut Browser) -> Result<Option<Entry>> {
+        if let Some((path, content)) = self.pending.take() {
+            let entries = browser.directory(&content)?;
+            self.levels.push((path, entries.into_iter()));
+        }
+        while let Some((path, entries)) = self.levels.last_mut() {
+            let Some(node) = entries.next() else {
+                self.levels.pop();
+                continue;
+            };
+            let path = path.join(OsStr::from_bytes(&node.name));
+            if let Some(content) = node.directory() {
+                self.pending = Some((path.clone(), content.to_vec()));
+            }
+            return Ok(Some(Entry { path, node }));
+        }
+        Ok(None)
+    }
+
+    /// Does not enter the directory that [`Walk::next`] returned last.
+    pub fn skip_contents(&mut self) {
+        self.pending = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_looked_up_from_the_root() {
+        for (given, looked_up) in [
+            ("", "/"),
+            ("/", "/"),
+            ("a/b", "/a/b"),
+            ("/a/./b/", "/a/b"),
+            ("../a/../b", "/b"),
+        ] {
+            assert_eq!(absolute(Path::new(given)), Path::new(looked_up), "{given}");
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! What is known of repositories is kept on the local disk, so that opening one reads only what is new.
+//!
+//! The cache has a folder for each repository, and in it *runs*: each has all that some index objects say (see
+//! [`crate::access::index`]). Opening reads the index objects that no run has and writes them to a run, merged with those runs
+//! that are not much longer; so there are few, and each block is written seldom. What index objects said that are
+//! gone does not count, and the run is written anew without it.
+//!
+//! Runs are written under another name, renamed when they are whole, and never changed; those that others have
+//! superseded are removed. So any number of processes can use a cache at once. It is sealed as a repository is. It is
+//! never needed: what is damaged in it is removed and made again, and if it cannot be written, things are kept in memory.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use crate::access::index::merge::{Batch, Failure, Input, Merged, merge};
+use crate::access::index::run::{Run, is_damage};
+use crate::access::index::{Index, IndexSegment};
+use crate::access::removal::Removals;
+use crate::access::repository::Repository;
+use crate::access::writer::PACKS_PER_INDEX;
+use crate::error::{Error, Result};
+use tabane_storage::Id;
+use tabane_storage::random;
+use tabane_storage::{Name, ObjectKind};
+
+/// What the name of a run begins with; the number is that of the format, which others may not understand.
+const RUN: &str = "index1-";
+
+/// What the name of a run that is being written begins with.
+const TEMPORARY: &str = "tmp-";
+
+/// So old is a file only if whoever wrote it is gone.
+const TEMPORARY_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Index objects are read until they have so many blocks, before they are written to a run.
+const BATCH_BLOCKS: u32 = 1 << 19;
+
+/// Runs that are merged at once when many are made.
+const FAN_IN: usize = 64;
+
+/// A run is merged with what is new if it is less than so many times as long.
+const RATIO: u64 = 4;
+
+/// Runs of fewer blocks are always merged.
+const SMALL: u64 = 1 << 16;
+
+/// Packs that one request lists; to list all is then as cheap as to ask for so many times fewer, one by one.
+const PACKS_PER_LIST: u32 = 1000;
+
+/// Index objects may vanish while they are read, and runs while they are opened: how often the same one may.
+const ATTEMPTS: usize = 5;
+
+/// So begins the tag that tells backup programs of a cache (<https://bford.info/cachedir/>).
+const CACHEDIR_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
+    # This directory is a cache of tabane: it can be removed at any time.\n";
+
+/// A place on the local disk for what is known of repositories.
+pub struct Cache {
+    root: PathBuf,
+    warn: Box<dyn Fn(&str) + Send + Sync>,
+    warned: AtomicBool,
+}
+
+impl Cache {
+    /// A cache below the directory `root`, which is made when it is needed. If it cannot be used, `warn` is told once.
+    pub fn new(root: impl Into<PathBuf>, warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self {
+            root: root.into(),
+            warn: Box::new(warn),
+            warned: AtomicBool::new(false),
+        }
+    }
+
+    /// The index of a repository.
+    ///
+    /// # Errors
+    /// When the storage fails, an index object is damaged, or a damaged file of the cache cannot be removed.
+    pub(crate) fn load_index(&self, repository: &Repository) -> Result<Index> {
+        let folder = self.root.join(repository.config().id.to_string());
+        if let Err(error) = make_folders(&self.root, &folder) {
+            self.warn_of(&error);
+        }
+        // By what an error is about: if it is something else each time, others get on with their work.
+        let mut attempts: HashMap<String, usize> = HashMap::new();
+        loop {
+            let result = self.try_load(repository, &folder);
+            let Some(cause) = result.as_ref().err().and_then(passing) else {
+                return result;
+            };
+            let attempts = attempts.entry(cause).or_default();
+            *attempts += 1;
+            if *attempts == ATTEMPTS {
+                return result;
+            }
+        }
+    }
+
+    /// Forgets the index of a repository: it names packs that are gone, and nobody else will notice.
+    pub(crate) fn forget(&self, repository: &Repository) {
+        let folder = self.root.join(repository.config().id.to_string());
+        let removed = names(&folder).and_then(|names| {
+            let mut runs = names.iter().filter(|name| name.starts_with(RUN));
+            runs.try_for_each(|name| fs::remove_file(folder.join(name)))
+        });
+        if let Err(error) = removed {
+            self.warn_of(&error);
+        }
+    }
+
+    fn try_load(&self, repository: &Repository, folder: &Path) -> Result<Index> {
+        // Before the index: see the rules in `removal`.
+        let removals = Removals::load(repository)?;
+        // Runs first: so what a run has of an index object that is not listed is gone, not new.
+        let mut runs = self.open_runs(repository, folder);
+        let listed = repository.list_steadily(ObjectKind::Index)?;
+        let current: HashSet<Id> = listed.iter().map(|object| object.id).collect();
+        keep_needed(&mut runs, &current);
+        for run in &mut runs {
+            if is_stale(run, &current) {
+                run.exclude_unnamed(&current)?;
+            }
+        }
+        let folding = Folding {
+            repository,
+            folder,
+            current: &current,
+        };
+        let mut presence = PackPresence::new(repository, &runs);
+        let unread = |runs: &[Run]| -> Vec<Id> {
+            let known: HashSet<&Id> = runs.iter().flat_map(Run::sources).collect();
+            let ids = listed.iter().map(|object| object.id);
+            ids.filter(|id| !known.contains(id)).collect()
+        };
+        let new = unread(&runs);
+        match folding.take_over(&mut runs, &new, &mut presence) {
+            Ok(()) => Index::of_runs(runs, &removals),
+            Err(Failure::Read(error)) => Err(error),
+            Err(Failure::Write(error)) => {
+                self.warn_of(&error);
+                let left = unread(&runs);
+                let mut index = Index::of_runs(runs, &removals)?;
+                repository
+                    .read_index_segments(&left, |_, packs| index.add_all(&presence.keep(packs)?))?;
+                Ok(index)
+            }
+        }
+    }
+
+    /// Opens all runs; removes those that are damaged.
+    fn open_runs(&self, repository: &Repository, folder: &Path) -> Vec<Run> {
+        let mut runs = Vec::new();
+        for _ in 0..ATTEMPTS {
+            runs.clear();
+            let names = match names(folder) {
+                Ok(names) => names,
+                Err(error) => {
+                    self.warn_of(&error);
+                    return runs;
+                }
+            };
+            let mut superseded = false;
+            for name in names.iter().filter(|name| name.starts_with(RUN)) {
+                let path = folder.join(name);
+                match Run::open(&path, repository.master()) {
+                    Ok(run) => runs.push(run),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => superseded = true,
+                    Err(error) if is_damage(&error) => {
+                        let _ = fs::remove_file(&path);
+                    }
+                    Err(error) => self.warn_of(&error),
+                }
+            }
+            for name in names.iter().filter(|name| name.starts_with(TEMPORARY)) {
+                remove_if_old(&folder.join(name));
+            }
+            // Then there is one that has the same and was not seen.
+            if !superseded {
+                break;
+            }
+        }
+        runs
+    }
+
+    fn warn_of(&self, error: &io::Error) {
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            let root = self.root.display();
+            (self.warn)(&format!(
+                "cannot use the cache in {root}: {error}; going on without it (choose another with --cache-dir, or --no-cache)"
+            ));
+        }
+    }
+}
+
+/// What an error is about that another attempt may not have.
+fn passing(error: &Error) -> Option<String> {
+    match error {
+        Error::Cache { source, .. } => is_damage(source).then(|| "damage".to_owned()),
+        error => error.is_not_found().then(|| error.to_string()),
+    }
+}
+
+fn is_stale(run: &Run, current: &HashSet<Id>) -> bool {
+    run.sources().iter().any(|source| !current.contains(source))
+}
+
+/// Keeps those runs that are needed to have all, the longest first; removes the files of the others.
+fn keep_needed(runs: &mut Vec<Run>, current: &HashSet<Id>) {
+    runs.sort_by_key(|run| std::cmp::Reverse(run.sources().len()));
+    let mut known: HashSet<Id> = HashSet::new();
+    runs.retain(|run| {
+        let sources = run.sources().iter().filter(|id| current.contains(*id));
+        let before = known.len();
+        known.extend(sources);
+        let needed = known.len() > before;
+        if !needed {
+            let _ = fs::remove_file(run.path());
+        }
+        needed
+    });
+}
+
+/// Tells which packs are there. An index object may name some that are gone: whoever put it was stopped for long just
+/// before, and has not taken it back yet, or died. Nobody would find out later, since the removals that named them are
+/// gone as well.
+struct PackPresence<'a> {
+    repository: &'a Repository,
+    /// So many more are asked for one by one, before all are listed.
+    singly: u32,
+    /// All that are there, once they were listed.
+    listed: Option<HashSet<Id>>,
+}
+
+impl<'a> PackPresence<'a> {
+    fn new(repository: &'a Repository, known: &[Run]) -> Self {
+        let known = known.iter().map(|run| run.footer().packs.count);
+        let known = known.fold(0, u32::saturating_add);
+        Self {
+            repository,
+            singly: PACKS_PER_INDEX as u32 + known / PACKS_PER_LIST,
+            listed: None,
+        }
+    }
+
+    /// What an index object says of packs that are there.
+    fn keep(&mut self, packs: IndexSegment) -> Result<IndexSegment> {
+        let mut there = Vec::with_capacity(packs.len());
+        for pack in packs {
+            if self.has(&pack.0)? {
+                there.push(pack);
+            }
+        }
+        Ok(there)
+    }
+
+    fn has(&mut self, pack: &Id) -> Result<bool> {
+        if let Some(listed) = &self.listed {
+            return Ok(listed.contains(pack));
+        }
+        if let Some(left) = self.singly.checked_sub(1) {
+            self.singly = left;
+            return self.repository.has(Name::new(ObjectKind::Pack, *pack));
+        }
+        let packs = self.repository.list(ObjectKind::Pack)?;
+        let listed: HashSet<Id> = packs.into_iter().map(|(id, _)| id).collect();
+        let has = listed.contains(pack);
+        self.listed = Some(listed);
+        Ok(has)
+    }
+}
+
+/// Brings the runs of a repository up to date.
+struct Folding<'a> {
+    repository: &'a Repository,
+    folder: &'a Path,
+    current: &'a HashSet<Id>,
+}
+
+impl Folding<'_> {
+    /// Adds what these index objects say.
+    fn take_over(
+        &self,
+        runs: &mut Vec<Run>,
+        unread: &[Id],
+        presence: &mut PackPresence,
+    ) -> Merged<()> {
+        let before = runs.len();
+        let (mut objects, mut blocks) = (Vec::new(), 0);
+        self.repository.read_index_segments(unread, |id, packs| {
+            let packs = presence.keep(packs)?;
+            let segments = packs.iter().flat_map(|(_, contents)| &contents.segments);
+            blocks += segments.map(|segment| segment.blocks.len()).sum::<usize>();
+            objects.push((id, packs));
+            if blocks < BATCH_BLOCKS as usize {
+                return Ok(());
+            }
+            blocks = 0;
+            let batch = Batch::new(std::mem::take(&mut objects))?;
+            runs.push(self.write(&[&batch])?);
+            if runs.len() - before >= FAN_IN {
+                let chosen = (before..runs.len()).collect();
+                self.replace(runs, chosen, None)?;
+            }
+            Merged::Ok(())
+        })?;
+        let batch = match objects.is_empty() {
+            true => None,
+            false => Some(Batch::new(objects)?),
+        };
+        let none_stale = runs.iter().all(|run| !is_stale(run, self.current));
+        if batch.is_none() && none_stale && runs.len() == before {
+            return Ok(());
+        }
+        let chosen = self.choose(runs, before, batch.as_ref().map_or(0, Batch::len));
+        self.replace(runs, chosen, batch.as_ref())
+    }
+
+    /// The runs with which so many blocks are merged: all that are stale, those that are new, which are the ones from `new` on,
+    /// and from the shortest on those that are not much longer than what there is already.
+    fn choose(&self, runs: &[Run], new: usize, blocks: u32) -> Vec<usize> {
+        let must = |at: usize| at >= new || is_stale(&runs[at], self.current);
+        let mut order: Vec<usize> = (0..runs.len()).collect();
+        order.sort_by_key(|&at| (!must(at), runs[at].len()));
+        let mut sum = u64::from(blocks);
+        let mut chosen = Vec::new();
+        for at in order {
+            let len = u64::from(runs[at].len());
+            let wanted = must(at) || len < SMALL.max(RATIO * sum);
+            // Blocks of a run have numbers of 32 bits.
+            if wanted && sum + len < u64::from(u32::MAX) {
+                sum += len;
+                chosen.push(at);
+            }
+        }
+        chosen
+    }
+
+    /// Puts one run in the place of some, with a batch in it.
+    fn replace(
+        &self,
+        runs: &mut Vec<Run>,
+        mut chosen: Vec<usize>,
+        batch: Option<&Batch>,
+    ) -> Merged<()> {
+        let of_runs = chosen.iter().map(|&at| &runs[at] as &dyn Input);
+        let inputs: Vec<&dyn Input> = of_runs
+            .chain(batch.map(|batch| batch as &dyn Input))
+            .collect();
+        let run = self.write(&inputs)?;
+        chosen.sort_unstable();
+        for at in chosen.into_iter().rev() {
+            let _ = fs::remove_file(runs.remove(at).path());
+        }
+        runs.push(run);
+        Ok(())
+    }
+
+    fn write(&self, inputs: &[&dyn Input]) -> Merged<Run> {
+        let master = self.repository.master();
+        let random = hex::encode(random::<16>());
+        let temporary = self.folder.join(format!("{TEMPORARY}{random}"));
+        let path = self.folder.join(format!("{RUN}{random}"));
+        let write = || -> Merged<Run> {
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&temporary)?;
+            merge(file.try_clone()?, master, inputs, self.current)?;
+            // Not synced: a run that a crash of the machine left unfinished does not open.
+            fs::rename(&temporary, &path)?;
+            // Another process may have superseded it already.
+            Ok(Run::of_file(file, &path, master)?)
+        };
+        write().inspect_err(|_| {
+            let _ = fs::remove_file(&temporary);
+        })
+    }
+}
+
+/// Makes the folder of a repository, and notes that it is used.
+fn make_folders(root: &Path, folder: &Path) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
+    let tag = root.join("CACHEDIR.TAG");
+    if !tag.exists() {
+        fs::write(&tag, CACHEDIR_TAG)?;
+    }
+    File::open(folder)?.set_modified(SystemTime::now())
+}
+
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name().into_string().unwrap_or_default()));
+    names.collect()
+}
+
+fn remove_if_old(path: &Path) {
+    let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
+    if modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > TEMPORARY_AGE)) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// The part of a cache that is of one repository.
+#[derive(Clone, Debug)]
+pub struct Cached {
+    /// The ID of the repository, as `config` has it.
+    pub repository: Id,
+    /// Its folder.
+    pub path: PathBuf,
+    /// Bytes of all that is in it.
+    pub bytes: u64,
+    /// When it was used last.
+    pub used: SystemTime,
+}
+
+impl Cached {
+    /// Removes it. Whoever uses it can go on.
+    ///
+    /// # Errors
+    /// When something cannot be removed.
+    pub fn remove(&self) -> Result<()> {
+        fs::remove_dir_all(&self.path).map_err(Error::path("remove", &self.path))
+    }
+}
+
+/// The repositories of which the cache in `root` has something, those used last first.
+///
+/// # Errors
+/// When a directory cannot be read.
+pub fn list(root: &Path) -> Result<Vec<Cached>> {
+    let mut found = Vec::new();
+    for name in names(root).map_err(Error::path("list", root))? {
+        let Ok(repository) = name.parse() else {
+            continue;
+        };
+        let path = root.join(name);
+        let measure = || -> io::Result<Cached> {
+            let mut bytes = 0;
+            for name in names(&path)? {
+                // Another process may remove it meanwhile.
+                bytes += fs::metadata(path.join(name)).map_or(0, |metadata| metadata.len());
+            }
+            let used = fs::metadata(&path)?.modified()?;
+            Ok(Cached {
+                repository,
+                path: path.clone(),
+                bytes,
+                used,
+            })
+        };
+        found.push(measure().map_err(Error::path("read", &path))?);
+    }
+    found.sort_by_key(|cached| std::cmp::Reverse(cached.used));
+    Ok(found)
+}

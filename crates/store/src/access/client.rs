@@ -1,0 +1,256 @@
+//! Clients at work: each says so in an object of its own, for as long as it works.
+//!
+//! Nothing rests on it: [`crate::access::removal`] keeps snapshots whole even if nobody announced himself. But a prune that knows of a
+//! running backup leaves alone what it may need, and two prunes don't do the same work twice. A client that died is
+//! noticed: by its process if it ran on this machine, otherwise because its object is not renewed. All times are those of the
+//! storage's own clock, so it does not matter what the clocks of clients say.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::access::host;
+use crate::access::repository::Repository;
+use crate::error::{Error, Result};
+use tabane_storage::Id;
+use tabane_storage::sync::lock;
+use tabane_storage::{Name, ObjectKind};
+
+/// A client renews its object this often.
+const RENEWAL: Duration = Duration::from_secs(5 * 60);
+
+/// A client on another machine is dead when it has not done so for this long. A laptop may sleep for a night and go on.
+const SILENCE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// What a client is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Purpose {
+    /// It writes blocks and a snapshot: a backup, and what else makes snapshots.
+    Backup,
+    /// It reads blocks for a long time.
+    Restore,
+    /// It removes what nobody needs.
+    Prune,
+}
+
+/// What a client says of itself; sealed, as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Client {
+    /// What it is doing.
+    pub purpose: Purpose,
+    /// Name of its machine.
+    pub hostname: String,
+    /// Name of its user.
+    pub username: String,
+    /// Number of its process.
+    pub pid: u32,
+    /// Names the space of such numbers, a boot of a kernel and a namespace; nothing where the system has no such names.
+    pub pid_space: Option<String>,
+    /// When it began, by the clock of the storage; nothing until it has renewed its object.
+    pub since: Option<Timestamp>,
+}
+
+/// A client that the repository knows of.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The name of its object.
+    pub id: Id,
+    /// What it says; nothing if that cannot be read.
+    pub client: Option<Client>,
+    /// When its object was put, by the clock of the storage.
+    pub modified: SystemTime,
+}
+
+impl Seen {
+    /// When it began, by the clock of the storage.
+    pub fn since(&self) -> SystemTime {
+        let told = self.client.as_ref().and_then(|client| client.since);
+        told.map_or(self.modified, |since| since.into())
+    }
+
+    /// Whether it has ended without a word; `now` is by the clock of the storage.
+    pub fn is_dead(&self, now: SystemTime) -> bool {
+        let silent = now.duration_since(self.modified);
+        if silent.is_ok_and(|silent| silent > SILENCE_MAX) {
+            return true;
+        }
+        self.client.as_ref().is_some_and(|client| {
+            client.pid_space.is_some()
+                && client.pid_space == pid_space()
+                && i32::try_from(client.pid)
+                    .ok()
+                    .and_then(rustix::process::Pid::from_raw)
+                    .is_none_or(|pid| {
+                        rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH)
+                    })
+        })
+    }
+}
+
+/// Announces this process until it is dropped.
+pub struct Presence {
+    shared: Arc<Shared>,
+    /// Dropping the sender stops the thread.
+    renewal: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+struct Shared {
+    repository: Arc<Repository>,
+    /// What was said last, and the name of that object.
+    said: Mutex<(Id, Client)>,
+}
+
+impl Presence {
+    /// Announces that this process works on `repository`.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub fn announce(repository: &Arc<Repository>, purpose: Purpose) -> Result<Self> {
+        let host = host::describe();
+        let client = Client {
+            purpose,
+            hostname: host.hostname,
+            username: host.username,
+            pid: std::process::id(),
+            pid_space: pid_space(),
+            since: None,
+        };
+        let id = put(repository, &client)?;
+        let shared = Arc::new(Shared {
+            repository: Arc::clone(repository),
+            said: Mutex::new((id, client)),
+        });
+        let (sender, receiver) = channel();
+        let renewed = Arc::clone(&shared);
+        let renew = move || {
+            while receiver.recv_timeout(RENEWAL) == Err(RecvTimeoutError::Timeout) {
+                // If it fails now, it may work the next time, long before anybody takes this process for dead.
+                let _ = renewed.renew();
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("presence".to_owned())
+            .spawn(renew);
+        Ok(Self {
+            shared,
+            renewal: thread.ok().map(|thread| (sender, thread)),
+        })
+    }
+
+    /// All other clients, and what time it is by the clock of the storage: about that of our own object.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub fn others(&self) -> Result<(Vec<Seen>, SystemTime)> {
+        loop {
+            let mut seen = list(&self.shared.repository)?;
+            let id = lock(&self.shared.said).0;
+            match seen.iter().position(|seen| seen.id == id) {
+                Some(own) => {
+                    let own = seen.swap_remove(own);
+                    return Ok((seen, own.modified));
+                }
+                // Somebody has taken this process for dead.
+                None => self.shared.renew()?,
+            }
+        }
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        if let Some((sender, thread)) = self.renewal.take() {
+            drop(sender);
+            let _ = thread.join();
+        }
+        let name = Name::new(ObjectKind::Client, lock(&self.shared.said).0);
+        // If it stays it is found to be dead.
+        let _ = self.shared.repository.storage().delete(name);
+    }
+}
+
+impl Shared {
+    fn renew(&self) -> Result<()> {
+        let (id, mut client) = lock(&self.said).clone();
+        if client.since.is_none() {
+            let listed = self.repository.list_with_times(ObjectKind::Client)?;
+            let own = listed.iter().find(|object| object.id == id);
+            client.since = own.and_then(|own| Timestamp::try_from(own.modified).ok());
+        }
+        let new = put(&self.repository, &client)?;
+        *lock(&self.said) = (new, client);
+        // It is gone already if somebody took this process for dead.
+        let _ = self
+            .repository
+            .storage()
+            .delete(Name::new(ObjectKind::Client, id));
+        Ok(())
+    }
+}
+
+/// The clients that have announced themselves.
+///
+/// # Errors
+/// When the storage fails.
+pub fn list(repository: &Repository) -> Result<Vec<Seen>> {
+    let listed = repository.list_steadily(ObjectKind::Client)?;
+    let seen = listed.into_iter().map(|object| Seen {
+        id: object.id,
+        client: read(repository, object.id).ok(),
+        modified: object.modified,
+    });
+    Ok(seen.collect())
+}
+
+/// What [`forget_dead`] did.
+#[derive(Debug)]
+pub struct Forgotten {
+    /// Clients that were removed.
+    pub removed: Vec<Seen>,
+    /// Those that may be alive.
+    pub left: Vec<Seen>,
+}
+
+/// Removes what clients have left that died, or with `all` of any; returns what that was.
+///
+/// # Errors
+/// When the storage fails.
+pub fn forget_dead(repository: &Arc<Repository>, all: bool) -> Result<Forgotten> {
+    let own = Presence::announce(repository, Purpose::Prune)?;
+    let (seen, now) = own.others()?;
+    let (removed, left): (Vec<Seen>, Vec<Seen>) =
+        seen.into_iter().partition(|seen| all || seen.is_dead(now));
+    for seen in &removed {
+        let name = Name::new(ObjectKind::Client, seen.id);
+        match repository.storage().delete(name) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::storage("remove", name)(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(Forgotten { removed, left })
+}
+
+fn put(repository: &Repository, client: &Client) -> Result<Id> {
+    let json = serde_json::to_vec(client).expect("a client is plain data");
+    repository.put_sealed(ObjectKind::Client, &json)
+}
+
+fn read(repository: &Repository, id: Id) -> Result<Client> {
+    let json = repository.get_sealed(ObjectKind::Client, id)?;
+    serde_json::from_slice(&json)
+        .map_err(|error| Error::damaged(Name::new(ObjectKind::Client, id), error))
+}
+
+/// Processes of the same boot and the same namespace can see each other.
+fn pid_space() -> Option<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(format!("{} {}", boot.trim_end(), namespace.display()))
+}

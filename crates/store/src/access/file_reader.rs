@@ -1,0 +1,149 @@
+//! Reads files of snapshots at any offset, as file systems do.
+
+use std::sync::{Arc, Mutex};
+
+use crate::access::segment_cache::SegmentCache;
+use crate::error::Result;
+use crate::format::node::Piece;
+use tabane_storage::sync::lock;
+
+/// Read-ahead begins with this many bytes, and doubles with each read that goes on where another ended.
+const AHEAD_MIN: u64 = 1 << 20;
+
+/// Reads that are at most this far from where another ended go on there: a kernel asks for several parts at once.
+const REORDERED: u64 = 1 << 20;
+
+/// One file of a snapshot, for any number of threads.
+///
+/// When it is read from front to back, what comes next is decoded ahead, by all processors. Holes are zeros.
+pub struct FileReader {
+    cache: Arc<SegmentCache>,
+    content: Vec<Piece>,
+    /// Where each piece begins; behind them the size.
+    starts: Vec<u64>,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    /// Where the furthest of the reads that followed each other ended.
+    end: u64,
+    /// How far to read ahead of it.
+    ahead: u64,
+    /// Up to where that was asked for.
+    asked: u64,
+}
+
+impl FileReader {
+    /// A reader of the file that consists of these pieces.
+    pub fn new(cache: &Arc<SegmentCache>, content: Vec<Piece>) -> Self {
+        let mut starts = Vec::with_capacity(content.len() + 1);
+        let mut at = 0;
+        starts.push(at);
+        for piece in &content {
+            at += piece.len();
+            starts.push(at);
+        }
+        Self {
+            cache: Arc::clone(cache),
+            content,
+            starts,
+            progress: Mutex::default(),
+        }
+    }
+
+    /// Length in bytes.
+    pub fn size(&self) -> u64 {
+        *self.starts.last().expect("there is always one")
+    }
+
+    /// Reads `len` bytes from `offset` on, or as many as there are before the end.
+    ///
+    /// # Errors
+    /// When the storage fails, a block is missing or damaged.
+    pub fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
+        let end = offset.saturating_add(len as u64).min(self.size());
+        if offset >= end {
+            return Ok(Vec::new());
+        }
+        self.read_ahead(offset, end);
+        let mut bytes = Vec::with_capacity((end - offset) as usize);
+        let mut at = offset;
+        for number in self.piece_at(offset).. {
+            let (start, piece_end) = (self.starts[number], self.starts[number + 1]);
+            let until = piece_end.min(end);
+            match self.content[number] {
+                Piece::Hole { .. } => bytes.resize((until - offset) as usize, 0),
+                Piece::Block { id, len } => {
+                    let part = (at - start) as usize..(until - start) as usize;
+                    self.cache.append(id, len, part, &mut bytes)?;
+                }
+            }
+            at = until;
+            if at == end {
+                break;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Where the first byte at or behind `offset` is that is in no hole; nothing if there is none.
+    pub fn data_from(&self, offset: u64) -> Option<u64> {
+        self.first_from(offset, |piece| matches!(piece, Piece::Block { .. }))
+    }
+
+    /// Where the first hole at or behind `offset` is: the end of the file counts as one. Nothing behind it.
+    pub fn hole_from(&self, offset: u64) -> Option<u64> {
+        if offset >= self.size() {
+            return None;
+        }
+        let hole = self.first_from(offset, |piece| matches!(piece, Piece::Hole { .. }));
+        Some(hole.unwrap_or(self.size()))
+    }
+
+    fn first_from(&self, offset: u64, wanted: impl Fn(&Piece) -> bool) -> Option<u64> {
+        if offset >= self.size() {
+            return None;
+        }
+        (self.piece_at(offset)..self.content.len())
+            .find(|&number| wanted(&self.content[number]))
+            .map(|number| self.starts[number].max(offset))
+    }
+
+    /// The piece with the byte at `offset`, which is before the end.
+    fn piece_at(&self, offset: u64) -> usize {
+        self.starts.partition_point(|&start| start <= offset) - 1
+    }
+
+    /// Asks for what will be wanted if the file is read from front to back.
+    fn read_ahead(&self, offset: u64, end: u64) {
+        let mut progress = lock(&self.progress);
+        if offset.abs_diff(progress.end) > REORDERED {
+            *progress = Progress {
+                end,
+                ahead: 0,
+                asked: end,
+            };
+            return;
+        }
+        let most = self.cache.limit() as u64 / 8;
+        progress.end = progress.end.max(end);
+        progress.ahead = (progress.ahead * 2).clamp(AHEAD_MIN, most.max(AHEAD_MIN));
+        let from = progress.asked.max(end);
+        let until = (progress.end + progress.ahead).min(self.size());
+        // In steps, so that what is asked for has several blocks of a segment.
+        if from >= until || until - from < progress.ahead / 4 && until < self.size() {
+            return;
+        }
+        progress.asked = until;
+        drop(progress);
+        let pieces = self.piece_at(from)..self.starts.partition_point(|&start| start < until);
+        let blocks = self.content[pieces]
+            .iter()
+            .filter_map(|piece| match *piece {
+                Piece::Block { id, len } => Some((id, len)),
+                Piece::Hole { .. } => None,
+            });
+        self.cache.read_ahead(blocks);
+    }
+}

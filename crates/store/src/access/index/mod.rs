@@ -1,0 +1,379 @@
+//! Where each block is.
+//!
+//! Most of it is in *runs*, files of the [cache](crate::access::cache); what is not, in memory.
+
+pub(crate) mod merge;
+mod pages;
+mod recent;
+pub(crate) mod run;
+
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
+
+use crate::access::removal::Removals;
+use crate::error::{Error, Result};
+use crate::format::pack::{BlockKind, Codec, PackContents};
+use tabane_storage::Id;
+
+use recent::Recent;
+use run::{PackRecord, Run};
+
+/// One object of the index: packs with what they hold, in postcard's encoding.
+pub type IndexSegment = Vec<(Id, PackContents)>;
+
+/// Where a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// Number of the segment in the [`Index`].
+    pub segment: u32,
+    /// Where the block begins in the decoded segment, in bytes.
+    pub offset: u32,
+    /// Length of the block in bytes.
+    pub len: u32,
+}
+
+/// A segment that the index knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentEntry {
+    /// Number of its pack in the [`Index`].
+    pub pack: u32,
+    /// Its place among the segments of its pack.
+    pub number: u32,
+    /// Where it begins in the pack, in bytes.
+    pub offset: u32,
+    /// Its length in the pack, in bytes.
+    pub stored_len: u32,
+    /// Its length when decoded, in bytes.
+    pub raw_len: u32,
+    /// How it is encoded.
+    pub codec: Codec,
+}
+
+/// A pack that the index knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackEntry {
+    /// Its name.
+    pub id: Id,
+    /// The salt of its header.
+    pub salt: [u8; 32],
+    /// What its blocks are for.
+    pub kind: BlockKind,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+/// All blocks of a repository.
+///
+/// Packs and segments are numbered through: those of the runs first, then those in memory.
+#[derive(Default)]
+pub struct Index {
+    parts: Vec<Part>,
+    recent: Recent,
+    removals: BTreeSet<Id>,
+    condemned: HashSet<Id>,
+    /// Segments in runs that are in condemned packs, sorted.
+    condemned_in_runs: Vec<Range<u32>>,
+}
+
+/// An error for a run that names what there is not, though its seal is right.
+fn dangling() -> Error {
+    Error::damaged(
+        "the cache",
+        "it names a segment or a pack that there is not; `tabane cache` says where it is, remove it",
+    )
+}
+
+/// A run, and how many packs and segments there are before it.
+struct Part {
+    run: Run,
+    packs: u32,
+    segments: u32,
+}
+
+impl Index {
+    /// An empty index that takes these removals into account.
+    pub fn as_of(removals: &Removals) -> Self {
+        Self {
+            removals: removals.names(),
+            condemned: removals.condemned(),
+            ..Self::default()
+        }
+    }
+
+    /// The removals that it takes into account: see [`crate::access::removal`].
+    pub fn removals(&self) -> &BTreeSet<Id> {
+        &self.removals
+    }
+
+    /// Adds what a pack holds. A pack that is known already is passed over; of a block that is known already the
+    /// first place stays the one that is found.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when the contents break the limits of the format.
+    pub fn add(&mut self, pack: Id, contents: &PackContents) -> Result<()> {
+        self.recent.add(pack, contents)
+    }
+
+    /// Adds what an index object says.
+    ///
+    /// # Errors
+    /// As [`Index::add`].
+    pub fn add_all(&mut self, packs: &IndexSegment) -> Result<()> {
+        let mut packs = packs.iter();
+        packs.try_for_each(|(pack, contents)| self.add(*pack, contents))
+    }
+
+    /// An index of these runs that takes these removals into account. Runs that have the most come first, since most of what
+    /// is looked for is there.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub(crate) fn of_runs(mut runs: Vec<Run>, removals: &Removals) -> Result<Self> {
+        runs.sort_by_key(|run| std::cmp::Reverse(run.len()));
+        let mut index = Self::as_of(removals);
+        for run in runs {
+            let (packs, segments) = index.in_runs();
+            for pack in &index.condemned {
+                if let Some(range) = run.segments_of(pack)? {
+                    let range = segments + range.start..segments + range.end;
+                    index.condemned_in_runs.push(range);
+                }
+            }
+            index.parts.push(Part {
+                run,
+                packs,
+                segments,
+            });
+        }
+        let ranges = &mut index.condemned_in_runs;
+        ranges.retain(|range| !range.is_empty());
+        ranges.sort_unstable_by_key(|range| range.start);
+        Ok(index)
+    }
+
+    /// Makes unknown what these packs hold, unless it is in another pack too.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub fn exclude_packs(&mut self, packs: &HashSet<Id>) -> Result<()> {
+        for part in &mut self.parts {
+            part.run.exclude_packs(packs)?;
+        }
+        self.recent.exclude_packs(packs);
+        Ok(())
+    }
+
+    /// Where a block is, if it is anywhere. In a pack that is about to be removed only if it is in no other.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub fn find(&self, block: &Id) -> Result<Option<Location>> {
+        let mut condemned = None;
+        for part in &self.parts {
+            for place in part.run.places(block)? {
+                let place = part.number(place?);
+                if !self.is_condemned(place)? {
+                    return Ok(Some(place));
+                }
+                condemned = condemned.or(Some(place));
+            }
+        }
+        for place in self.recent.places(block) {
+            let place = self.number(place);
+            if !self.is_condemned(place)? {
+                return Ok(Some(place));
+            }
+            condemned = condemned.or(Some(place));
+        }
+        Ok(condemned)
+    }
+
+    /// Whether a block is in a pack that stays.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub fn keeps(&self, block: &Id) -> Result<bool> {
+        match self.find(block)? {
+            None => Ok(false),
+            Some(place) => Ok(!self.is_condemned(place)?),
+        }
+    }
+
+    /// Whether a pack is about to be removed.
+    pub(crate) fn condemns(&self, pack: &Id) -> bool {
+        self.condemned.contains(pack)
+    }
+
+    /// Whether a place is in a pack that is about to be removed: it can be read, but must not be relied on.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub fn is_condemned(&self, place: Location) -> Result<bool> {
+        if place.segment >= self.in_runs().1 {
+            return Ok(
+                !self.condemned.is_empty() && self.condemned.contains(&self.pack_of(place)?.id)
+            );
+        }
+        let ranges = &self.condemned_in_runs;
+        let behind = ranges.partition_point(|range| range.end <= place.segment);
+        Ok(ranges
+            .get(behind)
+            .is_some_and(|range| range.start <= place.segment))
+    }
+
+    /// The pack that a place is in.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub fn pack_of(&self, place: Location) -> Result<PackEntry> {
+        self.pack(self.segment(place.segment)?.pack)
+    }
+
+    /// All places where a block is, the one that [`Index::find`] returns first.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub fn places(&self, block: &Id) -> Result<Vec<Location>> {
+        let mut places = Vec::new();
+        for part in &self.parts {
+            for place in part.run.places(block)? {
+                places.push(part.number(place?));
+            }
+        }
+        let recent = self.recent.places(block);
+        places.extend(recent.map(|place| self.number(place)));
+        Ok(places)
+    }
+
+    /// The segment with this number.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub fn segment(&self, number: u32) -> Result<SegmentEntry> {
+        let (packs, segment) = match self.parts.iter().rfind(|part| part.segments <= number) {
+            Some(part) if number < part.segments_end() => {
+                (part.packs, part.run.segment(number - part.segments)?)
+            }
+            _ => {
+                let (packs, segments) = self.in_runs();
+                let segment = self.recent.segment(number - segments);
+                (packs, segment.ok_or_else(dangling)?)
+            }
+        };
+        Ok(SegmentEntry {
+            pack: packs.saturating_add(segment.pack),
+            ..segment
+        })
+    }
+
+    /// The segment that comes behind this one in the same pack, if there is one.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub fn following(&self, number: u32) -> Result<Option<u32>> {
+        Ok(self.recent.following(number))
+    }
+
+    /// The pack with this number.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub fn pack(&self, number: u32) -> Result<PackEntry> {
+        match self.parts.iter().rfind(|part| part.packs <= number) {
+            Some(part) if number < part.packs_end() => part.run.pack(number - part.packs),
+            _ => {
+                let pack = self.recent.pack(number - self.in_runs().0);
+                pack.ok_or_else(dangling)
+            }
+        }
+    }
+
+    /// All packs, in no order; one that several index objects name may come as often.
+    pub fn packs(&self) -> impl Iterator<Item = Result<PackEntry>> {
+        let in_runs = self.parts.iter().flat_map(|part| {
+            let records = part.run.records::<PackRecord>(&part.run.footer().packs);
+            records.map(|record| Ok(record?.into()))
+        });
+        in_runs.chain(self.recent.packs().iter().copied().map(Ok))
+    }
+
+    /// All blocks, each once, in no order.
+    pub fn blocks(&self) -> impl Iterator<Item = Result<(Id, Location)>> {
+        let in_runs = self.parts.iter().enumerate().flat_map(move |(at, part)| {
+            part.run.blocks().filter_map(move |record| {
+                let found = record.and_then(|record| {
+                    let is_first = self.is_first(at, &record.id, record.place)?;
+                    Ok(is_first.then(|| (record.id, part.number(record.place))))
+                });
+                found.transpose()
+            })
+        });
+        let recent = self.recent.blocks().filter_map(|(id, place)| {
+            let known = self
+                .parts
+                .iter()
+                .map(|part| part.run.find(&id))
+                .find(|found| !matches!(found, Ok(None)));
+            match known {
+                Some(Err(error)) => Some(Err(error)),
+                Some(Ok(_)) => None,
+                None => Some(Ok((id, self.number(place)))),
+            }
+        });
+        in_runs.chain(recent)
+    }
+
+    /// Whether a block of a part has no place before this one.
+    fn is_first(&self, at: usize, id: &Id, place: Location) -> Result<bool> {
+        for part in &self.parts[..at] {
+            if part.run.find(id)?.is_some() {
+                return Ok(false);
+            }
+        }
+        let run = &self.parts[at].run;
+        Ok(run.is_single(id)? || run.find(id)? == Some(place))
+    }
+
+    /// Number of blocks; of those in runs, one that is stored more than once may count as often.
+    pub fn len(&self) -> u64 {
+        let in_runs = self.parts.iter().map(|part| u64::from(part.run.len()));
+        in_runs.sum::<u64>() + self.recent.len()
+    }
+
+    /// Whether no block is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Numbers of packs and segments in runs.
+    fn in_runs(&self) -> (u32, u32) {
+        let last = self.parts.last();
+        last.map_or((0, 0), |last| (last.packs_end(), last.segments_end()))
+    }
+
+    /// A place that [`Recent`] returned, with the number that its segment has here.
+    fn number(&self, place: Location) -> Location {
+        Location {
+            segment: self.in_runs().1 + place.segment,
+            ..place
+        }
+    }
+}
+
+impl Part {
+    fn packs_end(&self) -> u32 {
+        self.packs + self.run.footer().packs.count
+    }
+
+    fn segments_end(&self) -> u32 {
+        self.segments + self.run.footer().segments.count
+    }
+
+    /// A place that the run returned, with the number that its segment has in the index.
+    fn number(&self, place: Location) -> Location {
+        Location {
+            segment: self.segments.saturating_add(place.segment),
+            ..place
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The part of an index that is in memory.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+
+use super::{Location, PackEntry, SegmentEntry};
+use crate::error::{Error, Result};
+use crate::format::crypto::HEADER_LEN;
+use crate::format::pack::PackContents;
+use tabane_storage::Id;
+
+/// Packs with what they hold, in memory. Numbers of packs and segments count from 0.
+#[derive(Default)]
+pub struct Recent {
+    packs: Vec<PackEntry>,
+    pack_numbers: HashMap<Id, u32>,
+    segments: Vec<SegmentEntry>,
+    blocks: HashMap<Id, Location>,
+    /// Further places of blocks: few blocks have any.
+    further: HashMap<Id, Vec<Location>>,
+}
+
+impl Recent {
+    /// Adds what a pack holds; a pack that is known already is passed over.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when the contents break the limits of the format.
+    pub fn add(&mut self, pack: Id, contents: &PackContents) -> Result<()> {
+        contents.validate(&format!("the index of pack {}", pack.short()))?;
+        let pack_number = self.packs.len() as u32;
+        match self.pack_numbers.entry(pack) {
+            Entry::Occupied(_) => return Ok(()),
+            Entry::Vacant(entry) => entry.insert(pack_number),
+        };
+        self.packs.push(PackEntry {
+            id: pack,
+            salt: contents.salt,
+            kind: contents.kind,
+            len: contents.object_len(),
+        });
+        let mut offset = HEADER_LEN as u32;
+        for (number, segment) in contents.segments.iter().enumerate() {
+            let segment_number = self.segments.len() as u32;
+            self.segments.push(SegmentEntry {
+                pack: pack_number,
+                number: number as u32,
+                offset,
+                stored_len: segment.stored_len,
+                raw_len: segment.raw_len() as u32,
+                codec: segment.codec,
+            });
+            offset = offset.checked_add(segment.stored_len).ok_or_else(|| {
+                Error::damaged(format!("pack {}", pack.short()), "it is too long")
+            })?;
+            let mut at = 0;
+            for &(id, len) in &segment.blocks {
+                let location = Location {
+                    segment: segment_number,
+                    offset: at,
+                    len,
+                };
+                match self.blocks.entry(id) {
+                    Entry::Vacant(entry) => {
+                        entry.insert(location);
+                    }
+                    Entry::Occupied(_) => self.further.entry(id).or_default().push(location),
+                }
+                at += len;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first place of a block.
+    pub fn find(&self, block: &Id) -> Option<Location> {
+        self.blocks.get(block).copied()
+    }
+
+    /// All places of a block, the first one first.
+    pub fn places(&self, block: &Id) -> impl Iterator<Item = Location> {
+        let further = self.further.get(block).into_iter().flatten();
+        self.find(block).into_iter().chain(further.copied())
+    }
+
+    /// Forgets the blocks of these packs, where they are stored nowhere else.
+    pub fn exclude_packs(&mut self, packs: &HashSet<Id>) {
+        let excluded: HashSet<u32> = packs
+            .iter()
+            .filter_map(|id| self.pack_numbers.get(id).copied())
+            .collect();
+        if excluded.is_empty() {
+            return;
+        }
+        let segments = &self.segments;
+        let stays = |place: &Location| !excluded.contains(&segments[place.segment as usize].pack);
+        self.further.retain(|_, places| {
+            places.retain(stays);
+            !places.is_empty()
+        });
+        let further = &mut self.further;
+        self.blocks.retain(|id, place| {
+            if !stays(place) {
+                let Entry::Occupied(mut places) = further.entry(*id) else {
+                    return false;
+                };
+                *place = places.get_mut().remove(0);
+                if places.get().is_empty() {
+                    places.remove();
+                }
+            }
+            true
+        });
+    }
+
+    /// A segment.
+    pub fn segment(&self, number: u32) -> Option<SegmentEntry> {
+        self.segments.get(number as usize).copied()
+    }
+
+    /// The segment behind this one in its pack.
+    pub fn following(&self, number: u32) -> Option<u32> {
+        let next = self.segments.get(number as usize + 1)?;
+        (next.pack == self.segment(number)?.pack).then_some(number + 1)
+    }
+
+    /// A pack.
+    pub fn pack(&self, number: u32) -> Option<PackEntry> {
+        self.packs.get(number as usize).copied()
+    }
+
+    /// All packs.
+    pub fn packs(&self) -> &[PackEntry] {
+        &self.packs
+    }
+
+    /// All blocks, each with its first place.
+    pub fn blocks(&self) -> impl Iterator<Item = (Id, Location)> {
+        self.blocks.iter().map(|(id, location)| (*id, *location))
+    }
+
+    /// Number of different blocks.
+    pub fn len(&self) -> u64 {
+        self.blocks.len() as u64
+    }
+}

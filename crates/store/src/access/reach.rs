@@ -1,0 +1,120 @@
+//! What snapshots need.
+
+use std::collections::HashSet;
+
+use crate::access::index::Index;
+use crate::access::reader::BlockReader;
+use crate::error::{Error, Result};
+use crate::format::node::{self, Piece};
+use crate::format::tree;
+use tabane_storage::Id;
+
+/// The blocks that some snapshots need. Each directory is read once, however many have it.
+#[derive(Default)]
+pub struct Reach {
+    blocks: HashSet<Id>,
+    /// Contents of directories that are done. Directories of the same content are the same directory.
+    directories: HashSet<Vec<Piece>>,
+    /// The snapshots that need them.
+    snapshots: HashSet<Id>,
+}
+
+impl Reach {
+    /// Begins anew, unless all snapshots that were added are still among these.
+    pub fn keep_if_all_in(&mut self, there: impl Fn(&Id) -> bool) {
+        if !self.snapshots.iter().all(there) {
+            *self = Self::default();
+        }
+    }
+
+    /// Adds what a snapshot needs, and that it is among them.
+    ///
+    /// # Errors
+    /// As [`Reach::add`].
+    pub fn add_snapshot(
+        &mut self,
+        reader: &mut BlockReader,
+        index: &Index,
+        id: Id,
+        root: &[Piece],
+    ) -> Result<()> {
+        self.snapshots.insert(id);
+        self.add(reader, index, root)
+    }
+
+    /// A block that is needed and not there.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    pub fn first_missing(&self, index: &Index) -> Result<Option<Id>> {
+        for id in &self.blocks {
+            if index.find(id)?.is_none() {
+                return Ok(Some(*id));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds what a directory needs.
+    ///
+    /// # Errors
+    /// When a directory cannot be read. What was found until then stays; it can be tried again.
+    pub fn add(&mut self, reader: &mut BlockReader, index: &Index, root: &[Piece]) -> Result<()> {
+        let mut done = Vec::new();
+        let walked = self.walk(reader, index, root, &mut done);
+        if walked.is_err() {
+            // What is below them may be undone.
+            for content in done {
+                self.directories.remove(&content);
+            }
+        }
+        walked
+    }
+
+    fn walk(
+        &mut self,
+        reader: &mut BlockReader,
+        index: &Index,
+        root: &[Piece],
+        done: &mut Vec<Vec<Piece>>,
+    ) -> Result<()> {
+        let mut directories = vec![root.to_vec()];
+        while let Some(content) = directories.pop() {
+            if !self.directories.insert(content.clone()) {
+                continue;
+            }
+            done.push(content.clone());
+            self.use_blocks(&content);
+            for node in tree::read(reader, index, &content)? {
+                match node.directory() {
+                    Some(content) => directories.push(content.to_vec()),
+                    None => self.blocks.extend(node::blocks(&node).map(|(id, _)| id)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn use_blocks(&mut self, content: &[Piece]) {
+        self.blocks.extend(content.iter().filter_map(Piece::block));
+    }
+
+    /// All blocks so far.
+    pub fn blocks(&self) -> &HashSet<Id> {
+        &self.blocks
+    }
+}
+
+/// Whether all that a snapshot with this root needs is there.
+///
+/// # Errors
+/// When a directory is damaged, or the storage fails.
+pub fn is_whole(reader: &mut BlockReader, index: &Index, root: &[Piece]) -> Result<bool> {
+    let mut reach = Reach::default();
+    match reach.add(reader, index, root) {
+        Ok(()) => Ok(reach.first_missing(index)?.is_none()),
+        Err(Error::MissingBlock(_)) => Ok(false),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error),
+    }
+}

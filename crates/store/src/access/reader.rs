@@ -1,0 +1,184 @@
+//! Reads blocks out of packs.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tabane_engine::Pool;
+
+use crate::access::index::Index;
+use crate::access::repository::Repository;
+use crate::error::{Error, Result};
+use crate::format::node::Piece;
+use crate::format::pack::SegmentReader;
+use tabane_storage::Id;
+use tabane_storage::{Name, ObjectKind};
+
+/// How many workers read: one a processor, and more where that keeps more requests on their way.
+pub(crate) fn workers(repository: &Repository) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+    processors.max(repository.storage().connections())
+}
+
+/// So [many](workers) workers.
+pub(crate) fn pool<W: Send + 'static>(
+    repository: &Repository,
+    state: impl FnMut() -> W,
+) -> Pool<W> {
+    let workers = workers(repository);
+    Pool::new(
+        std::iter::repeat_with(state).take(workers).collect(),
+        workers,
+    )
+}
+
+/// Whether segment `b` begins where segment `a` of the same pack ends.
+fn are_neighbours(index: &Index, a: u32, b: u32) -> bool {
+    let (Ok(a), Ok(b)) = (index.segment(a), index.segment(b)) else {
+        return false;
+    };
+    a.pack == b.pack && a.offset.checked_add(a.stored_len) == Some(b.offset)
+}
+
+/// Decoded segments that are kept: neighbours are usually asked for next.
+const CACHED_SEGMENTS: usize = 16;
+
+/// Reads blocks, one caller at a time; make one for each thread.
+pub struct BlockReader {
+    repository: Arc<Repository>,
+    segments: SegmentReader,
+    /// The latest used at the back.
+    cache: VecDeque<(Id, u32, Arc<[u8]>)>,
+}
+
+impl BlockReader {
+    /// A reader with an empty cache.
+    pub fn new(repository: &Arc<Repository>) -> Self {
+        Self {
+            repository: Arc::clone(repository),
+            segments: SegmentReader::default(),
+            cache: VecDeque::new(),
+        }
+    }
+
+    /// Reads segments, past the cache. Those that are neighbours in a pack come with one request: each costs time when
+    /// the storage is far away. The results are in the order of `numbers`.
+    pub fn read_segments(&mut self, index: &Index, numbers: &[u32]) -> Vec<Result<Vec<u8>>> {
+        let mut read = Vec::with_capacity(numbers.len());
+        for run in numbers.chunk_by(|&a, &b| are_neighbours(index, a, b)) {
+            match self.read_run(index, run) {
+                Ok(segments) => read.extend(segments),
+                // Some of them may be all right.
+                Err(_) if run.len() > 1 => {
+                    read.extend(run.iter().map(|&number| self.read_segment(index, number)));
+                }
+                Err(error) => read.push(Err(error)),
+            }
+        }
+        read
+    }
+
+    /// Reads a segment, past the cache.
+    ///
+    /// # Errors
+    /// When the storage fails or the segment is damaged.
+    pub fn read_segment(&mut self, index: &Index, number: u32) -> Result<Vec<u8>> {
+        self.read_run(index, &[number])?
+            .pop()
+            .expect("one result for each number")
+    }
+
+    /// Reads segments that lie one behind the other.
+    fn read_run(&mut self, index: &Index, numbers: &[u32]) -> Result<Vec<Result<Vec<u8>>>> {
+        let segments = numbers.iter().map(|&number| index.segment(number));
+        let segments = segments.collect::<Result<Vec<_>>>()?;
+        let (first, last) = (&segments[0], &segments[segments.len() - 1]);
+        let pack = index.pack(first.pack)?;
+        let name = Name::new(ObjectKind::Pack, pack.id);
+        let start = u64::from(first.offset);
+        let end = u64::from(last.offset) + u64::from(last.stored_len);
+        let sealed = self
+            .repository
+            .storage()
+            .get(name, Some(start..end))
+            .map_err(Error::storage("read", name))?;
+        let master = self.repository.master();
+        let key = master.object_key(ObjectKind::Pack, &pack.salt);
+        let mut rest = sealed.as_slice();
+        let opened = segments.iter().map(|segment| {
+            let (part, behind) = rest.split_at(segment.stored_len as usize);
+            rest = behind;
+            let (number, raw_len) = (segment.number as usize, segment.raw_len as usize);
+            self.segments
+                .open(&key, number, segment.codec, raw_len, part, || {
+                    name.to_string()
+                })
+        });
+        Ok(opened.collect())
+    }
+
+    /// Reads a segment, through the cache.
+    fn cached_segment(&mut self, index: &Index, number: u32) -> Result<Arc<[u8]>> {
+        let segment = index.segment(number)?;
+        let (pack, place) = (index.pack(segment.pack)?.id, segment.number);
+        let found = self
+            .cache
+            .iter()
+            .position(|(cached, number, _)| *cached == pack && *number == place);
+        let entry = match found.and_then(|at| self.cache.remove(at)) {
+            Some(entry) => entry,
+            None => {
+                let raw = self.read_segment(index, number)?;
+                if self.cache.len() == CACHED_SEGMENTS {
+                    self.cache.pop_front();
+                }
+                (pack, place, raw.into())
+            }
+        };
+        let raw = Arc::clone(&entry.2);
+        self.cache.push_back(entry);
+        Ok(raw)
+    }
+
+    /// Reads a block and appends it to `out`. If it cannot be read where it is, it is looked for elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::MissingBlock`], or when the storage fails or the block is damaged.
+    pub fn append_block(&mut self, index: &Index, block: Id, out: &mut Vec<u8>) -> Result<()> {
+        let location = index.find(&block)?.ok_or(Error::MissingBlock(block))?;
+        let segment = self.cached_segment(index, location.segment);
+        let (segment, location) = match segment {
+            Ok(segment) => (segment, location),
+            Err(error) => index
+                .places(&block)?
+                .into_iter()
+                .filter(|place| *place != location)
+                .find_map(|place| Some((self.cached_segment(index, place.segment).ok()?, place)))
+                .ok_or(error)?,
+        };
+        let start = location.offset as usize;
+        out.extend_from_slice(&segment[start..start + location.len as usize]);
+        Ok(())
+    }
+
+    /// Reads a content that has no holes, as that of a directory.
+    ///
+    /// # Errors
+    /// As [`BlockReader::append_block`]; [`Error::Damaged`] when a length is not as promised.
+    pub fn read_content(&mut self, index: &Index, content: &[Piece]) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for piece in content {
+            let Piece::Block { id, len } = *piece else {
+                return Err(Error::damaged("a directory", "it has a hole"));
+            };
+            let start = bytes.len();
+            self.append_block(index, id, &mut bytes)?;
+            if bytes.len() - start != len as usize {
+                return Err(Error::damaged(
+                    format!("block {id}"),
+                    "it has another length",
+                ));
+            }
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,493 @@
+//! A repository: a storage, its keys and its configuration.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
+
+use tabane_engine::{Algorithm, Digest};
+
+use crate::access::cache::Cache;
+use crate::access::index::{Index, IndexSegment};
+use crate::access::removal::Removals;
+use crate::error::{Error, Result};
+use crate::format::chunker::{Chunker, Chunking};
+use crate::format::config::{Config, parse_block_hash};
+use crate::format::crypto::MasterKey;
+use crate::format::key::{self, KdfCost, Password};
+use crate::format::pack::PackContents;
+use tabane_storage::Id;
+use tabane_storage::sync::try_each;
+use tabane_storage::{Listed, Name, ObjectKind, Storage};
+use tabane_storage::{object_id, random};
+
+/// What is chosen when a repository is made.
+#[derive(Clone, Copy, Debug)]
+pub struct InitOptions {
+    /// The hash that names blocks.
+    pub hash: Algorithm,
+    /// How files are cut.
+    pub chunking: Chunking,
+    /// The secret of another repository, to cut at the same places as there.
+    pub chunker_secret: Option<Id>,
+    /// What guessing a password costs.
+    pub kdf_cost: KdfCost,
+}
+
+impl Default for InitOptions {
+    fn default() -> Self {
+        Self {
+            hash: Algorithm::Sha256,
+            chunking: Chunking::default(),
+            chunker_secret: None,
+            kdf_cost: KdfCost::default(),
+        }
+    }
+}
+
+/// An open repository.
+pub struct Repository {
+    storage: Arc<dyn Storage>,
+    master: MasterKey,
+    key: Id,
+    config: Config,
+    /// The object of the config: no other repository has the same.
+    sealed_config: Vec<u8>,
+    chunker: Chunker,
+    cache: Option<Cache>,
+}
+
+impl Repository {
+    /// Makes a new repository.
+    ///
+    /// # Errors
+    /// [`Error::RepositoryExists`], [`Error::NotEmpty`], unusable options, or when the storage fails.
+    pub fn init(
+        storage: Arc<dyn Storage>,
+        password: &Password,
+        options: InitOptions,
+    ) -> Result<Self> {
+        let location = storage.location();
+        match storage.stat(Name::CONFIG) {
+            Ok(_) => return Err(Error::RepositoryExists(location)),
+            Err(error) if is_absent(&error) => {}
+            Err(source) => return Err(Error::storage("read", Name::CONFIG)(source)),
+        }
+        let config = Config {
+            id: Id(random()),
+            hash: parse_block_hash(options.hash.name()).map_err(Error::Invalid)?,
+            chunking: options.chunking,
+            chunker_secret: options.chunker_secret.unwrap_or_else(|| Id(random())),
+        };
+        let chunker = Chunker::new(config.chunking, &config.chunker_secret)?;
+        if password.is_empty() {
+            return Err(Error::Invalid(
+                "the password is empty: choose one".to_owned(),
+            ));
+        }
+        let exists = || storage.stat(Name::CONFIG).is_ok();
+        storage.create().map_err(|source| match source.kind() {
+            // Somebody else was faster.
+            io::ErrorKind::DirectoryNotEmpty if exists() => {
+                Error::RepositoryExists(location.clone())
+            }
+            io::ErrorKind::DirectoryNotEmpty => Error::NotEmpty(location.clone()),
+            _ => Error::Storage {
+                action: "create",
+                what: format!("a repository at {location}"),
+                source,
+            },
+        })?;
+        // The config comes last: without it there is no repository.
+        let master = MasterKey::random();
+        let key = key::add(&*storage, &master, password, options.kdf_cost)?;
+        let json = serde_json::to_vec(&config).expect("a config is plain data");
+        let sealed = master.seal_object(ObjectKind::Config, &json);
+        if let Err(source) = storage.put(Name::CONFIG, &[&sealed]) {
+            // The key opens nothing; if it stays, `open` passes it over.
+            let _ = key::delete(&*storage, key);
+            return Err(match source.kind() {
+                io::ErrorKind::AlreadyExists => Error::RepositoryExists(location),
+                _ => Error::storage("write", Name::CONFIG)(source),
+            });
+        }
+        Ok(Self {
+            storage,
+            master,
+            key,
+            config,
+            sealed_config: sealed,
+            chunker,
+            cache: None,
+        })
+    }
+
+    /// Opens a repository with one of its passwords.
+    ///
+    /// # Errors
+    /// [`Error::NoRepository`], [`Error::WrongPassword`], [`Error::NewerFormat`], damage, or when the storage fails.
+    pub fn open(storage: Arc<dyn Storage>, password: &Password) -> Result<Self> {
+        let sealed =
+            storage
+                .get(Name::CONFIG, None)
+                .map_err(|source| match is_absent(&source) {
+                    true => Error::NoRepository(storage.location()),
+                    false => Error::storage("read", Name::CONFIG)(source),
+                })?;
+        // A newer format says so before a password is tried.
+        crate::format::crypto::parse_header(ObjectKind::Config, &sealed, "config")?;
+        let open_config =
+            |master: &MasterKey| master.open_object(ObjectKind::Config, sealed.clone(), "config");
+        let (master, key) = key::open(&*storage, password, |master| {
+            open_config(master).map(|_| ())
+        })?;
+        let json = open_config(&master)?;
+        let config: Config =
+            serde_json::from_slice(&json).map_err(|error| Error::damaged("config", error))?;
+        let chunker = Chunker::new(config.chunking, &config.chunker_secret)?;
+        Ok(Self {
+            storage,
+            master,
+            key,
+            config,
+            sealed_config: sealed,
+            chunker,
+            cache: None,
+        })
+    }
+
+    /// Makes sure that the repository is still there: it may have been deleted, and another one made in its place.
+    ///
+    /// # Errors
+    /// [`Error::RepositoryGone`]; when the storage fails.
+    pub(crate) fn verify_presence(&self) -> Result<()> {
+        match self.storage.get(Name::CONFIG, None) {
+            Ok(bytes) if bytes == self.sealed_config => Ok(()),
+            Err(error) if !is_absent(&error) => Err(Error::storage("read", Name::CONFIG)(error)),
+            _ => Err(Error::RepositoryGone(self.storage.location())),
+        }
+    }
+
+    /// Whether there is an object of this name.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn has(&self, name: Name) -> Result<bool> {
+        match self.storage.stat(name) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::storage("read", name)(error)),
+        }
+    }
+
+    /// Keeps what is known of the repository in a cache.
+    pub fn with_cache(mut self, cache: Cache) -> Self {
+        self.cache = Some(cache);
+        self
+    }
+
+    /// Whether what is known of the repository is kept in a cache.
+    pub fn has_cache(&self) -> bool {
+        self.cache.is_some()
+    }
+
+    /// Forgets what a cache knows of the index, since it names packs that are not there: so the next backup stores again
+    /// what they held.
+    pub(crate) fn forget_cached(&self) {
+        if let Some(cache) = &self.cache {
+            cache.forget(self);
+        }
+    }
+
+    /// Where the objects are.
+    pub fn storage(&self) -> &dyn Storage {
+        &*self.storage
+    }
+
+    /// The secret from which object keys come.
+    pub fn master(&self) -> &MasterKey {
+        &self.master
+    }
+
+    /// The key that the password opened.
+    pub fn key(&self) -> Id {
+        self.key
+    }
+
+    /// What is fixed for the repository's life.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The repository's chunker.
+    pub fn chunker(&self) -> &Chunker {
+        &self.chunker
+    }
+
+    /// Whether bytes with this digest are the block of this name.
+    pub fn is_block(&self, block: &Id, digest: &Digest) -> bool {
+        block.0.starts_with(digest.as_ref())
+    }
+
+    /// The objects of a kind with their lengths in bytes, sorted by ID.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub fn list(&self, kind: ObjectKind) -> Result<Vec<(Id, u64)>> {
+        let listed = self.list_with_times(kind)?;
+        Ok(listed
+            .into_iter()
+            .map(|object| (object.id, object.len))
+            .collect())
+    }
+
+    /// The objects of a kind, sorted by ID.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub fn list_with_times(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
+        let mut listed = self.storage.list(kind).map_err(|source| Error::Storage {
+            action: "list",
+            what: kind.name().to_owned(),
+            source,
+        })?;
+        listed.sort_by_key(|object| object.id);
+        Ok(listed)
+    }
+
+    /// Seals and writes an object of one part; returns its name.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub fn put_sealed(&self, kind: ObjectKind, payload: &[u8]) -> Result<Id> {
+        let sealed = self.master.seal_object(kind, payload);
+        let name = Name::new(kind, object_id(&[&sealed]));
+        self.storage
+            .put(name, &[&sealed])
+            .map_err(Error::storage("write", name))?;
+        Ok(name.id)
+    }
+
+    /// Reads an object of one part, checks it against its name and opens it.
+    ///
+    /// # Errors
+    /// When the storage fails or the object is damaged.
+    pub fn get_sealed(&self, kind: ObjectKind, id: Id) -> Result<Vec<u8>> {
+        let name = Name::new(kind, id);
+        let sealed = self
+            .storage
+            .get(name, None)
+            .map_err(Error::storage("read", name))?;
+        if object_id(&[&sealed]) != id {
+            return Err(Error::damaged(name, "its bytes do not match its name"));
+        }
+        self.master.open_object(kind, sealed, &name.to_string())
+    }
+
+    /// Reads one object of the index.
+    ///
+    /// # Errors
+    /// When the storage fails or the object is damaged.
+    pub fn read_index_segment(&self, id: Id) -> Result<IndexSegment> {
+        let payload = self.get_sealed(ObjectKind::Index, id)?;
+        postcard::from_bytes(&payload)
+            .map_err(|error| Error::damaged(Name::new(ObjectKind::Index, id), error))
+    }
+
+    /// As [`Repository::list_with_times`], but again until two lists in a row agree: a list that was made while one object
+    /// replaced another might have neither.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn list_steadily(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
+        let mut listed = self.list_with_times(kind)?;
+        loop {
+            let again = self.list_with_times(kind)?;
+            if again == listed {
+                return Ok(listed);
+            }
+            listed = again;
+        }
+    }
+
+    /// Deletes an object; it is well if it is gone already.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn delete_if_there(&self, name: Name) -> Result<()> {
+        match self.storage.delete(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::storage("remove", name)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads all objects of a kind with `read`, several at a time, also while some are replaced by others.
+    ///
+    /// # Errors
+    /// The first that `read` returns, unless the object is no longer there.
+    pub(crate) fn read_all<T: Send>(
+        &self,
+        kind: ObjectKind,
+        read: impl Fn(Id) -> Result<T> + Sync,
+    ) -> Result<BTreeMap<Id, T>> {
+        self.read_rest(kind, BTreeMap::new(), read)
+    }
+
+    /// As [`Repository::read_all`], when some have been read already: what of these is still there is not read again.
+    ///
+    /// # Errors
+    /// As [`Repository::read_all`].
+    pub(crate) fn read_rest<T: Send>(
+        &self,
+        kind: ObjectKind,
+        mut found: BTreeMap<Id, T>,
+        read: impl Fn(Id) -> Result<T> + Sync,
+    ) -> Result<BTreeMap<Id, T>> {
+        let mut vanished = BTreeSet::new();
+        loop {
+            let listed = self.list_steadily(kind)?;
+            let names: BTreeSet<Id> = listed.into_iter().map(|object| object.id).collect();
+            found.retain(|id, _| names.contains(id));
+            let unread: Vec<Id> = names
+                .iter()
+                .filter(|id| !found.contains_key(id))
+                .copied()
+                .collect();
+            let objects = try_each(&unread, self.storage.connections(), |&id| match read(id) {
+                Err(error) if error.is_not_found() => Ok(Err(error)),
+                object => object.map(Ok),
+            })?;
+            for (id, object) in unread.into_iter().zip(objects) {
+                match object {
+                    Ok(object) => drop(found.insert(id, object)),
+                    // What replaced it is in the next list.
+                    Err(_) if vanished.insert(id) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if found.len() == names.len() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// As [`Repository::read_all`], but tells of each object why it cannot be read.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn read_each<T: Send>(
+        &self,
+        kind: ObjectKind,
+        read: impl Fn(Id) -> Result<T> + Sync,
+    ) -> Result<BTreeMap<Id, Result<T>>> {
+        self.read_all(kind, |id| match read(id) {
+            Err(error) if error.is_not_found() => Err(error),
+            result => Ok(result),
+        })
+    }
+
+    /// Reads all objects of the index.
+    ///
+    /// # Errors
+    /// When the storage fails or an index object is damaged.
+    pub fn read_index(&self) -> Result<BTreeMap<Id, IndexSegment>> {
+        self.read_all(ObjectKind::Index, |id| self.read_index_segment(id))
+    }
+
+    /// Reads objects of the index, several at a time, and hands them to `take` in any order.
+    ///
+    /// # Errors
+    /// The first one, as [`Repository::read_index_segment`] or of `take`.
+    pub fn read_index_segments<E: From<Error>>(
+        &self,
+        ids: &[Id],
+        mut take: impl FnMut(Id, IndexSegment) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        const READERS: usize = 4;
+        let next = AtomicUsize::new(0);
+        let (sender, receiver) = sync_channel(READERS);
+        std::thread::scope(|scope| {
+            for _ in 0..READERS.min(ids.len()) {
+                let (sender, next) = (sender.clone(), &next);
+                scope.spawn(move || {
+                    while let Some(&id) = ids.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        // After an error nobody takes it.
+                        if sender.send((id, self.read_index_segment(id))).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            drop(sender);
+            receiver
+                .into_iter()
+                .try_for_each(|(id, packs)| take(id, packs?))
+        })
+    }
+
+    /// Writes an object of the index; returns its name. The packs must be durable.
+    ///
+    /// # Errors
+    /// [`Error::RepositoryGone`]; when the storage fails.
+    pub fn write_index_segment(&self, packs: &[(Id, PackContents)]) -> Result<Id> {
+        // Another repository in the same place could not be opened with it.
+        self.verify_presence()?;
+        let payload = postcard::to_stdvec(packs).expect("an index is plain data");
+        self.put_sealed(ObjectKind::Index, &payload)
+    }
+
+    /// The index: from the cache where there is one, which reads only what is new. Else all of it, and packs that are not
+    /// there in their full length are left out.
+    ///
+    /// # Errors
+    /// When the storage fails or an index object is damaged.
+    pub fn load_index(&self) -> Result<Index> {
+        match &self.cache {
+            Some(cache) => cache.load_index(self),
+            None => Ok(self.load_index_and_lost()?.0),
+        }
+    }
+
+    /// The index of those packs that are there in their full length, and the packs that are not: what was in them must
+    /// be stored again. Lists all packs.
+    ///
+    /// # Errors
+    /// When the storage fails or an index object is damaged.
+    pub fn load_index_and_lost(&self) -> Result<(Index, Vec<Id>)> {
+        let mut index = match &self.cache {
+            Some(cache) => cache.load_index(self)?,
+            None => {
+                // The removals come first: see the rules in `removal`.
+                let mut index = Index::as_of(&Removals::load(self)?);
+                for packs in self.read_index()?.values() {
+                    index.add_all(packs)?;
+                }
+                index
+            }
+        };
+        let there: HashMap<Id, u64> = self.list(ObjectKind::Pack)?.into_iter().collect();
+        let mut absent = HashSet::new();
+        for pack in index.packs() {
+            let pack = pack?;
+            let is_whole = |&listed| self.storage.is_listed_as(listed, pack.len);
+            if !there.get(&pack.id).is_some_and(is_whole) {
+                absent.insert(pack.id);
+            }
+        }
+        index.exclude_packs(&absent)?;
+        // Condemned packs may go at any time.
+        absent.retain(|pack| !index.condemns(pack));
+        Ok((index, absent.into_iter().collect()))
+    }
+}
+
+/// Whether an error of reading `config` means that there is no repository.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}

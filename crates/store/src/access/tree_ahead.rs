@@ -1,0 +1,143 @@
+//! Directories of snapshots, read by other threads before they are wanted.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Condvar, Mutex};
+
+use crate::access::index::Index;
+use crate::access::reader::BlockReader;
+use crate::access::repository::Repository;
+use crate::error::Result;
+use crate::format::node::{Node, Piece};
+use crate::format::tree;
+use tabane_storage::sync::lock;
+
+/// So many directories wait at most.
+const WAITING: usize = 64;
+
+/// Threads that read, if the storage takes several requests at a time.
+const READERS_MAX: usize = 4;
+
+/// Reads directories that were announced, the last one first.
+pub struct TreesAhead<'a> {
+    index: &'a Index,
+    reader: BlockReader,
+    shared: &'a Shared,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// There is something to read, and room for it.
+    work: Condvar,
+    /// Something was read that is waited for.
+    done: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Contents of directories, the next one last.
+    announced: Vec<Vec<Piece>>,
+    being_read: HashSet<Vec<Piece>>,
+    done: HashMap<Vec<Piece>, Result<Vec<Node>>>,
+    /// Readers that wait for work.
+    idle: usize,
+    /// Whether somebody waits for what is being read.
+    awaited: bool,
+    closed: bool,
+}
+
+/// Calls `body` with something that reads ahead.
+pub fn with_trees_ahead<R>(
+    repository: &Arc<Repository>,
+    index: &Index,
+    body: impl FnOnce(&mut TreesAhead) -> R,
+) -> R {
+    /// Even if `body` panics.
+    struct Close<'a>(&'a Shared);
+    impl Drop for Close<'_> {
+        fn drop(&mut self) {
+            lock(&self.0.state).closed = true;
+            self.0.work.notify_all();
+        }
+    }
+    let shared = Shared::default();
+    std::thread::scope(|scope| {
+        let _close = Close(&shared);
+        for _ in 0..repository.storage().connections().clamp(1, READERS_MAX) {
+            let (mut reader, shared) = (BlockReader::new(repository), &shared);
+            scope.spawn(move || shared.read_announced(&mut reader, index));
+        }
+        body(&mut TreesAhead {
+            index,
+            reader: BlockReader::new(repository),
+            shared: &shared,
+        })
+    })
+}
+
+impl TreesAhead<'_> {
+    /// Says that these directories will be read, before all that were announced earlier.
+    pub fn announce<'a>(&self, contents: impl DoubleEndedIterator<Item = &'a [Piece]>) {
+        let mut state = lock(&self.shared.state);
+        state
+            .announced
+            .extend(contents.rev().map(<[Piece]>::to_vec));
+        self.shared.wake_reader(&state);
+    }
+
+    /// The entries of a directory.
+    ///
+    /// # Errors
+    /// When the storage fails, a block is missing or damaged.
+    pub fn read(&mut self, content: &[Piece]) -> Result<Vec<Node>> {
+        let mut state = lock(&self.shared.state);
+        while state.being_read.contains(content) {
+            state.awaited = true;
+            state = self.shared.done.wait(state).expect("no reader panics");
+        }
+        let done = state.done.remove(content);
+        // It is usually the last one, if nobody has begun it.
+        state.announced.pop_if(|last| last == content);
+        // Not for each one that there is room for again: to wake a thread takes about as long as to read a directory.
+        if state.done.len() <= WAITING / 2 {
+            self.shared.wake_reader(&state);
+        }
+        drop(state);
+        done.unwrap_or_else(|| tree::read(&mut self.reader, self.index, content))
+    }
+}
+
+impl Shared {
+    /// Wakes a reader that waits, if there is something for it. The very next directory is sooner read by whoever wants it.
+    fn wake_reader(&self, state: &State) {
+        if state.idle > 0 && state.announced.len() > 1 {
+            self.work.notify_one();
+        }
+    }
+
+    /// Reads what is announced until nothing more will be wanted.
+    fn read_announced(&self, reader: &mut BlockReader, index: &Index) {
+        let mut state = lock(&self.state);
+        while !state.closed {
+            let has_room = state.done.len() + state.being_read.len() < WAITING;
+            let Some(content) = has_room.then(|| state.announced.pop()).flatten() else {
+                state.idle += 1;
+                state = self.work.wait(state).expect("no reader panics");
+                state.idle -= 1;
+                continue;
+            };
+            if state.done.contains_key(&content) || !state.being_read.insert(content.clone()) {
+                continue;
+            }
+            self.wake_reader(&state);
+            drop(state);
+            let nodes = tree::read(reader, index, &content);
+            state = lock(&self.state);
+            state.being_read.remove(&content);
+            state.done.insert(content, nodes);
+            if std::mem::take(&mut state.awaited) {
+                self.done.notify_all();
+            }
+        }
+    }
+}

@@ -1,0 +1,667 @@
+//! Writes blocks into packs, each block once.
+//!
+//! Every worker has an [`Encoder`] of its own and fills packs of its own; all share a [`Writer`], which knows the
+//! blocks that are there, writes finished packs in the background and indexes them once they are durable.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tabane_engine::{Algorithm, Digest};
+
+use crate::access::examine::Examiner;
+use crate::access::index::Index;
+use crate::access::reader::BlockReader;
+use crate::access::removal::{self, Removals};
+use crate::access::repository::Repository;
+use crate::error::{Error, Result};
+use crate::format::compress::{Compression, Compressor};
+use crate::format::node::Piece;
+use crate::format::pack::{BlockKind, Codec, PACK_LEN, PackContents, PackWriter, SEGMENT_LEN};
+use tabane_storage::Id;
+use tabane_storage::object_id;
+use tabane_storage::sync::lock;
+use tabane_storage::{Name, ObjectKind};
+
+use crate::access::buffers::Buffers;
+
+/// Packs that wait to be written: more would only hold memory.
+const WAITING: usize = 2;
+
+/// An index object is written when this many packs wait for one: what is indexed survives an interruption.
+pub const PACKS_PER_INDEX: usize = 32;
+
+/// It is written, too, when one has waited for so long: a slow line makes few packs before somebody hangs up.
+const INDEX_EVERY: Duration = Duration::from_secs(60);
+
+/// What all encoders of a run share.
+pub struct Writer {
+    shared: Arc<Shared>,
+    uploads: Option<SyncSender<FinishedPack>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    repository: Arc<Repository>,
+    dry_run: bool,
+    /// What is durable.
+    index: RwLock<Index>,
+    /// Blocks that are on their way; with their bytes if the hash alone does not tell blocks apart.
+    pending: Mutex<HashMap<Id, Option<Arc<[u8]>>>>,
+    unindexed: Mutex<Unindexed>,
+    failed: AtomicBool,
+    failure: Mutex<Option<Error>>,
+    counters: Counters,
+    /// Bytes of packs.
+    buffers: Buffers,
+}
+
+#[derive(Default)]
+struct Counters {
+    added_bytes: AtomicU64,
+    duplicate_bytes: AtomicU64,
+    stored_bytes: AtomicU64,
+    blocks_new: AtomicU64,
+    blocks_duplicate: AtomicU64,
+}
+
+/// Packs that no index object names yet.
+#[derive(Default)]
+struct Unindexed {
+    packs: Vec<(Id, PackContents)>,
+    /// When the first of them was stored.
+    since: Option<Instant>,
+}
+
+impl Unindexed {
+    fn is_due(&self) -> bool {
+        let waited = self.since.map(|since| since.elapsed());
+        self.packs.len() >= PACKS_PER_INDEX || waited.is_some_and(|time| time >= INDEX_EVERY)
+    }
+}
+
+/// What a [`Writer`] did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Written {
+    /// Bytes of blocks that were new.
+    pub added_bytes: u64,
+    /// Bytes of blocks of files that were there.
+    pub duplicate_bytes: u64,
+    /// Bytes of the packs that hold them.
+    pub stored_bytes: u64,
+    /// Blocks that were new.
+    pub blocks_new: u64,
+    /// Blocks that were there.
+    pub blocks_duplicate: u64,
+}
+
+/// Bundles, compresses and packs the new blocks of one worker.
+pub struct Encoder {
+    shared: Arc<Shared>,
+    uploads: Option<SyncSender<FinishedPack>>,
+    kind: BlockKind,
+    compressor: Compressor,
+    /// Blocks that are worth compressing.
+    compressible: OpenSegment,
+    /// Blocks that are not.
+    random: OpenSegment,
+    pack: Option<PackWriter>,
+    reader: BlockReader,
+    /// Reads packs back before they are stored, unless that is not wanted.
+    verifier: Option<Examiner>,
+}
+
+/// A pack that waits for being written.
+struct FinishedPack {
+    bytes: Vec<u8>,
+    contents: PackContents,
+}
+
+#[derive(Default)]
+struct OpenSegment {
+    raw: Vec<u8>,
+    blocks: Vec<(Id, u32)>,
+}
+
+impl Writer {
+    /// A writer into `repository`, which holds what `index` says. With `dry_run` it only counts.
+    pub fn new(repository: &Arc<Repository>, index: Index, dry_run: bool) -> Self {
+        let shared = Arc::new(Shared {
+            repository: Arc::clone(repository),
+            dry_run,
+            index: RwLock::new(index),
+            pending: Mutex::default(),
+            unindexed: Mutex::default(),
+            failed: AtomicBool::new(false),
+            failure: Mutex::default(),
+            counters: Counters::default(),
+            buffers: Buffers::default(),
+        });
+        let mut writer = Self {
+            shared,
+            uploads: None,
+            threads: Vec::new(),
+        };
+        if !dry_run {
+            writer.start_uploads();
+        }
+        writer
+    }
+
+    fn start_uploads(&mut self) {
+        let (sender, receiver) = sync_channel(WAITING);
+        let receiver = Arc::new(Mutex::new(receiver));
+        self.uploads = Some(sender);
+        self.threads = (0..self.shared.repository.storage().connections())
+            .map(|number| {
+                let (shared, receiver) = (Arc::clone(&self.shared), Arc::clone(&receiver));
+                std::thread::Builder::new()
+                    .name(format!("upload {number}"))
+                    .spawn(move || shared.upload_all(&receiver))
+                    .expect("the system can start a thread")
+            })
+            .collect();
+    }
+
+    /// An encoder for blocks of one kind.
+    pub fn encoder(&self, kind: BlockKind, compression: Compression) -> Encoder {
+        Encoder {
+            shared: Arc::clone(&self.shared),
+            uploads: self.uploads.clone(),
+            kind,
+            compressor: Compressor::new(compression),
+            compressible: OpenSegment::default(),
+            random: OpenSegment::default(),
+            pack: None,
+            reader: BlockReader::new(&self.shared.repository),
+            verifier: Some(Examiner::default()),
+        }
+    }
+
+    /// Whether all these blocks are there to stay.
+    pub fn has_all(&self, blocks: impl IntoIterator<Item = (Id, u32)>) -> bool {
+        let index = self.shared.index.read().expect("no panic under this lock");
+        blocks
+            .into_iter()
+            .all(|(id, _)| index.keeps(&id).unwrap_or(false))
+    }
+
+    /// Runs `read` with the index as it is now.
+    pub fn with_index<T>(&self, read: impl FnOnce(&Index) -> T) -> T {
+        read(&self.shared.index.read().expect("no panic under this lock"))
+    }
+
+    /// What was done so far.
+    pub fn written(&self) -> Written {
+        let counters = &self.shared.counters;
+        Written {
+            added_bytes: counters.added_bytes.load(Ordering::Relaxed),
+            duplicate_bytes: counters.duplicate_bytes.load(Ordering::Relaxed),
+            stored_bytes: counters.stored_bytes.load(Ordering::Relaxed),
+            blocks_new: counters.blocks_new.load(Ordering::Relaxed),
+            blocks_duplicate: counters.blocks_duplicate.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Waits until all packs are durable and indexed. All encoders must have been flushed and dropped.
+    ///
+    /// # Errors
+    /// The first failure of any encoder or upload.
+    pub fn finish(mut self) -> Result<Written> {
+        self.uploads = None;
+        for thread in self.threads.drain(..) {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+        if let Some(error) = lock(&self.shared.failure).take() {
+            return Err(error);
+        }
+        self.shared.write_index()?;
+        Ok(self.written())
+    }
+}
+
+impl Shared {
+    fn upload_all(&self, packs: &Mutex<Receiver<FinishedPack>>) {
+        loop {
+            let next = lock(packs).recv();
+            let Ok(pack) = next else { return };
+            // After a failure the packs are still taken, so that nobody waits for ever.
+            if self.failed.load(Ordering::Relaxed) {
+                continue;
+            }
+            if let Err(error) = self.upload(pack) {
+                self.fail(error);
+            }
+        }
+    }
+
+    fn upload(&self, FinishedPack { bytes, contents }: FinishedPack) -> Result<()> {
+        let id = object_id(&[&bytes]);
+        let name = Name::new(ObjectKind::Pack, id);
+        self.repository
+            .storage()
+            .put(name, &[&bytes])
+            .map_err(Error::storage("write", name))?;
+        let stored = &self.counters.stored_bytes;
+        stored.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.buffers.give(bytes);
+        self.index
+            .write()
+            .expect("no panic under this lock")
+            .add(id, &contents)?;
+        // Only now: a block is in the index or pending, never in neither.
+        let mut pending = lock(&self.pending);
+        for (block, _) in contents.segments.iter().flat_map(|segment| &segment.blocks) {
+            pending.remove(block);
+        }
+        drop(pending);
+        let is_due = {
+            let mut unindexed = lock(&self.unindexed);
+            unindexed.packs.push((id, contents));
+            unindexed.since.get_or_insert_with(Instant::now);
+            unindexed.is_due()
+        };
+        match is_due {
+            true => self.write_index(),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes an index object if packs wait for one.
+    ///
+    /// # Errors
+    /// [`Error::RemovedMeanwhile`] when some of them are gone, or about to: they would promise blocks that nobody has.
+    fn write_index(&self) -> Result<()> {
+        let mut waiting = std::mem::take(&mut *lock(&self.unindexed)).packs;
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        if !self.removed(&waiting)?.is_empty() {
+            return Err(Error::RemovedMeanwhile);
+        }
+        let object = self.repository.write_index_segment(&waiting)?;
+        let removed = self.removed(&waiting)?;
+        if removed.is_empty() {
+            return Ok(());
+        }
+        // Somebody may rely on the others already.
+        waiting.retain(|(pack, _)| !removed.contains(pack));
+        if !waiting.is_empty() {
+            self.repository.write_index_segment(&waiting)?;
+        }
+        self.repository
+            .delete_if_there(Name::new(ObjectKind::Index, object))?;
+        Err(Error::RemovedMeanwhile)
+    }
+
+    /// Those of these packs, which no index object named, that a prune has condemned or removed. It does so when it takes this
+    /// process for dead, since that was stopped for long.
+    fn removed(&self, packs: &[(Id, PackContents)]) -> Result<Vec<Id>> {
+        let repository = &self.repository;
+        let known = {
+            let index = self.index.read().expect("no panic under this lock");
+            index.removals().clone()
+        };
+        if removal::names(repository)? == known {
+            return Ok(Vec::new());
+        }
+        // Before the packs: a removal goes after what it names.
+        let condemned = Removals::load(repository)?.condemned();
+        let mut removed = Vec::new();
+        for (pack, _) in packs {
+            let name = Name::new(ObjectKind::Pack, *pack);
+            if !repository.has(name)? || condemned.contains(pack) {
+                removed.push(*pack);
+            }
+        }
+        Ok(removed)
+    }
+
+    fn fail(&self, error: Error) {
+        lock(&self.failure).get_or_insert(error);
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// For each block its ID, and whether the caller is the one to store it.
+    fn claim(
+        &self,
+        blocks: &[&[u8]],
+        digests: Vec<Digest>,
+        reader: &mut BlockReader,
+    ) -> Result<Vec<(Id, bool)>> {
+        let hash = self.repository.config().hash;
+        if hash == Algorithm::Sha1 {
+            let pairs = blocks.iter().zip(digests);
+            return pairs
+                .map(|(block, digest)| self.claim_confirmed(block, digest, hash, reader))
+                .collect();
+        }
+        // Both locks at once: between them a block could go from pending to indexed.
+        let index = self.index.read().expect("no panic under this lock");
+        let mut pending = lock(&self.pending);
+        let claim = |digest| {
+            let id = Id::from(digest);
+            let new = !index.keeps(&id)? && pending.insert(id, None).is_none();
+            Ok((id, new))
+        };
+        digests.into_iter().map(claim).collect()
+    }
+
+    /// As [`Shared::claim`], for a hash with known collisions: a match counts only if the bytes are the same.
+    ///
+    /// Blocks with the same digest are told apart by a number in the byte behind it.
+    fn claim_confirmed(
+        &self,
+        block: &[u8],
+        digest: Digest,
+        hash: Algorithm,
+        reader: &mut BlockReader,
+    ) -> Result<(Id, bool)> {
+        let mut id = Id::from(digest);
+        for variant in 0..=u8::MAX {
+            id.0[hash.digest_len()] = variant;
+            let index = self.index.read().expect("no panic under this lock");
+            let same = if index.keeps(&id)? {
+                let mut known = Vec::new();
+                // A damaged block is not the same: this one is stored beside it.
+                reader.append_block(&index, id, &mut known).is_ok() && known == block
+            } else {
+                match lock(&self.pending).entry(id) {
+                    Entry::Occupied(known) => match known.get() {
+                        Some(known) => **known == *block,
+                        None => self.dry_run,
+                    },
+                    Entry::Vacant(entry) => {
+                        // A dry run only counts: it would have to keep all bytes to the end.
+                        entry.insert((!self.dry_run).then(|| block.into()));
+                        return Ok((id, true));
+                    }
+                }
+            };
+            if same {
+                return Ok((id, false));
+            }
+        }
+        Err(Error::Invalid(format!(
+            "more than 256 different blocks have the {hash} digest {digest}: make a repository with another hash"
+        )))
+    }
+}
+
+/// Packs what encoders have left, together.
+///
+/// # Errors
+/// As [`Encoder::flush`].
+pub fn flush(encoders: Vec<Encoder>) -> Result<()> {
+    let mut encoders = encoders.into_iter();
+    let Some(mut first) = encoders.next() else {
+        return Ok(());
+    };
+    for encoder in encoders {
+        first.absorb(encoder)?;
+    }
+    first.flush()
+}
+
+impl Encoder {
+    /// Stores those blocks that are new; returns all of them as the pieces of a content.
+    ///
+    /// # Errors
+    /// When this or any other part of the run has failed.
+    pub fn store(&mut self, blocks: &[&[u8]], digests: Vec<Digest>) -> Result<Vec<Piece>> {
+        let claimed = self.shared.claim(blocks, digests, &mut self.reader)?;
+        let (mut new, mut added, mut duplicate) = (0, 0, 0);
+        for (&block, &(id, is_new)) in blocks.iter().zip(&claimed) {
+            if is_new {
+                new += 1;
+                added += block.len() as u64;
+                self.add(id, block)?;
+            } else if self.kind == BlockKind::Data {
+                duplicate += block.len() as u64;
+            }
+        }
+        let count = |counter: &AtomicU64, by| counter.fetch_add(by, Ordering::Relaxed);
+        let counters = &self.shared.counters;
+        count(&counters.added_bytes, added);
+        count(&counters.duplicate_bytes, duplicate);
+        count(&counters.blocks_new, new);
+        count(&counters.blocks_duplicate, claimed.len() as u64 - new);
+        let pieces = claimed
+            .into_iter()
+            .zip(blocks)
+            .map(|((id, _), block)| Piece::Block {
+                id,
+                len: block.len() as u32,
+            });
+        Ok(pieces.collect())
+    }
+
+    /// Stores a block under the name that it has already, unless this run did.
+    ///
+    /// # Errors
+    /// As [`Encoder::store`].
+    pub fn copy(&mut self, id: Id, block: &[u8]) -> Result<()> {
+        let is_new = {
+            let index = self.shared.index.read().expect("no panic under this lock");
+            !index.keeps(&id)? && lock(&self.shared.pending).insert(id, None).is_none()
+        };
+        match is_new {
+            true => self.add(id, block),
+            false => Ok(()),
+        }
+    }
+
+    fn add(&mut self, id: Id, block: &[u8]) -> Result<()> {
+        if self.uploads.is_none() {
+            return Ok(());
+        }
+        let compress = self.compressor.wants(block);
+        let segment = match compress {
+            true => &mut self.compressible,
+            false => &mut self.random,
+        };
+        segment.raw.extend_from_slice(block);
+        segment.blocks.push((id, block.len() as u32));
+        if segment.raw.len() >= SEGMENT_LEN {
+            self.close_segment(compress)?;
+        }
+        Ok(())
+    }
+
+    fn close_segment(&mut self, compress: bool) -> Result<()> {
+        let segment = match compress {
+            true => &mut self.compressible,
+            false => &mut self.random,
+        };
+        if segment.blocks.is_empty() {
+            return Ok(());
+        }
+        let (codec, encoded) = match compress {
+            true => self.compressor.encode(&segment.raw),
+            false => (Codec::Stored, segment.raw.as_slice()),
+        };
+        let pack = self.pack.get_or_insert_with(|| {
+            let buffer = self.shared.buffers.take();
+            PackWriter::new(self.shared.repository.master(), self.kind, buffer)
+        });
+        pack.push(codec, encoded, std::mem::take(&mut segment.blocks));
+        segment.raw.clear();
+        if pack.len() >= PACK_LEN {
+            self.upload()?;
+        }
+        Ok(())
+    }
+
+    /// Hands the pack over to be written, if there is one.
+    fn upload(&mut self) -> Result<()> {
+        if self.shared.failed.load(Ordering::Relaxed) {
+            // Whoever failed has said why; this only ends the run.
+            return Err(Error::Invalid(
+                "another part of the run has failed".to_owned(),
+            ));
+        }
+        if let (Some(pack), Some(uploads)) = (self.pack.take(), &self.uploads) {
+            let (bytes, contents) = pack.finish();
+            if let Some(verifier) = &mut self.verifier {
+                read_back(&self.shared.repository, &bytes, &contents, verifier)?;
+            }
+            let pack = FinishedPack { bytes, contents };
+            uploads.send(pack).expect("uploads are taken until the end");
+        }
+        Ok(())
+    }
+
+    /// Lets packs be stored as they are. By default each is first decrypted, decompressed and hashed again: so a bit that
+    /// flips in memory, or a processor that errs, at any time between the first hash and that, spoils no repository.
+    pub fn without_verification(mut self) -> Self {
+        self.verifier = None;
+        self
+    }
+
+    /// Takes over the open segments of another encoder, so that a small run makes few packs.
+    ///
+    /// # Errors
+    /// As [`Encoder::store`].
+    pub fn absorb(&mut self, mut other: Self) -> Result<()> {
+        for segment in [&other.compressible, &other.random] {
+            let mut rest = segment.raw.as_slice();
+            for &(id, len) in &segment.blocks {
+                let (block, behind) = rest.split_at(len as usize);
+                self.add(id, block)?;
+                rest = behind;
+            }
+        }
+        other.upload()
+    }
+
+    /// Packs and uploads all that is left.
+    ///
+    /// # Errors
+    /// As [`Encoder::store`].
+    pub fn flush(mut self) -> Result<()> {
+        self.close_segment(true)?;
+        self.close_segment(false)?;
+        self.upload()
+    }
+
+    /// Ends the run with an error, which [`Writer::finish`] returns.
+    pub fn fail(&self, error: Error) {
+        self.shared.fail(error);
+    }
+
+    /// Whether the run has failed.
+    pub fn has_failed(&self) -> bool {
+        self.shared.failed.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether a finished pack holds the blocks that it says, by the digests of what was read.
+fn read_back(
+    repository: &Repository,
+    bytes: &[u8],
+    contents: &PackContents,
+    examiner: &mut Examiner,
+) -> Result<()> {
+    let mut first = None;
+    let examined = examiner.examine(repository, bytes, contents, "it", |error, _| {
+        first.get_or_insert(error);
+    });
+    match examined.err().or(first) {
+        None => Ok(()),
+        Some(Error::Damaged { why, .. }) => Err(Error::NotReadBack { why }),
+        Some(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::repository::InitOptions;
+    use crate::format::key::{KdfCost, Password};
+    use tabane_storage::{LocalStorage, Storage};
+
+    /// Stores a few blocks, of which `fault` changes something before they are encoded; says how the run ended, and how
+    /// many packs there are.
+    fn store_with(
+        compression: Compression,
+        fault: impl FnOnce(&mut Encoder),
+        verify: bool,
+    ) -> (Result<Written>, usize) {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = Arc::new(LocalStorage::new(dir.path().join("repository")));
+        let options = InitOptions {
+            kdf_cost: KdfCost::WEAKEST,
+            ..InitOptions::default()
+        };
+        let password: Password = b"password".to_vec().into();
+        let repository = Arc::new(Repository::init(storage.clone(), &password, options).unwrap());
+        let writer = Writer::new(&repository, Index::default(), false);
+        let mut encoder = writer.encoder(BlockKind::Data, compression);
+        if !verify {
+            encoder = encoder.without_verification();
+        }
+        let blocks = [b"some text ".repeat(9000), b"other text".repeat(5000)];
+        let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
+        let digests = repository.config().hash.digest_many(&blocks);
+        encoder.store(&blocks, digests).unwrap();
+        fault(&mut encoder);
+        let flushed = encoder.flush();
+        let written = writer.finish();
+        let packs = storage.list(ObjectKind::Pack).unwrap().len();
+        (flushed.and(written), packs)
+    }
+
+    #[test]
+    fn a_bit_that_flips_after_hashing_is_found_before_anything_is_stored() {
+        for compression in [Compression::AUTO, Compression::Off] {
+            let flip = |encoder: &mut Encoder| {
+                let open = match compression {
+                    Compression::Off => &mut encoder.random,
+                    Compression::Level(_) => &mut encoder.compressible,
+                };
+                open.raw[100_000] ^= 4;
+            };
+            let (error, packs) = store_with(compression, flip, true);
+            let error = error.unwrap_err();
+            assert!(matches!(error, Error::NotReadBack { .. }), "{error}");
+            let text = error.to_string();
+            assert!(
+                text.contains("does not match its digest") && text.contains("memory"),
+                "{text}"
+            );
+            assert_eq!(packs, 0);
+            // The test's own test: without it nobody notices.
+            let (written, packs) = store_with(compression, flip, false);
+            assert!(written.is_ok() && packs == 1);
+        }
+        let (written, packs) = store_with(Compression::AUTO, |_| (), true);
+        assert!(written.is_ok() && packs == 1);
+    }
+
+    #[test]
+    fn a_flip_anywhere_in_a_finished_pack_is_found() {
+        let compression = Compression::AUTO;
+        let mut pack = None;
+        let steal = |encoder: &mut Encoder| {
+            encoder.close_segment(true).unwrap();
+            let repository = Arc::clone(&encoder.shared.repository);
+            pack = encoder.pack.take().map(|pack| (repository, pack.finish()));
+        };
+        store_with(compression, steal, true).0.unwrap();
+        let (repository, (mut bytes, contents)) = pack.expect("there was an open segment");
+        let mut examiner = Examiner::default();
+        let mut test = |bytes: &[u8]| read_back(&repository, bytes, &contents, &mut examiner);
+        test(&bytes).unwrap();
+        for at in 0..bytes.len() {
+            bytes[at] ^= 1;
+            assert!(test(&bytes).is_err(), "byte {at}");
+            bytes[at] ^= 1;
+        }
+    }
+}

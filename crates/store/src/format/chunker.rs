@@ -1,0 +1,307 @@
+//! Where a file is cut into blocks.
+//!
+//! Content-defined: over the last 32 bytes `b[0..32]` that end at a position, the gear hash is
+//! `Σ table[b[31-k]] << k (mod 2³²)`. A block ends behind the first byte at which it is at least `min` long and the
+//! hash is below a limit, which is stricter before the block has reached `avg` than after (normalised chunking, as
+//! in FastCDC, Xia et al. 2016), or when it is `max` long. Since the hash depends on 32 bytes alone and `min` is
+//! larger, where a position may cut does not depend on the cuts before it; so [`Gear`] looks for the next one in many
+//! stretches of the data at once, and what is skipped before `min` is not hashed at all.
+//!
+//! The table comes from a secret of the repository: cut points of a known table would tell an observer of
+//! block lengths which files are stored (see `docs/threat-model.md`).
+
+use serde::{Deserialize, Serialize};
+use tabane_lanes::gear::Gear;
+
+use crate::error::{Error, Result};
+use crate::format::crypto::derive;
+use tabane_storage::Id;
+
+/// No block is longer, whatever the parameters, in bytes.
+pub const BLOCK_LEN_MAX: u32 = 16 << 20;
+
+/// No block but a file's last is shorter than this many bytes.
+const BLOCK_LEN_MIN: u32 = 1 << 10;
+
+/// How much rarer a cut is before the average than after: a factor of 2^(2 · this).
+const NORMALISATION: u32 = 2;
+
+/// How files are cut, with lengths in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Chunking {
+    /// Where the content says so: an insertion changes the blocks around it only.
+    Content {
+        /// No block but the last is shorter.
+        min: u32,
+        /// Where cuts become more likely; a power of two.
+        avg: u32,
+        /// No block is longer.
+        max: u32,
+    },
+    /// Every so many bytes: for disk images and databases that are changed in place.
+    Fixed {
+        /// Length of every block but the last.
+        len: u32,
+    },
+}
+
+impl Default for Chunking {
+    /// The sizes that docs/performance.md's table of real trees led to.
+    fn default() -> Self {
+        Self::content(128 << 10)
+    }
+}
+
+impl Chunking {
+    /// Content-defined with an average length, from a quarter of it to eight times as much.
+    pub fn content(avg: u32) -> Self {
+        Self::Content {
+            min: avg / 4,
+            avg,
+            max: avg * 8,
+        }
+    }
+
+    /// Whether these lengths can be used.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] saying which cannot.
+    pub fn validate(&self) -> Result<()> {
+        let valid = match *self {
+            Self::Fixed { len } => (BLOCK_LEN_MIN..=BLOCK_LEN_MAX).contains(&len),
+            Self::Content { min, avg, max } => {
+                BLOCK_LEN_MIN <= min
+                    && min < avg
+                    && avg < max
+                    && max <= BLOCK_LEN_MAX
+                    && avg.is_power_of_two()
+            }
+        };
+        if valid {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!(
+            "cannot use blocks of this length: a fixed length must be from {BLOCK_LEN_MIN} to {BLOCK_LEN_MAX} bytes, an average a power of two from {} to {}",
+            4 * BLOCK_LEN_MIN,
+            BLOCK_LEN_MAX / 8
+        )))
+    }
+}
+
+/// Cuts files into blocks.
+#[derive(Clone)]
+pub struct Chunker {
+    gear: Box<Gear>,
+    min: usize,
+    avg: usize,
+    max: usize,
+    /// The hash must be below this before `avg`…
+    strict: u32,
+    /// …and below this from there on.
+    lax: u32,
+}
+
+impl Chunker {
+    /// The chunker of a repository.
+    ///
+    /// # Errors
+    /// See [`Chunking::validate`].
+    pub fn new(chunking: Chunking, secret: &Id) -> Result<Self> {
+        chunking.validate()?;
+        let (min, avg, max) = match chunking {
+            Chunking::Content { min, avg, max } => (min, avg, max),
+            Chunking::Fixed { len } => (len, len, len),
+        };
+        let bits = avg.ilog2();
+        Ok(Self {
+            gear: Box::new(Gear::new(gear_table(secret))),
+            min: min as usize,
+            avg: avg as usize,
+            max: max as usize,
+            strict: 1 << (32 - bits - NORMALISATION),
+            lax: 1 << (32 - bits + NORMALISATION),
+        })
+    }
+
+    /// The length of the longest block in bytes.
+    pub fn block_len_max(&self) -> usize {
+        self.max
+    }
+
+    /// Length of the first block of `data`; nothing when that cannot be told before more data is there.
+    ///
+    /// With `end`, `data` ends where the file does, and the answer is nothing only for no data.
+    pub fn first_block(&self, data: &[u8], end: bool) -> Option<usize> {
+        let usable = &data[..data.len().min(self.max)];
+        if usable.len() > self.min {
+            // Up to here a block is shorter than the average, all of it if there are not that many bytes.
+            let middle = usable.len().min(self.avg - 1);
+            let before = || {
+                let short = &usable[..middle];
+                self.gear.first_below(short, self.min - 1, self.strict)
+            };
+            let behind = || self.gear.first_below(usable, middle, self.lax);
+            if let Some(last) = before().or_else(behind) {
+                return Some(last + 1);
+            }
+        }
+        if usable.len() == self.max {
+            return Some(self.max);
+        }
+        (end && !data.is_empty()).then_some(data.len())
+    }
+
+    /// The lengths of the blocks at the start of `data` that are certain, in order; with `end`, of all of them.
+    pub fn blocks<'a>(&'a self, data: &'a [u8], end: bool) -> impl Iterator<Item = usize> + 'a {
+        let mut rest = data;
+        std::iter::from_fn(move || {
+            let len = self.first_block(rest, end)?;
+            rest = &rest[len..];
+            Some(len)
+        })
+    }
+}
+
+/// The table of a repository's gear hash.
+fn gear_table(secret: &Id) -> [u32; 256] {
+    let mut bytes = [0; 1024];
+    derive(&secret.0, &[], b"tabane/1 gear table", &mut bytes);
+    let mut numbers = bytes.as_chunks().0.iter().copied().map(u32::from_le_bytes);
+    [(); 256].map(|()| numbers.next().expect("there are 256 of 4 bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn noise(len: usize, seed: u64) -> Vec<u8> {
+        let mut state = seed | 1;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        };
+        (0..len.div_ceil(8))
+            .flat_map(|_| next().to_le_bytes())
+            .take(len)
+            .collect()
+    }
+
+    /// The definition, word for word.
+    fn defined(chunker: &Chunker, secret: &Id, data: &[u8]) -> Vec<usize> {
+        let table = gear_table(secret);
+        let hash_at = |end: usize| {
+            data[end - 31..=end]
+                .iter()
+                .rev()
+                .enumerate()
+                .map(|(k, &byte)| table[usize::from(byte)] << k)
+                .fold(0, u32::wrapping_add)
+        };
+        let (mut start, mut lens) = (0, Vec::new());
+        for end in 0..data.len() {
+            let len = end + 1 - start;
+            let limit = if len < chunker.avg {
+                chunker.strict
+            } else {
+                chunker.lax
+            };
+            if len == chunker.max || len >= chunker.min && hash_at(end) < limit {
+                lens.push(len);
+                start = end + 1;
+            }
+        }
+        if start < data.len() {
+            lens.push(data.len() - start);
+        }
+        lens
+    }
+
+    #[test]
+    fn cuts_equal_the_definition() {
+        for (avg, seed) in [(4096, 1), (16384, 7), (65536, 9)] {
+            let secret = Id([seed; 32]);
+            let chunker = Chunker::new(Chunking::content(avg), &secret).unwrap();
+            let mut data = noise(1 << 20, u64::from(seed));
+            data[300_000..500_000].fill(0);
+            let lens: Vec<usize> = chunker.blocks(&data, true).collect();
+            assert_eq!(lens, defined(&chunker, &secret, &data), "average {avg}");
+            assert!(lens.len() > (1 << 20) / avg as usize / 3);
+        }
+    }
+
+    #[test]
+    fn an_insertion_changes_few_blocks() {
+        let chunker = Chunker::new(Chunking::content(4096), &Id([3; 32])).unwrap();
+        let blocks = |data: &[u8]| -> std::collections::HashSet<Vec<u8>> {
+            let mut at = 0;
+            let next = |len: usize| {
+                at += len;
+                data[at - len..at].to_vec()
+            };
+            chunker.blocks(data, true).map(next).collect()
+        };
+        let before = noise(1 << 20, 5);
+        let mut after = before.clone();
+        after.splice(500_000..500_000, [1, 2, 3]);
+        let (before, after) = (blocks(&before), blocks(&after));
+        assert!(after.difference(&before).count() <= 3);
+    }
+
+    #[test]
+    fn another_secret_cuts_elsewhere() {
+        let cuts = |secret| -> Vec<usize> {
+            let chunker = Chunker::new(Chunking::content(4096), &Id([secret; 32])).unwrap();
+            chunker.blocks(&noise(1 << 18, 2), true).collect()
+        };
+        assert_ne!(cuts(1), cuts(2));
+    }
+
+    #[test]
+    fn where_the_data_end_for_now_is_no_cut() {
+        let chunker = Chunker::new(Chunking::content(4096), &Id([8; 32])).unwrap();
+        let data = noise(12_000, 77);
+        let all: Vec<usize> = chunker.blocks(&data, true).collect();
+        for shown in 0..data.len() {
+            let some: Vec<usize> = chunker.blocks(&data[..shown], false).collect();
+            assert_eq!(&all[..some.len()], &some[..], "{shown} bytes shown");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_certain_stays(len in 0_usize..40_000, shown in 0_usize..40_000, fixed: bool) {
+            let chunking = if fixed { Chunking::Fixed { len: 4096 } } else { Chunking::content(4096) };
+            let chunker = Chunker::new(chunking, &Id([8; 32])).unwrap();
+            let data = noise(len, 77);
+            let all: Vec<usize> = chunker.blocks(&data, true).collect();
+            let some: Vec<usize> = chunker.blocks(&data[..shown.min(len)], false).collect();
+            prop_assert_eq!(&all[..some.len()], &some[..]);
+            prop_assert_eq!(all.iter().sum::<usize>(), len);
+        }
+
+        #[test]
+        fn any_lengths_cut_as_defined(
+            len in 0_usize..60_000,
+            min in 1024_u32..4000,
+            bits in 12_u32..15,
+            more in 1_u32..40_000,
+            hole in 0_usize..50_000,
+            seed: u64,
+        ) {
+            let (avg, secret) = (1 << bits, Id([seed as u8; 32]));
+            let chunking = Chunking::Content { min, avg, max: avg + more };
+            let chunker = Chunker::new(chunking, &secret).unwrap();
+            let mut data = noise(len, seed);
+            if let Some(constant) = data.get_mut(hole..) {
+                let len = constant.len().min(9000);
+                constant[..len].fill(seed as u8);
+            }
+            let lens: Vec<usize> = chunker.blocks(&data, true).collect();
+            prop_assert_eq!(lens, defined(&chunker, &secret, &data));
+        }
+    }
+}

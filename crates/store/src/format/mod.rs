@@ -1,0 +1,11 @@
+//! What is stored: the bytes of every object, and how files become blocks.
+
+pub mod chunker;
+pub mod compress;
+pub mod config;
+pub mod crypto;
+pub mod key;
+pub mod node;
+pub mod pack;
+pub mod snapshot;
+pub mod tree;

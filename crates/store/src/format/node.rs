@@ -1,0 +1,66 @@
+//! What a snapshot remembers of one file, directory, link or device.
+
+use serde::{Deserialize, Serialize};
+pub use tabane_files::{HardLink, Time, Xattr};
+
+use tabane_storage::Id;
+
+/// An entry of a directory; the contents of files and directories are pieces.
+///
+/// Those of a file add up to its size. Those of a directory hold a list of nodes (see [`crate::format::tree`]), and none is a
+/// hole.
+pub type Node = tabane_files::Node<Vec<Piece>>;
+
+/// A node as found on disk.
+pub type Found = tabane_files::read::Found<Vec<Piece>>;
+
+/// The kinds of file, each with what only it has.
+pub type Kind = tabane_files::Kind<Vec<Piece>>;
+
+/// A run of a file's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Piece {
+    /// Bytes that are stored.
+    Block {
+        /// Digest of the bytes.
+        id: Id,
+        /// How many, at most [`crate::format::chunker::BLOCK_LEN_MAX`].
+        len: u32,
+    },
+    /// Zeros that the source had as a hole, and that are a hole again when restored.
+    Hole {
+        /// How many.
+        len: u64,
+    },
+}
+
+impl Piece {
+    /// Length in bytes.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> u64 {
+        match *self {
+            Self::Block { len, .. } => u64::from(len),
+            Self::Hole { len } => len,
+        }
+    }
+
+    /// Name of the block, if it is one.
+    pub fn block(&self) -> Option<Id> {
+        match *self {
+            Self::Block { id, .. } => Some(id),
+            Self::Hole { .. } => None,
+        }
+    }
+}
+
+/// The blocks of a file or directory.
+pub fn blocks(node: &Node) -> impl Iterator<Item = (Id, u32)> + '_ {
+    let pieces: &[Piece] = match &node.kind {
+        Kind::File { content, .. } | Kind::Directory { content } => content,
+        _ => &[],
+    };
+    pieces.iter().filter_map(|piece| match *piece {
+        Piece::Block { id, len } => Some((id, len)),
+        Piece::Hole { .. } => None,
+    })
+}

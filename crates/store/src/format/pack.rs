@@ -1,0 +1,372 @@
+//! Packs: objects that hold blocks.
+//!
+//! Blocks are bundled once more on their way out: neighbours go into one *segment*, which is compressed and
+//! sealed as a whole. So small files are compressed together, and the length of a block does not show.
+//!
+//! ```text
+//! header (40) · segment 0 · segment 1 · … · footer · length of the sealed footer (u32, little-endian)
+//! ```
+//! Segment `i` is sealed under nonce `i + 1`, the footer (a [`PackContents`] in postcard's encoding) under nonce 0.
+
+use serde::{Deserialize, Serialize};
+
+use crate::access::repository::Repository;
+use crate::error::{Error, Result};
+use crate::format::chunker::BLOCK_LEN_MAX;
+use crate::format::crypto::{HEADER_LEN, MasterKey, ObjectKey, ObjectSalt, TAG_LEN, header};
+use tabane_storage::Id;
+use tabane_storage::random;
+use tabane_storage::{Name, OBJECT_LEN_MAX, ObjectKind};
+
+/// A segment is closed when it holds this many bytes before compression.
+pub const SEGMENT_LEN: usize = 512 << 10;
+
+/// No segment is longer before compression, in bytes.
+pub const SEGMENT_LEN_MAX: usize = SEGMENT_LEN + BLOCK_LEN_MAX as usize;
+
+/// A pack is closed when it has this many bytes.
+pub const PACK_LEN: usize = 16 << 20;
+
+/// What blocks are for. Packs hold one sort only, so that directories can be read without files between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum BlockKind {
+    /// Contents of files.
+    Data,
+    /// Contents of directories.
+    Tree,
+}
+
+/// How a segment is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Codec {
+    /// As it is.
+    Stored,
+    /// One Zstandard frame (RFC 8878).
+    Zstd,
+}
+
+/// What a pack holds: its footer, and its part of an index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackContents {
+    /// The salt of the pack's header, so that segments can be read without it.
+    pub salt: ObjectSalt,
+    /// What its blocks are for.
+    pub kind: BlockKind,
+    /// Its segments, in order.
+    pub segments: Vec<Segment>,
+}
+
+/// A run of blocks that is compressed and sealed as one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// Bytes in the pack, tag included.
+    pub stored_len: u32,
+    /// How it is encoded.
+    pub codec: Codec,
+    /// Digest and length in bytes of each block, in order.
+    pub blocks: Vec<(Id, u32)>,
+}
+
+impl Segment {
+    /// Bytes before compression.
+    pub fn raw_len(&self) -> usize {
+        self.blocks.iter().map(|&(_, len)| len as usize).sum()
+    }
+}
+
+impl PackContents {
+    /// Bytes of all segments as stored, tags included.
+    pub fn segments_len(&self) -> u64 {
+        let lens = self
+            .segments
+            .iter()
+            .map(|segment| u64::from(segment.stored_len));
+        lens.sum()
+    }
+
+    /// Bytes of the whole object.
+    pub fn object_len(&self) -> u64 {
+        let footer_len = postcard::to_stdvec(self)
+            .expect("contents are plain data")
+            .len();
+        (HEADER_LEN + footer_len + TAG_LEN + TRAILER_LEN) as u64 + self.segments_len()
+    }
+
+    /// Checks the limits that the format sets; `what` names the pack in errors.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub fn validate(&self, what: &str) -> Result<()> {
+        let too_long = |segment: &Segment| {
+            let raw_len = segment
+                .blocks
+                .iter()
+                .map(|&(_, len)| u64::from(len))
+                .sum::<u64>();
+            segment.blocks.iter().any(|&(_, len)| len > BLOCK_LEN_MAX)
+                || raw_len > SEGMENT_LEN_MAX as u64
+                || (segment.stored_len as usize) < TAG_LEN
+                || segment.stored_len as usize > SEGMENT_LEN_MAX + TAG_LEN
+        };
+        if self.segments.iter().any(too_long) || self.segments_len() > u64::from(u32::MAX) {
+            return Err(Error::damaged(
+                what,
+                "its contents break the limits of the format",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A pack in the making.
+pub struct PackWriter {
+    key: ObjectKey,
+    bytes: Vec<u8>,
+    contents: PackContents,
+}
+
+impl PackWriter {
+    /// An empty pack, which is made in `bytes`.
+    pub fn new(master: &MasterKey, kind: BlockKind, mut bytes: Vec<u8>) -> Self {
+        let salt = random();
+        bytes.clear();
+        bytes.reserve(PACK_LEN + 2 * SEGMENT_LEN);
+        bytes.extend_from_slice(&header(ObjectKind::Pack, &salt));
+        Self {
+            key: master.object_key(ObjectKind::Pack, &salt),
+            bytes,
+            contents: PackContents {
+                salt,
+                kind,
+                segments: Vec::new(),
+            },
+        }
+    }
+
+    /// Seals and appends a segment whose bytes are encoded already.
+    pub fn push(&mut self, codec: Codec, encoded: &[u8], blocks: Vec<(Id, u32)>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(encoded);
+        let number = self.contents.segments.len();
+        self.key
+            .seal(nonce_of_segment(number), &mut self.bytes, start);
+        self.contents.segments.push(Segment {
+            stored_len: (self.bytes.len() - start) as u32,
+            codec,
+            blocks,
+        });
+    }
+
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether no segment is in it.
+    pub fn is_empty(&self) -> bool {
+        self.contents.segments.is_empty()
+    }
+
+    /// The finished object and what it holds.
+    pub fn finish(mut self) -> (Vec<u8>, PackContents) {
+        let footer = postcard::to_stdvec(&self.contents).expect("contents are plain data");
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&footer);
+        self.key.seal(NONCE_OF_FOOTER, &mut self.bytes, start);
+        let sealed_len = (self.bytes.len() - start) as u32;
+        self.bytes.extend_from_slice(&sealed_len.to_le_bytes());
+        (self.bytes, self.contents)
+    }
+}
+
+/// Reads the footer of a whole pack; `what` names it in errors.
+///
+/// # Errors
+/// [`Error::Damaged`], [`Error::NewerFormat`].
+pub fn read_contents(master: &MasterKey, pack: &[u8], what: &str) -> Result<PackContents> {
+    open_contents(master, pack, pack, pack.len() as u64, what)
+}
+
+/// Fetches the footer of a pack, and what else it takes to read it, but not the segments.
+///
+/// # Errors
+/// As [`read_contents`], and when the storage fails.
+pub fn fetch_contents(repository: &Repository, id: Id) -> Result<PackContents> {
+    let name = Name::new(ObjectKind::Pack, id);
+    let len = repository.storage().stat(name);
+    let len = len.map_err(Error::storage("read", name))?;
+    let fetch = |range| {
+        let storage = repository.storage();
+        storage
+            .get(name, Some(range))
+            .map_err(Error::storage("read", name))
+    };
+    let (what, master) = (name.to_string(), repository.master());
+    if len > OBJECT_LEN_MAX {
+        return Err(Error::damaged(what, "it is longer than any object"));
+    }
+    if len <= FOOTER_GUESS {
+        return read_contents(master, &fetch(0..len)?, &what);
+    }
+    let head = fetch(0..HEADER_LEN as u64)?;
+    let mut tail = fetch(len - FOOTER_GUESS..len)?;
+    let footer_len = tail.last_chunk::<TRAILER_LEN>().map_or(0, |trailer| {
+        u64::from(u32::from_le_bytes(*trailer)) + TRAILER_LEN as u64
+    });
+    if footer_len > FOOTER_GUESS && footer_len <= len {
+        tail = fetch(len - footer_len..len)?;
+    }
+    open_contents(master, &head, &tail, len, &what)
+}
+
+/// Reads the footer of a pack of `len` bytes that begins with `head` and ends with `tail`.
+fn open_contents(
+    master: &MasterKey,
+    head: &[u8],
+    tail: &[u8],
+    len: u64,
+    what: &str,
+) -> Result<PackContents> {
+    let salt = crate::format::crypto::parse_header(ObjectKind::Pack, head, what)?;
+    let damaged = |why: &str| Error::damaged(what, why);
+    let (body, trailer) = tail
+        .split_last_chunk::<TRAILER_LEN>()
+        .ok_or_else(|| damaged("it is too short"))?;
+    let footer_len = u32::from_le_bytes(*trailer) as usize;
+    let start = body.len().checked_sub(footer_len);
+    let footer_at = len.checked_sub((footer_len + TRAILER_LEN) as u64);
+    let (Some(start), Some(footer_at @ HEADER_LEN_U64..)) = (start, footer_at) else {
+        return Err(damaged("its footer does not fit"));
+    };
+    let mut footer = body[start..].to_vec();
+    let footer = master
+        .object_key(ObjectKind::Pack, &salt)
+        .open(NONCE_OF_FOOTER, &mut footer)
+        .ok_or_else(|| damaged("its footer fails authentication"))?;
+    let contents: PackContents =
+        postcard::from_bytes(footer).map_err(|error| damaged(&error.to_string()))?;
+    contents.validate(what)?;
+    if contents.salt != salt || HEADER_LEN_U64 + contents.segments_len() != footer_at {
+        return Err(damaged("its footer does not fit its body"));
+    }
+    Ok(contents)
+}
+
+/// Opens segments, keeping what can be kept between them.
+#[derive(Default)]
+pub struct SegmentReader {
+    decompressor: Option<zstd::bulk::Decompressor<'static>>,
+    /// What is to be decompressed.
+    compressed: Vec<u8>,
+}
+
+impl SegmentReader {
+    /// Decrypts and decompresses segment `number` of a pack, whose stored bytes are `sealed`.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], naming `what`.
+    pub fn open(
+        &mut self,
+        key: &ObjectKey,
+        number: usize,
+        codec: Codec,
+        raw_len: usize,
+        sealed: &[u8],
+        what: impl Fn() -> String,
+    ) -> Result<Vec<u8>> {
+        if codec == Codec::Stored {
+            let mut raw = vec![0; raw_len];
+            self.open_into(key, number, codec, sealed, &mut raw, what)?;
+            return Ok(raw);
+        }
+        // It grows over what is decompressed, without being zeroed first.
+        let mut raw = Vec::with_capacity(raw_len);
+        match self.decompress(key, number, sealed, &mut raw, &what)? == raw_len {
+            true => Ok(raw),
+            false => Err(other_len(number, what())),
+        }
+    }
+
+    /// As [`SegmentReader::open`], into bytes that are there: as many as its blocks have together.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], naming `what`.
+    pub fn open_into(
+        &mut self,
+        key: &ObjectKey,
+        number: usize,
+        codec: Codec,
+        sealed: &[u8],
+        raw: &mut [u8],
+        what: impl Fn() -> String,
+    ) -> Result<()> {
+        let is_len = match codec {
+            Codec::Stored => {
+                let is_len = raw.len() == sealed.len().saturating_sub(TAG_LEN);
+                if is_len && !key.open_into(nonce_of_segment(number), sealed, raw) {
+                    return Err(fails_authentication(number, what()));
+                }
+                is_len
+            }
+            Codec::Zstd => self.decompress(key, number, sealed, raw, &what)? == raw.len(),
+        };
+        match is_len {
+            true => Ok(()),
+            false => Err(other_len(number, what())),
+        }
+    }
+
+    /// Decrypts and decompresses a segment; returns how many bytes it has.
+    fn decompress<B: zstd::zstd_safe::WriteBuf + ?Sized>(
+        &mut self,
+        key: &ObjectKey,
+        number: usize,
+        sealed: &[u8],
+        raw: &mut B,
+        what: &impl Fn() -> String,
+    ) -> Result<usize> {
+        self.compressed
+            .resize(sealed.len().saturating_sub(TAG_LEN), 0);
+        if !key.open_into(nonce_of_segment(number), sealed, &mut self.compressed) {
+            return Err(fails_authentication(number, what()));
+        }
+        let not_zstd = |error| {
+            Error::damaged(
+                what(),
+                format!("segment {number} cannot be decompressed: {error}"),
+            )
+        };
+        let decompressor = match &mut self.decompressor {
+            Some(decompressor) => decompressor,
+            none => none.insert(zstd::bulk::Decompressor::new().map_err(not_zstd)?),
+        };
+        decompressor
+            .decompress_to_buffer(&self.compressed, raw)
+            .map_err(not_zstd)
+    }
+}
+
+fn fails_authentication(number: usize, what: String) -> Error {
+    Error::damaged(what, format!("segment {number} fails authentication"))
+}
+
+fn other_len(number: usize, what: String) -> Error {
+    Error::damaged(
+        what,
+        format!("segment {number} has another length than its blocks"),
+    )
+}
+
+const HEADER_LEN_U64: u64 = HEADER_LEN as u64;
+
+/// Most footers are shorter: one with a hundred and thirty blocks, as a pack of 128 KiB blocks has, takes 5 KiB.
+const FOOTER_GUESS: u64 = 16 << 10;
+
+/// Length of the length behind the footer.
+const TRAILER_LEN: usize = 4;
+
+const NONCE_OF_FOOTER: u64 = 0;
+
+fn nonce_of_segment(number: usize) -> u64 {
+    number as u64 + 1
+}

@@ -1,0 +1,89 @@
+//! Directories: each is a list of [`Node`]s sorted by name, one behind the other in postcard's encoding.
+//!
+//! The list is cut into blocks as a file is, so that a change in a directory of a million names stores little.
+
+use crate::access::index::Index;
+use crate::access::reader::BlockReader;
+use crate::access::repository::Repository;
+use crate::access::writer::Encoder;
+use crate::error::{Error, Result};
+use crate::format::node::{Kind, Node, Piece};
+
+/// The bytes of a directory.
+pub fn encode(nodes: &[Node]) -> Vec<u8> {
+    nodes.iter().fold(Vec::new(), |bytes, node| {
+        postcard::to_extend(node, bytes).expect("a node is plain data")
+    })
+}
+
+/// Undoes [`encode`], and checks what later code relies on.
+///
+/// # Errors
+/// [`Error::Damaged`] for bytes that are no directory, for names that are none, or out of order.
+pub fn decode(mut bytes: &[u8]) -> Result<Vec<Node>> {
+    let damaged = |why: String| Error::damaged("a directory", why);
+    let mut nodes: Vec<Node> = Vec::new();
+    while !bytes.is_empty() {
+        let (node, rest) =
+            postcard::take_from_bytes::<Node>(bytes).map_err(|error| damaged(error.to_string()))?;
+        let name = &node.name;
+        if name.is_empty()
+            || name == b"."
+            || name == b".."
+            || name.contains(&b'/')
+            || name.contains(&0)
+        {
+            return Err(damaged(format!(
+                "{:?} is no name",
+                name.escape_ascii().to_string()
+            )));
+        }
+        if nodes.last().is_some_and(|last| last.name >= *name) {
+            return Err(damaged("its names are out of order".to_owned()));
+        }
+        if let Kind::File { size, content } = &node.kind {
+            let mut lens = content.iter().map(Piece::len);
+            let sum = lens.try_fold(0, u64::checked_add);
+            if sum != Some(*size) {
+                return Err(damaged(
+                    "the pieces of a file do not add up to its size".to_owned(),
+                ));
+            }
+        }
+        nodes.push(node);
+        bytes = rest;
+    }
+    Ok(nodes)
+}
+
+/// Reads a directory from the repository.
+///
+/// # Errors
+/// When the storage fails, a block is missing or damaged.
+pub fn read(reader: &mut BlockReader, index: &Index, content: &[Piece]) -> Result<Vec<Node>> {
+    decode(&reader.read_content(index, content)?)
+}
+
+/// Cuts a directory into blocks and stores those that are new.
+///
+/// # Errors
+/// When this or any other part of the run has failed.
+pub(crate) fn store(
+    repository: &Repository,
+    encoder: &mut Encoder,
+    nodes: &[Node],
+) -> Result<Vec<Piece>> {
+    let bytes = encode(nodes);
+    let mut rest = bytes.as_slice();
+    let blocks: Vec<&[u8]> = repository
+        .chunker()
+        .blocks(&bytes, true)
+        .map(|len| {
+            let (block, behind) = rest.split_at(len);
+            rest = behind;
+            block
+        })
+        .collect();
+    let digests = repository.config().hash.digest_many(&blocks);
+    encoder.store(&blocks, digests)
+}

@@ -1,0 +1,334 @@
+//! Backup: walk → read → cut → hash in bundles → look up → compress → encrypt → pack → write.
+//!
+//! One thread walks. What it finds it hands to pinned workers: small files by the hundred, so that their blocks are
+//! hashed side by side; a big file by itself, whose blocks are handed on in bundles so that all cores get some. A
+//! directory is stored by whoever completes its last entry.
+
+mod directory;
+mod read;
+mod walk;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jiff::Timestamp;
+use tabane_engine::Pool;
+
+use crate::access::buffers::Buffers;
+use crate::access::client::{Presence, Purpose};
+use crate::access::commit::commit;
+use crate::access::deep_stack::with_deep_stack;
+use crate::access::removal;
+use crate::access::repository::Repository;
+use crate::access::writer::{Writer, flush};
+use crate::error::{Error, Result};
+use crate::format::compress::Compression;
+use crate::format::node::{Node, Time, Xattr};
+use crate::format::pack::BlockKind;
+use crate::format::snapshot::{self, Snapshot, Summary};
+use crate::operations::exclude::ExcludeOptions;
+use tabane_storage::Id;
+use tabane_storage::{Name, ObjectKind};
+
+use directory::Assembler;
+use walk::{Sources, Walker};
+
+pub use walk::resolve;
+
+/// What to back up, and how.
+#[derive(Clone, Debug)]
+pub struct BackupOptions {
+    /// What to leave out.
+    pub excludes: ExcludeOptions,
+    /// Don't descend into other file systems.
+    pub one_file_system: bool,
+    /// Store times of last access.
+    pub with_atime: bool,
+    /// What unchanged files are taken from.
+    pub parent: Parent,
+    /// Find out what would be stored, and store nothing.
+    pub dry_run: bool,
+    /// How hard to compress.
+    pub compression: Compression,
+    /// Decrypt, decompress and hash each new pack again before it is stored: what faulty memory has changed is found.
+    pub verify: bool,
+    /// The machine's name in the snapshot.
+    pub hostname: String,
+    /// The user's name in the snapshot.
+    pub username: String,
+    /// Tags of the snapshot.
+    pub tags: Vec<String>,
+    /// Time of the snapshot.
+    pub time: Timestamp,
+}
+
+/// Which snapshot a backup compares files with, by size, times and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parent {
+    /// The latest of the same host and paths.
+    Latest,
+    /// This one.
+    Snapshot(Id),
+    /// None: every file is read again.
+    None,
+}
+
+/// What a backup reads.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Files and directories.
+    Paths(Vec<PathBuf>),
+    /// Standard input, stored as a file of this name in `/`.
+    Stdin(PathBuf),
+}
+
+/// Is told what happens; called from many threads.
+pub trait Observer: Send + Sync {
+    /// Something could not be stored as it is: it is missing, or changed while it was read.
+    fn warning(&self, path: &Path, what: &str);
+
+    /// An entry is done.
+    fn entry(&self, path: &Path, outcome: Outcome);
+
+    /// Bytes of file contents were read.
+    fn read(&self, bytes: u64);
+}
+
+/// What became of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A file that the parent does not have.
+    New,
+    /// A file that differs from the parent's.
+    Changed,
+    /// A file taken from the parent unread.
+    Unmodified,
+    /// A directory that was entered.
+    Directory,
+    /// A link, device or other entry without content.
+    Other,
+}
+
+/// What a backup made.
+#[derive(Clone, Debug)]
+pub struct Backup {
+    /// ID of the snapshot; nothing after a dry run.
+    pub id: Option<Id>,
+    /// The snapshot.
+    pub snapshot: Snapshot,
+}
+
+/// What the threads of a backup share.
+struct Run {
+    repository: Arc<Repository>,
+    writer: Writer,
+    observer: Arc<dyn Observer>,
+    options: BackupOptions,
+    assembler: Assembler,
+    counters: Counters,
+    /// Arenas of bundles.
+    buffers: Buffers,
+}
+
+#[derive(Default)]
+struct Counters {
+    files_new: AtomicU64,
+    files_changed: AtomicU64,
+    files_unmodified: AtomicU64,
+    directories: AtomicU64,
+    others: AtomicU64,
+    errors: AtomicU64,
+    total_bytes: AtomicU64,
+    read_bytes: AtomicU64,
+}
+
+impl Run {
+    /// Reports something that will be missing from the snapshot.
+    fn error(&self, path: &Path, what: &dyn std::fmt::Display) {
+        self.counters.errors.fetch_add(1, Ordering::Relaxed);
+        self.observer.warning(path, &what.to_string());
+    }
+
+    /// Gives a node the extended attributes that were read; if they could not be, that is reported, and the node looks
+    /// changed to the next backup.
+    fn set_xattrs(&self, path: &Path, node: &mut Node, read: std::io::Result<Vec<Xattr>>) {
+        match read {
+            Ok(xattrs) => node.xattrs = xattrs,
+            Err(error) => {
+                self.error(path, &error);
+                node.ctime = Time::default();
+            }
+        }
+    }
+
+    /// Counts an entry of `size` bytes.
+    fn count(&self, path: &Path, outcome: Outcome, size: u64) {
+        let counters = &self.counters;
+        let counter = match outcome {
+            Outcome::New => &counters.files_new,
+            Outcome::Changed => &counters.files_changed,
+            Outcome::Unmodified => &counters.files_unmodified,
+            Outcome::Directory => &counters.directories,
+            Outcome::Other => &counters.others,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        counters.total_bytes.fetch_add(size, Ordering::Relaxed);
+        self.observer.entry(path, outcome);
+    }
+}
+
+/// Stores `source` as a new snapshot.
+///
+/// Entries that cannot be read are reported, counted in [`Summary::errors`] and left out; that is no error.
+///
+/// # Errors
+/// Unusable options, a source path that does not exist, or when the repository fails. Nothing that was in the
+/// repository is lost then, and what is indexed already is not read again by the next backup.
+pub fn backup(
+    repository: &Arc<Repository>,
+    source: &Source,
+    options: BackupOptions,
+    observer: Arc<dyn Observer>,
+) -> Result<Backup> {
+    make(repository, source, options, observer).map_err(|error| {
+        let vanished =
+            error.is_not_found() || matches!(error, Error::RemovedMeanwhile | Error::ObjectGone(_));
+        match vanished.then(|| repository.verify_presence()) {
+            Some(Err(gone @ Error::RepositoryGone(_))) => gone,
+            _ => error,
+        }
+    })
+}
+
+fn make(
+    repository: &Arc<Repository>,
+    source: &Source,
+    options: BackupOptions,
+    observer: Arc<dyn Observer>,
+) -> Result<Backup> {
+    let start = Timestamp::now();
+    let Sources { paths, missing } = walk::sources(source)?;
+    // Those that are missing today are found again by the same names.
+    let mut named: Vec<_> = paths
+        .iter()
+        .chain(missing.iter().map(|(path, _)| path))
+        .collect();
+    named.sort();
+    named.dedup();
+    let path_texts: Vec<String> = named
+        .into_iter()
+        .map(|path| snapshot::path_text(path))
+        .collect();
+    let parent = match options.parent {
+        Parent::None => None,
+        Parent::Snapshot(id) => Some((id, snapshot::load(repository, id)?)),
+        Parent::Latest => {
+            snapshot::find_parent(repository, &options.hostname, &path_texts, options.time)?
+        }
+    };
+    // Before anything is looked up: from now on a prune leaves alone what this backup finds.
+    let _presence = match options.dry_run {
+        true => None,
+        false => Some(Presence::announce(repository, Purpose::Backup)?),
+    };
+    // To list all packs takes the longer the more there are: it is done for whoever reads everything anyway.
+    let (index, lost) = match options.parent == Parent::None || !repository.has_cache() {
+        true => repository.load_index_and_lost()?,
+        false => (repository.load_index()?, Vec::new()),
+    };
+    let removals = index.removals().clone();
+    for pack in lost {
+        let name = Name::new(ObjectKind::Pack, pack).path();
+        let what = "is missing or cut short: what it held is stored again where it is still there";
+        observer.warning(Path::new(&name), what);
+    }
+    let writer = Writer::new(repository, index, options.dry_run);
+    let encoder = |kind| {
+        let encoder = writer.encoder(kind, options.compression);
+        match options.verify {
+            true => encoder,
+            false => encoder.without_verification(),
+        }
+    };
+    let pool = Pool::for_all_processors(|| encoder(BlockKind::Data));
+    let assembler = Assembler::new(encoder(BlockKind::Tree));
+    let run = Arc::new(Run {
+        repository: Arc::clone(repository),
+        writer,
+        observer,
+        options,
+        assembler,
+        counters: Counters::default(),
+        buffers: Buffers::default(),
+    });
+    for (path, error) in &missing {
+        run.error(path, error);
+    }
+    let walker = Walker::new(
+        &run,
+        pool.submitter().clone(),
+        parent.as_ref().map(|(_, snapshot)| snapshot),
+    );
+    let walked = match source {
+        Source::Paths(_) => walker.and_then(|walker| with_deep_stack(|| walker.walk(&paths))),
+        Source::Stdin(_) => walker.and_then(|walker| walker.stdin(&paths[0])),
+    };
+    let flushed = flush(pool.finish());
+    let run = Arc::into_inner(run).expect("all threads have ended");
+    let root = run.assembler.finish();
+    let written = run.writer.finish()?;
+    let root = walked.and(flushed).and(root).map_err(|error| {
+        if !error.is_not_found() {
+            return error;
+        }
+        // What the index knew of is gone, and perhaps there is somebody who removes.
+        match removal::names(repository) {
+            Ok(names) if names != removals => Error::RemovedMeanwhile,
+            _ => {
+                repository.forget_cached();
+                Error::ObjectGone(Box::new(error))
+            }
+        }
+    })?;
+
+    let counters = run.counters;
+    let snapshot = Snapshot {
+        time: run.options.time,
+        hostname: run.options.hostname,
+        username: run.options.username,
+        paths: path_texts,
+        tags: run.options.tags,
+        parent: parent.map(|(id, _)| id),
+        original: None,
+        root,
+        program_version: concat!("tabane ", env!("CARGO_PKG_VERSION")).to_owned(),
+        summary: Summary {
+            start,
+            end: Timestamp::now(),
+            files_new: counters.files_new.into_inner(),
+            files_changed: counters.files_changed.into_inner(),
+            files_unmodified: counters.files_unmodified.into_inner(),
+            directories: counters.directories.into_inner(),
+            others: counters.others.into_inner(),
+            errors: counters.errors.into_inner(),
+            total_bytes: counters.total_bytes.into_inner(),
+            read_bytes: counters.read_bytes.into_inner(),
+            added_bytes: written.added_bytes,
+            duplicate_bytes: written.duplicate_bytes,
+            stored_bytes: written.stored_bytes,
+            blocks_new: written.blocks_new,
+            blocks_duplicate: written.blocks_duplicate,
+        },
+    };
+    let id = match run.options.dry_run {
+        true => None,
+        false => Some(commit(repository, &snapshot, &removals)?),
+    };
+    Ok(Backup { id, snapshot })
+}
+
+/// An [`Error::Path`] for a source.
+fn cannot_read(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    Error::path("read", path)
+}

@@ -1,0 +1,476 @@
+//! Reads files, bundles their blocks and stores them.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rustix::buffer::spare_capacity;
+use rustix::fs::OFlags;
+use tabane_engine::{Bundle, Submitter};
+use tabane_files::read;
+
+use super::directory::Place;
+use super::{Outcome, Run};
+use crate::access::writer::Encoder;
+use crate::error::Result;
+use crate::format::node::{Found, Kind, Node, Piece, Xattr};
+use tabane_storage::sync::lock;
+
+/// A bundle is closed when it has this many bytes: several blocks for each lane.
+const BUNDLE_LEN: usize = 8 << 20;
+
+/// A batch of small files is closed at this many bytes…
+const BATCH_LEN: u64 = 4 << 20;
+
+/// …or at this many files…
+const BATCH_FILES: usize = 1024;
+
+/// …or when its files are in this many directories, all of which are open until it is read.
+const BATCH_DIRECTORIES: usize = 128;
+
+/// A file that is longer is read by itself.
+const SMALL_FILE_LEN_MAX: u64 = 2 << 20;
+
+/// A file to read.
+pub struct FileJob {
+    /// Where its node goes.
+    pub place: Place,
+    /// The directory that it is in.
+    pub directory: Arc<OwnedFd>,
+    /// Its path, for messages.
+    pub path: PathBuf,
+    /// What the walker saw.
+    pub found: Found,
+    /// Whether the parent snapshot has it.
+    pub outcome: Outcome,
+}
+
+/// Small files that are read and hashed together.
+#[derive(Default)]
+pub struct Batch {
+    jobs: Vec<FileJob>,
+    len: u64,
+    directories: usize,
+}
+
+impl Batch {
+    /// Adds a file; returns what should be processed now.
+    pub fn add(&mut self, job: FileJob) -> Option<Self> {
+        self.len += job.found.node.size();
+        let same = |last: &FileJob| Arc::ptr_eq(&last.directory, &job.directory);
+        self.directories += usize::from(!self.jobs.last().is_some_and(same));
+        self.jobs.push(job);
+        let full = self.len >= BATCH_LEN
+            || self.jobs.len() == BATCH_FILES
+            || self.directories == BATCH_DIRECTORIES;
+        full.then(|| std::mem::take(self))
+    }
+
+    /// Whether a file is small enough for a batch.
+    pub fn takes(found: &Found) -> bool {
+        found.node.size() <= SMALL_FILE_LEN_MAX
+    }
+
+    /// Reads and stores the files.
+    pub fn process(self, run: &Arc<Run>, encoder: &mut Encoder, submitter: &Submitter<Encoder>) {
+        if encoder.has_failed() {
+            return;
+        }
+        let mut bundle = Bundle::new(run.buffers.take());
+        let mut files: Vec<(FileJob, Node)> = Vec::with_capacity(self.jobs.len());
+        for job in self.jobs {
+            let start = bundle.arena.len();
+            match read_small(run, &job, &mut bundle.arena) {
+                Ok(Some(node)) => {
+                    let mut at = start;
+                    let len = bundle.arena.len();
+                    for block_len in run
+                        .repository
+                        .chunker()
+                        .blocks(&bundle.arena[start..len], true)
+                        .collect::<Vec<_>>()
+                    {
+                        bundle.add(at..at + block_len, files.len());
+                        at += block_len;
+                    }
+                    run.observer.read((len - start) as u64);
+                    files.push((job, node));
+                }
+                // It has grown since the walker saw it, or it has holes.
+                Ok(None) => {
+                    bundle.arena.truncate(start);
+                    LargeFile::process(job, run, encoder, submitter);
+                }
+                Err(error) => {
+                    bundle.arena.truncate(start);
+                    unreadable(run, job, error, encoder);
+                }
+            }
+        }
+        let read_bytes = bundle.arena.len() as u64;
+        run.counters
+            .read_bytes
+            .fetch_add(read_bytes, Ordering::Relaxed);
+        let stored = store(run, &bundle, encoder).and_then(|pieces| {
+            for ((_, &file), piece) in bundle.iter().zip(pieces) {
+                if let Kind::File { content, .. } = &mut files[file].1.kind {
+                    content.push(piece);
+                }
+            }
+            for (job, node) in files {
+                run.count(&job.path, job.outcome, node.size());
+                run.assembler
+                    .entry_done(&run.repository, job.place, Some(node))?;
+            }
+            Ok(())
+        });
+        if let Err(error) = stored {
+            encoder.fail(error);
+        }
+        run.buffers.give(bundle.arena);
+    }
+}
+
+/// Reads a whole file behind what is in `arena`; nothing when it is no longer small, or has holes.
+fn read_small(run: &Run, job: &FileJob, arena: &mut Vec<u8>) -> io::Result<Option<Node>> {
+    let (file, found) = open(job)?;
+    if !Batch::takes(&found) {
+        return Ok(None);
+    }
+    let size = found.node.size();
+    if found.allocated < size {
+        // Holes, or a file system that compresses or keeps small files elsewhere.
+        let extents = read::data_extents(file.as_fd(), size, found.allocated)?;
+        if !matches!(&extents[..], [whole] if *whole == (0..size)) {
+            return Ok(None);
+        }
+        rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))?;
+    }
+    let mut node = found.node;
+    let (start, expected) = (arena.len(), node.size() as usize);
+    arena.reserve(expected);
+    while arena.len() - start < expected && read_some(file.as_fd(), arena)? {}
+    // If it is growing, its beginning is what was there when it was opened.
+    arena.truncate(start + expected);
+    if expected == 0 && !read_unsized(file.as_fd(), arena)? {
+        return Ok(None);
+    }
+    let size = (arena.len() - start) as u64;
+    warn_if_changed(run, job, file.as_fd(), &node)?;
+    run.set_xattrs(&job.path, &mut node, read::xattrs(file.as_fd()));
+    node.kind = Kind::File {
+        size,
+        content: Vec::new(),
+    };
+    Ok(Some(node))
+}
+
+/// Fills the spare capacity of `buffer` with what one call reads; false at the end.
+fn read_some(file: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> io::Result<bool> {
+    loop {
+        match rustix::io::read(file, spare_capacity(buffer)) {
+            Ok(count) => return Ok(count > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Reads a file that is empty by what the system says, as those in `/proc` that are not; false when it is too long for a
+/// batch. One that is about to get its first bytes stays empty.
+fn read_unsized(file: BorrowedFd<'_>, arena: &mut Vec<u8>) -> io::Result<bool> {
+    const PIECE_LEN: usize = 16 << 10;
+    let start = arena.len();
+    never_wait(file)?;
+    loop {
+        arena.reserve(PIECE_LEN);
+        match read_some(file, arena) {
+            // There will be more later, as in a log of the kernel.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+            Ok(false) => return Ok(true),
+            more => more?,
+        };
+        if rustix::fs::fstat(file)?.st_size != 0 {
+            arena.truncate(start);
+            return Ok(true);
+        }
+        if (arena.len() - start) as u64 > SMALL_FILE_LEN_MAX {
+            return Ok(false);
+        }
+    }
+}
+
+/// Lets a read end with an error where it would wait.
+fn never_wait(file: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    Ok(rustix::fs::fcntl_setfl(file, flags | OFlags::NONBLOCK)?)
+}
+
+/// Opens a file and asks again what it is: it may have been changed or replaced since the walker saw it.
+fn open(job: &FileJob) -> io::Result<(OwnedFd, Found)> {
+    let name = OsStr::from_bytes(&job.found.node.name);
+    let file = read::open_file(job.directory.as_fd(), name)?;
+    let stat = rustix::fs::fstat(&file)?;
+    let with_atime = job.found.node.atime.is_some();
+    let found = read::node_from_stat(name, &stat, with_atime)?;
+    match found.node.kind {
+        Kind::File { .. } => Ok((file, found)),
+        _ => Err(io::Error::other("it is no longer a regular file")),
+    }
+}
+
+/// Reports a file that is no longer as it was when it was opened; returns what it is now.
+fn warn_if_changed(
+    run: &Run,
+    job: &FileJob,
+    file: BorrowedFd<'_>,
+    opened: &Node,
+) -> io::Result<Node> {
+    let stat = rustix::fs::fstat(file)?;
+    let now = read::node_from_stat(OsStr::new(""), &stat, false)?.node;
+    if (now.size(), now.mtime, now.ctime) != (opened.size(), opened.mtime, opened.ctime) {
+        let what = "changed while it was read; the snapshot has what was read";
+        run.observer.warning(&job.path, what);
+    }
+    Ok(now)
+}
+
+/// Reports a file that could not be read, and leaves it out.
+fn unreadable(run: &Run, job: FileJob, error: io::Error, encoder: &Encoder) {
+    match error.kind() {
+        io::ErrorKind::NotFound => run
+            .observer
+            .warning(&job.path, "vanished before it was read"),
+        _ => run.error(&job.path, &error),
+    }
+    if let Err(error) = run.assembler.entry_done(&run.repository, job.place, None) {
+        encoder.fail(error);
+    }
+}
+
+/// Hashes the blocks of a bundle side by side and stores those that are new.
+fn store<T>(run: &Run, bundle: &Bundle<T>, encoder: &mut Encoder) -> Result<Vec<Piece>> {
+    let digests = bundle.digests(run.repository.config().hash);
+    let blocks: Vec<&[u8]> = bundle.iter().map(|(block, _)| block).collect();
+    encoder.store(&blocks, digests)
+}
+
+/// A file that is read by one worker while others store its bundles.
+pub struct LargeFile {
+    /// Its node; the content is in `pieces`.
+    node: Mutex<Option<Node>>,
+    pieces: Mutex<Vec<Piece>>,
+    place: Mutex<Option<Place>>,
+    path: PathBuf,
+    outcome: Outcome,
+    /// Bundles that are not stored, and one for the reader.
+    outstanding: AtomicUsize,
+}
+
+impl LargeFile {
+    /// Reads a file and hands on its bundles.
+    pub fn process(
+        job: FileJob,
+        run: &Arc<Run>,
+        encoder: &mut Encoder,
+        submitter: &Submitter<Encoder>,
+    ) {
+        if encoder.has_failed() {
+            return;
+        }
+        match open(&job) {
+            Ok((file, found)) => Self::read(job, file.into(), found, run, encoder, submitter),
+            Err(error) => unreadable(run, job, error, encoder),
+        }
+    }
+
+    fn read(
+        job: FileJob,
+        mut file: File,
+        found: Found,
+        run: &Arc<Run>,
+        encoder: &mut Encoder,
+        submitter: &Submitter<Encoder>,
+    ) {
+        let node = found.node.clone();
+        let size = found.node.size();
+        let extents = match size {
+            // It has more than fits a batch: see `read_unsized`.
+            0 => never_wait(file.as_fd()).map(|()| std::iter::once(0..u64::MAX).collect()),
+            _ => read::data_extents(file.as_fd(), size, found.allocated),
+        };
+        let large = Self::begin(&job, found.node);
+        let result = extents.and_then(|extents| {
+            let cutter = Cutter::new(&large, run, submitter);
+            let mut end = 0;
+            for extent in extents {
+                cutter.hole(extent.start - end);
+                file.seek(SeekFrom::Start(extent.start))?;
+                end = extent.start + cutter.data(&mut file, extent.end - extent.start, encoder)?;
+                if end < extent.end {
+                    // It was cut short: what follows is gone.
+                    break;
+                }
+            }
+            let now = warn_if_changed(run, &job, file.as_fd(), &node)?;
+            // A hole at the end of a file that was not cut short meanwhile.
+            cutter.hole(size.min(now.size()).saturating_sub(end));
+            Ok(read::xattrs(file.as_fd()))
+        });
+        large.read_to_the_end(result, run, encoder);
+    }
+
+    /// Reads standard input to its end as the file `job`.
+    pub fn process_stdin(
+        job: FileJob,
+        run: &Arc<Run>,
+        encoder: &mut Encoder,
+        submitter: &Submitter<Encoder>,
+    ) {
+        let large = Self::begin(&job, job.found.node.clone());
+        let result =
+            Cutter::new(&large, run, submitter).data(&mut io::stdin().lock(), u64::MAX, encoder);
+        large.read_to_the_end(result.map(|_| Ok(Vec::new())), run, encoder);
+    }
+
+    fn begin(job: &FileJob, node: Node) -> Arc<Self> {
+        Arc::new(Self {
+            node: Mutex::new(Some(node)),
+            pieces: Mutex::default(),
+            place: Mutex::new(Some(job.place.clone())),
+            path: job.path.clone(),
+            outcome: job.outcome,
+            outstanding: AtomicUsize::new(1),
+        })
+    }
+
+    fn read_to_the_end(
+        &self,
+        result: io::Result<io::Result<Vec<Xattr>>>,
+        run: &Run,
+        encoder: &Encoder,
+    ) {
+        match result {
+            Ok(xattrs) => {
+                if let Some(node) = lock(&self.node).as_mut() {
+                    run.set_xattrs(&self.path, node, xattrs);
+                }
+            }
+            Err(error) => {
+                run.error(&self.path, &error);
+                *lock(&self.node) = None;
+            }
+        }
+        self.release(run, encoder);
+    }
+
+    /// Called once for each bundle and once by the reader: the last one completes the file.
+    fn release(&self, run: &Run, encoder: &Encoder) {
+        if self.outstanding.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        let mut node = lock(&self.node).take();
+        if let Some(node) = &mut node {
+            let content = std::mem::take(&mut *lock(&self.pieces));
+            let size = content.iter().map(Piece::len).sum();
+            node.kind = Kind::File { size, content };
+            run.count(&self.path, self.outcome, size);
+        }
+        let place = lock(&self.place).take().expect("a file is completed once");
+        if let Err(error) = run.assembler.entry_done(&run.repository, place, node) {
+            encoder.fail(error);
+        }
+    }
+}
+
+/// Cuts what is read into blocks and hands them on in bundles.
+struct Cutter<'a> {
+    large: &'a Arc<LargeFile>,
+    run: &'a Arc<Run>,
+    submitter: &'a Submitter<Encoder>,
+}
+
+impl<'a> Cutter<'a> {
+    fn new(
+        large: &'a Arc<LargeFile>,
+        run: &'a Arc<Run>,
+        submitter: &'a Submitter<Encoder>,
+    ) -> Self {
+        Self {
+            large,
+            run,
+            submitter,
+        }
+    }
+
+    fn hole(&self, len: u64) {
+        if len > 0 {
+            lock(&self.large.pieces).push(Piece::Hole { len });
+        }
+    }
+
+    /// Reads `len` bytes, or what there is of them; returns how many there were.
+    fn data(&self, file: &mut impl Read, len: u64, encoder: &mut Encoder) -> io::Result<u64> {
+        let chunker = self.run.repository.chunker();
+        let room = BUNDLE_LEN.max(2 * chunker.block_len_max());
+        let (mut total, mut rest) = (0, Vec::new());
+        loop {
+            let mut bundle: Bundle<usize> = Bundle::new(self.run.buffers.take());
+            bundle.arena.append(&mut rest);
+            let wanted = (len - total).min((room - bundle.arena.len()) as u64);
+            let count = file.by_ref().take(wanted).read_to_end(&mut bundle.arena)? as u64;
+            total += count;
+            self.run.observer.read(count);
+            self.run
+                .counters
+                .read_bytes
+                .fetch_add(count, Ordering::Relaxed);
+            let end = count < wanted || total == len;
+            let mut at = 0;
+            let lens: Vec<usize> = chunker.blocks(&bundle.arena, end).collect();
+            {
+                let mut pieces = lock(&self.large.pieces);
+                for block_len in lens {
+                    bundle.add(at..at + block_len, pieces.len());
+                    at += block_len;
+                    // Its place; the block itself is put there when it is stored.
+                    pieces.push(Piece::Hole { len: 0 });
+                }
+            }
+            rest.extend_from_slice(&bundle.arena[at..]);
+            self.hand_on(bundle, encoder);
+            if end {
+                return Ok(total);
+            }
+            if encoder.has_failed() {
+                return Err(io::Error::other("the backup has failed"));
+            }
+        }
+    }
+
+    fn hand_on(&self, bundle: Bundle<usize>, encoder: &mut Encoder) {
+        if bundle.is_empty() {
+            return;
+        }
+        self.large.outstanding.fetch_add(1, Ordering::Relaxed);
+        let (large, run) = (Arc::clone(self.large), Arc::clone(self.run));
+        self.submitter.submit_or_run(encoder, move |encoder, _| {
+            match store(&run, &bundle, encoder) {
+                Ok(stored) => {
+                    let mut pieces = lock(&large.pieces);
+                    for ((_, &number), piece) in bundle.iter().zip(stored) {
+                        pieces[number] = piece;
+                    }
+                }
+                Err(error) => encoder.fail(error),
+            }
+            run.buffers.give(bundle.arena);
+            large.release(&run, encoder);
+        });
+    }
+}

@@ -1,0 +1,482 @@
+//! Walks the source and hands out what is to be read.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use tabane_engine::Submitter;
+use tabane_files::read;
+
+use super::directory::{Directory, Place};
+use super::read::{Batch, FileJob, LargeFile};
+use super::{Outcome, Run, Source, cannot_read};
+use crate::access::deep_stack::DEPTH_MAX;
+use crate::access::reader::BlockReader;
+use crate::access::writer::Encoder;
+use crate::error::{Error, Result};
+use crate::format::node::{self, Found, Kind, Node, Piece, Time};
+use crate::format::snapshot::Snapshot;
+use crate::format::tree;
+use crate::operations::exclude::{Decision, Excludes, Scope};
+
+/// Walks the source in one thread.
+pub struct Walker<'a> {
+    run: &'a Arc<Run>,
+    submitter: Submitter<Encoder>,
+    excludes: Excludes,
+    reader: BlockReader,
+    parent_root: Vec<Piece>,
+    /// When the parent snapshot was begun: what was changed at about that time or later is read again.
+    parent_start: Option<Timestamp>,
+    batch: Batch,
+}
+
+/// The source paths as a tree, so that each directory is walked once.
+#[derive(Default)]
+struct Targets {
+    /// It was asked for by name, and all that is below.
+    named: bool,
+    children: BTreeMap<OsString, Targets>,
+}
+
+impl Targets {
+    fn new(paths: &[PathBuf]) -> Self {
+        let mut root = Self::default();
+        for path in paths {
+            let mut at = &mut root;
+            for component in path.components() {
+                if let Component::Normal(name) = component {
+                    at = at.children.entry(name.to_owned()).or_default();
+                }
+            }
+            at.named = true;
+        }
+        root
+    }
+
+    /// The names that lead to what was asked for, sorted.
+    fn names(&self) -> Vec<OsString> {
+        self.children.keys().cloned().collect()
+    }
+}
+
+/// A directory that is walked.
+struct Level<'a> {
+    /// Absolute, for messages and patterns.
+    path: &'a Path,
+    fd: Arc<OwnedFd>,
+    device: u64,
+    directory: Arc<Directory>,
+    /// What the parent snapshot has here, sorted by name.
+    parent: Vec<Node>,
+    scope: Scope,
+    /// Whether it is, or is below, what was asked for.
+    whole: bool,
+    /// Directories above it.
+    depth: usize,
+}
+
+impl<'a> Walker<'a> {
+    /// A walker that compares with `parent`.
+    pub fn new(
+        run: &'a Arc<Run>,
+        submitter: Submitter<Encoder>,
+        parent: Option<&Snapshot>,
+    ) -> Result<Self> {
+        Ok(Self {
+            run,
+            submitter,
+            excludes: Excludes::new(&run.options.excludes)?,
+            reader: BlockReader::new(&run.repository),
+            parent_root: parent
+                .map(|snapshot| snapshot.root.clone())
+                .unwrap_or_default(),
+            parent_start: parent.map(|snapshot| snapshot.summary.start),
+            batch: Batch::default(),
+        })
+    }
+
+    /// Hands out everything at and below `paths`, which are absolute.
+    pub fn walk(mut self, paths: &[PathBuf]) -> Result<()> {
+        let targets = Targets::new(paths);
+        let root = Path::new("/");
+        let fd =
+            read::open_directory(rustix::fs::CWD, root.as_os_str()).map_err(cannot_read(root))?;
+        let device = rustix::fs::fstat(&fd)
+            .map_err(|error| cannot_read(root)(error.into()))?
+            .st_dev;
+        let parent_root = std::mem::take(&mut self.parent_root);
+        let parent = self.parent_entries(&parent_root, root)?;
+        let names = match targets.named {
+            true => read::list(&fd).map_err(cannot_read(root))?,
+            false => targets.names(),
+        };
+        let level = Level {
+            path: root,
+            fd: Arc::new(fd),
+            device,
+            directory: Directory::new(None, None, names.len()),
+            parent,
+            scope: Scope::root(),
+            whole: targets.named,
+            depth: 0,
+        };
+        self.entries(level, names, &targets)?;
+        self.flush();
+        Ok(())
+    }
+
+    /// Hands out standard input as the file `path`.
+    pub fn stdin(self, path: &Path) -> Result<()> {
+        let root = Directory::new(None, None, 1);
+        let name = path.file_name().unwrap_or(OsStr::new("stdin"));
+        let now = self.run.options.time;
+        let time = Time {
+            s: now.as_second(),
+            ns: now.subsec_nanosecond().unsigned_abs(),
+        };
+        let node = Node {
+            name: name.as_bytes().to_vec(),
+            mode: 0o600,
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            mtime: time,
+            ctime: time,
+            atime: None,
+            inode: 0,
+            hard_link: None,
+            xattrs: Vec::new(),
+            kind: Kind::File {
+                size: 0,
+                content: Vec::new(),
+            },
+        };
+        let here =
+            read::open_directory(rustix::fs::CWD, OsStr::new("/")).map_err(cannot_read(path))?;
+        let job = FileJob {
+            place: root.place(0),
+            directory: Arc::new(here),
+            path: path.to_owned(),
+            found: Found {
+                node,
+                device: 0,
+                allocated: 0,
+            },
+            outcome: Outcome::New,
+        };
+        let run = Arc::clone(self.run);
+        self.submitter.submit(move |encoder, submitter| {
+            LargeFile::process_stdin(job, &run, encoder, submitter);
+        });
+        self.run.assembler.all_listed(&self.run.repository, root)
+    }
+
+    /// Hands out the entries of a directory and everything below them.
+    fn entries(&mut self, level: Level<'_>, names: Vec<OsString>, targets: &Targets) -> Result<()> {
+        let none = Targets::default();
+        for (number, name) in names.iter().enumerate() {
+            let place = level.directory.place(number);
+            let target = targets.children.get(name).unwrap_or(&none);
+            let path = level.path.join(name);
+            let found = read::stat(level.fd.as_fd(), name, self.run.options.with_atime);
+            let found = match found {
+                Ok(found) => found,
+                Err(error) if target.named => return Err(cannot_read(&path)(error)),
+                Err(error) => {
+                    self.missing(&path, place, &error)?;
+                    continue;
+                }
+            };
+            let is_directory = found.node.directory().is_some();
+            // What was asked for by name is never left out, nor is the way to it.
+            let excluded = level.whole
+                && !target.named
+                && (self.excludes.is_excluded(&path, is_directory)
+                    || level.scope.is_excluded(&path, is_directory)
+                    || self.excludes.is_too_large(found.node.size()));
+            if excluded && target.children.is_empty() {
+                self.done(place, None)?;
+            } else if is_directory {
+                // A mount point below what was asked for is kept, empty.
+                let foreign = self.run.options.one_file_system && found.device != level.device;
+                let whole = target.named || level.whole && !excluded && !foreign;
+                self.directory(&level, &path, place, found, target, whole)?;
+            } else {
+                if !target.children.is_empty() {
+                    let error = io::ErrorKind::NotADirectory.into();
+                    return Err(cannot_read(&path)(error));
+                }
+                self.entry(&level, path, place, found)?;
+            }
+        }
+        self.run
+            .assembler
+            .all_listed(&self.run.repository, level.directory)
+    }
+
+    fn directory(
+        &mut self,
+        above: &Level<'_>,
+        path: &Path,
+        place: Place,
+        found: Found,
+        targets: &Targets,
+        whole: bool,
+    ) -> Result<()> {
+        let name = OsStr::from_bytes(&found.node.name);
+        if above.depth == DEPTH_MAX {
+            let text = format!("it is more than {DEPTH_MAX} directories deep");
+            return self.missing(path, place, &io::Error::other(text));
+        }
+        let fd = match read::open_directory(above.fd.as_fd(), name) {
+            Ok(fd) => fd,
+            Err(error) => return self.missing(path, place, &error),
+        };
+        let mut node = found.node;
+        let xattrs = read::xattrs(fd.as_fd());
+        self.run.set_xattrs(path, &mut node, xattrs);
+        let mut scope = above.scope.clone();
+        let mut names = targets.names();
+        if whole {
+            let listed = read::list(&fd).unwrap_or_else(|error| {
+                self.run.error(path, &error);
+                Vec::new()
+            });
+            let entered = above.scope.enter(&self.excludes, fd.as_fd(), path, &listed);
+            for problem in &entered.problems {
+                let text = problem.error.to_string();
+                self.run.observer.warning(&problem.path, &text);
+            }
+            scope = entered.scope;
+            names.extend(match entered.decision {
+                Decision::Walk => listed,
+                Decision::SkipContents { keep } => keep,
+            });
+            names.sort();
+            names.dedup();
+        }
+        let parent_content = above.in_parent(&node.name).and_then(Node::directory);
+        let parent = match parent_content {
+            Some(content) => self.parent_entries(content, path)?,
+            None => Vec::new(),
+        };
+        self.run.count(path, Outcome::Directory, 0);
+        let level = Level {
+            path,
+            fd: Arc::new(fd),
+            device: found.device,
+            directory: Directory::new(Some(place), Some(node), names.len()),
+            parent,
+            scope,
+            whole,
+            depth: above.depth + 1,
+        };
+        self.entries(level, names, targets)
+    }
+
+    /// Hands out an entry that is no directory.
+    fn entry(
+        &mut self,
+        level: &Level<'_>,
+        path: PathBuf,
+        place: Place,
+        found: Found,
+    ) -> Result<()> {
+        let mut node = found.node.clone();
+        if !matches!(node.kind, Kind::File { .. }) {
+            let name = OsStr::from_bytes(&node.name).to_owned();
+            let xattrs = read::xattrs_at(level.fd.as_fd(), &name);
+            self.run.set_xattrs(&path, &mut node, xattrs);
+            self.run.count(&path, Outcome::Other, 0);
+            return self.done(place, Some(node));
+        }
+        let known = level.in_parent(&node.name);
+        if let Some(known) = known.filter(|known| unchanged(known, &node) && self.is_settled(&node))
+            && self.run.writer.has_all(node::blocks(known))
+        {
+            node.xattrs.clone_from(&known.xattrs);
+            node.kind.clone_from(&known.kind);
+            self.run.count(&path, Outcome::Unmodified, node.size());
+            return self.done(place, Some(node));
+        }
+        let job = FileJob {
+            place,
+            directory: Arc::clone(&level.fd),
+            path,
+            outcome: match known {
+                Some(_) => Outcome::Changed,
+                None => Outcome::New,
+            },
+            found,
+        };
+        if Batch::takes(&job.found) {
+            if let Some(batch) = self.batch.add(job) {
+                self.submit(batch);
+            }
+        } else {
+            let run = Arc::clone(self.run);
+            self.submitter.submit(move |encoder, submitter| {
+                LargeFile::process(job, &run, encoder, submitter);
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether a file with these times cannot have been changed after the parent snapshot read it.
+    ///
+    /// Times come in ticks: a file may be changed once more within the tick of its last change, and look the same.
+    fn is_settled(&self, node: &Node) -> bool {
+        let tick = match node.ctime.ns {
+            // A file system that keeps whole seconds.
+            0 => SignedDuration::from_secs(2),
+            _ => SignedDuration::from_millis(20),
+        };
+        let Some(before) = self
+            .parent_start
+            .and_then(|start| start.checked_sub(tick).ok())
+        else {
+            return false;
+        };
+        let before = Time {
+            s: before.as_second(),
+            ns: before.subsec_nanosecond().unsigned_abs(),
+        };
+        node.ctime < before
+    }
+
+    fn submit(&self, batch: Batch) {
+        let run = Arc::clone(self.run);
+        self.submitter.submit(move |encoder, submitter| {
+            batch.process(&run, encoder, submitter);
+        });
+    }
+
+    fn flush(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        self.submit(batch);
+    }
+
+    /// What the parent snapshot has in a directory. If that is missing, its files are read again.
+    ///
+    /// # Errors
+    /// When it is damaged: the same directory would be taken for known, and be missing from the new snapshot too.
+    fn parent_entries(&mut self, content: &[Piece], path: &Path) -> Result<Vec<Node>> {
+        let (writer, reader) = (&self.run.writer, &mut self.reader);
+        match writer.with_index(|index| tree::read(reader, index, content)) {
+            Err(error @ Error::MissingBlock(_)) => {
+                let text =
+                    format!("its files are read again: the parent snapshot's directory: {error}");
+                self.run.observer.warning(path, &text);
+                Ok(Vec::new())
+            }
+            result => result,
+        }
+    }
+
+    /// Reports an entry that cannot be read, and leaves it out.
+    fn missing(&self, path: &Path, place: Place, error: &io::Error) -> Result<()> {
+        match error.kind() {
+            io::ErrorKind::NotFound => self
+                .run
+                .observer
+                .warning(path, "vanished before it was read"),
+            _ => self.run.error(path, error),
+        }
+        self.done(place, None)
+    }
+
+    fn done(&self, place: Place, node: Option<Node>) -> Result<()> {
+        self.run
+            .assembler
+            .entry_done(&self.run.repository, place, node)
+    }
+}
+
+impl Level<'_> {
+    /// The parent snapshot's entry of this name.
+    fn in_parent(&self, name: &[u8]) -> Option<&Node> {
+        let at = self
+            .parent
+            .binary_search_by(|node| node.name.as_slice().cmp(name));
+        at.ok().map(|at| &self.parent[at])
+    }
+}
+
+/// Whether a file need not be read again.
+fn unchanged(known: &Node, node: &Node) -> bool {
+    let identity = |node: &Node| (node.size(), node.mtime, node.ctime, node.inode);
+    matches!(known.kind, Kind::File { .. }) && identity(known) == identity(node)
+}
+
+/// What is to be read, and what cannot be.
+pub struct Sources {
+    /// As they are in the snapshot: absolute, sorted, each once.
+    pub paths: Vec<PathBuf>,
+    /// Paths that are not there: a disk may not be mounted today.
+    pub missing: Vec<(PathBuf, io::Error)>,
+}
+
+/// The source paths.
+///
+/// # Errors
+/// When there is no name, or none of what is named is there.
+pub fn sources(source: &Source) -> Result<Sources> {
+    let given = match source {
+        Source::Stdin(name) => {
+            let name = name.file_name().ok_or_else(|| {
+                Error::Invalid(format!("{} is no name for a file", name.display()))
+            })?;
+            return Ok(Sources {
+                paths: vec![Path::new("/").join(name)],
+                missing: Vec::new(),
+            });
+        }
+        Source::Paths(paths) => paths,
+    };
+    if given.is_empty() {
+        return Err(Error::Invalid(
+            "nothing to back up: name at least one path".to_owned(),
+        ));
+    }
+    let (mut paths, mut missing) = (Vec::new(), Vec::new());
+    for path in given {
+        match resolve(path) {
+            Ok(path) => paths.push(path),
+            Err(error) => {
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                missing.push((path, error));
+            }
+        }
+    }
+    if paths.is_empty()
+        && let Some((path, error)) = missing.pop()
+    {
+        return Err(cannot_read(&path)(error));
+    }
+    paths.sort();
+    paths.dedup();
+    Ok(Sources { paths, missing })
+}
+
+/// The path under which a source is found in a snapshot: absolute, and without links on the way to it. If it is a link
+/// itself, it is the link that is stored, unless a slash behind it asks for what it leads to.
+///
+/// # Errors
+/// When there is nothing of that name.
+pub fn resolve(path: &Path) -> io::Result<PathBuf> {
+    std::fs::symlink_metadata(path)?;
+    if path.as_os_str().as_bytes().ends_with(b"/") {
+        return path.canonicalize();
+    }
+    let absolute = std::path::absolute(path)?;
+    match (absolute.parent(), absolute.file_name()) {
+        (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),
+        // `/`, or `..` at the end.
+        _ => absolute.canonicalize(),
+    }
+}

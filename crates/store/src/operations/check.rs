@@ -1,0 +1,426 @@
+//! Is everything there, and is it what was written?
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde::Serialize;
+
+use crate::access::client::{Presence, Purpose};
+use crate::access::examine::Examiner;
+use crate::access::index::Index;
+use crate::access::reach::is_whole;
+use crate::access::reader::{self, BlockReader};
+use crate::access::removal::Removals;
+use crate::access::repository::Repository;
+use crate::error::{Error, Result};
+use crate::format::key;
+use crate::format::node::{self, Node, Piece};
+use crate::format::pack::PackContents;
+use crate::format::snapshot::{self, Snapshot};
+use crate::format::tree;
+use crate::operations::salvage::salvage;
+use tabane_storage::Id;
+use tabane_storage::Progress;
+use tabane_storage::sync::lock;
+use tabane_storage::{Name, ObjectKind};
+
+/// Which packs are read and compared with their digests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ReadData {
+    /// None: only the structure is checked.
+    Nothing,
+    /// All.
+    All,
+    /// The `number`-th of `of` parts, from 1; each pack is in one part, whatever else there is.
+    Part {
+        /// Which part.
+        number: u32,
+        /// How many there are.
+        of: u32,
+    },
+    /// As many as this share of all, chosen at random.
+    Percent(f64),
+    /// As many as have this many bytes together, chosen at random.
+    Bytes(u64),
+}
+
+/// What was looked at, and how many problems there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CheckReport {
+    /// Snapshots.
+    pub snapshots: u64,
+    /// Objects of the index.
+    pub index_objects: u64,
+    /// Packs that the index names.
+    pub packs: u64,
+    /// Blocks that the index names.
+    pub blocks: u64,
+    /// Packs that were read.
+    pub read_packs: u64,
+    /// Bytes that were read of them.
+    pub read_bytes: u64,
+    /// Packs that no index names.
+    pub unreferenced_packs: u64,
+    /// Things that are wrong.
+    pub problems: u64,
+}
+
+struct Run {
+    repository: Arc<Repository>,
+    observer: Arc<dyn Progress>,
+    problems: AtomicU64,
+    /// Blocks that were read and found to be damaged.
+    bad_blocks: Mutex<HashSet<Id>>,
+}
+
+impl Run {
+    fn error(&self, error: &Error) {
+        self.problem(&error.finding());
+    }
+
+    fn problem(&self, what: &dyn std::fmt::Display) {
+        self.problems.fetch_add(1, Ordering::Relaxed);
+        self.observer.problem(&what.to_string());
+    }
+}
+
+/// Checks a repository.
+///
+/// Problems are reported one by one and counted; they are no error.
+///
+/// # Errors
+/// When the storage cannot be listed.
+pub fn check(
+    repository: &Arc<Repository>,
+    read_data: ReadData,
+    observer: Arc<dyn Progress>,
+) -> Result<CheckReport> {
+    let run = Arc::new(Run {
+        repository: Arc::clone(repository),
+        observer,
+        problems: AtomicU64::new(0),
+        bad_blocks: Mutex::default(),
+    });
+    let mut report = CheckReport::default();
+    // So that no prune takes packs away meanwhile. A repository that cannot be written to cannot be pruned from here, and can be checked.
+    let _presence = Presence::announce(repository, Purpose::Restore);
+    check_keys(&run)?;
+    let removals = read_removals(&run)?;
+    // Before the index: so the index knows all that the snapshots need, even if a backup ends meanwhile.
+    let announced = snapshot::announced(repository)?;
+    let snapshots = read_snapshots(&run, &mut report)?;
+    let contents = read_index(&run, &mut report)?;
+    let (packs, index) = check_packs(&run, &contents, &removals, &mut report)?;
+    report.packs = contents.len() as u64;
+    report.blocks = index.len();
+    let chosen = choose(read_data, packs);
+    report.read_packs = chosen.len() as u64;
+    report.read_bytes = read_packs(&run, chosen, &contents);
+    // In the end, so that the files that damaged blocks belong to can be named.
+    check_snapshots(&run, &index, snapshots, &announced);
+    report.problems = run.problems.load(Ordering::Relaxed);
+    if report.unreferenced_packs > 0 {
+        let why = match report.problems {
+            0 => "an interrupted backup left them, or one is running; no snapshot needs them",
+            _ => {
+                "what is missing may be in them: run `tabane repair index` first, and remove nothing"
+            }
+        };
+        let count = report.unreferenced_packs;
+        run.observer.note(&format!(
+            "{count} pack(s) are in no index that could be read: {why}"
+        ));
+    }
+    Ok(report)
+}
+
+fn check_keys(run: &Run) -> Result<()> {
+    for (id, _) in run.repository.list(ObjectKind::Key)? {
+        if let Err(error) = key::load(run.repository.storage(), id) {
+            run.error(&error);
+        }
+    }
+    Ok(())
+}
+
+fn read_removals(run: &Run) -> Result<Removals> {
+    match Removals::load(&run.repository) {
+        Err(error @ Error::Damaged { .. }) => {
+            run.error(&error);
+            Ok(Removals::default())
+        }
+        result => result,
+    }
+}
+
+type Contents = Arc<HashMap<Id, PackContents>>;
+
+/// Reads all objects of the index, those that can be read.
+fn read_index(run: &Run, report: &mut CheckReport) -> Result<Contents> {
+    let mut contents = HashMap::new();
+    let repository = &run.repository;
+    let segments =
+        repository.read_each(ObjectKind::Index, |id| repository.read_index_segment(id))?;
+    for segment in segments.into_values() {
+        report.index_objects += 1;
+        match segment {
+            Ok(segment) => contents.extend(segment),
+            Err(error) => run.error(&error),
+        }
+    }
+    Ok(Arc::new(contents))
+}
+
+/// Compares the packs that are there with those that the index names; returns those in both with their lengths, and the
+/// index of their blocks.
+fn check_packs(
+    run: &Run,
+    contents: &HashMap<Id, PackContents>,
+    removals: &Removals,
+    report: &mut CheckReport,
+) -> Result<(Vec<(Id, u64)>, Index)> {
+    let condemned = removals.condemned();
+    let listed = run.repository.list(ObjectKind::Pack)?;
+    let there: HashMap<Id, u64> = listed.iter().copied().collect();
+    let (mut index, mut lost) = (Index::default(), Vec::new());
+    for (id, pack) in contents {
+        let expected = pack.object_len();
+        match there.get(id) {
+            // A prune was about to take it out of the index too.
+            None if condemned.contains(id) => {}
+            None => lost.push((id, "it is missing".to_owned())),
+            Some(&len) if !run.repository.storage().is_listed_as(len, expected) => {
+                lost.push((id, format!("it has {len} bytes and should have {expected}")));
+            }
+            Some(_) => {
+                if let Err(error) = index.add(*id, pack) {
+                    run.error(&error);
+                }
+            }
+        }
+    }
+    if !lost.is_empty() {
+        run.repository.forget_cached();
+    }
+    for (id, why) in lost {
+        let name = Name::new(ObjectKind::Pack, *id);
+        let mut blocks = contents[id]
+            .segments
+            .iter()
+            .flat_map(|segment| &segment.blocks);
+        match blocks.all(|(block, _)| index.find(block).is_ok_and(|place| place.is_some())) {
+            true => run.observer.note(&format!(
+                "{name}: {why}, but everything in it is stored elsewhere"
+            )),
+            false => run.problem(&format_args!("{name}: {why}")),
+        }
+    }
+    let unreferenced = listed
+        .iter()
+        .filter(|(id, _)| !contents.contains_key(id))
+        .count();
+    if unreferenced > 0 {
+        report.unreferenced_packs = unreferenced as u64;
+    }
+    let known = listed
+        .into_iter()
+        .filter(|(id, _)| contents.contains_key(id));
+    Ok((known.collect(), index))
+}
+
+/// The snapshots that can be read.
+fn read_snapshots(run: &Run, report: &mut CheckReport) -> Result<Vec<(Id, Snapshot)>> {
+    let mut readable = Vec::new();
+    let repository = &run.repository;
+    let snapshots =
+        repository.read_each(ObjectKind::Snapshot, |id| snapshot::load(repository, id))?;
+    for (id, snapshot) in snapshots {
+        report.snapshots += 1;
+        match snapshot {
+            Ok(snapshot) => readable.push((id, snapshot)),
+            Err(error) => run.error(&error),
+        }
+    }
+    Ok(readable)
+}
+
+/// Reads every directory of every snapshot once, and looks up every block.
+fn check_snapshots(
+    run: &Run,
+    index: &Index,
+    snapshots: Vec<(Id, Snapshot)>,
+    announced: &[Snapshot],
+) {
+    let mut reader = BlockReader::new(&run.repository);
+    let mut seen = Seen::default();
+    for (id, snapshot) in snapshots {
+        let what = format!("snapshot {}", id.short());
+        if announced.contains(&snapshot)
+            && let Ok(false) = is_whole(&mut reader, index, &snapshot.root)
+        {
+            let why =
+                "whoever made it was stopped before it was confirmed; `tabane prune` removes it";
+            run.observer
+                .note(&format!("{what} was never finished: {why}"));
+            continue;
+        }
+        check_tree(run, index, &mut reader, &mut seen, snapshot.root, &what);
+    }
+}
+
+/// What was gone through already, and found.
+#[derive(Default)]
+struct Seen {
+    /// Contents of directories. Those of the same content are the same directory, whatever they are called.
+    directories: HashSet<Vec<u8>>,
+    /// Paths of files with the blocks that are not as they should be.
+    bad_files: HashSet<(String, Vec<Id>)>,
+}
+
+fn check_tree(
+    run: &Run,
+    index: &Index,
+    reader: &mut BlockReader,
+    seen: &mut Seen,
+    root: Vec<Piece>,
+    what: &str,
+) {
+    let mut directories = vec![(String::new(), root)];
+    let mut said_before = 0;
+    while let Some((path, content)) = directories.pop() {
+        let identity = postcard::to_stdvec(&content).expect("a content is plain data");
+        if !seen.directories.insert(identity) {
+            continue;
+        }
+        let nodes = match tree::read(reader, index, &content) {
+            Ok(nodes) => nodes,
+            Err(error) => {
+                run.problem(&format_args!("{what}{path}: {}", error.finding()));
+                continue;
+            }
+        };
+        for node in nodes {
+            let path = format!("{path}/{}", node.name.escape_ascii());
+            if let Some(content) = node.directory() {
+                directories.push((path, content.to_vec()));
+                continue;
+            }
+            let bad = bad_blocks(run, index, &node);
+            let Some((block, why)) = bad.first() else {
+                continue;
+            };
+            let more = match bad.len() - 1 {
+                0 => String::new(),
+                more => format!(", and {more} more of its blocks"),
+            };
+            let text = format!("{what}{path}: block {block} {why}{more}");
+            let blocks = bad.iter().map(|(block, _)| *block).collect();
+            match seen.bad_files.insert((path, blocks)) {
+                true => run.problem(&text),
+                false => said_before += 1,
+            }
+        }
+    }
+    if said_before > 0 {
+        run.problem(&format_args!(
+            "{what}: {said_before} file(s) miss the same as in a snapshot above"
+        ));
+    }
+}
+
+/// The blocks of a file that are not as they should be, and why not.
+fn bad_blocks(run: &Run, index: &Index, node: &Node) -> Vec<(Id, String)> {
+    let read_badly = lock(&run.bad_blocks);
+    let why = |block: &Id, len| match index.find(block) {
+        Ok(None) => Some("is missing".to_owned()),
+        Ok(Some(location)) if location.len != len => Some("has another length".to_owned()),
+        Ok(Some(_)) if read_badly.contains(block) => Some("is damaged".to_owned()),
+        Ok(Some(_)) => None,
+        Err(error) => Some(error.to_string()),
+    };
+    node::blocks(node)
+        .filter_map(|(block, len)| Some((block, why(&block, len)?)))
+        .collect()
+}
+
+/// The packs to read.
+fn choose(read_data: ReadData, mut packs: Vec<(Id, u64)>) -> Vec<(Id, u64)> {
+    let total: u64 = packs.iter().map(|(_, len)| len).sum();
+    let budget = match read_data {
+        ReadData::Nothing => return Vec::new(),
+        ReadData::All => return packs,
+        ReadData::Part { number, of } => {
+            let of = of.max(1);
+            let part =
+                |id: &Id| u32::from_le_bytes(*id.0.first_chunk().expect("an ID has 32 bytes")) % of;
+            packs.retain(|(id, _)| part(id) + 1 == number);
+            return packs;
+        }
+        ReadData::Percent(percent) => (total as f64 * percent / 100.0).ceil() as u64,
+        ReadData::Bytes(bytes) => bytes,
+    };
+    // The names of packs are hashes: to turn the order by a random number shuffles it.
+    let turn: [u8; 32] = tabane_storage::random();
+    packs.sort_by_key(|(id, _)| {
+        let mut key = id.0;
+        key.iter_mut()
+            .zip(turn)
+            .for_each(|(byte, turn)| *byte ^= turn);
+        key
+    });
+    let mut taken = 0;
+    packs.retain(|(_, len)| {
+        let take = taken < budget;
+        taken += if take { *len } else { 0 };
+        take
+    });
+    packs
+}
+
+/// Reads packs from end to end and compares every block with its digest; returns how many bytes that were.
+fn read_packs(run: &Arc<Run>, packs: Vec<(Id, u64)>, contents: &Contents) -> u64 {
+    let total: u64 = packs.iter().map(|(_, len)| len).sum();
+    let done = Arc::new(AtomicU64::new(0));
+    let pool = reader::pool(&run.repository, Examiner::default);
+    for (id, len) in packs {
+        let (run, contents, done) = (Arc::clone(run), Arc::clone(contents), Arc::clone(&done));
+        pool.submitter().submit(move |examiner, _| {
+            if let Err(error) = read_pack(&run, id, &contents[&id], examiner) {
+                run.error(&error);
+            }
+            let done = done.fetch_add(len, Ordering::Relaxed) + len;
+            run.observer.progress(done, total);
+        });
+    }
+    pool.finish();
+    done.load(Ordering::Relaxed)
+}
+
+/// Reads a pack and compares every block with its digest.
+fn read_pack(run: &Run, id: Id, expected: &PackContents, examiner: &mut Examiner) -> Result<()> {
+    let name = Name::new(ObjectKind::Pack, id);
+    let read = run.repository.storage().get(name, None);
+    let bytes = match read.map_err(Error::storage("read", name)) {
+        Err(error @ Error::Damaged { .. }) => {
+            let lost = salvage(&run.repository, id, expected)?.lost;
+            let blocks = lost
+                .iter()
+                .flat_map(|&number| &expected.segments[number].blocks);
+            lock(&run.bad_blocks).extend(blocks.map(|&(block, _)| block));
+            return Err(error);
+        }
+        read => read?,
+    };
+    let problem = |error, blocks: &[(Id, u32)]| {
+        run.error(&error);
+        lock(&run.bad_blocks).extend(blocks.iter().map(|&(block, _)| block));
+    };
+    examiner.examine(
+        &run.repository,
+        &bytes,
+        expected,
+        &name.to_string(),
+        problem,
+    )
+}

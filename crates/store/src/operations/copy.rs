@@ -1,0 +1,172 @@
+//! Snapshots from one repository into another.
+//!
+//! Blocks keep their names, so each is looked up in the target once, and only what is missing there is read: segment by
+//! segment, in the order of the packs, opened, compared with its digests, and sealed again under the target's key.
+
+use std::sync::Arc;
+
+use tabane_engine::Algorithm;
+
+use crate::access::client::{Presence, Purpose};
+use crate::access::commit::commit;
+use crate::access::reach::Reach;
+use crate::access::reader::BlockReader;
+use crate::access::repository::Repository;
+use crate::error::{Error, Result};
+use crate::format::compress::Compression;
+use crate::format::snapshot::{self, Snapshot};
+use crate::operations::repack::{self, Ends};
+use tabane_storage::Id;
+
+/// How to copy.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyOptions {
+    /// How hard to compress in the target.
+    pub compression: Compression,
+    /// Find out what would be copied, and copy nothing.
+    pub dry_run: bool,
+}
+
+/// Is told what happens; called from many threads.
+pub trait Observer: Send + Sync {
+    /// So many bytes of blocks were copied, of so many in all.
+    fn progress(&self, done_bytes: u64, total_bytes: u64);
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Copied {
+    /// Each snapshot of the source with its copy, oldest first; a dry run makes none.
+    pub snapshots: Vec<(Id, Option<Id>)>,
+    /// Snapshots that the target had already, with what they are there.
+    pub present: Vec<(Id, Id)>,
+    /// Blocks that were copied.
+    pub blocks: u64,
+    /// Their bytes before compression.
+    pub bytes: u64,
+    /// Their bytes as the target stores them.
+    pub stored_bytes: u64,
+    /// Blocks of these snapshots that the target had already.
+    pub blocks_present: u64,
+}
+
+/// Whether blocks of one repository can be blocks of the other.
+///
+/// # Errors
+/// [`Error::Invalid`] if they are named by different hashes, by one with known collisions, or if it is the same repository.
+pub fn compatible(from: &Repository, to: &Repository) -> Result<()> {
+    let (source, target) = (from.config(), to.config());
+    if source.id == target.id {
+        return Err(Error::Invalid(
+            "both are the same repository: there is nothing to copy".to_owned(),
+        ));
+    }
+    if source.hash != target.hash {
+        return Err(Error::Invalid(format!(
+            "the source names blocks by their {}, the target by their {}, so every block and directory would have to be \
+             made anew: copy into a repository made with `tabane init --hash {0}`, or restore and back up again",
+            source.hash, target.hash
+        )));
+    }
+    if source.hash == Algorithm::Sha1 {
+        return Err(Error::Invalid(
+            "both repositories name blocks by their SHA-1, which different blocks can share, so a block of one could be \
+             taken for another of the other: restore and back up again, into a repository with another hash"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Copies snapshots, and all they need, from one repository into another. What is there already is passed over, so a copy
+/// that was interrupted goes on where it was.
+///
+/// # Errors
+/// [`compatible`]'s; a block that is missing or damaged in the source; or when a storage fails. What was copied until
+/// then stays, and is found by the next run.
+pub fn copy(
+    from: &Arc<Repository>,
+    to: &Arc<Repository>,
+    snapshots: &[(Id, Snapshot)],
+    options: CopyOptions,
+    observer: Arc<dyn Observer>,
+) -> Result<Copied> {
+    compatible(from, to)?;
+    let mut copied = Copied::default();
+    let there = snapshot::list(to, &snapshot::Filter::default())?.snapshots;
+    let mut new = Vec::new();
+    for (id, snapshot) in snapshots {
+        let copy = as_copied(*id, snapshot);
+        match there.iter().find(|there| is_copy(there, &copy)) {
+            Some((present, _)) => copied.present.push((*id, *present)),
+            None => new.push((*id, copy)),
+        }
+    }
+    // Where the source can be written to.
+    let _reading = Presence::announce(from, Purpose::Restore);
+    let source = Arc::new(from.load_index()?);
+    // Before anything is looked up: from now on a prune of the target leaves alone what is found there.
+    let _presence = match options.dry_run {
+        true => None,
+        false => Some(Presence::announce(to, Purpose::Backup)?),
+    };
+    let target = to.load_index()?;
+    let removals = target.removals().clone();
+    let mut reader = BlockReader::new(from);
+    let mut reach = Reach::default();
+    for (_, snapshot) in &new {
+        reach.add(&mut reader, &source, &snapshot.root)?;
+    }
+    let mut missing = Vec::new();
+    for &block in reach.blocks() {
+        match target.keeps(&block)? {
+            true => copied.blocks_present += 1,
+            false => {
+                let place = source.find(&block)?.ok_or(Error::MissingBlock(block))?;
+                copied.bytes += u64::from(place.len);
+                missing.push(block);
+            }
+        }
+    }
+    copied.blocks = missing.len() as u64;
+    if options.dry_run {
+        copied.snapshots = new.iter().map(|(id, _)| (*id, None)).collect();
+        return Ok(copied);
+    }
+    let ends = Ends {
+        from,
+        index: &source,
+        to,
+        there: target,
+    };
+    let total = copied.bytes;
+    let progress = move |done| observer.progress(done, total);
+    let written = repack::copy_between(ends, missing, options.compression, progress)?;
+    copied.stored_bytes = written.stored_bytes;
+    for (id, snapshot) in new {
+        let copy = commit(to, &snapshot, &removals)?;
+        copied.snapshots.push((id, Some(copy)));
+    }
+    Ok(copied)
+}
+
+/// A snapshot as it is in the target, where nobody knows its parent.
+fn as_copied(id: Id, snapshot: &Snapshot) -> Snapshot {
+    Snapshot {
+        parent: None,
+        original: Some(snapshot.original.unwrap_or(id)),
+        ..snapshot.clone()
+    }
+}
+
+/// Whether a snapshot of the target is what `copy` would be; be it that the source was copied from there.
+fn is_copy((id, there): &(Id, Snapshot), copy: &Snapshot) -> bool {
+    let same_origin = there.original.unwrap_or(*id) == copy.original.unwrap_or_default();
+    same_origin
+        && there.root == copy.root
+        && there.time == copy.time
+        && there.hostname == copy.hostname
+        && there.username == copy.username
+        && there.paths == copy.paths
+        && there.tags == copy.tags
+}

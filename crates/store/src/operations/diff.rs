@@ -1,0 +1,200 @@
+//! What is different between two trees.
+
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::access::browse::Browser;
+use crate::error::Result;
+use crate::format::node::{Kind, Node, blocks as blocks_of};
+use tabane_storage::Id;
+
+/// An entry that is not the same on both sides; at least one of which has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Where, from what is compared.
+    pub path: PathBuf,
+    /// What the first tree has.
+    pub old: Option<Node>,
+    /// What the second tree has.
+    pub new: Option<Node>,
+    /// What is different.
+    pub kind: ChangeKind,
+}
+
+/// How an entry differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// Only the second tree has it.
+    Added,
+    /// Only the first tree has it.
+    Removed,
+    /// It is another kind of file.
+    Type,
+    /// Its content is different: bytes or holes of a file, target of a link, number of a device.
+    Content,
+    /// Only attributes differ that a restore would set: mode, owner, time of change, extended attributes.
+    Metadata,
+}
+
+/// How much is different.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiffSummary {
+    /// Files and their like that only the second tree has.
+    pub files_added: u64,
+    /// Files and their like that only the first tree has.
+    pub files_removed: u64,
+    /// Entries whose content or kind differs.
+    pub files_changed: u64,
+    /// Entries that differ in attributes only.
+    pub metadata_changed: u64,
+    /// Directories that only the second tree has.
+    pub directories_added: u64,
+    /// Directories that only the first tree has.
+    pub directories_removed: u64,
+    /// Bytes of blocks that, among the files that differ, only the second tree has.
+    pub added_bytes: u64,
+    /// Bytes of blocks that, among the files that differ, only the first tree has.
+    pub removed_bytes: u64,
+}
+
+/// Compares what is below two directories, and hands each difference to `change`: each directory before what is in
+/// it, and in it by name.
+///
+/// Subtrees with equal contents are not read. Numbers of inodes and times of access or of the last change of an
+/// inode are not compared: they differ after every copy.
+///
+/// # Errors
+/// When a directory cannot be read, and what `change` returns.
+pub fn diff<E: From<crate::Error>>(
+    browser: &mut Browser,
+    old: &Node,
+    new: &Node,
+    mut change: impl FnMut(Change) -> std::result::Result<(), E>,
+) -> std::result::Result<DiffSummary, E> {
+    let mut summary = DiffSummary::default();
+    let (mut old_blocks, mut new_blocks) = (HashSet::new(), HashSet::new());
+    let top = pairs(browser, Some(old), Some(new))?;
+    let mut levels = vec![(PathBuf::from("/"), top.into_iter())];
+    while let Some((directory, pairs_left)) = levels.last_mut() {
+        let Some((old, new)) = pairs_left.next() else {
+            levels.pop();
+            continue;
+        };
+        let Some(name) = old
+            .as_ref()
+            .or(new.as_ref())
+            .map(|node| node.name.as_slice())
+        else {
+            continue;
+        };
+        let path = directory.join(OsStr::from_bytes(name));
+        let kind = compare(old.as_ref(), new.as_ref());
+        if let Some(kind) = kind {
+            summary.count(kind, old.as_ref(), new.as_ref());
+            if kind != ChangeKind::Metadata {
+                collect(&mut old_blocks, old.as_ref());
+                collect(&mut new_blocks, new.as_ref());
+            }
+        }
+        if differ_below(old.as_ref(), new.as_ref()) {
+            let below = pairs(browser, old.as_ref(), new.as_ref())?;
+            levels.push((path.clone(), below.into_iter()));
+        }
+        if let Some(kind) = kind {
+            change(Change {
+                path,
+                old,
+                new,
+                kind,
+            })?;
+        }
+    }
+    let len = |blocks: std::collections::hash_set::Difference<'_, (Id, u32), _>| {
+        blocks.map(|&(_, len)| u64::from(len)).sum()
+    };
+    summary.added_bytes = len(new_blocks.difference(&old_blocks));
+    summary.removed_bytes = len(old_blocks.difference(&new_blocks));
+    Ok(summary)
+}
+
+/// Which difference there is between two entries of one name, without what is below them.
+pub fn compare(old: Option<&Node>, new: Option<&Node>) -> Option<ChangeKind> {
+    let (old, new) = match (old, new) {
+        (Some(old), Some(new)) => (old, new),
+        (Some(_), None) => return Some(ChangeKind::Removed),
+        (None, Some(_)) => return Some(ChangeKind::Added),
+        (None, None) => return None,
+    };
+    if std::mem::discriminant(&old.kind) != std::mem::discriminant(&new.kind) {
+        return Some(ChangeKind::Type);
+    }
+    let is_directory = matches!(new.kind, Kind::Directory { .. });
+    if !is_directory && old.kind != new.kind {
+        return Some(ChangeKind::Content);
+    }
+    let same_attributes = (old.mode, old.uid, old.gid, old.mtime, &old.xattrs)
+        == (new.mode, new.uid, new.gid, new.mtime, &new.xattrs);
+    (!same_attributes).then_some(ChangeKind::Metadata)
+}
+
+/// Whether there can be differences below two entries.
+fn differ_below(old: Option<&Node>, new: Option<&Node>) -> bool {
+    let content = |node: Option<&Node>| node.and_then(Node::directory).cloned();
+    content(old) != content(new)
+}
+
+type Pair = (Option<Node>, Option<Node>);
+
+/// The entries of two directories, those of one name side by side.
+fn pairs(browser: &mut Browser, old: Option<&Node>, new: Option<&Node>) -> Result<Vec<Pair>> {
+    let mut entries = |node: Option<&Node>| match node.and_then(Node::directory) {
+        Some(content) => browser.directory(content),
+        None => Ok(Vec::new()),
+    };
+    let mut old = entries(old)?.into_iter().peekable();
+    let mut new = entries(new)?.into_iter().peekable();
+    let mut pairs = Vec::with_capacity(old.len().max(new.len()));
+    loop {
+        let order = match (old.peek(), new.peek()) {
+            (Some(old), Some(new)) => old.name.cmp(&new.name),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return Ok(pairs),
+        };
+        pairs.push(match order {
+            Ordering::Less => (old.next(), None),
+            Ordering::Equal => (old.next(), new.next()),
+            Ordering::Greater => (None, new.next()),
+        });
+    }
+}
+
+/// Adds the blocks of a file.
+fn collect(blocks: &mut HashSet<(Id, u32)>, node: Option<&Node>) {
+    let file = node.filter(|node| node.directory().is_none());
+    blocks.extend(file.iter().flat_map(|node| blocks_of(node)));
+}
+
+impl DiffSummary {
+    fn count(&mut self, kind: ChangeKind, old: Option<&Node>, new: Option<&Node>) {
+        let is_directory =
+            |node: Option<&Node>| node.is_some_and(|node| node.directory().is_some());
+        let counter = match kind {
+            ChangeKind::Added if is_directory(new) => &mut self.directories_added,
+            ChangeKind::Added => &mut self.files_added,
+            ChangeKind::Removed if is_directory(old) => &mut self.directories_removed,
+            ChangeKind::Removed => &mut self.files_removed,
+            ChangeKind::Type | ChangeKind::Content => &mut self.files_changed,
+            ChangeKind::Metadata => &mut self.metadata_changed,
+        };
+        *counter += 1;
+    }
+}
+
+/// Where a change is when the trees that are compared are at `base`.
+pub fn place_of(base: &Path, change: &Path) -> PathBuf {
+    base.join(change.strip_prefix("/").unwrap_or(change))
+}

@@ -1,0 +1,229 @@
+//! Snapshots anew, with some of their directories changed.
+//!
+//! Only directories that change, and those above them, are stored again; all others, and all files, stay where they are.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::ops::AddAssign;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::access::commit::commit_beside;
+use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
+use crate::access::index::Index;
+use crate::access::reader::BlockReader;
+use crate::access::repository::Repository;
+use crate::access::writer::{Encoder, Writer};
+use crate::error::{Error, Result};
+use crate::format::compress::Compression;
+use crate::format::node::{Kind, Node, Piece};
+use crate::format::pack::BlockKind;
+use crate::format::snapshot::{self, Filter, Snapshot};
+use crate::format::tree;
+use crate::operations::forget;
+use tabane_storage::Id;
+use tabane_storage::object_id;
+use tabane_storage::{Name, ObjectKind};
+
+/// Says what becomes of the directories of snapshots.
+pub trait Edit: Send {
+    /// Counts what was changed. The default is nothing.
+    type Changes: Copy + Default + PartialEq + AddAssign + Send;
+
+    /// The entries that the directory at `path` with this content is to have, sorted by name, and what was changed about
+    /// them. Directories among them are edited next.
+    ///
+    /// # Errors
+    /// Any: nothing is changed then.
+    fn directory(
+        &mut self,
+        trees: &mut Trees<'_>,
+        path: &Path,
+        content: &[Piece],
+    ) -> Result<(Vec<Node>, Self::Changes)>;
+
+    /// Makes a snapshot fit what was changed below it.
+    fn snapshot(&self, snapshot: &mut Snapshot, changes: &Self::Changes);
+}
+
+/// Directories of a repository, and what blocks it has.
+pub struct Trees<'a> {
+    writer: &'a Writer,
+    reader: BlockReader,
+}
+
+impl Trees<'_> {
+    /// The entries of a directory.
+    ///
+    /// # Errors
+    /// When the storage fails, a block is missing or damaged.
+    pub fn read(&mut self, content: &[Piece]) -> Result<Vec<Node>> {
+        let reader = &mut self.reader;
+        self.writer
+            .with_index(|index| tree::read(reader, index, content))
+    }
+
+    /// Whether there is a block of this name and length.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    pub fn has(&self, id: &Id, len: u32) -> Result<bool> {
+        let found = self.writer.with_index(|index| index.find(id))?;
+        Ok(found.is_some_and(|place| place.len == len))
+    }
+}
+
+/// A snapshot of which something was changed.
+pub struct Edited<C> {
+    /// It.
+    pub old: Id,
+    /// The one that is otherwise; a dry run makes none.
+    pub new: Option<Id>,
+    /// What was changed.
+    pub changes: C,
+}
+
+/// Makes a snapshot of each that `edit` changes something about, unless it is there already; with `forget` the old ones are
+/// removed. This client must have announced itself before `index` was loaded.
+///
+/// # Errors
+/// When `edit` does, or the storage fails. Every snapshot is there then, old or new.
+pub fn edit<E: Edit>(
+    repository: &Arc<Repository>,
+    index: Index,
+    snapshots: &[(Id, Snapshot)],
+    edit: &mut E,
+    forget: bool,
+    dry_run: bool,
+) -> Result<Vec<Edited<E::Changes>>> {
+    let removals = index.removals().clone();
+    let writer = Writer::new(repository, index, dry_run);
+    let mut editor = Editor {
+        repository,
+        encoder: writer.encoder(BlockKind::Tree, Compression::AUTO),
+        trees: Trees {
+            writer: &writer,
+            reader: BlockReader::new(repository),
+        },
+        edit,
+        done: HashMap::new(),
+        stored: HashSet::new(),
+    };
+    let edited: Result<Vec<_>> = snapshots
+        .iter()
+        .filter_map(|(id, snapshot)| {
+            let edited = editor.snapshot(*id, snapshot).transpose()?;
+            Some(edited.map(|(snapshot, changes)| (*id, snapshot, changes)))
+        })
+        .collect();
+    let stored = editor.stored;
+    let flushed = editor.encoder.flush();
+    writer.finish()?;
+    flushed?;
+    let edited = edited?;
+    // Of a run that was interrupted, or that left the old ones.
+    let (made, unconfirmed) = match dry_run || edited.is_empty() {
+        true => Default::default(),
+        false => confirmed_and_others(repository)?,
+    };
+    let mut done = Vec::new();
+    for (old, snapshot, changes) in edited {
+        let same = made.iter().find(|(_, made)| *made == snapshot);
+        let new = match same {
+            _ if dry_run => None,
+            Some((id, _)) => Some(*id),
+            None => Some(commit_beside(
+                repository, old, &stored, &snapshot, &removals,
+            )?),
+        };
+        if same.is_none() && new.is_some() {
+            // The same once more, and this one is known to be whole.
+            for (id, _) in unconfirmed.iter().filter(|(_, made)| *made == snapshot) {
+                repository.delete_if_there(Name::new(ObjectKind::Snapshot, *id))?;
+            }
+        }
+        if new.is_some() && forget {
+            forget::remove(repository, old)?;
+        }
+        done.push(Edited { old, new, changes });
+    }
+    Ok(done)
+}
+
+type Snapshots = Vec<(Id, Snapshot)>;
+
+/// The snapshots that lack nothing as far as their clients could tell, and those of which that is not known.
+fn confirmed_and_others(repository: &Repository) -> Result<(Snapshots, Snapshots)> {
+    let made = snapshot::list(repository, &Filter::default())?.snapshots;
+    // Now, since a snapshot of which none is announced any more has been confirmed.
+    let announced = snapshot::announced(repository)?;
+    Ok(made
+        .into_iter()
+        .partition(|(_, snapshot)| !announced.contains(snapshot)))
+}
+
+/// Writes new directories.
+struct Editor<'a, E: Edit> {
+    repository: &'a Arc<Repository>,
+    trees: Trees<'a>,
+    encoder: Encoder,
+    edit: &'a mut E,
+    /// What became of a directory, by its content and its path.
+    done: HashMap<Id, (Vec<Piece>, E::Changes)>,
+    /// Blocks of all directories that were stored.
+    stored: HashSet<Id>,
+}
+
+impl<E: Edit> Editor<'_, E> {
+    /// The snapshot with what is to be changed, and what that was; nothing if it stays as it is.
+    fn snapshot(&mut self, id: Id, snapshot: &Snapshot) -> Result<Option<(Snapshot, E::Changes)>> {
+        let (root, changes) =
+            with_deep_stack(|| self.directory(Path::new("/"), &snapshot.root, 0))?;
+        if changes == E::Changes::default() {
+            return Ok(None);
+        }
+        let mut edited = snapshot.clone();
+        edited.root = root;
+        edited.original = Some(snapshot.original.unwrap_or(id));
+        self.edit.snapshot(&mut edited, &changes);
+        Ok(Some((edited, changes)))
+    }
+
+    fn directory(
+        &mut self,
+        path: &Path,
+        content: &[Piece],
+        depth: usize,
+    ) -> Result<(Vec<Piece>, E::Changes)> {
+        let identity = postcard::to_stdvec(content).expect("a content is plain data");
+        let identity = object_id(&[&identity, path.as_os_str().as_bytes()]);
+        if let Some(done) = self.done.get(&identity) {
+            return Ok(done.clone());
+        }
+        if depth > DEPTH_MAX {
+            return Err(Error::damaged("a directory", "it is too deep"));
+        }
+        let (mut nodes, mut changes) = self.edit.directory(&mut self.trees, path, content)?;
+        for node in &mut nodes {
+            if let Kind::Directory { content } = &mut node.kind {
+                let path = path.join(OsStr::from_bytes(&node.name));
+                let below;
+                (*content, below) = self.directory(&path, content, depth + 1)?;
+                changes += below;
+            }
+        }
+        let content = match changes == E::Changes::default() {
+            true => content.to_vec(),
+            false => self.store(&nodes)?,
+        };
+        self.done.insert(identity, (content.clone(), changes));
+        Ok((content, changes))
+    }
+
+    fn store(&mut self, nodes: &[Node]) -> Result<Vec<Piece>> {
+        let content = tree::store(self.repository, &mut self.encoder, nodes)?;
+        self.stored.extend(content.iter().filter_map(Piece::block));
+        Ok(content)
+    }
+}

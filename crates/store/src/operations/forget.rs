@@ -1,0 +1,608 @@
+//! Which snapshots stay: rules that keep, and the removal of what none of them keeps.
+//!
+//! The rules are restic's. They look at snapshots from the newest to the oldest, and each by itself: a snapshot stays if
+//! any rule wants it.
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp, Zoned};
+
+use crate::access::repository::Repository;
+use crate::error::{Error, Result};
+use crate::format::snapshot::{Snapshot, has_tags};
+use tabane_storage::Id;
+use tabane_storage::{Name, ObjectKind};
+
+/// Stretches of the local calendar, of which a rule keeps the latest snapshot each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Period {
+    /// As short as it takes: every snapshot has one to itself.
+    Each,
+    /// `:00` to `:59`.
+    Hour,
+    /// Midnight to midnight.
+    Day,
+    /// Monday to Sunday (ISO 8601).
+    Week,
+    /// The first to the last day of a month.
+    Month,
+    /// January to December.
+    Year,
+}
+
+impl Period {
+    /// All periods, the shortest first.
+    pub const ALL: [Self; 6] = [
+        Self::Each,
+        Self::Hour,
+        Self::Day,
+        Self::Week,
+        Self::Month,
+        Self::Year,
+    ];
+
+    /// What a snapshot of it is called: `last`, `hourly`, …
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Each => "last",
+            Self::Hour => "hourly",
+            Self::Day => "daily",
+            Self::Week => "weekly",
+            Self::Month => "monthly",
+            Self::Year => "yearly",
+        }
+    }
+
+    /// Tells the periods apart; `number` is the snapshot's place in its group.
+    fn of(self, time: &Zoned, number: usize) -> [i64; 4] {
+        let date = time.date();
+        let week = date.iso_week_date();
+        let (year, month, day) = (date.year().into(), date.month().into(), date.day().into());
+        match self {
+            Self::Each => [number as i64, 0, 0, 0],
+            Self::Hour => [year, month, day, time.hour().into()],
+            Self::Day => [year, month, day, 0],
+            Self::Week => [week.year().into(), week.week().into(), 0, 0],
+            Self::Month => [year, month, 0, 0],
+            Self::Year => [year, 0, 0, 0],
+        }
+    }
+}
+
+/// How many snapshots a rule keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// At most so many.
+    AtMost(u32),
+    /// All that it can.
+    Unlimited,
+}
+
+impl FromStr for Count {
+    type Err = Error;
+
+    /// Reads a number, or `unlimited`, for which restic also takes -1.
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "unlimited" | "-1" => Ok(Self::Unlimited),
+            _ => text.parse().map(Self::AtMost).map_err(|_| {
+                Error::Invalid(format!(
+                    "{text:?} is no number of snapshots: write a number, or unlimited"
+                ))
+            }),
+        }
+    }
+}
+
+/// A length of time by the calendar: `2y5m7d3h`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Age {
+    years: u16,
+    months: u16,
+    days: u16,
+    hours: u16,
+}
+
+impl Age {
+    /// The time so long before `latest`. A day that the month does not have is its last.
+    fn before(self, latest: &Zoned) -> Timestamp {
+        let span = Span::new()
+            .try_years(self.years)
+            .and_then(|span| span.try_months(self.months))
+            .and_then(|span| span.try_days(self.days))
+            .and_then(|span| span.try_hours(self.hours));
+        let start = span.and_then(|span| latest.checked_sub(span));
+        // Before what a calendar reaches, there are no snapshots.
+        start.map_or(Timestamp::MIN, |start| start.timestamp())
+    }
+}
+
+impl FromStr for Age {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let unusable = || {
+            Error::Invalid(format!(
+                "{text:?} is no length of time: write years, months, days and hours, as 1y6m, 14d or 36h"
+            ))
+        };
+        let mut age = Self::default();
+        let mut rest = text;
+        while let Some(at) = rest.find(|character: char| !character.is_ascii_digit()) {
+            let (digits, unit) = rest.split_at(at);
+            let place = match unit.as_bytes()[0] {
+                b'y' => &mut age.years,
+                b'm' => &mut age.months,
+                b'd' => &mut age.days,
+                b'h' => &mut age.hours,
+                _ => return Err(unusable()),
+            };
+            *place = digits.parse().map_err(|_| unusable())?;
+            rest = &unit[1..];
+        }
+        match rest.is_empty() && age != Self::default() {
+            true => Ok(age),
+            false => Err(unusable()),
+        }
+    }
+}
+
+impl fmt::Display for Age {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [self.years, self.months, self.days, self.hours];
+        for (number, unit) in parts.into_iter().zip(["y", "m", "d", "h"]) {
+            if number > 0 {
+                write!(f, "{number}{unit}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A reason for snapshots to stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// The latest snapshots of this many periods. While some of them are left over, the oldest snapshot of all stays
+    /// too, so that history reaches back as far as it can.
+    Last(Period, Count),
+    /// The latest snapshot of each period that is younger than this, by the latest snapshot and not by the clock.
+    Within(Period, Age),
+    /// Snapshots with all of these tags.
+    Tags(Vec<String>),
+}
+
+impl fmt::Display for Rule {
+    /// What snapshots that stay for it are: `daily snapshot`, `within 1y`, `hourly within 7d`, `has tags [a, b]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Last(period, _) => write!(f, "{} snapshot", period.name()),
+            Self::Within(Period::Each, age) => write!(f, "within {age}"),
+            Self::Within(period, age) => write!(f, "{} within {age}", period.name()),
+            Self::Tags(tags) => write!(f, "has tags [{}]", tags.join(", ")),
+        }
+    }
+}
+
+/// Why each snapshot of a group stays, in the order of `group`; one without a reason is to go.
+///
+/// Periods are those of `zone`. The age of a snapshot is measured from the latest one that is not from after `now`, so that
+/// one clock that is fast makes no other snapshot old.
+pub fn reasons(
+    rules: &[Rule],
+    group: &[(Id, Snapshot)],
+    zone: &TimeZone,
+    now: Timestamp,
+) -> Vec<Vec<String>> {
+    let zoned = |at: &usize| group[*at].1.time.to_zoned(zone.clone());
+    let mut newest_first: Vec<usize> = (0..group.len()).collect();
+    newest_first.sort_by_key(|&at| std::cmp::Reverse((group[at].1.time, group[at].0)));
+    let past = newest_first.iter().find(|&&at| group[at].1.time <= now);
+    let latest = past.map_or_else(|| now.to_zoned(zone.clone()), zoned);
+    let mut reasons = vec![Vec::new(); group.len()];
+    for rule in rules {
+        let start = match rule {
+            Rule::Within(_, age) => age.before(&latest),
+            _ => Timestamp::MIN,
+        };
+        let (mut kept, mut period_before) = (0, None);
+        for (number, &at) in newest_first.iter().enumerate() {
+            let snapshot = &group[at].1;
+            match rule {
+                Rule::Tags(tags) => {
+                    if has_tags(snapshot, tags) {
+                        reasons[at].push(rule.to_string());
+                    }
+                }
+                Rule::Last(period, count) => {
+                    if matches!(count, Count::AtMost(most) if kept == *most) {
+                        break;
+                    }
+                    let period = Some(period.of(&zoned(&at), number));
+                    if period != period_before {
+                        reasons[at].push(rule.to_string());
+                    } else if number + 1 == group.len() {
+                        reasons[at].push(format!("oldest {rule}"));
+                    } else {
+                        continue;
+                    }
+                    (kept, period_before) = (kept + 1, period);
+                }
+                Rule::Within(period, _) => {
+                    let period = Some(period.of(&zoned(&at), number));
+                    if snapshot.time > start && period != period_before {
+                        reasons[at].push(rule.to_string());
+                        period_before = period;
+                    }
+                }
+            }
+        }
+    }
+    reasons
+}
+
+/// What snapshots of a group have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupBy {
+    /// The machine.
+    pub host: bool,
+    /// All paths.
+    pub paths: bool,
+    /// All tags.
+    pub tags: bool,
+}
+
+impl FromStr for GroupBy {
+    type Err = Error;
+
+    /// Reads a list as `host,paths`; an empty one makes one group of all.
+    fn from_str(text: &str) -> Result<Self> {
+        let mut group_by = Self::default();
+        for word in text.split(',').filter(|word| !word.is_empty()) {
+            match word {
+                "host" | "hosts" => group_by.host = true,
+                "path" | "paths" => group_by.paths = true,
+                "tag" | "tags" => group_by.tags = true,
+                _ => {
+                    return Err(Error::Invalid(format!(
+                        "snapshots cannot be grouped by {word:?}: use host, paths, tags or some of them with commas between"
+                    )));
+                }
+            }
+        }
+        Ok(group_by)
+    }
+}
+
+/// Snapshots that rules are applied to together.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// The machine, if they are grouped by it.
+    pub host: Option<String>,
+    /// The paths, if they are grouped by them.
+    pub paths: Option<Vec<String>>,
+    /// The tags, sorted, if they are grouped by them.
+    pub tags: Option<Vec<String>>,
+    /// In the order in which they were given.
+    pub snapshots: Vec<(Id, Snapshot)>,
+}
+
+/// Divides snapshots into groups, each in the place of its first snapshot.
+pub fn group(snapshots: Vec<(Id, Snapshot)>, by: GroupBy) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (id, snapshot) in snapshots {
+        let sorted = |list: &[String]| {
+            let mut list = list.to_vec();
+            list.sort();
+            list
+        };
+        let host = by.host.then(|| snapshot.hostname.clone());
+        let paths = by.paths.then(|| sorted(&snapshot.paths));
+        let tags = by.tags.then(|| sorted(&snapshot.tags));
+        let same =
+            |group: &&mut Group| (&group.host, &group.paths, &group.tags) == (&host, &paths, &tags);
+        match groups.iter_mut().find(same) {
+            Some(group) => group.snapshots.push((id, snapshot)),
+            None => groups.push(Group {
+                host,
+                paths,
+                tags,
+                snapshots: vec![(id, snapshot)],
+            }),
+        }
+    }
+    groups
+}
+
+/// Removes a snapshot; what it alone needed stays until the repository is pruned. That it is gone already is no error.
+///
+/// # Errors
+/// When the storage fails.
+pub fn remove(repository: &Repository, id: Id) -> Result<()> {
+    let name = Name::new(ObjectKind::Snapshot, id);
+    match repository.storage().delete(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::storage("remove", name)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use jiff::civil::{DateTime, date};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn snapshot(number: usize, time: Timestamp, tags: &[&str]) -> (Id, Snapshot) {
+        let mut id = Id::default();
+        id.0[..8].copy_from_slice(&(number as u64).to_be_bytes());
+        let snapshot = Snapshot {
+            time,
+            hostname: "host".to_owned(),
+            username: "user".to_owned(),
+            paths: vec!["/home".to_owned()],
+            tags: tags.iter().map(|&tag| tag.to_owned()).collect(),
+            parent: None,
+            original: None,
+            root: Vec::new(),
+            program_version: String::new(),
+            summary: Default::default(),
+        };
+        (id, snapshot)
+    }
+
+    fn at(times: &[&str]) -> Vec<(Id, Snapshot)> {
+        let time = |text: &str| {
+            text.parse::<DateTime>()
+                .expect(text)
+                .to_zoned(TimeZone::UTC)
+        };
+        let times = times.iter().enumerate();
+        times
+            .map(|(number, text)| snapshot(number, time(text).expect(text).timestamp(), &[]))
+            .collect()
+    }
+
+    fn far_future() -> Timestamp {
+        date(2100, 1, 1)
+            .to_zoned(TimeZone::UTC)
+            .unwrap()
+            .timestamp()
+    }
+
+    /// Numbers of the snapshots that stay.
+    fn kept(rules: &[Rule], group: &[(Id, Snapshot)]) -> BTreeSet<usize> {
+        let reasons = reasons(rules, group, &TimeZone::UTC, far_future());
+        (0..group.len())
+            .filter(|&at| !reasons[at].is_empty())
+            .collect()
+    }
+
+    fn last(period: Period, most: u32) -> Rule {
+        Rule::Last(period, Count::AtMost(most))
+    }
+
+    /// The example of restic's manual: a snapshot every Sunday, keep the last four weekly ones' neighbours.
+    #[test]
+    fn the_examples_of_restics_manual() {
+        let sundays = at(&[
+            "2012-07-08T08:15:00",
+            "2014-11-22T10:00:00",
+            "2014-11-09T10:00:00",
+            "2014-11-16T10:00:00",
+            "2014-11-23T10:00:00",
+            "2014-11-30T10:00:00",
+        ]);
+        // "Suppose you make daily backups for 100 years": the last seven days, four weeks, twelve months and 75 years.
+        assert_eq!(kept(&[last(Period::Each, 2)], &sundays), [4, 5].into());
+        assert_eq!(kept(&[last(Period::Month, 1)], &sundays), [5].into());
+        // One is left over, so the oldest stays.
+        assert_eq!(kept(&[last(Period::Year, 3)], &sundays), [0, 5].into());
+        // The 22nd was a Saturday, in the week of the 23rd.
+        assert_eq!(kept(&[last(Period::Week, 3)], &sundays), [3, 4, 5].into());
+
+        let days: Vec<_> = (0..36_525_usize)
+            .map(|day| {
+                let time = date(2000, 1, 1).at(12, 0, 0, 0).to_zoned(TimeZone::UTC);
+                let time = time.unwrap() + Span::new().days(day as i64);
+                snapshot(day, time.timestamp(), &[])
+            })
+            .collect();
+        let rules = [
+            last(Period::Day, 7),
+            last(Period::Week, 5),
+            last(Period::Month, 12),
+            last(Period::Year, 75),
+        ];
+        // "The most recent day, week, month and year are the same snapshot", and others may fall together too.
+        let union = rules
+            .iter()
+            .flat_map(|rule| kept(std::slice::from_ref(rule), &days));
+        assert_eq!(kept(&rules, &days), union.collect());
+        assert!((7 + 4 + 11 + 74 - 3..=7 + 4 + 11 + 74).contains(&kept(&rules, &days).len()));
+    }
+
+    #[test]
+    fn reasons_are_given_in_the_order_of_the_rules() {
+        let mut group = at(&["2026-01-01T10:00", "2026-01-01T10:30", "2026-01-02T10:00"]);
+        group[1].1.tags = vec!["a".to_owned(), "b".to_owned()];
+        let rules = [
+            Rule::Tags(vec!["b".to_owned(), "a".to_owned()]),
+            Rule::Within(Period::Each, "1d".parse().unwrap()),
+            last(Period::Day, 3),
+            Rule::Within(Period::Hour, "2d".parse().unwrap()),
+        ];
+        assert_eq!(
+            reasons(&rules, &group, &TimeZone::UTC, far_future()),
+            [
+                vec!["oldest daily snapshot"],
+                vec![
+                    "has tags [b, a]",
+                    "within 1d",
+                    "daily snapshot",
+                    "hourly within 2d"
+                ],
+                vec!["within 1d", "daily snapshot", "hourly within 2d"],
+            ]
+        );
+    }
+
+    /// Midnight, and the hour that comes twice, are those of the place.
+    #[test]
+    fn days_are_those_of_the_time_zone() {
+        let berlin = TimeZone::get("Europe/Berlin").expect("jiff knows it");
+        // 23:30 and 00:30 in Berlin.
+        let group = at(&["2026-01-01T22:30", "2026-01-01T23:30"]);
+        let rules = [last(Period::Day, 2)];
+        let of = |zone: TimeZone| reasons(&rules, &group, &zone, far_future());
+        assert_eq!(of(berlin.clone()), [["daily snapshot"], ["daily snapshot"]]);
+        assert_eq!(
+            of(TimeZone::UTC),
+            [["oldest daily snapshot"], ["daily snapshot"]]
+        );
+        // 02:30 in summer and 02:30 in winter, as restic has it.
+        let group = at(&["2026-10-25T00:30", "2026-10-25T01:30"]);
+        let found = reasons(&[last(Period::Hour, 1)], &group, &berlin, far_future());
+        assert_eq!(found, [vec![], vec!["hourly snapshot"]]);
+    }
+
+    #[test]
+    fn a_fast_clock_makes_nothing_old() {
+        let now = date(2026, 6, 1)
+            .to_zoned(TimeZone::UTC)
+            .unwrap()
+            .timestamp();
+        let rules = [Rule::Within(Period::Each, "7d".parse().unwrap())];
+        let group = at(&["2026-05-01T00:00", "2026-05-30T00:00", "2038-01-01T00:00"]);
+        let found = reasons(&rules, &group, &TimeZone::UTC, now);
+        assert_eq!(found, [vec![], vec!["within 7d"], vec!["within 7d"]]);
+        // From the future alone: by the clock, then.
+        let found = reasons(&rules, &group[2..], &TimeZone::UTC, now);
+        assert_eq!(found, [["within 7d"]]);
+    }
+
+    #[test]
+    fn ages_and_counts_are_read() {
+        for text in ["1y", "6m", "14d", "36h", "2y5m7d3h", "65535h"] {
+            assert_eq!(text.parse::<Age>().unwrap().to_string(), text);
+        }
+        for text in [
+            "", "0d", "1", "d", "1w", "1.5d", "-1d", "1d 2h", "65536h", "1ä",
+        ] {
+            assert!(text.parse::<Age>().is_err(), "{text}");
+        }
+        assert_eq!("unlimited".parse::<Count>().unwrap(), Count::Unlimited);
+        assert_eq!("-1".parse::<Count>().unwrap(), Count::Unlimited);
+        assert_eq!("7".parse::<Count>().unwrap(), Count::AtMost(7));
+        assert!("-2".parse::<Count>().is_err() && "all".parse::<Count>().is_err());
+        // Further back than the calendar goes, and the end of February.
+        let latest = date(2024, 3, 31).to_zoned(TimeZone::UTC).unwrap();
+        assert_eq!(
+            "65535y".parse::<Age>().unwrap().before(&latest),
+            Timestamp::MIN
+        );
+        let month = "1m".parse::<Age>().unwrap().before(&latest);
+        assert_eq!(month.to_string(), "2024-02-29T00:00:00Z");
+    }
+
+    #[test]
+    fn groups_have_what_was_asked_for_in_common() {
+        let mut all = at(&["2026-01-01T00:00"; 4]);
+        all[1].1.hostname = "other".to_owned();
+        all[2].1.paths = vec!["/srv".to_owned()];
+        all[3].1.tags = vec!["b".to_owned(), "a".to_owned()];
+        let count = |by: &str| group(all.clone(), by.parse().unwrap()).len();
+        assert_eq!(
+            ["", "host", "paths", "tags", "host,paths", "hosts,tag,path"].map(count),
+            [1, 2, 2, 2, 3, 4]
+        );
+        let groups = group(all.clone(), "tags".parse().unwrap());
+        assert_eq!(groups[1].tags, Some(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!((&groups[1].host, &groups[1].paths), (&None, &None));
+        assert!("host,pets".parse::<GroupBy>().is_err());
+    }
+
+    fn any_group() -> impl Strategy<Value = Vec<(Id, Snapshot)>> {
+        // Three years; times that are close, and the same time twice, among them.
+        let time = prop_oneof![0..94_608_000_i64, 0..200_000_i64, 0..100_i64];
+        let tags = prop_oneof![Just(&[][..]), Just(&["a"][..]), Just(&["a", "b"][..])];
+        prop::collection::vec((time, tags), 0..40).prop_map(|list| {
+            let list = list.into_iter().enumerate();
+            list.map(|(number, (second, tags))| {
+                snapshot(number, Timestamp::constant(1_700_000_000 + second, 0), tags)
+            })
+            .collect()
+        })
+    }
+
+    fn any_rule() -> impl Strategy<Value = Rule> {
+        let period = prop::sample::select(&Period::ALL[..]);
+        let count = prop_oneof![(0..12_u32).prop_map(Count::AtMost), Just(Count::Unlimited)];
+        let age =
+            (0..2_u16, 0..14_u16, 0..40_u16, 1..50_u16).prop_map(|(years, months, days, hours)| {
+                Age {
+                    years,
+                    months,
+                    days,
+                    hours,
+                }
+            });
+        prop_oneof![
+            (period.clone(), count).prop_map(|(period, count)| Rule::Last(period, count)),
+            (period, age).prop_map(|(period, age)| Rule::Within(period, age)),
+            Just(Rule::Tags(vec!["a".to_owned(), "b".to_owned()])),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        /// Rules know nothing of each other.
+        #[test]
+        fn together_rules_keep_what_each_keeps(
+            group in any_group(), rules in prop::collection::vec(any_rule(), 0..5)
+        ) {
+            let alone = rules.iter().flat_map(|rule| kept(std::slice::from_ref(rule), &group));
+            prop_assert_eq!(kept(&rules, &group), alone.collect());
+        }
+
+        /// So running the same command twice is running it once.
+        #[test]
+        fn what_was_kept_is_kept_again(
+            group in any_group(), rules in prop::collection::vec(any_rule(), 1..5)
+        ) {
+            let once: Vec<_> = kept(&rules, &group).into_iter().map(|at| group[at].clone()).collect();
+            prop_assert_eq!(kept(&rules, &once).len(), once.len());
+        }
+
+        #[test]
+        fn the_order_of_snapshots_means_nothing(
+            group in any_group(), rules in prop::collection::vec(any_rule(), 1..5)
+        ) {
+            let mut turned: Vec<_> = group.clone();
+            turned.reverse();
+            let back = kept(&rules, &turned).into_iter().map(|at| group.len() - 1 - at);
+            prop_assert_eq!(kept(&rules, &group), back.collect());
+        }
+
+        #[test]
+        fn a_count_is_an_upper_bound_and_more_keeps_more(
+            group in any_group(), period in prop::sample::select(&Period::ALL[..]), most in 0..12_u32
+        ) {
+            let few = kept(&[last(period, most)], &group);
+            let more = kept(&[last(period, most + 1)], &group);
+            prop_assert!(few.len() <= most as usize);
+            prop_assert!(few.is_subset(&more));
+            let newest = (0..group.len()).max_by_key(|&at| (group[at].1.time, group[at].0));
+            prop_assert!(most == 0 || newest.is_none_or(|newest| few.contains(&newest)));
+            let all = kept(&[Rule::Last(period, Count::Unlimited)], &group);
+            prop_assert!(more.is_subset(&all));
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What is done with a repository.
+
+pub mod backup;
+pub mod check;
+pub mod copy;
+pub mod diff;
+pub mod dump;
+pub mod edit;
+pub mod exclude;
+pub mod find;
+pub mod forget;
+pub mod prune;
+pub mod repack;
+pub mod repair;
+pub mod restore;
+pub mod rewrite;
+pub mod salvage;
+pub mod self_test;
+pub mod stats;

@@ -1,0 +1,194 @@
+//! Which packs to copy out and remove: pure arithmetic.
+
+use std::str::FromStr;
+
+use crate::error::Error;
+use crate::format::pack::{BlockKind, PACK_LEN};
+use tabane_storage::Id;
+
+/// How much of the packs may be unused.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MaxUnused {
+    /// This share of what is left, 0 to 1.
+    Share(f64),
+    /// So many bytes.
+    Bytes(u64),
+    /// Everything: only packs that nobody needs at all are removed.
+    Unlimited,
+}
+
+impl Default for MaxUnused {
+    fn default() -> Self {
+        Self::Share(0.05)
+    }
+}
+
+impl MaxUnused {
+    /// The limit in bytes when so many are used.
+    fn limit(self, used: u64) -> u64 {
+        match self {
+            Self::Share(share) if share >= 1.0 => u64::MAX,
+            Self::Share(share) => (used as f64 * share / (1.0 - share)) as u64,
+            Self::Bytes(bytes) => bytes,
+            Self::Unlimited => u64::MAX,
+        }
+    }
+}
+
+impl FromStr for MaxUnused {
+    type Err = Error;
+
+    /// `unlimited`, a share as `5%`, or a number of bytes.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let share = text
+            .strip_suffix('%')
+            .map(|percent| percent.parse::<f64>().map(|percent| percent / 100.0));
+        match (text, share) {
+            ("unlimited", _) => Ok(Self::Unlimited),
+            (_, Some(Ok(share))) if (0.0..=1.0).contains(&share) => Ok(Self::Share(share)),
+            (_, None) if text.parse::<u64>().is_ok() => {
+                Ok(Self::Bytes(text.parse().unwrap_or_default()))
+            }
+            _ => Err(Error::Invalid(format!(
+                "cannot understand {text:?}: write unlimited, a share as 5%, or a size as 500M"
+            ))),
+        }
+    }
+}
+
+/// A pack of which something is needed, and that may be copied out.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate {
+    /// Its name.
+    pub pack: Id,
+    /// What its blocks are for.
+    pub kind: BlockKind,
+    /// Bytes of the pack.
+    pub len: u64,
+    /// The share of its blocks that somebody needs, above 0, up to 1.
+    pub used: f64,
+    /// How long it has been there, in seconds.
+    pub age_s: f64,
+}
+
+impl Candidate {
+    /// Its bytes that nobody needs.
+    pub fn unused_bytes(&self) -> u64 {
+        (self.len as f64 * (1.0 - self.used)) as u64
+    }
+
+    /// What copying it brings for what it costs (Rosenblum and Ousterhout, "The Design and Implementation of a
+    /// Log-Structured File System", 1992): space, the longer lasting the older the pack is, for reading it whole and
+    /// writing what is used.
+    fn benefit(&self) -> f64 {
+        (1.0 - self.used) * (self.age_s + 3600.0) / (1.0 + self.used)
+    }
+
+    /// Whether it is so small that many of its like should be one.
+    fn is_small(&self) -> bool {
+        self.len < PACK_LEN as u64 / 8
+    }
+}
+
+/// So many small packs of one kind are made one.
+const SMALL_PACKS_MAX: usize = 32;
+
+/// Chooses packs to copy out, so that no more than `max_unused` is left unused, of `used` bytes in all. They have at most `max_copied` bytes.
+pub fn choose(
+    mut candidates: Vec<Candidate>,
+    used: u64,
+    max_unused: MaxUnused,
+    max_copied: u64,
+) -> Vec<Id> {
+    let mut unused: u64 = candidates.iter().map(Candidate::unused_bytes).sum();
+    let (limit, mut budget) = (max_unused.limit(used), max_copied);
+    let mut chosen = Vec::new();
+    let small_are_many = |kind| {
+        let small = candidates
+            .iter()
+            .filter(|pack| pack.kind == kind && pack.is_small());
+        small.count() >= SMALL_PACKS_MAX
+    };
+    let merge = [
+        (BlockKind::Data, small_are_many(BlockKind::Data)),
+        (BlockKind::Tree, small_are_many(BlockKind::Tree)),
+    ];
+    candidates.sort_by(|a, b| {
+        b.benefit()
+            .total_cmp(&a.benefit())
+            .then(a.pack.cmp(&b.pack))
+    });
+    for pack in candidates {
+        let is_one_of_many = pack.is_small() && merge.contains(&(pack.kind, true));
+        let wanted = is_one_of_many || (unused > limit && pack.unused_bytes() > 0);
+        if wanted && pack.len <= budget {
+            budget -= pack.len;
+            unused -= pack.unused_bytes();
+            chosen.push(pack.pack);
+        }
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pack(number: u8, used: f64, age_s: f64) -> Candidate {
+        Candidate {
+            pack: Id([number; 32]),
+            kind: BlockKind::Data,
+            len: 16_000_000,
+            used,
+            age_s,
+        }
+    }
+
+    #[test]
+    fn the_emptiest_and_oldest_go_first_until_enough_is_free() {
+        let packs = vec![
+            pack(0, 1.0, 1e6),
+            pack(1, 0.9, 1e6),
+            pack(2, 0.5, 1e6),
+            pack(3, 0.5, 1e3),
+            pack(4, 0.1, 1e6),
+        ];
+        let choose = |max_unused, max_copied| {
+            let chosen = choose(packs.clone(), 48_000_000, max_unused, max_copied);
+            chosen.iter().map(|id| id.0[0]).collect::<Vec<u8>>()
+        };
+        assert_eq!(choose(MaxUnused::Unlimited, u64::MAX), [0_u8; 0]);
+        assert_eq!(choose(MaxUnused::Bytes(0), u64::MAX), [4, 2, 1, 3]);
+        assert_eq!(choose(MaxUnused::Share(0.0), 40_000_000), [4, 2]);
+        // 32 MB are unused, and 48 of 48 + 12 used is four fifths.
+        assert_eq!(choose(MaxUnused::Share(0.2), u64::MAX), [4, 2]);
+        assert_eq!(choose(MaxUnused::Share(1.0), u64::MAX), [0_u8; 0]);
+    }
+
+    #[test]
+    fn many_small_packs_are_made_one() {
+        let small = |number: u8| Candidate {
+            len: 100_000,
+            ..pack(number, 1.0, 1e6)
+        };
+        let few: Vec<_> = (0..31).map(small).collect();
+        let many: Vec<_> = (0..32).map(small).collect();
+        assert_eq!(choose(few, 1, MaxUnused::Unlimited, u64::MAX).len(), 0);
+        assert_eq!(choose(many, 1, MaxUnused::Unlimited, u64::MAX).len(), 32);
+    }
+
+    #[test]
+    fn limits_are_written_as_people_do() {
+        for (text, limit) in [
+            ("5%", MaxUnused::Share(0.05)),
+            ("0%", MaxUnused::Share(0.0)),
+            ("unlimited", MaxUnused::Unlimited),
+            ("1000", MaxUnused::Bytes(1000)),
+        ] {
+            assert_eq!(text.parse::<MaxUnused>().unwrap(), limit, "{text}");
+        }
+        for text in ["", "%", "-1%", "101%", "some", "-5"] {
+            assert!(text.parse::<MaxUnused>().is_err(), "{text}");
+        }
+    }
+}

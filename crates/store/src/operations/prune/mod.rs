@@ -1,0 +1,473 @@
+//! Prune: removes what no snapshot needs.
+//!
+//! Packs of which nothing is needed go; of packs of which little is needed that is copied into new ones, and then they go too. How this
+//! is safe beside everything else that happens in the repository, without locks: [`crate::access::removal`]. Killed at any moment, it has lost nothing, and the next one
+//! goes on.
+
+mod choose;
+mod index_objects;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::access::client::{Presence, Purpose, Seen};
+use crate::access::reach::Reach;
+use crate::access::removal::{self, Removal};
+use crate::access::repository::Repository;
+use crate::error::{Error, Result};
+use crate::operations::repack;
+use tabane_storage::Id;
+use tabane_storage::sync::try_each;
+use tabane_storage::{Name, ObjectKind};
+
+pub use choose::MaxUnused;
+use choose::{Candidate, choose};
+pub(crate) use index_objects::PACKS_MAX;
+use view::View;
+
+/// What an interrupted write left behind in a storage is removed when it is this old: nobody writes an object for longer.
+const LEFTOVER_AGE_MIN: Duration = Duration::from_secs(24 * 3600);
+
+/// How a repository is pruned.
+#[derive(Clone, Copy, Debug)]
+pub struct PruneOptions {
+    /// How much may be left unused.
+    pub max_unused: MaxUnused,
+    /// Packs of no more than this many bytes are copied out.
+    pub max_repack_bytes: u64,
+    /// What is to be removed stays at least this long, by the clock of the storage, and packs that are younger are left alone.
+    pub grace: Duration,
+}
+
+impl Default for PruneOptions {
+    fn default() -> Self {
+        Self {
+            max_unused: MaxUnused::default(),
+            max_repack_bytes: u64::MAX,
+            grace: Duration::ZERO,
+        }
+    }
+}
+
+/// Is told what happens; called from many threads.
+pub trait Observer: Send + Sync {
+    /// Something is worth knowing.
+    fn note(&self, what: &str);
+
+    /// So many bytes of blocks were copied, of so many.
+    fn copied(&self, done_bytes: u64, total_bytes: u64);
+
+    /// So many packs were deleted, of so many.
+    fn deleted(&self, done: u64, total: u64);
+}
+
+/// What a prune is going to do. Bytes are those of packs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PlanStats {
+    /// Snapshots whose blocks are kept.
+    pub snapshots: u64,
+    /// Blocks that they need.
+    pub used_blocks: u64,
+    /// Packs that are there.
+    pub packs: u64,
+    /// Their bytes.
+    pub pack_bytes: u64,
+    /// Bytes of packs that snapshots need.
+    pub used_bytes: u64,
+    /// Packs that stay as they are.
+    pub kept_packs: u64,
+    /// Packs whose blocks are copied before they go.
+    pub repacked_packs: u64,
+    /// Their bytes.
+    pub repacked_bytes: u64,
+    /// Bytes of them that nobody needs.
+    pub repacked_unused_bytes: u64,
+    /// Packs of which nothing is needed.
+    pub unused_packs: u64,
+    /// Their bytes.
+    pub unused_bytes: u64,
+    /// Packs that an earlier prune is about to remove, and that are still there.
+    pub condemned_packs: u64,
+    /// Their bytes.
+    pub condemned_bytes: u64,
+    /// Packs of which nothing is needed and that stay, since a backup that is running may need them, or for their youth.
+    pub young_packs: u64,
+    /// Their bytes.
+    pub young_bytes: u64,
+    /// Bytes that nobody needs in packs that stay.
+    pub left_unused_bytes: u64,
+    /// Other clients that are at work. What is to go stays until they have ended.
+    pub clients: u64,
+}
+
+/// What a prune did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PruneReport {
+    /// Bytes of blocks that were copied.
+    pub copied_bytes: u64,
+    /// Bytes of the packs that hold the copies.
+    pub written_bytes: u64,
+    /// Packs that were deleted.
+    pub deleted_packs: u64,
+    /// Their bytes.
+    pub deleted_bytes: u64,
+    /// Packs that the next prune deletes, when the clients that are at work now have ended.
+    pub waiting_packs: u64,
+    /// Their bytes.
+    pub waiting_bytes: u64,
+    /// Index objects before.
+    pub index_objects_before: u64,
+    /// Index objects now.
+    pub index_objects: u64,
+    /// Leftovers of interrupted writes that were removed.
+    pub leftovers: u64,
+}
+
+/// What is going to be done.
+pub struct Plan {
+    repository: Arc<Repository>,
+    options: PruneOptions,
+    /// Nothing for a plan that is only to be looked at.
+    presence: Option<Presence>,
+    reach: Reach,
+    view: View,
+    /// Packs whose blocks are copied.
+    repack: HashSet<Id>,
+    /// Packs of which nothing is needed.
+    unused: Vec<Id>,
+    stats: PlanStats,
+}
+
+/// Finds out what is to be removed. With `dry_run` nothing at all is written, and the plan cannot be carried out.
+///
+/// # Errors
+/// [`Error::PruneRunning`]; [`Error::CannotPrune`] when something that a snapshot needs is not there, or a snapshot cannot be
+/// read; when the storage fails.
+pub fn plan(repository: &Arc<Repository>, options: PruneOptions, dry_run: bool) -> Result<Plan> {
+    let presence = match dry_run {
+        true => None,
+        false => Some(announce(repository)?),
+    };
+    make_plan(repository, options, presence, &HashSet::new())
+}
+
+/// As [`plan`] with `dry_run`, as if the snapshots `forgotten` were gone.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_without(
+    repository: &Arc<Repository>,
+    options: PruneOptions,
+    forgotten: &HashSet<Id>,
+) -> Result<Plan> {
+    make_plan(repository, options, None, forgotten)
+}
+
+fn make_plan(
+    repository: &Arc<Repository>,
+    options: PruneOptions,
+    presence: Option<Presence>,
+    forgotten: &HashSet<Id>,
+) -> Result<Plan> {
+    let mut reach = Reach::default();
+    let view = View::load(
+        repository,
+        presence.as_ref(),
+        forgotten,
+        BTreeMap::new(),
+        &mut reach,
+    )?;
+    let mut plan = Plan {
+        repository: Arc::clone(repository),
+        options,
+        presence,
+        reach,
+        view,
+        repack: HashSet::new(),
+        unused: Vec::new(),
+        stats: PlanStats::default(),
+    };
+    plan.choose()?;
+    Ok(plan)
+}
+
+/// Announces a prune, unless there is one already.
+pub(crate) fn announce(repository: &Arc<Repository>) -> Result<Presence> {
+    let presence = Presence::announce(repository, Purpose::Prune)?;
+    let (others, now) = presence.others()?;
+    let is_other_prune = |seen: &&Seen| {
+        let client = seen.client.as_ref();
+        client.is_some_and(|client| client.purpose == Purpose::Prune)
+            // Of two that begin at once, one goes on.
+            && seen.modified <= now
+            && !seen.is_dead(now)
+    };
+    match others.iter().find(is_other_prune) {
+        None => Ok(presence),
+        Some(other) => {
+            let who = other.client.as_ref().map_or_else(String::new, |client| {
+                format!(
+                    "{}@{} (process {})",
+                    client.username, client.hostname, client.pid
+                )
+            });
+            Err(Error::PruneRunning(who))
+        }
+    }
+}
+
+/// Makes the index name these packs no more.
+pub(crate) fn forget_packs(repository: &Repository, packs: &HashSet<Id>) -> Result<()> {
+    let removals = removal::names(repository)?;
+    index_objects::rewrite(repository, &repository.read_index()?, packs, &removals).map(|_| ())
+}
+
+impl Plan {
+    /// What it is going to do.
+    pub fn stats(&self) -> &PlanStats {
+        &self.stats
+    }
+
+    /// Decides about every pack.
+    fn choose(&mut self) -> Result<()> {
+        let (view, stats) = (&self.view, &mut self.stats);
+        let index = &view.index;
+        stats.snapshots = view.snapshots;
+        stats.used_blocks = self.reach.blocks().len() as u64;
+        stats.clients = view.alive.len() as u64;
+        // What was put since then may be about to be needed.
+        let grace_ends = view.now.checked_sub(self.options.grace).unwrap_or(view.now);
+        let old = view
+            .oldest_client()
+            .map_or(grace_ends, |oldest| oldest.min(grace_ends));
+
+        let mut used: HashMap<Id, u64> = HashMap::new();
+        for id in self.reach.blocks() {
+            let place = index.find(id)?.expect("the view has what is needed");
+            *used.entry(index.pack_of(place)?.id).or_default() += u64::from(place.len);
+        }
+        let condemned = view.removals.condemned();
+        let mut candidates = Vec::new();
+        for (&pack, listed) in &view.packs {
+            stats.packs += 1;
+            stats.pack_bytes += listed.len;
+            // A pack that no index names is of an interrupted backup, or of one that runs: nothing of it is used yet.
+            let mut candidate = None;
+            if let (Some(&(kind, raw_len)), Some(&used)) =
+                (view.whole_packs.get(&pack), used.get(&pack))
+            {
+                let age_s = view.now.duration_since(listed.modified).unwrap_or_default();
+                let used = Candidate {
+                    pack,
+                    kind,
+                    len: listed.len,
+                    used: used as f64 / raw_len.max(1) as f64,
+                    age_s: age_s.as_secs_f64(),
+                };
+                stats.used_bytes += listed.len - used.unused_bytes();
+                candidate = Some(used);
+            }
+            match candidate {
+                _ if condemned.contains(&pack) => {
+                    stats.condemned_packs += 1;
+                    stats.condemned_bytes += listed.len;
+                }
+                Some(candidate) => candidates.push(candidate),
+                None if listed.modified < old => self.unused.push(pack),
+                None => {
+                    stats.young_packs += 1;
+                    stats.young_bytes += listed.len;
+                }
+            }
+        }
+        self.unused.sort_unstable();
+        stats.unused_packs = self.unused.len() as u64;
+        stats.unused_bytes = self.unused.iter().map(|id| view.packs[id].len).sum();
+
+        let chosen = choose(
+            candidates.clone(),
+            stats.used_bytes,
+            self.options.max_unused,
+            self.options.max_repack_bytes,
+        );
+        self.repack = chosen.into_iter().collect();
+        for candidate in &candidates {
+            if self.repack.contains(&candidate.pack) {
+                stats.repacked_packs += 1;
+                stats.repacked_bytes += candidate.len;
+                stats.repacked_unused_bytes += candidate.unused_bytes();
+            } else {
+                stats.kept_packs += 1;
+                stats.left_unused_bytes += candidate.unused_bytes();
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries it out.
+    ///
+    /// # Errors
+    /// When the storage fails. Nothing is lost then, and the next prune goes on.
+    ///
+    /// # Panics
+    /// When the plan was made with `dry_run`.
+    pub fn execute(self, observer: &Arc<dyn Observer>) -> Result<PruneReport> {
+        let presence = self.presence.expect("a plan that may be carried out");
+        let mut run = Run {
+            repository: self.repository,
+            options: self.options,
+            presence,
+            reach: self.reach,
+            observer: Arc::clone(observer),
+            report: PruneReport {
+                index_objects_before: self.view.segments.len() as u64,
+                ..PruneReport::default()
+            },
+        };
+        let mut view = self.view;
+        run.copy(&view, &self.repack)?;
+        let mut gone = run.delete_due(&view)?;
+        let mut packs: Vec<Id> = self.unused.into_iter().chain(self.repack).collect();
+        packs.sort_unstable();
+        let mut superseded = Vec::new();
+        let mut condemned = view.removals.condemned();
+        let mut removals = view.removals.names();
+        if !packs.is_empty() {
+            superseded = view.removals.names().into_iter().collect();
+            condemned.extend(&packs);
+            removals.insert(removal::save(&run.repository, &Removal { packs })?);
+            if run.options.grace.is_zero() && view.alive.is_empty() {
+                // Both as they were would need twice the memory.
+                view.index = Arc::default();
+                view = View::load(
+                    &run.repository,
+                    Some(&run.presence),
+                    &HashSet::new(),
+                    std::mem::take(&mut view.segments),
+                    &mut run.reach,
+                )?;
+                run.copy(&view, &HashSet::new())?;
+                removals = view.removals.names();
+                gone.extend(run.delete_due(&view)?);
+            }
+        }
+        let waiting = condemned
+            .iter()
+            .filter(|id| !gone.contains(id))
+            .filter_map(|id| view.packs.get(id));
+        for pack in waiting {
+            run.report.waiting_packs += 1;
+            run.report.waiting_bytes += pack.len;
+        }
+        run.tidy(&view, &gone, &removals, &superseded)?;
+        Ok(run.report)
+    }
+}
+
+/// A prune at work.
+struct Run {
+    repository: Arc<Repository>,
+    options: PruneOptions,
+    presence: Presence,
+    reach: Reach,
+    observer: Arc<dyn Observer>,
+    report: PruneReport,
+}
+
+impl Run {
+    /// Copies the blocks that are needed and that are only in packs that are condemned or to be.
+    fn copy(&mut self, view: &View, repack: &HashSet<Id>) -> Result<()> {
+        let index = &view.index;
+        let (mut blocks, mut total) = (Vec::new(), 0);
+        for id in self.reach.blocks() {
+            let place = index.find(id)?.expect("the view has what is needed");
+            if index.is_condemned(place)? || repack.contains(&index.pack_of(place)?.id) {
+                blocks.push(*id);
+                total += u64::from(place.len);
+            }
+        }
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let observer = Arc::clone(&self.observer);
+        let progress = move |done| observer.copied(done, total);
+        let written = repack::copy(&self.repository, index, blocks, progress);
+        let written = written.map_err(|error| match error {
+            Error::RemovedMeanwhile => Error::PruneOvertaken,
+            error if error.is_not_found() => Error::PruneOvertaken,
+            error => error,
+        })?;
+        self.report.copied_bytes += total;
+        self.report.written_bytes += written.stored_bytes;
+        Ok(())
+    }
+
+    /// Deletes the packs of removals that are due: the view was made after they were written, and what is needed of them
+    /// has been copied. Returns all packs that are gone.
+    fn delete_due(&mut self, view: &View) -> Result<HashSet<Id>> {
+        let due = view.due(self.options.grace);
+        let due: Vec<Id> = due
+            .iter()
+            .flat_map(|removal| &removal.packs)
+            .filter(|id| view.packs.contains_key(id))
+            .copied()
+            .collect::<HashSet<Id>>()
+            .into_iter()
+            .collect();
+        let (repository, done) = (&self.repository, AtomicU64::new(0));
+        try_each(&due, repository.storage().connections(), |id| {
+            repository.delete_if_there(Name::new(ObjectKind::Pack, *id))?;
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            self.observer.deleted(done, due.len() as u64);
+            Ok::<_, Error>(())
+        })?;
+        self.report.deleted_packs += due.len() as u64;
+        self.report.deleted_bytes += due.iter().map(|id| view.packs[id].len).sum::<u64>();
+        // All that is needed was found elsewhere, so whatever is not there need not be named any more.
+        Ok(due.into_iter().chain(view.absent()).collect())
+    }
+
+    /// Makes the index name what is there, and removes what has served its purpose.
+    fn tidy(
+        &mut self,
+        view: &View,
+        gone: &HashSet<Id>,
+        removals: &BTreeSet<Id>,
+        superseded: &[Id],
+    ) -> Result<()> {
+        self.report.index_objects =
+            index_objects::rewrite(&self.repository, &view.segments, gone, removals)?;
+        // The last removal stays for those who began before it: see `removal`.
+        for (id, removal) in view.removals.iter() {
+            if superseded.contains(id) && removal.packs.iter().all(|pack| gone.contains(pack)) {
+                self.repository
+                    .delete_if_there(Name::new(ObjectKind::Removal, *id))?;
+            }
+        }
+        for snapshot in &view.unconfirmed {
+            self.repository
+                .delete_if_there(Name::new(ObjectKind::Snapshot, *snapshot))?;
+        }
+        for pending in &view.settled {
+            self.repository
+                .delete_if_there(Name::new(ObjectKind::Pending, *pending))?;
+        }
+        for dead in &view.dead {
+            self.repository
+                .delete_if_there(Name::new(ObjectKind::Client, dead.id))?;
+        }
+        let removed = self.repository.storage().remove_leftovers(LEFTOVER_AGE_MIN);
+        match removed {
+            Ok(count) => self.report.leftovers = count,
+            Err(error) => self.observer.note(&format!(
+                "cannot remove leftovers of interrupted writes: {error}"
+            )),
+        }
+        Ok(())
+    }
+}

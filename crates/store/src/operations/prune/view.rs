@@ -1,0 +1,269 @@
+//! What is in a repository at one time, read in the order that rule 2 of [`crate::access::removal`] asks for.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::access::client::{self, Presence, Seen};
+use crate::access::index::{Index, IndexSegment};
+use crate::access::reach::{Reach, is_whole};
+use crate::access::reader::BlockReader;
+use crate::access::removal::{Removal, Removals};
+use crate::access::repository::Repository;
+use crate::error::{Error, Result};
+use crate::format::pack::BlockKind;
+use crate::format::snapshot;
+use tabane_storage::Id;
+use tabane_storage::{Listed, ObjectKind};
+
+/// A pending snapshot whose client died tells for so long that the snapshot, should it come, may lack something.
+const PENDING_AGE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// What is in a repository.
+pub struct View {
+    pub removals: Removals,
+    /// When each removal was written.
+    pub removal_times: HashMap<Id, SystemTime>,
+    /// Snapshots that lack something and whose clients died before they could take them back: nobody was told of them.
+    pub unconfirmed: Vec<Id>,
+    /// Pending snapshots that have served their purpose, though their clients have left them.
+    pub settled: Vec<Id>,
+    /// Number of snapshots.
+    pub snapshots: u64,
+    /// The objects of the index.
+    pub segments: BTreeMap<Id, IndexSegment>,
+    /// Blocks in packs that are there in their full length.
+    pub index: Arc<Index>,
+    /// Packs that an index object names and that are there in their full length: what for, and bytes of their blocks.
+    pub whole_packs: BTreeMap<Id, (BlockKind, u64)>,
+    /// All packs that are there.
+    pub packs: HashMap<Id, Listed>,
+    /// Other clients that are at work.
+    pub alive: Vec<Seen>,
+    /// Other clients that ended without a word.
+    pub dead: Vec<Seen>,
+    /// What time it is by the clock of the storage.
+    pub now: SystemTime,
+}
+
+impl View {
+    /// Reads everything, but those objects of the index that are `known`, and adds what snapshots need to `reach`. It is as
+    /// if those that are `forgotten` were not there.
+    ///
+    /// # Errors
+    /// [`Error::CannotPrune`] when something that a snapshot needs is not there, or a snapshot cannot be read; when the
+    /// storage fails.
+    pub fn load(
+        repository: &Arc<Repository>,
+        presence: Option<&Presence>,
+        forgotten: &HashSet<Id>,
+        mut known: BTreeMap<Id, IndexSegment>,
+        reach: &mut Reach,
+    ) -> Result<Self> {
+        let mut last = None;
+        loop {
+            let known = std::mem::take(&mut known);
+            let result = Self::try_load(repository, presence, forgotten, known, reach);
+            let is_complete = match &result {
+                Ok(view) => view.unconfirmed.is_empty(),
+                Err(Error::CannotPrune(_)) => false,
+                Err(_) => true,
+            };
+            if is_complete {
+                return result;
+            }
+            // Somebody else may have moved what is missing elsewhere, between our lists. It is missing if it is so twice, and nothing
+            // has changed meanwhile.
+            let kinds = [ObjectKind::Removal, ObjectKind::Index, ObjectKind::Pack];
+            let state = kinds.map(|kind| repository.list(kind));
+            let [removals, index, packs] = state;
+            let state = Some((removals?, index?, packs?));
+            if state == last {
+                return result;
+            }
+            last = state;
+        }
+    }
+
+    fn try_load(
+        repository: &Arc<Repository>,
+        presence: Option<&Presence>,
+        forgotten: &HashSet<Id>,
+        known: BTreeMap<Id, IndexSegment>,
+        reach: &mut Reach,
+    ) -> Result<Self> {
+        let removals = Removals::load(repository)?;
+        let removal_times = times(repository, ObjectKind::Removal)?;
+        let read =
+            |kind| repository.read_each(kind, |id| snapshot::load_from(repository, kind, id));
+        // A pending snapshot that is gone from its place has become a snapshot before those are listed.
+        let pending_snapshots = read(ObjectKind::Pending)?;
+        let pending = repository.list_with_times(ObjectKind::Pending)?;
+        let mut snapshots = read(ObjectKind::Snapshot)?;
+        snapshots.retain(|id, _| !forgotten.contains(id));
+        let segments = repository.read_rest(ObjectKind::Index, known, |id| {
+            repository.read_index_segment(id)
+        })?;
+        let packs = repository.list_with_times(ObjectKind::Pack)?;
+        let packs: HashMap<Id, Listed> = packs.into_iter().map(|pack| (pack.id, pack)).collect();
+        // After the packs: who put one of them has announced himself before.
+        let (mut clients, now) = match presence {
+            Some(presence) => presence.others()?,
+            None => without_presence(repository, &packs)?,
+        };
+        let (dead, alive): (Vec<Seen>, Vec<Seen>) =
+            clients.drain(..).partition(|seen| seen.is_dead(now));
+
+        let mut index = Index::as_of(&removals);
+        let mut whole_packs = BTreeMap::new();
+        for (pack, contents) in segments.values().flatten() {
+            let len = contents.object_len();
+            let is_whole = |listed: &Listed| repository.storage().is_listed_as(listed.len, len);
+            if packs.get(pack).is_some_and(is_whole) {
+                index.add(*pack, contents)?;
+                let raw = contents
+                    .segments
+                    .iter()
+                    .map(|segment| segment.raw_len() as u64);
+                whole_packs.insert(*pack, (contents.kind, raw.sum()));
+            }
+        }
+        let index = Arc::new(index);
+
+        // Those whose clients have ended. They keep nothing, and stay to tell of a snapshot that comes late.
+        let oldest = alive.iter().map(Seen::since).min().unwrap_or(now);
+        let left: HashMap<Id, SystemTime> = pending
+            .iter()
+            .filter(|pending| pending.modified < oldest)
+            .map(|pending| (pending.id, pending.modified))
+            .collect();
+        let mut settled: BTreeSet<Id> = left
+            .iter()
+            .filter(|(_, written)| {
+                let age = now.duration_since(**written);
+                age.is_ok_and(|age| age > PENDING_AGE_MAX)
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        let mut unconfirmed = Vec::new();
+
+        let mut reader = BlockReader::new(repository);
+        reach.keep_if_all_in(|id| snapshots.contains_key(id) || pending_snapshots.contains_key(id));
+        let snapshot_count = snapshots.len() as u64;
+        for (id, snapshot) in snapshots {
+            let announced: Vec<Id> = pending_snapshots
+                .iter()
+                .filter(|(_, pending)| matches!((pending, &snapshot), (Ok(a), Ok(b)) if a == b))
+                .map(|(id, _)| *id)
+                .collect();
+            if let Ok(snapshot) = &snapshot
+                && !announced.is_empty()
+                && !is_whole(&mut reader, &index, &snapshot.root)
+                    .map_err(|error| cannot_read(id, error))?
+            {
+                // Its client takes it back, unless he died.
+                if announced.iter().all(|id| left.contains_key(id)) {
+                    unconfirmed.push(id);
+                    settled.extend(announced);
+                }
+                continue;
+            }
+            settled.extend(announced.into_iter().filter(|id| left.contains_key(id)));
+            let read = match snapshot {
+                Ok(snapshot) => reach.add_snapshot(&mut reader, &index, id, &snapshot.root),
+                Err(error) => Err(error),
+            };
+            read.map_err(|error| cannot_read(id, error))?;
+        }
+        if let Some(missing) = reach.first_missing(&index)? {
+            let why = format!("block {missing}, which a snapshot needs, is missing");
+            return Err(Error::CannotPrune(why));
+        }
+        for (id, snapshot) in pending_snapshots {
+            let Ok(snapshot) = snapshot else { continue };
+            if left.contains_key(&id) {
+                continue;
+            }
+            // Whoever is about to write it looks after what is missing; if he died, nobody needs it.
+            if let Ok(true) = is_whole(&mut reader, &index, &snapshot.root) {
+                reach.add_snapshot(&mut reader, &index, id, &snapshot.root)?;
+            }
+        }
+        Ok(Self {
+            removals,
+            removal_times,
+            unconfirmed,
+            settled: settled.into_iter().collect(),
+            snapshots: snapshot_count,
+            segments,
+            index,
+            whole_packs,
+            packs,
+            dead,
+            alive,
+            now,
+        })
+    }
+
+    /// The removals whose packs may be deleted: no client is at work that began before them, and they were written at
+    /// least `grace` ago.
+    pub fn due(&self, grace: Duration) -> Vec<&Removal> {
+        let oldest = self.oldest_client();
+        let is_due = |written: &SystemTime| {
+            let age = self.now.duration_since(*written).unwrap_or_default();
+            age >= grace && oldest.is_none_or(|oldest| *written < oldest)
+        };
+        let due = self
+            .removals
+            .iter()
+            .filter(|(id, _)| self.removal_times.get(id).is_some_and(is_due));
+        due.map(|(_, removal)| removal).collect()
+    }
+
+    /// When the first of the other clients that are at work began.
+    pub fn oldest_client(&self) -> Option<SystemTime> {
+        self.alive.iter().map(Seen::since).min()
+    }
+
+    /// Packs that are not there, though the index or a removal names them.
+    pub fn absent(&self) -> HashSet<Id> {
+        let named = self.segments.values().flatten();
+        let mut absent = self.removals.condemned();
+        absent.extend(named.map(|(pack, _)| *pack));
+        absent.retain(|id| !self.packs.contains_key(id));
+        absent
+    }
+}
+
+/// All clients, and a time by the clock of the storage, for one who only looks: just after the latest that is known.
+fn without_presence(
+    repository: &Repository,
+    packs: &HashMap<Id, Listed>,
+) -> Result<(Vec<Seen>, SystemTime)> {
+    let clients = client::list(repository)?;
+    let times = packs.values().map(|pack| pack.modified);
+    let latest = times.chain(clients.iter().map(|seen| seen.modified)).max();
+    let now = latest.unwrap_or(SystemTime::UNIX_EPOCH) + Duration::from_nanos(1);
+    Ok((clients, now))
+}
+
+/// That a snapshot lacks something, or else `error`.
+fn cannot_read(snapshot: Id, error: Error) -> Error {
+    match error {
+        Error::Damaged { .. } | Error::MissingBlock(_) => {}
+        ref error if error.is_not_found() => {}
+        error => return error,
+    }
+    Error::CannotPrune(format!(
+        "snapshot {} cannot be read ({error})",
+        snapshot.short()
+    ))
+}
+
+fn times(repository: &Repository, kind: ObjectKind) -> Result<HashMap<Id, SystemTime>> {
+    let listed = repository.list_with_times(kind)?;
+    Ok(listed
+        .into_iter()
+        .map(|object| (object.id, object.modified))
+        .collect())
+}

@@ -1,0 +1,156 @@
+//! Copies blocks into new packs: out of packs that are about to go, or out of another repository.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tabane_engine::Pool;
+
+use crate::access::index::{Index, Location};
+use crate::access::reader::BlockReader;
+use crate::access::repository::Repository;
+use crate::access::writer::{Encoder, Writer, Written, flush};
+use crate::error::{Error, Result};
+use crate::format::compress::Compression;
+use crate::format::pack::{BlockKind, PACK_LEN};
+use tabane_storage::Id;
+use tabane_storage::{Name, ObjectKind};
+
+/// What one worker has.
+struct Worker {
+    reader: BlockReader,
+    data: Encoder,
+    tree: Encoder,
+}
+
+/// The blocks of one segment that are to be copied.
+type Wanted = (u32, Vec<(Id, Location)>);
+
+/// Where blocks come from, and where they go.
+pub struct Ends<'a> {
+    /// The repository that has them.
+    pub from: &'a Arc<Repository>,
+    /// Its index.
+    pub index: &'a Arc<Index>,
+    /// The one that they are written to, perhaps the same.
+    pub to: &'a Arc<Repository>,
+    /// What that has, and is not written again.
+    pub there: Index,
+}
+
+/// Copies blocks of a repository, which all are in `index`, into new packs of the same repository. As
+/// [`copy_between`].
+///
+/// # Errors
+/// As [`copy_between`].
+pub fn copy(
+    repository: &Arc<Repository>,
+    index: &Arc<Index>,
+    blocks: impl IntoIterator<Item = Id>,
+    progress: impl Fn(u64) + Send + Sync + 'static,
+) -> Result<Written> {
+    let ends = Ends {
+        from: repository,
+        index,
+        to: repository,
+        // What is copied is there already, and is to be there once more.
+        there: Index::default(),
+    };
+    copy_between(ends, blocks, Compression::AUTO, progress)
+}
+
+/// Copies blocks into new packs, and indexes them: all is durable when it returns. Each is compared with its digest on the
+/// way. `progress` is told how many of their bytes are done.
+///
+/// # Errors
+/// When a storage fails, or a block is missing or damaged.
+pub fn copy_between(
+    ends: Ends<'_>,
+    blocks: impl IntoIterator<Item = Id>,
+    compression: Compression,
+    progress: impl Fn(u64) + Send + Sync + 'static,
+) -> Result<Written> {
+    let Ends {
+        from,
+        index,
+        to,
+        there,
+    } = ends;
+    let mut by_segment: HashMap<u32, Vec<(Id, Location)>> = HashMap::new();
+    let mut bytes = 0;
+    for block in blocks {
+        let location = index.find(&block)?.ok_or(Error::MissingBlock(block))?;
+        bytes += location.len as usize;
+        let wanted = by_segment.entry(location.segment).or_default();
+        wanted.push((block, location));
+    }
+    let mut segments: Vec<Wanted> = by_segment.into_iter().collect();
+    // By number: neighbours in a pack have neighbouring numbers.
+    segments.sort_unstable_by_key(|(segment, _)| *segment);
+    for (_, wanted) in &mut segments {
+        wanted.sort_unstable_by_key(|(_, location)| location.offset);
+    }
+
+    let writer = Writer::new(to, there, false);
+    let worker = || Worker {
+        reader: BlockReader::new(from),
+        data: writer.encoder(BlockKind::Data, compression),
+        tree: writer.encoder(BlockKind::Tree, compression),
+    };
+    // Little work makes few packs.
+    let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let workers = workers.min(bytes.div_ceil(PACK_LEN).max(1));
+    let pool = Pool::new((0..workers).map(|_| worker()).collect(), workers);
+    let (done, progress) = (Arc::new(AtomicU64::new(0)), Arc::new(progress));
+    for (segment, wanted) in segments {
+        let (index, done, progress) = (Arc::clone(index), Arc::clone(&done), Arc::clone(&progress));
+        let repository = Arc::clone(from);
+        pool.submitter().submit(move |worker: &mut Worker, _| {
+            if worker.data.has_failed() {
+                return;
+            }
+            if let Err(error) = copy_segment(&repository, &index, segment, &wanted, worker) {
+                worker.data.fail(error);
+            }
+            let bytes: u64 = wanted.iter().map(|(_, place)| u64::from(place.len)).sum();
+            progress(done.fetch_add(bytes, Ordering::Relaxed) + bytes);
+        });
+    }
+    let (data, trees): (Vec<_>, Vec<_>) = pool
+        .finish()
+        .into_iter()
+        .map(|worker| (worker.data, worker.tree))
+        .unzip();
+    let flushed = flush(data).and(flush(trees));
+    // What failed first is what the writer tells.
+    let written = writer.finish()?;
+    flushed?;
+    Ok(written)
+}
+
+fn copy_segment(
+    repository: &Repository,
+    index: &Index,
+    segment: u32,
+    wanted: &[(Id, Location)],
+    worker: &mut Worker,
+) -> Result<()> {
+    let raw = worker.reader.read_segment(index, segment)?;
+    let pack = index.pack(index.segment(segment)?.pack)?;
+    let part = |place: &Location| &raw[place.offset as usize..][..place.len as usize];
+    let blocks: Vec<&[u8]> = wanted.iter().map(|(_, place)| part(place)).collect();
+    let digests = repository.config().hash.digest_many(&blocks);
+    let encoder = match pack.kind {
+        BlockKind::Data => &mut worker.data,
+        BlockKind::Tree => &mut worker.tree,
+    };
+    for (((id, _), block), digest) in wanted.iter().zip(blocks).zip(&digests) {
+        if !repository.is_block(id, digest) {
+            let name = Name::new(ObjectKind::Pack, pack.id);
+            let why = format!("block {id} does not match its digest");
+            return Err(Error::damaged(name, why));
+        }
+        encoder.copy(*id, block)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! Saves the sound blocks of damaged packs.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::{Observer, exclusive};
+use crate::access::index::Index;
+use crate::access::removal::{self, Removal, Removals};
+use crate::access::repository::Repository;
+use crate::access::writer::{Encoder, Writer, flush};
+use crate::error::{Error, Result};
+use crate::format::compress::Compression;
+use crate::format::pack::{self, BlockKind, PackContents, SegmentReader};
+use crate::operations::prune;
+use crate::operations::salvage::salvage;
+use tabane_storage::Id;
+use tabane_storage::{Name, ObjectKind};
+
+/// What [`repair_packs`] did, or would do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PacksReport {
+    /// Packs that were looked at.
+    pub packs: u64,
+    /// Packs that are damaged.
+    pub damaged_packs: Vec<Id>,
+    /// Blocks of them that are sound, and were stored nowhere else.
+    pub saved_blocks: u64,
+    /// Blocks of them that are stored elsewhere too.
+    pub safe_blocks: u64,
+    /// Blocks of them that are lost, as far as they say what they held.
+    pub lost_blocks: u64,
+}
+
+/// Reads packs, saves the sound blocks of the damaged ones into new packs, and removes these. `keep` is given each of them first,
+/// as it is. With `dry_run` it is only found out which they are.
+///
+/// # Errors
+/// [`Error::PruneRunning`]; what `keep` returns; when the storage fails. A damaged pack is removed only when what can be saved of it is durable.
+pub fn repair_packs(
+    repository: &Arc<Repository>,
+    packs: &[Id],
+    dry_run: bool,
+    observer: &dyn Observer,
+    mut keep: impl FnMut(Id, &[u8]) -> Result<()>,
+) -> Result<PacksReport> {
+    let _presence = exclusive(repository, dry_run)?;
+    let mut report = PacksReport::default();
+    let mut named: HashMap<Id, PackContents> = HashMap::new();
+    let objects = repository.read_index()?;
+    for (pack, contents) in objects.values().flatten() {
+        named.insert(*pack, contents.clone());
+    }
+    let mut damaged: BTreeMap<Id, Vec<u8>> = BTreeMap::new();
+    for (number, &id) in packs.iter().enumerate() {
+        let name = Name::new(ObjectKind::Pack, id);
+        let read = repository.storage().get(name, None);
+        match read.map_err(Error::storage("read", name)) {
+            Ok(bytes) if tabane_storage::object_id(&[&bytes]) == id => {}
+            Ok(bytes) => {
+                observer.note(&format!("{name} is damaged"));
+                damaged.insert(id, bytes);
+            }
+            Err(error @ Error::Damaged { .. }) => {
+                observer.note(&error.finding());
+                damaged.insert(id, salvage_with(repository, id, &mut named)?);
+            }
+            Err(error) => return Err(error),
+        }
+        observer.progress(number as u64 + 1, packs.len() as u64);
+    }
+    report.packs = packs.len() as u64;
+    report.damaged_packs = damaged.keys().copied().collect();
+    if damaged.is_empty() {
+        return Ok(report);
+    }
+
+    // Where else blocks are.
+    let removals = Removals::load(repository)?;
+    let mut elsewhere = Index::as_of(&removals);
+    let there: HashMap<Id, u64> = repository.list(ObjectKind::Pack)?.into_iter().collect();
+    for (pack, contents) in &named {
+        let is_whole = |&listed: &u64| {
+            let storage = repository.storage();
+            storage.is_listed_as(listed, contents.object_len())
+        };
+        if !damaged.contains_key(pack) && there.get(pack).is_some_and(is_whole) {
+            elsewhere.add(*pack, contents)?;
+        }
+    }
+    let writer = Writer::new(repository, Index::default(), dry_run);
+    let encoder = |kind| writer.encoder(kind, Compression::AUTO);
+    let mut save = Save {
+        repository,
+        elsewhere: &elsewhere,
+        reader: SegmentReader::default(),
+        data: encoder(BlockKind::Data),
+        tree: encoder(BlockKind::Tree),
+        report: &mut report,
+    };
+    for (id, bytes) in &damaged {
+        if !dry_run {
+            keep(*id, bytes)?;
+        }
+        let name = Name::new(ObjectKind::Pack, *id).to_string();
+        let own = pack::read_contents(repository.master(), bytes, &name);
+        match named.get(id).cloned().or(own.ok()) {
+            Some(contents) => save.pack(&contents, bytes)?,
+            None => observer.note(&format!("nothing says what {name} held")),
+        }
+    }
+    let Save { data, tree, .. } = save;
+    flush(vec![data]).and(flush(vec![tree]))?;
+    writer.finish()?;
+    if dry_run {
+        return Ok(report);
+    }
+    let packs: Vec<Id> = damaged.into_keys().collect();
+    let removal = Removal {
+        packs: packs.clone(),
+    };
+    removal::save(repository, &removal)?;
+    for &id in &packs {
+        repository.delete_if_there(Name::new(ObjectKind::Pack, id))?;
+    }
+    prune::forget_packs(repository, &packs.into_iter().collect())?;
+    Ok(report)
+}
+
+/// What is left of a pack that cannot be read as a whole; nothing if neither the index, which is `named`, nor the pack itself
+/// says where in it its segments are. What the pack says is added to the index.
+fn salvage_with(
+    repository: &Repository,
+    id: Id,
+    named: &mut HashMap<Id, PackContents>,
+) -> Result<Vec<u8>> {
+    let contents = match named.entry(id) {
+        Entry::Occupied(named) => named.into_mut(),
+        Entry::Vacant(unnamed) => match pack::fetch_contents(repository, id) {
+            Ok(contents) => unnamed.insert(contents),
+            Err(Error::Damaged { .. }) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        },
+    };
+    Ok(salvage(repository, id, contents)?.bytes)
+}
+
+/// Saves blocks of damaged packs.
+struct Save<'a> {
+    repository: &'a Repository,
+    elsewhere: &'a Index,
+    reader: SegmentReader,
+    data: Encoder,
+    tree: Encoder,
+    report: &'a mut PacksReport,
+}
+
+impl Save<'_> {
+    fn pack(&mut self, contents: &PackContents, bytes: &[u8]) -> Result<()> {
+        let master = self.repository.master();
+        let key = master.object_key(ObjectKind::Pack, &contents.salt);
+        let mut at = crate::format::crypto::HEADER_LEN;
+        for (number, segment) in contents.segments.iter().enumerate() {
+            let end = (at + segment.stored_len as usize).min(bytes.len());
+            let sealed = &bytes[at.min(end)..end];
+            at = end;
+            let opened = self.reader.open(
+                &key,
+                number,
+                segment.codec,
+                segment.raw_len(),
+                sealed,
+                String::new,
+            );
+            let Ok(raw) = opened else {
+                self.lost(segment)?;
+                continue;
+            };
+            let mut rest = raw.as_slice();
+            for &(id, len) in &segment.blocks {
+                let (block, behind) = rest.split_at(len as usize);
+                rest = behind;
+                let digest = self.repository.config().hash.digest(block);
+                if self.elsewhere.keeps(&id)? {
+                    self.report.safe_blocks += 1;
+                } else if self.repository.is_block(&id, &digest) {
+                    self.report.saved_blocks += 1;
+                    match contents.kind {
+                        BlockKind::Data => self.data.copy(id, block)?,
+                        BlockKind::Tree => self.tree.copy(id, block)?,
+                    }
+                } else {
+                    self.report.lost_blocks += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the blocks of a segment that cannot be opened.
+    fn lost(&mut self, segment: &pack::Segment) -> Result<()> {
+        for (id, _) in &segment.blocks {
+            match self.elsewhere.keeps(id)? {
+                true => self.report.safe_blocks += 1,
+                false => self.report.lost_blocks += 1,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,356 @@
+//! Makes snapshots that are whole of those that miss something.
+//!
+//! A file that misses a part keeps its size and everything else of it: the part becomes a hole, which reads as zeros, and the
+//! file gets another name, so that nobody takes it for what it was and no restore puts it in the place of a good one. A
+//! directory that cannot be read stays, empty. The next backup takes neither for known.
+
+use std::collections::{BTreeSet, HashSet};
+use std::ffi::OsStr;
+use std::ops::AddAssign;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::{Observer, exclusive};
+use crate::access::index::Index;
+use crate::access::reader::BlockReader;
+use crate::access::repository::Repository;
+use crate::error::{Error, Result};
+use crate::format::node::{Kind, Node, Piece, Time};
+use crate::format::pack;
+use crate::format::snapshot::Snapshot;
+use crate::format::tree;
+use crate::operations::edit::{Edit, Trees, edit};
+use crate::operations::forget;
+use tabane_storage::Id;
+use tabane_storage::ObjectKind;
+
+/// What the name of a file that misses a part gets at its end.
+const SUFFIX: &str = ".repaired";
+
+/// Bytes of the longest name of a file on Linux.
+const NAME_LEN_MAX: usize = 255;
+
+/// How to repair snapshots.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RepairOptions {
+    /// Remove the old snapshots.
+    pub forget: bool,
+    /// Find out what is lost, and change nothing.
+    pub dry_run: bool,
+}
+
+/// What a snapshot misses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Lost {
+    /// Files that miss a part.
+    pub damaged_files: u64,
+    /// Bytes that they miss.
+    pub lost_bytes: u64,
+    /// Directories that cannot be read; nobody knows what was in them.
+    pub lost_directories: u64,
+}
+
+/// A snapshot that misses something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repaired {
+    /// It.
+    pub old: Id,
+    /// The one that is whole; a dry run makes none.
+    pub new: Option<Id>,
+    /// What is lost.
+    pub lost: Lost,
+}
+
+/// What [`repair_snapshots`] did, or would do.
+#[derive(Clone, Debug, Default)]
+pub struct SnapshotsReport {
+    /// Snapshots that missed something.
+    pub repaired: Vec<Repaired>,
+    /// Snapshots of which not even the first directory can be read: nothing can be made of them.
+    pub unreadable: Vec<Id>,
+}
+
+/// Makes a snapshot without what is lost, with the tag `repaired`, of each that misses something. What is lost is what the
+/// index does not know, or what packs that it knows don't hold: index and packs should have been repaired before.
+///
+/// # Errors
+/// [`Error::PruneRunning`]; when the storage fails. Every snapshot is there then, old or new.
+pub fn repair_snapshots(
+    repository: &Arc<Repository>,
+    snapshots: &[(Id, Snapshot)],
+    options: RepairOptions,
+    observer: &dyn Observer,
+) -> Result<SnapshotsReport> {
+    let _presence = exclusive(repository, options.dry_run)?;
+    let index = load_index(repository)?;
+    let mut report = SnapshotsReport::default();
+    let (mut readable, mut missing_roots) = (Vec::new(), Vec::new());
+    let mut reader = BlockReader::new(repository);
+    for (id, snapshot) in snapshots {
+        match tree::read(&mut reader, &index, &snapshot.root) {
+            Err(error) if is_loss(&error) => {
+                observer.note(&format!(
+                    "snapshot {}: its first directory cannot be read: {error}",
+                    id.short()
+                ));
+                if let Error::MissingBlock(block) = error {
+                    missing_roots.push(block);
+                }
+                report.unreadable.push(*id);
+            }
+            Err(error) => return Err(error),
+            Ok(_) => readable.push((*id, snapshot.clone())),
+        }
+    }
+    let unindexed = unindexed_blocks(repository, &index)?;
+    if !(options.dry_run || unindexed.is_empty()) {
+        let is_there = missing_roots.iter().any(|block| unindexed.contains(block));
+        let mut probe = Repair::new(&Nobody, unindexed);
+        let again = load_index(repository)?;
+        edit(
+            repository,
+            again,
+            &readable,
+            &mut probe,
+            options.forget,
+            true,
+        )?;
+        if is_there || probe.misses_unindexed {
+            return Err(Error::PacksUnindexed);
+        }
+    }
+    let mut repair = Repair::new(observer, HashSet::new());
+    let edited = edit(
+        repository,
+        index,
+        &readable,
+        &mut repair,
+        options.forget,
+        options.dry_run,
+    )?;
+    report.repaired = edited
+        .into_iter()
+        .map(|edited| Repaired {
+            old: edited.old,
+            new: edited.new,
+            lost: edited.changes,
+        })
+        .collect();
+    if options.forget && !options.dry_run {
+        for &id in &report.unreadable {
+            forget::remove(repository, id)?;
+        }
+    }
+    Ok(report)
+}
+
+/// The index of what is there. Were a pack to vanish while it is read, what it held and a prune has copied elsewhere might
+/// seem lost: then it is read again.
+fn load_index(repository: &Repository) -> Result<Index> {
+    let packs = || -> Result<BTreeSet<Id>> {
+        let listed = repository.list(ObjectKind::Pack)?;
+        Ok(listed.into_iter().map(|(id, _)| id).collect())
+    };
+    let mut before = packs()?;
+    loop {
+        let index = repository.load_index_and_lost()?.0;
+        let after = packs()?;
+        if before.is_subset(&after) {
+            return Ok(index);
+        }
+        before = after;
+    }
+}
+
+/// The blocks of packs that the index does not name, and that no prune is about to remove.
+fn unindexed_blocks(repository: &Repository, index: &Index) -> Result<HashSet<Id>> {
+    let mut unindexed: HashSet<Id> = repository
+        .list(ObjectKind::Pack)?
+        .into_iter()
+        .map(|(id, _)| id)
+        .filter(|id| !index.condemns(id))
+        .collect();
+    for pack in index.packs() {
+        unindexed.remove(&pack?.id);
+    }
+    let mut blocks = HashSet::new();
+    for pack in unindexed {
+        // What cannot be read is no help.
+        let Ok(contents) = pack::fetch_contents(repository, pack) else {
+            continue;
+        };
+        let segments = contents.segments.iter().flat_map(|segment| &segment.blocks);
+        blocks.extend(segments.map(|(block, _)| *block));
+    }
+    Ok(blocks)
+}
+
+/// Is told, and does nothing.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn note(&self, _: &str) {}
+    fn progress(&self, _: u64, _: u64) {}
+}
+
+/// Whether what was to be read is lost. Anything else may be there the next time.
+fn is_loss(error: &Error) -> bool {
+    matches!(error, Error::MissingBlock(_) | Error::Damaged { .. })
+}
+
+impl AddAssign for Lost {
+    fn add_assign(&mut self, other: Self) {
+        self.damaged_files += other.damaged_files;
+        self.lost_bytes += other.lost_bytes;
+        self.lost_directories += other.lost_directories;
+    }
+}
+
+/// Takes out what is lost.
+struct Repair<'a> {
+    observer: &'a dyn Observer,
+    /// What that was told: the same is lost from many snapshots.
+    told: HashSet<String>,
+    /// Blocks that are there, though not in the index.
+    unindexed: HashSet<Id>,
+    /// Whether one of those was missed.
+    misses_unindexed: bool,
+}
+
+impl<'a> Repair<'a> {
+    fn new(observer: &'a dyn Observer, unindexed: HashSet<Id>) -> Self {
+        Self {
+            observer,
+            told: HashSet::new(),
+            unindexed,
+            misses_unindexed: false,
+        }
+    }
+
+    /// Makes holes of the blocks of a file that are not there; returns how many bytes that were.
+    fn take_out_lost(&mut self, trees: &Trees<'_>, node: &mut Node) -> Result<u64> {
+        let Kind::File { content, .. } = &mut node.kind else {
+            return Ok(0);
+        };
+        let mut lost = 0;
+        for piece in content {
+            if let Piece::Block { id, len } = *piece
+                && !trees.has(&id, len)?
+            {
+                self.miss(&id);
+                lost += piece.len();
+                *piece = Piece::Hole { len: piece.len() };
+            }
+        }
+        Ok(lost)
+    }
+
+    fn miss(&mut self, block: &Id) {
+        self.misses_unindexed |= self.unindexed.contains(block);
+    }
+
+    fn note(&mut self, what: String) {
+        if !self.told.contains(&what) {
+            self.observer.note(&what);
+            self.told.insert(what);
+        }
+    }
+}
+
+impl Edit for Repair<'_> {
+    type Changes = Lost;
+
+    fn directory(
+        &mut self,
+        trees: &mut Trees<'_>,
+        path: &Path,
+        content: &[Piece],
+    ) -> Result<(Vec<Node>, Lost)> {
+        let mut lost = Lost::default();
+        let mut nodes = match trees.read(content) {
+            Err(error) if is_loss(&error) => {
+                if let Error::MissingBlock(block) = &error {
+                    self.miss(block);
+                }
+                let path = path.display();
+                self.note(format!(
+                    "{path}: this directory cannot be read, an empty one takes its place: {error}"
+                ));
+                lost.lost_directories = 1;
+                return Ok((Vec::new(), lost));
+            }
+            nodes => nodes?,
+        };
+        let mut names: BTreeSet<Vec<u8>> = nodes.iter().map(|node| node.name.clone()).collect();
+        for node in &mut nodes {
+            let missing = self.take_out_lost(trees, node)?;
+            if missing == 0 {
+                continue;
+            }
+            let name = new_name(&node.name, &names);
+            self.note(format!(
+                "{}: {missing} of {} bytes are lost; zeros take their place, under the name {}",
+                path.join(OsStr::from_bytes(&node.name)).display(),
+                node.size(),
+                OsStr::from_bytes(&name).display(),
+            ));
+            names.insert(name.clone());
+            node.name = name;
+            // Whatever a backup finds under this name, it is read.
+            node.ctime = Time::default();
+            lost.damaged_files += 1;
+            lost.lost_bytes += missing;
+        }
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok((nodes, lost))
+    }
+
+    fn snapshot(&self, snapshot: &mut Snapshot, _: &Lost) {
+        snapshot.add_tag("repaired");
+    }
+}
+
+/// A name for a file that misses a part: none of `taken`, and not longer than names can be.
+fn new_name(name: &[u8], taken: &BTreeSet<Vec<u8>>) -> Vec<u8> {
+    let mut suffixes = std::iter::once(SUFFIX.to_owned())
+        .chain((2_u64..).map(|number| format!("{SUFFIX}{number}")));
+    loop {
+        let suffix = suffixes.next().expect("there are more than can be taken");
+        let room = NAME_LEN_MAX - suffix.len();
+        let stem = match std::str::from_utf8(name) {
+            Ok(text) => &name[..text.floor_char_boundary(room)],
+            Err(_) => &name[..name.len().min(room)],
+        };
+        let new = [stem, suffix.as_bytes()].concat();
+        if !taken.contains(&new) {
+            return new;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_names_are_free_and_not_too_long() {
+        let taken = |names: &[&[u8]]| names.iter().map(|name| name.to_vec()).collect();
+        assert_eq!(new_name(b"a", &taken(&[b"a"])), b"a.repaired");
+        let names = taken(&[b"a", b"a.repaired", b"a.repaired2"]);
+        assert_eq!(new_name(b"a", &names), b"a.repaired3");
+        // What is cut off must not make two the same, nor half a letter.
+        let long = "ä".repeat(127);
+        let first = new_name(long.as_bytes(), &taken(&[]));
+        assert_eq!(first, format!("{}.repaired", "ä".repeat(123)).into_bytes());
+        let second = new_name(long.as_bytes(), &[first].into());
+        assert_eq!(
+            second,
+            format!("{}.repaired2", "ä".repeat(122)).into_bytes()
+        );
+        let bytes = [0xff; 255];
+        assert_eq!(new_name(&bytes, &taken(&[])).len(), 255);
+    }
+}

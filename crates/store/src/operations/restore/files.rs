@@ -1,0 +1,697 @@
+//! Contents of files: what is right already, what is written, and whether it arrived.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use tabane_engine::{Bundle, Pool};
+use tabane_files::beneath::{in_directory, open_beneath, remove};
+use tabane_files::read::{data_extents, open_file};
+use tabane_files::write::{apply, apply_at};
+
+use super::Run;
+use super::plan::attribute_errors;
+use crate::access::reader::{self, BlockReader};
+use crate::error::{Error, Result};
+use crate::format::node::{Kind, Node, Piece};
+use tabane_storage::Id;
+use tabane_storage::sync::lock;
+
+/// Decoded bytes that a worker has at a time: enough blocks to fill the lanes.
+const BATCH_LEN: u64 = 4 << 20;
+
+/// With fewer packs for each worker than this, they are shared out in parts, so that no worker is left with the last one alone.
+const PACKS_PER_WORKER: usize = 8;
+
+/// Files with blocks in several segments that are kept open between them.
+const OPEN_FILES: u32 = 256;
+
+/// A regular file to restore.
+pub struct File {
+    /// Below the target.
+    pub path: PathBuf,
+    /// What it should be.
+    pub node: Node,
+    /// There may be something of that name already.
+    may_exist: bool,
+    /// Blocks to write; whoever writes the last one finishes the file.
+    outstanding: AtomicU32,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// It could not be written; that was said.
+    failed: bool,
+    /// It was made in this run, or found to be there and good to write into.
+    begun: bool,
+    /// It was there with the right content: only its attributes are left.
+    right: bool,
+    open: Option<Arc<fs::File>>,
+}
+
+/// A block's place in a file.
+#[derive(Clone, Copy)]
+struct Use {
+    file: u32,
+    /// In the file.
+    start: u64,
+    block: Id,
+    /// In the decoded segment.
+    offset: u32,
+    len: u32,
+}
+
+impl File {
+    /// A file of which nothing is done.
+    pub fn new(path: PathBuf, node: Node, may_exist: bool) -> Self {
+        Self {
+            path,
+            node,
+            may_exist,
+            outstanding: AtomicU32::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    /// The blocks of the file with where they begin in it.
+    pub fn blocks(&self) -> impl Iterator<Item = (u64, Id, u32)> + '_ {
+        let content: &[Piece] = match &self.node.kind {
+            Kind::File { content, .. } => content,
+            _ => &[],
+        };
+        let mut at = 0;
+        content.iter().filter_map(move |piece| {
+            let start = at;
+            at += piece.len();
+            match *piece {
+                Piece::Block { id, len } => Some((start, id, len)),
+                Piece::Hole { .. } => None,
+            }
+        })
+    }
+
+    /// Whether it could not be written, which was said.
+    pub fn has_failed(&self) -> bool {
+        lock(&self.state).failed
+    }
+
+    fn has_holes(&self) -> bool {
+        match &self.node.kind {
+            Kind::File { content, .. } => content
+                .iter()
+                .any(|piece| matches!(piece, Piece::Hole { .. })),
+            _ => false,
+        }
+    }
+}
+
+fn pool(run: &Run) -> Pool<BlockReader> {
+    reader::pool(&run.repository, || BlockReader::new(&run.repository))
+}
+
+/// Writes all files.
+pub fn write_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) {
+    let wanted = compare_all(run, target, files);
+    let mut by_segment: HashMap<u32, Vec<Use>> = HashMap::new();
+    let mut without_blocks = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        let uses = match locate(run, file, number, &wanted[number]) {
+            Ok(uses) => uses,
+            Err(error) => {
+                run.error(&file.path, &error);
+                lock(&file.state).failed = true;
+                continue;
+            }
+        };
+        file.outstanding.store(uses.len() as u32, Ordering::Relaxed);
+        if uses.is_empty() {
+            without_blocks.push(number);
+        }
+        for (segment, place) in uses {
+            by_segment.entry(segment).or_default().push(place);
+        }
+    }
+    let pool = pool(run);
+    for numbers in without_blocks.chunks(256) {
+        let (run, target, files, numbers) = (
+            Arc::clone(run),
+            Arc::clone(target),
+            Arc::clone(files),
+            numbers.to_vec(),
+        );
+        pool.submitter().submit(move |_, _| {
+            for number in numbers {
+                write(&run, &target, &files[number], &[], 0);
+            }
+        });
+    }
+    let mut segments: Vec<(u32, Vec<Use>)> = by_segment.into_iter().collect();
+    // Segments are numbered pack by pack: each pack is read from its front to its end.
+    segments.sort_unstable_by_key(|&(segment, _)| segment);
+    match batches_by_pack(run, segments) {
+        // Whoever takes a pack takes all of it: files of one directory are neighbours there, and only one at a time can make
+        // files in a directory.
+        Ok(packs) if packs.len() >= PACKS_PER_WORKER * reader::workers(&run.repository) => {
+            for pack in packs {
+                submit(run, target, files, &pool, pack);
+            }
+        }
+        Ok(packs) => {
+            for batch in packs.into_iter().flatten() {
+                submit(run, target, files, &pool, vec![batch]);
+            }
+        }
+        Err(error) => run.fail(error),
+    }
+    pool.finish();
+}
+
+/// Segments that are decoded together, with what is wanted of each.
+type Batch = Vec<(u32, Vec<Use>)>;
+
+/// Bundles segments, none of different packs.
+fn batches_by_pack(run: &Run, segments: Vec<(u32, Vec<Use>)>) -> Result<Vec<Vec<Batch>>> {
+    let mut packs: Vec<Vec<Batch>> = Vec::new();
+    let (mut last_pack, mut batch_len) = (None, 0);
+    for (segment, uses) in segments {
+        let entry = run.index.segment(segment)?;
+        if last_pack.replace(entry.pack) != Some(entry.pack) {
+            packs.push(Vec::new());
+            batch_len = BATCH_LEN;
+        }
+        let batches = packs.last_mut().expect("one was begun");
+        if batch_len >= BATCH_LEN {
+            batches.push(Batch::new());
+            batch_len = 0;
+        }
+        batch_len += u64::from(entry.raw_len);
+        batches
+            .last_mut()
+            .expect("one was begun")
+            .push((segment, uses));
+    }
+    Ok(packs)
+}
+
+/// Where the wanted blocks of a file are: for each the segment and the place.
+fn locate(run: &Run, file: &File, number: usize, wanted: &Wanted) -> Result<Vec<(u32, Use)>> {
+    let mut uses = Vec::new();
+    for (at, (start, block, len)) in file.blocks().enumerate() {
+        if wanted.skips(at) {
+            continue;
+        }
+        let found = run.index.find(&block)?;
+        let location = found.ok_or(Error::MissingBlock(block))?;
+        if location.len != len {
+            return Err(Error::damaged(
+                format!("block {block}"),
+                "it has another length than the snapshot says",
+            ));
+        }
+        let place = Use {
+            file: number as u32,
+            start,
+            block,
+            offset: location.offset,
+            len,
+        };
+        uses.push((location.segment, place));
+    }
+    Ok(uses)
+}
+
+fn submit(
+    run: &Arc<Run>,
+    target: &Arc<OwnedFd>,
+    files: &Arc<Vec<File>>,
+    pool: &Pool<BlockReader>,
+    batches: Vec<Batch>,
+) {
+    let (run, target, files) = (Arc::clone(run), Arc::clone(target), Arc::clone(files));
+    pool.submitter().submit(move |reader, _| {
+        for batch in batches {
+            process(&run, &target, &files, reader, batch);
+        }
+    });
+}
+
+/// Reads segments, checks the blocks that are wanted, all of them side by side, and writes them.
+fn process(run: &Run, target: &OwnedFd, files: &[File], reader: &mut BlockReader, batch: Batch) {
+    if run.has_failed() {
+        return;
+    }
+    let mut segments = Vec::with_capacity(batch.len());
+    let numbers: Vec<u32> = batch.iter().map(|(segment, _)| *segment).collect();
+    let read = reader.read_segments(&run.index, &numbers);
+    for ((_, uses), read) in batch.into_iter().zip(read) {
+        match read {
+            Ok(raw) => segments.push((raw, uses)),
+            Err(error) => {
+                for place in uses {
+                    match read_elsewhere(run, reader, place.block) {
+                        Some(raw) => segments.push((raw, vec![Use { offset: 0, ..place }])),
+                        None => give_up(run, &files[place.file as usize], &error),
+                    }
+                }
+            }
+        }
+    }
+    // A block that is used more than once is hashed once.
+    let mut unique: HashMap<Id, bool> = HashMap::new();
+    let mut blocks: Vec<(Id, &[u8])> = Vec::new();
+    for (raw, uses) in &segments {
+        for place in uses {
+            if unique.insert(place.block, false).is_none() {
+                blocks.push((place.block, part(raw, place)));
+            }
+        }
+    }
+    let messages: Vec<&[u8]> = blocks.iter().map(|&(_, bytes)| bytes).collect();
+    let digests = run.repository.config().hash.digest_many(&messages);
+    for ((block, _), digest) in blocks.iter().zip(&digests) {
+        unique.insert(*block, run.repository.is_block(block, digest));
+    }
+    for (raw, uses) in &segments {
+        // A file's uses are neighbours: they were added file by file.
+        for uses in uses.chunk_by(|a, b| a.file == b.file) {
+            let file = &files[uses[0].file as usize];
+            if let Some(bad) = uses.iter().find(|place| !unique[&place.block]) {
+                let error = Error::damaged(
+                    format!("block {}", bad.block),
+                    "its bytes do not match its digest",
+                );
+                give_up(run, file, &error);
+                continue;
+            }
+            let parts: Vec<(u64, &[u8])> = uses
+                .iter()
+                .map(|place| (place.start, part(raw, place)))
+                .collect();
+            write(run, target, file, &parts, uses.len() as u32);
+        }
+    }
+}
+
+/// Reads a block that cannot be read in its first place.
+fn read_elsewhere(run: &Run, reader: &mut BlockReader, block: Id) -> Option<Vec<u8>> {
+    let mut raw = Vec::new();
+    let several = run.index.places(&block).ok()?.len() > 1;
+    let read = several && reader.append_block(&run.index, block, &mut raw).is_ok();
+    read.then_some(raw)
+}
+
+fn part<'a>(raw: &'a [u8], place: &Use) -> &'a [u8] {
+    &raw[place.offset as usize..][..place.len as usize]
+}
+
+/// Says once why a file cannot be restored.
+fn give_up(run: &Run, file: &File, error: &dyn std::fmt::Display) {
+    let mut state = lock(&file.state);
+    if !std::mem::replace(&mut state.failed, true) {
+        run.error(&file.path, error);
+    }
+    close(run, &mut state);
+}
+
+/// Closes a file that was kept open.
+fn close(run: &Run, state: &mut State) {
+    if state.open.take().is_some() {
+        run.open_files.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Writes parts of a file, and gives it its attributes when these were the last of its `outstanding` blocks.
+fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], blocks: u32) {
+    if lock(&file.state).right {
+        // Not opened for writing: it may be a program that runs.
+        let applied = in_directory(target, &file.path, |directory, name| {
+            Ok(apply_at(directory, name, &file.node))
+        });
+        match applied {
+            Ok(failures) => attribute_errors(run, &file.path, &failures),
+            Err(error) => run.io_error(&file.path, "finish", error),
+        }
+        run.observer.entry(&file.path);
+        return;
+    }
+    let before = file.outstanding.load(Ordering::Relaxed);
+    let written = (|| -> io::Result<()> {
+        let Some(open) = open(run, target, file, before == blocks)? else {
+            return Ok(());
+        };
+        let mut bytes = 0;
+        for run_of_parts in parts.chunk_by(|a, b| a.0 + a.1.len() as u64 == b.0) {
+            // Neighbours in the file and in the segment go out in one call.
+            let mut at = run_of_parts[0].0;
+            for (_, part) in run_of_parts {
+                open.write_all_at(part, at)?;
+                at += part.len() as u64;
+                bytes += part.len() as u64;
+            }
+        }
+        run.counters
+            .restored_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
+        run.observer.restored(bytes);
+        if file.outstanding.fetch_sub(blocks, Ordering::AcqRel) == blocks {
+            // A file may end in a hole, and an existing one be longer than it should be.
+            if file.has_holes() || file.may_exist && open.metadata()?.len() != file.node.size() {
+                open.set_len(file.node.size())?;
+            }
+            attribute_errors(run, &file.path, &apply(open.as_fd(), &file.node));
+            close(run, &mut lock(&file.state));
+            run.observer.entry(&file.path);
+        }
+        Ok(())
+    })();
+    if let Err(error) = written {
+        let mut state = lock(&file.state);
+        if !std::mem::replace(&mut state.failed, true) {
+            drop(state);
+            run.io_error(&file.path, "write", error);
+        }
+    }
+}
+
+/// Opens a file for writing; nothing if it is given up. `whole`: nobody else will want it.
+fn open(
+    run: &Run,
+    target: &OwnedFd,
+    file: &File,
+    whole: bool,
+) -> io::Result<Option<Arc<fs::File>>> {
+    let mut state = lock(&file.state);
+    if state.failed {
+        return Ok(None);
+    }
+    if let Some(open) = &state.open {
+        return Ok(Some(Arc::clone(open)));
+    }
+    let begun = std::mem::replace(&mut state.begun, true);
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+    let new = flags | OFlags::CREATE | OFlags::EXCL;
+    let owner = Mode::RUSR | Mode::WUSR;
+    let first = match begun {
+        true => open_beneath(target, &file.path, flags, Mode::empty()),
+        false => open_beneath(target, &file.path, new, owner),
+    };
+    let opened = match first {
+        // A file that is read-only, as an earlier restore may have left it.
+        Err(error) if begun && error.kind() == io::ErrorKind::PermissionDenied => {
+            in_directory(target, &file.path, |directory, name| {
+                Ok(rustix::fs::chmodat(
+                    directory,
+                    name,
+                    owner,
+                    AtFlags::empty(),
+                )?)
+            })?;
+            open_beneath(target, &file.path, flags, Mode::empty())?
+        }
+        // Something that is not to be written into.
+        Err(error) if !begun && error.kind() == io::ErrorKind::AlreadyExists => {
+            in_directory(target, &file.path, remove)?;
+            open_beneath(target, &file.path, new, owner)?
+        }
+        result => result?,
+    };
+    let opened = Arc::new(fs::File::from(opened));
+    if !whole && run.open_files.load(Ordering::Relaxed) < OPEN_FILES {
+        run.open_files.fetch_add(1, Ordering::Relaxed);
+        state.open = Some(Arc::clone(&opened));
+    }
+    Ok(Some(opened))
+}
+
+/// Which blocks of a file are to be written.
+#[derive(Clone, Default)]
+enum Wanted {
+    /// All of them.
+    #[default]
+    All,
+    /// Those that are true.
+    Some(Vec<bool>),
+}
+
+impl Wanted {
+    fn skips(&self, block: usize) -> bool {
+        matches!(self, Self::Some(wanted) if !wanted[block])
+    }
+}
+
+/// Finds out what of the files is there and right; an existing file of which something is kept has begun.
+fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) -> Vec<Wanted> {
+    let existing: Vec<usize> = (0..files.len())
+        .filter(|&number| files[number].may_exist && exists(target, &files[number]))
+        .collect();
+    let wanted = Arc::new(Mutex::new(vec![Wanted::All; files.len()]));
+    let found = Arc::clone(&wanted);
+    let taken = Mutex::new(HashSet::new());
+    read_all(
+        run,
+        target,
+        files,
+        &existing,
+        move |run, file, number, comparison| {
+            let Ok(comparison) = comparison else {
+                return;
+            };
+            let right_size = comparison.size == file.node.size();
+            let all_right =
+                comparison.wrong.is_empty() && comparison.holes == Holes::Right && right_size;
+            // To change a file that has other names would change those: it is kept only if it is right and should
+            // have other names, and then for one file.
+            let own = match (comparison.shared_inode, file.node.hard_link) {
+                (None, _) => true,
+                (Some(inode), Some(_)) => all_right && lock(&taken).insert(inode),
+                (Some(_), None) => false,
+            };
+            // And a hole cannot be put back.
+            if !own || !all_right && file.has_holes() {
+                return;
+            }
+            let mut blocks = vec![false; file.blocks().count()];
+            for &block in &comparison.wrong {
+                blocks[block] = true;
+            }
+            let right: u64 = file
+                .blocks()
+                .zip(&blocks)
+                .filter(|(_, wanted)| !**wanted)
+                .map(|((_, _, len), _)| u64::from(len))
+                .sum();
+            run.counters
+                .skipped_bytes
+                .fetch_add(right, Ordering::Relaxed);
+            run.observer.restored(right);
+            let mut state = lock(&file.state);
+            state.begun = true;
+            state.right = all_right;
+            drop(state);
+            lock(&found)[number] = Wanted::Some(blocks);
+        },
+    );
+    std::mem::take(&mut lock(&wanted))
+}
+
+fn exists(target: &OwnedFd, file: &File) -> bool {
+    in_directory(target, &file.path, |directory, name| {
+        let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+    })
+    .unwrap_or(false)
+}
+
+/// Reads all files again and reports what is not as it should be.
+pub fn verify_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) {
+    let good: Vec<usize> = (0..files.len())
+        .filter(|&number| !files[number].has_failed())
+        .collect();
+    read_all(run, target, files, &good, |run, file, _, comparison| {
+        let what = match comparison {
+            Err(error) => format!("cannot be read again: {error}"),
+            Ok(comparison) if comparison.size != file.node.size() => {
+                "has another length than in the snapshot".to_owned()
+            }
+            Ok(comparison) if !comparison.wrong.is_empty() || comparison.holes == Holes::Wrong => {
+                "differs from the snapshot".to_owned()
+            }
+            Ok(_) => {
+                run.counters
+                    .verified_bytes
+                    .fetch_add(file.node.size(), Ordering::Relaxed);
+                return;
+            }
+        };
+        run.error(&file.path, &what);
+    });
+}
+
+/// How an existing file compares with what it should be.
+struct Comparison {
+    size: u64,
+    /// Its device and inode, if it has more than one name.
+    shared_inode: Option<(u64, u64)>,
+    /// Numbers of the blocks that differ.
+    wrong: Vec<usize>,
+    holes: Holes,
+}
+
+/// What is where there should be holes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holes {
+    /// Holes.
+    Right,
+    /// Zeros that take up room: the same bytes, and all that some file systems can do.
+    Zeros,
+    /// Something else.
+    Wrong,
+}
+
+/// Reads files in batches whose blocks are hashed together, and hands each comparison to `done`.
+fn read_all(
+    run: &Arc<Run>,
+    target: &Arc<OwnedFd>,
+    files: &Arc<Vec<File>>,
+    numbers: &[usize],
+    done: impl Fn(&Run, &File, usize, io::Result<Comparison>) + Send + Sync + 'static,
+) {
+    let pool = pool(run);
+    let done = Arc::new(done);
+    let (mut batch, mut len) = (Vec::new(), 0);
+    for (at, &number) in numbers.iter().enumerate() {
+        len += files[number].node.size();
+        batch.push(number);
+        if len < BATCH_LEN && batch.len() < 1024 && at + 1 < numbers.len() {
+            continue;
+        }
+        len = 0;
+        let (run, target, files, done, batch) = (
+            Arc::clone(run),
+            Arc::clone(target),
+            Arc::clone(files),
+            Arc::clone(&done),
+            std::mem::take(&mut batch),
+        );
+        pool.submitter().submit(move |_, _| {
+            let mut comparer = Comparer {
+                run: &run,
+                bundle: Bundle::new(Vec::new()),
+                comparisons: Vec::new(),
+            };
+            for &number in &batch {
+                let comparison = comparer.file(&target, &files[number]);
+                comparer.comparisons.push(comparison);
+            }
+            comparer.flush();
+            for (number, comparison) in batch.into_iter().zip(comparer.comparisons) {
+                done(&run, &files[number], number, comparison);
+            }
+        });
+    }
+    pool.finish();
+}
+
+struct Comparer<'a> {
+    run: &'a Run,
+    /// Blocks with the number of their comparison, their own number, and what they should be.
+    bundle: Bundle<(usize, usize, Id)>,
+    comparisons: Vec<io::Result<Comparison>>,
+}
+
+impl Comparer<'_> {
+    fn file(&mut self, target: &OwnedFd, file: &File) -> io::Result<Comparison> {
+        let open: fs::File = in_directory(target, &file.path, open_file)?.into();
+        let stat = rustix::fs::fstat(&open)?;
+        let size = stat.st_size as u64;
+        let mut comparison = Comparison {
+            size,
+            shared_inode: (stat.st_nlink > 1).then_some((stat.st_dev, stat.st_ino)),
+            wrong: Vec::new(),
+            holes: Holes::Right,
+        };
+        if file.has_holes() {
+            let allocated = stat.st_blocks as u64 * 512;
+            let extents = data_extents(open.as_fd(), size, allocated)?;
+            if size == file.node.size() {
+                comparison.holes = holes(&open, &extents, &file.node)?;
+            }
+        }
+        let number = self.comparisons.len();
+        for (at, (start, id, len)) in file.blocks().enumerate() {
+            let before = self.bundle.arena.len();
+            self.bundle.arena.resize(before + len as usize, 0);
+            match open.read_exact_at(&mut self.bundle.arena[before..], start) {
+                Ok(()) => self
+                    .bundle
+                    .add(before..before + len as usize, (number, at, id)),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    self.bundle.arena.truncate(before);
+                    comparison.wrong.push(at);
+                }
+                Err(error) => return Err(error),
+            }
+            if self.bundle.arena.len() as u64 >= BATCH_LEN {
+                // This file's comparison is not in the list yet.
+                self.comparisons.push(Ok(comparison));
+                self.flush();
+                comparison = self.comparisons.pop().expect("it was pushed")?;
+            }
+        }
+        Ok(comparison)
+    }
+
+    /// Hashes what was read.
+    fn flush(&mut self) {
+        let bundle = std::mem::replace(&mut self.bundle, Bundle::new(Vec::new()));
+        let digests = bundle.digests(self.run.repository.config().hash);
+        for ((_, (number, block, id)), digest) in bundle.iter().zip(digests) {
+            if !self.run.repository.is_block(id, &digest)
+                && let Ok(comparison) = &mut self.comparisons[*number]
+            {
+                comparison.wrong.push(*block);
+            }
+        }
+    }
+}
+
+/// What a file has where there should be holes; `extents` is where it has data.
+fn holes(open: &fs::File, extents: &[Range<u64>], node: &Node) -> io::Result<Holes> {
+    let Kind::File { content, .. } = &node.kind else {
+        return Ok(Holes::Right);
+    };
+    let mut buffer = vec![0; 64 << 10];
+    let (mut at, mut extents, mut holes) = (0, extents, Holes::Right);
+    for piece in content {
+        let range = at..at + piece.len();
+        at = range.end;
+        if matches!(piece, Piece::Block { .. }) {
+            continue;
+        }
+        let behind = extents.partition_point(|extent| extent.end <= range.start);
+        extents = &extents[behind..];
+        let overlapping = extents.iter().take_while(|extent| extent.start < range.end);
+        for extent in overlapping {
+            holes = Holes::Zeros;
+            let (mut start, end) = (extent.start.max(range.start), extent.end.min(range.end));
+            while start < end {
+                let len = (end - start).min(buffer.len() as u64);
+                let part = &mut buffer[..len as usize];
+                open.read_exact_at(part, start)?;
+                if part.iter().any(|&byte| byte != 0) {
+                    return Ok(Holes::Wrong);
+                }
+                start += len;
+            }
+        }
+    }
+    Ok(holes)
+}

@@ -1,0 +1,175 @@
+//! Restore: plan → compare with what is there → read each segment once → write → attributes.
+//!
+//! The plan turns the snapshot around: for each segment, the files that want a part of it. So every segment is read,
+//! decrypted and decompressed once, in the order of the packs, by whichever worker is free.
+
+mod files;
+mod plan;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde::Serialize;
+
+use crate::access::client::{Presence, Purpose};
+use crate::access::index::Index;
+use crate::access::repository::Repository;
+use crate::error::{Error, Result};
+use crate::format::snapshot::Snapshot;
+use crate::operations::exclude::IncludeOptions;
+use tabane_storage::Id;
+use tabane_storage::sync::lock;
+
+use plan::Plan;
+
+/// What to restore, and where to.
+#[derive(Clone, Debug)]
+pub struct RestoreOptions {
+    /// The directory that takes what is restored; made if it is not there.
+    pub target: PathBuf,
+    /// The directory or file of the snapshot that is restored into the target; `/` for all.
+    pub subpath: PathBuf,
+    /// Which entries.
+    pub includes: IncludeOptions,
+    /// Read everything again at the end and compare it with the snapshot.
+    pub verify: bool,
+    /// Find out what would be restored, and write nothing.
+    pub dry_run: bool,
+}
+
+/// Is told what happens; called from many threads.
+pub trait Observer: Send + Sync {
+    /// Something could not be restored as it was.
+    fn warning(&self, path: &Path, what: &str);
+
+    /// The plan is made: so many bytes are to be restored.
+    fn planned(&self, files: u64, bytes: u64);
+
+    /// An entry is done.
+    fn entry(&self, path: &Path);
+
+    /// Bytes of file contents were written, or found to be right.
+    fn restored(&self, bytes: u64);
+}
+
+/// What a restore did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RestoreSummary {
+    /// Regular files.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Links, devices and other entries without content; further names of hard links.
+    pub others: u64,
+    /// Bytes of all files, holes included.
+    pub total_bytes: u64,
+    /// Bytes that were written.
+    pub restored_bytes: u64,
+    /// Bytes that were right already.
+    pub skipped_bytes: u64,
+    /// Bytes that were read again and compared.
+    pub verified_bytes: u64,
+    /// Things that could not be restored as they were.
+    pub errors: u64,
+}
+
+/// What the threads of a restore share.
+struct Run {
+    repository: Arc<Repository>,
+    index: Index,
+    options: RestoreOptions,
+    observer: Arc<dyn Observer>,
+    counters: Counters,
+    failure: Mutex<Option<Error>>,
+    /// Files that are kept open.
+    open_files: AtomicU32,
+}
+
+#[derive(Default)]
+struct Counters {
+    restored_bytes: AtomicU64,
+    skipped_bytes: AtomicU64,
+    verified_bytes: AtomicU64,
+    errors: AtomicU64,
+}
+
+impl Run {
+    fn error(&self, path: &Path, what: &dyn std::fmt::Display) {
+        self.counters.errors.fetch_add(1, Ordering::Relaxed);
+        self.observer.warning(path, &what.to_string());
+    }
+
+    /// Reports an error that concerns one file, or ends the restore if the disk is full.
+    fn io_error(&self, path: &Path, action: &'static str, error: std::io::Error) {
+        match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                self.fail(Error::path(action, path)(error));
+            }
+            _ => self.error(path, &format_args!("cannot {action} it: {error}")),
+        }
+    }
+
+    fn fail(&self, error: Error) {
+        lock(&self.failure).get_or_insert(error);
+    }
+
+    fn has_failed(&self) -> bool {
+        lock(&self.failure).is_some()
+    }
+}
+
+/// Restores `snapshot`.
+///
+/// Entries that cannot be restored are reported and counted in [`RestoreSummary::errors`]; that is no error.
+///
+/// # Errors
+/// Unusable options, a target that cannot be used, a full disk, or when the repository cannot be read at all.
+pub fn restore(
+    repository: &Arc<Repository>,
+    snapshot_id: Id,
+    snapshot: &Snapshot,
+    options: RestoreOptions,
+    observer: Arc<dyn Observer>,
+) -> Result<RestoreSummary> {
+    // So that no prune takes packs away meanwhile, where this repository can be written to.
+    let _presence = Presence::announce(repository, Purpose::Restore);
+    let run = Arc::new(Run {
+        repository: Arc::clone(repository),
+        index: repository.load_index()?,
+        options,
+        observer,
+        counters: Counters::default(),
+        failure: Mutex::default(),
+        open_files: AtomicU32::new(0),
+    });
+    let Plan {
+        target,
+        files,
+        links,
+        directories,
+        mut summary,
+    } = plan::make(&run, snapshot_id, snapshot)?;
+    run.observer.planned(summary.files, summary.total_bytes);
+    if !run.options.dry_run {
+        let target = Arc::new(target.expect("there is a target unless nothing is written"));
+        let files = Arc::new(files);
+        files::write_all(&run, &target, &files);
+        plan::link_all(&run, &target, &files, &links);
+        plan::finish_directories(&run, &target, &directories);
+        if run.options.verify && !run.has_failed() {
+            files::verify_all(&run, &target, &files);
+        }
+        let synced = rustix::fs::syncfs(&*target);
+        synced.map_err(|error| Error::path("write", &run.options.target)(error.into()))?;
+    }
+    if let Some(error) = lock(&run.failure).take() {
+        return Err(error);
+    }
+    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    summary.restored_bytes = load(&run.counters.restored_bytes);
+    summary.skipped_bytes = load(&run.counters.skipped_bytes);
+    summary.verified_bytes = load(&run.counters.verified_bytes);
+    summary.errors = load(&run.counters.errors);
+    Ok(summary)
+}

@@ -1,0 +1,146 @@
+//! Snapshots anew, without some of their entries.
+
+use std::ffi::OsStr;
+use std::ops::AddAssign;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::access::client::{Presence, Purpose};
+use crate::access::deep_stack::DEPTH_MAX;
+use crate::access::repository::Repository;
+use crate::error::{Error, Result};
+use crate::format::node::{Kind, Node, Piece};
+use crate::format::snapshot::Snapshot;
+use crate::operations::edit::{Edit, Trees, edit};
+use crate::operations::exclude::{ExcludeOptions, Excludes};
+use tabane_storage::Id;
+
+/// What is left out of a directory and everything below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Excluded {
+    /// Entries that match; what is in a directory that matches is not counted.
+    pub entries: u64,
+    /// Bytes of files that are left out.
+    pub bytes: u64,
+}
+
+/// How to rewrite.
+#[derive(Clone, Debug, Default)]
+pub struct RewriteOptions {
+    /// What to leave out: by patterns and size. What looks into directories of a source has no meaning here.
+    pub excludes: ExcludeOptions,
+    /// Remove the old snapshots.
+    pub forget: bool,
+    /// Find out what would be left out, and change nothing.
+    pub dry_run: bool,
+}
+
+/// A snapshot that has something which is excluded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rewritten {
+    /// It.
+    pub old: Id,
+    /// The one without; a dry run makes none.
+    pub new: Option<Id>,
+    /// What it lacks.
+    pub excluded: Excluded,
+}
+
+/// Makes a snapshot without what is excluded of each that has some of it; with the tag `rewrite` if the old ones stay.
+///
+/// # Errors
+/// Unusable patterns; when a directory cannot be read, or the storage fails. Every snapshot is there then, old or new.
+pub fn rewrite(
+    repository: &Arc<Repository>,
+    snapshots: &[(Id, Snapshot)],
+    options: &RewriteOptions,
+) -> Result<Vec<Rewritten>> {
+    let mut exclusion = Exclusion {
+        excludes: Excludes::new(&options.excludes)?,
+        tag: !options.forget,
+    };
+    let _presence = match options.dry_run {
+        true => None,
+        false => Some(Presence::announce(repository, Purpose::Backup)?),
+    };
+    let index = repository.load_index()?;
+    let edited = edit(
+        repository,
+        index,
+        snapshots,
+        &mut exclusion,
+        options.forget,
+        options.dry_run,
+    )?;
+    let rewritten = edited.into_iter().map(|edited| Rewritten {
+        old: edited.old,
+        new: edited.new,
+        excluded: edited.changes,
+    });
+    Ok(rewritten.collect())
+}
+
+impl AddAssign for Excluded {
+    fn add_assign(&mut self, other: Self) {
+        self.entries += other.entries;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Leaves entries out.
+struct Exclusion {
+    excludes: Excludes,
+    /// Whether new snapshots get a tag.
+    tag: bool,
+}
+
+impl Edit for Exclusion {
+    type Changes = Excluded;
+
+    fn directory(
+        &mut self,
+        trees: &mut Trees<'_>,
+        path: &Path,
+        content: &[Piece],
+    ) -> Result<(Vec<Node>, Excluded)> {
+        let mut excluded = Excluded::default();
+        let mut kept = Vec::new();
+        for node in trees.read(content)? {
+            let path = path.join(OsStr::from_bytes(&node.name));
+            let is_file = matches!(node.kind, Kind::File { .. });
+            if self.excludes.is_excluded(&path, node.directory().is_some())
+                || (is_file && self.excludes.is_too_large(node.size()))
+            {
+                excluded.entries += 1;
+                excluded.bytes += bytes(trees, &node, path.components().count())?;
+            } else {
+                kept.push(node);
+            }
+        }
+        Ok((kept, excluded))
+    }
+
+    fn snapshot(&self, snapshot: &mut Snapshot, excluded: &Excluded) {
+        if self.tag {
+            snapshot.add_tag("rewrite");
+        }
+        let total = &mut snapshot.summary.total_bytes;
+        *total = total.saturating_sub(excluded.bytes);
+    }
+}
+
+/// Bytes of a file, or of all files below a directory.
+fn bytes(trees: &mut Trees<'_>, node: &Node, depth: usize) -> Result<u64> {
+    let Some(content) = node.directory() else {
+        return Ok(node.size());
+    };
+    if depth > DEPTH_MAX {
+        return Err(Error::damaged("a directory", "it is too deep"));
+    }
+    let mut sum = 0;
+    for node in trees.read(content)? {
+        sum += bytes(trees, &node, depth + 1)?;
+    }
+    Ok(sum)
+}

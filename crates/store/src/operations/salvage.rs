@@ -1,0 +1,53 @@
+//! Reads of a pack what the storage still has, where it has not all of it: one over several targets may have lost too
+//! much of some segments, and none of others.
+
+use std::ops::Range;
+
+use crate::access::repository::Repository;
+use crate::error::{Error, Result};
+use crate::format::crypto::HEADER_LEN;
+use crate::format::pack::PackContents;
+use tabane_storage::Id;
+use tabane_storage::{Name, ObjectKind};
+
+/// What is left of a pack.
+pub struct Salvaged {
+    /// As many bytes as the pack has, with zeros where there is nothing any more.
+    pub bytes: Vec<u8>,
+    /// Numbers of the segments that cannot be read.
+    pub lost: Vec<usize>,
+}
+
+/// Reads the header, each segment and the footer of a pack by themselves.
+///
+/// # Errors
+/// When the storage fails otherwise than by having lost them.
+pub fn salvage(repository: &Repository, pack: Id, contents: &PackContents) -> Result<Salvaged> {
+    let name = Name::new(ObjectKind::Pack, pack);
+    let mut salvaged = Salvaged {
+        bytes: vec![0; contents.object_len() as usize],
+        lost: Vec::new(),
+    };
+    let mut read = |range: Range<usize>| {
+        let stored = range.start as u64..range.end as u64;
+        let part = repository.storage().get(name, Some(stored));
+        match part.map_err(Error::storage("read", name)) {
+            Ok(part) => salvaged.bytes[range].copy_from_slice(&part),
+            Err(Error::Damaged { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    };
+    let mut at = HEADER_LEN;
+    read(0..at)?;
+    for (number, segment) in contents.segments.iter().enumerate() {
+        let end = at + segment.stored_len as usize;
+        if !read(at..end)? {
+            salvaged.lost.push(number);
+        }
+        at = end;
+    }
+    let end = contents.object_len() as usize;
+    read(at..end)?;
+    Ok(salvaged)
+}

@@ -1,0 +1,161 @@
+//! A backup and a restore.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use super::{Outcome, noise};
+use crate::access::repository::{InitOptions, Repository};
+use crate::error::Result;
+use crate::format::compress::Compression;
+use crate::format::key::KdfCost;
+use crate::format::snapshot;
+use crate::operations::backup::{
+    self, BackupOptions, Outcome as EntryOutcome, Parent, Source, backup,
+};
+use crate::operations::check::{ReadData, check};
+use crate::operations::restore::{self, RestoreOptions, restore};
+use tabane_storage::LocalStorage;
+use tabane_storage::Progress;
+use tabane_storage::random;
+
+/// Backs a few files up into a new repository below `directory`, reads all of it, restores it and compares. Leaves
+/// nothing behind.
+pub fn round_trip(directory: &Path) -> Outcome {
+    let scratch =
+        Scratch(directory.join(format!("tabane-self-test-{}", hex::encode(random::<8>()))));
+    let what = format!("a backup and a restore in {}", directory.display());
+    Outcome::of(what, || {
+        let told = Arc::new(Told::default());
+        go(&scratch.0, &told).map_err(|error| error.to_string())?;
+        match told.0.lock().expect("no panic under this lock").first() {
+            Some(problem) => Err(problem.clone()),
+            None => Ok(()),
+        }
+    })
+}
+
+fn go(scratch: &Path, told: &Arc<Told>) -> Result<()> {
+    let failed = |path: &Path| crate::Error::path("write", path.to_owned());
+    let (source, target) = (scratch.join("source"), scratch.join("target"));
+    fs::DirBuilder::new()
+        .mode(0o700)
+        .create(scratch)
+        .map_err(failed(scratch))?;
+    fs::create_dir(&source).map_err(failed(&source))?;
+    let files = files();
+    for (name, bytes) in &files {
+        let path = source.join(name);
+        fs::write(&path, bytes).map_err(failed(&path))?;
+    }
+    let storage = Arc::new(LocalStorage::new(scratch.join("repository")));
+    let options = InitOptions {
+        // The password protects nothing here.
+        kdf_cost: KdfCost::WEAKEST,
+        ..InitOptions::default()
+    };
+    let password = b"self-test".to_vec().into();
+    let repository = Arc::new(Repository::init(storage, &password, options)?);
+    let options = BackupOptions {
+        excludes: Default::default(),
+        one_file_system: false,
+        with_atime: false,
+        parent: Parent::None,
+        dry_run: false,
+        compression: Compression::AUTO,
+        verify: true,
+        hostname: String::new(),
+        username: String::new(),
+        tags: Vec::new(),
+        time: jiff::Timestamp::now(),
+    };
+    let paths = Source::Paths(vec![source.clone()]);
+    let observer: Arc<Told> = Arc::clone(told);
+    let made = backup(&repository, &paths, options, observer)?;
+    let id = made.id.expect("it was no dry run");
+    let observer: Arc<Told> = Arc::clone(told);
+    check(&repository, ReadData::All, observer)?;
+    let options = RestoreOptions {
+        target: target.clone(),
+        subpath: backup::resolve(&source).map_err(crate::Error::path("read", &source))?,
+        includes: Default::default(),
+        verify: true,
+        dry_run: false,
+    };
+    let observer: Arc<Told> = Arc::clone(told);
+    let snapshot = snapshot::load(&repository, id)?;
+    restore(&repository, id, &snapshot, options, observer)?;
+    for (name, bytes) in &files {
+        let path = target.join(name);
+        let found = fs::read(&path).map_err(crate::Error::path("read", &path))?;
+        if found != *bytes {
+            told.tell(format!("{name} came back changed"));
+        }
+    }
+    Ok(())
+}
+
+/// Names and contents: nothing, little, text, noise, the same again.
+fn files() -> [(&'static str, Vec<u8>); 5] {
+    let noise = noise(3 << 20);
+    let text = b"a line that is there again and again\n".repeat(20_000);
+    [
+        ("empty", Vec::new()),
+        ("short", noise[..100].to_vec()),
+        ("text", text),
+        ("noise", noise.clone()),
+        ("noise again", noise),
+    ]
+}
+
+/// Remembers what went wrong.
+#[derive(Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl Told {
+    fn tell(&self, what: String) {
+        self.0.lock().expect("no panic under this lock").push(what);
+    }
+}
+
+impl backup::Observer for Told {
+    fn warning(&self, path: &Path, what: &str) {
+        self.tell(format!("{}: {what}", path.display()));
+    }
+
+    fn entry(&self, _path: &Path, _outcome: EntryOutcome) {}
+
+    fn read(&self, _bytes: u64) {}
+}
+
+impl restore::Observer for Told {
+    fn warning(&self, path: &Path, what: &str) {
+        self.tell(format!("{}: {what}", path.display()));
+    }
+
+    fn planned(&self, _files: u64, _bytes: u64) {}
+
+    fn entry(&self, _path: &Path) {}
+
+    fn restored(&self, _bytes: u64) {}
+}
+
+impl Progress for Told {
+    fn problem(&self, what: &str) {
+        self.tell(what.to_owned());
+    }
+
+    fn note(&self, _what: &str) {}
+
+    fn progress(&self, _done_bytes: u64, _total_bytes: u64) {}
+}
+
+/// A directory that goes with everything in it.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
