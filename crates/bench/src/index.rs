@@ -12,10 +12,10 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use tabane_index::Cache;
+use tabane_index::{Index, IndexSegment};
 use tabane_storage::{Listed, Name, ObjectKind, Storage};
-use tabane_store::cache::Cache;
 use tabane_store::key::{KdfCost, Password};
-use tabane_store::parts::index::{Index, IndexSegment};
 use tabane_store::parts::pack::{BlockKind, Codec, PackContents, Segment};
 use tabane_store::{Id, InitOptions, Repository};
 
@@ -376,7 +376,7 @@ fn measure(directory: &Path, blocks: u64, lookups: u64) -> Result<Value> {
         "a block is not there"
     );
 
-    let cached = tabane_store::cache::list(&cache_root(directory))?;
+    let cached = tabane_index::Cached::list(&cache_root(directory))?;
     Ok(json!({
         "blocks": blocks,
         "lookups": lookups,

@@ -111,6 +111,12 @@ impl From<Error> for Failure {
     }
 }
 
+impl From<tabane_index::Error> for Failure {
+    fn from(error: tabane_index::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
 /// All other input and output is reported by the store, with paths.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {

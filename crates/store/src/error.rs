@@ -230,6 +230,25 @@ impl Error {
     }
 }
 
+impl From<tabane_index::Error> for Error {
+    fn from(error: tabane_index::Error) -> Self {
+        match error {
+            tabane_index::Error::Damaged { what, why } => Self::Damaged { what, why },
+            tabane_index::Error::Cache { path, source } => Self::Cache { path, source },
+            tabane_index::Error::Path {
+                action,
+                path,
+                source,
+            } => Self::Path {
+                action,
+                path,
+                source,
+            },
+            error => Self::Invalid(error.to_string()),
+        }
+    }
+}
+
 impl From<ExcludeError> for Error {
     fn from(error: ExcludeError) -> Self {
         Self::Invalid(error.to_string())

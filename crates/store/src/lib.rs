@@ -27,22 +27,23 @@ mod format;
 mod operations;
 
 pub use access::{
-    browse, cache, client, file_reader, host, location::Location, repository::InitOptions,
-    repository::Repository, segment_cache,
+    browse, client, file_reader, location::Location, repository::InitOptions,
+    repository::Repository, segment_cache, snapshots as snapshot,
 };
 pub use error::{Error, Result};
 pub use format::config::{BLOCK_HASHES, Config, parse_block_hash};
-pub use format::{chunker, compress, key, node, snapshot};
+pub use format::{chunker, compress, host, key, node};
 pub use operations::{
     backup, check, copy, diff, dump, exclude, find, forget, prune, repair, restore, rewrite,
     self_test, stats,
 };
 pub use tabane_engine::Algorithm;
+pub use tabane_index as index;
 pub use tabane_storage::{Id, Progress};
 
 /// The parts of which repositories are made, for programs that measure or attack them. They may change at any time.
 #[doc(hidden)]
 pub mod parts {
-    pub use crate::access::{examine, index, reader, removal};
+    pub use crate::access::{examine, reader, removal};
     pub use crate::format::{pack, tree};
 }

@@ -14,10 +14,9 @@ use common::tree::{random_bytes, write};
 use common::{Recorder, back_up_observed, backup_options, init, init_options, password, scratch};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use tabane_index::{Cache, Cached, Index, IndexSegment};
 use tabane_storage::{LocalStorage, Name, ObjectKind};
 use tabane_store::backup::Parent;
-use tabane_store::cache::{self, Cache};
-use tabane_store::parts::index::{Index, IndexSegment};
 use tabane_store::parts::pack::{BlockKind, Codec, PackContents, Segment};
 use tabane_store::{Error, Id, Repository};
 
@@ -165,11 +164,11 @@ fn put_packs(repository: &Repository, packs: &IndexSegment) -> Id {
 
 /// The folder that a cache has for the only repository in it.
 fn folder(root: &Path) -> PathBuf {
-    cache::list(root).unwrap().pop().expect("a folder").path
+    Cached::list(root).unwrap().pop().expect("a folder").path
 }
 
 fn files(root: &Path) -> Vec<PathBuf> {
-    let Some(cached) = cache::list(root).unwrap().pop() else {
+    let Some(cached) = Cached::list(root).unwrap().pop() else {
         return Vec::new();
     };
     let entries = fs::read_dir(cached.path).unwrap();

@@ -7,10 +7,10 @@ use common::memory::MemoryStorage;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use tabane_index::Index;
 use tabane_storage::ObjectKind;
 use tabane_store::Id;
 use tabane_store::node::{HardLink, Kind, Node, Piece, Time, Xattr};
-use tabane_store::parts::index::Index;
 use tabane_store::parts::pack::{
     self, BlockKind, Codec, PackContents, PackWriter, Segment, SegmentReader,
 };

@@ -273,13 +273,13 @@ fn several_passwords() {
     assert_eq!(opened.config().id, repository.config().id);
     assert_eq!(open(LocalStorage::new(&path)).key(), repository.key());
     // The key in use stays; a password whose key was removed opens nothing.
-    let result = key::remove(&repository, repository.key());
+    let result = repository.remove_key(repository.key());
     assert_error!(result, Error::KeyInUse(_));
-    key::remove(&opened, repository.key()).unwrap();
+    opened.remove_key(repository.key()).unwrap();
     let result = try_open(&path, &password());
     assert_error!(result, Error::WrongPassword { keys: 1, .. });
     try_open(&path, &second).unwrap();
-    let result = key::remove(&opened, repository.key());
+    let result = opened.remove_key(repository.key());
     assert_error!(result, Error::Storage { .. });
 }
 
@@ -290,9 +290,9 @@ fn a_new_password() {
     let repository = init(LocalStorage::new(&path));
     let second: Password = b"battery staple".to_vec().into();
     let cost = init_options().kdf_cost;
-    assert!(key::replace(&repository, Id::default()).is_err());
+    assert!(repository.replace_key(Id::default()).is_err());
     let new = key::add(repository.storage(), repository.master(), &second, cost).unwrap();
-    key::replace(&repository, new).unwrap();
+    repository.replace_key(new).unwrap();
     assert_error!(
         try_open(&path, &password()),
         Error::WrongPassword { keys: 1, .. }
@@ -306,7 +306,7 @@ fn a_key_is_not_replaced_by_itself() {
     let dir = scratch();
     let path = dir.path().join("repository");
     let repository = init(LocalStorage::new(&path));
-    assert!(key::replace(&repository, repository.key()).is_err());
+    assert!(repository.replace_key(repository.key()).is_err());
     try_open(&path, &password()).unwrap();
 }
 

@@ -8,9 +8,9 @@ use std::fs;
 use common::memory::MemoryStorage;
 use common::tree::random_bytes;
 use common::{back_up, init, restore_observed, restore_options};
+use tabane_index::Index;
 use tabane_storage::{Name, ObjectKind};
 use tabane_store::Id;
-use tabane_store::parts::index::Index;
 use tabane_store::parts::pack::{BlockKind, Codec, PackContents, Segment};
 use tabane_store::parts::reader::BlockReader;
 

@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde_json::json;
+use tabane_index::Index;
 use tabane_storage::{LocalStorage, Name, ObjectKind, Storage};
 use tabane_store::chunker::Chunking;
 use tabane_store::compress::{Compression, Compressor};
 use tabane_store::key::{KdfCost, Password};
 use tabane_store::parts::examine::Examiner;
-use tabane_store::parts::index::Index;
 use tabane_store::parts::pack::{
     BlockKind, Codec, PACK_LEN, PackContents, PackWriter, SEGMENT_LEN,
 };

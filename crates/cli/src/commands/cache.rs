@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tabane_store::cache::{self, Cached};
+use tabane_index::Cached;
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
@@ -40,7 +40,7 @@ impl Cache {
         let root = global.cache_root().ok_or_else(|| {
             Failure::Usage("no cache directory: give --cache-dir, or set HOME".to_owned())
         })?;
-        let all = cache::list(&root)?;
+        let all = Cached::list(&root)?;
         if self.cleanup {
             for cached in all.iter().filter(|cached| self.is_old(cached)) {
                 cached.remove()?;

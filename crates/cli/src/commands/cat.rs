@@ -157,7 +157,7 @@ fn block(repository: &std::sync::Arc<Repository>, prefix: &str) -> Result<Vec<u8
         Ok(id) => id,
         Err(_) => {
             let ids = index.blocks().map(|block| block.map(|(id, _)| id));
-            let ids = ids.collect::<tabane_store::Result<Vec<_>>>()?;
+            let ids = ids.collect::<tabane_index::Result<Vec<_>>>()?;
             only(ids.into_iter(), "blocks", prefix)?
         }
     };

@@ -297,7 +297,7 @@ impl Forget {
     fn remove(&self, global: &Global, repository: &Repository, going: &[Id]) -> Result<bool> {
         let mut removed = 0;
         for &id in going.iter().filter(|_| !self.dry_run) {
-            match forget::remove(repository, id) {
+            match snapshot::remove(repository, id) {
                 Ok(()) => removed += 1,
                 Err(error) => warn(error.to_string()),
             }

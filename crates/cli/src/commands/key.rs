@@ -69,7 +69,7 @@ impl Key {
             }
             Action::Remove { id } => {
                 let id = key::find(repository.storage(), &id)?;
-                key::remove(&repository, id)?;
+                repository.remove_key(id)?;
                 say(
                     global,
                     json!({"message_type": "key_removed", "id": id.to_string()}),
@@ -79,7 +79,7 @@ impl Key {
             Action::Passwd(new) => {
                 let old = repository.key();
                 let id = add(&repository, &new)?;
-                key::replace(&repository, id)?;
+                repository.replace_key(id)?;
                 let value = json!({
                     "message_type": "password_changed",
                     "id": id.to_string(),

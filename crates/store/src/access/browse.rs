@@ -5,13 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use crate::access::index::Index;
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::node::{Kind, Node, Piece, Time};
 use crate::format::snapshot::Snapshot;
-use crate::format::tree;
+use tabane_index::Index;
 use tabane_storage::Id;
 
 /// Reads directories and files of a repository, for one thread.
@@ -48,7 +47,7 @@ impl Browser {
     /// # Errors
     /// When the storage fails, a block is missing or damaged.
     pub fn directory(&mut self, content: &[Piece]) -> Result<Vec<Node>> {
-        tree::read(&mut self.reader, &self.index, content)
+        self.reader.read_directory(&self.index, content)
     }
 
     /// Reads a block and appends it to `out`.

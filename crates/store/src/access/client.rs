@@ -13,9 +13,9 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::access::host;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
+use crate::format::host;
 use tabane_storage::Id;
 use tabane_storage::sync::lock;
 use tabane_storage::{Name, ObjectKind};

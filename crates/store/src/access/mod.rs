@@ -2,19 +2,16 @@
 
 pub mod browse;
 pub mod buffers;
-pub mod cache;
 pub mod client;
-pub mod commit;
 pub mod deep_stack;
 pub mod examine;
 pub mod file_reader;
-pub mod host;
-pub mod index;
 pub mod location;
 pub mod reach;
 pub mod reader;
 pub mod removal;
 pub mod repository;
 pub mod segment_cache;
+pub mod snapshots;
 pub mod tree_ahead;
 pub mod writer;

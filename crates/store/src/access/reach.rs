@@ -2,11 +2,10 @@
 
 use std::collections::HashSet;
 
-use crate::access::index::Index;
 use crate::access::reader::BlockReader;
 use crate::error::{Error, Result};
 use crate::format::node::{self, Piece};
-use crate::format::tree;
+use tabane_index::Index;
 use tabane_storage::Id;
 
 /// The blocks that some snapshots need. Each directory is read once, however many have it.
@@ -85,7 +84,7 @@ impl Reach {
             }
             done.push(content.clone());
             self.use_blocks(&content);
-            for node in tree::read(reader, index, &content)? {
+            for node in reader.read_directory(index, &content)? {
                 match node.directory() {
                     Some(content) => directories.push(content.to_vec()),
                     None => self.blocks.extend(node::blocks(&node).map(|(id, _)| id)),

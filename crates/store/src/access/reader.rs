@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use tabane_engine::Pool;
 
-use crate::access::index::Index;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
-use crate::format::node::Piece;
+use crate::format::node::{Node, Piece};
 use crate::format::pack::SegmentReader;
+use crate::format::tree;
+use tabane_index::Index;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
@@ -90,7 +91,7 @@ impl BlockReader {
     /// Reads segments that lie one behind the other.
     fn read_run(&mut self, index: &Index, numbers: &[u32]) -> Result<Vec<Result<Vec<u8>>>> {
         let segments = numbers.iter().map(|&number| index.segment(number));
-        let segments = segments.collect::<Result<Vec<_>>>()?;
+        let segments = segments.collect::<tabane_index::Result<Vec<_>>>()?;
         let (first, last) = (&segments[0], &segments[segments.len() - 1]);
         let pack = index.pack(first.pack)?;
         let name = Name::new(ObjectKind::Pack, pack.id);
@@ -158,6 +159,14 @@ impl BlockReader {
         let start = location.offset as usize;
         out.extend_from_slice(&segment[start..start + location.len as usize]);
         Ok(())
+    }
+
+    /// Reads a directory.
+    ///
+    /// # Errors
+    /// When the storage fails, a block is missing or damaged.
+    pub fn read_directory(&mut self, index: &Index, content: &[Piece]) -> Result<Vec<Node>> {
+        tree::decode(&self.read_content(index, content)?)
     }
 
     /// Reads a content that has no holes, as that of a directory.

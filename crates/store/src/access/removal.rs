@@ -9,7 +9,7 @@
 //!    removal names, or is copied into a new one.
 //! 3. Who makes a snapshot takes condemned packs for absent. He writes what the snapshot will be ([`ObjectKind::Pending`]),
 //!    and then lists the removals. If they are those that he started with, all is well; if not, he does for
-//!    his snapshot what rule 2 says (see [`crate::access::commit`]). When the snapshot is there they must still be the same: else he
+//!    his snapshot what rule 2 says (see [`crate::operations::commit`]). When the snapshot is there they must still be the same: else he
 //!    takes it back, and begins anew. Until then the pending object says that it may lack something.
 //!
 //! Of any two that meet, at least one sees the other: a writer of snapshots the removal, or the remover the snapshot that
@@ -18,19 +18,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use serde::{Deserialize, Serialize};
-
 use crate::access::repository::Repository;
-use crate::error::{Error, Result};
+use crate::error::Result;
+pub use crate::format::removal::Removal;
 use tabane_storage::Id;
-use tabane_storage::{Name, ObjectKind};
-
-/// The contents of a removal, sealed, in postcard's encoding.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Removal {
-    /// The packs.
-    pub packs: Vec<Id>,
-}
+use tabane_storage::ObjectKind;
 
 /// The removals of a repository at one time.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +34,7 @@ impl Removals {
     /// # Errors
     /// When the storage fails or one is damaged.
     pub fn load(repository: &Repository) -> Result<Self> {
-        let read = repository.read_all(ObjectKind::Removal, |id| load(repository, id));
+        let read = repository.read_all(ObjectKind::Removal, |id| repository.read_removal(id));
         Ok(Self(read?))
     }
 
@@ -61,13 +53,6 @@ impl Removals {
         let packs = self.0.values().flat_map(|removal| &removal.packs);
         packs.copied().collect()
     }
-}
-
-/// Reads a removal.
-pub(crate) fn load(repository: &Repository, id: Id) -> Result<Removal> {
-    let payload = repository.get_sealed(ObjectKind::Removal, id)?;
-    postcard::from_bytes(&payload)
-        .map_err(|error| Error::damaged(Name::new(ObjectKind::Removal, id), error))
 }
 
 /// The names of the removals that there are.

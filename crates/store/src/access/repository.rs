@@ -8,15 +8,13 @@ use std::sync::mpsc::sync_channel;
 
 use tabane_engine::{Algorithm, Digest};
 
-use crate::access::cache::Cache;
-use crate::access::index::{Index, IndexSegment};
-use crate::access::removal::Removals;
 use crate::error::{Error, Result};
 use crate::format::chunker::{Chunker, Chunking};
 use crate::format::config::{Config, parse_block_hash};
 use crate::format::crypto::MasterKey;
 use crate::format::key::{self, KdfCost, Password};
-use crate::format::pack::PackContents;
+use crate::format::removal::Removal;
+use tabane_index::{Cache, Index, IndexObjects, IndexSegment, PackContents, PageKeys, Removed};
 use tabane_storage::Id;
 use tabane_storage::sync::try_each;
 use tabane_storage::{Listed, Name, ObjectKind, Storage};
@@ -196,7 +194,7 @@ impl Repository {
     /// what they held.
     pub(crate) fn forget_cached(&self) {
         if let Some(cache) = &self.cache {
-            cache.forget(self);
+            cache.forget(self.config.id);
         }
     }
 
@@ -213,6 +211,29 @@ impl Repository {
     /// The key that the password opened.
     pub fn key(&self) -> Id {
         self.key
+    }
+
+    /// Removes a key other than the one that opened the repository, so that the last one stays.
+    ///
+    /// # Errors
+    /// [`Error::KeyInUse`], or when the storage fails.
+    pub fn remove_key(&self, id: Id) -> Result<()> {
+        if id == self.key {
+            return Err(Error::KeyInUse(id));
+        }
+        key::delete(&*self.storage, id)
+    }
+
+    /// Removes the key that opened the repository, now that there is `new`.
+    ///
+    /// # Errors
+    /// [`Error::KeyInUse`] when they are the same; when `new` cannot be read, or the storage fails.
+    pub fn replace_key(&self, new: Id) -> Result<()> {
+        if new == self.key {
+            return Err(Error::KeyInUse(new));
+        }
+        key::load(&*self.storage, new)?;
+        key::delete(&*self.storage, self.key)
     }
 
     /// What is fixed for the repository's life.
@@ -293,6 +314,16 @@ impl Repository {
         let payload = self.get_sealed(ObjectKind::Index, id)?;
         postcard::from_bytes(&payload)
             .map_err(|error| Error::damaged(Name::new(ObjectKind::Index, id), error))
+    }
+
+    /// Reads a removal.
+    ///
+    /// # Errors
+    /// When the storage fails or the removal is damaged.
+    pub(crate) fn read_removal(&self, id: Id) -> Result<Removal> {
+        let payload = self.get_sealed(ObjectKind::Removal, id)?;
+        postcard::from_bytes(&payload)
+            .map_err(|error| Error::damaged(Name::new(ObjectKind::Removal, id), error))
     }
 
     /// As [`Repository::list_with_times`], but again until two lists in a row agree: a list that was made while one object
@@ -400,11 +431,11 @@ impl Repository {
     /// Reads objects of the index, several at a time, and hands them to `take` in any order.
     ///
     /// # Errors
-    /// The first one, as [`Repository::read_index_segment`] or of `take`.
-    pub fn read_index_segments<E: From<Error>>(
+    /// The first of `take`.
+    fn read_index_segments<E>(
         &self,
         ids: &[Id],
-        mut take: impl FnMut(Id, IndexSegment) -> std::result::Result<(), E>,
+        mut take: impl FnMut(Id, Result<IndexSegment>) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         const READERS: usize = 4;
         let next = AtomicUsize::new(0);
@@ -424,7 +455,7 @@ impl Repository {
             drop(sender);
             receiver
                 .into_iter()
-                .try_for_each(|(id, packs)| take(id, packs?))
+                .try_for_each(|(id, packs)| take(id, packs))
         })
     }
 
@@ -461,7 +492,8 @@ impl Repository {
             Some(cache) => cache.load_index(self)?,
             None => {
                 // The removals come first: see the rules in `removal`.
-                let mut index = Index::as_of(&Removals::load(self)?);
+                let (removals, condemned) = self.removals()?;
+                let mut index = Index::as_of(removals, condemned);
                 for packs in self.read_index()?.values() {
                     index.add_all(packs)?;
                 }
@@ -481,6 +513,50 @@ impl Repository {
         // Condemned packs may go at any time.
         absent.retain(|pack| !index.condemns(pack));
         Ok((index, absent.into_iter().collect()))
+    }
+}
+
+impl IndexObjects for Repository {
+    type Error = Error;
+
+    fn repository(&self) -> Id {
+        self.config.id
+    }
+
+    fn keys(&self) -> &dyn PageKeys {
+        &self.master
+    }
+
+    fn removals(&self) -> Result<Removed> {
+        let removals = self.read_all(ObjectKind::Removal, |id| self.read_removal(id))?;
+        let packs = removals.values().flat_map(|removal| &removal.packs);
+        Ok((removals.keys().copied().collect(), packs.copied().collect()))
+    }
+
+    fn list(&self) -> Result<Vec<Id>> {
+        let listed = self.list_steadily(ObjectKind::Index)?;
+        Ok(listed.into_iter().map(|object| object.id).collect())
+    }
+
+    fn read<E>(
+        &self,
+        objects: &[Id],
+        take: impl FnMut(Id, Result<IndexSegment>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        self.read_index_segments(objects, take)
+    }
+
+    fn has_pack(&self, pack: Id) -> Result<bool> {
+        self.has(Name::new(ObjectKind::Pack, pack))
+    }
+
+    fn packs(&self) -> Result<HashSet<Id>> {
+        let packs = self.list(ObjectKind::Pack)?;
+        Ok(packs.into_iter().map(|(id, _)| id).collect())
+    }
+
+    fn vanished(error: &Error) -> Option<String> {
+        error.is_not_found().then(|| error.to_string())
     }
 }
 

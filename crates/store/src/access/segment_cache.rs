@@ -7,12 +7,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::access::index::{Index, Location};
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::node::{Node, Piece};
 use crate::format::tree;
+use tabane_index::{BlockLocation, Index};
 use tabane_storage::Id;
 use tabane_storage::sync::lock;
 
@@ -91,7 +91,7 @@ struct Segment {
 struct Ahead {
     index: Arc<Index>,
     number: u32,
-    blocks: Vec<(Id, Location)>,
+    blocks: Vec<(Id, BlockLocation)>,
 }
 
 impl SegmentCache {
@@ -246,7 +246,7 @@ impl Shared {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let location = index.find(&block)?.ok_or(Error::MissingBlock(block))?;
-        let read = |location: Location| {
+        let read = |location: BlockLocation| {
             if location.len != len {
                 let block = format!("block {block}");
                 return Err(Error::damaged(block, "it has another length"));
@@ -331,7 +331,7 @@ impl Shared {
     }
 
     /// Compares blocks with their digests, all that were not yet side by side.
-    fn check(&self, segment: &Segment, blocks: &[(Id, Location)]) -> Result<()> {
+    fn check(&self, segment: &Segment, blocks: &[(Id, BlockLocation)]) -> Result<()> {
         let mut unchecked = blocks.to_vec();
         {
             let checked = lock(&segment.checked);

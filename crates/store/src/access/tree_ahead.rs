@@ -3,12 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex};
 
-use crate::access::index::Index;
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
 use crate::error::Result;
 use crate::format::node::{Node, Piece};
-use crate::format::tree;
+use tabane_index::Index;
 use tabane_storage::sync::lock;
 
 /// So many directories wait at most.
@@ -103,7 +102,7 @@ impl TreesAhead<'_> {
             self.shared.wake_reader(&state);
         }
         drop(state);
-        done.unwrap_or_else(|| tree::read(&mut self.reader, self.index, content))
+        done.unwrap_or_else(|| self.reader.read_directory(self.index, content))
     }
 }
 
@@ -131,7 +130,7 @@ impl Shared {
             }
             self.wake_reader(&state);
             drop(state);
-            let nodes = tree::read(reader, index, &content);
+            let nodes = reader.read_directory(index, &content);
             state = lock(&self.state);
             state.being_read.remove(&content);
             state.done.insert(content, nodes);

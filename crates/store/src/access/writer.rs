@@ -14,14 +14,17 @@ use std::time::{Duration, Instant};
 use tabane_engine::{Algorithm, Digest};
 
 use crate::access::examine::Examiner;
-use crate::access::index::Index;
 use crate::access::reader::BlockReader;
 use crate::access::removal::{self, Removals};
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::compress::{Compression, Compressor};
-use crate::format::node::Piece;
-use crate::format::pack::{BlockKind, Codec, PACK_LEN, PackContents, PackWriter, SEGMENT_LEN};
+use crate::format::node::{Node, Piece};
+use crate::format::pack::{
+    BlockKind, Codec, PACK_LEN, PACKS_PER_INDEX, PackContents, PackWriter, SEGMENT_LEN,
+};
+use crate::format::tree;
+use tabane_index::Index;
 use tabane_storage::Id;
 use tabane_storage::object_id;
 use tabane_storage::sync::lock;
@@ -31,9 +34,6 @@ use crate::access::buffers::Buffers;
 
 /// Packs that wait to be written: more would only hold memory.
 const WAITING: usize = 2;
-
-/// An index object is written when this many packs wait for one: what is indexed survives an interruption.
-pub const PACKS_PER_INDEX: usize = 32;
 
 /// It is written, too, when one has waited for so long: a slow line makes few packs before somebody hangs up.
 const INDEX_EVERY: Duration = Duration::from_secs(60);
@@ -440,6 +440,27 @@ impl Encoder {
                 len: block.len() as u32,
             });
         Ok(pieces.collect())
+    }
+
+    /// Cuts a directory into blocks and stores those that are new.
+    ///
+    /// # Errors
+    /// As [`Encoder::store`].
+    pub fn store_directory(&mut self, nodes: &[Node]) -> Result<Vec<Piece>> {
+        let bytes = tree::encode(nodes);
+        let repository = &self.shared.repository;
+        let mut rest = bytes.as_slice();
+        let blocks: Vec<&[u8]> = repository
+            .chunker()
+            .blocks(&bytes, true)
+            .map(|len| {
+                let (block, behind) = rest.split_at(len);
+                rest = behind;
+                block
+            })
+            .collect();
+        let digests = repository.config().hash.digest_many(&blocks);
+        self.store(&blocks, digests)
     }
 
     /// Stores a block under the name that it has already, unless this run did.

@@ -17,8 +17,8 @@ use crate::error::{Error, Result};
 use crate::format::crypto::derive;
 use tabane_storage::Id;
 
-/// No block is longer, whatever the parameters, in bytes.
-pub const BLOCK_LEN_MAX: u32 = 16 << 20;
+/// No block is longer, in bytes.
+pub use tabane_index::BLOCK_LEN_MAX;
 
 /// No block but a file's last is shorter than this many bytes.
 const BLOCK_LEN_MIN: u32 = 1 << 10;

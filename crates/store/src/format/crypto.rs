@@ -6,6 +6,7 @@
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
+use tabane_index::{PageKey, PageKeys};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::error::{Error, Result};
@@ -51,15 +52,6 @@ impl MasterKey {
         object_key
     }
 
-    /// The key of the file with this salt in a local cache.
-    pub fn cache_key(&self, salt: &ObjectSalt) -> ObjectKey {
-        let mut key = [0; KEY_LEN];
-        derive(&self.0, salt, b"tabane/1 cache", &mut key);
-        let cache_key = ObjectKey::new(&key);
-        key.zeroize();
-        cache_key
-    }
-
     /// Seals a whole object that has one part.
     pub fn seal_object(&self, kind: ObjectKind, payload: &[u8]) -> Vec<u8> {
         let salt = random();
@@ -95,6 +87,27 @@ impl MasterKey {
         let key = Self(wrapping.open(0, &mut wrapped)?.try_into().ok()?);
         wrapped.zeroize();
         Some(key)
+    }
+}
+
+/// The keys of files in a local cache.
+impl PageKeys for MasterKey {
+    fn page_key(&self, salt: &ObjectSalt) -> Box<dyn PageKey> {
+        let mut key = [0; KEY_LEN];
+        derive(&self.0, salt, b"tabane/1 cache", &mut key);
+        let page_key = ObjectKey::new(&key);
+        key.zeroize();
+        Box::new(page_key)
+    }
+}
+
+impl PageKey for ObjectKey {
+    fn seal(&self, number: u64, page: &mut Vec<u8>) {
+        ObjectKey::seal(self, number, page, 0);
+    }
+
+    fn open(&self, number: u64, page: &mut [u8]) -> bool {
+        ObjectKey::open(self, number, page).is_some()
     }
 }
 

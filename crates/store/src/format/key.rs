@@ -4,7 +4,6 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::crypto::{MasterKey, ObjectKey};
 use tabane_storage::Id;
@@ -96,7 +95,7 @@ pub fn add(
     }
     let salt: [u8; 16] = random();
     let wrapping = stretch(password, &salt, cost)?;
-    let host = crate::access::host::describe();
+    let host = crate::format::host::describe();
     let file = KeyFile {
         format: crate::format::crypto::FORMAT,
         username: host.username,
@@ -202,29 +201,6 @@ pub fn find(storage: &dyn Storage, prefix: &str) -> Result<Id> {
         [id] => Ok(id),
         _ => Err(Error::AmbiguousKey(prefix.to_owned())),
     }
-}
-
-/// Removes a key other than the one that opened the repository, so that the last one stays.
-///
-/// # Errors
-/// [`Error::KeyInUse`], or when the storage fails.
-pub fn remove(repository: &Repository, id: Id) -> Result<()> {
-    if id == repository.key() {
-        return Err(Error::KeyInUse(id));
-    }
-    delete(repository.storage(), id)
-}
-
-/// Removes the key that opened the repository, now that there is `new`.
-///
-/// # Errors
-/// [`Error::KeyInUse`] when they are the same; when `new` cannot be read, or the storage fails.
-pub fn replace(repository: &Repository, new: Id) -> Result<()> {
-    if new == repository.key() {
-        return Err(Error::KeyInUse(new));
-    }
-    load(repository.storage(), new)?;
-    delete(repository.storage(), repository.key())
 }
 
 pub(crate) fn delete(storage: &dyn Storage, id: Id) -> Result<()> {

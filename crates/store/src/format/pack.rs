@@ -8,115 +8,24 @@
 //! ```
 //! Segment `i` is sealed under nonce `i + 1`, the footer (a [`PackContents`] in postcard's encoding) under nonce 0.
 
-use serde::{Deserialize, Serialize};
-
-use crate::access::repository::Repository;
 use crate::error::{Error, Result};
-use crate::format::chunker::BLOCK_LEN_MAX;
-use crate::format::crypto::{HEADER_LEN, MasterKey, ObjectKey, ObjectSalt, TAG_LEN, header};
+use crate::format::crypto::{HEADER_LEN, MasterKey, ObjectKey, TAG_LEN, header};
+use tabane_index::PACK_TRAILER_LEN;
 use tabane_storage::Id;
 use tabane_storage::random;
-use tabane_storage::{Name, OBJECT_LEN_MAX, ObjectKind};
+use tabane_storage::{Name, OBJECT_LEN_MAX, ObjectKind, Storage};
 
-/// A segment is closed when it holds this many bytes before compression.
-pub const SEGMENT_LEN: usize = 512 << 10;
+pub use tabane_index::{BlockKind, Codec, PackContents, SEGMENT_LEN, SEGMENT_LEN_MAX, Segment};
 
-/// No segment is longer before compression, in bytes.
-pub const SEGMENT_LEN_MAX: usize = SEGMENT_LEN + BLOCK_LEN_MAX as usize;
+/// An index object is written when this many packs wait for one: what is indexed survives an interruption.
+pub use tabane_index::PACKS_PER_INDEX;
+
+// An index knows where the first segment of a pack begins.
+const _: () =
+    assert!(HEADER_LEN == tabane_index::PACK_HEADER_LEN && TAG_LEN == tabane_index::TAG_LEN);
 
 /// A pack is closed when it has this many bytes.
 pub const PACK_LEN: usize = 16 << 20;
-
-/// What blocks are for. Packs hold one sort only, so that directories can be read without files between them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum BlockKind {
-    /// Contents of files.
-    Data,
-    /// Contents of directories.
-    Tree,
-}
-
-/// How a segment is encoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Codec {
-    /// As it is.
-    Stored,
-    /// One Zstandard frame (RFC 8878).
-    Zstd,
-}
-
-/// What a pack holds: its footer, and its part of an index.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PackContents {
-    /// The salt of the pack's header, so that segments can be read without it.
-    pub salt: ObjectSalt,
-    /// What its blocks are for.
-    pub kind: BlockKind,
-    /// Its segments, in order.
-    pub segments: Vec<Segment>,
-}
-
-/// A run of blocks that is compressed and sealed as one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Segment {
-    /// Bytes in the pack, tag included.
-    pub stored_len: u32,
-    /// How it is encoded.
-    pub codec: Codec,
-    /// Digest and length in bytes of each block, in order.
-    pub blocks: Vec<(Id, u32)>,
-}
-
-impl Segment {
-    /// Bytes before compression.
-    pub fn raw_len(&self) -> usize {
-        self.blocks.iter().map(|&(_, len)| len as usize).sum()
-    }
-}
-
-impl PackContents {
-    /// Bytes of all segments as stored, tags included.
-    pub fn segments_len(&self) -> u64 {
-        let lens = self
-            .segments
-            .iter()
-            .map(|segment| u64::from(segment.stored_len));
-        lens.sum()
-    }
-
-    /// Bytes of the whole object.
-    pub fn object_len(&self) -> u64 {
-        let footer_len = postcard::to_stdvec(self)
-            .expect("contents are plain data")
-            .len();
-        (HEADER_LEN + footer_len + TAG_LEN + TRAILER_LEN) as u64 + self.segments_len()
-    }
-
-    /// Checks the limits that the format sets; `what` names the pack in errors.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
-    pub fn validate(&self, what: &str) -> Result<()> {
-        let too_long = |segment: &Segment| {
-            let raw_len = segment
-                .blocks
-                .iter()
-                .map(|&(_, len)| u64::from(len))
-                .sum::<u64>();
-            segment.blocks.iter().any(|&(_, len)| len > BLOCK_LEN_MAX)
-                || raw_len > SEGMENT_LEN_MAX as u64
-                || (segment.stored_len as usize) < TAG_LEN
-                || segment.stored_len as usize > SEGMENT_LEN_MAX + TAG_LEN
-        };
-        if self.segments.iter().any(too_long) || self.segments_len() > u64::from(u32::MAX) {
-            return Err(Error::damaged(
-                what,
-                "its contents break the limits of the format",
-            ));
-        }
-        Ok(())
-    }
-}
 
 /// A pack in the making.
 pub struct PackWriter {
@@ -191,17 +100,16 @@ pub fn read_contents(master: &MasterKey, pack: &[u8], what: &str) -> Result<Pack
 ///
 /// # Errors
 /// As [`read_contents`], and when the storage fails.
-pub fn fetch_contents(repository: &Repository, id: Id) -> Result<PackContents> {
+pub fn fetch_contents(storage: &dyn Storage, master: &MasterKey, id: Id) -> Result<PackContents> {
     let name = Name::new(ObjectKind::Pack, id);
-    let len = repository.storage().stat(name);
+    let len = storage.stat(name);
     let len = len.map_err(Error::storage("read", name))?;
     let fetch = |range| {
-        let storage = repository.storage();
         storage
             .get(name, Some(range))
             .map_err(Error::storage("read", name))
     };
-    let (what, master) = (name.to_string(), repository.master());
+    let what = name.to_string();
     if len > OBJECT_LEN_MAX {
         return Err(Error::damaged(what, "it is longer than any object"));
     }
@@ -210,8 +118,8 @@ pub fn fetch_contents(repository: &Repository, id: Id) -> Result<PackContents> {
     }
     let head = fetch(0..HEADER_LEN as u64)?;
     let mut tail = fetch(len - FOOTER_GUESS..len)?;
-    let footer_len = tail.last_chunk::<TRAILER_LEN>().map_or(0, |trailer| {
-        u64::from(u32::from_le_bytes(*trailer)) + TRAILER_LEN as u64
+    let footer_len = tail.last_chunk::<PACK_TRAILER_LEN>().map_or(0, |trailer| {
+        u64::from(u32::from_le_bytes(*trailer)) + PACK_TRAILER_LEN as u64
     });
     if footer_len > FOOTER_GUESS && footer_len <= len {
         tail = fetch(len - footer_len..len)?;
@@ -230,11 +138,11 @@ fn open_contents(
     let salt = crate::format::crypto::parse_header(ObjectKind::Pack, head, what)?;
     let damaged = |why: &str| Error::damaged(what, why);
     let (body, trailer) = tail
-        .split_last_chunk::<TRAILER_LEN>()
+        .split_last_chunk::<PACK_TRAILER_LEN>()
         .ok_or_else(|| damaged("it is too short"))?;
     let footer_len = u32::from_le_bytes(*trailer) as usize;
     let start = body.len().checked_sub(footer_len);
-    let footer_at = len.checked_sub((footer_len + TRAILER_LEN) as u64);
+    let footer_at = len.checked_sub((footer_len + PACK_TRAILER_LEN) as u64);
     let (Some(start), Some(footer_at @ HEADER_LEN_U64..)) = (start, footer_at) else {
         return Err(damaged("its footer does not fit"));
     };
@@ -361,9 +269,6 @@ const HEADER_LEN_U64: u64 = HEADER_LEN as u64;
 
 /// Most footers are shorter: one with a hundred and thirty blocks, as a pack of 128 KiB blocks has, takes 5 KiB.
 const FOOTER_GUESS: u64 = 16 << 10;
-
-/// Length of the length behind the footer.
-const TRAILER_LEN: usize = 4;
 
 const NONCE_OF_FOOTER: u64 = 0;
 

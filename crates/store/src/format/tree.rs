@@ -2,10 +2,6 @@
 //!
 //! The list is cut into blocks as a file is, so that a change in a directory of a million names stores little.
 
-use crate::access::index::Index;
-use crate::access::reader::BlockReader;
-use crate::access::repository::Repository;
-use crate::access::writer::Encoder;
 use crate::error::{Error, Result};
 use crate::format::node::{Kind, Node, Piece};
 
@@ -54,36 +50,4 @@ pub fn decode(mut bytes: &[u8]) -> Result<Vec<Node>> {
         bytes = rest;
     }
     Ok(nodes)
-}
-
-/// Reads a directory from the repository.
-///
-/// # Errors
-/// When the storage fails, a block is missing or damaged.
-pub fn read(reader: &mut BlockReader, index: &Index, content: &[Piece]) -> Result<Vec<Node>> {
-    decode(&reader.read_content(index, content)?)
-}
-
-/// Cuts a directory into blocks and stores those that are new.
-///
-/// # Errors
-/// When this or any other part of the run has failed.
-pub(crate) fn store(
-    repository: &Repository,
-    encoder: &mut Encoder,
-    nodes: &[Node],
-) -> Result<Vec<Piece>> {
-    let bytes = encode(nodes);
-    let mut rest = bytes.as_slice();
-    let blocks: Vec<&[u8]> = repository
-        .chunker()
-        .blocks(&bytes, true)
-        .map(|len| {
-            let (block, behind) = rest.split_at(len);
-            rest = behind;
-            block
-        })
-        .collect();
-    let digests = repository.config().hash.digest_many(&blocks);
-    encoder.store(&blocks, digests)
 }

@@ -8,18 +8,18 @@ use serde::Serialize;
 
 use crate::access::client::{Presence, Purpose};
 use crate::access::examine::Examiner;
-use crate::access::index::Index;
 use crate::access::reach::is_whole;
 use crate::access::reader::{self, BlockReader};
 use crate::access::removal::Removals;
 use crate::access::repository::Repository;
+use crate::access::snapshots;
 use crate::error::{Error, Result};
 use crate::format::key;
 use crate::format::node::{self, Node, Piece};
 use crate::format::pack::PackContents;
-use crate::format::snapshot::{self, Snapshot};
-use crate::format::tree;
+use crate::format::snapshot::Snapshot;
 use crate::operations::salvage::salvage;
+use tabane_index::Index;
 use tabane_storage::Id;
 use tabane_storage::Progress;
 use tabane_storage::sync::lock;
@@ -108,7 +108,7 @@ pub fn check(
     check_keys(&run)?;
     let removals = read_removals(&run)?;
     // Before the index: so the index knows all that the snapshots need, even if a backup ends meanwhile.
-    let announced = snapshot::announced(repository)?;
+    let announced = snapshots::announced(repository)?;
     let snapshots = read_snapshots(&run, &mut report)?;
     let contents = read_index(&run, &mut report)?;
     let (packs, index) = check_packs(&run, &contents, &removals, &mut report)?;
@@ -195,7 +195,7 @@ fn check_packs(
             }
             Some(_) => {
                 if let Err(error) = index.add(*id, pack) {
-                    run.error(&error);
+                    run.error(&error.into());
                 }
             }
         }
@@ -234,7 +234,7 @@ fn read_snapshots(run: &Run, report: &mut CheckReport) -> Result<Vec<(Id, Snapsh
     let mut readable = Vec::new();
     let repository = &run.repository;
     let snapshots =
-        repository.read_each(ObjectKind::Snapshot, |id| snapshot::load(repository, id))?;
+        repository.read_each(ObjectKind::Snapshot, |id| snapshots::load(repository, id))?;
     for (id, snapshot) in snapshots {
         report.snapshots += 1;
         match snapshot {
@@ -293,7 +293,7 @@ fn check_tree(
         if !seen.directories.insert(identity) {
             continue;
         }
-        let nodes = match tree::read(reader, index, &content) {
+        let nodes = match reader.read_directory(index, &content) {
             Ok(nodes) => nodes,
             Err(error) => {
                 run.problem(&format_args!("{what}{path}: {}", error.finding()));

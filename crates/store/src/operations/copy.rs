@@ -8,13 +8,14 @@ use std::sync::Arc;
 use tabane_engine::Algorithm;
 
 use crate::access::client::{Presence, Purpose};
-use crate::access::commit::commit;
 use crate::access::reach::Reach;
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
+use crate::access::snapshots;
 use crate::error::{Error, Result};
 use crate::format::compress::Compression;
-use crate::format::snapshot::{self, Snapshot};
+use crate::format::snapshot::Snapshot;
+use crate::operations::commit::commit;
 use crate::operations::repack::{self, Ends};
 use tabane_storage::Id;
 
@@ -93,7 +94,7 @@ pub fn copy(
 ) -> Result<Copied> {
     compatible(from, to)?;
     let mut copied = Copied::default();
-    let there = snapshot::list(to, &snapshot::Filter::default())?.snapshots;
+    let there = snapshots::list(to, &snapshots::Filter::default())?.snapshots;
     let mut new = Vec::new();
     for (id, snapshot) in snapshots {
         let copy = as_copied(*id, snapshot);

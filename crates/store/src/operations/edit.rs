@@ -9,19 +9,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::access::commit::commit_beside;
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
-use crate::access::index::Index;
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
+use crate::access::snapshots;
 use crate::access::writer::{Encoder, Writer};
 use crate::error::{Error, Result};
 use crate::format::compress::Compression;
 use crate::format::node::{Kind, Node, Piece};
 use crate::format::pack::BlockKind;
-use crate::format::snapshot::{self, Filter, Snapshot};
-use crate::format::tree;
-use crate::operations::forget;
+use crate::format::snapshot::{Filter, Snapshot};
+use crate::operations::commit::commit_beside;
+use tabane_index::Index;
 use tabane_storage::Id;
 use tabane_storage::object_id;
 use tabane_storage::{Name, ObjectKind};
@@ -61,7 +60,7 @@ impl Trees<'_> {
     pub fn read(&mut self, content: &[Piece]) -> Result<Vec<Node>> {
         let reader = &mut self.reader;
         self.writer
-            .with_index(|index| tree::read(reader, index, content))
+            .with_index(|index| reader.read_directory(index, content))
     }
 
     /// Whether there is a block of this name and length.
@@ -100,7 +99,6 @@ pub fn edit<E: Edit>(
     let removals = index.removals().clone();
     let writer = Writer::new(repository, index, dry_run);
     let mut editor = Editor {
-        repository,
         encoder: writer.encoder(BlockKind::Tree, Compression::AUTO),
         trees: Trees {
             writer: &writer,
@@ -144,7 +142,7 @@ pub fn edit<E: Edit>(
             }
         }
         if new.is_some() && forget {
-            forget::remove(repository, old)?;
+            snapshots::remove(repository, old)?;
         }
         done.push(Edited { old, new, changes });
     }
@@ -155,9 +153,9 @@ type Snapshots = Vec<(Id, Snapshot)>;
 
 /// The snapshots that lack nothing as far as their clients could tell, and those of which that is not known.
 fn confirmed_and_others(repository: &Repository) -> Result<(Snapshots, Snapshots)> {
-    let made = snapshot::list(repository, &Filter::default())?.snapshots;
+    let made = snapshots::list(repository, &Filter::default())?.snapshots;
     // Now, since a snapshot of which none is announced any more has been confirmed.
-    let announced = snapshot::announced(repository)?;
+    let announced = snapshots::announced(repository)?;
     Ok(made
         .into_iter()
         .partition(|(_, snapshot)| !announced.contains(snapshot)))
@@ -165,7 +163,6 @@ fn confirmed_and_others(repository: &Repository) -> Result<(Snapshots, Snapshots
 
 /// Writes new directories.
 struct Editor<'a, E: Edit> {
-    repository: &'a Arc<Repository>,
     trees: Trees<'a>,
     encoder: Encoder,
     edit: &'a mut E,
@@ -222,7 +219,7 @@ impl<E: Edit> Editor<'_, E> {
     }
 
     fn store(&mut self, nodes: &[Node]) -> Result<Vec<Piece>> {
-        let content = tree::store(self.repository, &mut self.encoder, nodes)?;
+        let content = self.encoder.store_directory(nodes)?;
         self.stored.extend(content.iter().filter_map(Piece::block));
         Ok(content)
     }

@@ -4,17 +4,14 @@
 //! any rule wants it.
 
 use std::fmt;
-use std::io;
 use std::str::FromStr;
 
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, Zoned};
 
-use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::snapshot::{Snapshot, has_tags};
 use tabane_storage::Id;
-use tabane_storage::{Name, ObjectKind};
 
 /// Stretches of the local calendar, of which a rule keeps the latest snapshot each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -314,20 +311,6 @@ pub fn group(snapshots: Vec<(Id, Snapshot)>, by: GroupBy) -> Vec<Group> {
         }
     }
     groups
-}
-
-/// Removes a snapshot; what it alone needed stays until the repository is pruned. That it is gone already is no error.
-///
-/// # Errors
-/// When the storage fails.
-pub fn remove(repository: &Repository, id: Id) -> Result<()> {
-    let name = Name::new(ObjectKind::Snapshot, id);
-    match repository.storage().delete(name) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::storage("remove", name)(error))
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 pub mod backup;
 pub mod check;
+pub mod commit;
 pub mod copy;
 pub mod diff;
 pub mod dump;

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tabane_engine::Pool;
 
-use crate::access::index::{Index, Location};
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
 use crate::access::writer::{Encoder, Writer, Written, flush};
 use crate::error::{Error, Result};
 use crate::format::compress::Compression;
 use crate::format::pack::{BlockKind, PACK_LEN};
+use tabane_index::{BlockLocation, Index};
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
@@ -24,7 +24,7 @@ struct Worker {
 }
 
 /// The blocks of one segment that are to be copied.
-type Wanted = (u32, Vec<(Id, Location)>);
+type Wanted = (u32, Vec<(Id, BlockLocation)>);
 
 /// Where blocks come from, and where they go.
 pub struct Ends<'a> {
@@ -76,7 +76,7 @@ pub fn copy_between(
         to,
         there,
     } = ends;
-    let mut by_segment: HashMap<u32, Vec<(Id, Location)>> = HashMap::new();
+    let mut by_segment: HashMap<u32, Vec<(Id, BlockLocation)>> = HashMap::new();
     let mut bytes = 0;
     for block in blocks {
         let location = index.find(&block)?.ok_or(Error::MissingBlock(block))?;
@@ -132,12 +132,12 @@ fn copy_segment(
     repository: &Repository,
     index: &Index,
     segment: u32,
-    wanted: &[(Id, Location)],
+    wanted: &[(Id, BlockLocation)],
     worker: &mut Worker,
 ) -> Result<()> {
     let raw = worker.reader.read_segment(index, segment)?;
     let pack = index.pack(index.segment(segment)?.pack)?;
-    let part = |place: &Location| &raw[place.offset as usize..][..place.len as usize];
+    let part = |place: &BlockLocation| &raw[place.offset as usize..][..place.len as usize];
     let blocks: Vec<&[u8]> = wanted.iter().map(|(_, place)| part(place)).collect();
     let digests = repository.config().hash.digest_many(&blocks);
     let encoder = match pack.kind {

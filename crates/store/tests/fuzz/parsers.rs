@@ -11,17 +11,18 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::Value;
+use tabane_index::Cache;
+use tabane_index::PageKeys;
+use tabane_index::{Index, IndexSegment};
 use tabane_lanes::{Algorithm, hash_many};
 use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::browse::{self, Browser};
-use tabane_store::cache::Cache;
 use tabane_store::check::{self, ReadData};
 use tabane_store::chunker::{BLOCK_LEN_MAX, Chunking};
 use tabane_store::exclude::{ExcludeOptions, Excludes};
 use tabane_store::forget::{self, Age, Count, Period, Rule};
 use tabane_store::key::{self, KdfCost, Password};
 use tabane_store::node::{HardLink, Kind, Node, Piece, Time, Xattr};
-use tabane_store::parts::index::{Index, IndexSegment};
 use tabane_store::parts::pack::{
     self, BlockKind, Codec, PackContents, PackWriter, SEGMENT_LEN_MAX, Segment, SegmentReader,
 };
@@ -188,7 +189,7 @@ fn object(input: &[u8]) {
     if !matches!(kind, ObjectKind::Config | ObjectKind::Key) {
         let id = put_raw(&storage, kind, bytes);
         let _ = repository.get_sealed(kind, id);
-        let _ = pack::fetch_contents(&repository, id);
+        let _ = pack::fetch_contents(repository.storage(), repository.master(), id);
     }
     let _ = repository.load_index();
     let _ = snapshot::list(&repository, &Filter::default());
@@ -329,7 +330,7 @@ fn footer(input: &[u8]) {
 
     let read = pack::read_contents(repository.master(), &pack, "it");
     let id = put_raw(&storage, ObjectKind::Pack, &pack);
-    let fetched = pack::fetch_contents(&repository, id);
+    let fetched = pack::fetch_contents(repository.storage(), repository.master(), id);
     assert_eq!(read.is_ok(), fetched.is_ok());
     let Ok(contents) = read else {
         return;
@@ -863,7 +864,7 @@ fn cache(input: &[u8]) {
         return;
     };
     let (repository, root) = INDEXED.with(Clone::clone);
-    let key = repository.master().cache_key(salt);
+    let key = repository.master().page_key(salt);
     let mut file = salt.to_vec();
     file.resize(PAGE_LEN, 0);
     let mut pages = payloads.chunks(PAGE_LEN - TAG_LEN).zip(1..).peekable();
@@ -872,7 +873,9 @@ fn cache(input: &[u8]) {
         file.extend_from_slice(payload);
         file.resize(at + PAGE_LEN - TAG_LEN, 0);
         let is_last = pages.peek().is_none();
-        key.seal(if is_last { 0 } else { number }, &mut file, at);
+        let mut page = file.split_off(at);
+        key.seal(if is_last { 0 } else { number }, &mut page);
+        file.append(&mut page);
     }
     let folder = root.join(repository.config().id.to_string());
     fs::create_dir_all(&folder).expect("a folder");
@@ -903,7 +906,7 @@ fn cache_samples() -> Vec<Vec<u8>> {
     for entry in fs::read_dir(folder).expect("a folder") {
         let file = fs::read(entry.expect("an entry").path()).expect("a file");
         let (salt, _) = file.split_first_chunk::<32>().expect("a salt");
-        let key = repository.master().cache_key(salt);
+        let key = repository.master().page_key(salt);
         let mut sample = salt.to_vec();
         let pages = file.len() / PAGE_LEN;
         for number in 1..pages {
@@ -913,7 +916,8 @@ fn cache_samples() -> Vec<Vec<u8>> {
             } else {
                 number as u64
             };
-            sample.extend_from_slice(key.open(number, &mut page).expect("a page"));
+            assert!(key.open(number, &mut page), "a page");
+            sample.extend_from_slice(&page[..PAGE_LEN - TAG_LEN]);
         }
         samples.push(sample);
     }

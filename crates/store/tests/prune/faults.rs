@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use tabane_storage::{LocalStorage, Name, ObjectKind, Storage};
 use tabane_store::prune::plan;
 use tabane_store::repair::{RepairOptions, repair_index, repair_snapshots};
-use tabane_store::{Id, Repository, forget, snapshot};
+use tabane_store::{Id, Repository, snapshot};
 
 use super::basics::{TIGHT, prune_with};
 use super::repair::Quiet;
@@ -40,7 +40,7 @@ impl Work {
             Self::ForgetAndPrune => {
                 let listing = snapshot::list(repository, &Default::default())?;
                 if let [(first, _), _, _] = listing.snapshots[..] {
-                    forget::remove(repository, first)?;
+                    snapshot::remove(repository, first)?;
                 }
                 prune_with(repository, TIGHT).map(|_| ())
             }

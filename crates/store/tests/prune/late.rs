@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tabane_index::Cache;
 use tabane_storage::{Listed, Name, ObjectKind, Storage};
 use tabane_store::backup::{BackupOptions, Parent};
-use tabane_store::cache::Cache;
 use tabane_store::exclude::ExcludeOptions;
 use tabane_store::rewrite::{RewriteOptions, rewrite};
-use tabane_store::{Error, Id, Repository, forget, snapshot};
+use tabane_store::{Error, Id, Repository, snapshot};
 
 use super::basics::{TIGHT, prune_with};
 use crate::common::memory::MemoryStorage;
@@ -109,7 +109,7 @@ fn remove_all(storage: &MemoryStorage) {
     let repository = open(storage.clone());
     for round in 0..2 {
         for snapshot in names(storage, ObjectKind::Snapshot) {
-            forget::remove(&repository, snapshot).unwrap();
+            snapshot::remove(&repository, snapshot).unwrap();
         }
         prune_with(&repository, TIGHT).expect("prune");
         if round == 0 {
@@ -136,7 +136,7 @@ fn a_rewritten_snapshot_whose_old_one_was_forgotten_meanwhile_lacks_nothing() {
         let (storage, repository, old) = with_two_files(dir.path());
         let others = storage.clone();
         let meanwhile = move || {
-            forget::remove(&repository, old).unwrap();
+            snapshot::remove(&repository, old).unwrap();
             if removed {
                 others.wait(DAY);
             }
@@ -175,7 +175,7 @@ fn a_late_index_object_of_a_prune_names_no_pack_that_is_gone() {
     write(dir.path().join("c"), &random_bytes(3, 100_000));
     back_up(&repository, &[dir.path()]);
     // Its index object has to be rewritten, with a pack that stays.
-    forget::remove(&repository, first).unwrap();
+    snapshot::remove(&repository, first).unwrap();
     let others = storage.clone();
     let meanwhile = move || {
         others.wait(DAY);

@@ -3,11 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::access::repository::Repository;
 use crate::access::writer::Encoder;
 use crate::error::{Error, Result};
 use crate::format::node::{Kind, Node, Piece};
-use crate::format::tree;
 use tabane_storage::sync::lock;
 
 /// A directory of which not all entries are done.
@@ -73,32 +71,27 @@ impl Assembler {
     ///
     /// # Errors
     /// When a directory was complete and could not be stored.
-    pub fn entry_done(
-        &self,
-        repository: &Repository,
-        place: Place,
-        node: Option<Node>,
-    ) -> Result<()> {
+    pub fn entry_done(&self, place: Place, node: Option<Node>) -> Result<()> {
         lock(&place.directory.state).entries[place.number] = node;
-        self.release(repository, place.directory)
+        self.release(place.directory)
     }
 
     /// Says that all entries of a directory have been handed out.
     ///
     /// # Errors
     /// When the directory was complete and could not be stored.
-    pub fn all_listed(&self, repository: &Repository, directory: Arc<Directory>) -> Result<()> {
-        self.release(repository, directory)
+    pub fn all_listed(&self, directory: Arc<Directory>) -> Result<()> {
+        self.release(directory)
     }
 
-    fn release(&self, repository: &Repository, mut directory: Arc<Directory>) -> Result<()> {
+    fn release(&self, mut directory: Arc<Directory>) -> Result<()> {
         while directory.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 {
             let (node, entries) = {
                 let mut state = lock(&directory.state);
                 (state.node.take(), std::mem::take(&mut state.entries))
             };
             let nodes: Vec<Node> = entries.into_iter().flatten().collect();
-            let content = tree::store(repository, &mut lock(&self.encoder), &nodes)?;
+            let content = lock(&self.encoder).store_directory(&nodes)?;
             let (Some(place), Some(mut node)) = (directory.place.clone(), node) else {
                 *lock(&self.root) = Some(content);
                 return Ok(());

@@ -17,16 +17,17 @@ use tabane_engine::Pool;
 
 use crate::access::buffers::Buffers;
 use crate::access::client::{Presence, Purpose};
-use crate::access::commit::commit;
 use crate::access::deep_stack::with_deep_stack;
 use crate::access::removal;
 use crate::access::repository::Repository;
+use crate::access::snapshots;
 use crate::access::writer::{Writer, flush};
 use crate::error::{Error, Result};
 use crate::format::compress::Compression;
 use crate::format::node::{Node, Time, Xattr};
 use crate::format::pack::BlockKind;
-use crate::format::snapshot::{self, Snapshot, Summary};
+use crate::format::snapshot::{Snapshot, Summary};
+use crate::operations::commit::commit;
 use crate::operations::exclude::ExcludeOptions;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
@@ -218,13 +219,13 @@ fn make(
     named.dedup();
     let path_texts: Vec<String> = named
         .into_iter()
-        .map(|path| snapshot::path_text(path))
+        .map(|path| snapshots::path_text(path))
         .collect();
     let parent = match options.parent {
         Parent::None => None,
-        Parent::Snapshot(id) => Some((id, snapshot::load(repository, id)?)),
+        Parent::Snapshot(id) => Some((id, snapshots::load(repository, id)?)),
         Parent::Latest => {
-            snapshot::find_parent(repository, &options.hostname, &path_texts, options.time)?
+            snapshots::find_parent(repository, &options.hostname, &path_texts, options.time)?
         }
     };
     // Before anything is looked up: from now on a prune leaves alone what this backup finds.

@@ -124,8 +124,7 @@ impl Batch {
             }
             for (job, node) in files {
                 run.count(&job.path, job.outcome, node.size());
-                run.assembler
-                    .entry_done(&run.repository, job.place, Some(node))?;
+                run.assembler.entry_done(job.place, Some(node))?;
             }
             Ok(())
         });
@@ -248,7 +247,7 @@ fn unreadable(run: &Run, job: FileJob, error: io::Error, encoder: &Encoder) {
             .warning(&job.path, "vanished before it was read"),
         _ => run.error(&job.path, &error),
     }
-    if let Err(error) = run.assembler.entry_done(&run.repository, job.place, None) {
+    if let Err(error) = run.assembler.entry_done(job.place, None) {
         encoder.fail(error);
     }
 }
@@ -382,7 +381,7 @@ impl LargeFile {
             run.count(&self.path, self.outcome, size);
         }
         let place = lock(&self.place).take().expect("a file is completed once");
-        if let Err(error) = run.assembler.entry_done(&run.repository, place, node) {
+        if let Err(error) = run.assembler.entry_done(place, node) {
             encoder.fail(error);
         }
     }

@@ -21,7 +21,6 @@ use crate::access::writer::Encoder;
 use crate::error::{Error, Result};
 use crate::format::node::{self, Found, Kind, Node, Piece, Time};
 use crate::format::snapshot::Snapshot;
-use crate::format::tree;
 use crate::operations::exclude::{Decision, Excludes, Scope};
 
 /// Walks the source in one thread.
@@ -173,7 +172,7 @@ impl<'a> Walker<'a> {
         self.submitter.submit(move |encoder, submitter| {
             LargeFile::process_stdin(job, &run, encoder, submitter);
         });
-        self.run.assembler.all_listed(&self.run.repository, root)
+        self.run.assembler.all_listed(root)
     }
 
     /// Hands out the entries of a directory and everything below them.
@@ -214,9 +213,7 @@ impl<'a> Walker<'a> {
                 self.entry(&level, path, place, found)?;
             }
         }
-        self.run
-            .assembler
-            .all_listed(&self.run.repository, level.directory)
+        self.run.assembler.all_listed(level.directory)
     }
 
     fn directory(
@@ -367,7 +364,7 @@ impl<'a> Walker<'a> {
     /// When it is damaged: the same directory would be taken for known, and be missing from the new snapshot too.
     fn parent_entries(&mut self, content: &[Piece], path: &Path) -> Result<Vec<Node>> {
         let (writer, reader) = (&self.run.writer, &mut self.reader);
-        match writer.with_index(|index| tree::read(reader, index, content)) {
+        match writer.with_index(|index| reader.read_directory(index, content)) {
             Err(error @ Error::MissingBlock(_)) => {
                 let text =
                     format!("its files are read again: the parent snapshot's directory: {error}");
@@ -391,9 +388,7 @@ impl<'a> Walker<'a> {
     }
 
     fn done(&self, place: Place, node: Option<Node>) -> Result<()> {
-        self.run
-            .assembler
-            .entry_done(&self.run.repository, place, node)
+        self.run.assembler.entry_done(place, node)
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use crate::access::index::IndexSegment;
 use crate::access::removal;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
+use tabane_index::IndexSegment;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 

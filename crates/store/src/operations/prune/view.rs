@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::access::client::{self, Presence, Seen};
-use crate::access::index::{Index, IndexSegment};
 use crate::access::reach::{Reach, is_whole};
 use crate::access::reader::BlockReader;
 use crate::access::removal::{Removal, Removals};
 use crate::access::repository::Repository;
+use crate::access::snapshots;
 use crate::error::{Error, Result};
 use crate::format::pack::BlockKind;
-use crate::format::snapshot;
+use tabane_index::{Index, IndexSegment};
 use tabane_storage::Id;
 use tabane_storage::{Listed, ObjectKind};
 
@@ -95,7 +95,7 @@ impl View {
         let removals = Removals::load(repository)?;
         let removal_times = times(repository, ObjectKind::Removal)?;
         let read =
-            |kind| repository.read_each(kind, |id| snapshot::load_from(repository, kind, id));
+            |kind| repository.read_each(kind, |id| snapshots::load_from(repository, kind, id));
         // A pending snapshot that is gone from its place has become a snapshot before those are listed.
         let pending_snapshots = read(ObjectKind::Pending)?;
         let pending = repository.list_with_times(ObjectKind::Pending)?;
@@ -114,7 +114,7 @@ impl View {
         let (dead, alive): (Vec<Seen>, Vec<Seen>) =
             clients.drain(..).partition(|seen| seen.is_dead(now));
 
-        let mut index = Index::as_of(&removals);
+        let mut index = Index::as_of(removals.names(), removals.condemned());
         let mut whole_packs = BTreeMap::new();
         for (pack, contents) in segments.values().flatten() {
             let len = contents.object_len();

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Observer, exclusive};
-use crate::access::index::IndexSegment;
-use crate::access::removal;
+use super::exclusive::{Observer, exclusive};
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::pack::{self, PackContents};
 use crate::operations::prune;
+use tabane_index::IndexSegment;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
@@ -102,7 +101,7 @@ pub fn repair_index(
         .filter(|id| !named.contains(id))
         .collect();
     for (number, &id) in unnamed.iter().enumerate() {
-        match pack::fetch_contents(repository, id) {
+        match pack::fetch_contents(repository.storage(), repository.master(), id) {
             Ok(contents) => {
                 kept.push((id, contents));
                 report.added_packs += 1;
@@ -139,7 +138,7 @@ fn remove_damaged_removals(
     dry_run: bool,
     observer: &dyn Observer,
 ) -> Result<()> {
-    let removals = repository.read_each(ObjectKind::Removal, |id| removal::load(repository, id))?;
+    let removals = repository.read_each(ObjectKind::Removal, |id| repository.read_removal(id))?;
     for (id, removal) in removals {
         if let Err(error @ Error::Damaged { .. }) = removal {
             observer.note(&error.to_string());

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Observer, exclusive};
-use crate::access::index::Index;
+use super::exclusive::{Observer, exclusive};
 use crate::access::removal::{self, Removal, Removals};
 use crate::access::repository::Repository;
 use crate::access::writer::{Encoder, Writer, flush};
@@ -16,6 +15,7 @@ use crate::format::compress::Compression;
 use crate::format::pack::{self, BlockKind, PackContents, SegmentReader};
 use crate::operations::prune;
 use crate::operations::salvage::salvage;
+use tabane_index::Index;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
@@ -79,7 +79,7 @@ pub fn repair_packs(
 
     // Where else blocks are.
     let removals = Removals::load(repository)?;
-    let mut elsewhere = Index::as_of(&removals);
+    let mut elsewhere = Index::as_of(removals.names(), removals.condemned());
     let there: HashMap<Id, u64> = repository.list(ObjectKind::Pack)?.into_iter().collect();
     for (pack, contents) in &named {
         let is_whole = |&listed: &u64| {
@@ -138,11 +138,13 @@ fn salvage_with(
 ) -> Result<Vec<u8>> {
     let contents = match named.entry(id) {
         Entry::Occupied(named) => named.into_mut(),
-        Entry::Vacant(unnamed) => match pack::fetch_contents(repository, id) {
-            Ok(contents) => unnamed.insert(contents),
-            Err(Error::Damaged { .. }) => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        },
+        Entry::Vacant(unnamed) => {
+            match pack::fetch_contents(repository.storage(), repository.master(), id) {
+                Ok(contents) => unnamed.insert(contents),
+                Err(Error::Damaged { .. }) => return Ok(Vec::new()),
+                Err(error) => return Err(error),
+            }
+        }
     };
     Ok(salvage(repository, id, contents)?.bytes)
 }

@@ -13,17 +13,16 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Observer, exclusive};
-use crate::access::index::Index;
+use super::exclusive::{Observer, exclusive};
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
+use crate::access::snapshots;
 use crate::error::{Error, Result};
 use crate::format::node::{Kind, Node, Piece, Time};
 use crate::format::pack;
 use crate::format::snapshot::Snapshot;
-use crate::format::tree;
 use crate::operations::edit::{Edit, Trees, edit};
-use crate::operations::forget;
+use tabane_index::Index;
 use tabane_storage::Id;
 use tabane_storage::ObjectKind;
 
@@ -90,7 +89,7 @@ pub fn repair_snapshots(
     let (mut readable, mut missing_roots) = (Vec::new(), Vec::new());
     let mut reader = BlockReader::new(repository);
     for (id, snapshot) in snapshots {
-        match tree::read(&mut reader, &index, &snapshot.root) {
+        match reader.read_directory(&index, &snapshot.root) {
             Err(error) if is_loss(&error) => {
                 observer.note(&format!(
                     "snapshot {}: its first directory cannot be read: {error}",
@@ -141,7 +140,7 @@ pub fn repair_snapshots(
         .collect();
     if options.forget && !options.dry_run {
         for &id in &report.unreadable {
-            forget::remove(repository, id)?;
+            snapshots::remove(repository, id)?;
         }
     }
     Ok(report)
@@ -179,7 +178,8 @@ fn unindexed_blocks(repository: &Repository, index: &Index) -> Result<HashSet<Id
     let mut blocks = HashSet::new();
     for pack in unindexed {
         // What cannot be read is no help.
-        let Ok(contents) = pack::fetch_contents(repository, pack) else {
+        let Ok(contents) = pack::fetch_contents(repository.storage(), repository.master(), pack)
+        else {
             continue;
         };
         let segments = contents.segments.iter().flat_map(|segment| &segment.blocks);

@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex};
 use serde::Serialize;
 
 use crate::access::client::{Presence, Purpose};
-use crate::access::index::Index;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::snapshot::Snapshot;
 use crate::operations::exclude::IncludeOptions;
+use tabane_index::Index;
 use tabane_storage::Id;
 use tabane_storage::sync::lock;
 

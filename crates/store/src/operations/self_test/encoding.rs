@@ -1,6 +1,6 @@
 //! Cutting, naming, compressing and sealing.
 
-use super::{Outcome, noise, same, sha256_of_aws_lc};
+use super::outcome::{Outcome, noise, same, sha256_of_aws_lc};
 use crate::format::chunker::{Chunker, Chunking};
 use crate::format::compress::{Compression, Compressor};
 use crate::format::config::BLOCK_HASHES;

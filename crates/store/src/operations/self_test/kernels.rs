@@ -3,7 +3,7 @@
 use tabane_engine::Algorithm as Named;
 use tabane_lanes::{Algorithm, Backend, HmacKey, aes, hash_many_on, hash_one_on, hmac_many};
 
-use super::{Outcome, noise, same, sha256_of_aws_lc};
+use super::outcome::{Outcome, noise, same, sha256_of_aws_lc};
 
 /// Of each hash: the digest of `abc`, as its standard has it, and the SHA-256 of all digests of [`messages`], as OpenSSL
 /// has it.

@@ -5,12 +5,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::{Outcome, noise};
+use super::outcome::{Outcome, noise};
 use crate::access::repository::{InitOptions, Repository};
+use crate::access::snapshots;
 use crate::error::Result;
 use crate::format::compress::Compression;
 use crate::format::key::KdfCost;
-use crate::format::snapshot;
 use crate::operations::backup::{
     self, BackupOptions, Outcome as EntryOutcome, Parent, Source, backup,
 };
@@ -84,7 +84,7 @@ fn go(scratch: &Path, told: &Arc<Told>) -> Result<()> {
         dry_run: false,
     };
     let observer: Arc<Told> = Arc::clone(told);
-    let snapshot = snapshot::load(&repository, id)?;
+    let snapshot = snapshots::load(&repository, id)?;
     restore(&repository, id, &snapshot, options, observer)?;
     for (name, bytes) in &files {
         let path = target.join(name);

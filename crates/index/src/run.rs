@@ -14,11 +14,10 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::pages::{PageFile, Record, Section};
-use super::{Location, PackEntry, SegmentEntry, dangling};
+use crate::contents::{BlockKind, Codec};
+use crate::entries::{BlockLocation, PackEntry, SegmentEntry};
 use crate::error::{Error, Result};
-use crate::format::crypto::MasterKey;
-use crate::format::pack::{BlockKind, Codec};
+use crate::pages::{PageFile, PageKeys, Record, Section};
 use tabane_storage::{ID_LEN, Id};
 
 /// A pack, with where its segments and blocks are.
@@ -38,7 +37,7 @@ pub struct PackRecord {
 #[derive(Clone, Copy, Debug)]
 pub struct BlockRecord {
     pub id: Id,
-    pub place: Location,
+    pub place: BlockLocation,
 }
 
 /// A place in the table: bits 8 to 40 of an ID, and the number of the block.
@@ -113,13 +112,13 @@ impl Run {
     ///
     /// # Errors
     /// When it cannot be read; [`io::ErrorKind::InvalidData`] when it is damaged or of another repository.
-    pub fn open(path: &Path, master: &MasterKey) -> io::Result<Self> {
-        Self::of_file(File::open(path)?, path, master)
+    pub fn open(path: &Path, keys: &dyn PageKeys) -> io::Result<Self> {
+        Self::of_file(File::open(path)?, path, keys)
     }
 
     /// As [`Run::open`], for a file that is open already.
-    pub fn of_file(file: File, path: &Path, master: &MasterKey) -> io::Result<Self> {
-        let (pages, footer) = PageFile::open(file, master)?;
+    pub fn of_file(file: File, path: &Path, keys: &dyn PageKeys) -> io::Result<Self> {
+        let (pages, footer) = PageFile::open(file, keys)?;
         let (footer, _) = postcard::take_from_bytes::<Footer>(&footer)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         let all = |section: Section| 0..section.count;
@@ -174,12 +173,12 @@ impl Run {
     }
 
     /// The first place of a block.
-    pub fn find(&self, id: &Id) -> Result<Option<Location>> {
+    pub fn find(&self, id: &Id) -> Result<Option<BlockLocation>> {
         self.places(id)?.next().transpose()
     }
 
     /// All places of a block.
-    pub fn places(&self, id: &Id) -> Result<impl Iterator<Item = Result<Location>>> {
+    pub fn places(&self, id: &Id) -> Result<impl Iterator<Item = Result<BlockLocation>>> {
         let entries = self.matches(id)?;
         Ok(
             entries.filter_map(move |entry| match self.block(entry.block) {
@@ -290,7 +289,7 @@ impl Run {
             let naming = naming?;
             let named = named.get_mut(naming.pack as usize);
             let is_current = is_current.get(naming.source as usize);
-            *named.ok_or_else(dangling)? |= is_current.ok_or_else(dangling)?;
+            *named.ok_or_else(Error::dangling)? |= is_current.ok_or_else(Error::dangling)?;
         }
         self.unnamed = (0..self.footer.packs.count)
             .filter(|number| !named[*number as usize])
@@ -501,7 +500,7 @@ impl Record for BlockRecord {
     const LEN: usize = ID_LEN + 12;
 
     fn encode(&self, out: &mut [u8]) {
-        let Location {
+        let BlockLocation {
             segment,
             offset,
             len,
@@ -513,7 +512,7 @@ impl Record for BlockRecord {
     fn decode(bytes: &[u8]) -> Self {
         let (id, rest) = split_id(bytes);
         let [segment, offset, len] = get(rest);
-        let place = Location {
+        let place = BlockLocation {
             segment,
             offset,
             len,

@@ -3,10 +3,9 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
-use super::{Location, PackEntry, SegmentEntry};
+use crate::contents::{PACK_HEADER_LEN, PackContents};
+use crate::entries::{BlockLocation, PackEntry, SegmentEntry};
 use crate::error::{Error, Result};
-use crate::format::crypto::HEADER_LEN;
-use crate::format::pack::PackContents;
 use tabane_storage::Id;
 
 /// Packs with what they hold, in memory. Numbers of packs and segments count from 0.
@@ -15,9 +14,9 @@ pub struct Recent {
     packs: Vec<PackEntry>,
     pack_numbers: HashMap<Id, u32>,
     segments: Vec<SegmentEntry>,
-    blocks: HashMap<Id, Location>,
+    blocks: HashMap<Id, BlockLocation>,
     /// Further places of blocks: few blocks have any.
-    further: HashMap<Id, Vec<Location>>,
+    further: HashMap<Id, Vec<BlockLocation>>,
 }
 
 impl Recent {
@@ -38,7 +37,7 @@ impl Recent {
             kind: contents.kind,
             len: contents.object_len(),
         });
-        let mut offset = HEADER_LEN as u32;
+        let mut offset = PACK_HEADER_LEN as u32;
         for (number, segment) in contents.segments.iter().enumerate() {
             let segment_number = self.segments.len() as u32;
             self.segments.push(SegmentEntry {
@@ -54,7 +53,7 @@ impl Recent {
             })?;
             let mut at = 0;
             for &(id, len) in &segment.blocks {
-                let location = Location {
+                let location = BlockLocation {
                     segment: segment_number,
                     offset: at,
                     len,
@@ -72,12 +71,12 @@ impl Recent {
     }
 
     /// The first place of a block.
-    pub fn find(&self, block: &Id) -> Option<Location> {
+    pub fn find(&self, block: &Id) -> Option<BlockLocation> {
         self.blocks.get(block).copied()
     }
 
     /// All places of a block, the first one first.
-    pub fn places(&self, block: &Id) -> impl Iterator<Item = Location> {
+    pub fn places(&self, block: &Id) -> impl Iterator<Item = BlockLocation> {
         let further = self.further.get(block).into_iter().flatten();
         self.find(block).into_iter().chain(further.copied())
     }
@@ -92,7 +91,8 @@ impl Recent {
             return;
         }
         let segments = &self.segments;
-        let stays = |place: &Location| !excluded.contains(&segments[place.segment as usize].pack);
+        let stays =
+            |place: &BlockLocation| !excluded.contains(&segments[place.segment as usize].pack);
         self.further.retain(|_, places| {
             places.retain(stays);
             !places.is_empty()
@@ -134,7 +134,7 @@ impl Recent {
     }
 
     /// All blocks, each with its first place.
-    pub fn blocks(&self) -> impl Iterator<Item = (Id, Location)> {
+    pub fn blocks(&self) -> impl Iterator<Item = (Id, BlockLocation)> {
         self.blocks.iter().map(|(id, location)| (*id, *location))
     }
 

@@ -7,14 +7,15 @@ use crate::access::reach::Reach;
 use crate::access::reader::BlockReader;
 use crate::access::removal;
 use crate::access::repository::Repository;
+use crate::access::snapshots;
 use crate::error::{Error, Result};
-use crate::format::snapshot::{self, Snapshot};
+use crate::format::snapshot::Snapshot;
 use crate::operations::repack;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
 /// Writes a snapshot; returns its ID. `removals` are those that were there before its blocks were found
-/// ([`Index::removals`](crate::access::index::Index::removals)); its blocks must be durable and indexed, and none of them only in a pack that those name.
+/// ([`Index::removals`](tabane_index::Index::removals)); its blocks must be durable and indexed, and none of them only in a pack that those name.
 ///
 /// # Errors
 /// [`Error::RemovedMeanwhile`] when a block is gone, [`Error::RepositoryGone`] when all is; when the storage fails. There is
@@ -91,7 +92,7 @@ impl New<'_> {
     /// Then it is taken back, not made whole where it is: others may be about to remove it, since it lacks something.
     fn attempt(&self, removals: &BTreeSet<Id>) -> Result<Option<Id>> {
         let repository = self.repository;
-        let id = snapshot::save(repository, self.snapshot)?;
+        let id = snapshots::save(repository, self.snapshot)?;
         let stands = || -> Result<bool> {
             let stands = removal::names(repository)? == *removals && self.is_old_there()?;
             repository.verify_presence()?;

@@ -8,15 +8,14 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::fs::File;
 use std::io;
 
-use super::pages::PageWriter;
-use super::run::{
+use crate::contents::{BlockKind, IndexSegment, PACK_HEADER_LEN, PackContents};
+use crate::entries::{BlockLocation, SegmentEntry};
+use crate::error::{Error, Result};
+use crate::pages::{PageKeys, PageWriter};
+use crate::run::{
     BUCKET_BITS_MAX, BUCKET_BITS_MIN, BlockRecord, Footer, Naming, PackRecord, Run, Seek,
     TableEntry, bucket, key,
 };
-use super::{IndexSegment, Location, SegmentEntry, dangling};
-use crate::error::{Error, Result};
-use crate::format::crypto::{HEADER_LEN, MasterKey};
-use crate::format::pack::{BlockKind, PackContents};
 use tabane_storage::Id;
 
 /// Entries of a bucket, more or less: few enough to be read for a single lookup, many enough to make buckets few.
@@ -163,7 +162,7 @@ impl Batch {
         contents.validate(&format!("the index of pack {}", id.short()))?;
         let (first_segment, first_block) = (self.segments.len() as u32, self.blocks.len() as u32);
         let pack = self.packs.len() as u32;
-        let mut offset = HEADER_LEN as u32;
+        let mut offset = PACK_HEADER_LEN as u32;
         for (number, segment) in contents.segments.iter().enumerate() {
             let place = self.segments.len() as u32;
             self.segments.push(SegmentEntry {
@@ -179,7 +178,7 @@ impl Batch {
                 .ok_or_else(|| Error::damaged(format!("pack {}", id.short()), "it is too long"))?;
             let mut at = 0;
             for &(id, len) in &segment.blocks {
-                let place = Location {
+                let place = BlockLocation {
                     segment: place,
                     offset: at,
                     len,
@@ -293,13 +292,13 @@ impl Moved {
     /// The new number of a block, unless it is left out.
     fn block(&self, old: u32) -> Result<Option<u32>> {
         let before = self.old_blocks.partition_point(|first| *first <= old);
-        let pack = before.checked_sub(1).ok_or_else(dangling)?;
+        let pack = before.checked_sub(1).ok_or_else(Error::dangling)?;
         match self.new_blocks[pack] {
             NONE => Ok(None),
             first => first
                 .checked_add(old - self.old_blocks[pack])
                 .map(Some)
-                .ok_or_else(dangling),
+                .ok_or_else(Error::dangling),
         }
     }
 }
@@ -310,11 +309,11 @@ impl Moved {
 /// When an input cannot be read or the run cannot be written.
 pub fn merge(
     file: File,
-    master: &MasterKey,
+    keys: &dyn PageKeys,
     inputs: &[&dyn Input],
     current: &HashSet<Id>,
 ) -> Merged<()> {
-    let mut writer = PageWriter::new(file, master)?;
+    let mut writer = PageWriter::new(file, keys)?;
 
     let (mut kept, mut blocks_count): (Vec<Kept>, u32) = (Vec::new(), 0);
     let mut segments_count = 0;
@@ -345,7 +344,7 @@ pub fn merge(
             old: pack,
             first_segment: segments_count,
         });
-        let sum = |count: u32, more: u32| count.checked_add(more).ok_or_else(dangling);
+        let sum = |count: u32, more: u32| count.checked_add(more).ok_or_else(Error::dangling);
         segments_count = sum(segments_count, pack.segments)?;
         blocks_count = sum(blocks_count, pack.blocks)?;
     }
@@ -372,7 +371,7 @@ pub fn merge(
             let mut block = block?;
             let in_pack = block.place.segment.checked_sub(pack.old.first_segment);
             let moved = in_pack.and_then(|in_pack| pack.first_segment.checked_add(in_pack));
-            block.place.segment = moved.ok_or_else(dangling)?;
+            block.place.segment = moved.ok_or_else(Error::dangling)?;
             writer.push(&block)?;
         }
     }
@@ -414,7 +413,7 @@ pub fn merge(
             let naming = naming?;
             let source = input.sources().get(naming.source as usize);
             let pack = moved.packs.get(naming.pack as usize);
-            let (source, &pack) = source.zip(pack).ok_or_else(dangling)?;
+            let (source, &pack) = source.zip(pack).ok_or_else(Error::dangling)?;
             if let Some(&source) = numbers.get(source).filter(|_| pack != NONE) {
                 writer.push(&Naming { source, pack })?;
             }

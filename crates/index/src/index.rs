@@ -1,66 +1,17 @@
 //! Where each block is.
 //!
-//! Most of it is in *runs*, files of the [cache](crate::access::cache); what is not, in memory.
-
-pub(crate) mod merge;
-mod pages;
-mod recent;
-pub(crate) mod run;
+//! Most of it is in *runs*, files of the [cache](crate::Cache); what is not, in memory.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
-use crate::access::removal::Removals;
-use crate::error::{Error, Result};
-use crate::format::pack::{BlockKind, Codec, PackContents};
 use tabane_storage::Id;
 
-use recent::Recent;
-use run::{PackRecord, Run};
-
-/// One object of the index: packs with what they hold, in postcard's encoding.
-pub type IndexSegment = Vec<(Id, PackContents)>;
-
-/// Where a block is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Location {
-    /// Number of the segment in the [`Index`].
-    pub segment: u32,
-    /// Where the block begins in the decoded segment, in bytes.
-    pub offset: u32,
-    /// Length of the block in bytes.
-    pub len: u32,
-}
-
-/// A segment that the index knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SegmentEntry {
-    /// Number of its pack in the [`Index`].
-    pub pack: u32,
-    /// Its place among the segments of its pack.
-    pub number: u32,
-    /// Where it begins in the pack, in bytes.
-    pub offset: u32,
-    /// Its length in the pack, in bytes.
-    pub stored_len: u32,
-    /// Its length when decoded, in bytes.
-    pub raw_len: u32,
-    /// How it is encoded.
-    pub codec: Codec,
-}
-
-/// A pack that the index knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PackEntry {
-    /// Its name.
-    pub id: Id,
-    /// The salt of its header.
-    pub salt: [u8; 32],
-    /// What its blocks are for.
-    pub kind: BlockKind,
-    /// Its length in bytes.
-    pub len: u64,
-}
+use crate::contents::{IndexSegment, PackContents};
+use crate::entries::{BlockLocation, PackEntry, SegmentEntry};
+use crate::error::{Error, Result};
+use crate::recent::Recent;
+use crate::run::{PackRecord, Run};
 
 /// All blocks of a repository.
 ///
@@ -75,14 +26,6 @@ pub struct Index {
     condemned_in_runs: Vec<Range<u32>>,
 }
 
-/// An error for a run that names what there is not, though its seal is right.
-fn dangling() -> Error {
-    Error::damaged(
-        "the cache",
-        "it names a segment or a pack that there is not; `tabane cache` says where it is, remove it",
-    )
-}
-
 /// A run, and how many packs and segments there are before it.
 struct Part {
     run: Run,
@@ -91,16 +34,16 @@ struct Part {
 }
 
 impl Index {
-    /// An empty index that takes these removals into account.
-    pub fn as_of(removals: &Removals) -> Self {
+    /// An empty index that takes these removals into account, by which the packs in `condemned` are about to go.
+    pub fn as_of(removals: BTreeSet<Id>, condemned: HashSet<Id>) -> Self {
         Self {
-            removals: removals.names(),
-            condemned: removals.condemned(),
+            removals,
+            condemned,
             ..Self::default()
         }
     }
 
-    /// The removals that it takes into account: see [`crate::access::removal`].
+    /// The removals that it takes into account.
     pub fn removals(&self) -> &BTreeSet<Id> {
         &self.removals
     }
@@ -123,14 +66,13 @@ impl Index {
         packs.try_for_each(|(pack, contents)| self.add(*pack, contents))
     }
 
-    /// An index of these runs that takes these removals into account. Runs that have the most come first, since most of what
-    /// is looked for is there.
+    /// Gives an empty index these runs. Those that have the most come first, since most of what is looked for is there.
     ///
     /// # Errors
     /// When the cache cannot be read.
-    pub(crate) fn of_runs(mut runs: Vec<Run>, removals: &Removals) -> Result<Self> {
+    pub(crate) fn with_runs(mut self, mut runs: Vec<Run>) -> Result<Self> {
         runs.sort_by_key(|run| std::cmp::Reverse(run.len()));
-        let mut index = Self::as_of(removals);
+        let index = &mut self;
         for run in runs {
             let (packs, segments) = index.in_runs();
             for pack in &index.condemned {
@@ -148,7 +90,7 @@ impl Index {
         let ranges = &mut index.condemned_in_runs;
         ranges.retain(|range| !range.is_empty());
         ranges.sort_unstable_by_key(|range| range.start);
-        Ok(index)
+        Ok(self)
     }
 
     /// Makes unknown what these packs hold, unless it is in another pack too.
@@ -167,7 +109,7 @@ impl Index {
     ///
     /// # Errors
     /// When the cache cannot be read.
-    pub fn find(&self, block: &Id) -> Result<Option<Location>> {
+    pub fn find(&self, block: &Id) -> Result<Option<BlockLocation>> {
         let mut condemned = None;
         for part in &self.parts {
             for place in part.run.places(block)? {
@@ -200,7 +142,7 @@ impl Index {
     }
 
     /// Whether a pack is about to be removed.
-    pub(crate) fn condemns(&self, pack: &Id) -> bool {
+    pub fn condemns(&self, pack: &Id) -> bool {
         self.condemned.contains(pack)
     }
 
@@ -208,7 +150,7 @@ impl Index {
     ///
     /// # Errors
     /// When the cache cannot be read.
-    pub fn is_condemned(&self, place: Location) -> Result<bool> {
+    pub fn is_condemned(&self, place: BlockLocation) -> Result<bool> {
         if place.segment >= self.in_runs().1 {
             return Ok(
                 !self.condemned.is_empty() && self.condemned.contains(&self.pack_of(place)?.id)
@@ -225,7 +167,7 @@ impl Index {
     ///
     /// # Errors
     /// When the cache cannot be read.
-    pub fn pack_of(&self, place: Location) -> Result<PackEntry> {
+    pub fn pack_of(&self, place: BlockLocation) -> Result<PackEntry> {
         self.pack(self.segment(place.segment)?.pack)
     }
 
@@ -233,7 +175,7 @@ impl Index {
     ///
     /// # Errors
     /// When the cache cannot be read.
-    pub fn places(&self, block: &Id) -> Result<Vec<Location>> {
+    pub fn places(&self, block: &Id) -> Result<Vec<BlockLocation>> {
         let mut places = Vec::new();
         for part in &self.parts {
             for place in part.run.places(block)? {
@@ -257,7 +199,7 @@ impl Index {
             _ => {
                 let (packs, segments) = self.in_runs();
                 let segment = self.recent.segment(number - segments);
-                (packs, segment.ok_or_else(dangling)?)
+                (packs, segment.ok_or_else(Error::dangling)?)
             }
         };
         Ok(SegmentEntry {
@@ -283,7 +225,7 @@ impl Index {
             Some(part) if number < part.packs_end() => part.run.pack(number - part.packs),
             _ => {
                 let pack = self.recent.pack(number - self.in_runs().0);
-                pack.ok_or_else(dangling)
+                pack.ok_or_else(Error::dangling)
             }
         }
     }
@@ -298,7 +240,7 @@ impl Index {
     }
 
     /// All blocks, each once, in no order.
-    pub fn blocks(&self) -> impl Iterator<Item = Result<(Id, Location)>> {
+    pub fn blocks(&self) -> impl Iterator<Item = Result<(Id, BlockLocation)>> {
         let in_runs = self.parts.iter().enumerate().flat_map(move |(at, part)| {
             part.run.blocks().filter_map(move |record| {
                 let found = record.and_then(|record| {
@@ -324,7 +266,7 @@ impl Index {
     }
 
     /// Whether a block of a part has no place before this one.
-    fn is_first(&self, at: usize, id: &Id, place: Location) -> Result<bool> {
+    fn is_first(&self, at: usize, id: &Id, place: BlockLocation) -> Result<bool> {
         for part in &self.parts[..at] {
             if part.run.find(id)?.is_some() {
                 return Ok(false);
@@ -352,8 +294,8 @@ impl Index {
     }
 
     /// A place that [`Recent`] returned, with the number that its segment has here.
-    fn number(&self, place: Location) -> Location {
-        Location {
+    fn number(&self, place: BlockLocation) -> BlockLocation {
+        BlockLocation {
             segment: self.in_runs().1 + place.segment,
             ..place
         }
@@ -370,8 +312,8 @@ impl Part {
     }
 
     /// A place that the run returned, with the number that its segment has in the index.
-    fn number(&self, place: Location) -> Location {
-        Location {
+    fn number(&self, place: BlockLocation) -> BlockLocation {
+        BlockLocation {
             segment: self.segments.saturating_add(place.segment),
             ..place
         }

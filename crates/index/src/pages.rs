@@ -16,7 +16,7 @@ use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
-use crate::format::crypto::{MasterKey, ObjectKey, SALT_LEN, TAG_LEN};
+use crate::contents::TAG_LEN;
 use tabane_storage::random;
 use tabane_storage::sync::lock;
 
@@ -31,6 +31,24 @@ const READ_AHEAD: u64 = 128;
 
 /// Pages that are kept, chosen by their number.
 const KEPT_PAGES: usize = 1024;
+
+/// Bytes of the salt of a file.
+const SALT_LEN: usize = 32;
+
+/// Where the keys of files come from.
+pub trait PageKeys: Sync {
+    /// The key of the file with this salt.
+    fn page_key(&self, salt: &[u8; SALT_LEN]) -> Box<dyn PageKey>;
+}
+
+/// Seals the pages of one file.
+pub trait PageKey: Send + Sync {
+    /// Encrypts a page under its number, and appends its tag of [`TAG_LEN`] bytes.
+    fn seal(&self, number: u64, page: &mut Vec<u8>);
+
+    /// Decrypts a page in place, its tag at the end; false if it is not authentic.
+    fn open(&self, number: u64, page: &mut [u8]) -> bool;
+}
 
 /// Something of a fixed length.
 pub trait Record: Copy {
@@ -63,7 +81,7 @@ impl Section {
 /// Writes a file from front to end.
 pub struct PageWriter {
     file: BufWriter<File>,
-    key: ObjectKey,
+    key: Box<dyn PageKey>,
     page: Vec<u8>,
     /// Number of that page.
     next: u32,
@@ -76,7 +94,7 @@ impl PageWriter {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn new(file: File, master: &MasterKey) -> io::Result<Self> {
+    pub fn new(file: File, keys: &dyn PageKeys) -> io::Result<Self> {
         let salt = random();
         let mut head = [0; PAGE_LEN];
         head[..SALT_LEN].copy_from_slice(&salt);
@@ -84,7 +102,7 @@ impl PageWriter {
         file.write_all(&head)?;
         Ok(Self {
             file,
-            key: master.cache_key(&salt),
+            key: keys.page_key(&salt),
             page: Vec::with_capacity(PAGE_LEN),
             next: 1,
             section: Section {
@@ -132,7 +150,7 @@ impl PageWriter {
 
     fn write_page(&mut self, number: u64) -> io::Result<()> {
         self.page.resize(PAYLOAD_LEN, 0);
-        self.key.seal(number, &mut self.page, 0);
+        self.key.seal(number, &mut self.page);
         self.file.write_all(&self.page)?;
         self.page.clear();
         Ok(())
@@ -161,7 +179,7 @@ fn damaged() -> io::Error {
 /// Reads a file.
 pub struct PageFile {
     file: File,
-    key: ObjectKey,
+    key: Box<dyn PageKey>,
     kept: Vec<Mutex<Kept>>,
 }
 
@@ -177,7 +195,7 @@ impl PageFile {
     ///
     /// # Errors
     /// When it cannot be read, is not whole or not of this repository.
-    pub fn open(file: File, master: &MasterKey) -> io::Result<(Self, Vec<u8>)> {
+    pub fn open(file: File, keys: &dyn PageKeys) -> io::Result<(Self, Vec<u8>)> {
         let len = file.metadata()?.len();
         let last = (len / PAGE_LEN as u64).checked_sub(1);
         let last = last.filter(|last| *last > 0 && len.is_multiple_of(PAGE_LEN as u64));
@@ -189,7 +207,7 @@ impl PageFile {
         }
         let pages = Self {
             file,
-            key: master.cache_key(salt),
+            key: keys.page_key(salt),
             kept: (0..KEPT_PAGES).map(|_| Mutex::default()).collect(),
         };
         let mut footer = vec![0; PAGE_LEN];
@@ -232,7 +250,10 @@ impl PageFile {
     }
 
     fn unseal(&self, number: u64, page: &mut [u8]) -> io::Result<()> {
-        self.key.open(number, page).map(drop).ok_or_else(damaged)
+        self.key
+            .open(number, page)
+            .then_some(())
+            .ok_or_else(damaged)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is known of repositories is kept on the local disk, so that opening one reads only what is new.
 //!
 //! The cache has a folder for each repository, and in it *runs*: each has all that some index objects say (see
-//! [`crate::access::index`]). Opening reads the index objects that no run has and writes them to a run, merged with those runs
+//! [`crate::Index`]). Opening reads the index objects that no run has and writes them to a run, merged with those runs
 //! that are not much longer; so there are few, and each block is written seldom. What index objects said that are
 //! gone does not count, and the run is written anew without it.
 //!
@@ -17,16 +17,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::access::index::merge::{Batch, Failure, Input, Merged, merge};
-use crate::access::index::run::{Run, is_damage};
-use crate::access::index::{Index, IndexSegment};
-use crate::access::removal::Removals;
-use crate::access::repository::Repository;
-use crate::access::writer::PACKS_PER_INDEX;
+use tabane_storage::{Id, random};
+
+use crate::contents::{IndexSegment, PACKS_PER_INDEX};
 use crate::error::{Error, Result};
-use tabane_storage::Id;
-use tabane_storage::random;
-use tabane_storage::{Name, ObjectKind};
+use crate::index::Index;
+use crate::merge::{self, Batch, Failure, Input};
+use crate::objects::IndexObjects;
+use crate::run::{Run, is_damage};
 
 /// What the name of a run begins with; the number is that of the format, which others may not understand.
 const RUN: &str = "index1-";
@@ -80,29 +78,29 @@ impl Cache {
     ///
     /// # Errors
     /// When the storage fails, an index object is damaged, or a damaged file of the cache cannot be removed.
-    pub(crate) fn load_index(&self, repository: &Repository) -> Result<Index> {
-        let folder = self.root.join(repository.config().id.to_string());
+    pub fn load_index<O: IndexObjects>(&self, objects: &O) -> std::result::Result<Index, O::Error> {
+        let folder = self.folder(objects.repository());
         if let Err(error) = make_folders(&self.root, &folder) {
             self.warn_of(&error);
         }
         // By what an error is about: if it is something else each time, others get on with their work.
         let mut attempts: HashMap<String, usize> = HashMap::new();
         loop {
-            let result = self.try_load(repository, &folder);
-            let Some(cause) = result.as_ref().err().and_then(passing) else {
-                return result;
+            let result = self.try_load(objects, &folder);
+            let Some(cause) = result.as_ref().err().and_then(LoadError::passing::<O>) else {
+                return result.map_err(LoadError::into_error);
             };
             let attempts = attempts.entry(cause).or_default();
             *attempts += 1;
             if *attempts == ATTEMPTS {
-                return result;
+                return result.map_err(LoadError::into_error);
             }
         }
     }
 
     /// Forgets the index of a repository: it names packs that are gone, and nobody else will notice.
-    pub(crate) fn forget(&self, repository: &Repository) {
-        let folder = self.root.join(repository.config().id.to_string());
+    pub fn forget(&self, repository: Id) {
+        let folder = self.folder(repository);
         let removed = names(&folder).and_then(|names| {
             let mut runs = names.iter().filter(|name| name.starts_with(RUN));
             runs.try_for_each(|name| fs::remove_file(folder.join(name)))
@@ -112,13 +110,18 @@ impl Cache {
         }
     }
 
-    fn try_load(&self, repository: &Repository, folder: &Path) -> Result<Index> {
-        // Before the index: see the rules in `removal`.
-        let removals = Removals::load(repository)?;
+    fn folder(&self, repository: Id) -> PathBuf {
+        self.root.join(repository.to_string())
+    }
+
+    fn try_load<O: IndexObjects>(&self, objects: &O, folder: &Path) -> Loaded<Index, O::Error> {
+        // Before the index: a removal that is seen later would condemn what the index was thought to have.
+        let (removals, condemned) = objects.removals().map_err(LoadError::Objects)?;
+        let empty = || Index::as_of(removals.clone(), condemned.clone());
         // Runs first: so what a run has of an index object that is not listed is gone, not new.
-        let mut runs = self.open_runs(repository, folder);
-        let listed = repository.list_steadily(ObjectKind::Index)?;
-        let current: HashSet<Id> = listed.iter().map(|object| object.id).collect();
+        let mut runs = self.open_runs(objects, folder);
+        let listed = objects.list().map_err(LoadError::Objects)?;
+        let current: HashSet<Id> = listed.iter().copied().collect();
         keep_needed(&mut runs, &current);
         for run in &mut runs {
             if is_stale(run, &current) {
@@ -126,33 +129,35 @@ impl Cache {
             }
         }
         let folding = Folding {
-            repository,
+            objects,
             folder,
             current: &current,
         };
-        let mut presence = PackPresence::new(repository, &runs);
+        let mut presence = PackPresence::new(objects, &runs);
         let unread = |runs: &[Run]| -> Vec<Id> {
             let known: HashSet<&Id> = runs.iter().flat_map(Run::sources).collect();
-            let ids = listed.iter().map(|object| object.id);
+            let ids = listed.iter().copied();
             ids.filter(|id| !known.contains(id)).collect()
         };
         let new = unread(&runs);
         match folding.take_over(&mut runs, &new, &mut presence) {
-            Ok(()) => Index::of_runs(runs, &removals),
-            Err(Failure::Read(error)) => Err(error),
-            Err(Failure::Write(error)) => {
+            Ok(()) => Ok(empty().with_runs(runs)?),
+            Err(LoadError::Write(error)) => {
                 self.warn_of(&error);
                 let left = unread(&runs);
-                let mut index = Index::of_runs(runs, &removals)?;
-                repository
-                    .read_index_segments(&left, |_, packs| index.add_all(&presence.keep(packs)?))?;
+                let mut index = empty().with_runs(runs)?;
+                objects.read(&left, |_, packs| {
+                    let packs = packs.and_then(|packs| presence.keep(packs));
+                    Loaded::Ok(index.add_all(&packs.map_err(LoadError::Objects)?)?)
+                })?;
                 Ok(index)
             }
+            Err(error) => Err(error),
         }
     }
 
     /// Opens all runs; removes those that are damaged.
-    fn open_runs(&self, repository: &Repository, folder: &Path) -> Vec<Run> {
+    fn open_runs<O: IndexObjects>(&self, objects: &O, folder: &Path) -> Vec<Run> {
         let mut runs = Vec::new();
         for _ in 0..ATTEMPTS {
             runs.clear();
@@ -166,7 +171,7 @@ impl Cache {
             let mut superseded = false;
             for name in names.iter().filter(|name| name.starts_with(RUN)) {
                 let path = folder.join(name);
-                match Run::open(&path, repository.master()) {
+                match Run::open(&path, objects.keys()) {
                     Ok(run) => runs.push(run),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => superseded = true,
                     Err(error) if is_damage(&error) => {
@@ -190,17 +195,63 @@ impl Cache {
         if !self.warned.swap(true, Ordering::Relaxed) {
             let root = self.root.display();
             (self.warn)(&format!(
-                "cannot use the cache in {root}: {error}; going on without it (choose another with --cache-dir, or --no-cache)"
+                "cannot use the cache in {root}: {error}; going on without it"
             ));
         }
     }
 }
 
-/// What an error is about that another attempt may not have.
-fn passing(error: &Error) -> Option<String> {
-    match error {
-        Error::Cache { source, .. } => is_damage(source).then(|| "damage".to_owned()),
-        error => error.is_not_found().then(|| error.to_string()),
+/// The result of bringing a cache up to date.
+type Loaded<T, E> = std::result::Result<T, LoadError<E>>;
+
+/// Why an index was not loaded.
+enum LoadError<E> {
+    /// The repository's objects cannot be read.
+    Objects(E),
+    /// The runs cannot be read.
+    Runs(Error),
+    /// The cache cannot be written.
+    Write(io::Error),
+}
+
+impl<E: From<Error>> LoadError<E> {
+    /// What the error is about, if another attempt may not have it.
+    fn passing<O: IndexObjects<Error = E>>(&self) -> Option<String> {
+        match self {
+            Self::Runs(Error::Cache { source, .. }) => {
+                is_damage(source).then(|| "damage".to_owned())
+            }
+            Self::Objects(error) => O::vanished(error),
+            _ => None,
+        }
+    }
+
+    fn into_error(self) -> E {
+        match self {
+            Self::Objects(error) => error,
+            Self::Runs(error) => error.into(),
+            Self::Write(error) => Error::Path {
+                action: "write",
+                path: "the cache".to_owned(),
+                source: error,
+            }
+            .into(),
+        }
+    }
+}
+
+impl<E> From<Error> for LoadError<E> {
+    fn from(error: Error) -> Self {
+        Self::Runs(error)
+    }
+}
+
+impl<E> From<Failure> for LoadError<E> {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Read(error) => Self::Runs(error),
+            Failure::Write(error) => Self::Write(error),
+        }
     }
 }
 
@@ -227,27 +278,27 @@ fn keep_needed(runs: &mut Vec<Run>, current: &HashSet<Id>) {
 /// Tells which packs are there. An index object may name some that are gone: whoever put it was stopped for long just
 /// before, and has not taken it back yet, or died. Nobody would find out later, since the removals that named them are
 /// gone as well.
-struct PackPresence<'a> {
-    repository: &'a Repository,
+struct PackPresence<'a, O> {
+    objects: &'a O,
     /// So many more are asked for one by one, before all are listed.
     singly: u32,
     /// All that are there, once they were listed.
     listed: Option<HashSet<Id>>,
 }
 
-impl<'a> PackPresence<'a> {
-    fn new(repository: &'a Repository, known: &[Run]) -> Self {
+impl<'a, O: IndexObjects> PackPresence<'a, O> {
+    fn new(objects: &'a O, known: &[Run]) -> Self {
         let known = known.iter().map(|run| run.footer().packs.count);
         let known = known.fold(0, u32::saturating_add);
         Self {
-            repository,
+            objects,
             singly: PACKS_PER_INDEX as u32 + known / PACKS_PER_LIST,
             listed: None,
         }
     }
 
     /// What an index object says of packs that are there.
-    fn keep(&mut self, packs: IndexSegment) -> Result<IndexSegment> {
+    fn keep(&mut self, packs: IndexSegment) -> std::result::Result<IndexSegment, O::Error> {
         let mut there = Vec::with_capacity(packs.len());
         for pack in packs {
             if self.has(&pack.0)? {
@@ -257,16 +308,15 @@ impl<'a> PackPresence<'a> {
         Ok(there)
     }
 
-    fn has(&mut self, pack: &Id) -> Result<bool> {
+    fn has(&mut self, pack: &Id) -> std::result::Result<bool, O::Error> {
         if let Some(listed) = &self.listed {
             return Ok(listed.contains(pack));
         }
         if let Some(left) = self.singly.checked_sub(1) {
             self.singly = left;
-            return self.repository.has(Name::new(ObjectKind::Pack, *pack));
+            return self.objects.has_pack(*pack);
         }
-        let packs = self.repository.list(ObjectKind::Pack)?;
-        let listed: HashSet<Id> = packs.into_iter().map(|(id, _)| id).collect();
+        let listed = self.objects.packs()?;
         let has = listed.contains(pack);
         self.listed = Some(listed);
         Ok(has)
@@ -274,24 +324,25 @@ impl<'a> PackPresence<'a> {
 }
 
 /// Brings the runs of a repository up to date.
-struct Folding<'a> {
-    repository: &'a Repository,
+struct Folding<'a, O> {
+    objects: &'a O,
     folder: &'a Path,
     current: &'a HashSet<Id>,
 }
 
-impl Folding<'_> {
+impl<O: IndexObjects> Folding<'_, O> {
     /// Adds what these index objects say.
     fn take_over(
         &self,
         runs: &mut Vec<Run>,
         unread: &[Id],
-        presence: &mut PackPresence,
-    ) -> Merged<()> {
+        presence: &mut PackPresence<O>,
+    ) -> Loaded<(), O::Error> {
         let before = runs.len();
         let (mut objects, mut blocks) = (Vec::new(), 0);
-        self.repository.read_index_segments(unread, |id, packs| {
-            let packs = presence.keep(packs)?;
+        self.objects.read(unread, |id, packs| {
+            let packs = packs.and_then(|packs| presence.keep(packs));
+            let packs = packs.map_err(LoadError::Objects)?;
             let segments = packs.iter().flat_map(|(_, contents)| &contents.segments);
             blocks += segments.map(|segment| segment.blocks.len()).sum::<usize>();
             objects.push((id, packs));
@@ -305,7 +356,7 @@ impl Folding<'_> {
                 let chosen = (before..runs.len()).collect();
                 self.replace(runs, chosen, None)?;
             }
-            Merged::Ok(())
+            Loaded::Ok(())
         })?;
         let batch = match objects.is_empty() {
             true => None,
@@ -345,7 +396,7 @@ impl Folding<'_> {
         runs: &mut Vec<Run>,
         mut chosen: Vec<usize>,
         batch: Option<&Batch>,
-    ) -> Merged<()> {
+    ) -> Loaded<(), O::Error> {
         let of_runs = chosen.iter().map(|&at| &runs[at] as &dyn Input);
         let inputs: Vec<&dyn Input> = of_runs
             .chain(batch.map(|batch| batch as &dyn Input))
@@ -359,27 +410,27 @@ impl Folding<'_> {
         Ok(())
     }
 
-    fn write(&self, inputs: &[&dyn Input]) -> Merged<Run> {
-        let master = self.repository.master();
+    fn write(&self, inputs: &[&dyn Input]) -> Loaded<Run, O::Error> {
+        let keys = self.objects.keys();
         let random = hex::encode(random::<16>());
         let temporary = self.folder.join(format!("{TEMPORARY}{random}"));
         let path = self.folder.join(format!("{RUN}{random}"));
-        let write = || -> Merged<Run> {
+        let write = || -> merge::Merged<Run> {
             let file = OpenOptions::new()
                 .read(true)
                 .write(true)
                 .create_new(true)
                 .mode(0o600)
                 .open(&temporary)?;
-            merge(file.try_clone()?, master, inputs, self.current)?;
+            merge::merge(file.try_clone()?, keys, inputs, self.current)?;
             // Not synced: a run that a crash of the machine left unfinished does not open.
             fs::rename(&temporary, &path)?;
             // Another process may have superseded it already.
-            Ok(Run::of_file(file, &path, master)?)
+            Ok(Run::of_file(file, &path, keys)?)
         };
-        write().inspect_err(|_| {
+        Ok(write().inspect_err(|_| {
             let _ = fs::remove_file(&temporary);
-        })
+        })?)
     }
 }
 
@@ -426,6 +477,37 @@ pub struct Cached {
 }
 
 impl Cached {
+    /// The repositories of which the cache in `root` has something, those used last first.
+    ///
+    /// # Errors
+    /// When a directory cannot be read.
+    pub fn list(root: &Path) -> Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for name in names(root).map_err(Error::path("list", root))? {
+            let Ok(repository) = name.parse() else {
+                continue;
+            };
+            let path = root.join(name);
+            let measure = || -> io::Result<Cached> {
+                let mut bytes = 0;
+                for name in names(&path)? {
+                    // Another process may remove it meanwhile.
+                    bytes += fs::metadata(path.join(name)).map_or(0, |metadata| metadata.len());
+                }
+                let used = fs::metadata(&path)?.modified()?;
+                Ok(Cached {
+                    repository,
+                    path: path.clone(),
+                    bytes,
+                    used,
+                })
+            };
+            found.push(measure().map_err(Error::path("read", &path))?);
+        }
+        found.sort_by_key(|cached| std::cmp::Reverse(cached.used));
+        Ok(found)
+    }
+
     /// Removes it. Whoever uses it can go on.
     ///
     /// # Errors
@@ -433,35 +515,4 @@ impl Cached {
     pub fn remove(&self) -> Result<()> {
         fs::remove_dir_all(&self.path).map_err(Error::path("remove", &self.path))
     }
-}
-
-/// The repositories of which the cache in `root` has something, those used last first.
-///
-/// # Errors
-/// When a directory cannot be read.
-pub fn list(root: &Path) -> Result<Vec<Cached>> {
-    let mut found = Vec::new();
-    for name in names(root).map_err(Error::path("list", root))? {
-        let Ok(repository) = name.parse() else {
-            continue;
-        };
-        let path = root.join(name);
-        let measure = || -> io::Result<Cached> {
-            let mut bytes = 0;
-            for name in names(&path)? {
-                // Another process may remove it meanwhile.
-                bytes += fs::metadata(path.join(name)).map_or(0, |metadata| metadata.len());
-            }
-            let used = fs::metadata(&path)?.modified()?;
-            Ok(Cached {
-                repository,
-                path: path.clone(),
-                bytes,
-                used,
-            })
-        };
-        found.push(measure().map_err(Error::path("read", &path))?);
-    }
-    found.sort_by_key(|cached| std::cmp::Reverse(cached.used));
-    Ok(found)
 }

@@ -1,0 +1,121 @@
+//! What a pack holds: its footer, and its part of an index object.
+
+use serde::{Deserialize, Serialize};
+use tabane_storage::Id;
+
+use crate::error::{Error, Result};
+
+/// No block is longer, in bytes.
+pub const BLOCK_LEN_MAX: u32 = 16 << 20;
+
+/// A segment is closed when it holds this many bytes before compression.
+pub const SEGMENT_LEN: usize = 512 << 10;
+
+/// No segment is longer before compression, in bytes.
+pub const SEGMENT_LEN_MAX: usize = SEGMENT_LEN + BLOCK_LEN_MAX as usize;
+
+/// An index object is written when this many packs wait for one: what is indexed survives an interruption.
+pub const PACKS_PER_INDEX: usize = 32;
+
+/// Bytes of a pack before its first segment.
+pub const PACK_HEADER_LEN: usize = 40;
+
+/// Bytes of a pack behind its sealed footer: the length of that.
+pub const PACK_TRAILER_LEN: usize = 4;
+
+/// What sealing adds to a segment, a footer or a page, in bytes.
+pub const TAG_LEN: usize = 16;
+
+/// One object of the index: packs with what they hold, in postcard's encoding.
+pub type IndexSegment = Vec<(Id, PackContents)>;
+
+/// What blocks are for. Packs hold one sort only, so that directories can be read without files between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum BlockKind {
+    /// Contents of files.
+    Data,
+    /// Contents of directories.
+    Tree,
+}
+
+/// How a segment is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Codec {
+    /// As it is.
+    Stored,
+    /// One Zstandard frame (RFC 8878).
+    Zstd,
+}
+
+/// What a pack holds: its footer, and its part of an index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackContents {
+    /// The salt of the pack's header, so that segments can be read without it.
+    pub salt: [u8; 32],
+    /// What its blocks are for.
+    pub kind: BlockKind,
+    /// Its segments, in order.
+    pub segments: Vec<Segment>,
+}
+
+/// A run of blocks that is compressed and sealed as one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// Bytes in the pack, tag included.
+    pub stored_len: u32,
+    /// How it is encoded.
+    pub codec: Codec,
+    /// Digest and length in bytes of each block, in order.
+    pub blocks: Vec<(Id, u32)>,
+}
+
+impl Segment {
+    /// Bytes before compression.
+    pub fn raw_len(&self) -> usize {
+        self.blocks.iter().map(|&(_, len)| len as usize).sum()
+    }
+}
+
+impl PackContents {
+    /// Bytes of all segments as stored, tags included.
+    pub fn segments_len(&self) -> u64 {
+        let lens = self
+            .segments
+            .iter()
+            .map(|segment| u64::from(segment.stored_len));
+        lens.sum()
+    }
+
+    /// Bytes of the whole object.
+    pub fn object_len(&self) -> u64 {
+        let footer_len = postcard::to_stdvec(self)
+            .expect("contents are plain data")
+            .len();
+        (PACK_HEADER_LEN + footer_len + TAG_LEN + PACK_TRAILER_LEN) as u64 + self.segments_len()
+    }
+
+    /// Checks the limits that the format sets; `what` names the pack in errors.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub fn validate(&self, what: &str) -> Result<()> {
+        let too_long = |segment: &Segment| {
+            let raw_len = segment
+                .blocks
+                .iter()
+                .map(|&(_, len)| u64::from(len))
+                .sum::<u64>();
+            segment.blocks.iter().any(|&(_, len)| len > BLOCK_LEN_MAX)
+                || raw_len > SEGMENT_LEN_MAX as u64
+                || (segment.stored_len as usize) < TAG_LEN
+                || segment.stored_len as usize > SEGMENT_LEN_MAX + TAG_LEN
+        };
+        if self.segments.iter().any(too_long) || self.segments_len() > u64::from(u32::MAX) {
+            return Err(Error::damaged(
+                what,
+                "its contents break the limits of the format",
+            ));
+        }
+        Ok(())
+    }
+}

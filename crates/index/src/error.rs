@@ -1,0 +1,66 @@
+//! What can go wrong with an index.
+
+use std::io;
+use std::path::Path;
+
+/// The result of what looks into an index.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an index cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Something is not what was written.
+    #[error("{what} is damaged: {why}")]
+    Damaged {
+        /// Which object, or which part of it.
+        what: String,
+        /// How that shows.
+        why: String,
+    },
+    /// A file of the cache cannot be read.
+    #[error("cannot read the cache file {path}: {source}")]
+    Cache {
+        /// The file.
+        path: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A folder of the cache cannot be used.
+    #[error("cannot {action} {path}: {source}")]
+    Path {
+        /// What was tried.
+        action: &'static str,
+        /// The path, as text.
+        path: String,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// An [`Error::Damaged`].
+    pub fn damaged(what: impl ToString, why: impl ToString) -> Self {
+        Self::Damaged {
+            what: what.to_string(),
+            why: why.to_string(),
+        }
+    }
+
+    /// An error for a run that names a segment or a pack that is not there, though its seal is right.
+    pub(crate) fn dangling() -> Self {
+        Self::damaged(
+            "the cache",
+            "it names a segment or a pack that does not exist",
+        )
+    }
+
+    /// An [`Error::Path`].
+    pub(crate) fn path(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Path {
+            action,
+            path: path.display().to_string(),
+            source,
+        }
+    }
+}
