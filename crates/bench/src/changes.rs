@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::disk;
-use crate::tree::Random;
+use tabane_testing::disk;
+use tabane_testing::random::Random;
 
 /// One file in so many is changed.
 const CHANGED_OF: usize = 100;

@@ -12,10 +12,10 @@ use tabane_engine::Algorithm;
 use tabane_store::Id;
 use tabane_store::chunker::{Chunker, Chunking};
 
-use crate::disk;
-use crate::measure::median;
-use crate::progress;
-use crate::timing::thread_cpu_seconds;
+use tabane_testing::disk;
+use tabane_bench::measure::median;
+use tabane_testing::progress;
+use tabane_bench::timing::thread_cpu_seconds;
 
 /// What cutting and hashing must reach, as a multiple of the fastcdc crate's cutting alone.
 const BARS: [(Algorithm, f64); 2] = [(Algorithm::Sha1, 1.2), (Algorithm::Sha256, 0.8)];
@@ -271,7 +271,7 @@ mod tests {
     fn what_comes_twice_is_counted_once() {
         let cutter = Chunker::new(Chunking::Fixed { len: 4096 }, &Id([1; 32])).unwrap();
         let mut subject = Subject::new("fixed".to_owned(), Cutter::Ours(cutter));
-        let data = crate::data::noise(3 * 4096 + 5);
+        let data = tabane_bench::data::noise(3 * 4096 + 5);
         subject.add_file(&data);
         subject.add_file(&data[4096..]);
         assert_eq!(subject.unique_bytes, data.len() as u64);

@@ -15,9 +15,9 @@ use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail, Tcp};
 #[cfg(feature = "libfabric")]
 use tabane_fabric::{Fabric, FabricListener};
 
-use crate::drawing::{self, Across, Lines};
+use tabane_bench::drawing::{self, Across, Lines};
 #[cfg(feature = "libfabric")]
-use crate::peers::rma_bw::RmaBw;
+use tabane_bench::peers::rma_bw::RmaBw;
 
 /// Bytes of a ring for frames of this length: for a number of them, and no more than has to be, as what is in a processor's cache is
 /// copied faster. It is within what sessions of clusters have.

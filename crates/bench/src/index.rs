@@ -19,7 +19,7 @@ use tabane_store::pack::{BlockKind, Codec, PackContents, Segment};
 use tabane_store::storage::{Listed, Name, ObjectKind, Storage};
 use tabane_store::{Id, InitOptions, Repository};
 
-use crate::cpus::{self, Cpus};
+use tabane_bench::cpus::{self, Cpus};
 
 /// Blocks of a pack: 16 MiB in blocks of 128 KiB.
 const BLOCKS_PER_PACK: u64 = 128;

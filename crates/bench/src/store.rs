@@ -12,10 +12,10 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use crate::changes;
-use crate::disk::{self, Census};
-use crate::measure::{Sample, measure, median};
-use crate::tools::{Kind, Places, Scenario, Tool, find_in_path, find_tabane};
-use crate::tree;
+use tabane_testing::disk::{self, Census};
+use tabane_bench::measure::{Sample, measure, median};
+use tabane_bench::tools::{Kind, Places, Scenario, Tool, find_in_path, find_tabane};
+use tabane_testing::tree;
 
 /// The repository may be this many times the smallest peer's.
 const BAR_REPOSITORY: f64 = 1.02;
@@ -543,7 +543,7 @@ impl Bench {
                     tool.kind.name(),
                     scenario.name(),
                     sample.exit_code,
-                    crate::measure::tail(&log)
+                    tabane_bench::measure::tail(&log)
                 );
             }
             let mut restored_whole = None;

@@ -11,12 +11,12 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use tabane_parity::{Layout, repair_plan};
 
-use crate::disk;
-use crate::measure::{Sample, measure, median};
-use crate::progress;
-use crate::rounds::{self, cpu_s, median_of, ratio, round, wall_s};
-use crate::tools::tabane_or_given;
-use crate::tree;
+use tabane_testing::disk;
+use tabane_bench::measure::{Sample, measure, median};
+use tabane_testing::progress;
+use tabane_bench::rounds::{self, cpu_s, median_of, ratio, round, wall_s};
+use tabane_bench::tools::tabane_or_given;
+use tabane_testing::tree;
 
 /// A striped backup may take so many times the CPU time of a plain one.
 const CPU_BAR: f64 = 1.15;
@@ -252,7 +252,7 @@ impl Place<'_> {
     }
 
     fn write(&self, path: &Path, len: usize) -> Result<Duration> {
-        let piece = crate::data::noise(PIECE_LEN);
+        let piece = tabane_bench::data::noise(PIECE_LEN);
         rustix::fs::sync();
         let start = Instant::now();
         let mut file = File::create(path)?;

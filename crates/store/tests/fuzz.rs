@@ -1,19 +1,12 @@
 //! Every parser of stored bytes, for a short time, with damaged and invented bytes. `make fuzz FUZZ=stored PARSER=…` looks
 //! longer, and sees which code was reached.
 
-#[path = "../common/memory.rs"]
-#[allow(dead_code)]
-mod memory;
-mod mutate;
-mod parsers;
-mod striped;
-
 use std::panic::catch_unwind;
 use std::time::{Duration, Instant, SystemTime};
 
-use mutate::Mutator;
-use parsers::PARSERS;
 use rustix::process::{Resource, Rlimit, setrlimit};
+use tabane_testing::mutate::Mutator;
+use tabane_testing::parsers::PARSERS;
 
 /// Each parser gets so long.
 const TIME: Duration = Duration::from_millis(1000);

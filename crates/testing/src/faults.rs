@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::json;
 use tabane_node::authority;
 use tabane_store::storage::cluster::file::NodeAddress;
@@ -20,9 +20,10 @@ use tabane_store::storage::striped::{HealOptions, StripedStorage};
 use tabane_store::storage::{Name, ObjectKind, RemoteOptions, Storage};
 use tabane_store::{Id, Observer};
 
-use crate::data::noise;
-use crate::p3::network::Network;
+use crate::member::Member;
+use crate::network::Network;
 use crate::progress;
+use crate::random::Random;
 
 /// No write may take longer. A node that takes nothing is given up after 20 s, one that does not answer after 60 s, and to find that
 /// one cannot be reached takes 5 s.
@@ -64,18 +65,6 @@ pub struct Args {
     json: bool,
 }
 
-/// Numbers that a seed decides.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % limit
-    }
-}
-
 /// What happens to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
@@ -108,8 +97,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut counts: BTreeMap<Fault, u64> = BTreeMap::new();
     let (mut slowest, mut slowest_write) = (Duration::ZERO, Duration::ZERO);
     for seed in args.first..args.first + args.runs {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        random.below(2);
+        let mut random = Random::new(seed);
         let faults = if args.stalls {
             Fault::STALLS
         } else {
@@ -168,26 +156,6 @@ impl Observer for Quiet {
     fn progress(&self, _done_bytes: u64, _total_bytes: u64) {}
 }
 
-/// A node's process.
-struct Node {
-    child: Child,
-    /// Its end is the node's.
-    _stdin: ChildStdin,
-}
-
-impl Node {
-    fn signal(&self, signal: Signal) -> Result<()> {
-        Ok(kill_process(Pid::from_child(&self.child), signal)?)
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// A file system in memory for one node.
 struct Disk(PathBuf);
 
@@ -241,7 +209,7 @@ impl Drop for Disk {
 
 struct Bed {
     // In this order they vanish.
-    nodes: Vec<Option<Node>>,
+    nodes: Vec<Option<Member>>,
     disks: Vec<Disk>,
     dir: tempfile::TempDir,
     addresses: Vec<NodeAddress>,
@@ -452,7 +420,7 @@ impl Bed {
 
 /// The bytes of an object follow from its name.
 fn object(name: Name, len: usize) -> Vec<u8> {
-    let mut bytes = noise(len);
+    let mut bytes = Random::at(1).noise(len);
     bytes[..32].copy_from_slice(&name.id.0);
     bytes
 }
@@ -496,47 +464,29 @@ fn write(
     })
 }
 
-fn start_node(program: Command, file: &Path, dir: &Path, fabric: Option<&str>) -> Result<Node> {
-    let words = ["node".as_ref(), file.as_os_str(), dir.as_os_str()].into_iter();
-    let words: Vec<_> = words.chain(fabric.map(AsRef::as_ref)).collect();
-    let (child, stdin) = start(program, &words)?;
-    Ok(Node {
-        child,
-        _stdin: stdin,
-    })
+fn start_node(program: Command, file: &Path, dir: &Path, fabric: Option<&str>) -> Result<Member> {
+    let (file, dir) = (text(file)?, text(dir)?);
+    let words: Vec<_> = ["node", file, dir].into_iter().chain(fabric).collect();
+    start(program, &words)
 }
 
 /// A client that puts objects until it is killed.
-fn start_client(file: &Path) -> Result<Node> {
-    let words = [
-        "client".as_ref(),
-        file.as_os_str(),
-        "auto".as_ref(),
-        "60".as_ref(),
-        "1000000".as_ref(),
-    ];
+fn start_client(file: &Path) -> Result<Member> {
     let program = Command::new(std::env::current_exe()?);
-    let (child, mut stdin) = start(program, &words)?;
-    stdin.write_all(b"go\n")?;
-    Ok(Node {
-        child,
-        _stdin: stdin,
-    })
+    let words = ["client", text(file)?, "auto", "60", "1000000"];
+    let mut client = start(program, &words)?;
+    client.go()?;
+    Ok(client)
 }
 
 /// A member that is ready.
-fn start(mut program: Command, words: &[&std::ffi::OsStr]) -> Result<(Child, ChildStdin)> {
-    let mut child = program
-        .arg("p3-worker")
-        .args(words)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .context("cannot start a member")?;
-    let stdin = child.stdin.take().context("no pipe")?;
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().context("no pipe")?).read_line(&mut line)?;
-    ensure!(line == "ready\n", "a member has ended");
-    Ok((child, stdin))
+fn start(mut program: Command, words: &[&str]) -> Result<Member> {
+    program.stderr(Stdio::null());
+    let mut member = Member::start(program, words)?;
+    member.line()?;
+    Ok(member)
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().context("a path that is not UTF-8")
 }

@@ -6,23 +6,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Bytes that look random and are the same each time (SplitMix64).
-pub fn random_bytes(seed: u64, len: usize) -> Vec<u8> {
-    // Mixed first: the sequences of neighbouring seeds would be one sequence, shifted.
-    let mut state = mix(seed);
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        bytes.extend_from_slice(&mix(state).to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
-}
+use crate::random::Random;
 
-fn mix(number: u64) -> u64 {
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
+/// Bytes that look random and are the same each time.
+pub fn random_bytes(seed: u64, len: usize) -> Vec<u8> {
+    Random::new(seed).noise(len)
 }
 
 /// Text that compresses well.
@@ -37,6 +25,7 @@ pub fn text(len: usize) -> Vec<u8> {
     bytes
 }
 
+/// Writes a file, and makes the directories above it.
 pub fn write(path: impl AsRef<Path>, bytes: &[u8]) {
     let path = path.as_ref();
     if let Some(parent) = path.parent() {
@@ -66,9 +55,10 @@ pub fn link_tree(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let to = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => link_tree(&entry.path(), &to),
-            false => fs::hard_link(entry.path(), to).unwrap(),
+        if entry.file_type().unwrap().is_dir() {
+            link_tree(&entry.path(), &to);
+        } else {
+            fs::hard_link(entry.path(), to).unwrap();
         }
     }
 }
@@ -85,9 +75,11 @@ pub fn sparse(path: &Path, len: u64, runs: &[(u64, &[u8])]) {
 /// Sets the time of last change, in seconds from 1970 and nanoseconds.
 pub fn set_mtime(path: &Path, s: i64, ns: u32) {
     let whole = Duration::from_secs(s.unsigned_abs());
-    let time: SystemTime = match s < 0 {
-        true => UNIX_EPOCH - whole + Duration::from_nanos(ns.into()),
-        false => UNIX_EPOCH + whole + Duration::from_nanos(ns.into()),
+    let whole: SystemTime = if s < 0 {
+        UNIX_EPOCH - whole
+    } else {
+        UNIX_EPOCH + whole
     };
+    let time = whole + Duration::from_nanos(ns.into());
     File::open(path).unwrap().set_modified(time).unwrap();
 }

@@ -8,8 +8,11 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+/// The name of the only user.
 pub const ACCESS_KEY: &str = "tabane-test";
+/// Their secret.
 pub const SECRET_KEY: &str = "not much of a secret";
+/// The bucket.
 pub const BUCKET: &str = "bucket";
 
 /// A server with one bucket; stopped when dropped.
@@ -35,8 +38,9 @@ impl Gateway {
 
     fn start_as(what: &str, tls: Option<[PathBuf; 2]>) -> Option<Self> {
         let Some(program) = program("versitygw") else {
-            eprintln!(
-                "NOT CHECKED: {what}: versitygw is not installed (make test-tools installs it if there is go)"
+            crate::not_checked(
+                what,
+                "versitygw is not installed (make test-tools installs it if there is go)",
             );
             return None;
         };
@@ -140,11 +144,13 @@ pub fn wait_for(port: u16) {
 
 /// A program in the path, or where `make test-tools` puts it.
 pub fn program(name: &str) -> Option<PathBuf> {
-    let tools = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("tools");
-    let python = tools.join("python/bin");
+    // Beside what cargo builds: above the test program, at whatever depth.
+    let test = std::env::current_exe().unwrap_or_default();
+    let tools = test.ancestors().map(|folder| folder.join("tools"));
+    let tools = tools.flat_map(|tools| [tools.join("python/bin"), tools]);
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
-        .chain([tools, python])
+        .chain(tools)
         .map(|folder| folder.join(name))
         .find(|program| program.exists())
 }

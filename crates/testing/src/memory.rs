@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use tabane_store::storage::{Listed, Name, ObjectKind, Storage};
 
+/// Objects by their names.
 pub type Objects = BTreeMap<Name, Vec<u8>>;
 
 /// Objects in memory; clones share them.
@@ -23,6 +24,7 @@ struct State {
 }
 
 impl MemoryStorage {
+    /// A storage of these objects.
     pub fn new(objects: Objects) -> Self {
         let state = State {
             objects,
@@ -31,14 +33,17 @@ impl MemoryStorage {
         Self(Arc::new(Mutex::new(state)))
     }
 
+    /// All objects.
     pub fn objects(&self) -> Objects {
         self.0.lock().unwrap().objects.clone()
     }
 
+    /// Puts an object, or other bytes in its place.
     pub fn set(&self, name: Name, bytes: Vec<u8>) {
         self.0.lock().unwrap().objects.insert(name, bytes);
     }
 
+    /// Removes an object, if it is there.
     pub fn remove(&self, name: Name) {
         self.0.lock().unwrap().objects.remove(&name);
     }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{is_root, not_checked};
+use crate::{is_root, not_checked};
 
 /// A mounted file system, until it is dropped.
 pub struct Mount(PathBuf);

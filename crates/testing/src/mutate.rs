@@ -1,8 +1,10 @@
 //! Damages samples.
 
+use crate::random::Random;
+
 /// Makes inputs out of samples, the same ones from the same seed.
 pub struct Mutator {
-    state: u64,
+    random: Random,
 }
 
 /// Numbers at the edges of types, in the ways in which they are written: varint, JSON.
@@ -26,22 +28,16 @@ const NUMBERS: &[&[u8]] = &[
 ];
 
 impl Mutator {
+    /// The mutator of this seed.
     pub fn new(seed: u64) -> Self {
-        Self { state: seed }
-    }
-
-    /// SplitMix64 (Steele, Lea and Flood 2014).
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        Self {
+            random: Random::new(seed),
+        }
     }
 
     /// A number below `bound`; 0 if there is none.
     fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
+        self.random.below(bound.max(1) as u64) as usize
     }
 
     /// One of the samples with one to four damages.
@@ -58,7 +54,7 @@ impl Mutator {
         let end = at + self.below((bytes.len() - at).min(40) + 1);
         match self.below(9) {
             0 if !bytes.is_empty() => bytes[at] ^= 1 << self.below(8),
-            1 if !bytes.is_empty() => bytes[at] = self.next() as u8,
+            1 if !bytes.is_empty() => bytes[at] = self.random.next() as u8,
             2 => bytes.truncate(at),
             3 => drop(bytes.drain(at..end)),
             4 => {
@@ -82,11 +78,11 @@ impl Mutator {
                 bytes.splice(old, number.iter().copied());
             }
             7 => {
-                let byte = self.next() as u8;
+                let byte = self.random.next() as u8;
                 bytes.insert(at, byte);
             }
             _ => {
-                let edge = [0, 1, u64::from(u32::MAX), u64::MAX, self.next()][self.below(5)];
+                let edge = [0, 1, u64::from(u32::MAX), u64::MAX, self.random.next()][self.below(5)];
                 let written = edge.to_le_bytes();
                 let len = [2, 4, 8][self.below(3)].min(bytes.len() - at);
                 bytes[at..at + len].copy_from_slice(&written[..len]);

@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use crate::member::Member;
+
 /// Namespaces and links, which vanish with this.
 pub struct Network {
     prefix: String,
@@ -84,6 +86,14 @@ impl Network {
             .args(["netns", "exec", &self.name(member)])
             .arg(program);
         command
+    }
+
+    /// Starts this program as a [`Member`].
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn member(&self, member: usize, words: &[&str]) -> Result<Member> {
+        Member::start(self.command(member)?, words)
     }
 
     /// Lets the calling thread, and those that it starts, act as a member.

@@ -7,9 +7,9 @@ use tabane_lanes::{Algorithm, HmacKey, hash_many, hash_many_on, hmac_many};
 
 use super::subject::{Instructions, Subject};
 use super::{Program, rustcrypto};
-use crate::data::{cut, cut_mut};
-use crate::peak::work::AesMode;
-use crate::timing::Rate;
+use tabane_bench::data::{cut, cut_mut};
+use tabane_bench::peak::work::AesMode;
+use tabane_bench::timing::Rate;
 
 /// The key of all HMACs.
 const HMAC_KEY: [u8; 32] = [0x0b; 32];

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 use tabane_lanes::Backend;
 
-use crate::cpus::{Cpus, on_each};
-use crate::data::{mixed_lens, noise};
-use crate::memory::Memory;
-use crate::peak;
-use crate::peers::ipsec_mb::IpsecMb;
-use crate::peers::openssl::{self, OpenSsl};
-use crate::progress;
-use crate::timing::Rate;
+use tabane_bench::cpus::{Cpus, on_each};
+use tabane_bench::data::{mixed_lens, noise};
+use tabane_bench::memory::Memory;
+use tabane_bench::peak;
+use tabane_bench::peers::ipsec_mb::IpsecMb;
+use tabane_bench::peers::openssl::{self, OpenSsl};
+use tabane_testing::progress;
+use tabane_bench::timing::Rate;
 
 mod here;
 mod report;

@@ -5,11 +5,11 @@ use tabane_lanes::{Algorithm, Backend};
 
 use super::subject::{Instructions, Subject};
 use super::{Args, Lens, Line, Peers, Program, Shape, THREAD_MESSAGES};
-use crate::measure::median;
-use crate::memory::Memory;
-use crate::peak::work::{AesMode, Peak};
-use crate::peak::{Class, Model, Width, clock_hz};
-use crate::peers::ipsec_mb::IpsecMb;
+use tabane_bench::measure::median;
+use tabane_bench::memory::Memory;
+use tabane_bench::peak::work::{AesMode, Peak};
+use tabane_bench::peak::{Class, Model, Width, clock_hz};
+use tabane_bench::peers::ipsec_mb::IpsecMb;
 
 /// Prints the peers that there are, and what was measured of the ports.
 pub fn heading(args: &Args, peers: &Peers, model: Option<&Model>) {

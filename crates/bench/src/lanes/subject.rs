@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use tabane_lanes::{Algorithm, Backend, aes};
 
-use crate::peak::Model;
-use crate::peak::work::{self, AesMode, Peak};
+use tabane_bench::peak::Model;
+use tabane_bench::peak::work::{self, AesMode, Peak};
 
 /// Something to compute.
 #[derive(Clone, Copy, Debug, PartialEq)]

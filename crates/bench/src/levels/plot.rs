@@ -6,8 +6,8 @@ use anyhow::Result;
 use plotters::prelude::*;
 
 use super::Point;
-use crate::drawing::{COLOURS, FONT, error, legend, on_file, top};
-use crate::tools::Kind;
+use tabane_bench::drawing::{COLOURS, FONT, error, legend, on_file, top};
+use tabane_bench::tools::Kind;
 
 const KINDS: [Kind; 4] = [Kind::Tabane, Kind::Restic, Kind::Borg, Kind::Rustic];
 

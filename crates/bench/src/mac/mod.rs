@@ -8,13 +8,13 @@ use anyhow::{Result, bail};
 use tabane_engine::{Algorithm, Function, Key, KeyRule};
 use tabane_lanes::Backend;
 
-use crate::data::noise;
-use crate::disk::available_memory_bytes;
-use crate::measure::median;
-use crate::memory::Memory;
-use crate::peers::macs::{Library, Macs};
-use crate::progress;
-use crate::timing::Rate;
+use tabane_bench::data::noise;
+use tabane_testing::disk::available_memory_bytes;
+use tabane_bench::measure::median;
+use tabane_bench::memory::Memory;
+use tabane_bench::peers::macs::{Library, Macs};
+use tabane_testing::progress;
+use tabane_bench::timing::Rate;
 
 mod plot;
 mod report;

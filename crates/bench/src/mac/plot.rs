@@ -8,7 +8,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{Line, Shape};
-use crate::drawing::{Area, COLOURS, FONT, error, legend, on_file, top};
+use tabane_bench::drawing::{Area, COLOURS, FONT, error, legend, on_file, top};
 
 /// Draws `macs.svg` into `folder`, which is made where there is none.
 pub fn draw(folder: &Path, lines: &[Line]) -> Result<()> {

@@ -4,9 +4,9 @@ use serde_json::json;
 use tabane_engine::Algorithm;
 
 use super::{Args, Line, Shape, find};
-use crate::memory::Memory;
-use crate::peak::clock_hz;
-use crate::peers::macs::{Library, Macs};
+use tabane_bench::memory::Memory;
+use tabane_bench::peak::clock_hz;
+use tabane_bench::peers::macs::{Library, Macs};
 
 impl Shape {
     fn name(self) -> &'static str {

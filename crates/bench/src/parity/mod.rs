@@ -8,10 +8,10 @@ use serde_json::json;
 use tabane_lanes::xor_of;
 use tabane_parity::{Layout, Plan, Step, encode, encode_plan, repair_plan};
 
-use crate::data::noise;
-use crate::measure::median;
-use crate::progress;
-use crate::timing::Rate;
+use tabane_bench::data::noise;
+use tabane_bench::measure::median;
+use tabane_testing::progress;
+use tabane_bench::timing::Rate;
 
 mod verify;
 

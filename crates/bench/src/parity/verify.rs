@@ -5,8 +5,8 @@ use serde_json::json;
 use tabane_parity::schedule::Kind;
 use tabane_parity::{Layout, encode, fewest_reads, repair, repair_plan};
 
-use crate::data::noise;
-use crate::progress;
+use tabane_bench::data::noise;
+use tabane_testing::progress;
 
 /// Bytes of a cell.
 const CELL: usize = 9;

@@ -1,4 +1,4 @@
-//! `tabane-bench p4`: hashes and AES on a graphics card, as the paper measured them: its tables 1 to 3.
+//! `tabane-papers gpu`: hashes and AES on a graphics card, as the paper measured them: its tables 1 to 3.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use tabane_lanes::Backend;
 
-use crate::cpus::Cpus;
-use crate::data::noise;
-use crate::measure::median;
-use crate::peers::openssl::OpenSsl;
-use crate::progress;
+use tabane_bench::cpus::Cpus;
+use tabane_bench::data::noise;
+use tabane_bench::measure::median;
+use tabane_bench::peers::openssl::OpenSsl;
+use tabane_testing::progress;
 
 mod card;
 mod here;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use plotters::prelude::*;
 
 use super::{Line, Subject, Unit};
-use crate::drawing::{COLOURS, FONT, error, legend, on_file};
+use tabane_bench::drawing::{COLOURS, FONT, error, legend, on_file};
 
 /// Draws a file for each subject into `folder`, which is made where there is none.
 pub fn draw(folder: &Path, lines: &[Line]) -> Result<()> {
@@ -19,7 +19,7 @@ pub fn draw(folder: &Path, lines: &[Line]) -> Result<()> {
             .filter(|line| line.subject == subject)
             .collect();
         let name = subject.to_string().to_lowercase();
-        draw_subject(&folder.join(format!("p4-{name}.svg")), subject, &lines)?;
+        draw_subject(&folder.join(format!("gpu-{name}.svg")), subject, &lines)?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::card::Bench;
 use super::{Args, Line, Subject, Unit};
-use crate::peers::openssl::OpenSsl;
+use tabane_bench::peers::openssl::OpenSsl;
 
 /// Says what is measured where, and what is missing.
 pub fn heading(
@@ -18,7 +18,7 @@ pub fn heading(
         println!(
             "{}",
             json!({
-                "bench": "p4",
+                "bench": "gpu",
                 "what": "heading",
                 "processors": cpus,
                 "card": card.ok().map(|card| card.properties().name.clone()),
@@ -102,7 +102,7 @@ fn best_resident(line: &Line) -> f64 {
 
 fn as_json(card: Option<&Bench>, line: &Line) -> Value {
     let mut object = Map::new();
-    object.insert("bench".to_owned(), json!("p4"));
+    object.insert("bench".to_owned(), json!("gpu"));
     object.insert("what".to_owned(), json!(line.subject.to_string()));
     object.insert("bytes".to_owned(), json!(line.len));
     for unit in Unit::ALL {

@@ -1,4 +1,4 @@
-//! `tabane-bench p1`: many processes that use OpenSSL, as the paper measured that gave AES to the cores of a Cell/B.E.
+//! `tabane-papers openssl`: many processes that use OpenSSL, as the paper measured that gave AES to the cores of a Cell/B.E.
 //!
 //! The paper took 1 to 8 processes that encrypted 256 or 1024 bytes at a time with AES in CBC mode, and the time from the start of
 //! all to the end of all. Here are five ways: the default provider, the paper's design ([`paper`]), and ours: each process by itself,
@@ -14,9 +14,9 @@ use serde_json::json;
 use tabane_lanes::Algorithm;
 use tabane_offload::{Ask, Model, Server, ServerOptions, Task, status};
 
-use crate::drawing::{self, Across};
-use crate::progress;
-use crate::rounds::round;
+use tabane_bench::drawing::{self, Across};
+use tabane_testing::progress;
+use tabane_bench::rounds::round;
 
 #[expect(unsafe_code, reason = "calls of OpenSSL")]
 mod libcrypto;
@@ -142,7 +142,7 @@ impl Bed {
         let program = std::env::current_exe()?;
         let start = || -> Result<_> {
             let mut command = Command::new(&program);
-            command.args(["p1-worker", algorithm, &len.to_string(), &count.to_string()]);
+            command.args(["openssl-worker", algorithm, &len.to_string(), &count.to_string()]);
             match way {
                 Way::Paper => drop(command.arg("--paper").arg(self.path("paper.sock"))),
                 Way::Jobs => drop(command.arg("--jobs")),
@@ -226,7 +226,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             }
             if let Some(folder) = &args.plots {
                 std::fs::create_dir_all(folder)?;
-                draw(&folder.join(format!("p1-{algorithm}-{len}.svg")), &lines)?;
+                draw(&folder.join(format!("openssl-{algorithm}-{len}.svg")), &lines)?;
             }
         }
     }

@@ -4,8 +4,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use super::{Args, Cluster, text, without_redundancy};
-use crate::data::noise;
-use crate::{measure, progress, tools};
+use tabane_bench::data::noise;
+use tabane_bench::{measure, tools};
+use tabane_testing::progress;
 
 /// Backs up random bytes, as many as the link carries in the given time.
 pub fn measure(args: &Args, nodes: usize) -> Result<()> {
@@ -39,7 +40,7 @@ pub fn measure(args: &Args, nodes: usize) -> Result<()> {
     match args.json {
         true => println!(
             "{}",
-            json!({"bench": "p3_backup", "nodes": nodes, "link_mbit_per_s": args.rate, "bytes": bytes,
+            json!({"bench": "parity_backup", "nodes": nodes, "link_mbit_per_s": args.rate, "bytes": bytes,
                 "goodput_mbit_per_s": mbit_per_s, "of_no_redundancy": mbit_per_s / none.mbit_per_s,
                 "of_link": mbit_per_s / f64::from(args.rate), "cores": cpu / seconds})
         ),

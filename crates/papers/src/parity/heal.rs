@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::{Args, Cluster, sum, text};
-use crate::progress;
+use tabane_testing::progress;
 
 /// Puts objects, takes everything from one node, and heals: by nodes among themselves, and by the client.
 pub fn measure(args: &Args, nodes: usize) -> Result<()> {
@@ -41,7 +41,7 @@ pub fn measure(args: &Args, nodes: usize) -> Result<()> {
         match args.json {
             true => println!(
                 "{}",
-                json!({"bench": "p3_heal", "nodes": nodes, "by": who, "link_mbit_per_s": args.rate, "lost_bytes": healed.bytes,
+                json!({"bench": "parity_heal", "nodes": nodes, "by": who, "link_mbit_per_s": args.rate, "lost_bytes": healed.bytes,
                     "mbit_per_s": healed.mbit_per_s, "node_received_most": most.0, "node_sent_most": most.1,
                     "client_received": of_client.0, "client_sent": of_client.1})
             ),

@@ -1,19 +1,17 @@
-//! `tabane-bench p3`: several clients write to nodes over links of a given rate.
+//! `tabane-papers parity`: several clients write to nodes over links of a given rate.
 
 mod backup;
 mod heal;
 mod model;
-pub mod network;
 mod plot;
 mod simulator;
 mod triple;
 pub mod worker;
 mod xor;
 
-use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
@@ -24,8 +22,9 @@ use tabane_parity::Layout;
 use tabane_parity::schedule::Kind;
 use tabane_store::storage::cluster::file::NodeAddress;
 
-use crate::progress;
-use network::Network;
+use tabane_testing::progress;
+use tabane_testing::member::Member;
+use tabane_testing::network::Network;
 
 /// Objects that each client puts in a simulation.
 const SIMULATED_OBJECTS: usize = 40;
@@ -115,7 +114,7 @@ fn writes(args: &Args, nodes: usize) -> Result<()> {
         }
     }
     match &args.plots {
-        Some(dir) if !args.simulate => figure.draw(&dir.join(format!("p3-{nodes}.svg")), nodes),
+        Some(dir) if !args.simulate => figure.draw(&dir.join(format!("parity-{nodes}.svg")), nodes),
         _ => Ok(()),
     }
 }
@@ -144,7 +143,7 @@ fn simulate(args: &Args, nodes: usize, clients: usize) -> Result<()> {
         match args.json {
             true => println!(
                 "{}",
-                json!({"bench": "p3_model", "nodes": nodes, "clients": clients, "plan": plan, "goodput_links": links,
+                json!({"bench": "parity_model", "nodes": nodes, "clients": clients, "plan": plan, "goodput_links": links,
                     "bound_links": bound, "no_redundancy_links": bounds.no_redundancy, "relayed_share": share})
             ),
             false => println!(
@@ -233,7 +232,7 @@ fn report(
     });
     if args.json {
         let line = json!({
-            "bench": "p3", "nodes": nodes, "clients": clients, "plan": plan, "link_mbit_per_s": args.rate,
+            "bench": "parity_writes", "nodes": nodes, "clients": clients, "plan": plan, "link_mbit_per_s": args.rate,
             "goodput_mbit_per_s": sum.mbit_per_s, "of_no_redundancy": of_none, "of_bound": sum.mbit_per_s / possible,
             "node_received": traffic.map(|traffic| traffic.0), "node_sent": traffic.map(|traffic| traffic.1),
             "node_received_predicted": predicted.map(|traffic| traffic.0),
@@ -254,53 +253,6 @@ fn report(
         print!(" (predicted {received:.3}, {sent:.3})");
     }
     println!();
-}
-
-/// A member that runs.
-struct Member {
-    child: Child,
-    stdin: ChildStdin,
-    stdout: BufReader<ChildStdout>,
-}
-
-impl Member {
-    fn start(network: &Network, member: usize, args: &[&str]) -> Result<Self> {
-        let mut child = network
-            .command(member)?
-            .arg("p3-worker")
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start a member")?;
-        let stdin = child.stdin.take().context("no pipe")?;
-        let stdout = child.stdout.take().context("no pipe")?;
-        Ok(Self {
-            child,
-            stdin,
-            stdout: BufReader::new(stdout),
-        })
-    }
-
-    fn line(&mut self) -> Result<String> {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line)?;
-        match line.is_empty() {
-            true => bail!("a member has ended: see above"),
-            false => Ok(line.trim().to_owned()),
-        }
-    }
-
-    fn go(&mut self) -> Result<()> {
-        Ok(self.stdin.write_all(b"go\n")?)
-    }
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// Lets all begin at once, and adds up what they did.
@@ -334,7 +286,7 @@ fn without_redundancy(args: &Args, nodes: usize, clients: usize) -> Result<Sum> 
     let mut addresses = Vec::new();
     for node in 0..nodes {
         let address = format!("{}:7440", network.address(node));
-        let mut sink = Member::start(&network, node, &["sink", &address])?;
+        let mut sink = network.member(node, &["sink", &address])?;
         sink.line()?;
         sinks.push(sink);
         addresses.push(address);
@@ -344,7 +296,7 @@ fn without_redundancy(args: &Args, nodes: usize, clients: usize) -> Result<Sum> 
         .into_iter()
         .chain(addresses.iter().map(String::as_str))
         .collect();
-    let sources = (0..clients).map(|client| Member::start(&network, nodes + client, &words));
+    let sources = (0..clients).map(|client| network.member(nodes + client, &words));
     sum(sources.collect::<Result<_>>()?, || Ok(()))
 }
 
@@ -378,7 +330,7 @@ impl Cluster {
             let dir = text(&cluster.directory(number));
             let words = ["node", &of_node, &dir].into_iter();
             let words: Vec<&str> = words.chain(args.fabric.as_deref()).collect();
-            let mut daemon = Member::start(&cluster.network, number, &words)?;
+            let mut daemon = cluster.network.member(number, &words)?;
             daemon.line()?;
             cluster._daemons.push(daemon);
         }
@@ -402,7 +354,7 @@ impl Cluster {
     }
 
     fn client(&self, client: usize, words: &[&str]) -> Result<Member> {
-        Member::start(&self.network, self.nodes + client, words)
+        self.network.member(self.nodes + client, words)
     }
 }
 
@@ -436,7 +388,7 @@ fn by_plan(args: &Args, nodes: usize, clients: usize, plan: &str) -> Result<(Sum
 fn form(network: &Network, member: usize, file: &Path) -> Result<()> {
     let status = network
         .command(member)?
-        .args(["p3-worker", "form"])
+        .args(["member", "form"])
         .arg(file)
         .status()
         .context("cannot start a member")?;

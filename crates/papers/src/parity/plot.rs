@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::drawing::{self, Across, Lines};
+use tabane_bench::drawing::{self, Across, Lines};
 
 /// Lines, in the order in which they begin.
 #[derive(Default)]

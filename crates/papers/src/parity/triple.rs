@@ -10,11 +10,12 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use tabane_lanes::xor_of;
 
-use super::network::Network;
-use super::worker::{PATIENCE, done, ready, receiver, sender};
-use super::{Args, Member, sum};
-use crate::drawing::{self, Across, Lines};
-use crate::progress;
+use super::worker::{PATIENCE, receiver, sender};
+use tabane_testing::member::{done, ready};
+use tabane_testing::network::Network;
+use super::{Args, sum};
+use tabane_bench::drawing::{self, Across, Lines};
+use tabane_testing::progress;
 
 /// Bytes of a ring: little compared with what is sent, for who sends does not wait until the last frame has arrived everywhere.
 const RING: usize = 1 << 20;
@@ -37,7 +38,7 @@ pub fn measure(args: &Args) -> Result<()> {
         return Ok(());
     };
     let (x, y) = (Across::Lengths("bytes of a frame"), "Mbit/s of data");
-    drawing::lines(&dir.join("p3-triple.svg"), x, y, 0.4, &lines)
+    drawing::lines(&dir.join("parity-triple.svg"), x, y, 0.4, &lines)
 }
 
 /// Mbit/s of data by each plan, in frames of this length.
@@ -62,7 +63,7 @@ fn rates(args: &Args, frame: usize) -> Result<[f64; 3]> {
             let listen = address(*node);
             let mut words = vec!["triple-node", &frame_text, &listen, incoming];
             words.extend(next.as_deref());
-            let mut member = Member::start(&network, *node, &words)?;
+            let mut member = network.member(*node, &words)?;
             member.line()?;
             members.push(member);
         }
@@ -71,13 +72,13 @@ fn rates(args: &Args, frame: usize) -> Result<[f64; 3]> {
         let mut words = vec!["triple-source", &frame_text, &seconds];
         let count = if plan == "direct" { 3 } else { 2 };
         words.extend(sinks[..count].iter().map(String::as_str));
-        let rate = sum(vec![Member::start(&network, 3, &words)?], || Ok(()))?.mbit_per_s;
+        let rate = sum(vec![network.member(3, &words)?], || Ok(()))?.mbit_per_s;
         rates[at] = rate;
         let of_none = rate / rates[0];
         match args.json {
             true => println!(
                 "{}",
-                json!({"bench": "p3_triple", "plan": plan, "frame_bytes": frame, "link_mbit_per_s": args.rate, "goodput_mbit_per_s": rate,
+                json!({"bench": "parity_triple", "plan": plan, "frame_bytes": frame, "link_mbit_per_s": args.rate, "goodput_mbit_per_s": rate,
                     "of_no_redundancy": of_none})
             ),
             false => println!(

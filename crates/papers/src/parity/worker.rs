@@ -1,8 +1,6 @@
-//! What the members of the network do: nodes, clients, and what takes data without keeping them.
+//! What the members of the network do: a cluster, and what takes data without keeping them.
 
-use std::io::{self, BufRead, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -10,16 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use tabane_fabric::{Receiver, Ring, Sender, Tail, Tcp};
-use tabane_node::{Server, ServerOptions};
-use tabane_store::storage::cluster::file::NodeFile;
-use tabane_store::storage::cluster::wire::FabricAddress;
-use tabane_store::storage::cluster::{self, Plan};
-use tabane_store::storage::striped::{HealOptions, StripedStorage};
-use tabane_store::storage::{Name, ObjectKind, RemoteOptions, Storage};
-use tabane_store::{Id, Observer};
+use tabane_testing::member::{done, ready};
 
 use super::triple;
-use crate::data::noise;
 
 /// Bytes of a ring that only takes data.
 const RING: usize = 4 << 20;
@@ -27,41 +18,18 @@ const RING: usize = 4 << 20;
 /// Bytes of a frame into such a ring.
 const FRAME: usize = 64 << 10;
 
-/// Puts at a time of one client: one is on its way while another becomes durable.
-const PUTS: usize = 3;
-
 /// For how long nothing may arrive.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One member of the network. `tabane-bench p3` starts it.
-#[derive(clap::Args)]
-pub struct Args {
-    #[command(subcommand)]
-    role: Role,
-}
-
+/// What a member of the network does. `tabane-papers parity` starts it.
 #[derive(clap::Subcommand)]
-enum Role {
-    /// A node of a cluster
-    Node {
-        file: PathBuf,
-        dir: PathBuf,
-        /// Takes data by this provider of libfabric
-        fabric: Option<String>,
-    },
+pub enum Role {
+    #[command(flatten)]
+    Cluster(tabane_testing::member::Role),
     /// Takes data and forgets them
     Sink { listen: String },
     /// Sends data to sinks
     Source { seconds: f64, sinks: Vec<String> },
-    /// Makes the nodes of a cluster one set
-    Form { file: PathBuf },
-    /// Puts objects into a cluster
-    Client {
-        file: PathBuf,
-        plan: Plan,
-        seconds: f64,
-        object_bytes: usize,
-    },
     /// Adds up what peers send, for the next node
     TripleNode {
         frame: usize,
@@ -75,72 +43,28 @@ enum Role {
         seconds: f64,
         sinks: Vec<String>,
     },
-    /// Brings a cluster up to date
-    Heal { file: PathBuf, plan: Plan },
 }
 
-/// Does what the member does, until standard input ends or the time is over.
-pub fn run(args: &Args) -> Result<()> {
-    match &args.role {
-        Role::Node { file, dir, fabric } => node(file, dir, fabric.as_deref()),
-        Role::Sink { listen } => sink(listen),
-        Role::Source { seconds, sinks } => source(*seconds, sinks),
-        Role::Form { file } => Ok(cluster::form(file)?),
-        Role::Client {
-            file,
-            plan,
-            seconds,
-            object_bytes,
-        } => client(file, *plan, *seconds, *object_bytes),
-        Role::Heal { file, plan } => heal(file, *plan),
-        Role::TripleNode {
-            frame,
-            listen,
-            incoming,
-            next,
-        } => triple::node(*frame, listen, *incoming, next.as_deref()),
-        Role::TripleSource {
-            frame,
-            seconds,
-            sinks,
-        } => triple::source(*frame, *seconds, sinks),
+impl Role {
+    /// Does what the member does, until standard input ends or the time is over.
+    pub fn run(&self) -> Result<()> {
+        match self {
+            Self::Cluster(role) => role.run(),
+            Self::Sink { listen } => sink(listen),
+            Self::Source { seconds, sinks } => source(*seconds, sinks),
+            Self::TripleNode {
+                frame,
+                listen,
+                incoming,
+                next,
+            } => triple::node(*frame, listen, *incoming, next.as_deref()),
+            Self::TripleSource {
+                frame,
+                seconds,
+                sinks,
+            } => triple::source(*frame, *seconds, sinks),
+        }
     }
-}
-
-/// Says that this member is ready, and waits for a line.
-pub fn ready() -> Result<()> {
-    println!("ready");
-    io::stdout().flush()?;
-    io::stdin().lock().read_line(&mut String::new())?;
-    Ok(())
-}
-
-/// Tells what was done.
-pub fn done(bytes: u64, begun: Instant) -> Result<()> {
-    println!("{bytes} {}", begun.elapsed().as_secs_f64());
-    io::stdout().flush()?;
-    Ok(())
-}
-
-fn node(file: &Path, dir: &Path, fabric: Option<&str>) -> Result<()> {
-    let node = NodeFile::read(file)?;
-    let (host, _) = node.address.rsplit_once(':').context("no port")?;
-    let fabric = fabric.map(|provider| FabricAddress {
-        provider: provider.to_owned(),
-        host: host.to_owned(),
-        port: 0,
-    });
-    let server = Server::start(ServerOptions {
-        listen: node.address.clone(),
-        node,
-        directory: dir.to_owned(),
-        fabric,
-        metrics: None,
-        log: Arc::new(|line| eprintln!("node: {line}")),
-    })?;
-    ready()?;
-    server.stop();
-    Ok(())
 }
 
 fn sink(listen: &str) -> Result<()> {
@@ -195,71 +119,4 @@ fn source(seconds: f64, sinks: &[String]) -> Result<()> {
         }
     });
     done(sent.into_inner(), begun)
-}
-
-fn open(file: &Path, plan: Plan) -> Result<StripedStorage> {
-    let options = RemoteOptions {
-        plan,
-        notice: Arc::new(|text| eprintln!("client: {text}")),
-        ..RemoteOptions::default()
-    };
-    Ok(cluster::open_file(file, &options)?)
-}
-
-/// Tells how many bytes of parts were written.
-fn heal(file: &Path, plan: Plan) -> Result<()> {
-    let storage = open(file, plan)?;
-    ready()?;
-    let begun = Instant::now();
-    let report = storage.heal(HealOptions::default(), &Told)?;
-    done(report.written_bytes, begun)
-}
-
-struct Told;
-
-impl Observer for Told {
-    fn problem(&self, what: &str) {
-        eprintln!("client: {what}");
-    }
-
-    fn note(&self, _what: &str) {}
-
-    fn progress(&self, _done_bytes: u64, _total_bytes: u64) {}
-}
-
-fn client(file: &Path, plan: Plan, seconds: f64, object_bytes: usize) -> Result<()> {
-    let storage = open(file, plan)?;
-    let object = noise(object_bytes);
-    let number = AtomicU64::new(0);
-    let put = || -> io::Result<()> {
-        let mut id = [0; 32];
-        id[..4].copy_from_slice(&std::process::id().to_be_bytes());
-        let number = number.fetch_add(1, Ordering::Relaxed);
-        // Spread over folders and turns as hashes are.
-        let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
-        id.rotate_right(8);
-        id[..8].copy_from_slice(&hash);
-        storage.put(Name::new(ObjectKind::Pack, Id(id)), &[&object])
-    };
-    // What takes place once is over then.
-    put()?;
-    ready()?;
-    let begun = Instant::now();
-    let stored = AtomicU64::new(0);
-    thread::scope(|scope| {
-        for _ in 0..PUTS {
-            scope.spawn(|| {
-                while begun.elapsed().as_secs_f64() < seconds {
-                    match put() {
-                        Ok(()) => drop(stored.fetch_add(object_bytes as u64, Ordering::Relaxed)),
-                        Err(error) => {
-                            eprintln!("client: {error}");
-                            return;
-                        }
-                    }
-                }
-            });
-        }
-    });
-    done(stored.into_inner(), begun)
 }

@@ -7,11 +7,11 @@ use serde_json::json;
 use tabane_lanes::xor_of;
 
 use super::Args;
-use crate::data::noise;
-use crate::drawing::{self, Across, Lines};
-use crate::measure::median;
-use crate::progress;
-use crate::timing::Rate;
+use tabane_bench::data::noise;
+use tabane_bench::drawing::{self, Across, Lines};
+use tabane_bench::measure::median;
+use tabane_testing::progress;
+use tabane_bench::timing::Rate;
 
 /// Bytes of a buffer.
 const LENS: [usize; 8] = [
@@ -62,7 +62,7 @@ pub fn measure(args: &Args) -> Result<()> {
         match args.json {
             true => println!(
                 "{}",
-                json!({"bench": "p3_xor", "buffer_bytes": len, "sum_gb_per_s": sum, "copy_gb_per_s": copy})
+                json!({"bench": "parity_xor", "buffer_bytes": len, "sum_gb_per_s": sum, "copy_gb_per_s": copy})
             ),
             false => {
                 println!("{len:>9} B: sums {sum:6.1} GB/s of what is read, copies {copy:6.1} GB/s")
@@ -74,7 +74,7 @@ pub fn measure(args: &Args) -> Result<()> {
     };
     let x = Across::Lengths("bytes of a buffer");
     drawing::lines(
-        &dir.join("p3-xor.svg"),
+        &dir.join("parity-xor.svg"),
         x,
         "GB/s that are read, one core",
         0.2,

@@ -1,4 +1,4 @@
-//! `tabane-bench regimes`: where the time of a backup goes, from data that are all new to data that are all known.
+//! `tabane-papers regimes`: where the time of a backup goes, from data that are all new to data that are all known.
 //!
 //! The paper that Tabane comes from tells two regimes apart: with few duplicates, storing is what takes time; with many,
 //! hashing. Here each stage of a backup is timed by itself, on one core: what the encoder of the store and its neighbours do, one
@@ -23,10 +23,10 @@ use tabane_store::reader::BlockReader;
 use tabane_store::storage::{LocalStorage, Name, ObjectKind, Storage};
 use tabane_store::{Algorithm, Id, InitOptions, Repository};
 
-use crate::data::words;
-use crate::measure::median;
-use crate::progress;
-use crate::timing::thread_cpu_seconds;
+use tabane_bench::data::words;
+use tabane_bench::measure::median;
+use tabane_testing::progress;
+use tabane_bench::timing::thread_cpu_seconds;
 
 mod plot;
 

@@ -8,7 +8,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use tabane_store::Algorithm;
 
 use super::{Case, Stage};
-use crate::drawing::{FONT, error, legend, on_file};
+use tabane_bench::drawing::{FONT, error, legend, on_file};
 
 /// One for each stage; neighbours differ in brightness.
 const COLOURS: [RGBColor; Stage::ALL.len()] = [

@@ -299,7 +299,7 @@ mod tests {
     fn every_device_is_sha_1() {
         for len in [0, 64, 128, 1024, 4096] {
             for count in [1, 3, 4, 16, 23] {
-                let data = crate::data::noise(len * count + 1);
+                let data = tabane_bench::data::noise(len * count + 1);
                 let blocks: Vec<_> = (0..count).map(|i| &data[i * len..][..len]).collect();
                 let right: Vec<_> = blocks.iter().map(sha1::Sha1::digest).collect();
                 for device in Device::available() {

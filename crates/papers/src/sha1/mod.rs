@@ -1,4 +1,4 @@
-//! `tabane-bench p0`: the evaluation of the paper that Tabane comes from, anew on this machine.
+//! `tabane-papers sha1`: the evaluation of the paper that Tabane comes from, anew on this machine.
 //!
 //! The paper hashed blocks of a deduplicating store with SHA-1: a block in each lane of SSE, a thread on each core,
 //! and compared with OpenSSL's single-block SIMD code and its scalar code. Here are its table 3 (throughput and share
@@ -13,14 +13,14 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use tabane_lanes::{Algorithm, Backend, hash_many, hash_one_on};
 
-use crate::cpus::{Cpus, on_each};
-use crate::data::noise;
-use crate::disk::available_memory_bytes;
-use crate::measure::median;
-use crate::peak::{self, clock_hz, work};
-use crate::peers::openssl::{Instructions, OpenSsl};
-use crate::progress;
-use crate::timing::thread_cpu_seconds;
+use tabane_bench::cpus::{Cpus, on_each};
+use tabane_bench::data::noise;
+use tabane_testing::disk::available_memory_bytes;
+use tabane_bench::measure::median;
+use tabane_bench::peak::{self, clock_hz, work};
+use tabane_bench::peers::openssl::{Instructions, OpenSsl};
+use tabane_testing::progress;
+use tabane_bench::timing::thread_cpu_seconds;
 
 #[expect(
     unsafe_code,

@@ -10,7 +10,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::report::steps;
 use super::{Args, BLOCKS_KIB, Case, Method, Setting, find};
-use crate::drawing::{Area, BOUND, COLOURS, FONT, error, legend, on_file, top};
+use tabane_bench::drawing::{Area, BOUND, COLOURS, FONT, error, legend, on_file, top};
 
 /// A line of a figure.
 struct Series {

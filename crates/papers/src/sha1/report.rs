@@ -1,12 +1,12 @@
-//! What `tabane-bench p0` prints.
+//! What `tabane-papers sha1` prints.
 
 use serde_json::{Value, json};
 use tabane_lanes::Backend;
 
 use super::devices::{Device, Layout};
 use super::{Args, BLOCKS_KIB, Case, Method, Setting, find};
-use crate::peak::clock_hz;
-use crate::peers::openssl::Instructions;
+use tabane_bench::peak::clock_hz;
+use tabane_bench::peers::openssl::Instructions;
 
 /// Operations of SHA-1 for 64 bytes by the paper's count (its table 1), which has no instruction of three operands.
 const PAPER_OPERATIONS: f64 = 976.0;
@@ -51,7 +51,7 @@ pub fn heading(args: &Args, setting: &Setting) {
         .map(|openssl| openssl.version.as_str());
     if args.json {
         let line = json!({
-            "bench": "p0", "kind": "host", "processors": all, "cores": cores, "openssl": openssl,
+            "bench": "sha1", "kind": "host", "processors": all, "cores": cores, "openssl": openssl,
             "data_bytes": setting.data_bytes, "block_bytes": args.block * 1024, "rounds": args.rounds,
             "clock_ghz": clock.map(|hz| hz / 1e9), "peak_gigaoperations_per_s": operations.map(|rate| rate / 1e9),
             "peak_gb_per_s": peak, "peak_by_count_of_paper_gb_per_s": paper_peak,
@@ -212,7 +212,7 @@ fn print_json(args: &Args, setting: &Setting, case: &Case) {
         .map(|(name, _)| *name)
         .collect();
     let mut line = json!({
-        "bench": "p0", "kind": "rate", "shown_in": shown.join(" "), "method": case.method.name(),
+        "bench": "sha1", "kind": "rate", "shown_in": shown.join(" "), "method": case.method.name(),
         "threads": case.cpus.len(), "block_bytes": case.block, "rounds": case.samples.len(),
         "rate_gb_per_s": case.gb_per_s(), "rate_gbit_per_s": 8.0 * case.gb_per_s(),
     });

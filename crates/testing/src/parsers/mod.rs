@@ -2,7 +2,10 @@
 //! is accepted: that it keeps the limits of `docs/format.md`, and comes back when it is written again.
 //!
 //! Payloads are sealed here, so that what is behind the authentication is reached: a client with the key may be hostile or
-//! have a bug. `main.rs` runs the functions for a short time in every test run, `fuzz/fuzz_targets/stored.rs` in libFuzzer.
+//! have a bug. `crates/store/tests/fuzz.rs` runs the functions for a short time in every test run,
+//! `fuzz/fuzz_targets/stored.rs` in libFuzzer.
+
+mod striped;
 
 use std::fs;
 use std::io;
@@ -31,7 +34,6 @@ use tabane_store::storage::{Name, ObjectKind, Storage};
 use tabane_store::{Id, InitOptions, Repository, client, diff, dump, stats, tree};
 
 use crate::memory::MemoryStorage;
-use crate::striped;
 
 /// A parser.
 pub struct Parser {
@@ -158,7 +160,7 @@ fn empty_repository() -> (MemoryStorage, Arc<Repository>) {
     (storage, repository)
 }
 
-pub fn sha256(bytes: &[u8]) -> Id {
+fn sha256(bytes: &[u8]) -> Id {
     let digests = hash_many(Algorithm::Sha256, &[bytes]);
     Id(digests[0].as_ref().try_into().expect("32 bytes"))
 }
@@ -570,7 +572,7 @@ impl io::Write for Room {
 }
 
 /// Does not listen.
-pub struct Deaf;
+struct Deaf;
 
 impl tabane_store::Observer for Deaf {
     fn problem(&self, _: &str) {}

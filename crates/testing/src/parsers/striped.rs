@@ -11,7 +11,7 @@ use tabane_store::storage::striped::{HealOptions, HealReport, Place, StripedStor
 use tabane_store::storage::{Name, ObjectKind, Storage};
 
 use crate::memory::{MemoryStorage, Objects};
-use crate::parsers::{Deaf, sha256};
+use super::{Deaf, sha256};
 
 const TARGETS: usize = 5;
 
