@@ -12,10 +12,10 @@ use tabane_engine::Algorithm;
 use tabane_store::Id;
 use tabane_store::chunker::{Chunker, Chunking};
 
-use tabane_testing::disk;
 use tabane_bench::measure::median;
-use tabane_testing::progress;
 use tabane_bench::timing::thread_cpu_seconds;
+use tabane_testing::disk;
+use tabane_testing::progress;
 
 /// What cutting and hashing must reach, as a multiple of the fastcdc crate's cutting alone.
 const BARS: [(Algorithm, f64); 2] = [(Algorithm::Sha1, 1.2), (Algorithm::Sha256, 0.8)];

@@ -8,13 +8,13 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
-use tabane_testing::compare_trees::{self, compare};
 use tabane_bench::data::{make_file, noise};
-use tabane_testing::disk;
 use tabane_bench::measure::{Sample, measure};
-use tabane_testing::progress;
 use tabane_bench::rounds::{self, cpu_s, median_of, ratio, round, wall_s};
 use tabane_bench::tools::{find_in_path, tabane_or_given, version};
+use tabane_testing::compare_trees::{self, compare};
+use tabane_testing::disk;
+use tabane_testing::progress;
 
 /// How many times a peer's wall time must exceed that of a copy with `--verify=written`.
 const BARS: [(&str, f64); 2] = [("cp", 0.95), ("rsync", 1.5)];

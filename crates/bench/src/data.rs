@@ -19,7 +19,7 @@ pub fn noise(len: usize) -> Vec<u8> {
 pub fn words(len: usize, seed: u64) -> Vec<u8> {
     let mut random = Random::at(3);
     let mut word = || -> Vec<u8> {
-        let letters = random.next();
+        let letters = random.next_u64();
         let count = 2 + letters as usize % 9;
         let letter = |index| b'a' + (letters >> (5 * index + 4)) as u8 % 26;
         (0..count).map(letter).chain([b' ']).collect()
@@ -28,7 +28,7 @@ pub fn words(len: usize, seed: u64) -> Vec<u8> {
     let mut random = Random::at(seed);
     let mut text = Vec::with_capacity(len + 16);
     while text.len() < len {
-        let drawn = random.next();
+        let drawn = random.next_u64();
         let rank = (drawn as u32 as u64 * (drawn >> 32)) >> 52;
         text.extend_from_slice(&dictionary[rank as usize]);
     }
@@ -53,7 +53,7 @@ pub fn mixed_lens(count: usize, bytes: usize) -> Vec<usize> {
     let mut random = Random::at(2);
     let mut rest = bytes;
     let next = |_| {
-        let uniform = random.next() as f64 / u64::MAX as f64;
+        let uniform = random.next_u64() as f64 / u64::MAX as f64;
         let len = (MIXED_BITS * uniform).exp2() as usize;
         rest = rest.checked_sub(len)?;
         Some(len)

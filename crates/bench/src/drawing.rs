@@ -120,9 +120,12 @@ pub fn lines<N: AsRef<str>>(
             .x_label_formatter(&number)
             .max_light_lines(1)
             .y_desc(y)
-            .y_label_formatter(&|value| match highest >= 100.0 {
-                true => format!("{value:.0}"),
-                false => format!("{value:.1}"),
+            .y_label_formatter(&|value| {
+                if highest >= 100.0 {
+                    format!("{value:.0}")
+                } else {
+                    format!("{value:.1}")
+                }
             })
             .label_style((FONT, 15))
             .draw()

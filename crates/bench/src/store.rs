@@ -12,9 +12,9 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use crate::changes;
-use tabane_testing::disk::{self, Census};
 use tabane_bench::measure::{Sample, measure, median};
 use tabane_bench::tools::{Kind, Places, Scenario, Tool, find_in_path, find_tabane};
+use tabane_testing::disk::{self, Census};
 use tabane_testing::tree;
 
 /// The repository may be this many times the smallest peer's.

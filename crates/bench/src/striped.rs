@@ -11,11 +11,11 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use tabane_parity::{Layout, repair_plan};
 
-use tabane_testing::disk;
 use tabane_bench::measure::{Sample, measure, median};
-use tabane_testing::progress;
 use tabane_bench::rounds::{self, cpu_s, median_of, ratio, round, wall_s};
 use tabane_bench::tools::tabane_or_given;
+use tabane_testing::disk;
+use tabane_testing::progress;
 use tabane_testing::tree;
 
 /// A striped backup may take so many times the CPU time of a plain one.
@@ -157,9 +157,10 @@ impl Place<'_> {
     }
 
     fn command(&self, is_striped: bool, words: &[&str]) -> Command {
-        let repository = match is_striped {
-            true => format!("striped:{}", self.path("set.toml").display()),
-            false => self.path("plain").display().to_string(),
+        let repository = if is_striped {
+            format!("striped:{}", self.path("set.toml").display())
+        } else {
+            self.path("plain").display().to_string()
         };
         let mut command = Command::new(self.tabane);
         command
@@ -179,11 +180,12 @@ impl Place<'_> {
     /// A first backup into a new repository.
     fn back_up(&self, is_striped: bool) -> Result<Sample> {
         let mut init = self.command(is_striped, &["init"]);
-        let old = match is_striped {
-            true => (0..self.targets)
+        let old = if is_striped {
+            (0..self.targets)
                 .map(|number| self.target(number))
-                .collect(),
-            false => vec![self.path("plain")],
+                .collect()
+        } else {
+            vec![self.path("plain")]
         };
         for old in &old {
             disk::remove_tree(old)?;

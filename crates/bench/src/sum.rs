@@ -11,11 +11,11 @@ use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 use tabane_bench::data::make_file;
-use tabane_testing::disk;
 use tabane_bench::measure::{Sample, measure};
-use tabane_testing::progress;
 use tabane_bench::rounds::{self, cpu_s, median_of, ratio, round, wall_s};
 use tabane_bench::tools::{find_in_path, tabane_or_given, version};
+use tabane_testing::disk;
+use tabane_testing::progress;
 
 /// How many times a peer's wall time must exceed ours.
 const BARS: [(&str, f64); 4] = [("md5", 8.0), ("sha1", 4.0), ("sha256", 2.5), ("etag", 10.0)];

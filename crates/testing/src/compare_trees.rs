@@ -251,9 +251,10 @@ fn lines(found: Vec<Found>) -> Vec<String> {
     sorted
         .into_iter()
         .map(|(path, text)| {
-            let name = match path.as_os_str().is_empty() {
-                true => ".".to_owned(),
-                false => show(&path),
+            let name = if path.as_os_str().is_empty() {
+                ".".to_owned()
+            } else {
+                show(&path)
             };
             format!("{name}: {text}")
         })
@@ -682,9 +683,10 @@ fn show_value(value: &[u8]) -> String {
         Ok(text) if !text.contains(char::is_control) => format!("{text:?}"),
         _ => shown.iter().map(|byte| format!("{byte:02x}")).collect(),
     };
-    match value.len() > 32 {
-        true => format!("{text}... ({} bytes)", value.len()),
-        false => text,
+    if value.len() > 32 {
+        format!("{text}... ({} bytes)", value.len())
+    } else {
+        text
     }
 }
 

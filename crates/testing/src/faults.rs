@@ -124,14 +124,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .iter()
         .map(|(fault, count)| format!("{fault:?} {count}"))
         .collect();
-    match args.json {
-        true => println!(
+    if args.json {
+        println!(
             "{}",
             json!({"bench": "faults", "nodes": args.nodes, "first_seed": args.first, "runs": args.runs,
                 "faults": counts.join(", "), "slowest_run_s": slowest.as_secs_f64(),
                 "slowest_write_s": slowest_write.as_secs_f64(), "violations": 0})
-        ),
-        false => println!(
+        )
+    } else {
+        println!(
             "{} runs, seeds {} to {}: nothing acknowledged was lost, every writer finished, no partial stripe was seen; the slowest write took {:.1} s, the slowest run {:.1} s ({})",
             args.runs,
             args.first,
@@ -139,7 +140,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             slowest_write.as_secs_f64(),
             slowest.as_secs_f64(),
             counts.join(", ")
-        ),
+        )
     }
     Ok(ExitCode::SUCCESS)
 }

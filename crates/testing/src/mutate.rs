@@ -54,7 +54,7 @@ impl Mutator {
         let end = at + self.below((bytes.len() - at).min(40) + 1);
         match self.below(9) {
             0 if !bytes.is_empty() => bytes[at] ^= 1 << self.below(8),
-            1 if !bytes.is_empty() => bytes[at] = self.random.next() as u8,
+            1 if !bytes.is_empty() => bytes[at] = self.random.next_u64() as u8,
             2 => bytes.truncate(at),
             3 => drop(bytes.drain(at..end)),
             4 => {
@@ -78,11 +78,11 @@ impl Mutator {
                 bytes.splice(old, number.iter().copied());
             }
             7 => {
-                let byte = self.random.next() as u8;
+                let byte = self.random.next_u64() as u8;
                 bytes.insert(at, byte);
             }
             _ => {
-                let edge = [0, 1, u64::from(u32::MAX), u64::MAX, self.random.next()][self.below(5)];
+                let edge = [0, 1, u64::from(u32::MAX), u64::MAX, self.random.next_u64()][self.below(5)];
                 let written = edge.to_le_bytes();
                 let len = [2, 4, 8][self.below(3)].min(bytes.len() - at);
                 bytes[at..at + len].copy_from_slice(&written[..len]);

@@ -11,8 +11,8 @@ use tabane_bench::memory::Memory;
 use tabane_bench::peak;
 use tabane_bench::peers::ipsec_mb::IpsecMb;
 use tabane_bench::peers::openssl::{self, OpenSsl};
-use tabane_testing::progress;
 use tabane_bench::timing::Rate;
+use tabane_testing::progress;
 
 mod here;
 mod report;

@@ -9,9 +9,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
-use tabane_testing::disk;
 use tabane_bench::measure::{measure, median};
 use tabane_bench::tools::{Kind, Places, Tool, find_in_path, tabane_or_given};
+use tabane_testing::disk;
 
 /// What the peers can be set to: restic's three, some of borg's, and some levels of rustic.
 const SETTINGS: [(Kind, &[&str]); 3] = [

@@ -9,12 +9,12 @@ use tabane_engine::{Algorithm, Function, Key, KeyRule};
 use tabane_lanes::Backend;
 
 use tabane_bench::data::noise;
-use tabane_testing::disk::available_memory_bytes;
 use tabane_bench::measure::median;
 use tabane_bench::memory::Memory;
 use tabane_bench::peers::macs::{Library, Macs};
-use tabane_testing::progress;
 use tabane_bench::timing::Rate;
+use tabane_testing::disk::available_memory_bytes;
+use tabane_testing::progress;
 
 mod plot;
 mod report;
@@ -126,9 +126,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             data_bytes >> 20
         );
     }
-    let mut macs = match args.no_peers {
-        true => None,
-        false => Macs::start(block, data_bytes)?,
+    let mut macs = if args.no_peers {
+        None
+    } else {
+        Macs::start(block, data_bytes)?
     };
     let mut data = noise(data_bytes);
     let memory = Memory::measure(&mut data[..data_bytes.min(MEMORY_BYTES)]);

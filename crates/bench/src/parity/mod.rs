@@ -10,8 +10,8 @@ use tabane_parity::{Layout, Plan, Step, encode, encode_plan, repair_plan};
 
 use tabane_bench::data::noise;
 use tabane_bench::measure::median;
-use tabane_testing::progress;
 use tabane_bench::timing::Rate;
+use tabane_testing::progress;
 
 mod verify;
 
@@ -260,9 +260,10 @@ fn report(args: &Args, lines: &[Line]) -> bool {
         (one.targets, one.memory, one.cell_bytes) == (next.targets, next.memory, next.cell_bytes)
     }) {
         let first = &row[0];
-        let cells = match first.memory {
-            true => format!("{} KiB, from memory", first.cell_bytes >> 10),
-            false => format!("{} B, in the cache", first.cell_bytes),
+        let cells = if first.memory {
+            format!("{} KiB, from memory", first.cell_bytes >> 10)
+        } else {
+            format!("{} B, in the cache", first.cell_bytes)
         };
         let figures: Vec<String> = row
             .iter()

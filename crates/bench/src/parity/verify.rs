@@ -57,10 +57,10 @@ fn rebuild_all(layout: &Layout) -> Result<usize> {
             let (reads, writes) = (plan.reads(), plan.writes());
             let mut cells = whole.clone();
             for (number, cell) in cells.iter_mut().enumerate() {
-                match writes.contains(&number) {
-                    true => cell.fill(0xee),
-                    false if !reads.contains(&number) => cell.clear(),
-                    false => {}
+                if writes.contains(&number) {
+                    cell.fill(0xee);
+                } else if !reads.contains(&number) {
+                    cell.clear();
                 }
             }
             repair(layout, &mut cells, &lost)?;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::bed::{Bed, Recorder, assert_tidy, run};
 use tabane_testing::compare::assert_same;
-use tabane_testing::mount::Mount;
 use tabane_testing::files;
+use tabane_testing::mount::Mount;
 
 fn append_while_copied(bed: &Bed, times: u32) -> Recorder {
     let path = bed.path("source/large");

@@ -166,10 +166,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     {
         bail!("{error}");
     }
-    let openssl = match args.no_peers {
-        true => None,
-        false => OpenSsl::find(),
-    };
+    let openssl = if args.no_peers { None } else { OpenSsl::find() };
     let cpus = Cpus::allowed()?.all();
     report::heading(args, card.as_ref(), openssl.as_ref(), cpus.len());
     let card = card.ok();

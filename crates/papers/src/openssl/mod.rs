@@ -15,8 +15,8 @@ use tabane_lanes::Algorithm;
 use tabane_offload::{Ask, Model, Server, ServerOptions, Task, status};
 
 use tabane_bench::drawing::{self, Across};
-use tabane_testing::progress;
 use tabane_bench::rounds::round;
+use tabane_testing::progress;
 
 #[expect(unsafe_code, reason = "calls of OpenSSL")]
 mod libcrypto;
@@ -142,7 +142,12 @@ impl Bed {
         let program = std::env::current_exe()?;
         let start = || -> Result<_> {
             let mut command = Command::new(&program);
-            command.args(["openssl-worker", algorithm, &len.to_string(), &count.to_string()]);
+            command.args([
+                "openssl-worker",
+                algorithm,
+                &len.to_string(),
+                &count.to_string(),
+            ]);
             match way {
                 Way::Paper => drop(command.arg("--paper").arg(self.path("paper.sock"))),
                 Way::Jobs => drop(command.arg("--jobs")),
@@ -226,7 +231,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             }
             if let Some(folder) = &args.plots {
                 std::fs::create_dir_all(folder)?;
-                draw(&folder.join(format!("openssl-{algorithm}-{len}.svg")), &lines)?;
+                draw(
+                    &folder.join(format!("openssl-{algorithm}-{len}.svg")),
+                    &lines,
+                )?;
             }
         }
     }

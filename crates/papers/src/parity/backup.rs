@@ -37,20 +37,21 @@ pub fn measure(args: &Args, nodes: usize) -> Result<()> {
     ensure!(!backup.wall.is_zero(), "it took no time");
     let (seconds, cpu) = (backup.wall.as_secs_f64(), backup.cpu.as_secs_f64());
     let mbit_per_s = bytes as f64 * 8e-6 / seconds;
-    match args.json {
-        true => println!(
+    if args.json {
+        println!(
             "{}",
             json!({"bench": "parity_backup", "nodes": nodes, "link_mbit_per_s": args.rate, "bytes": bytes,
                 "goodput_mbit_per_s": mbit_per_s, "of_no_redundancy": mbit_per_s / none.mbit_per_s,
                 "of_link": mbit_per_s / f64::from(args.rate), "cores": cpu / seconds})
-        ),
-        false => println!(
+        )
+    } else {
+        println!(
             "n={nodes}: a backup of {:.0} MB: {mbit_per_s:.1} Mbit/s, {:.3} of no redundancy, {:.3} of the link, {:.2} cores of the client",
             bytes as f64 * 1e-6,
             mbit_per_s / none.mbit_per_s,
             mbit_per_s / f64::from(args.rate),
             cpu / seconds
-        ),
+        )
     }
     Ok(())
 }

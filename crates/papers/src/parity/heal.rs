@@ -33,19 +33,21 @@ pub fn measure(args: &Args, nodes: usize) -> Result<()> {
         for (member, (before, after)) in before.iter().zip(after).enumerate() {
             let received = (after.0 - before.0) as f64 / lost;
             let sent = (after.1 - before.1) as f64 / lost;
-            match member == nodes {
-                true => of_client = (received, sent),
-                false => most = (most.0.max(received), most.1.max(sent)),
+            if member == nodes {
+                of_client = (received, sent)
+            } else {
+                most = (most.0.max(received), most.1.max(sent))
             }
         }
-        match args.json {
-            true => println!(
+        if args.json {
+            println!(
                 "{}",
                 json!({"bench": "parity_heal", "nodes": nodes, "by": who, "link_mbit_per_s": args.rate, "lost_bytes": healed.bytes,
                     "mbit_per_s": healed.mbit_per_s, "node_received_most": most.0, "node_sent_most": most.1,
                     "client_received": of_client.0, "client_sent": of_client.1})
-            ),
-            false => println!(
+            )
+        } else {
+            println!(
                 "n={nodes}, {:.0} MB lost, healed by {who}: {:.1} Mbit/s; by what was lost, no node received more than {:.2} or sent more \
                  than {:.2}, the client received {:.2} and sent {:.2}",
                 lost * 1e-6,
@@ -54,7 +56,7 @@ pub fn measure(args: &Args, nodes: usize) -> Result<()> {
                 most.1,
                 of_client.0,
                 of_client.1
-            ),
+            )
         }
     }
     Ok(())
@@ -63,9 +65,10 @@ pub fn measure(args: &Args, nodes: usize) -> Result<()> {
 fn remove_files(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        match entry.file_type()?.is_dir() {
-            true => remove_files(&entry.path())?,
-            false => fs::remove_file(entry.path())?,
+        if entry.file_type()?.is_dir() {
+            remove_files(&entry.path())?
+        } else {
+            fs::remove_file(entry.path())?
         }
     }
     Ok(())

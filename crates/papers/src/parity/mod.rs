@@ -22,9 +22,9 @@ use tabane_parity::Layout;
 use tabane_parity::schedule::Kind;
 use tabane_store::storage::cluster::file::NodeAddress;
 
-use tabane_testing::progress;
 use tabane_testing::member::Member;
 use tabane_testing::network::Network;
+use tabane_testing::progress;
 
 /// Objects that each client puts in a simulation.
 const SIMULATED_OBJECTS: usize = 40;
@@ -108,9 +108,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn writes(args: &Args, nodes: usize) -> Result<()> {
     let mut figure = plot::Figure::default();
     for &clients in &args.clients {
-        match args.simulate {
-            true => simulate(args, nodes, clients)?,
-            false => measure(args, nodes, clients, &mut figure)?,
+        if args.simulate {
+            simulate(args, nodes, clients)?
+        } else {
+            measure(args, nodes, clients, &mut figure)?
         }
     }
     match &args.plots {
@@ -140,17 +141,18 @@ fn simulate(args: &Args, nodes: usize, clients: usize) -> Result<()> {
             objects: SIMULATED_OBJECTS,
         };
         let links = case.goodput()?;
-        match args.json {
-            true => println!(
+        if args.json {
+            println!(
                 "{}",
                 json!({"bench": "parity_model", "nodes": nodes, "clients": clients, "plan": plan, "goodput_links": links,
                     "bound_links": bound, "no_redundancy_links": bounds.no_redundancy, "relayed_share": share})
-            ),
-            false => println!(
+            )
+        } else {
+            println!(
                 "n={nodes} C={clients} {plan:>8}: {links:.2} links, {:.3} of no redundancy, {:.3} of the bound",
                 links / bounds.no_redundancy,
                 links / bound
-            ),
+            )
         }
     }
     Ok(())
@@ -392,8 +394,9 @@ fn form(network: &Network, member: usize, file: &Path) -> Result<()> {
         .arg(file)
         .status()
         .context("cannot start a member")?;
-    match status.success() {
-        true => Ok(()),
-        false => bail!("the nodes cannot be made one set: see above"),
+    if status.success() {
+        Ok(())
+    } else {
+        bail!("the nodes cannot be made one set: see above")
     }
 }

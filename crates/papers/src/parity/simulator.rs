@@ -415,9 +415,10 @@ impl<'a> Simulation<'a> {
         let part = &self.plans[stripe.plan].parts[(node + nodes - stripe.turn) % nodes];
         let mut ends = Vec::with_capacity(nodes + 1);
         for from in 0..=nodes {
-            let step = match sector + 1 == self.sectors {
-                true => self.sectors + part.longest_lag as u64,
-                false => part.step_of(from, sector + 1),
+            let step = if sector + 1 == self.sectors {
+                self.sectors + part.longest_lag as u64
+            } else {
+                part.step_of(from, sector + 1)
             };
             let arrived = part.arrived_before(from, step, self.sectors);
             let from = node_of(from, stripe.turn, nodes);
@@ -431,9 +432,10 @@ impl<'a> Simulation<'a> {
             let released = &mut session.released[tail][node][from];
             if *released < end {
                 *released = end;
-                waking.push_back(match from == nodes {
-                    true => Wake::Client,
-                    false => Wake::Relay(from),
+                waking.push_back(if from == nodes {
+                    Wake::Client
+                } else {
+                    Wake::Relay(from)
                 });
             }
         }
@@ -443,9 +445,10 @@ impl<'a> Simulation<'a> {
 
 /// Who has a role when the first role is that node's; the client stays what it is.
 fn node_of(role: usize, turn: usize, nodes: usize) -> usize {
-    match role == nodes {
-        true => nodes,
-        false => (role + turn) % nodes,
+    if role == nodes {
+        nodes
+    } else {
+        (role + turn) % nodes
     }
 }
 

@@ -11,10 +11,10 @@ use serde_json::json;
 use tabane_lanes::xor_of;
 
 use super::worker::{PATIENCE, receiver, sender};
-use tabane_testing::member::{done, ready};
-use tabane_testing::network::Network;
 use super::{Args, sum};
 use tabane_bench::drawing::{self, Across, Lines};
+use tabane_testing::member::{done, ready};
+use tabane_testing::network::Network;
 use tabane_testing::progress;
 
 /// Bytes of a ring: little compared with what is sent, for who sends does not wait until the last frame has arrived everywhere.
@@ -75,15 +75,14 @@ fn rates(args: &Args, frame: usize) -> Result<[f64; 3]> {
         let rate = sum(vec![network.member(3, &words)?], || Ok(()))?.mbit_per_s;
         rates[at] = rate;
         let of_none = rate / rates[0];
-        match args.json {
-            true => println!(
+        if args.json {
+            println!(
                 "{}",
                 json!({"bench": "parity_triple", "plan": plan, "frame_bytes": frame, "link_mbit_per_s": args.rate, "goodput_mbit_per_s": rate,
                     "of_no_redundancy": of_none})
-            ),
-            false => println!(
-                "2+1 {frame:>6} B {plan:>8}: {rate:7.1} Mbit/s, {of_none:.3} of no redundancy"
-            ),
+            )
+        } else {
+            println!("2+1 {frame:>6} B {plan:>8}: {rate:7.1} Mbit/s, {of_none:.3} of no redundancy")
         }
     }
     Ok(rates)

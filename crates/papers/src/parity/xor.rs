@@ -10,8 +10,8 @@ use super::Args;
 use tabane_bench::data::noise;
 use tabane_bench::drawing::{self, Across, Lines};
 use tabane_bench::measure::median;
-use tabane_testing::progress;
 use tabane_bench::timing::Rate;
+use tabane_testing::progress;
 
 /// Bytes of a buffer.
 const LENS: [usize; 8] = [
@@ -59,14 +59,13 @@ pub fn measure(args: &Args) -> Result<()> {
         for ((_, points), rate) in lines.iter_mut().zip([copy, sum]) {
             points.push((len as f64, rate));
         }
-        match args.json {
-            true => println!(
+        if args.json {
+            println!(
                 "{}",
                 json!({"bench": "parity_xor", "buffer_bytes": len, "sum_gb_per_s": sum, "copy_gb_per_s": copy})
-            ),
-            false => {
-                println!("{len:>9} B: sums {sum:6.1} GB/s of what is read, copies {copy:6.1} GB/s")
-            }
+            )
+        } else {
+            println!("{len:>9} B: sums {sum:6.1} GB/s of what is read, copies {copy:6.1} GB/s")
         }
     }
     let Some(dir) = &args.plots else {

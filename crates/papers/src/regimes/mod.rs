@@ -25,8 +25,8 @@ use tabane_store::{Algorithm, Id, InitOptions, Repository};
 
 use tabane_bench::data::words;
 use tabane_bench::measure::median;
-use tabane_testing::progress;
 use tabane_bench::timing::thread_cpu_seconds;
+use tabane_testing::progress;
 
 mod plot;
 
@@ -344,9 +344,10 @@ impl Bench {
             }
 
             for ((id, block), found) in ids.into_iter().zip(blocks).zip(found) {
-                match found {
-                    true => known_bytes += block.len() as u64,
-                    false => self.store(id, block, keep)?,
+                if found {
+                    known_bytes += block.len() as u64
+                } else {
+                    self.store(id, block, keep)?
                 }
             }
             if end {
@@ -387,9 +388,10 @@ impl Bench {
         if segment.blocks.is_empty() {
             return Ok(());
         }
-        let (codec, encoded) = match compress {
-            true => self.compressor.encode(&segment.raw),
-            false => (Codec::Stored, segment.raw.as_slice()),
+        let (codec, encoded) = if compress {
+            self.compressor.encode(&segment.raw)
+        } else {
+            (Codec::Stored, segment.raw.as_slice())
         };
         self.clock.end(Stage::Compress);
         let pack = self.pack.get_or_insert_with(|| {
@@ -419,9 +421,10 @@ impl Bench {
         let name = Name::new(ObjectKind::Pack, id);
         self.storage.put(name, &[&bytes])?;
         self.clock.end(Stage::Write);
-        match keep {
-            true => self.index.add(id, &contents)?,
-            false => self.storage.delete(name)?,
+        if keep {
+            self.index.add(id, &contents)?
+        } else {
+            self.storage.delete(name)?
         }
         self.pack_buffer = bytes;
         self.clock.last = thread_cpu_seconds();

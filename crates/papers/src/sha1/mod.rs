@@ -15,12 +15,12 @@ use tabane_lanes::{Algorithm, Backend, hash_many, hash_one_on};
 
 use tabane_bench::cpus::{Cpus, on_each};
 use tabane_bench::data::noise;
-use tabane_testing::disk::available_memory_bytes;
 use tabane_bench::measure::median;
 use tabane_bench::peak::{self, clock_hz, work};
 use tabane_bench::peers::openssl::{Instructions, OpenSsl};
-use tabane_testing::progress;
 use tabane_bench::timing::thread_cpu_seconds;
+use tabane_testing::disk::available_memory_bytes;
+use tabane_testing::progress;
 
 #[expect(
     unsafe_code,

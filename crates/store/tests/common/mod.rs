@@ -17,7 +17,9 @@ use tabane_store::key::{KdfCost, Password};
 use tabane_store::restore::{self, RestoreOptions, RestoreSummary, restore};
 use tabane_store::storage::{LocalStorage, Storage};
 use tabane_store::{Algorithm, Id, InitOptions, Repository, snapshot};
-pub use tabane_testing::{compare, files as tree, gateway, is_root, memory, mount, not_checked, scratch};
+pub use tabane_testing::{
+    compare, files as tree, gateway, is_root, memory, mount, not_checked, scratch,
+};
 use tempfile::TempDir;
 
 /// The password of all repositories of the tests.

@@ -10,8 +10,8 @@ use tabane_store::Id;
 use tabane_store::storage::striped::{HealOptions, HealReport, Place, StripedStorage, file};
 use tabane_store::storage::{Name, ObjectKind, Storage};
 
-use crate::memory::{MemoryStorage, Objects};
 use super::{Deaf, sha256};
+use crate::memory::{MemoryStorage, Objects};
 
 const TARGETS: usize = 5;
 
