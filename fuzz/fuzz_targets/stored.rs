@@ -1,8 +1,8 @@
-//! The parser of stored bytes that the environment variable `PARSER` names: those of `crates/testing/src/parsers/`,
-//! which ordinary tests run too.
+//! The parser of stored bytes that the environment variable `PARSER` names: those of
+//! `crates/testing/src/parsers/`, which ordinary tests run too.
 //!
-//! What is sealed for one process no other can open. So each puts the samples that it makes into the corpus, a folder which
-//! is the first argument.
+//! What is sealed for one process no other can open. So each puts the samples that it makes into
+//! the corpus, a folder which is the first argument.
 #![no_main]
 
 use std::path::Path;

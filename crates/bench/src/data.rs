@@ -15,7 +15,8 @@ pub fn noise(len: usize) -> Vec<u8> {
     Random::at(1).noise(len)
 }
 
-/// Text to a compressor: words of 4096, some much rarer than others, in another order for each seed.
+/// Text to a compressor: words of 4096, some much rarer than others, in another order for each
+/// seed.
 pub fn words(len: usize, seed: u64) -> Vec<u8> {
     let mut random = Random::at(3);
     let mut word = || -> Vec<u8> {
@@ -48,7 +49,8 @@ pub fn make_file(path: &Path, bytes: u64) -> Result<()> {
     file.flush().context("cannot write the large file")
 }
 
-/// Lengths of that many messages from 1 B to 1 MiB, their logarithms uniform, of no more than `bytes` in all.
+/// Lengths of that many messages from 1 B to 1 MiB, their logarithms uniform, of no more than
+/// `bytes` in all.
 pub fn mixed_lens(count: usize, bytes: usize) -> Vec<usize> {
     let mut random = Random::at(2);
     let mut rest = bytes;

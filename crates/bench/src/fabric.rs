@@ -1,4 +1,5 @@
-//! `tabane-bench fabric`: frames between rings, as figure 9 of the paper, beside programs that only send.
+//! `tabane-bench fabric`: frames between rings, as figure 9 of the paper, beside programs that only
+//! send.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -11,34 +12,37 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use tabane_bench::drawing::{self, Across, Lines};
+use tabane_bench::peers::rma_bw::RmaBw;
 use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail, Tcp};
 #[cfg(feature = "libfabric")]
 use tabane_fabric::{Fabric, FabricListener};
 
-use tabane_bench::drawing::{self, Across, Lines};
 #[cfg(feature = "libfabric")]
-use tabane_bench::peers::rma_bw::RmaBw;
 
-/// Bytes of a ring for frames of this length: for a number of them, and no more than has to be, as what is in a processor's cache is
-/// copied faster. It is within what sessions of clusters have.
+/// Bytes of a ring for frames of this length: for a number of them, and no more than has to be, as
+/// what is in a processor's cache is copied faster. It is within what sessions of clusters have.
 fn ring_len(frame: usize) -> usize {
     (16 * frame).clamp(1 << 20, 16 << 20)
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Time frames from ring to ring on this machine: from one to another, through a relay between them, and there and back.
+/// Time frames from ring to ring on this machine: from one to another, through a relay between
+/// them, and there and back.
 ///
-/// Bytes are received into the ring and sent from it; nothing is copied but by the kernel. In turns with it a peer sends pieces of
-/// the same length: over TCP iperf3, if it is installed; over libfabric a program that does nothing else, as fi_rma_bw, into as
-/// much memory. Figures are the best of the rounds.
+/// Bytes are received into the ring and sent from it; nothing is copied but by the kernel. In turns
+/// with it a peer sends pieces of the same length: over TCP iperf3, if it is installed; over
+/// libfabric a program that does nothing else, as fi_rma_bw, into as much memory. Figures are the
+/// best of the rounds.
 #[derive(clap::Args)]
 pub struct Args {
     /// What moves the bytes: `tcp`, or `libfabric:` and the provider, as in `libfabric:tcp`
     #[arg(long, default_value = "tcp")]
     backend: Backend,
     /// Lengths of frames, in bytes
-    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', default_values_t = [1, 64, 1024, 4096, 16384, 65536, 262_144, 1_048_576, 4_194_304])]
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',',
+        default_values_t = [1, 64, 1024, 4096, 16384, 65536, 262_144, 1_048_576, 4_194_304])]
     lens: Vec<usize>,
     /// How long to time each, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 500)]
@@ -147,9 +151,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         if args.json {
             let line = json!({
-                "bench": "fabric", "backend": backend_name, "frame_bytes": len, "direct_gb_per_s": direct / 1e9,
-                "relay_gb_per_s": relayed / 1e9, "relay_of_direct": relayed / direct, "half_round_trip_us": half * 1e6,
-                format!("{name}_gb_per_s"): peer.map(|peer| peer / 1e9), format!("direct_of_{name}"): of_peer,
+                "bench": "fabric", "backend": backend_name, "frame_bytes": len,
+                "direct_gb_per_s": direct / 1e9, "relay_gb_per_s": relayed / 1e9,
+                "relay_of_direct": relayed / direct, "half_round_trip_us": half * 1e6,
+                format!("{name}_gb_per_s"): peer.map(|peer| peer / 1e9),
+                format!("direct_of_{name}"): of_peer,
             });
             println!("{line}");
         } else {
@@ -158,7 +164,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 _ => format!("NOT CHECKED: {name} is not installed"),
             };
             println!(
-                "{len:>8} B: {:.3} GB/s, relayed {:.3} ({:.2}), half a round trip {:.1} us; {beside}",
+                "{len:>8} B: {:.3} GB/s, relayed {:.3} ({:.2}), half a round trip {:.1} us; \
+                {beside}",
                 direct / 1e9,
                 relayed / 1e9,
                 relayed / direct,

@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod arguments;
 pub mod cpus;
 pub mod data;
 pub mod drawing;

@@ -1,4 +1,5 @@
-//! `tabane-bench` measures Tabane beside its peers, builds and compares test trees, and lets clusters fail.
+//! `tabane-bench` measures Tabane beside its peers, builds and compares test trees, and lets
+//! clusters fail.
 
 #![deny(unsafe_code)]
 
@@ -21,7 +22,8 @@ mod store;
 mod striped;
 mod sum;
 
-/// Benchmarks of Tabane beside its peers, test trees, a comparison of trees, and faults in clusters.
+/// Benchmarks of Tabane beside its peers, test trees, a comparison of trees, and faults in
+/// clusters.
 #[derive(Parser)]
 #[command(name = "tabane-bench", version, about)]
 struct Cli {
@@ -34,7 +36,8 @@ struct Cli {
 enum Command {
     /// Time hashes of many messages on one core, beside the processor's bound and peers
     Lanes(lanes::Args),
-    /// Time the code over several targets on one core, beside the bound that memory sets; or check it
+    /// Time the code over several targets on one core, beside the bound that memory sets; or check
+    /// it
     Parity(parity::Args),
     /// Time every hash and MAC on one core, beside Crypto++ and xxHash in C
     Mac(mac::Args),

@@ -1,4 +1,5 @@
-//! The whole of `tabane-bench lanes`, `parity`, `chunk` and `mac`, on little data and without peers.
+//! The whole of `tabane-bench lanes`, `parity`, `chunk` and `mac`, on little data and without
+//! peers.
 
 use std::fs;
 use std::process::Command;
@@ -177,7 +178,8 @@ fn json_of_chunk() {
     let blocks = of_kind(&lines, "blocks");
     assert_eq!(blocks.len(), 5);
     for line in blocks {
-        // The second generation is all there; blocks shorter than the half find that comes twice, too.
+        // The second generation is all there; blocks shorter than the half find that comes twice,
+        // too.
         let ratio = line["dedup_ratio"].as_f64().unwrap();
         assert!((3.5..=4.0).contains(&ratio), "{line}");
         assert!(line["rate_gb_per_s"].as_f64().unwrap() > 0.0);

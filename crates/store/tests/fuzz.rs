@@ -1,5 +1,5 @@
-//! Every parser of stored bytes, for a short time, with damaged and invented bytes. `make fuzz FUZZ=stored PARSER=…` looks
-//! longer, and sees which code was reached.
+//! Every parser of stored bytes, for a short time, with damaged and invented bytes.
+//! `make fuzz FUZZ=stored PARSER=…` looks longer, and sees which code was reached.
 
 use std::panic::catch_unwind;
 use std::time::{Duration, Instant, SystemTime};

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::SeekFrom;
 use sha2::Digest;
 
-/// How many blocks of 512 bytes two files of the same content may differ by: file systems round, and keep their own
-/// records among them.
+/// How many blocks of 512 bytes two files of the same content may differ by: file systems round,
+/// and keep their own records among them.
 const BLOCKS_SLACK: u64 = 64;
 
 /// Everything that is to be the same of an entry; its bytes are a digest.
@@ -205,7 +205,8 @@ pub fn contents(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// What is in a directory, with lengths and times: the same twice if nothing was written in between.
+/// What is in a directory, with lengths and times: the same twice if nothing was written in
+/// between.
 pub fn listing(root: &Path) -> BTreeMap<PathBuf, (u64, i64, i64)> {
     let mut found = BTreeMap::new();
     let mut directories = vec![root.to_owned()];

@@ -926,7 +926,8 @@ mod tests {
                 });
             },
             &[
-                "sub/deep/linked: hard links differ: A [sub/deep/linked, sub/other], B [sub/deep/linked]",
+                "sub/deep/linked: hard links differ: A [sub/deep/linked, sub/other], B \
+                [sub/deep/linked]",
                 "sub/other: hard links differ",
             ],
         );

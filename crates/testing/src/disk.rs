@@ -95,7 +95,8 @@ pub fn warm(root: &Path) -> Result<()> {
     })
 }
 
-/// Brings everything to the disk, and the files under `root` out of the cache, as far as the system lets anyone.
+/// Brings everything to the disk, and the files under `root` out of the cache, as far as the system
+/// lets anyone.
 pub fn evict(root: &Path) -> Result<()> {
     rustix::fs::sync();
     walk(root, &mut |path, metadata| {
@@ -153,7 +154,8 @@ pub fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a file or a tree, directories without write permission included. Nothing there is no error.
+/// Removes a file or a tree, directories without write permission included. Nothing there is no
+/// error.
 pub fn remove_tree(path: &Path) -> Result<()> {
     let gone = |result: io::Result<()>| match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -183,8 +185,9 @@ pub fn size_mb(path: &Path) -> f64 {
     census(path).map_or(0.0, |census| census.megabytes())
 }
 
-/// Fills as much memory as `bytes`, and frees it, if `directory` is in memory. A virtual machine may have to ask its host for
-/// memory that nobody has used for a while, which would be charged to whoever writes first.
+/// Fills as much memory as `bytes`, and frees it, if `directory` is in memory. A virtual machine
+/// may have to ask its host for memory that nobody has used for a while, which would be charged to
+/// whoever writes first.
 pub fn claim_memory(directory: &Path, bytes: u64) -> Result<()> {
     const TMPFS: i64 = 0x0102_1994;
     let system = rustix::fs::statfs(directory)

@@ -1,4 +1,5 @@
-//! `tabane-bench faults`: nodes and clients of a cluster die and hang while objects are put, by seeds.
+//! `tabane-bench faults`: nodes and clients of a cluster die and hang while objects are put, by
+//! seeds.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,23 +26,27 @@ use crate::network::Network;
 use crate::progress;
 use crate::random::Random;
 
-/// No write may take longer. A node that takes nothing is given up after 20 s, one that does not answer after 60 s, and to find that
-/// one cannot be reached takes 5 s.
+/// No write may take longer. A node that takes nothing is given up after 20 s, one that does not
+/// answer after 60 s, and to find that one cannot be reached takes 5 s.
 const WRITE_BOUND: Duration = Duration::from_secs(90);
 
 /// No run may take longer: it has several such steps.
 const BOUND: Duration = Duration::from_secs(300);
 
-/// Objects that each of two writers puts at least in a run: it goes on until something has happened to it.
+/// Objects that each of two writers puts at least in a run: it goes on until something has happened
+/// to it.
 const PUTS: u64 = 4;
 
 /// Objects at most: names of one run are not those of another.
 const PUTS_MAX: u64 = 100;
 
-/// Kill and stop nodes and clients of a cluster and fill its disks at random moments of writes and heals, and check that nothing
-/// that was acknowledged is lost, that writers finish, and that no part of a stripe is ever seen.
+/// Kill and stop nodes and clients of a cluster and fill its disks at random moments of writes and
+/// heals, and check that nothing that was acknowledged is lost, that writers finish, and that no
+/// part of a stripe is ever seen.
 ///
-/// Takes root: each node has a file system of its own, in memory, which can be filled, and a network namespace of its own. Each run has a seed, which decides all but the timing of the machine. A run that fails is repeated by --first and --runs 1.
+/// Takes root: each node has a file system of its own, in memory, which can be filled, and a
+/// network namespace of its own. Each run has a seed, which decides all but the timing of the
+/// machine. A run that fails is repeated by --first and --runs 1.
 #[derive(clap::Args)]
 pub struct Args {
     /// How many runs
@@ -53,8 +58,8 @@ pub struct Args {
     /// How many nodes
     #[arg(long, default_value_t = 5)]
     nodes: usize,
-    /// Stop nodes without ending them (SIGSTOP), cut links between two of them, and cut nodes off, instead of all the others: it takes
-    /// 20 s and more to notice
+    /// Stop nodes without ending them (SIGSTOP), cut links between two of them, and cut nodes off,
+    /// instead of all the others: it takes 20 s and more to notice
     #[arg(long)]
     stalls: bool,
     /// Let nodes take data by this provider of libfabric, as in tcp, instead of plain TCP
@@ -127,13 +132,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if args.json {
         println!(
             "{}",
-            json!({"bench": "faults", "nodes": args.nodes, "first_seed": args.first, "runs": args.runs,
+            json!({"bench": "faults", "nodes": args.nodes, "first_seed": args.first,
+                "runs": args.runs,
                 "faults": counts.join(", "), "slowest_run_s": slowest.as_secs_f64(),
                 "slowest_write_s": slowest_write.as_secs_f64(), "violations": 0})
         )
     } else {
         println!(
-            "{} runs, seeds {} to {}: nothing acknowledged was lost, every writer finished, no partial stripe was seen; the slowest write took {:.1} s, the slowest run {:.1} s ({})",
+            "{} runs, seeds {} to {}: nothing acknowledged was lost, every writer finished, no \
+            partial stripe was seen; the slowest write took {:.1} s, the slowest run {:.1} s ({})",
             args.runs,
             args.first,
             args.first + args.runs - 1,

@@ -49,7 +49,8 @@ pub fn small_tree(root: &Path, seed: u64) {
     std::os::unix::fs::symlink("../text", root.join("many/link")).unwrap();
 }
 
-/// A directory whose files are links to those of another: good for objects, which are never changed.
+/// A directory whose files are links to those of another: good for objects, which are never
+/// changed.
 pub fn link_tree(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

@@ -1,4 +1,5 @@
-//! What the tests and the laboratory of Tabane share: trees and files, comparisons of trees, servers, faults.
+//! What the tests and the laboratory of Tabane share: trees and files, comparisons of trees,
+//! servers, faults.
 
 #![deny(unsafe_code)]
 
@@ -27,7 +28,8 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-/// A directory in memory if there is room: tests that make thousands of files don't wait for a disk.
+/// A directory in memory if there is room: tests that make thousands of files don't wait for a
+/// disk.
 pub fn scratch() -> TempDir {
     const ROOM: u64 = 2 << 30;
     let memory = Path::new("/dev/shm");

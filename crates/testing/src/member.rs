@@ -1,7 +1,7 @@
 //! Members of a cluster, each a process of its own: nodes and clients.
 //!
-//! A program that starts members has a command `member`, with a [`Role`] for its argument. A member prints `ready`, waits for a
-//! line, and prints what it did.
+//! A program that starts members has a command `member`, with a [`Role`] for its argument. A member
+//! prints `ready`, waits for a line, and prints what it did.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

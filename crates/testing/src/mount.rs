@@ -16,7 +16,8 @@ impl Mount {
         Self::of(&["-t", "tmpfs", "-o", &size, "tmpfs"], at)
     }
 
-    /// One of a kind in a file of so many MiB, `image`, which need not be there. Nothing, said loudly, where this cannot be.
+    /// One of a kind in a file of so many MiB, `image`, which need not be there. Nothing, said
+    /// loudly, where this cannot be.
     pub fn image(at: &Path, image: &Path, kind: &str, mib: u64) -> Option<Self> {
         File::create(image).unwrap().set_len(mib << 20).unwrap();
         let make = format!("mkfs.{kind}");

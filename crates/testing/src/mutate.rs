@@ -82,7 +82,8 @@ impl Mutator {
                 bytes.insert(at, byte);
             }
             _ => {
-                let edge = [0, 1, u64::from(u32::MAX), u64::MAX, self.random.next_u64()][self.below(5)];
+                let edge =
+                    [0, 1, u64::from(u32::MAX), u64::MAX, self.random.next_u64()][self.below(5)];
                 let written = edge.to_le_bytes();
                 let len = [2, 4, 8][self.below(3)].min(bytes.len() - at);
                 bytes[at..at + len].copy_from_slice(&written[..len]);

@@ -1,10 +1,9 @@
-//! `tabane-bench lanes`: the kernels for many messages on one core, beside their bound and their peers.
+//! `tabane-bench lanes`: the kernels for many messages on one core, beside their bound and their
+//! peers.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use tabane_lanes::Backend;
-
 use tabane_bench::cpus::{Cpus, on_each};
 use tabane_bench::data::{mixed_lens, noise};
 use tabane_bench::memory::Memory;
@@ -12,6 +11,7 @@ use tabane_bench::peak;
 use tabane_bench::peers::ipsec_mb::IpsecMb;
 use tabane_bench::peers::openssl::{self, OpenSsl};
 use tabane_bench::timing::Rate;
+use tabane_lanes::Backend;
 use tabane_testing::progress;
 
 mod here;
@@ -21,28 +21,33 @@ mod subject;
 
 use subject::{Instructions, Subject};
 
-/// Time hashes, HMACs and AES of many messages on one core, beside the bound that the processor's ports set, and
-/// beside peers.
+/// Time hashes, HMACs and AES of many messages on one core, beside the bound that the processor's
+/// ports set, and beside peers.
 ///
-/// Every round times every line once, in turn, peers' processes in between; the figures are medians over the
-/// rounds, of CPU time. GB are 10^9 bytes. Peers: OpenSSL's EVP (`openssl speed`), libipsec-mb (where its header
-/// and a C compiler are installed), the RustCrypto crates, and for comparison blake3.
+/// Every round times every line once, in turn, peers' processes in between; the figures are medians
+/// over the rounds, of CPU time. GB are 10^9 bytes. Peers: OpenSSL's EVP (`openssl speed`),
+/// libipsec-mb (where its header and a C compiler are installed), the RustCrypto crates, and for
+/// comparison blake3.
 #[derive(clap::Args)]
 pub struct Args {
     /// How many times to time everything
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// How long to time each line in each round, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MS", default_value_t = 20,
+        value_parser = clap::value_parser!(u32).range(1..))]
     time: u32,
     /// Length of a message, in KiB
-    #[arg(long, value_name = "KIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=8192))]
+    #[arg(long, value_name = "KIB", default_value_t = 64,
+        value_parser = clap::value_parser!(u32).range(1..=8192))]
     block: u32,
     /// Size of the memory that the lines "from memory" and "mixed lengths" read, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(8..65536))]
+    #[arg(long, value_name = "MIB", default_value_t = 256,
+        value_parser = clap::value_parser!(u32).range(8..65536))]
     arena: u32,
     /// Only these: names as in the output
-    #[arg(long = "algorithms", value_name = "NAME,…", value_delimiter = ',', default_values_t = Subject::USUAL)]
+    #[arg(long = "algorithms", value_name = "NAME,…", value_delimiter = ',',
+        default_values_t = Subject::USUAL)]
     subjects: Vec<Subject>,
     /// Run no peers outside of this process
     #[arg(long)]

@@ -6,9 +6,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use tabane_bench::drawing::{Area, COLOURS, FONT, error, legend, on_file, top};
 
 use super::{Line, Shape};
-use tabane_bench::drawing::{Area, COLOURS, FONT, error, legend, on_file, top};
 
 /// Draws `macs.svg` into `folder`, which is made where there is none.
 pub fn draw(folder: &Path, lines: &[Line]) -> Result<()> {

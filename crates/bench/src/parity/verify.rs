@@ -2,10 +2,9 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
+use tabane_bench::data::noise;
 use tabane_parity::schedule::Kind;
 use tabane_parity::{Layout, encode, fewest_reads, repair, repair_plan};
-
-use tabane_bench::data::noise;
 use tabane_testing::progress;
 
 /// Bytes of a cell.
@@ -23,15 +22,16 @@ pub fn run(most: usize, json: bool) -> Result<()> {
         progress::show("");
         if json {
             let object = json!({
-                "bench": "parity", "kind": "verify", "targets": targets, "prime": layout.prime(), "losses_rebuilt": losses,
-                "schedules_verified": kinds.len(), "reads_least": least, "reads_greatest": greatest,
-                "data_blocks": layout.data_cells().len(),
+                "bench": "parity", "kind": "verify", "targets": targets, "prime": layout.prime(),
+                "losses_rebuilt": losses, "schedules_verified": kinds.len(), "reads_least": least,
+                "reads_greatest": greatest, "data_blocks": layout.data_cells().len(),
             });
             println!("{object}");
             continue;
         }
         println!(
-            "{targets} targets: {losses} losses rebuilt; {} verified; one target takes {least} to {greatest} cells of {} at least, \
+            "{targets} targets: {losses} losses rebuilt; {} verified; one target takes {least} to \
+            {greatest} cells of {} at least, \
              and no more",
             kinds.join(", "),
             layout.data_cells().len()
@@ -93,7 +93,8 @@ fn verify_schedules(layout: &Layout) -> Result<Vec<&'static str>> {
     Ok(names)
 }
 
-/// How many cells the plan for each row role reads, after all other choices of rows have been tried.
+/// How many cells the plan for each row role reads, after all other choices of rows have been
+/// tried.
 fn fewest(layout: &Layout) -> Result<Vec<usize>> {
     let mut all = Vec::new();
     for role in 0..layout.diagonal_role() {
@@ -113,8 +114,9 @@ fn fewest(layout: &Layout) -> Result<Vec<usize>> {
     Ok(all)
 }
 
-/// The fewest cells to read for a lost role, of all sets of rows whose cells are left to their diagonals. Goes through the sets
-/// in the order of a Gray code, where each differs from the one before by a row.
+/// The fewest cells to read for a lost role, of all sets of rows whose cells are left to their
+/// diagonals. Goes through the sets in the order of a Gray code, where each differs from the one
+/// before by a row.
 fn best_choice(layout: &Layout, role: usize) -> usize {
     let lost = |row: usize| layout.cell(role, row);
     let rows: Vec<usize> = (0..layout.rows())

@@ -68,9 +68,9 @@ impl Ports {
         alone.chain(pairs).chain(self.together).fold(0.0, f64::max)
     }
 
-    /// The ports that two classes have between them, where one is in the other's way: where the pair was slower than
-    /// the slower of the two alone would make it. Processors don't choose ports perfectly, so a part of a port is a
-    /// port.
+    /// The ports that two classes have between them, where one is in the other's way: where the
+    /// pair was slower than the slower of the two alone would make it. Processors don't choose
+    /// ports perfectly, so a part of a port is a port.
     pub fn shared(&self, a: Class, b: Class) -> Option<f64> {
         let alone = |class: Class| self.alone[class as usize];
         let &(.., rate) = self
@@ -97,9 +97,9 @@ impl Ports {
         Class::ALL.into_iter().filter(with).collect()
     }
 
-    /// The least cycles for the operations, however they are ordered: as many as the ports need for all of them, or
-    /// for those of one class, of two that share ports, or of several that have the same ports. `None` where there
-    /// are operations of a class that was not measured.
+    /// The least cycles for the operations, however they are ordered: as many as the ports need for
+    /// all of them, or for those of one class, of two that share ports, or of several that have the
+    /// same ports. `None` where there are operations of a class that was not measured.
     pub fn bound(&self, operations: &Operations) -> Option<Bound> {
         let mut bounds = vec![Bound {
             cycles: operations.computing() / self.total(),
@@ -155,7 +155,8 @@ impl Ports {
 mod tests {
     use super::*;
 
-    /// Two ports as of Intel at 512 bits: additions and logic on both, rotations and shifts on the one, shuffles on the other.
+    /// Two ports as of Intel at 512 bits: additions and logic on both, rotations and shifts on the
+    /// one, shuffles on the other.
     fn two_ports() -> Ports {
         let places = [
             (Class::Add, 0b11),

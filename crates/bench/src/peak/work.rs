@@ -19,7 +19,8 @@ pub struct Work {
     pub bytes: usize,
     /// Everything but loads, stores and copies.
     pub operations: Operations,
-    /// The longest chain of operations that wait for each other, from one block of a message to the next.
+    /// The longest chain of operations that wait for each other, from one block of a message to the
+    /// next.
     pub chain: Operations,
 }
 
@@ -32,8 +33,8 @@ pub struct Peak {
     pub cycles: f64,
     /// What needs these cycles.
     pub by: String,
-    /// Least cycles from one block of a message to its next. As long as they are more than `cycles`, more lanes at once
-    /// would be faster.
+    /// Least cycles from one block of a message to its next. As long as they are more than
+    /// `cycles`, more lanes at once would be faster.
     pub latency_cycles: f64,
     /// Bytes a cycle of one core that the operations allow.
     pub bytes_per_cycle: f64,
@@ -85,8 +86,9 @@ pub fn hash(algorithm: Algorithm, backend: Backend) -> Vec<Work> {
     (2..=MOST_LANES).filter_map(kernel).collect()
 }
 
-/// The chain through the state of a hash: for each step the way from the newest variable to the next newest, with
-/// everything else added up before. `rotates`: whether a rotation is one instruction, as then is logic on three operands.
+/// The chain through the state of a hash: for each step the way from the newest variable to the
+/// next newest, with everything else added up before. `rotates`: whether a rotation is one
+/// instruction, as then is logic on three operands.
 fn chain(algorithm: Algorithm, rotates: bool) -> Operations {
     let rotate: &[Class] = if rotates { &[Rotate] } else { &[Shift, Logic] };
     let xor3: &[Class] = if rotates { &[Logic] } else { &[Logic, Logic] };
@@ -117,7 +119,8 @@ pub enum AesMode {
     Ecb,
 }
 
-/// What a backend does for one register of blocks in a mode of AES; nothing is known of the portable one.
+/// What a backend does for one register of blocks in a mode of AES; nothing is known of the
+/// portable one.
 pub fn aes(mode: AesMode, key_bits: usize, backend: aes::Backend) -> Option<Work> {
     let width = match backend {
         aes::Backend::Portable => return None,

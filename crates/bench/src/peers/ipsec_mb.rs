@@ -1,4 +1,5 @@
-//! Intel's Multi-Buffer Crypto for IPsec, by a small C program that is compiled where the library's header is.
+//! Intel's Multi-Buffer Crypto for IPsec, by a small C program that is compiled where the library's
+//! header is.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -70,8 +71,8 @@ impl IpsecMb {
         Ok(Some(found))
     }
 
-    /// Bytes a second of CPU time on one core over `seconds`, for many messages of `bytes`, or of as many as the
-    /// library takes at most.
+    /// Bytes a second of CPU time on one core over `seconds`, for many messages of `bytes`, or of
+    /// as many as the library takes at most.
     pub fn rate(&self, algorithm: &str, bytes: usize, seconds: f64) -> Result<f64> {
         let run = self.run(algorithm, bytes, seconds)?;
         Ok(run.bytes as f64 / run.cpu_seconds)

@@ -1,5 +1,5 @@
-//! Crypto++'s MACs and xxHash in C, by a small C++ program that is compiled where the libraries' headers are. It keeps
-//! running, since it has as much data as we have.
+//! Crypto++'s MACs and xxHash in C, by a small C++ program that is compiled where the libraries'
+//! headers are. It keeps running, since it has as much data as we have.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -102,8 +102,8 @@ impl Run {
 }
 
 impl Macs {
-    /// Compiles the program and starts it with messages of `block` bytes in data of `data` bytes; nothing where none of the
-    /// libraries or no compiler is installed.
+    /// Compiles the program and starts it with messages of `block` bytes in data of `data` bytes;
+    /// nothing where none of the libraries or no compiler is installed.
     pub fn start(block: usize, data: usize) -> Result<Option<Macs>> {
         let libraries = Library::ALL
             .into_iter()
@@ -155,7 +155,8 @@ impl Macs {
         versions.any(|version| version.starts_with(library.name()))
     }
 
-    /// Times an algorithm over `seconds` of CPU time: one message again and again, or through all data.
+    /// Times an algorithm over `seconds` of CPU time: one message again and again, or through all
+    /// data.
     pub fn run(&mut self, algorithm: &str, through_memory: bool, seconds: f64) -> Result<Run> {
         let shape = if through_memory { "memory" } else { "warm" };
         writeln!(self.questions, "{algorithm} {shape} {seconds}")

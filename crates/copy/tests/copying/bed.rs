@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tabane_copy::{Algorithm, Meaning, Observer, Options, Problem, Summary, Verify, copy};
-use tempfile::TempDir;
-
 use tabane_testing::files;
+use tempfile::TempDir;
 
 pub struct Bed(TempDir);
 

@@ -5,12 +5,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use tabane_copy::Verify;
-
-use crate::bed::{Bed, Recorder, run};
 use tabane_testing::compare::assert_same;
 use tabane_testing::files;
 use tabane_testing::mount::Mount;
 use tabane_testing::not_checked;
+
+use crate::bed::{Bed, Recorder, run};
 
 /// Flips a bit of a file, keeping its times.
 fn flip(path: &Path, at: u64) {

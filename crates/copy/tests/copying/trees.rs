@@ -8,12 +8,12 @@ use std::process::Command;
 use rustix::fs::{FileType, Mode, OFlags};
 use tabane_copy::{Algorithm, Meaning, Verify, copy};
 use tabane_sum::{Accept, Parser};
-
-use crate::bed::{Bed, Recorder, assert_tidy, fine, run, run_and_keep};
 use tabane_testing::compare::assert_same;
 use tabane_testing::files;
 use tabane_testing::mount::Mount;
 use tabane_testing::{is_root, not_checked};
+
+use crate::bed::{Bed, Recorder, assert_tidy, fine, run, run_and_keep};
 
 /// Adds everything that a tree can have.
 fn add_specials(bed: &Bed) {

@@ -8,7 +8,8 @@ use super::{Subject, Unit, here};
 /// Messages at most: the table of more would be most of the work of making it.
 const MESSAGES_MAX: usize = 1 << 22;
 
-/// ECB and CTR from the machine's memory go in pieces of this length, which does not change the result of ECB.
+/// ECB and CTR from the machine's memory go in pieces of this length, which does not change the
+/// result of ECB.
 const PIECE: usize = 1 << 20;
 
 /// What buffers are filled with before there should be something else.
@@ -34,7 +35,8 @@ impl Bench {
         self.card.properties()
     }
 
-    /// Bytes a second at most of data on the card: what its memory gives, or its integer lanes take, of which a multiprocessor has 64.
+    /// Bytes a second at most of data on the card: what its memory gives, or its integer lanes
+    /// take, of which a multiprocessor has 64.
     pub fn bound(&self, subject: Subject) -> f64 {
         let card = self.properties();
         let lanes = 64.0 * f64::from(card.multiprocessors) * card.clock_hz as f64;

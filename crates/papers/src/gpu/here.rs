@@ -4,12 +4,12 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::Result;
+use tabane_bench::cpus::on_each;
+use tabane_bench::peers::openssl::{Instructions, OpenSsl};
 use tabane_gpu::Mode;
 use tabane_lanes::aes::{self, Key};
 
 use super::Subject;
-use tabane_bench::cpus::on_each;
-use tabane_bench::peers::openssl::{Instructions, OpenSsl};
 
 /// Messages in a call: as many as fill the widest lanes several times over.
 const BATCH: usize = 256;

@@ -1,16 +1,16 @@
-//! `tabane-papers gpu`: hashes and AES on a graphics card, as the paper measured them: its tables 1 to 3.
+//! `tabane-papers gpu`: hashes and AES on a graphics card, as the paper measured them: its tables 1
+//! to 3.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use tabane_lanes::Backend;
-
 use tabane_bench::cpus::Cpus;
 use tabane_bench::data::noise;
 use tabane_bench::measure::median;
 use tabane_bench::peers::openssl::OpenSsl;
+use tabane_lanes::Backend;
 use tabane_testing::progress;
 
 mod card;
@@ -18,20 +18,24 @@ mod here;
 mod plot;
 mod report;
 
-/// Time hashes and AES on a graphics card beside all cores and OpenSSL, by the length of the messages.
+/// Time hashes and AES on a graphics card beside all cores and OpenSSL, by the length of the
+/// messages.
 ///
-/// Rates are bytes a second of wall time, medians over the rounds. Results of the card are compared with those of the lanes, after
-/// its buffers were filled with something else. Without a card, the columns of the processor are there, and what is missing is said.
+/// Rates are bytes a second of wall time, medians over the rounds. Results of the card are compared
+/// with those of the lanes, after its buffers were filled with something else. Without a card, the
+/// columns of the processor are there, and what is missing is said.
 #[derive(clap::Args)]
 pub struct Args {
     /// Data, in MiB: a table's line takes all of it, or as many messages as there may be
-    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 12))]
+    #[arg(long, value_name = "MIB", default_value_t = 256,
+        value_parser = clap::value_parser!(u32).range(1..=1 << 12))]
     data: u32,
     /// How many times to time everything
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// How long to time each figure in each round, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MS", default_value_t = 200,
+        value_parser = clap::value_parser!(u32).range(1..))]
     time: u32,
     /// Leave OpenSSL out
     #[arg(long)]
@@ -51,7 +55,8 @@ pub struct Args {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Subject {
     Hash(tabane_gpu::Algorithm),
-    /// Encryption under one key of 128 bits; the bytes are those of the whole call, as in the paper's table 3.
+    /// Encryption under one key of 128 bits; the bytes are those of the whole call, as in the
+    /// paper's table 3.
     Aes(tabane_gpu::Mode),
 }
 
@@ -65,7 +70,8 @@ impl Subject {
         Subject::Aes(tabane_gpu::Mode::Ctr),
     ];
 
-    /// The paper's lengths in bytes, and longer ones. Those of AES are of all data, which has to be much to pay.
+    /// The paper's lengths in bytes, and longer ones. Those of AES are of all data, which has to be
+    /// much to pay.
     fn lens(self) -> Vec<usize> {
         let mut lens = vec![16, 64, 256, 1024, 8192, 64 << 10, 1 << 20];
         if matches!(self, Subject::Aes(_)) {
@@ -83,8 +89,8 @@ impl Subject {
         }
     }
 
-    /// Instructions for each byte that only the 64 integer lanes of a multiprocessor take, counted in what ptxas 12.9 makes for sm_90
-    /// of the loop over blocks, without the padding.
+    /// Instructions for each byte that only the 64 integer lanes of a multiprocessor take, counted
+    /// in what ptxas 12.9 makes for sm_90 of the loop over blocks, without the padding.
     fn instructions_a_byte(self) -> f64 {
         match self {
             Subject::Hash(tabane_gpu::Algorithm::Md5) => 290.0 / 64.0,

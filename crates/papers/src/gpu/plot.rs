@@ -5,9 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use plotters::prelude::*;
+use tabane_bench::drawing::{COLOURS, FONT, error, legend, on_file};
 
 use super::{Line, Subject, Unit};
-use tabane_bench::drawing::{COLOURS, FONT, error, legend, on_file};
 
 /// Draws a file for each subject into `folder`, which is made where there is none.
 pub fn draw(folder: &Path, lines: &[Line]) -> Result<()> {

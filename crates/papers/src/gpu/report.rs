@@ -1,10 +1,10 @@
 //! Tables and JSON.
 
 use serde_json::{Map, Value, json};
+use tabane_bench::peers::openssl::OpenSsl;
 
 use super::card::Bench;
 use super::{Args, Line, Subject, Unit};
-use tabane_bench::peers::openssl::OpenSsl;
 
 /// Says what is measured where, and what is missing.
 pub fn heading(
@@ -36,7 +36,8 @@ pub fn heading(
         Ok(card) => {
             let properties = card.properties();
             println!(
-                "{}, {} multiprocessors at {:.2} GHz, memory {:.0} GB/s; bus {:.1} GB/s to it, {:.1} GB/s from it",
+                "{}, {} multiprocessors at {:.2} GHz, memory {:.0} GB/s; bus {:.1} GB/s to it, \
+                {:.1} GB/s from it",
                 properties.name,
                 properties.multiprocessors,
                 properties.clock_hz as f64 / 1e9,

@@ -127,7 +127,8 @@ impl Libcrypto {
                 }
                 let mut result = 0;
                 let mut place: *mut Task = task;
-                // SAFETY: as in the manual; what the job is told is copied, and stays valid until it has ended.
+                // SAFETY: as in the manual; what the job is told is copied, and stays valid until
+                // it has ended.
                 let state = unsafe {
                     start(
                         job,

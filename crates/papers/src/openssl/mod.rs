@@ -1,8 +1,10 @@
-//! `tabane-papers openssl`: many processes that use OpenSSL, as the paper measured that gave AES to the cores of a Cell/B.E.
+//! `tabane-papers openssl`: many processes that use OpenSSL, as the paper measured that gave AES to
+//! the cores of a Cell/B.E.
 //!
-//! The paper took 1 to 8 processes that encrypted 256 or 1024 bytes at a time with AES in CBC mode, and the time from the start of
-//! all to the end of all. Here are five ways: the default provider, the paper's design ([`paper`]), and ours: each process by itself,
-//! with the offload service, and with jobs of OpenSSL.
+//! The paper took 1 to 8 processes that encrypted 256 or 1024 bytes at a time with AES in CBC mode,
+//! and the time from the start of all to the end of all. Here are five ways: the default provider,
+//! the paper's design ([`paper`]), and ours: each process by itself, with the offload service, and
+//! with jobs of OpenSSL.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -11,11 +13,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use tabane_lanes::Algorithm;
-use tabane_offload::{Ask, Model, Server, ServerOptions, Task, status};
-
 use tabane_bench::drawing::{self, Across};
 use tabane_bench::rounds::round;
+use tabane_lanes::Algorithm;
+use tabane_offload::{Ask, Model, Server, ServerOptions, Task, status};
 use tabane_testing::progress;
 
 #[expect(unsafe_code, reason = "calls of OpenSSL")]
@@ -23,11 +24,12 @@ mod libcrypto;
 mod paper;
 pub mod worker;
 
-/// Measure 1 to 8 processes that use OpenSSL: by the default provider, the design of the paper on Cell/B.E., and the provider of
-/// Tabane by itself, with its service and with jobs.
+/// Measure 1 to 8 processes that use OpenSSL: by the default provider, the design of the paper on
+/// Cell/B.E., and the provider of Tabane by itself, with its service and with jobs.
 ///
-/// The ways take turns in every round; a figure is the mean over the rounds. All processes begin at once, and the time is that until
-/// the last has ended its share. The paper's design is given fewer messages, and its time multiplied.
+/// The ways take turns in every round; a figure is the mean over the rounds. All processes begin at
+/// once, and the time is that until the last has ended its share. The paper's design is given fewer
+/// messages, and its time multiplied.
 #[derive(clap::Args)]
 pub struct Args {
     /// The provider: libtabane_provider.so
@@ -199,7 +201,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             let count_of_paper = count_of(Way::Paper)?.min(count);
             if !args.json {
                 println!(
-                    "\n{algorithm}, {len} bytes, {count} messages a process, GB/s of all (times the default provider):\n"
+                    "\n{algorithm}, {len} bytes, {count} messages a process, GB/s of all (times \
+                    the default provider):\n"
                 );
                 let names = WAYS.map(|(_, name)| name).join(" | ");
                 println!(
@@ -271,7 +274,8 @@ fn print(json: bool, algorithm: &str, len: usize, processes: usize, seconds: &[f
     println!("| {processes} | {} |", cells.join(" | "));
 }
 
-/// Prints for how long a message occupies a core, beside what that comes to in the end: with so many processes.
+/// Prints for how long a message occupies a core, beside what that comes to in the end: with so
+/// many processes.
 fn budget(
     json: bool,
     model: &Model,
@@ -299,15 +303,18 @@ fn budget(
         println!(
             "{}",
             json!({
-                "algorithm": algorithm, "bytes": len, "processes": processes, "kind": "budget", "alone_us": us(parts.alone_s),
-                "copies_us": us(parts.copies_s), "switches_us": us(parts.handover_s), "share_us": us(parts.share_s),
-                "asked_us": us(parts.asked_s()), "measured_default_us": alone, "measured_service_us": with,
+                "algorithm": algorithm, "bytes": len, "processes": processes, "kind": "budget",
+                "alone_us": us(parts.alone_s), "copies_us": us(parts.copies_s),
+                "switches_us": us(parts.handover_s), "share_us": us(parts.share_s),
+                "asked_us": us(parts.asked_s()), "measured_default_us": alone,
+                "measured_service_us": with,
             })
         );
         return;
     }
     println!(
-        "\nA message occupies a core for {} us alone (measured with {processes} processes: {alone}); with the service for {} us: copies {}, \
+        "\nA message occupies a core for {} us alone (measured with {processes} processes: \
+        {alone}); with the service for {} us: copies {}, \
          switches {}, its share of a bundle of {messages} {} (measured: {with}).",
         us(parts.alone_s),
         us(parts.asked_s()),

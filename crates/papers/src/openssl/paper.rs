@@ -1,5 +1,5 @@
-//! The design of the paper, rebuilt: a process that manages, takes requests over a socket, and starts a thread for each. Data
-//! are in a file in memory that both sides have open.
+//! The design of the paper, rebuilt: a process that manages, takes requests over a socket, and
+//! starts a thread for each. Data are in a file in memory that both sides have open.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};

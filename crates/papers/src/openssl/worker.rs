@@ -8,7 +8,8 @@ use anyhow::{Result, ensure};
 use super::libcrypto::Libcrypto;
 use super::{JOBS, paper};
 
-/// Do so many messages, when a byte comes from standard input. Which provider does them is up to `OPENSSL_CONF`.
+/// Do so many messages, when a byte comes from standard input. Which provider does them is up to
+/// `OPENSSL_CONF`.
 #[derive(clap::Args)]
 pub struct Args {
     algorithm: String,

@@ -2,11 +2,12 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
+use tabane_bench::arguments::Program;
+use tabane_bench::data::noise;
+use tabane_bench::measure;
+use tabane_testing::progress;
 
 use super::{Args, Cluster, text, without_redundancy};
-use tabane_bench::data::noise;
-use tabane_bench::{measure, tools};
-use tabane_testing::progress;
 
 /// Backs up random bytes, as many as the link carries in the given time.
 pub fn measure(args: &Args, nodes: usize) -> Result<()> {
@@ -14,7 +15,7 @@ pub fn measure(args: &Args, nodes: usize) -> Result<()> {
     let none = without_redundancy(args, nodes, 1)?;
     progress::show(&format!("n={nodes}: backup"));
     let cluster = Cluster::start(args, nodes, 1)?;
-    let tabane = tools::tabane_or_given(None)?;
+    let tabane = Program::default().find()?;
     let tree = cluster.work.path().join("tree");
     std::fs::create_dir(&tree)?;
     let bytes = (args.rate as f64 * args.seconds * 1e6 / 8.0) as usize;
@@ -40,13 +41,15 @@ pub fn measure(args: &Args, nodes: usize) -> Result<()> {
     if args.json {
         println!(
             "{}",
-            json!({"bench": "parity_backup", "nodes": nodes, "link_mbit_per_s": args.rate, "bytes": bytes,
+            json!({"bench": "parity_backup", "nodes": nodes, "link_mbit_per_s": args.rate,
+                "bytes": bytes,
                 "goodput_mbit_per_s": mbit_per_s, "of_no_redundancy": mbit_per_s / none.mbit_per_s,
                 "of_link": mbit_per_s / f64::from(args.rate), "cores": cpu / seconds})
         )
     } else {
         println!(
-            "n={nodes}: a backup of {:.0} MB: {mbit_per_s:.1} Mbit/s, {:.3} of no redundancy, {:.3} of the link, {:.2} cores of the client",
+            "n={nodes}: a backup of {:.0} MB: {mbit_per_s:.1} Mbit/s, {:.3} of no redundancy, \
+            {:.3} of the link, {:.2} cores of the client",
             bytes as f64 * 1e-6,
             mbit_per_s / none.mbit_per_s,
             mbit_per_s / f64::from(args.rate),

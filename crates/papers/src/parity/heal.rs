@@ -5,11 +5,12 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::json;
-
-use super::{Args, Cluster, sum, text};
 use tabane_testing::progress;
 
-/// Puts objects, takes everything from one node, and heals: by nodes among themselves, and by the client.
+use super::{Args, Cluster, sum, text};
+
+/// Puts objects, takes everything from one node, and heals: by nodes among themselves, and by the
+/// client.
 pub fn measure(args: &Args, nodes: usize) -> Result<()> {
     let cluster = Cluster::start(args, nodes, 1)?;
     progress::show(&format!("n={nodes}: put"));
@@ -42,13 +43,16 @@ pub fn measure(args: &Args, nodes: usize) -> Result<()> {
         if args.json {
             println!(
                 "{}",
-                json!({"bench": "parity_heal", "nodes": nodes, "by": who, "link_mbit_per_s": args.rate, "lost_bytes": healed.bytes,
-                    "mbit_per_s": healed.mbit_per_s, "node_received_most": most.0, "node_sent_most": most.1,
-                    "client_received": of_client.0, "client_sent": of_client.1})
+                json!({"bench": "parity_heal", "nodes": nodes, "by": who,
+                    "link_mbit_per_s": args.rate, "lost_bytes": healed.bytes,
+                    "mbit_per_s": healed.mbit_per_s, "node_received_most": most.0,
+                    "node_sent_most": most.1, "client_received": of_client.0,
+                    "client_sent": of_client.1})
             )
         } else {
             println!(
-                "n={nodes}, {:.0} MB lost, healed by {who}: {:.1} Mbit/s; by what was lost, no node received more than {:.2} or sent more \
+                "n={nodes}, {:.0} MB lost, healed by {who}: {:.1} Mbit/s; by what was lost, no \
+                node received more than {:.2} or sent more \
                  than {:.2}, the client received {:.2} and sent {:.2}",
                 lost * 1e-6,
                 healed.mbit_per_s,

@@ -29,11 +29,13 @@ use tabane_testing::progress;
 /// Objects that each client puts in a simulation.
 const SIMULATED_OBJECTS: usize = 40;
 
-/// Measure writes to a cluster over links of a given rate, by each plan, beside writes without redundancy.
+/// Measure writes to a cluster over links of a given rate, by each plan, beside writes without
+/// redundancy.
 ///
-/// Builds a network of namespaces in this machine (root; iproute2), a link each way for each node and each client, and
-/// lets clients put objects for a while. "none" sends the data alone, spread over the nodes, and stores nothing. All figures are
-/// sums over all clients, of objects that are durable on all nodes.
+/// Builds a network of namespaces in this machine (root; iproute2), a link each way for each node
+/// and each client, and lets clients put objects for a while. "none" sends the data alone, spread
+/// over the nodes, and stores nothing. All figures are sums over all clients, of objects that are
+/// durable on all nodes.
 #[derive(clap::Args)]
 pub struct Args {
     /// Numbers of nodes
@@ -43,7 +45,8 @@ pub struct Args {
     #[arg(long, value_name = "C,…", value_delimiter = ',', default_values_t = [1])]
     clients: Vec<usize>,
     /// Plans
-    #[arg(long, value_name = "PLAN,…", value_delimiter = ',', default_values_t = ["direct", "chain", "shared", "coded", "auto"].map(str::to_owned))]
+    #[arg(long, value_name = "PLAN,…", value_delimiter = ',',
+        default_values_t = ["direct", "chain", "shared", "coded", "auto"].map(str::to_owned))]
     plans: Vec<String>,
     /// Mbit/s of each link, each way
     #[arg(long, value_name = "MBIT", default_value_t = 500)]
@@ -63,10 +66,12 @@ pub struct Args {
     /// What to measure
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     measure: Measure,
-    /// Draw what is written, by numbers of clients, and by lengths of frames or buffers, as SVG files in this folder
+    /// Draw what is written, by numbers of clients, and by lengths of frames or buffers, as SVG
+    /// files in this folder
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Measure nothing: compute what is possible at best, by what each link has to carry, and simulate it frame by frame
+    /// Measure nothing: compute what is possible at best, by what each link has to carry, and
+    /// simulate it frame by frame
     #[arg(long)]
     simulate: bool,
     /// Print one flat JSON object a line instead of a table
@@ -144,12 +149,15 @@ fn simulate(args: &Args, nodes: usize, clients: usize) -> Result<()> {
         if args.json {
             println!(
                 "{}",
-                json!({"bench": "parity_model", "nodes": nodes, "clients": clients, "plan": plan, "goodput_links": links,
-                    "bound_links": bound, "no_redundancy_links": bounds.no_redundancy, "relayed_share": share})
+                json!({"bench": "parity_model", "nodes": nodes, "clients": clients, "plan": plan,
+                    "goodput_links": links,
+                    "bound_links": bound, "no_redundancy_links": bounds.no_redundancy,
+                    "relayed_share": share})
             )
         } else {
             println!(
-                "n={nodes} C={clients} {plan:>8}: {links:.2} links, {:.3} of no redundancy, {:.3} of the bound",
+                "n={nodes} C={clients} {plan:>8}: {links:.2} links, {:.3} of no redundancy, {:.3} \
+                of the bound",
                 links / bounds.no_redundancy,
                 links / bound
             )
@@ -234,9 +242,11 @@ fn report(
     });
     if args.json {
         let line = json!({
-            "bench": "parity_writes", "nodes": nodes, "clients": clients, "plan": plan, "link_mbit_per_s": args.rate,
-            "goodput_mbit_per_s": sum.mbit_per_s, "of_no_redundancy": of_none, "of_bound": sum.mbit_per_s / possible,
-            "node_received": traffic.map(|traffic| traffic.0), "node_sent": traffic.map(|traffic| traffic.1),
+            "bench": "parity_writes", "nodes": nodes, "clients": clients, "plan": plan,
+            "link_mbit_per_s": args.rate, "goodput_mbit_per_s": sum.mbit_per_s,
+            "of_no_redundancy": of_none, "of_bound": sum.mbit_per_s / possible,
+            "node_received": traffic.map(|traffic| traffic.0),
+            "node_sent": traffic.map(|traffic| traffic.1),
             "node_received_predicted": predicted.map(|traffic| traffic.0),
             "node_sent_predicted": predicted.map(|traffic| traffic.1),
         });
@@ -244,7 +254,8 @@ fn report(
         return;
     }
     print!(
-        "n={nodes} C={clients} {plan:>8}: {:7.1} Mbit/s, {of_none:.3} of no redundancy, {:.3} of the bound",
+        "n={nodes} C={clients} {plan:>8}: {:7.1} Mbit/s, {of_none:.3} of no redundancy, {:.3} of \
+        the bound",
         sum.mbit_per_s,
         sum.mbit_per_s / possible
     );

@@ -1,4 +1,5 @@
-//! How fast several clients can be at best, by what each link has to carry: for numbers of nodes that no machine here can hold.
+//! How fast several clients can be at best, by what each link has to carry: for numbers of nodes
+//! that no machine here can hold.
 
 use anyhow::Result;
 use tabane_parity::Layout;
@@ -24,7 +25,8 @@ pub struct Bounds {
     pub share: f64,
 }
 
-/// For so many clients and nodes, whose links are equal and full-duplex; nodes take turns with all roles.
+/// For so many clients and nodes, whose links are equal and full-duplex; nodes take turns with all
+/// roles.
 ///
 /// # Errors
 /// When there are too few nodes.

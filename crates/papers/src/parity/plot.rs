@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use anyhow::Result;
-
 use tabane_bench::drawing::{self, Across, Lines};
 
 /// Lines, in the order in which they begin.

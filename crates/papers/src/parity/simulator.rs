@@ -1,7 +1,9 @@
-//! Writes to a cluster, frame by frame, without a network: for numbers of nodes and clients that no machine here can hold.
+//! Writes to a cluster, frame by frame, without a network: for numbers of nodes and clients that no
+//! machine here can hold.
 //!
-//! Links are servers that take one frame after the other; clients and nodes do what those of a cluster do, in the same order and
-//! with rings of the same size. What takes no time here: processors, disks, and the way itself.
+//! Links are servers that take one frame after the other; clients and nodes do what those of a
+//! cluster do, in the same order and with rings of the same size. What takes no time here:
+//! processors, disks, and the way itself.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -1,6 +1,7 @@
 //! Two nodes for data and one for their parity, as figure 10 of the paper has them.
 //!
-//! Nothing is stored, and roles stay where they are: what is seen is what frames take on their way through rings.
+//! Nothing is stored, and roles stay where they are: what is seen is what frames take on their way
+//! through rings.
 
 use std::net::TcpListener;
 use std::thread;
@@ -8,16 +9,17 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use tabane_lanes::xor_of;
-
-use super::worker::{PATIENCE, receiver, sender};
-use super::{Args, sum};
 use tabane_bench::drawing::{self, Across, Lines};
+use tabane_lanes::xor_of;
 use tabane_testing::member::{done, ready};
 use tabane_testing::network::Network;
 use tabane_testing::progress;
 
-/// Bytes of a ring: little compared with what is sent, for who sends does not wait until the last frame has arrived everywhere.
+use super::worker::{PATIENCE, receiver, sender};
+use super::{Args, sum};
+
+/// Bytes of a ring: little compared with what is sent, for who sends does not wait until the last
+/// frame has arrived everywhere.
 const RING: usize = 1 << 20;
 
 /// Lengths of frames, in bytes: those of the paper, and what clusters use.
@@ -25,7 +27,8 @@ const FRAMES: [usize; 4] = [4 << 10, 8 << 10, 16 << 10, 64 << 10];
 
 const PLANS: [&str; 3] = ["none", "direct", "relay"];
 
-/// Measures, with the client's link as the bound: data alone, data and parity from the client, and data that nodes relay.
+/// Measures, with the client's link as the bound: data alone, data and parity from the client, and
+/// data that nodes relay.
 pub fn measure(args: &Args) -> Result<()> {
     let mut lines: Lines<&str> = PLANS.map(|plan| (plan, Vec::new())).into();
     for frame in FRAMES {
@@ -49,7 +52,8 @@ fn rates(args: &Args, frame: usize) -> Result<[f64; 3]> {
         progress::show(&format!("2+1, frames of {frame} B: {plan}"));
         let network = Network::new(4, Some(args.rate))?;
         let address = |node: usize| format!("{}:7440", network.address(node));
-        // Number, how many send to it, and to whom it sends. The parity's node first: others connect to it.
+        // Number, how many send to it, and to whom it sends. The parity's node first: others
+        // connect to it.
         let nodes = match plan {
             "relay" => [
                 (2, "1", None),
@@ -78,7 +82,8 @@ fn rates(args: &Args, frame: usize) -> Result<[f64; 3]> {
         if args.json {
             println!(
                 "{}",
-                json!({"bench": "parity_triple", "plan": plan, "frame_bytes": frame, "link_mbit_per_s": args.rate, "goodput_mbit_per_s": rate,
+                json!({"bench": "parity_triple", "plan": plan, "frame_bytes": frame,
+                    "link_mbit_per_s": args.rate, "goodput_mbit_per_s": rate,
                     "of_no_redundancy": of_none})
             )
         } else {
@@ -88,7 +93,8 @@ fn rates(args: &Args, frame: usize) -> Result<[f64; 3]> {
     Ok(rates)
 }
 
-/// Takes frames of this length from so many peers, adds up those of the same number, and sends the sums to `next`, if there is one.
+/// Takes frames of this length from so many peers, adds up those of the same number, and sends the
+/// sums to `next`, if there is one.
 pub fn node(frame: usize, listen: &str, incoming: usize, next: Option<&str>) -> Result<()> {
     let listener = TcpListener::bind(listen).context("cannot listen")?;
     let mut next = match next {
@@ -122,7 +128,8 @@ pub fn node(frame: usize, listen: &str, incoming: usize, next: Option<&str>) -> 
     ready()
 }
 
-/// Sends frames of this length, different data to the first two, and their parity to a third, if there is one. Tells how many bytes of data it sent.
+/// Sends frames of this length, different data to the first two, and their parity to a third, if
+/// there is one. Tells how many bytes of data it sent.
 pub fn source(frame: usize, seconds: f64, sinks: &[String]) -> Result<()> {
     let senders = sinks.iter().map(|sink| sender(sink, RING));
     let mut senders = senders.collect::<Result<Vec<_>>>()?;

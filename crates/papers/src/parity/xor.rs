@@ -1,17 +1,18 @@
-//! How fast one core adds up two buffers, as figure 4 of the paper has it: that is what a node does with what it relays.
+//! How fast one core adds up two buffers, as figure 4 of the paper has it: that is what a node does
+//! with what it relays.
 
 use std::hint::black_box;
 
 use anyhow::Result;
 use serde_json::json;
-use tabane_lanes::xor_of;
-
-use super::Args;
 use tabane_bench::data::noise;
 use tabane_bench::drawing::{self, Across, Lines};
 use tabane_bench::measure::median;
 use tabane_bench::timing::Rate;
+use tabane_lanes::xor_of;
 use tabane_testing::progress;
+
+use super::Args;
 
 /// Bytes of a buffer.
 const LENS: [usize; 8] = [
@@ -62,7 +63,8 @@ pub fn measure(args: &Args) -> Result<()> {
         if args.json {
             println!(
                 "{}",
-                json!({"bench": "parity_xor", "buffer_bytes": len, "sum_gb_per_s": sum, "copy_gb_per_s": copy})
+                json!({"bench": "parity_xor", "buffer_bytes": len, "sum_gb_per_s": sum,
+                    "copy_gb_per_s": copy})
             )
         } else {
             println!("{len:>9} B: sums {sum:6.1} GB/s of what is read, copies {copy:6.1} GB/s")

@@ -1,8 +1,10 @@
-//! `tabane-papers regimes`: where the time of a backup goes, from data that are all new to data that are all known.
+//! `tabane-papers regimes`: where the time of a backup goes, from data that are all new to data
+//! that are all known.
 //!
-//! The paper that Tabane comes from tells two regimes apart: with few duplicates, storing is what takes time; with many,
-//! hashing. Here each stage of a backup is timed by itself, on one core: what the encoder of the store and its neighbours do, one
-//! stage after the other with a clock in between, from files in memory to a repository in memory.
+//! The paper that Tabane comes from tells two regimes apart: with few duplicates, storing is what
+//! takes time; with many, hashing. Here each stage of a backup is timed by itself, on one core:
+//! what the encoder of the store and its neighbours do, one stage after the other with a clock in
+//! between, from files in memory to a repository in memory.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
@@ -23,6 +25,7 @@ use tabane_store::reader::BlockReader;
 use tabane_store::storage::{LocalStorage, Name, ObjectKind, Storage};
 use tabane_store::{Algorithm, Id, InitOptions, Repository};
 
+use tabane_bench::arguments::Report;
 use tabane_bench::data::words;
 use tabane_bench::measure::median;
 use tabane_bench::timing::thread_cpu_seconds;
@@ -38,13 +41,15 @@ const RUNS: usize = 20;
 
 /// Time the stages of a backup on one core, by the share of the data that is known
 ///
-/// Data are words, which compress as text does; what is known comes in twenty runs. With SHA-1, which
-/// anybody can make collide, blocks that are known are read from the repository and compared (*confirm*). Times are CPU
-/// time, medians over the rounds; GB are 10^9 bytes.
+/// Data are words, which compress as text does; what is known comes in twenty runs. With SHA-1,
+/// which anybody can make collide, blocks that are known are read from the repository and compared
+/// (*confirm*). Times are CPU time, medians over the rounds; GB are 10^9 bytes.
 #[derive(clap::Args)]
 pub struct Args {
     /// How much of the data is known, in percent
-    #[arg(long, value_name = "PERCENT,…", value_delimiter = ',', default_values_t = [0, 50, 95, 100], value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(long, value_name = "PERCENT,…", value_delimiter = ',',
+        default_values_t = [0, 50, 95, 100],
+        value_parser = clap::value_parser!(u32).range(0..=100))]
     duplicates: Vec<u32>,
     /// Lengths of fixed blocks, in KiB
     #[arg(long, value_name = "KIB,…", value_delimiter = ',', default_values_t = [4, 64, 512])]
@@ -53,10 +58,12 @@ pub struct Args {
     #[arg(long, value_name = "KIB,…", value_delimiter = ',', default_values_t = [128])]
     averages: Vec<u32>,
     /// Hashes
-    #[arg(long, value_name = "HASH,…", value_delimiter = ',', default_values_t = [Algorithm::Sha1, Algorithm::Sha256])]
+    #[arg(long, value_name = "HASH,…", value_delimiter = ',',
+        default_values_t = [Algorithm::Sha1, Algorithm::Sha256])]
     hashes: Vec<Algorithm>,
     /// How much data, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 160, value_parser = clap::value_parser!(u32).range(20..65536))]
+    #[arg(long, value_name = "MIB", default_value_t = 160,
+        value_parser = clap::value_parser!(u32).range(20..65536))]
     data: u32,
     /// How many times to time everything
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
@@ -67,12 +74,8 @@ pub struct Args {
     /// Draw a figure for each hash into this folder
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Exit with 1 where the bar is missed
-    #[arg(long)]
-    strict: bool,
-    /// Print one flat JSON object a line instead of tables
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    report: Report,
 }
 
 /// What a backup does with data, in order.
@@ -210,7 +213,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     let met = report(args, &cases);
-    Ok(ExitCode::from(u8::from(args.strict && !met)))
+    Ok(args.report.exit_code(met))
 }
 
 /// Writes runs of words: all known, or so many percent of them, spread evenly.
@@ -291,8 +294,8 @@ impl Bench {
         })
     }
 
-    /// Goes through a file; with `keep`, what it stores is there and known from then on. Returns the seconds for a GB,
-    /// and the part that was known.
+    /// Goes through a file; with `keep`, what it stores is there and known from then on. Returns
+    /// the seconds for a GB, and the part that was known.
     fn run(&mut self, path: &Path, keep: bool) -> Result<(Times, f64)> {
         let file = File::open(path)?;
         let hash = self.repository.config().hash;
@@ -432,19 +435,21 @@ impl Bench {
     }
 }
 
-/// Prints everything; returns whether the bar is met: at 95% duplicates with SHA-1, hashing is not what takes longest.
+/// Prints everything; returns whether the bar is met: at 95% duplicates with SHA-1, hashing is not
+/// what takes longest.
 fn report(args: &Args, cases: &[Case]) -> bool {
     let mut barred = cases
         .iter()
         .filter(|case| case.duplicates == 95 && case.hash == Algorithm::Sha1);
     let met = barred.all(|case| case.bottleneck() != Stage::Hash);
     const BAR: &str = "SHA-1 at 95% duplicates: hashing is not what takes longest";
-    if args.json {
+    if args.report.json {
         for case in cases {
             for stage in Stage::ALL {
                 let line = json!({
-                    "bench": "regimes", "kind": "stage", "hash": case.hash.name(), "duplicates_percent": case.duplicates,
-                    "known_fraction": case.known, "chunking": case.chunking, "rounds": args.rounds, "stage": stage.name(),
+                    "bench": "regimes", "kind": "stage", "hash": case.hash.name(),
+                    "duplicates_percent": case.duplicates, "known_fraction": case.known,
+                    "chunking": case.chunking, "rounds": args.rounds, "stage": stage.name(),
                     "cpu_s_per_gb": case.seconds_per_gb[stage as usize], "share": case.share(stage),
                     "longest": stage == case.bottleneck(),
                 });

@@ -5,10 +5,10 @@ use std::path::Path;
 use anyhow::Result;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use tabane_bench::drawing::{FONT, error, legend, on_file};
 use tabane_store::Algorithm;
 
 use super::{Case, Stage};
-use tabane_bench::drawing::{FONT, error, legend, on_file};
 
 /// One for each stage; neighbours differ in brightness.
 const COLOURS: [RGBColor; Stage::ALL.len()] = [

@@ -1,8 +1,10 @@
-//! SHA-1 as the paper builds it up, device by device: scalar; blocks in SIMD lanes with each block's words in a row of
-//! their own (`W[lanes][80]`); and with the words of all blocks side by side (`W[80][lanes]`).
+//! SHA-1 as the paper builds it up, device by device: scalar; blocks in SIMD lanes with each
+//! block's words in a row of their own (`W[lanes][80]`); and with the words of all blocks side by
+//! side (`W[80][lanes]`).
 //!
-//! As in the paper a chunk of 64 bytes is split into words one by one (step 1), and its 80 words are all written down
-//! (step 2) before they are used (step 4). The kernels of `tabane-lanes` do neither: these are here to be compared.
+//! As in the paper a chunk of 64 bytes is split into words one by one (step 1), and its 80 words
+//! are all written down (step 2) before they are used (step 4). The kernels of `tabane-lanes` do
+//! neither: these are here to be compared.
 
 use std::hint::black_box;
 
@@ -67,8 +69,8 @@ impl Device {
         }
     }
 
-    /// Hashes blocks whose lengths are all the same multiple of 64 bytes; blocks that do not fill the lanes at the end
-    /// are hashed one by one.
+    /// Hashes blocks whose lengths are all the same multiple of 64 bytes; blocks that do not fill
+    /// the lanes at the end are hashed one by one.
     ///
     /// # Panics
     ///

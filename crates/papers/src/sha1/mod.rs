@@ -1,9 +1,9 @@
 //! `tabane-papers sha1`: the evaluation of the paper that Tabane comes from, anew on this machine.
 //!
-//! The paper hashed blocks of a deduplicating store with SHA-1: a block in each lane of SSE, a thread on each core,
-//! and compared with OpenSSL's single-block SIMD code and its scalar code. Here are its table 3 (throughput and share
-//! of the peak), figure 5 (against threads), figure 6 (against the length of blocks), figure 7 (device by device),
-//! and what hyper-threading does.
+//! The paper hashed blocks of a deduplicating store with SHA-1: a block in each lane of SSE, a
+//! thread on each core, and compared with OpenSSL's single-block SIMD code and its scalar code.
+//! Here are its table 3 (throughput and share of the peak), figure 5 (against threads), figure 6
+//! (against the length of blocks), figure 7 (device by device), and what hyper-threading does.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -12,15 +12,6 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use tabane_lanes::{Algorithm, Backend, hash_many, hash_one_on};
-
-use tabane_bench::cpus::{Cpus, on_each};
-use tabane_bench::data::noise;
-use tabane_bench::measure::median;
-use tabane_bench::peak::{self, clock_hz, work};
-use tabane_bench::peers::openssl::{Instructions, OpenSsl};
-use tabane_bench::timing::thread_cpu_seconds;
-use tabane_testing::disk::available_memory_bytes;
-use tabane_testing::progress;
 
 #[expect(
     unsafe_code,
@@ -31,20 +22,29 @@ mod plots;
 mod report;
 
 use devices::Device;
+use tabane_bench::cpus::{Cpus, on_each};
+use tabane_bench::data::noise;
+use tabane_bench::measure::median;
+use tabane_bench::peak::{self, clock_hz, work};
+use tabane_bench::peers::openssl::{Instructions, OpenSsl};
+use tabane_bench::timing::thread_cpu_seconds;
+use tabane_testing::disk::available_memory_bytes;
+use tabane_testing::progress;
 
 /// Measure SHA-1 as the paper did: table 3, figures 5, 6 and 7, and hyper-threading.
 ///
-/// Every round times every case once, in turn; the figures are medians over the rounds. A rate is the sum over the
-/// threads of bytes a second of CPU time, so that other load counts little. The threads are pinned and hash the
-/// whole data, which is in memory; `openssl speed`, where it is installed, hashes one block again and again, which
-/// favours it.
+/// Every round times every case once, in turn; the figures are medians over the rounds. A rate is
+/// the sum over the threads of bytes a second of CPU time, so that other load counts little. The
+/// threads are pinned and hash the whole data, which is in memory; `openssl speed`, where it is
+/// installed, hashes one block again and again, which favours it.
 #[derive(clap::Args)]
 pub struct Args {
     /// Data in memory, in MiB [default: 6 GB as in the paper, or half of the free memory]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..1 << 24))]
     data: Option<u32>,
     /// Length of a block in table 3, figures 5 and 7, in KiB
-    #[arg(long, value_name = "KIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1 << 14))]
+    #[arg(long, value_name = "KIB", default_value_t = 64,
+        value_parser = clap::value_parser!(u32).range(1..=1 << 14))]
     block: u32,
     /// How many times to time everything
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
@@ -97,8 +97,8 @@ struct Case {
 struct Sample {
     /// The sum of what the threads did a second of their CPU time.
     cpu_gb_per_s: f64,
-    /// What they did a second of the time from the start of the first to the end of the last; not of OpenSSL, which
-    /// does not tell.
+    /// What they did a second of the time from the start of the first to the end of the last; not
+    /// of OpenSSL, which does not tell.
     wall_gb_per_s: Option<f64>,
     /// Of the threads' cores, on average.
     clock_hz: Option<f64>,
@@ -199,7 +199,8 @@ impl Setting {
         methods
     }
 
-    /// Numbers of threads: each up to eight, then powers of two; always the number of cores and of all processors.
+    /// Numbers of threads: each up to eight, then powers of two; always the number of cores and of
+    /// all processors.
     fn threads(&self) -> Vec<usize> {
         let (cores, all) = (self.cpus.cores.len(), self.cpus.all().len());
         (1..=all)
@@ -214,7 +215,8 @@ impl Setting {
         self.cpus.all()[..threads].to_vec()
     }
 
-    /// GB a second that as many threads could do at best at that clock. Hardware threads of a core share its ports.
+    /// GB a second that as many threads could do at best at that clock. Hardware threads of a core
+    /// share its ports.
     fn peak_gb_per_s(&self, threads: usize, clock_hz: f64) -> Option<f64> {
         let cores = threads.min(self.cpus.cores.len());
         Some(self.peak_bytes_per_cycle? * clock_hz * cores as f64 / 1e9)

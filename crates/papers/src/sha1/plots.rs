@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use tabane_bench::drawing::{Area, BOUND, COLOURS, FONT, error, legend, on_file, top};
 
 use super::report::steps;
 use super::{Args, BLOCKS_KIB, Case, Method, Setting, find};
-use tabane_bench::drawing::{Area, BOUND, COLOURS, FONT, error, legend, on_file, top};
 
 /// A line of a figure.
 struct Series {
@@ -104,7 +104,8 @@ pub fn draw(folder: &Path, args: &Args, setting: &Setting, cases: &[Case]) -> Re
     })
 }
 
-/// Lines over `ticks`, which are numbered as the horizontal axis is, and a dashed one for the bound.
+/// Lines over `ticks`, which are numbered as the horizontal axis is, and a dashed one for the
+/// bound.
 fn draw_lines(
     area: &Area,
     title: &str,
@@ -168,7 +169,8 @@ fn draw_lines(
     legend(&mut chart, SeriesLabelPosition::UpperLeft)
 }
 
-/// A group of bars for each name, one bar for each number of threads, and a dashed line for the bound.
+/// A group of bars for each name, one bar for each number of threads, and a dashed line for the
+/// bound.
 fn draw_bars(
     area: &Area,
     title: &str,

@@ -1,14 +1,15 @@
 //! What `tabane-papers sha1` prints.
 
 use serde_json::{Value, json};
+use tabane_bench::peak::clock_hz;
+use tabane_bench::peers::openssl::Instructions;
 use tabane_lanes::Backend;
 
 use super::devices::{Device, Layout};
 use super::{Args, BLOCKS_KIB, Case, Method, Setting, find};
-use tabane_bench::peak::clock_hz;
-use tabane_bench::peers::openssl::Instructions;
 
-/// Operations of SHA-1 for 64 bytes by the paper's count (its table 1), which has no instruction of three operands.
+/// Operations of SHA-1 for 64 bytes by the paper's count (its table 1), which has no instruction of
+/// three operands.
 const PAPER_OPERATIONS: f64 = 976.0;
 
 impl Method {
@@ -52,9 +53,10 @@ pub fn heading(args: &Args, setting: &Setting) {
     if args.json {
         let line = json!({
             "bench": "sha1", "kind": "host", "processors": all, "cores": cores, "openssl": openssl,
-            "data_bytes": setting.data_bytes, "block_bytes": args.block * 1024, "rounds": args.rounds,
-            "clock_ghz": clock.map(|hz| hz / 1e9), "peak_gigaoperations_per_s": operations.map(|rate| rate / 1e9),
-            "peak_gb_per_s": peak, "peak_by_count_of_paper_gb_per_s": paper_peak,
+            "data_bytes": setting.data_bytes, "block_bytes": args.block * 1024,
+            "rounds": args.rounds, "clock_ghz": clock.map(|hz| hz / 1e9),
+            "peak_gigaoperations_per_s": operations.map(|rate| rate / 1e9), "peak_gb_per_s": peak,
+            "peak_by_count_of_paper_gb_per_s": paper_peak,
         });
         println!("{line}");
         return;
@@ -72,7 +74,8 @@ pub fn heading(args: &Args, setting: &Setting) {
     }
     match (operations, peak, paper_peak) {
         (Some(operations), Some(peak), Some(paper_peak)) => println!(
-            "peak P = {:.0} G operations/s, T = {peak:.2} GB/s = {:.1} Gbit/s ({:.1} Gbit/s by the paper's {PAPER_OPERATIONS} operations)",
+            "peak P = {:.0} G operations/s, T = {peak:.2} GB/s = {:.1} Gbit/s ({:.1} Gbit/s by \
+            the paper's {PAPER_OPERATIONS} operations)",
             operations / 1e9,
             8.0 * peak,
             8.0 * paper_peak,

@@ -1,9 +1,10 @@
-//! One function for each parser of stored bytes. It takes any bytes, must not panic, and checks what must hold of whatever
-//! is accepted: that it keeps the limits of `docs/format.md`, and comes back when it is written again.
+//! One function for each parser of stored bytes. It takes any bytes, must not panic, and checks
+//! what must hold of whatever is accepted: that it keeps the limits of `docs/format.md`, and comes
+//! back when it is written again.
 //!
-//! Payloads are sealed here, so that what is behind the authentication is reached: a client with the key may be hostile or
-//! have a bug. `crates/store/tests/fuzz.rs` runs the functions for a short time in every test run,
-//! `fuzz/fuzz_targets/stored.rs` in libFuzzer.
+//! Payloads are sealed here, so that what is behind the authentication is reached: a client with
+//! the key may be hostile or have a bug. `crates/store/tests/fuzz.rs` runs the functions for a
+//! short time in every test run, `fuzz/fuzz_targets/stored.rs` in libFuzzer.
 
 mod striped;
 
@@ -147,7 +148,8 @@ thread_local! {
     };
 }
 
-/// A repository with a config and a key, and nothing else. Its master key is another in each thread.
+/// A repository with a config and a key, and nothing else. Its master key is another in each
+/// thread.
 fn empty_repository() -> (MemoryStorage, Arc<Repository>) {
     let (storage, repository) = REPOSITORY.with(Clone::clone);
     for kind in ObjectKind::ALL {
@@ -833,22 +835,26 @@ fn client_samples() -> Vec<Vec<u8>> {
         .collect()
 }
 
-// Runs of the local cache. The input is the salt and what the pages hold, each of which is sealed; the footer last.
+// Runs of the local cache. The input is the salt and what the pages hold, each of which is sealed;
+// the footer last.
 
 const PAGE_LEN: usize = 512;
 
 thread_local! {
-    /// A repository with an index, and the folder of its cache. Its objects, which a run names, stay the same.
+    /// A repository with an index, and the folder of its cache. Its objects, which a run names,
+    /// stay the same.
     static INDEXED: (Arc<Repository>, PathBuf) = {
         let thread = format!("{:?}", std::thread::current().id());
-        let name = format!("tabane-fuzz-{}-{}", std::process::id(), sha256(thread.as_bytes()).short());
+        let name = format!("tabane-fuzz-{}-{}", std::process::id(),
+        sha256(thread.as_bytes()).short());
         let root = std::env::temp_dir().join(name);
         let options = InitOptions { kdf_cost: KdfCost::WEAKEST, ..InitOptions::default() };
         let repository = Repository::init(Arc::new(MemoryStorage::default()), &password(), options)
             .expect("init")
             .with_cache(Cache::new(root.clone(), |_: &str| ()));
         for first in [1, 3] {
-            let packs: IndexSegment = [first, first + 1].map(|pack| (Id([pack; 32]), contents(pack))).into();
+            let packs: IndexSegment = [first, first + 1].map(|pack| (Id([pack; 32]),
+            contents(pack))).into();
             for (pack, _) in &packs {
                 let name = Name::new(ObjectKind::Pack, *pack);
                 repository.storage().put(name, &[b"a pack"]).expect("put");

@@ -1,5 +1,5 @@
-//! What targets of a striped repository keep beside what every repository keeps, and the file that lists them. The first byte
-//! of an input chooses which targets get it.
+//! What targets of a striped repository keep beside what every repository keeps, and the file that
+//! lists them. The first byte of an input chooses which targets get it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,11 +20,13 @@ const HEADER_PART_LEN: usize = 48;
 const HEADER_LEN: usize = 64;
 
 thread_local! {
-    /// What is on the targets of a set that was over one target less before, and what is stored there.
+    /// What is on the targets of a set that was over one target less before, and what is stored
+    /// there.
     static SET: (Vec<Objects>, Vec<(Name, Vec<u8>)>) = {
         let disks: Vec<MemoryStorage> = (0..TARGETS).map(|_| MemoryStorage::default()).collect();
         StripedStorage::form(places(&disks[..TARGETS - 1]), false).expect("a set");
-        let stripe = |byte: u8| (0..70_000_u32).map(|at| (at / 256) as u8 ^ byte).collect::<Vec<_>>();
+        let bytes = 0..70_000_u32;
+        let stripe = |byte: u8| bytes.clone().map(|at| (at / 256) as u8 ^ byte).collect::<Vec<_>>();
         let mut stored = Vec::new();
         let mut put = |disks: &[MemoryStorage], kind, bytes: Vec<u8>| {
             let name = Name::new(kind, sha256(&bytes));
