@@ -10,7 +10,7 @@ use tabane_testing::disk;
 use tabane_testing::random::Random;
 
 /// One file in so many is changed.
-const CHANGED_OF: usize = 100;
+const FILES_PER_CHANGE: usize = 100;
 /// Files of this many bytes are always changed.
 const ALWAYS_FROM_BYTES: u64 = 256 << 20;
 /// So many times are bytes inserted into one of those, and so many bytes each time.
@@ -44,7 +44,7 @@ pub fn change_few(tree: &Path, seed: u64) -> Result<()> {
     for (index, (path, bytes)) in files.iter().enumerate() {
         let insertions = match *bytes {
             ALWAYS_FROM_BYTES.. => INSERTIONS,
-            _ if index % CHANGED_OF == 0 => 1,
+            _ if index % FILES_PER_CHANGE == 0 => 1,
             _ => continue,
         };
         insert(path, insertions, &mut random)

@@ -6,13 +6,13 @@ use anyhow::{Context, Result, anyhow};
 use plotters::coord::{CoordTranslate, Shift};
 use plotters::prelude::*;
 
-const SIZE: (u32, u32) = (860, 520);
+const FIGURE_SIZE_PX: (u32, u32) = (860, 520);
 
 /// The face of all text.
 pub const FONT: &str = "sans-serif";
 
 /// The colour of what cannot be exceeded.
-pub const BOUND: RGBColor = RGBColor(90, 90, 90);
+pub const BOUND_COLOUR: RGBColor = RGBColor(90, 90, 90);
 
 /// Blue for what is proposed, as it comes first; told apart also by those who see no red and green.
 pub const COLOURS: [RGBColor; 4] = [
@@ -27,7 +27,7 @@ pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Makes a drawing and writes it down.
 pub fn on_file(file: &Path, draw: impl FnOnce(&Area) -> Result<()>) -> Result<()> {
-    let area = SVGBackend::new(file, SIZE).into_drawing_area();
+    let area = SVGBackend::new(file, FIGURE_SIZE_PX).into_drawing_area();
     area.fill(&WHITE).map_err(error)?;
     draw(&area)?;
     area.present()
@@ -131,7 +131,7 @@ pub fn lines<N: AsRef<str>>(
             .draw()
             .map_err(error)?;
         let others = COLOURS.into_iter().chain([RGBColor(170, 40, 40)]);
-        let colours = [BOUND].into_iter().chain(others);
+        let colours = [BOUND_COLOUR].into_iter().chain(others);
         for ((name, points), colour) in lines.iter().zip(colours) {
             let style = colour.stroke_width(2);
             chart

@@ -26,7 +26,7 @@ fn ring_len(frame: usize) -> usize {
     (16 * frame).clamp(1 << 20, 16 << 20)
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const FRAME_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Time frames from ring to ring on this machine: from one to another, through a relay between
 /// them, and there and back.
@@ -194,8 +194,10 @@ fn connected(backend: &Backend, ring: Arc<Ring>) -> Result<(Arc<dyn Endpoint>, A
         Backend::Libfabric(provider) => {
             let listener = FabricListener::bind(provider, "127.0.0.1", 0)?;
             let port = listener.port();
-            let accepting = thread::spawn(move || listener.next()?.accept(ring, Some(PATIENCE)));
-            let client = Fabric::connect(provider, "127.0.0.1", port, &[0; 32], Some(PATIENCE))?;
+            let accepting =
+                thread::spawn(move || listener.next()?.accept(ring, Some(FRAME_TIMEOUT)));
+            let client =
+                Fabric::connect(provider, "127.0.0.1", port, &[0; 32], Some(FRAME_TIMEOUT))?;
             let server = accepting.join().ok().context("nobody accepts")??;
             Ok((Arc::new(client), Arc::new(server)))
         }
@@ -221,7 +223,7 @@ fn stream(backend: &Backend, len: usize, time: Duration, relays: usize) -> Resul
         let mut from = std::mem::replace(&mut tail, last);
         thread::spawn(move || -> io::Result<()> {
             for number in 0.. {
-                next.send(&[from.frame(number, PATIENCE)?])?;
+                next.send(&[from.frame(number, FRAME_TIMEOUT)?])?;
                 from.release(number + 1)?;
             }
             Ok(())
@@ -229,7 +231,7 @@ fn stream(backend: &Backend, len: usize, time: Duration, relays: usize) -> Resul
     }
     let consumer = thread::spawn(move || -> u64 {
         let mut frames = 0;
-        while tail.frame(frames, PATIENCE).is_ok() && tail.release(frames + 1).is_ok() {
+        while tail.frame(frames, FRAME_TIMEOUT).is_ok() && tail.release(frames + 1).is_ok() {
             frames += 1;
         }
         frames
@@ -249,7 +251,7 @@ fn ping(backend: &Backend, len: usize, time: Duration) -> Result<f64> {
     let ((mut there, mut far), (mut back, mut near)) = (link(backend, len)?, link(backend, len)?);
     thread::spawn(move || -> io::Result<()> {
         for number in 0.. {
-            back.send(&[far.frame(number, PATIENCE)?])?;
+            back.send(&[far.frame(number, FRAME_TIMEOUT)?])?;
             far.release(number + 1)?;
         }
         Ok(())
@@ -259,7 +261,7 @@ fn ping(backend: &Backend, len: usize, time: Duration) -> Result<f64> {
     let mut trips = 0;
     while begun.elapsed() < time {
         there.send(&[&frame])?;
-        near.frame(trips, PATIENCE)?;
+        near.frame(trips, FRAME_TIMEOUT)?;
         near.release(trips + 1)?;
         trips += 1;
     }

@@ -28,7 +28,7 @@ const BLOCKS_PER_SEGMENT: u64 = 4;
 /// Packs of an index object, as a backup writes them.
 const PACKS_PER_OBJECT: u64 = 32;
 /// Blocks that the backup adds that adds little.
-const ADDED: u64 = 1000;
+const ADDED_BLOCKS: u64 = 1000;
 /// Index objects that are made before the cache takes them over, so that they need no more memory
 /// than that.
 const OBJECTS_AT_ONCE: u64 = 128;
@@ -370,13 +370,19 @@ fn measure(directory: &Path, blocks: u64, lookups: u64) -> Result<Value> {
     let resident = used.anonymous_bytes.saturating_sub(before.anonymous_bytes);
     drop(index);
 
-    put(&repository, blocks + lookups..blocks + lookups + ADDED)?;
+    put(
+        &repository,
+        blocks + lookups..blocks + lookups + ADDED_BLOCKS,
+    )?;
     let before_add = Usage::now()?;
     let start = Instant::now();
     let index = repository.load_index()?;
     let add_s = start.elapsed().as_secs_f64();
     let added = Usage::now()?;
-    ensure!(index.len() == blocks + ADDED, "what was added is not there");
+    ensure!(
+        index.len() == blocks + ADDED_BLOCKS,
+        "what was added is not there"
+    );
     ensure!(
         index.find(&block(blocks + lookups))?.is_some(),
         "a block is not there"
@@ -393,7 +399,7 @@ fn measure(directory: &Path, blocks: u64, lookups: u64) -> Result<Value> {
         "misses_per_s": misses,
         "open_s": open_s,
         "open_read_bytes": opened.read_bytes - before.read_bytes,
-        "add_blocks": ADDED,
+        "add_blocks": ADDED_BLOCKS,
         "add_s": add_s,
         "add_read_bytes": added.read_bytes - before_add.read_bytes,
         "add_written_bytes": added.written_bytes - before_add.written_bytes,

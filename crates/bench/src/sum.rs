@@ -22,7 +22,7 @@ use tabane_testing::progress;
 const BARS: [(&str, f64); 4] = [("md5", 8.0), ("sha1", 4.0), ("sha256", 2.5), ("etag", 10.0)];
 
 /// Size of a part of the upload whose ETag is computed.
-const PART: &str = "8MiB";
+const ETAG_PART: &str = "8MiB";
 
 /// Time checksums of many files and the ETag of a large one, beside `xargs` over coreutils and
 /// OpenSSL.
@@ -199,7 +199,7 @@ impl Bench {
             add(
                 "etag",
                 "tabane",
-                tabane(&["sum", "--etag", PART], &file),
+                tabane(&["sum", "--etag", ETAG_PART], &file),
                 bytes,
             );
             // The MD5 of the whole takes them as long as those of the parts would.

@@ -158,19 +158,19 @@ fn is_device(mode: u32) -> bool {
 
 /// A digest of a file's bytes, which is the same wherever zeros are holes.
 fn digest(path: &Path, size: u64) -> Vec<u8> {
-    const PART: u64 = 64 << 10;
+    const PART_LEN: u64 = 64 << 10;
     let file = File::open(path).expect("open a file");
     let mut context = sha2::Sha256::new();
-    let mut part = vec![0; PART as usize];
+    let mut part = vec![0; PART_LEN as usize];
     let mut at = 0;
     while at < size {
         // From the next data on, in whole parts.
         match rustix::fs::seek(&file, SeekFrom::Data(at)) {
-            Ok(data) => at = data / PART * PART,
+            Ok(data) => at = data / PART_LEN * PART_LEN,
             Err(rustix::io::Errno::NXIO) => break,
             Err(_) => {}
         }
-        let len = PART.min(size - at) as usize;
+        let len = PART_LEN.min(size - at) as usize;
         file.read_exact_at(&mut part[..len], at)
             .expect("read a file");
         if part[..len].iter().any(|&byte| byte != 0) {

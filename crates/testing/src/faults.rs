@@ -28,17 +28,17 @@ use crate::random::Random;
 
 /// No write may take longer. A node that takes nothing is given up after 20 s, one that does not
 /// answer after 60 s, and to find that one cannot be reached takes 5 s.
-const WRITE_BOUND: Duration = Duration::from_secs(90);
+const WRITE_TIME_MAX: Duration = Duration::from_secs(90);
 
 /// No run may take longer: it has several such steps.
-const BOUND: Duration = Duration::from_secs(300);
+const RUN_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// Objects that each of two writers puts at least in a run: it goes on until something has happened
 /// to it.
-const PUTS: u64 = 4;
+const WRITER_PUTS_MIN: u64 = 4;
 
 /// Objects at most: names of one run are not those of another.
-const PUTS_MAX: u64 = 100;
+const WRITER_PUTS_MAX: u64 = 100;
 
 /// Kill and stop nodes and clients of a cluster and fill its disks at random moments of writes and
 /// heals, and check that nothing that was acknowledged is lost, that writers finish, and that no
@@ -115,12 +115,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             .one(seed, fault, &mut random)
             .with_context(|| format!("seed {seed}, {fault:?}"))?;
         ensure!(
-            write < WRITE_BOUND,
+            write < WRITE_TIME_MAX,
             "seed {seed}, {fault:?}: a write took {write:?}"
         );
         slowest_write = slowest_write.max(write);
         let took = begun.elapsed();
-        ensure!(took < BOUND, "seed {seed}, {fault:?}: it took {took:?}");
+        ensure!(
+            took < RUN_TIME_MAX,
+            "seed {seed}, {fault:?}: it took {took:?}"
+        );
         slowest = slowest.max(took);
         *counts.entry(fault).or_default() += 1;
     }
@@ -136,7 +139,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 "runs": args.runs,
                 "faults": counts.join(", "), "slowest_run_s": slowest.as_secs_f64(),
                 "slowest_write_s": slowest_write.as_secs_f64(), "violations": 0})
-        )
+        );
     } else {
         println!(
             "{} runs, seeds {} to {}: nothing acknowledged was lost, every writer finished, no \
@@ -147,7 +150,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             slowest_write.as_secs_f64(),
             slowest.as_secs_f64(),
             counts.join(", ")
-        )
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -443,12 +446,12 @@ fn write(
         let writers: Vec<_> = (0..2)
             .map(|writer| {
                 scope.spawn(move || -> Result<()> {
-                    for number in 0..PUTS_MAX {
-                        if number >= PUTS && happened.load(Ordering::Relaxed) {
+                    for number in 0..WRITER_PUTS_MAX {
+                        if number >= WRITER_PUTS_MIN && happened.load(Ordering::Relaxed) {
                             break;
                         }
                         let hash = |salt: u64| {
-                            (seed * 1000 + writer * PUTS_MAX + number + salt)
+                            (seed * 1000 + writer * WRITER_PUTS_MAX + number + salt)
                                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
                         };
                         let mut id = [0; 32];

@@ -31,11 +31,13 @@ use tempfile::TempDir;
 /// A directory in memory if there is room: tests that make thousands of files don't wait for a
 /// disk.
 pub fn scratch() -> TempDir {
-    const ROOM: u64 = 2 << 30;
+    const ROOM_BYTES: u64 = 2 << 30;
     let memory = Path::new("/dev/shm");
     let room = rustix::fs::statvfs(memory).map(|stat| stat.f_bavail * stat.f_frsize);
     match room {
-        Ok(room) if room >= ROOM => tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()),
+        Ok(room) if room >= ROOM_BYTES => {
+            tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir())
+        }
         _ => tempfile::tempdir(),
     }
     .expect("a directory for the test")

@@ -58,7 +58,7 @@ pub struct Args {
 }
 
 /// The most messages of mixed lengths.
-const MOST_MIXED: usize = 10_000;
+const MIXED_MESSAGES_MAX: usize = 10_000;
 
 /// Messages of each thread in [`Shape::Threads`], which fill the lanes.
 const THREAD_MESSAGES: usize = 32;
@@ -144,7 +144,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let lens = Lens {
         block,
         equal: vec![block; arena.len() / block],
-        mixed: mixed_lens(MOST_MIXED, arena.len()),
+        mixed: mixed_lens(MIXED_MESSAGES_MAX, arena.len()),
     };
     let mut lines: Vec<_> = args
         .subjects

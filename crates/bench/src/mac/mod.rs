@@ -61,7 +61,7 @@ pub struct Args {
 const ARTICLE_DATA_BYTES: u64 = 8_000_000_000;
 
 /// Messages between two looks at the clock.
-const BATCH: usize = 16;
+const BATCH_MESSAGES: usize = 16;
 
 /// Of how much data the speed of memory is measured.
 const MEMORY_BYTES: usize = 1 << 30;
@@ -173,8 +173,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 next = (next + 1) % (data_bytes / block);
                 black_box(function.digest(black_box(&data[start..][..block])));
             };
-            let rate = Rate::of(BATCH * block, seconds, || {
-                (0..BATCH).for_each(|_| digest_next())
+            let rate = Rate::of(BATCH_MESSAGES * block, seconds, || {
+                (0..BATCH_MESSAGES).for_each(|_| digest_next())
             });
             line.ours.push(rate.bytes_per_s);
             if let (Some(macs), Some(_)) = (&mut macs, line.peer) {

@@ -8,7 +8,7 @@ use tabane_parity::{Layout, encode, fewest_reads, repair, repair_plan};
 use tabane_testing::progress;
 
 /// Bytes of a cell.
-const CELL: usize = 9;
+const CELL_LEN: usize = 9;
 
 /// Checks 3 to `most` targets, and prints a line for each.
 pub fn run(most: usize, json: bool) -> Result<()> {
@@ -42,8 +42,8 @@ pub fn run(most: usize, json: bool) -> Result<()> {
 
 /// Rebuilds every one and two lost targets, from what the plan says it reads alone.
 fn rebuild_all(layout: &Layout) -> Result<usize> {
-    let bytes = noise(layout.cells() * CELL);
-    let mut whole: Vec<Vec<u8>> = bytes.chunks_exact(CELL).map(<[u8]>::to_vec).collect();
+    let bytes = noise(layout.cells() * CELL_LEN);
+    let mut whole: Vec<Vec<u8>> = bytes.chunks_exact(CELL_LEN).map(<[u8]>::to_vec).collect();
     encode(layout, &mut whole)?;
     let mut losses = 0;
     for one in 0..layout.roles() {

@@ -3,7 +3,7 @@
 use super::Class;
 
 /// A measured rate is taken for that of one set of ports where it is this near to another.
-const SAME: f64 = 0.04;
+const SAME_RATE_SLACK: f64 = 0.04;
 
 /// What was measured of registers of one width: operations a cycle, cycles of latency.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -78,14 +78,14 @@ impl Ports {
             .iter()
             .find(|&&(c, d, _)| (c, d) == (a, b) || (d, c) == (a, b))?;
         let apart = 2.0 * alone(a)?.min(alone(b)?);
-        let ports = (rate * (1.0 - SAME)).ceil();
-        (ports < apart * (1.0 - SAME)).then_some(ports)
+        let ports = (rate * (1.0 - SAME_RATE_SLACK)).ceil();
+        (ports < apart * (1.0 - SAME_RATE_SLACK)).then_some(ports)
     }
 
     /// The classes that have the same ports as this one, itself among them.
     fn group(&self, class: Class) -> Vec<Class> {
         let alone = |class: Class| self.alone[class as usize];
-        let same = |x: f64, y: f64| (x / y - 1.0).abs() < SAME;
+        let same = |x: f64, y: f64| (x / y - 1.0).abs() < SAME_RATE_SLACK;
         let with = |&other: &Class| {
             other == class
                 || self.shared(class, other).is_some_and(|rate| {

@@ -6,7 +6,7 @@ use super::Class::{Add, Aes, ByteShuffle, CrossShuffle, Logic, Rotate, Shift, Un
 use super::{Class, Model, Operations, Width};
 
 /// The most lanes that a kernel may have.
-const MOST_LANES: usize = 128;
+const LANES_MAX: usize = 128;
 
 /// What a kernel does to one block in each of its lanes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,7 +83,7 @@ pub fn hash(algorithm: Algorithm, backend: Backend) -> Vec<Work> {
             chain: chain(algorithm, counted.rotate > 0),
         })
     };
-    (2..=MOST_LANES).filter_map(kernel).collect()
+    (2..=LANES_MAX).filter_map(kernel).collect()
 }
 
 /// The chain through the state of a hash: for each step the way from the newest variable to the

@@ -206,11 +206,11 @@ mod tests {
 
     use super::*;
 
-    const BLOCK: usize = 10_000;
+    const BLOCK_LEN: usize = 10_000;
 
     /// Of a message of zeros under a key of zeros, with zero as nonce.
     fn ours(algorithm: Algorithm) -> String {
-        let message = [0; BLOCK];
+        let message = [0; BLOCK_LEN];
         let vmac = |size| {
             let nonce = Nonce::from_bytes(&[0]).unwrap();
             let tag = VmacKey::new(size, &[0; 16]).authenticate_under_nonce(nonce, &message);
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_libraries_compute_the_same() {
-        let mut macs = Macs::start(BLOCK, 10 * BLOCK).unwrap();
+        let mut macs = Macs::start(BLOCK_LEN, 10 * BLOCK_LEN).unwrap();
         for algorithm in Algorithm::all() {
             let Some(library) = Library::with(algorithm.name()) else {
                 continue;

@@ -10,7 +10,7 @@ const MESSAGES_MAX: usize = 1 << 22;
 
 /// ECB and CTR from the machine's memory go in pieces of this length, which does not change the
 /// result of ECB.
-const PIECE: usize = 1 << 20;
+const PIECE_LEN: usize = 1 << 20;
 
 /// What buffers are filled with before there should be something else.
 const POISON: u8 = 0xa5;
@@ -159,9 +159,9 @@ impl Bench {
         let key = Aes::new(&self.card, &KEY)?;
         let mut bytes = data.to_vec();
         let crypt = |bytes: &mut [u8]| -> Result<()> {
-            let blocks = (PIECE / 16) as u128;
+            let blocks = (PIECE_LEN / 16) as u128;
             let vector = |number: usize| (number as u128 * blocks).to_be_bytes();
-            let pieces = bytes.chunks_mut(PIECE).enumerate();
+            let pieces = bytes.chunks_mut(PIECE_LEN).enumerate();
             let mut pieces: Vec<_> = pieces
                 .map(|(number, piece)| (vector(number), piece))
                 .collect();

@@ -12,10 +12,10 @@ use tabane_lanes::aes::{self, Key};
 use super::Subject;
 
 /// Messages in a call: as many as fill the widest lanes several times over.
-const BATCH: usize = 256;
+const BATCH_MESSAGES: usize = 256;
 
 /// Data of a core, in bytes: more than its caches.
-const SHARE: usize = 32 << 20;
+const SHARE_LEN: usize = 32 << 20;
 
 /// Bytes a second of wall time of `work`, which does so many, again and again for so long.
 pub fn timed(bytes: usize, seconds: f64, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
@@ -72,7 +72,7 @@ pub fn lanes(
     data: &[u8],
     seconds: f64,
 ) -> Result<f64> {
-    let share = (data.len() / cpus.len()).min(SHARE).max(len);
+    let share = (data.len() / cpus.len()).min(SHARE_LEN).max(len);
     let rates = on_each(cpus, |number| {
         let start = (number * share) % (data.len() - share + 1);
         let mine = &data[start..start + share];
@@ -80,7 +80,7 @@ pub fn lanes(
             Subject::Hash(algorithm) => {
                 let messages: Vec<&[u8]> = mine.chunks_exact(len).collect();
                 timed(len * messages.len(), seconds, || {
-                    for batch in messages.chunks(BATCH) {
+                    for batch in messages.chunks(BATCH_MESSAGES) {
                         black_box(tabane_lanes::hash_many(in_lanes(algorithm), batch));
                     }
                     Ok(())

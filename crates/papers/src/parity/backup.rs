@@ -45,7 +45,7 @@ pub fn measure(args: &Args, nodes: usize) -> Result<()> {
                 "bytes": bytes,
                 "goodput_mbit_per_s": mbit_per_s, "of_no_redundancy": mbit_per_s / none.mbit_per_s,
                 "of_link": mbit_per_s / f64::from(args.rate), "cores": cpu / seconds})
-        )
+        );
     } else {
         println!(
             "n={nodes}: a backup of {:.0} MB: {mbit_per_s:.1} Mbit/s, {:.3} of no redundancy, \
@@ -54,7 +54,7 @@ pub fn measure(args: &Args, nodes: usize) -> Result<()> {
             mbit_per_s / none.mbit_per_s,
             mbit_per_s / f64::from(args.rate),
             cpu / seconds
-        )
+        );
     }
     Ok(())
 }

@@ -48,7 +48,7 @@ pub fn measure(args: &Args, nodes: usize) -> Result<()> {
                     "mbit_per_s": healed.mbit_per_s, "node_received_most": most.0,
                     "node_sent_most": most.1, "client_received": of_client.0,
                     "client_sent": of_client.1})
-            )
+            );
         } else {
             println!(
                 "n={nodes}, {:.0} MB lost, healed by {who}: {:.1} Mbit/s; by what was lost, no \
@@ -60,7 +60,7 @@ pub fn measure(args: &Args, nodes: usize) -> Result<()> {
                 most.1,
                 of_client.0,
                 of_client.1
-            )
+            );
         }
     }
     Ok(())

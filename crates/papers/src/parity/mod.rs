@@ -153,14 +153,14 @@ fn simulate(args: &Args, nodes: usize, clients: usize) -> Result<()> {
                     "goodput_links": links,
                     "bound_links": bound, "no_redundancy_links": bounds.no_redundancy,
                     "relayed_share": share})
-            )
+            );
         } else {
             println!(
                 "n={nodes} C={clients} {plan:>8}: {links:.2} links, {:.3} of no redundancy, {:.3} \
                 of the bound",
                 links / bounds.no_redundancy,
                 links / bound
-            )
+            );
         }
     }
     Ok(())

@@ -15,7 +15,7 @@ use tabane_store::storage::cluster::Rings;
 use tabane_store::storage::striped::container::SECTOR_LEN;
 
 /// Puts of a client that are on their way at a time.
-const PUTS: usize = 3;
+const CLIENT_PUTS: usize = 3;
 
 /// What is simulated.
 pub struct Case {
@@ -77,7 +77,7 @@ impl Plan {
 /// Time, in thousandths of what a frame takes on a link.
 type Time = u64;
 
-const FRAME: Time = 1000;
+const FRAME_TIME: Time = 1000;
 
 /// A link, one way.
 #[derive(Clone, Default)]
@@ -88,7 +88,7 @@ struct Link {
 impl Link {
     /// When a frame that comes now is through.
     fn carry(&mut self, now: Time) -> Time {
-        self.free_at = self.free_at.max(now) + FRAME;
+        self.free_at = self.free_at.max(now) + FRAME_TIME;
         self.free_at
     }
 }
@@ -243,7 +243,7 @@ impl<'a> Simulation<'a> {
         let sectors = self.sessions.iter().flat_map(|session| &session.stores);
         let stored = sectors.map(|place| place.stripe as u64 * self.sectors + place.step);
         let stripes = stored.sum::<u64>() as f64 / (self.sectors * self.case.nodes as u64) as f64;
-        stripes * self.data_frames as f64 * FRAME as f64 / self.now as f64
+        stripes * self.data_frames as f64 * FRAME_TIME as f64 / self.now as f64
     }
 
     fn push(&mut self, at: Time, event: Event) {
@@ -296,7 +296,7 @@ impl<'a> Simulation<'a> {
                     from: nodes,
                     to,
                 };
-                self.push(self.now + FRAME, Event::Left(frame));
+                self.push(self.now + FRAME_TIME, Event::Left(frame));
                 return;
             }
         }
@@ -308,7 +308,7 @@ impl<'a> Simulation<'a> {
         let session = &mut self.sessions[number];
         let stored = session.stores.iter().map(|place| place.stripe).min();
         let begun = session.stripes.len();
-        if begun == self.case.objects || begun - stored.unwrap_or(0) == PUTS {
+        if begun == self.case.objects || begun - stored.unwrap_or(0) == CLIENT_PUTS {
             return false;
         }
         session.due += self.case.share;

@@ -15,15 +15,15 @@ use tabane_testing::member::{done, ready};
 use tabane_testing::network::Network;
 use tabane_testing::progress;
 
-use super::worker::{PATIENCE, receiver, sender};
+use super::worker::{FRAME_TIMEOUT, receiver, sender};
 use super::{Args, sum};
 
 /// Bytes of a ring: little compared with what is sent, for who sends does not wait until the last
 /// frame has arrived everywhere.
-const RING: usize = 1 << 20;
+const RING_LEN: usize = 1 << 20;
 
 /// Lengths of frames, in bytes: those of the paper, and what clusters use.
-const FRAMES: [usize; 4] = [4 << 10, 8 << 10, 16 << 10, 64 << 10];
+const FRAME_LENS: [usize; 4] = [4 << 10, 8 << 10, 16 << 10, 64 << 10];
 
 const PLANS: [&str; 3] = ["none", "direct", "relay"];
 
@@ -31,7 +31,7 @@ const PLANS: [&str; 3] = ["none", "direct", "relay"];
 /// data that nodes relay.
 pub fn measure(args: &Args) -> Result<()> {
     let mut lines: Lines<&str> = PLANS.map(|plan| (plan, Vec::new())).into();
-    for frame in FRAMES {
+    for frame in FRAME_LENS {
         let rates = rates(args, frame)?;
         for ((_, points), rate) in lines.iter_mut().zip(rates) {
             points.push((frame as f64, rate));
@@ -85,7 +85,7 @@ fn rates(args: &Args, frame: usize) -> Result<[f64; 3]> {
                 json!({"bench": "parity_triple", "plan": plan, "frame_bytes": frame,
                     "link_mbit_per_s": args.rate, "goodput_mbit_per_s": rate,
                     "of_no_redundancy": of_none})
-            )
+            );
         } else {
             println!("2+1 {frame:>6} B {plan:>8}: {rate:7.1} Mbit/s, {of_none:.3} of no redundancy")
         }
@@ -98,17 +98,17 @@ fn rates(args: &Args, frame: usize) -> Result<[f64; 3]> {
 pub fn node(frame: usize, listen: &str, incoming: usize, next: Option<&str>) -> Result<()> {
     let listener = TcpListener::bind(listen).context("cannot listen")?;
     let mut next = match next {
-        Some(next) => Some(sender(next, RING)?),
+        Some(next) => Some(sender(next, RING_LEN)?),
         None => None,
     };
     thread::spawn(move || -> Result<()> {
         let mut tails = Vec::new();
         for stream in listener.incoming().take(incoming) {
-            tails.push(receiver(stream?, RING)?);
+            tails.push(receiver(stream?, RING_LEN)?);
         }
         let mut buffer = vec![0; frame];
         for number in 0.. {
-            let frames = tails.iter().map(|tail| tail.frame(number, PATIENCE));
+            let frames = tails.iter().map(|tail| tail.frame(number, FRAME_TIMEOUT));
             let frames: Vec<&[u8]> = frames.collect::<std::io::Result<_>>()?;
             if let Some(next) = &mut next {
                 match frames[..] {
@@ -131,7 +131,7 @@ pub fn node(frame: usize, listen: &str, incoming: usize, next: Option<&str>) -> 
 /// Sends frames of this length, different data to the first two, and their parity to a third, if
 /// there is one. Tells how many bytes of data it sent.
 pub fn source(frame: usize, seconds: f64, sinks: &[String]) -> Result<()> {
-    let senders = sinks.iter().map(|sink| sender(sink, RING));
+    let senders = sinks.iter().map(|sink| sender(sink, RING_LEN));
     let mut senders = senders.collect::<Result<Vec<_>>>()?;
     ready()?;
     let (first, second, mut parity) = (vec![7; frame], vec![9; frame], vec![0; frame]);

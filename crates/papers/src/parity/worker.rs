@@ -13,13 +13,13 @@ use tabane_testing::member::{done, ready};
 use super::triple;
 
 /// Bytes of a ring that only takes data.
-const RING: usize = 4 << 20;
+const SINK_RING_LEN: usize = 4 << 20;
 
 /// Bytes of a frame into such a ring.
-const FRAME: usize = 64 << 10;
+const SINK_FRAME_LEN: usize = 64 << 10;
 
 /// For how long nothing may arrive.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a member of the network does. `tabane-papers parity` starts it.
 #[derive(clap::Subcommand)]
@@ -94,16 +94,16 @@ pub fn sender(address: &str, ring: usize) -> Result<Sender> {
 }
 
 fn drain(stream: TcpStream) -> Result<()> {
-    let mut tail = receiver(stream, RING)?;
+    let mut tail = receiver(stream, SINK_RING_LEN)?;
     for number in 0.. {
-        tail.frame(number, PATIENCE)?;
+        tail.frame(number, FRAME_TIMEOUT)?;
         tail.release(number + 1)?;
     }
     Ok(())
 }
 
 fn source(seconds: f64, sinks: &[String]) -> Result<()> {
-    let senders = sinks.iter().map(|sink| sender(sink, RING));
+    let senders = sinks.iter().map(|sink| sender(sink, SINK_RING_LEN));
     let mut senders = senders.collect::<Result<Vec<_>>>()?;
     ready()?;
     let begun = Instant::now();
@@ -111,9 +111,9 @@ fn source(seconds: f64, sinks: &[String]) -> Result<()> {
     thread::scope(|scope| {
         for sender in &mut senders {
             scope.spawn(|| {
-                let frame = vec![7; FRAME];
+                let frame = vec![7; SINK_FRAME_LEN];
                 while begun.elapsed().as_secs_f64() < seconds && sender.send(&[&frame]).is_ok() {
-                    sent.fetch_add(FRAME as u64, Ordering::Relaxed);
+                    sent.fetch_add(SINK_FRAME_LEN as u64, Ordering::Relaxed);
                 }
             });
         }

@@ -15,7 +15,7 @@ use tabane_testing::progress;
 use super::Args;
 
 /// Bytes of a buffer.
-const LENS: [usize; 8] = [
+const BUFFER_LENS: [usize; 8] = [
     1 << 10,
     4 << 10,
     16 << 10,
@@ -29,26 +29,26 @@ const LENS: [usize; 8] = [
 const ROUNDS: usize = 5;
 
 /// CPU seconds of each timing.
-const SECONDS: f64 = 0.05;
+const TIMING_S: f64 = 0.05;
 
 /// Measures, in turns with copies of as many bytes.
 pub fn measure(args: &Args) -> Result<()> {
     let mut lines: Lines<&str> = vec![("copies", Vec::new()), ("sums of two", Vec::new())];
-    for len in LENS {
+    for len in BUFFER_LENS {
         progress::show(&format!("sums of two buffers of {len} B"));
         let (first, second, mut into) = (noise(len), noise(len), vec![0; len]);
         // To look at the clock takes as long as a short sum.
-        let times = (LENS[LENS.len() - 1] / len).min(1024);
+        let times = (BUFFER_LENS[BUFFER_LENS.len() - 1] / len).min(1024);
         let mut rates = [Vec::new(), Vec::new()];
         for _ in 0..ROUNDS {
-            let copy = Rate::of(2 * len * times, SECONDS, || {
+            let copy = Rate::of(2 * len * times, TIMING_S, || {
                 for _ in 0..times {
                     // Two, as much as a sum reads.
                     into.copy_from_slice(black_box(&first));
                     black_box(&mut into).copy_from_slice(&second);
                 }
             });
-            let sum = Rate::of(2 * len * times, SECONDS, || {
+            let sum = Rate::of(2 * len * times, TIMING_S, || {
                 for _ in 0..times {
                     xor_of(black_box(&mut into), &[&first, &second]);
                 }
@@ -65,7 +65,7 @@ pub fn measure(args: &Args) -> Result<()> {
                 "{}",
                 json!({"bench": "parity_xor", "buffer_bytes": len, "sum_gb_per_s": sum,
                     "copy_gb_per_s": copy})
-            )
+            );
         } else {
             println!("{len:>9} B: sums {sum:6.1} GB/s of what is read, copies {copy:6.1} GB/s")
         }

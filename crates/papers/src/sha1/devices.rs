@@ -21,7 +21,7 @@ const INITIAL: [u32; 5] = [
 const K: [u32; 4] = [0x5a82_7999, 0x6ed9_eba1, 0x8f1b_bcdc, 0xca62_c1d6];
 
 /// Bytes of a chunk.
-const CHUNK: usize = 64;
+const CHUNK_LEN: usize = 64;
 
 /// A way to hash blocks of equal length.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -120,17 +120,17 @@ fn in_lanes<const LANES: usize>(
 }
 
 /// The chunk that pads a message of this many bytes, a multiple of 64.
-fn padding(bytes: usize) -> [u8; CHUNK] {
-    assert!(bytes.is_multiple_of(CHUNK));
-    let mut chunk = [0; CHUNK];
+fn padding(bytes: usize) -> [u8; CHUNK_LEN] {
+    assert!(bytes.is_multiple_of(CHUNK_LEN));
+    let mut chunk = [0; CHUNK_LEN];
     chunk[0] = 0x80;
-    chunk[CHUNK - 8..].copy_from_slice(&(8 * bytes as u64).to_be_bytes());
+    chunk[CHUNK_LEN - 8..].copy_from_slice(&(8 * bytes as u64).to_be_bytes());
     chunk
 }
 
 /// Word `k` of a chunk.
 #[inline(always)]
-fn word(chunk: &[u8; CHUNK], k: usize) -> u32 {
+fn word(chunk: &[u8; CHUNK_LEN], k: usize) -> u32 {
     let (words, _) = chunk.as_chunks();
     u32::from_be_bytes(words[k])
 }

@@ -67,7 +67,7 @@ const PAPER_DATA_BYTES: u64 = 6_000_000_000;
 const BLOCKS_KIB: [usize; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
 /// Blocks that are handed to a kernel at once.
-const BATCH: usize = 1024;
+const BATCH_BLOCKS: usize = 1024;
 
 /// A way to hash.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -319,8 +319,8 @@ fn sample(case: &Case, data: &[u8], openssl: Option<&OpenSsl>) -> Result<Sample>
 
 /// Hashes all blocks of the data.
 fn hash(method: Method, data: &[u8], block: usize) {
-    let mut batch = Vec::with_capacity(BATCH);
-    for bytes in data.chunks(BATCH * block) {
+    let mut batch = Vec::with_capacity(BATCH_BLOCKS);
+    for bytes in data.chunks(BATCH_BLOCKS * block) {
         batch.clear();
         batch.extend(bytes.chunks_exact(block));
         match method {

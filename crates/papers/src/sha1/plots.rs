@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use tabane_bench::drawing::{Area, BOUND, COLOURS, FONT, error, legend, on_file, top};
+use tabane_bench::drawing::{Area, BOUND_COLOUR, COLOURS, FONT, error, legend, on_file, top};
 
 use super::report::steps;
 use super::{Args, BLOCKS_KIB, Case, Method, Setting, find};
@@ -149,12 +149,12 @@ fn draw_lines(
                 bound.points,
                 8,
                 5,
-                BOUND.stroke_width(2),
+                BOUND_COLOUR.stroke_width(2),
             ))
             .map_err(error)?
             .label(bound.name)
             .legend(|(x, y)| {
-                DashedPathElement::new([(x, y), (x + 28, y)], 8, 5, BOUND.stroke_width(2))
+                DashedPathElement::new([(x, y), (x + 28, y)], 8, 5, BOUND_COLOUR.stroke_width(2))
             });
     }
     for (series, colour) in series.iter().zip(COLOURS) {
@@ -227,14 +227,19 @@ fn draw_bars(
     if let Some(bound) = bound {
         let line = [(bound, groups), (bound, 0.0)];
         chart
-            .draw_series(DashedLineSeries::new(line, 8, 5, BOUND.stroke_width(2)))
+            .draw_series(DashedLineSeries::new(
+                line,
+                8,
+                5,
+                BOUND_COLOUR.stroke_width(2),
+            ))
             .map_err(error)?
             .label(format!(
                 "bound by the ports, {} threads",
                 threads[threads.len() - 1]
             ))
             .legend(|(x, y)| {
-                DashedPathElement::new([(x, y), (x + 28, y)], 8, 5, BOUND.stroke_width(2))
+                DashedPathElement::new([(x, y), (x + 28, y)], 8, 5, BOUND_COLOUR.stroke_width(2))
             });
     }
     let style = |horizontal| {
