@@ -8,11 +8,11 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
+use tabane_storage::{LocalStorage, ObjectKind, Storage};
 use tabane_store::backup::{self, BackupOptions, Outcome, Parent, Source};
 use tabane_store::chunker::Chunking;
 use tabane_store::compress::Compression;
 use tabane_store::key::{KdfCost, Password};
-use tabane_store::storage::{LocalStorage, ObjectKind, Storage};
 use tabane_store::{InitOptions, Repository, host};
 
 /// Back up generations of a tree with blocks of different lengths, and compare sizes and speed.

@@ -13,12 +13,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tabane_bench::drawing::{self, Across, Lines};
+#[cfg(feature = "libfabric")]
 use tabane_bench::peers::rma_bw::RmaBw;
 use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail, Tcp};
 #[cfg(feature = "libfabric")]
 use tabane_fabric::{Fabric, FabricListener};
-
-#[cfg(feature = "libfabric")]
 
 /// Bytes of a ring for frames of this length: for a number of them, and no more than has to be, as
 /// what is in a processor's cache is copied faster. It is within what sessions of clusters have.

@@ -12,11 +12,11 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use tabane_storage::{Listed, Name, ObjectKind, Storage};
 use tabane_store::cache::Cache;
 use tabane_store::index::{Index, IndexSegment};
 use tabane_store::key::{KdfCost, Password};
 use tabane_store::pack::{BlockKind, Codec, PackContents, Segment};
-use tabane_store::storage::{Listed, Name, ObjectKind, Storage};
 use tabane_store::{Id, InitOptions, Repository};
 
 use tabane_bench::cpus::{self, Cpus};

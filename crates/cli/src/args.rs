@@ -10,11 +10,11 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{FalseyValueParser, PossibleValuesParser, TypedValueParser};
 use tabane_engine::gpu;
+use tabane_storage::{Name, RemoteOptions, Storage};
 use tabane_store::cache::Cache;
-use tabane_store::storage::cluster::{self, Plan};
-use tabane_store::storage::striped::{self, StripedStorage};
-use tabane_store::storage::{Location, Name, RemoteOptions, Storage};
-use tabane_store::{Error, InitOptions, Repository};
+use tabane_store::{Error, InitOptions, Location, Repository};
+use tabane_striped::cluster::{self, Plan};
+use tabane_striped::{StripedStorage, set_file};
 
 use crate::config;
 use crate::exit::{Failure, Result};
@@ -263,8 +263,10 @@ impl Global {
     pub fn set(&self) -> Result<StripedStorage> {
         let this = self.resolve_name()?;
         match this.location()? {
-            Location::Cluster(file) => cluster::open_file(&file, &this.remote_options())
-                .map_err(|error| set_failure("cluster", &file, &error)),
+            Location::Cluster(file) => {
+                cluster::open_file(&file, &this.remote_options(), this.network.plan)
+                    .map_err(|error| set_failure("cluster", &file, &error))
+            }
             _ => Ok(this.striped()?.1),
         }
     }
@@ -287,7 +289,7 @@ impl Global {
             let text = "this is for striped repositories: name one, --repo striped:FILE";
             return Err(Failure::Usage(text.to_owned()));
         };
-        let opened = striped::open_file(&file, &this.remote_options());
+        let opened = set_file::open_file(&file, &this.remote_options());
         let storage = opened.map_err(|error| set_failure("striped", &file, &error))?;
         Ok((file, storage))
     }
@@ -299,7 +301,6 @@ impl Global {
             upload_kib_per_s: self.network.limit_upload,
             download_kib_per_s: self.network.limit_download,
             patience: self.network.retry_for,
-            plan: self.network.plan,
             notice: Arc::new(|text| warn(text)),
         }
     }
@@ -307,12 +308,11 @@ impl Global {
     /// The storage that `--repo` names.
     fn storage(&self) -> Result<Arc<dyn Storage>> {
         let location = self.location()?;
-        tabane_store::storage::open(&location, &self.remote_options()).map_err(|error| {
-            match &location {
-                Location::Striped(file) => set_failure("striped", file, &error),
-                Location::Cluster(file) => set_failure("cluster", file, &error),
-                _ => Failure::Usage(format!("cannot use this repository: {error}")),
-            }
+        let opened = location.open(&self.remote_options(), self.network.plan);
+        opened.map_err(|error| match &location {
+            Location::Striped(file) => set_failure("striped", file, &error),
+            Location::Cluster(file) => set_failure("cluster", file, &error),
+            _ => Failure::Usage(format!("cannot use this repository: {error}")),
         })
     }
 
@@ -324,13 +324,11 @@ impl Global {
             return Err(Failure::Usage(text.to_owned()));
         };
         let here = PathBuf::from(".");
-        let urls = targets
-            .iter()
-            .map(|url| striped::file::absolute(url, &here));
+        let urls = targets.iter().map(|url| set_file::absolute(url, &here));
         let urls: Vec<String> = urls
             .collect::<std::result::Result<_, _>>()
             .map_err(Failure::Usage)?;
-        let is_new = match striped::file::read(&file) {
+        let is_new = match set_file::read(&file) {
             Ok(listed) if listed == urls => false,
             Err(error) if error.kind() == io::ErrorKind::NotFound => true,
             Err(error) => return Err(Failure::Other(error.to_string())),
@@ -343,12 +341,12 @@ impl Global {
             }
         };
         let options = this.remote_options();
-        let places = striped::places(&urls, &options);
+        let places = set_file::places(&urls, &options);
         places
             .and_then(|places| StripedStorage::form(places, fixed_roles))
             .map_err(|error| Failure::Other(error.to_string()))?;
         if is_new {
-            striped::file::write(&file, &urls, false)
+            set_file::write(&file, &urls, false)
                 .map_err(|error| Error::path("write", &file)(error))?;
         }
         Ok(())

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tabane_store::Observer;
-
 use crate::progress::Progress;
 
 /// Shows what a check or a heal finds.
@@ -15,7 +13,7 @@ pub struct Reporter {
     pub quiet: bool,
 }
 
-impl Observer for Reporter {
+impl tabane_store::Progress for Reporter {
     fn problem(&self, what: &str) {
         self.progress.problem(what);
     }

@@ -12,9 +12,9 @@ use fuser::{
     KernelConfig, LockOwner, Notifier, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
     ReplyDirectoryPlus, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
 };
+use tabane_storage::ObjectKind;
 use tabane_store::node::{Kind, Node};
 use tabane_store::segment_cache::SegmentCache;
-use tabane_store::storage::ObjectKind;
 use tabane_store::{Error, Id, Repository};
 
 use crate::files::Files;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use jiff::tz::TimeZone;
+use tabane_storage::ObjectKind;
 use tabane_store::snapshot::{self, Filter, Snapshot};
-use tabane_store::storage::ObjectKind;
 use tabane_store::{Error, Id, Repository, Result};
 
 use crate::layout::{Directory, Entry, layout};

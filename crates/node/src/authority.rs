@@ -10,11 +10,9 @@ use rcgen::{
     KeyUsagePurpose,
 };
 use serde::{Deserialize, Serialize};
-use tabane_store::Id;
-use tabane_store::storage::cluster::file::{
-    ClusterFile, Credentials, NodeAddress, NodeFile, write,
-};
-use tabane_store::storage::cluster::{tls, wire};
+use tabane_storage::Id;
+use tabane_striped::cluster::file::{ClusterFile, Credentials, NodeAddress, NodeFile, write};
+use tabane_striped::cluster::{tls, wire};
 
 /// How long certificates are valid.
 const VALIDITY: Duration = Duration::from_secs(3650 * 86_400);
@@ -249,7 +247,7 @@ fn failed(error: impl std::fmt::Display) -> io::Error {
 mod tests {
     use std::sync::Arc;
 
-    use tabane_store::storage::cluster;
+    use tabane_striped::cluster;
 
     use super::*;
     use crate::{Server, ServerOptions};

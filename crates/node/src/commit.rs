@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 
-use tabane_store::storage::Draft;
+use tabane_storage::Draft;
 
 use crate::counters::Counters;
 use crate::home::Home;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::{ServerConnection, StreamOwned};
-use tabane_store::storage::cluster::wire::{
+use tabane_storage::{OBJECT_LEN_MAX, Storage};
+use tabane_striped::cluster::wire::{
     self, REQUEST_MAX, Reply, Request, SessionId, Status, invalid,
 };
-use tabane_store::storage::{OBJECT_LEN_MAX, Storage};
 
 use crate::server::{Hasty, Shared};
 use crate::session::Session;

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tabane_store::storage::cluster::wire::FabricAddress;
+use tabane_striped::cluster::wire::FabricAddress;
 
 use crate::server::Shared;
 
@@ -18,7 +18,7 @@ mod with {
     use std::time::Duration;
 
     use tabane_fabric::{FabricListener, FabricRequest};
-    use tabane_store::storage::cluster::STALL;
+    use tabane_striped::cluster::STALL;
 
     use super::*;
 

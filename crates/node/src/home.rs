@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, StatVfsMountFlags, flock};
 use serde::{Deserialize, Serialize};
-use tabane_store::Id;
-use tabane_store::storage::LocalStorage;
-use tabane_store::storage::cluster::file::NodeFile;
+use tabane_storage::Id;
+use tabane_storage::LocalStorage;
+use tabane_striped::cluster::file::NodeFile;
 
 /// Says whose directory this is. Locked while a daemon serves it.
 const STAMP: &str = "node.json";

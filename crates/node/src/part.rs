@@ -7,12 +7,10 @@ use std::time::Duration;
 use tabane_fabric::{Sender, Tail};
 use tabane_lanes::xor_of;
 use tabane_parity::schedule::{Arrived, Kind, Node, Part, rebuild};
-use tabane_store::storage::cluster::STALL;
-use tabane_store::storage::cluster::wire::{FrameHeader, Source, Stripe, invalid};
-use tabane_store::storage::striped::container::{
-    Geometry, HEADER_LEN, ROLES_MAX, checksum, open_sector,
-};
-use tabane_store::storage::{Draft, LocalStorage, Name, OBJECT_LEN_MAX, Storage};
+use tabane_storage::{Draft, LocalStorage, Name, OBJECT_LEN_MAX, Storage};
+use tabane_striped::cluster::STALL;
+use tabane_striped::cluster::wire::{FrameHeader, Source, Stripe, invalid};
+use tabane_striped::container::{Geometry, HEADER_LEN, ROLES_MAX, checksum, open_sector};
 
 /// Others give up on a node that stalls before those do that wait for them.
 const PATIENCE: Duration = STALL;

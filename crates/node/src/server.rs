@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustls::ServerConfig;
 use tabane_fabric::{Endpoint, Receiver, Ring, Tcp};
-use tabane_store::storage::cluster::file::NodeFile;
-use tabane_store::storage::cluster::tls;
-use tabane_store::storage::cluster::wire::{self, DATA_MAGIC, FabricAddress, SessionId, Token};
+use tabane_striped::cluster::file::NodeFile;
+use tabane_striped::cluster::tls;
+use tabane_striped::cluster::wire::{self, DATA_MAGIC, FabricAddress, SessionId, Token};
 
 use crate::commit::Commits;
 use crate::counters::Counters;

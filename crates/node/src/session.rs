@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail};
-use tabane_store::storage::cluster::wire::{Open, Peer, Stripe, Token, invalid, random_id};
-use tabane_store::storage::cluster::{STALL, data_endpoint};
+use tabane_striped::cluster::wire::{Open, Peer, Stripe, Token, invalid, random_id};
+use tabane_striped::cluster::{STALL, data_endpoint};
 
 use crate::commit::Commits;
 use crate::counters::Counters;

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use tabane_node::{Server, ServerOptions, authority};
 use tabane_parity::schedule::Kind;
-use tabane_store::storage::cluster::file::{ClusterFile, NodeAddress, NodeFile};
-use tabane_store::storage::cluster::{self, Plan, wire};
-use tabane_store::storage::striped::{HealOptions, Place, StripedStorage};
-use tabane_store::storage::{LocalStorage, Name, ObjectKind, RemoteOptions, Storage};
-use tabane_store::{Id, Observer};
+use tabane_storage::{Id, Progress};
+use tabane_storage::{LocalStorage, Name, ObjectKind, RemoteOptions, Storage};
+use tabane_striped::cluster::file::{ClusterFile, NodeAddress, NodeFile};
+use tabane_striped::cluster::{self, Plan, wire};
+use tabane_striped::{HealOptions, Place, StripedStorage};
 use tempfile::TempDir;
 
 struct Quiet;
 
-impl Observer for Quiet {
+impl Progress for Quiet {
     fn problem(&self, what: &str) {
         panic!("{what}");
     }
@@ -102,11 +102,10 @@ impl Bed {
     fn open(&self, plan: Plan) -> StripedStorage {
         let notices = Arc::clone(&self.notices);
         let options = RemoteOptions {
-            plan,
             notice: Arc::new(move |text| notices.lock().unwrap().push(text.to_owned())),
             ..RemoteOptions::default()
         };
-        cluster::open_file(&self.file(), &options).unwrap()
+        cluster::open_file(&self.file(), &options, plan).unwrap()
     }
 
     fn notices(&self) -> Vec<String> {
@@ -438,7 +437,7 @@ fn limits_hold_for_all_nodes_together() {
         download_kib_per_s: Some(1000),
         ..RemoteOptions::default()
     };
-    let storage = cluster::open_file(&bed.file(), &options).unwrap();
+    let storage = cluster::open_file(&bed.file(), &options, Plan::Auto).unwrap();
     let (name, bytes) = object(1, 700_000);
     // A quarter of a second may be made up for.
     let least = Duration::from_millis(700_000 / 1024 - 250);

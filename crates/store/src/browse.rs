@@ -6,13 +6,13 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::index::Index;
 use crate::node::{Kind, Node, Piece, Time};
 use crate::reader::BlockReader;
 use crate::repository::Repository;
 use crate::snapshot::Snapshot;
 use crate::tree;
+use tabane_storage::Id;
 
 /// Reads directories and files of a repository, for one thread.
 pub struct Browser {

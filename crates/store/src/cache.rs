@@ -17,16 +17,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::crypto::random;
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::index::merge::{Batch, Failure, Input, Merged, merge};
 use crate::index::run::{Run, is_damage};
 use crate::index::{Index, IndexSegment};
 use crate::removal::Removals;
 use crate::repository::Repository;
-use crate::storage::{Name, ObjectKind};
 use crate::writer::PACKS_PER_INDEX;
+use tabane_storage::Id;
+use tabane_storage::random;
+use tabane_storage::{Name, ObjectKind};
 
 /// What the name of a run begins with; the number is that of the format, which others may not understand.
 const RUN: &str = "index1-";

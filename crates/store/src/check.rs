@@ -9,11 +9,9 @@ use serde::Serialize;
 use crate::client::{Presence, Purpose};
 use crate::error::{Error, Result};
 use crate::examine::Examiner;
-use crate::id::Id;
 use crate::index::Index;
 use crate::key;
 use crate::node::{self, Node, Piece};
-use crate::observer::Observer;
 use crate::pack::PackContents;
 use crate::reach::is_whole;
 use crate::reader::{self, BlockReader};
@@ -21,9 +19,11 @@ use crate::removal::Removals;
 use crate::repository::Repository;
 use crate::salvage::salvage;
 use crate::snapshot::{self, Snapshot};
-use crate::storage::{Name, ObjectKind};
-use crate::sync::lock;
 use crate::tree;
+use tabane_storage::Id;
+use tabane_storage::Progress;
+use tabane_storage::sync::lock;
+use tabane_storage::{Name, ObjectKind};
 
 /// Which packs are read and compared with their digests.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,7 +68,7 @@ pub struct CheckReport {
 
 struct Run {
     repository: Arc<Repository>,
-    observer: Arc<dyn Observer>,
+    observer: Arc<dyn Progress>,
     problems: AtomicU64,
     /// Blocks that were read and found to be damaged.
     bad_blocks: Mutex<HashSet<Id>>,
@@ -94,7 +94,7 @@ impl Run {
 pub fn check(
     repository: &Arc<Repository>,
     read_data: ReadData,
-    observer: Arc<dyn Observer>,
+    observer: Arc<dyn Progress>,
 ) -> Result<CheckReport> {
     let run = Arc::new(Run {
         repository: Arc::clone(repository),
@@ -361,7 +361,7 @@ fn choose(read_data: ReadData, mut packs: Vec<(Id, u64)>) -> Vec<(Id, u64)> {
         ReadData::Bytes(bytes) => bytes,
     };
     // The names of packs are hashes: to turn the order by a random number shuffles it.
-    let turn: [u8; 32] = crate::crypto::random();
+    let turn: [u8; 32] = tabane_storage::random();
     packs.sort_by_key(|(id, _)| {
         let mut key = id.0;
         key.iter_mut()

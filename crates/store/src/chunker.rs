@@ -15,7 +15,7 @@ use tabane_lanes::gear::Gear;
 
 use crate::crypto::derive;
 use crate::error::{Error, Result};
-use crate::id::Id;
+use tabane_storage::Id;
 
 /// No block is longer, whatever the parameters, in bytes.
 pub const BLOCK_LEN_MAX: u32 = 16 << 20;

@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::host;
-use crate::id::Id;
 use crate::repository::Repository;
-use crate::storage::{Name, ObjectKind};
-use crate::sync::lock;
+use tabane_storage::Id;
+use tabane_storage::sync::lock;
+use tabane_storage::{Name, ObjectKind};
 
 /// A client renews its object this often.
 const RENEWAL: Duration = Duration::from_secs(5 * 60);

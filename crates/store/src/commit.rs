@@ -4,14 +4,14 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::reach::Reach;
 use crate::reader::BlockReader;
 use crate::removal;
 use crate::repack;
 use crate::repository::Repository;
 use crate::snapshot::{self, Snapshot};
-use crate::storage::{Name, ObjectKind};
+use tabane_storage::Id;
+use tabane_storage::{Name, ObjectKind};
 
 /// Writes a snapshot; returns its ID. `removals` are those that were there before its blocks were found
 /// ([`Index::removals`](crate::index::Index::removals)); its blocks must be durable and indexed, and none of them only in a pack that those name.

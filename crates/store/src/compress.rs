@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn random_bytes_are_left_alone_and_text_is_not() {
         let random: Vec<u8> = (0..16)
-            .flat_map(|_| crate::crypto::random::<4096>())
+            .flat_map(|_| tabane_storage::random::<4096>())
             .collect();
         let text = b"all work and no play makes jack a dull boy ".repeat(1500);
         let mut compressor = Compressor::new(Compression::AUTO);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tabane_engine::Algorithm;
 
 use crate::chunker::Chunking;
-use crate::id::Id;
+use tabane_storage::Id;
 
 /// The hashes that may name blocks. Their digests fit an [`Id`]; matches of SHA-1, which has known collisions, are
 /// confirmed byte for byte.
@@ -61,7 +61,7 @@ mod tests {
     fn only_block_hashes_name_blocks() {
         for hash in BLOCK_HASHES {
             assert_eq!(parse_block_hash(hash.name()), Ok(hash));
-            assert!(hash.digest_len() <= crate::id::ID_LEN);
+            assert!(hash.digest_len() <= tabane_storage::ID_LEN);
         }
         let known = Algorithm::all().filter(|hash| parse_block_hash(hash.name()).is_ok());
         assert_eq!(known.count(), BLOCK_HASHES.len());

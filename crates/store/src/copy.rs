@@ -11,12 +11,12 @@ use crate::client::{Presence, Purpose};
 use crate::commit::commit;
 use crate::compress::Compression;
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::reach::Reach;
 use crate::reader::BlockReader;
 use crate::repack::{self, Ends};
 use crate::repository::Repository;
 use crate::snapshot::{self, Snapshot};
+use tabane_storage::Id;
 
 /// How to copy.
 #[derive(Clone, Copy, Debug)]

@@ -9,8 +9,7 @@ use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::error::{Error, Result};
-use crate::id::Id;
-use crate::storage::ObjectKind;
+use tabane_storage::{ObjectKind, random};
 
 /// The format that this program writes, and the latest that it reads.
 pub const FORMAT: u8 = 1;
@@ -153,7 +152,7 @@ pub fn parse_header(kind: ObjectKind, bytes: &[u8], what: &str) -> Result<Object
         return Err(Error::damaged(what, "it is shorter than a header"));
     };
     let expected = prefix(kind);
-    if crate::storage::striped::is_container(header) {
+    if tabane_striped::is_container(header) {
         return Err(Error::OfStripedSet(what.to_owned()));
     }
     if header[..7] != expected[..7] {
@@ -171,13 +170,6 @@ pub fn parse_header(kind: ObjectKind, bytes: &[u8], what: &str) -> Result<Object
     Ok(*header[8..].first_chunk().expect("the header has a salt"))
 }
 
-/// Fills an array with random bytes.
-pub fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).expect("the system has random numbers");
-    bytes
-}
-
 /// HKDF-SHA-256: fills `out` (at most 8160 bytes).
 pub fn derive(secret: &[u8], salt: &[u8], info: &[u8], out: &mut [u8]) {
     struct Len(usize);
@@ -191,18 +183,6 @@ pub fn derive(secret: &[u8], salt: &[u8], info: &[u8], out: &mut [u8]) {
         .expand(&[info], Len(out.len()))
         .and_then(|key| key.fill(out))
         .expect("the length is within HKDF's limit");
-}
-
-/// The name of an object: the BLAKE3 of its bytes, so that `b3sum` and `tabane sum -a blake3` can check it.
-///
-/// A tree of hashes, BLAKE3 fills SIMD lanes with a single message; with SHA-256 the names of packs took 8% of the CPU time
-/// of a first backup.
-pub fn object_id(parts: &[&[u8]]) -> Id {
-    let mut hasher = blake3::Hasher::new();
-    for part in parts {
-        hasher.update(part);
-    }
-    Id(*hasher.finalize().as_bytes())
 }
 
 /// Magic, kind and format; it also binds a derived key to them.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use crate::browse::Browser;
 use crate::error::Result;
-use crate::id::Id;
 use crate::node::{Kind, Node, blocks as blocks_of};
+use tabane_storage::Id;
 
 /// An entry that is not the same on both sides; at least one of which has it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,20 +11,20 @@ use std::sync::Arc;
 
 use crate::commit::commit_beside;
 use crate::compress::Compression;
-use crate::crypto::object_id;
+use crate::deep_stack::{DEPTH_MAX, with_deep_stack};
 use crate::error::{Error, Result};
 use crate::forget;
-use crate::id::Id;
 use crate::index::Index;
 use crate::node::{Kind, Node, Piece};
 use crate::pack::BlockKind;
 use crate::reader::BlockReader;
 use crate::repository::Repository;
 use crate::snapshot::{self, Filter, Snapshot};
-use crate::storage::{Name, ObjectKind};
-use crate::sync::{DEPTH_MAX, with_deep_stack};
 use crate::tree;
 use crate::writer::{Encoder, Writer};
+use tabane_storage::Id;
+use tabane_storage::object_id;
+use tabane_storage::{Name, ObjectKind};
 
 /// Says what becomes of the directories of snapshots.
 pub trait Edit: Send {

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use crate::id::Id;
 use crate::source::exclude::ExcludeError;
-use crate::storage::{Failure, Name};
+use tabane_storage::Id;
+use tabane_storage::{Failure, Name};
 
 /// The result of everything that touches a repository.
 pub type Result<T> = std::result::Result<T, Error>;

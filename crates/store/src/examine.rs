@@ -2,10 +2,10 @@
 
 use crate::crypto::HEADER_LEN;
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::pack::{self, PackContents, SegmentReader};
 use crate::repository::Repository;
-use crate::storage::ObjectKind;
+use tabane_storage::Id;
+use tabane_storage::ObjectKind;
 
 /// Decoded bytes whose blocks are hashed together.
 const BATCH_LEN: usize = 4 << 20;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use crate::error::Result;
 use crate::node::Piece;
 use crate::segment_cache::SegmentCache;
-use crate::sync::lock;
+use tabane_storage::sync::lock;
 
 /// Read-ahead begins with this many bytes, and doubles with each read that goes on where another ended.
 const AHEAD_MIN: u64 = 1 << 20;

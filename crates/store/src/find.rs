@@ -12,11 +12,11 @@ use std::sync::Arc;
 use globset::{GlobBuilder, GlobMatcher};
 
 use crate::browse::Browser;
+use crate::deep_stack::{DEPTH_MAX, with_deep_stack};
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::node::{Kind, Node, Piece, Time, blocks};
 use crate::snapshot::Snapshot;
-use crate::sync::{DEPTH_MAX, with_deep_stack};
+use tabane_storage::Id;
 
 /// Entries that are remembered below directories; directories that would exceed it are read again.
 const REMEMBERED_MAX: usize = 1 << 20;

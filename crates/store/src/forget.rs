@@ -11,10 +11,10 @@ use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, Zoned};
 
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::repository::Repository;
 use crate::snapshot::{Snapshot, has_tags};
-use crate::storage::{Name, ObjectKind};
+use tabane_storage::Id;
+use tabane_storage::{Name, ObjectKind};
 
 /// Stretches of the local calendar, of which a rule keeps the latest snapshot each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

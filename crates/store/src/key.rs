@@ -4,11 +4,12 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::crypto::{MasterKey, ObjectKey, object_id, random};
+use crate::crypto::{MasterKey, ObjectKey};
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::repository::Repository;
-use crate::storage::{Name, ObjectKind, Storage};
+use tabane_storage::Id;
+use tabane_storage::{Name, ObjectKind, Storage};
+use tabane_storage::{object_id, random};
 
 /// A password; wiped from memory when dropped.
 pub type Password = Zeroizing<Vec<u8>>;

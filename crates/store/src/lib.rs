@@ -1,13 +1,14 @@
 //! The Tabane repository.
 //!
-//! A repository is a set of immutable objects in a [`storage::Storage`]: *packs* hold blocks, *index* objects say
+//! A repository is a set of immutable objects in a [`tabane_storage::Storage`]: *packs* hold blocks, *index* objects say
 //! where each block is, *snapshots* name the root of a directory tree whose files are lists of blocks. Objects are
 //! named by the hash of their bytes and are never changed, so a crash leaves rubbish, never damage, and any number
 //! of clients can write at once. `docs/format.md` has every byte.
 //!
 //! ```no_run
 //! use std::sync::Arc;
-//! use tabane_store::{Repository, storage::LocalStorage};
+//! use tabane_storage::LocalStorage;
+//! use tabane_store::Repository;
 //!
 //! let storage = Arc::new(LocalStorage::new("/backup"));
 //! let password = b"correct horse".to_vec().into();
@@ -22,6 +23,7 @@
 
 pub mod backup;
 pub mod browse;
+mod buffers;
 pub mod cache;
 pub mod check;
 pub mod chunker;
@@ -31,6 +33,7 @@ pub mod compress;
 mod config;
 pub mod copy;
 mod crypto;
+mod deep_stack;
 pub mod diff;
 pub mod dump;
 mod edit;
@@ -40,11 +43,10 @@ pub mod file_reader;
 pub mod find;
 pub mod forget;
 pub mod host;
-mod id;
 pub mod index;
 pub mod key;
+mod location;
 pub mod node;
-mod observer;
 pub mod pack;
 pub mod prune;
 mod reach;
@@ -60,8 +62,6 @@ pub mod segment_cache;
 pub mod self_test;
 pub mod snapshot;
 pub mod stats;
-pub mod storage;
-mod sync;
 pub mod tree;
 mod tree_ahead;
 mod writer;
@@ -73,7 +73,7 @@ pub mod source {
 
 pub use config::{BLOCK_HASHES, Config, parse_block_hash};
 pub use error::{Error, Result};
-pub use id::Id;
-pub use observer::Observer;
+pub use location::Location;
 pub use repository::{InitOptions, Repository};
 pub use tabane_engine::Algorithm;
+pub use tabane_storage::{Id, Progress};

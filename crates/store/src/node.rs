@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 pub use tabane_files::{HardLink, Time, Xattr};
 
-use crate::id::Id;
+use tabane_storage::Id;
 
 /// An entry of a directory; the contents of files and directories are pieces.
 ///

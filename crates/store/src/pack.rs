@@ -11,11 +11,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::chunker::BLOCK_LEN_MAX;
-use crate::crypto::{HEADER_LEN, MasterKey, ObjectKey, ObjectSalt, TAG_LEN, header, random};
+use crate::crypto::{HEADER_LEN, MasterKey, ObjectKey, ObjectSalt, TAG_LEN, header};
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::repository::Repository;
-use crate::storage::{Name, OBJECT_LEN_MAX, ObjectKind};
+use tabane_storage::Id;
+use tabane_storage::random;
+use tabane_storage::{Name, OBJECT_LEN_MAX, ObjectKind};
 
 /// A segment is closed when it holds this many bytes before compression.
 pub const SEGMENT_LEN: usize = 512 << 10;

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::index::Index;
 use crate::node::{self, Piece};
 use crate::reader::BlockReader;
 use crate::tree;
+use tabane_storage::Id;
 
 /// The blocks that some snapshots need. Each directory is read once, however many have it.
 #[derive(Default)]

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use tabane_engine::Pool;
 
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::index::Index;
 use crate::node::Piece;
 use crate::pack::SegmentReader;
 use crate::repository::Repository;
-use crate::storage::{Name, ObjectKind};
+use tabane_storage::Id;
+use tabane_storage::{Name, ObjectKind};
 
 /// How many workers read: one a processor, and more where that keeps more requests on their way.
 pub(crate) fn workers(repository: &Repository) -> usize {

@@ -21,9 +21,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::repository::Repository;
-use crate::storage::{Name, ObjectKind};
+use tabane_storage::Id;
+use tabane_storage::{Name, ObjectKind};
 
 /// The contents of a removal, sealed, in postcard's encoding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

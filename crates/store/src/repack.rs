@@ -8,13 +8,13 @@ use tabane_engine::Pool;
 
 use crate::compress::Compression;
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::index::{Index, Location};
 use crate::pack::{BlockKind, PACK_LEN};
 use crate::reader::BlockReader;
 use crate::repository::Repository;
-use crate::storage::{Name, ObjectKind};
 use crate::writer::{Encoder, Writer, Written, flush};
+use tabane_storage::Id;
+use tabane_storage::{Name, ObjectKind};
 
 /// What one worker has.
 struct Worker {

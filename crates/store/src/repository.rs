@@ -11,15 +11,16 @@ use tabane_engine::{Algorithm, Digest};
 use crate::cache::Cache;
 use crate::chunker::{Chunker, Chunking};
 use crate::config::{Config, parse_block_hash};
-use crate::crypto::{MasterKey, object_id, random};
+use crate::crypto::MasterKey;
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::index::{Index, IndexSegment};
 use crate::key::{self, KdfCost, Password};
 use crate::pack::PackContents;
 use crate::removal::Removals;
-use crate::storage::{Listed, Name, ObjectKind, Storage};
-use crate::sync::try_each;
+use tabane_storage::Id;
+use tabane_storage::sync::try_each;
+use tabane_storage::{Listed, Name, ObjectKind, Storage};
+use tabane_storage::{object_id, random};
 
 /// What is chosen when a repository is made.
 #[derive(Clone, Copy, Debug)]

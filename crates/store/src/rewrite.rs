@@ -7,14 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::client::{Presence, Purpose};
+use crate::deep_stack::DEPTH_MAX;
 use crate::edit::{Edit, Trees, edit};
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::node::{Kind, Node, Piece};
 use crate::repository::Repository;
 use crate::snapshot::Snapshot;
 use crate::source::exclude::{ExcludeOptions, Excludes};
-use crate::sync::DEPTH_MAX;
+use tabane_storage::Id;
 
 /// What is left out of a directory and everything below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use crate::crypto::HEADER_LEN;
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::pack::PackContents;
 use crate::repository::Repository;
-use crate::storage::{Name, ObjectKind};
+use tabane_storage::Id;
+use tabane_storage::{Name, ObjectKind};
 
 /// What is left of a pack.
 pub struct Salvaged {

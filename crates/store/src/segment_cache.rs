@@ -8,13 +8,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::index::{Index, Location};
 use crate::node::{Node, Piece};
 use crate::reader::BlockReader;
 use crate::repository::Repository;
-use crate::sync::lock;
 use crate::tree;
+use tabane_storage::Id;
+use tabane_storage::sync::lock;
 
 /// Segments that may wait to be decoded ahead; of more, those that were asked for first are given up.
 const QUEUED_SEGMENTS: usize = 64;

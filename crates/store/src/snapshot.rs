@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::forget;
-use crate::id::Id;
 use crate::node::Piece;
 use crate::repository::Repository;
-use crate::storage::{Name, ObjectKind};
+use tabane_storage::Id;
+use tabane_storage::{Name, ObjectKind};
 
 /// The contents of a snapshot's object, sealed JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

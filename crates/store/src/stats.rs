@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use crate::browse::Browser;
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::node::{self, HardLink, Kind, Node, Piece};
 use crate::repository::Repository;
 use crate::snapshot::Snapshot;
-use crate::storage::ObjectKind;
+use tabane_storage::Id;
+use tabane_storage::ObjectKind;
 
 /// Sizes of a set of snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub fn of_repository(browser: &Browser, repository: &Repository) -> Result<Repos
     for kind in ObjectKind::ALL {
         let listed = match kind {
             ObjectKind::Config => {
-                let config = crate::storage::Name::CONFIG;
+                let config = tabane_storage::Name::CONFIG;
                 let len = repository
                     .storage()
                     .stat(config)

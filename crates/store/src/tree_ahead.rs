@@ -8,8 +8,8 @@ use crate::index::Index;
 use crate::node::{Node, Piece};
 use crate::reader::BlockReader;
 use crate::repository::Repository;
-use crate::sync::lock;
 use crate::tree;
+use tabane_storage::sync::lock;
 
 /// So many directories wait at most.
 const WAITING: usize = 64;

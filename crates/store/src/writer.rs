@@ -14,18 +14,20 @@ use std::time::{Duration, Instant};
 use tabane_engine::{Algorithm, Digest};
 
 use crate::compress::{Compression, Compressor};
-use crate::crypto::object_id;
 use crate::error::{Error, Result};
 use crate::examine::Examiner;
-use crate::id::Id;
 use crate::index::Index;
 use crate::node::Piece;
 use crate::pack::{BlockKind, Codec, PACK_LEN, PackContents, PackWriter, SEGMENT_LEN};
 use crate::reader::BlockReader;
 use crate::removal::{self, Removals};
 use crate::repository::Repository;
-use crate::storage::{Name, ObjectKind};
-use crate::sync::{Buffers, lock};
+use tabane_storage::Id;
+use tabane_storage::object_id;
+use tabane_storage::sync::lock;
+use tabane_storage::{Name, ObjectKind};
+
+use crate::buffers::Buffers;
 
 /// Packs that wait to be written: more would only hold memory.
 const WAITING: usize = 2;
@@ -582,7 +584,7 @@ mod tests {
     use super::*;
     use crate::key::{KdfCost, Password};
     use crate::repository::InitOptions;
-    use crate::storage::{LocalStorage, Storage};
+    use tabane_storage::{LocalStorage, Storage};
 
     /// Stores a few blocks, of which `fault` changes something before they are encoded; says how the run ended, and how
     /// many packs there are.

@@ -14,11 +14,11 @@ use common::tree::{random_bytes, write};
 use common::{Recorder, back_up_observed, backup_options, init, init_options, password, scratch};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use tabane_storage::{LocalStorage, Name, ObjectKind};
 use tabane_store::backup::Parent;
 use tabane_store::cache::{self, Cache};
 use tabane_store::index::{Index, IndexSegment};
 use tabane_store::pack::{BlockKind, Codec, PackContents, Segment};
-use tabane_store::storage::{LocalStorage, Name, ObjectKind};
 use tabane_store::{Error, Id, Repository};
 
 /// Opens a repository with a cache that must not warn.

@@ -13,9 +13,9 @@ use common::{
     Recorder, assert_clean, assert_restores, back_up, back_up_with, backup_options, id, init,
     init_options, open, password, process, scratch,
 };
+use tabane_storage::{Listed, LocalStorage, Name, ObjectKind, Storage};
 use tabane_store::backup::BackupOptions;
 use tabane_store::check::{ReadData, check};
-use tabane_store::storage::{Listed, LocalStorage, Name, ObjectKind, Storage};
 use tabane_store::{Error, Repository, snapshot};
 
 /// Sources that have half of their bytes in common.
@@ -174,7 +174,7 @@ struct Hooked<F> {
     hook: F,
 }
 
-impl<F: Fn() + Send + Sync> Storage for Hooked<F> {
+impl<F: Fn() + Send + Sync + 'static> Storage for Hooked<F> {
     fn location(&self) -> String {
         self.inner.location()
     }

@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 use common::fault::{Fault, FaultyStorage};
 use common::tree::{random_bytes, write};
 use common::{Place, assert_clean, assert_restores, back_up, id, init, open};
+use tabane_storage::{LocalStorage, ObjectKind};
 use tabane_store::compress::Compression;
 use tabane_store::copy::{Copied, CopyOptions, Observer, copy};
-use tabane_store::storage::{LocalStorage, ObjectKind};
 use tabane_store::{Repository, snapshot};
 
 struct Silent;

@@ -7,13 +7,13 @@ use common::memory::MemoryStorage;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use tabane_storage::ObjectKind;
 use tabane_store::Id;
 use tabane_store::index::Index;
 use tabane_store::node::{HardLink, Kind, Node, Piece, Time, Xattr};
 use tabane_store::pack::{
     self, BlockKind, Codec, PackContents, PackWriter, Segment, SegmentReader,
 };
-use tabane_store::storage::ObjectKind;
 use tabane_store::{snapshot, tree};
 
 fn ids() -> impl Strategy<Value = Id> {

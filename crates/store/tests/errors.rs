@@ -13,10 +13,10 @@ use common::{
     Place, Recorder, back_up, backup_options, compare, id, init, init_options, is_root,
     not_checked, open, password, restore_options, scratch,
 };
+use tabane_storage::{LocalStorage, Name, ObjectKind};
 use tabane_store::chunker::Chunking;
 use tabane_store::key::{self, KdfCost, Password};
 use tabane_store::restore::{RestoreOptions, restore};
-use tabane_store::storage::{LocalStorage, Name, ObjectKind};
 use tabane_store::{Error, Id, InitOptions, Repository, snapshot};
 
 fn try_init(path: &Path, options: InitOptions) -> Result<Repository, Error> {

@@ -17,9 +17,9 @@ use common::{
     Recorder, assert_clean, back_up, back_up_observed, backup_options, compare, id, init,
     init_options, open, password, process, restore_options, restore_with, scratch,
 };
+use tabane_storage::LocalStorage;
 use tabane_store::restore::{RestoreOptions, restore};
 use tabane_store::source::exclude::IncludeOptions;
-use tabane_store::storage::LocalStorage;
 use tabane_store::{Error, Id, Repository, snapshot};
 use tempfile::TempDir;
 

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use common::memory::{MemoryStorage, Objects};
 use common::tree::{random_bytes, text, write};
 use common::{Recorder, back_up, compare, id, init, password, restore_options, scratch};
+use tabane_storage::{Name, ObjectKind};
 use tabane_store::check::{ReadData, check};
 use tabane_store::restore::{RestoreOptions, restore};
-use tabane_store::storage::{Name, ObjectKind};
 use tabane_store::{Id, Repository, snapshot};
 use tempfile::TempDir;
 

@@ -14,8 +14,8 @@ use common::{
     Recorder, back_up, back_up_observed, backup_options, init, init_options, open, password,
     process, scratch,
 };
+use tabane_storage::{self, LocalStorage, Location, Name, ObjectKind, Storage};
 use tabane_store::backup::Backup;
-use tabane_store::storage::{self, LocalStorage, Location, Name, ObjectKind, Storage};
 use tabane_store::{Error, Repository};
 
 /// Backs up, and does `harm` when the first bytes have been read.
@@ -128,8 +128,8 @@ fn child_with_a_bucket() {
     };
     let dir = scratch();
     let source = source(dir.path());
-    let location = Location::parse(url.as_ref()).unwrap();
-    let storage = storage::open(&location, &Default::default()).unwrap();
+    let location = Location::parse(url.as_ref(), "").unwrap();
+    let storage = location.open(&Default::default()).unwrap();
     let made = Repository::init(Arc::clone(&storage), &password(), init_options());
     let emptied = Arc::clone(&storage);
     let result = back_up_while(&Arc::new(made.unwrap()), &source, move || {

@@ -11,11 +11,11 @@ use common::tree::{random_bytes, set_mtime, small_tree, write};
 use common::{
     Place, Recorder, back_up, back_up_observed, back_up_with, backup_options, compare, id,
 };
+use tabane_storage::{Name, ObjectKind};
 use tabane_store::backup::{Backup, BackupOptions, Outcome, Parent};
 use tabane_store::browse::Browser;
 use tabane_store::node::Node;
 use tabane_store::snapshot::{self, Summary};
-use tabane_store::storage::{Name, ObjectKind};
 
 /// A source that was backed up once.
 fn backed_up() -> (Place, Backup) {

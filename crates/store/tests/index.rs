@@ -8,11 +8,11 @@ use std::fs;
 use common::memory::MemoryStorage;
 use common::tree::random_bytes;
 use common::{back_up, init, restore_observed, restore_options};
+use tabane_storage::{Name, ObjectKind};
 use tabane_store::Id;
 use tabane_store::index::Index;
 use tabane_store::pack::{BlockKind, Codec, PackContents, Segment};
 use tabane_store::reader::BlockReader;
-use tabane_store::storage::{Name, ObjectKind};
 
 fn pack(blocks: &[u8]) -> PackContents {
     PackContents {

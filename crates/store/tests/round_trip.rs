@@ -551,7 +551,7 @@ fn standard_input() {
 #[test]
 fn child_that_backs_up_its_standard_input() {
     let Some(task) = process::task() else { return };
-    let repository = common::open(tabane_store::storage::LocalStorage::new(&task[0]));
+    let repository = common::open(tabane_storage::LocalStorage::new(&task[0]));
     let observer = Arc::new(Recorder::default());
     let source = Source::Stdin(PathBuf::from("dump.sql"));
     backup(&repository, &source, backup_options(), observer).unwrap();

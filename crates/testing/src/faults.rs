@@ -15,11 +15,10 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use serde_json::json;
 use tabane_node::authority;
-use tabane_store::storage::cluster::file::NodeAddress;
-use tabane_store::storage::cluster::{self, Plan};
-use tabane_store::storage::striped::{HealOptions, StripedStorage};
-use tabane_store::storage::{Name, ObjectKind, RemoteOptions, Storage};
-use tabane_store::{Id, Observer};
+use tabane_storage::{Id, Name, ObjectKind, Progress, RemoteOptions, Storage};
+use tabane_striped::cluster::file::NodeAddress;
+use tabane_striped::cluster::{self, Plan};
+use tabane_striped::{HealOptions, StripedStorage};
 
 use crate::member::Member;
 use crate::network::Network;
@@ -157,7 +156,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 struct Quiet;
 
-impl Observer for Quiet {
+impl Progress for Quiet {
     fn problem(&self, what: &str) {
         eprintln!("heal: {what}");
     }
@@ -285,11 +284,8 @@ impl Bed {
     }
 
     fn open(&self) -> Result<StripedStorage> {
-        let options = RemoteOptions {
-            plan: Plan::Auto,
-            ..RemoteOptions::default()
-        };
-        Ok(cluster::open_file(&self.file(), &options)?)
+        let options = RemoteOptions::default();
+        Ok(cluster::open_file(&self.file(), &options, Plan::Auto)?)
     }
 
     fn one(&mut self, seed: u64, fault: Fault, random: &mut Random) -> Result<Duration> {

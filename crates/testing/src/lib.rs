@@ -12,7 +12,7 @@ pub mod files;
 pub mod gateway;
 #[cfg(feature = "cluster")]
 pub mod member;
-#[cfg(feature = "store")]
+#[cfg(feature = "storage")]
 pub mod memory;
 pub mod mount;
 pub mod mutate;

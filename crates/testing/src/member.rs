@@ -14,12 +14,11 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use tabane_node::{Server, ServerOptions};
-use tabane_store::storage::cluster::file::NodeFile;
-use tabane_store::storage::cluster::wire::FabricAddress;
-use tabane_store::storage::cluster::{self, Plan};
-use tabane_store::storage::striped::{HealOptions, StripedStorage};
-use tabane_store::storage::{Name, ObjectKind, RemoteOptions, Storage};
-use tabane_store::{Id, Observer};
+use tabane_storage::{Id, Name, ObjectKind, Progress, RemoteOptions, Storage};
+use tabane_striped::cluster::file::NodeFile;
+use tabane_striped::cluster::wire::FabricAddress;
+use tabane_striped::cluster::{self, Plan};
+use tabane_striped::{HealOptions, StripedStorage};
 
 use crate::random::Random;
 
@@ -192,11 +191,10 @@ fn node(file: &Path, dir: &Path, fabric: Option<&str>) -> Result<()> {
 
 fn open(file: &Path, plan: Plan) -> Result<StripedStorage> {
     let options = RemoteOptions {
-        plan,
         notice: Arc::new(|text| eprintln!("client: {text}")),
         ..RemoteOptions::default()
     };
-    Ok(cluster::open_file(file, &options)?)
+    Ok(cluster::open_file(file, &options, plan)?)
 }
 
 /// Tells how many bytes of parts were written.
@@ -210,7 +208,7 @@ fn heal(file: &Path, plan: Plan) -> Result<()> {
 
 struct Told;
 
-impl Observer for Told {
+impl Progress for Told {
     fn problem(&self, what: &str) {
         eprintln!("client: {what}");
     }

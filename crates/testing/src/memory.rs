@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use tabane_store::storage::{Listed, Name, ObjectKind, Storage};
+use tabane_storage::{Listed, Name, ObjectKind, Storage};
 
 /// Objects by their names.
 pub type Objects = BTreeMap<Name, Vec<u8>>;

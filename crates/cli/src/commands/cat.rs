@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use tabane_store::storage::{Name, ObjectKind};
+use tabane_storage::{Name, ObjectKind};
 use tabane_store::{Algorithm, Error, Id, Repository, key, snapshot};
 
 use crate::args::Global;

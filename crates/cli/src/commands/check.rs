@@ -1,11 +1,12 @@
 //! `tabane check`
 
+use std::any::Any;
 use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
 use tabane_store::check::{self, ReadData};
-use tabane_store::storage::striped::TargetState;
+use tabane_striped::{StripedStorage, TargetState};
 
 use crate::args::Global;
 use crate::exit::{Exit, Result};
@@ -92,7 +93,7 @@ impl Check {
             "Bytes of packs that it read.",
             report.read_bytes,
         );
-        let striped = repository.storage().as_striped();
+        let striped = (repository.storage() as &dyn Any).downcast_ref::<StripedStorage>();
         let survey = striped.map(|storage| storage.survey());
         let statement = survey.as_ref().map(|survey| match survey {
             Ok(survey) if failed => {

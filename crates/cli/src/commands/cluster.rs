@@ -8,9 +8,9 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use tabane_node::authority;
-use tabane_store::storage::cluster::file::NodeAddress;
-use tabane_store::storage::cluster::{self, NodeStorage};
-use tabane_store::storage::striped::{HealOptions, Survey};
+use tabane_striped::cluster::file::NodeAddress;
+use tabane_striped::cluster::{self, NodeStorage, Plan};
+use tabane_striped::{HealOptions, Survey};
 
 use super::{cluster_bench, heal};
 use crate::args::Global;
@@ -243,7 +243,7 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
     };
     let survey = survey.ok().flatten();
     let state = |node: &NodeStorage, is_there: bool| {
-        let url = cluster::url(node.name());
+        let url = cluster::node_url(node.name());
         let mut targets = survey.iter().flat_map(|survey| &survey.targets);
         let target = targets.find(|target| target.url == url);
         let state = match (is_there, &survey, target) {
@@ -318,7 +318,7 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
 
 /// What is known of the repository, if there is one; or why nothing is.
 fn survey(global: &Global) -> Result<std::result::Result<Option<Survey>, String>> {
-    let storage = match cluster::open_file(&global.cluster()?, &global.remote_options()) {
+    let storage = match cluster::open_file(&global.cluster()?, &global.remote_options(), Plan::Auto) {
         Ok(storage) => storage,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ok(None)),
         Err(error) => return Ok(Err(error.to_string())),
@@ -334,7 +334,7 @@ fn remove(global: &Global, name: &str) -> Result<Exit> {
     let file = global.cluster()?;
     known(&file, name)?;
     if let Some(survey) = survey(global)?.map_err(Failure::Other)? {
-        let url = cluster::url(name);
+        let url = cluster::node_url(name);
         if survey.targets.iter().any(|target| target.url == url) {
             return Err(Failure::Other(format!(
                 "{name} is a node of the repository: `tabane cluster replace` puts another in its place"
@@ -417,11 +417,11 @@ fn change(global: &Global, old: Option<&str>, new: &NodeAddress) -> Result<Exit>
     match old {
         None => storage.add(&place).map_err(failed)?,
         Some(old) => {
-            let is_target = |name: &str| storage.urls().any(|url| url == cluster::url(name));
+            let is_target = |name: &str| storage.urls().any(|url| url == cluster::node_url(name));
             // Whoever ran this before may have been interrupted when only the file was left to change.
             if is_target(old) || !is_target(&new.name) {
                 storage
-                    .replace(&cluster::url(old), &place)
+                    .replace(&cluster::node_url(old), &place)
                     .map_err(failed)?;
             }
             // It may have taken its own place, empty.

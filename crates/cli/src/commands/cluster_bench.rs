@@ -6,11 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::Id;
-use tabane_store::storage::cluster::Plan;
-use tabane_store::storage::cluster::wire::random_id;
-use tabane_store::storage::striped::StripedStorage;
-use tabane_store::storage::{Name, ObjectKind, Storage};
+use tabane_striped::StripedStorage;
+use tabane_striped::cluster::Plan;
+use tabane_striped::cluster::wire::random_id;
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tabane_store::browse::Browser;
 use tabane_store::find::{Blocks, Finder, Pattern, Query};
 use tabane_store::node::{Node, Time};
-use tabane_store::storage::ObjectKind;
+use tabane_storage::ObjectKind;
 use tabane_store::{Id, Repository};
 
 use crate::args::Global;

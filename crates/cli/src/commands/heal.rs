@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
-use tabane_store::storage::striped::{HealOptions, HealReport};
+use tabane_striped::{HealOptions, HealReport};
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};

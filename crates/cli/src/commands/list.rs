@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use tabane_store::pack::BlockKind;
-use tabane_store::storage::ObjectKind;
+use tabane_storage::ObjectKind;
 
 use crate::args::Global;
 use crate::exit::{Exit, Result};

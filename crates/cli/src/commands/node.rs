@@ -6,8 +6,8 @@ use std::sync::{Arc, mpsc};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use tabane_node::{Server, ServerOptions};
-use tabane_store::storage::cluster::file::NodeFile;
-use tabane_store::storage::cluster::wire::FabricAddress;
+use tabane_striped::cluster::file::NodeFile;
+use tabane_striped::cluster::wire::FabricAddress;
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};

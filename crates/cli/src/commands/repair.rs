@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tabane_store::repair::{self, Observer, RepairOptions, Repaired};
-use tabane_store::storage::ObjectKind;
+use tabane_storage::ObjectKind;
 use tabane_store::{Error, Id, Repository};
 
 use crate::args::Global;

@@ -1,7 +1,7 @@
 //! `tabane scrub`
 
 use clap::Args;
-use tabane_store::storage::striped::HealOptions;
+use tabane_striped::HealOptions;
 
 use super::heal;
 use crate::args::Global;

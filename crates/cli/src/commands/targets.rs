@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use tabane_store::storage::striped::{self, Survey};
+use tabane_striped::{Survey, set_file};
 
 use super::heal::fragments;
 use crate::args::Global;
@@ -116,11 +116,11 @@ fn print(survey: &Survey) -> Result<()> {
 /// Adds a target, or puts it where another was.
 fn change(global: &Global, old: Option<&str>, new: &str) -> Result<Exit> {
     let (file, storage) = global.striped()?;
-    let url = |url: &str| striped::file::absolute(url, ".".as_ref()).map_err(Failure::Usage);
+    let url = |url: &str| set_file::absolute(url, ".".as_ref()).map_err(Failure::Usage);
     let new = url(new)?;
-    let places = striped::places(std::slice::from_ref(&new), &global.remote_options());
+    let places = set_file::places(std::slice::from_ref(&new), &global.remote_options());
     let place = &places.map_err(failed)?[0];
-    let mut urls = striped::file::read(&file).map_err(failed)?;
+    let mut urls = set_file::read(&file).map_err(failed)?;
     let is_target = |url: &str| storage.urls().any(|known| known == url);
     match old {
         None if urls.contains(&new) && is_target(&new) => {
@@ -147,7 +147,7 @@ fn change(global: &Global, old: Option<&str>, new: &str) -> Result<Exit> {
     if !urls.contains(&new) {
         urls.push(new.clone());
     }
-    striped::file::write(&file, &urls, true).map_err(failed)?;
+    set_file::write(&file, &urls, true).map_err(failed)?;
     if global.json {
         print_json(&json!({"message_type": "targets_changed", "added": new}))?;
     } else if !global.quiet {

@@ -20,7 +20,7 @@ use serde_json::json;
 use tabane_node::authority;
 use tabane_parity::Layout;
 use tabane_parity::schedule::Kind;
-use tabane_store::storage::cluster::file::NodeAddress;
+use tabane_striped::cluster::file::NodeAddress;
 
 use tabane_testing::member::Member;
 use tabane_testing::network::Network;

@@ -11,8 +11,8 @@ use std::collections::{BinaryHeap, VecDeque};
 use anyhow::{Context, Result};
 use tabane_parity::Layout;
 use tabane_parity::schedule::{Kind, Part};
-use tabane_store::storage::cluster::Rings;
-use tabane_store::storage::striped::container::SECTOR_LEN;
+use tabane_striped::cluster::Rings;
+use tabane_striped::container::SECTOR_LEN;
 
 /// Puts of a client that are on their way at a time.
 const CLIENT_PUTS: usize = 3;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde_json::json;
+use tabane_storage::{LocalStorage, Name, ObjectKind, Storage};
 use tabane_store::chunker::Chunking;
 use tabane_store::compress::{Compression, Compressor};
 use tabane_store::examine::Examiner;
@@ -22,7 +23,6 @@ use tabane_store::index::Index;
 use tabane_store::key::{KdfCost, Password};
 use tabane_store::pack::{BlockKind, Codec, PACK_LEN, PackContents, PackWriter, SEGMENT_LEN};
 use tabane_store::reader::BlockReader;
-use tabane_store::storage::{LocalStorage, Name, ObjectKind, Storage};
 use tabane_store::{Algorithm, Id, InitOptions, Repository};
 
 use tabane_bench::arguments::Report;

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use crate::error::{Error, Result};
 use crate::node::{Kind, Node, Piece};
 use crate::repository::Repository;
-use crate::sync::lock;
 use crate::tree;
 use crate::writer::Encoder;
+use tabane_storage::sync::lock;
 
 /// A directory of which not all entries are done.
 pub struct Directory {

@@ -15,20 +15,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use jiff::Timestamp;
 use tabane_engine::Pool;
 
+use crate::buffers::Buffers;
 use crate::client::{Presence, Purpose};
 use crate::commit::commit;
 use crate::compress::Compression;
+use crate::deep_stack::with_deep_stack;
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::node::{Node, Time, Xattr};
 use crate::pack::BlockKind;
 use crate::removal;
 use crate::repository::Repository;
 use crate::snapshot::{self, Snapshot, Summary};
 use crate::source::exclude::ExcludeOptions;
-use crate::storage::{Name, ObjectKind};
-use crate::sync::{Buffers, with_deep_stack};
 use crate::writer::{Writer, flush};
+use tabane_storage::Id;
+use tabane_storage::{Name, ObjectKind};
 
 use directory::Assembler;
 use walk::{Sources, Walker};

@@ -18,8 +18,8 @@ use super::directory::Place;
 use super::{Outcome, Run};
 use crate::error::Result;
 use crate::node::{Found, Kind, Node, Piece, Xattr};
-use crate::sync::lock;
 use crate::writer::Encoder;
+use tabane_storage::sync::lock;
 
 /// A bundle is closed when it has this many bytes: several blocks for each lane.
 const BUNDLE_LEN: usize = 8 << 20;

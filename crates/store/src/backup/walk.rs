@@ -15,12 +15,12 @@ use tabane_files::read;
 use super::directory::{Directory, Place};
 use super::read::{Batch, FileJob, LargeFile};
 use super::{Outcome, Run, Source, cannot_read};
+use crate::deep_stack::DEPTH_MAX;
 use crate::error::{Error, Result};
 use crate::node::{self, Found, Kind, Node, Piece, Time};
 use crate::reader::BlockReader;
 use crate::snapshot::Snapshot;
 use crate::source::exclude::{Decision, Excludes, Scope};
-use crate::sync::DEPTH_MAX;
 use crate::tree;
 use crate::writer::Encoder;
 

@@ -16,8 +16,8 @@ use super::run::{
 use super::{IndexSegment, Location, SegmentEntry, dangling};
 use crate::crypto::{HEADER_LEN, MasterKey};
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::pack::{BlockKind, PackContents};
+use tabane_storage::Id;
 
 /// Entries of a bucket, more or less: few enough to be read for a single lookup, many enough to make buckets few.
 const BUCKET_ENTRIES: u32 = 256;

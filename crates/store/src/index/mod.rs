@@ -11,9 +11,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::pack::{BlockKind, Codec, PackContents};
 use crate::removal::Removals;
+use tabane_storage::Id;
 
 use recent::Recent;
 use run::{PackRecord, Run};

@@ -16,8 +16,9 @@ use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
-use crate::crypto::{MasterKey, ObjectKey, SALT_LEN, TAG_LEN, random};
-use crate::sync::lock;
+use crate::crypto::{MasterKey, ObjectKey, SALT_LEN, TAG_LEN};
+use tabane_storage::random;
+use tabane_storage::sync::lock;
 
 /// Bytes of a page in its file. One is read for a lookup: a longer one takes longer to copy and to open.
 pub const PAGE_LEN: usize = 512;

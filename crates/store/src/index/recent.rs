@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 use super::{Location, PackEntry, SegmentEntry};
 use crate::crypto::HEADER_LEN;
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::pack::PackContents;
+use tabane_storage::Id;
 
 /// Packs with what they hold, in memory. Numbers of packs and segments count from 0.
 #[derive(Default)]

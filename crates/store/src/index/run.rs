@@ -18,8 +18,8 @@ use super::pages::{PageFile, Record, Section};
 use super::{Location, PackEntry, SegmentEntry, dangling};
 use crate::crypto::MasterKey;
 use crate::error::{Error, Result};
-use crate::id::{ID_LEN, Id};
 use crate::pack::{BlockKind, Codec};
+use tabane_storage::{ID_LEN, Id};
 
 /// A pack, with where its segments and blocks are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use crate::error::Error;
-use crate::id::Id;
 use crate::pack::{BlockKind, PACK_LEN};
+use tabane_storage::Id;
 
 /// How much of the packs may be unused.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::index::IndexSegment;
 use crate::removal;
 use crate::repository::Repository;
-use crate::storage::{Name, ObjectKind};
+use tabane_storage::Id;
+use tabane_storage::{Name, ObjectKind};
 
 /// Packs that one object names at most: 16 GiB of them.
 pub(crate) const PACKS_MAX: usize = 1024;

@@ -17,13 +17,13 @@ use serde::Serialize;
 
 use crate::client::{Presence, Purpose, Seen};
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::reach::Reach;
 use crate::removal::{self, Removal};
 use crate::repack;
 use crate::repository::Repository;
-use crate::storage::{Name, ObjectKind};
-use crate::sync::try_each;
+use tabane_storage::Id;
+use tabane_storage::sync::try_each;
+use tabane_storage::{Name, ObjectKind};
 
 pub use choose::MaxUnused;
 use choose::{Candidate, choose};

@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime};
 
 use crate::client::{self, Presence, Seen};
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::index::{Index, IndexSegment};
 use crate::pack::BlockKind;
 use crate::reach::{Reach, is_whole};
@@ -14,7 +13,8 @@ use crate::reader::BlockReader;
 use crate::removal::{Removal, Removals};
 use crate::repository::Repository;
 use crate::snapshot;
-use crate::storage::{Listed, ObjectKind};
+use tabane_storage::Id;
+use tabane_storage::{Listed, ObjectKind};
 
 /// A pending snapshot whose client died tells for so long that the snapshot, should it come, may lack something.
 const PENDING_AGE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);

@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use super::{Observer, exclusive};
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::index::IndexSegment;
 use crate::pack::{self, PackContents};
 use crate::prune;
 use crate::removal;
 use crate::repository::Repository;
-use crate::storage::{Name, ObjectKind};
+use tabane_storage::Id;
+use tabane_storage::{Name, ObjectKind};
 
 /// What [`repair_index`] did, or would do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

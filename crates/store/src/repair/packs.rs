@@ -9,15 +9,15 @@ use serde::Serialize;
 use super::{Observer, exclusive};
 use crate::compress::Compression;
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::index::Index;
 use crate::pack::{self, BlockKind, PackContents, SegmentReader};
 use crate::prune;
 use crate::removal::{self, Removal, Removals};
 use crate::repository::Repository;
 use crate::salvage::salvage;
-use crate::storage::{Name, ObjectKind};
 use crate::writer::{Encoder, Writer, flush};
+use tabane_storage::Id;
+use tabane_storage::{Name, ObjectKind};
 
 /// What [`repair_packs`] did, or would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -58,7 +58,7 @@ pub fn repair_packs(
         let name = Name::new(ObjectKind::Pack, id);
         let read = repository.storage().get(name, None);
         match read.map_err(Error::storage("read", name)) {
-            Ok(bytes) if crate::crypto::object_id(&[&bytes]) == id => {}
+            Ok(bytes) if tabane_storage::object_id(&[&bytes]) == id => {}
             Ok(bytes) => {
                 observer.note(&format!("{name} is damaged"));
                 damaged.insert(id, bytes);

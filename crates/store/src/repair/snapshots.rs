@@ -17,15 +17,15 @@ use super::{Observer, exclusive};
 use crate::edit::{Edit, Trees, edit};
 use crate::error::{Error, Result};
 use crate::forget;
-use crate::id::Id;
 use crate::index::Index;
 use crate::node::{Kind, Node, Piece, Time};
 use crate::pack;
 use crate::reader::BlockReader;
 use crate::repository::Repository;
 use crate::snapshot::Snapshot;
-use crate::storage::ObjectKind;
 use crate::tree;
+use tabane_storage::Id;
+use tabane_storage::ObjectKind;
 
 /// What the name of a file that misses a part gets at its end.
 const SUFFIX: &str = ".repaired";

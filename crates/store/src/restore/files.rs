@@ -19,10 +19,10 @@ use tabane_files::write::{apply, apply_at};
 use super::Run;
 use super::plan::attribute_errors;
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::node::{Kind, Node, Piece};
 use crate::reader::{self, BlockReader};
-use crate::sync::lock;
+use tabane_storage::Id;
+use tabane_storage::sync::lock;
 
 /// Decoded bytes that a worker has at a time: enough blocks to fill the lanes.
 const BATCH_LEN: u64 = 4 << 20;

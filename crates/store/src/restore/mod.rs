@@ -14,12 +14,12 @@ use serde::Serialize;
 
 use crate::client::{Presence, Purpose};
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::index::Index;
 use crate::repository::Repository;
 use crate::snapshot::Snapshot;
 use crate::source::exclude::IncludeOptions;
-use crate::sync::lock;
+use tabane_storage::Id;
+use tabane_storage::sync::lock;
 
 use plan::Plan;
 

@@ -17,13 +17,13 @@ use tabane_files::write::{self, AttributeError};
 
 use super::files::File;
 use super::{RestoreSummary, Run};
+use crate::deep_stack::{DEPTH_MAX, with_deep_stack};
 use crate::error::{Error, Result};
-use crate::id::Id;
 use crate::node::{HardLink, Kind, Node};
 use crate::snapshot::Snapshot;
 use crate::source::exclude::{Includes, Selection};
-use crate::sync::{DEPTH_MAX, with_deep_stack};
 use crate::tree_ahead::{TreesAhead, with_trees_ahead};
+use tabane_storage::Id;
 
 /// Fewer directories than this are finished sooner than a thread is started.
 const DIRECTORIES_PER_THREAD: usize = 256;

@@ -5,8 +5,8 @@ use crate::chunker::{Chunker, Chunking};
 use crate::compress::{Compression, Compressor};
 use crate::config::BLOCK_HASHES;
 use crate::crypto::{MasterKey, ObjectKey, TAG_LEN};
-use crate::id::Id;
 use crate::pack::{BlockKind, PackWriter, SegmentReader, read_contents};
+use tabane_storage::Id;
 
 /// Checks AES-256-GCM, SHA-256, Zstandard, packs and the chunker.
 pub fn encoding() -> Vec<Outcome> {
@@ -72,7 +72,7 @@ fn packs() -> Result<(), String> {
     let (bytes, contents) = writer.finish();
     let read = read_contents(&master, &bytes, "a pack").map_err(|error| error.to_string())?;
     same("the footer", &read, &contents)?;
-    let key = master.object_key(crate::storage::ObjectKind::Pack, &contents.salt);
+    let key = master.object_key(tabane_storage::ObjectKind::Pack, &contents.salt);
     let mut at = crate::crypto::HEADER_LEN;
     let mut reader = SegmentReader::default();
     for (number, (segment, raw)) in contents.segments.iter().zip(&segments).enumerate() {

@@ -13,7 +13,7 @@ pub use round_trip::round_trip;
 
 use aws_lc_rs::digest;
 
-use crate::id::Id;
+use tabane_storage::Id;
 
 /// What a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]

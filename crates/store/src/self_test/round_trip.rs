@@ -9,14 +9,14 @@ use super::{Outcome, noise};
 use crate::backup::{self, BackupOptions, Outcome as EntryOutcome, Parent, Source, backup};
 use crate::check::{ReadData, check};
 use crate::compress::Compression;
-use crate::crypto::random;
 use crate::error::Result;
 use crate::key::KdfCost;
-use crate::observer::Observer;
 use crate::repository::{InitOptions, Repository};
 use crate::restore::{self, RestoreOptions, restore};
 use crate::snapshot;
-use crate::storage::LocalStorage;
+use tabane_storage::LocalStorage;
+use tabane_storage::Progress;
+use tabane_storage::random;
 
 /// Backs a few files up into a new repository below `directory`, reads all of it, restores it and compares. Leaves
 /// nothing behind.
@@ -139,7 +139,7 @@ impl restore::Observer for Told {
     fn restored(&self, _bytes: u64) {}
 }
 
-impl Observer for Told {
+impl Progress for Told {
     fn problem(&self, what: &str) {
         self.tell(what.to_owned());
     }

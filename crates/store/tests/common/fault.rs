@@ -7,7 +7,7 @@ use std::process::abort;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tabane_store::storage::{Listed, LocalStorage, Name, ObjectKind, Storage};
+use tabane_storage::{Listed, LocalStorage, Name, ObjectKind, Storage};
 
 /// What happens at the chosen operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

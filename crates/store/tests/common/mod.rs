@@ -9,13 +9,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use tabane_storage::{LocalStorage, Storage};
 use tabane_store::backup::{self, Backup, BackupOptions, Outcome, Parent, Source, backup};
 use tabane_store::check::{CheckReport, ReadData, check};
 use tabane_store::chunker::Chunking;
 use tabane_store::compress::Compression;
 use tabane_store::key::{KdfCost, Password};
 use tabane_store::restore::{self, RestoreOptions, RestoreSummary, restore};
-use tabane_store::storage::{LocalStorage, Storage};
 use tabane_store::{Algorithm, Id, InitOptions, Repository, snapshot};
 pub use tabane_testing::{
     compare, files as tree, gateway, is_root, memory, mount, not_checked, scratch,
@@ -153,7 +153,7 @@ impl restore::Observer for Recorder {
     fn restored(&self, _bytes: u64) {}
 }
 
-impl tabane_store::Observer for Recorder {
+impl tabane_store::Progress for Recorder {
     fn problem(&self, what: &str) {
         self.warn(Path::new(""), what);
     }

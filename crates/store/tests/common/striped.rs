@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use tabane_store::storage::striped::{Place, StripedStorage};
-use tabane_store::storage::{Notice, Storage};
+use tabane_storage::{Notice, Storage};
+use tabane_striped::{Place, StripedStorage};
 
 /// The places of targets, each with a URL of its own.
 pub fn places(storages: Vec<Arc<dyn Storage>>) -> Vec<Place> {

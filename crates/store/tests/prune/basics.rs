@@ -4,10 +4,10 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::backup::Backup;
 use tabane_store::client::{self, Presence, Purpose};
 use tabane_store::prune::{MaxUnused, Observer, PruneOptions, PruneReport, plan};
-use tabane_store::storage::{Name, ObjectKind, Storage};
 use tabane_store::{Error, Repository, snapshot};
 use tempfile::TempDir;
 

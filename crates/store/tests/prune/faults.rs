@@ -9,9 +9,9 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tabane_storage::{LocalStorage, Name, ObjectKind, Storage};
 use tabane_store::prune::plan;
 use tabane_store::repair::{RepairOptions, repair_index, repair_snapshots};
-use tabane_store::storage::{LocalStorage, Name, ObjectKind, Storage};
 use tabane_store::{Id, Repository, forget, snapshot};
 
 use super::basics::{TIGHT, prune_with};

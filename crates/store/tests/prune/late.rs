@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tabane_storage::{Listed, Name, ObjectKind, Storage};
 use tabane_store::backup::{BackupOptions, Parent};
 use tabane_store::cache::Cache;
 use tabane_store::rewrite::{RewriteOptions, rewrite};
 use tabane_store::source::exclude::ExcludeOptions;
-use tabane_store::storage::{Listed, Name, ObjectKind, Storage};
 use tabane_store::{Error, Id, Repository, forget, snapshot};
 
 use super::basics::{TIGHT, prune_with};

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
+use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::backup::{BackupOptions, Parent};
 use tabane_store::check::{ReadData, check};
 use tabane_store::repair::{Observer, repair_index, repair_packs};
-use tabane_store::storage::{Name, ObjectKind, Storage};
 use tabane_store::{Error, Id};
 use tempfile::TempDir;
 

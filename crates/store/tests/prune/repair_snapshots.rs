@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tabane_storage::{Name, ObjectKind};
 use tabane_store::browse::Browser;
 use tabane_store::check::{ReadData, check};
 use tabane_store::chunker::Chunking;
@@ -14,7 +15,6 @@ use tabane_store::repair::{
     Observer, RepairOptions, Repaired, repair_index, repair_packs, repair_snapshots,
 };
 use tabane_store::snapshot::{self, Snapshot};
-use tabane_store::storage::{Name, ObjectKind};
 use tabane_store::{Id, InitOptions, Repository};
 use tempfile::TempDir;
 

@@ -12,11 +12,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use tabane_storage::{Listed, Name, ObjectKind, Storage};
 use tabane_store::backup::{BackupOptions, Parent};
 use tabane_store::chunker::Chunking;
 use tabane_store::rewrite::{RewriteOptions, rewrite};
 use tabane_store::source::exclude::ExcludeOptions;
-use tabane_store::storage::{Listed, Name, ObjectKind, Storage};
 use tabane_store::{Error, Id, InitOptions, Repository, snapshot};
 
 use super::basics::{TIGHT, prune_with};

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tabane_store::storage::striped::{HealOptions, HealReport, Place, StripedStorage, Survey};
-use tabane_store::storage::{self, Location, RemoteOptions};
-use tabane_store::{Id, Observer, Repository};
+use tabane_storage::{self, Location, RemoteOptions};
+use tabane_store::{Id, Progress, Repository};
+use tabane_striped::{HealOptions, HealReport, Place, StripedStorage, Survey};
 use tempfile::TempDir;
 
 use crate::common::{self, assert_restores, back_up, id, init_options, password};
@@ -14,7 +14,7 @@ use crate::common::{self, assert_restores, back_up, id, init_options, password};
 /// Wants no problem.
 pub struct Quiet;
 
-impl Observer for Quiet {
+impl Progress for Quiet {
     fn problem(&self, what: &str) {
         panic!("{what}");
     }
@@ -124,8 +124,8 @@ impl Bed {
             Some(server) => server.url.clone(),
             None => self.target(number).display().to_string(),
         };
-        let location = Location::parse(url.as_ref()).unwrap();
-        let storage = storage::open(&location, &RemoteOptions::default()).unwrap();
+        let location = Location::parse(url.as_ref(), "").unwrap();
+        let storage = location.open(&RemoteOptions::default()).unwrap();
         Place { url, storage }
     }
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tabane_parity::Layout;
 
+use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::backup::{BackupOptions, Parent};
 use tabane_store::check::{ReadData, check};
 use tabane_store::prune::{self, PruneOptions};
 use tabane_store::repair::{self, PacksReport, repair_packs};
-use tabane_store::storage::{Name, ObjectKind, Storage};
 use tabane_store::{Error, Id, Repository};
 
 use crate::bed::{Bed, Random};

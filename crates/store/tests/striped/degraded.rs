@@ -4,9 +4,9 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tabane_store::storage::striped::StripedStorage;
-use tabane_store::storage::{Name, ObjectKind, Storage};
+use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::{Repository, prune, snapshot};
+use tabane_striped::StripedStorage;
 
 use crate::bed::{Bed, Quiet, Random, heal, scrub};
 use crate::common::striped::Told;

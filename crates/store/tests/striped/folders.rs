@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::Id;
-use tabane_store::storage::{Name, ObjectKind, Storage};
 
 use crate::bed::{Bed, Quiet, heal};
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tabane_store::storage::striped::{HealOptions, StripedStorage};
-use tabane_store::storage::{Name, ObjectKind, Storage};
+use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::{Id, Repository};
+use tabane_striped::{HealOptions, StripedStorage};
 use tempfile::TempDir;
 
 use crate::bed::{Quiet, READ_ALL, Random, heal};
@@ -200,7 +200,7 @@ fn heal_dies(filled: &Filled, damaged: &Disks) {
 /// Dead storages make problems; those are not looked at.
 struct Silent;
 
-impl tabane_store::Observer for Silent {
+impl tabane_store::Progress for Silent {
     fn problem(&self, _what: &str) {}
     fn note(&self, _what: &str) {}
     fn progress(&self, _done_bytes: u64, _total_bytes: u64) {}

@@ -4,9 +4,9 @@ use std::fs;
 use std::sync::Arc;
 
 use tabane_parity::{Layout, fewest_reads};
+use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::Id;
-use tabane_store::storage::striped::StripedStorage;
-use tabane_store::storage::{Name, ObjectKind, Storage};
+use tabane_striped::StripedStorage;
 
 use crate::bed::{Bed, Random, heal, pairs, scrub};
 use crate::common::assert_clean;

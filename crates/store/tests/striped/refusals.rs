@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use tabane_store::storage::striped::{Place, StripedStorage};
-use tabane_store::storage::{Listed, LocalStorage, Name, ObjectKind, Storage};
+use tabane_storage::{Listed, LocalStorage, Name, ObjectKind, Storage};
 use tabane_store::{Error, Repository};
+use tabane_striped::{Place, StripedStorage};
 
 use crate::bed::{Bed, heal};
 use crate::common::striped::{Told, open};

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::Id;
-use tabane_store::storage::striped::{HealOptions, StripedStorage};
-use tabane_store::storage::{Name, ObjectKind, Storage};
+use tabane_striped::{HealOptions, StripedStorage};
 
 use crate::bed::{Quiet, READ_ALL, Random};
 use crate::common::memory::MemoryStorage;

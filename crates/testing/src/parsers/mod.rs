@@ -16,6 +16,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 use tabane_lanes::{Algorithm, hash_many};
+use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::browse::{self, Browser};
 use tabane_store::cache::Cache;
 use tabane_store::check::{self, ReadData};
@@ -31,7 +32,6 @@ use tabane_store::removal::{Removal, Removals};
 use tabane_store::restore::{self, RestoreOptions};
 use tabane_store::snapshot::{self, Filter, Snapshot, Summary};
 use tabane_store::source::exclude::{ExcludeOptions, Excludes};
-use tabane_store::storage::{Name, ObjectKind, Storage};
 use tabane_store::{Id, InitOptions, Repository, client, diff, dump, stats, tree};
 
 use crate::memory::MemoryStorage;
@@ -576,7 +576,7 @@ impl io::Write for Room {
 /// Does not listen.
 struct Deaf;
 
-impl tabane_store::Observer for Deaf {
+impl tabane_store::Progress for Deaf {
     fn problem(&self, _: &str) {}
     fn note(&self, _: &str) {}
     fn progress(&self, _: u64, _: u64) {}

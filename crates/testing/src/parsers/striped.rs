@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tabane_engine::{Algorithm, Hasher};
+use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::Id;
-use tabane_store::storage::striped::{HealOptions, HealReport, Place, StripedStorage, file};
-use tabane_store::storage::{Name, ObjectKind, Storage};
+use tabane_striped::{HealOptions, HealReport, Place, StripedStorage, set_file};
 
 use super::{Deaf, sha256};
 use crate::memory::{MemoryStorage, Objects};
@@ -255,15 +255,15 @@ pub fn set_file(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;
     };
-    let Ok(urls) = file::parse(text) else {
+    let Ok(urls) = set_file::parse(text) else {
         return;
     };
-    assert_eq!(file::parse(&file::text(&urls)).as_ref(), Ok(&urls));
+    assert_eq!(set_file::parse(&set_file::text(&urls)).as_ref(), Ok(&urls));
     let folder = Path::new("/home/me");
     for url in urls {
-        if let Ok(absolute) = file::absolute(&url, folder) {
+        if let Ok(absolute) = set_file::absolute(&url, folder) {
             assert!(!absolute.is_empty());
-            let again = file::absolute(&absolute, Path::new("/elsewhere"));
+            let again = set_file::absolute(&absolute, Path::new("/elsewhere"));
             assert_eq!(again, Ok(absolute));
         }
     }
@@ -283,8 +283,8 @@ pub fn set_file_samples() -> Vec<Vec<u8>> {
     ];
     let urls = urls.map(str::to_owned);
     let samples = [
-        file::text(&urls),
-        file::text(&urls[..1]),
+        set_file::text(&urls),
+        set_file::text(&urls[..1]),
         "target = [{url = '/mnt/a'}, {url = \"\"\"b\"\"\"}]".to_owned(),
         "[[target]]\nurl = \"/\"\n[[target]]\nurl = 1979-05-27\n".to_owned(),
     ];

@@ -1,0 +1,22 @@
+//! Names that are hashes, and names that are random.
+
+use crate::id::Id;
+
+/// The name of an object: the BLAKE3 of its bytes, so that `b3sum` and `tabane sum -a blake3` can check it.
+///
+/// A tree of hashes, BLAKE3 fills SIMD lanes with a single message; with SHA-256 the names of packs took 8% of the CPU time
+/// of a first backup.
+pub fn object_id(parts: &[&[u8]]) -> Id {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(part);
+    }
+    Id(*hasher.finalize().as_bytes())
+}
+
+/// Fills an array with random bytes.
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the system has random numbers");
+    bytes
+}

@@ -1,0 +1,412 @@
+//! A repository in a directory.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{CWD, OFlags, RenameFlags};
+
+use crate::buffer;
+use crate::hash::random;
+use crate::id::Id;
+use crate::name::{Name, ObjectKind};
+use crate::storage::{Listed, OBJECT_LEN_MAX, Storage};
+
+/// Where an object is written before it gets its name.
+const TEMPORARY: &str = "tmp";
+
+/// Random bytes of its name there.
+const TEMPORARY_NAME_LEN: usize = 16;
+
+/// Objects as files below a directory.
+///
+/// An object is written to `tmp/`, synced, renamed without replacing, and its directory is synced: so it is
+/// there whole or not at all, and stays once [`Storage::put`] has returned.
+pub struct LocalStorage {
+    root: PathBuf,
+}
+
+impl LocalStorage {
+    /// The directory `root`, which need not exist yet.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    fn path(&self, name: Name) -> PathBuf {
+        self.root.join(name.path())
+    }
+
+    /// A new name to write to.
+    fn temporary(&self) -> PathBuf {
+        let name = hex::encode(random::<TEMPORARY_NAME_LEN>());
+        self.root.join(TEMPORARY).join(name)
+    }
+
+    fn create_temporary(&self, path: &Path) -> io::Result<File> {
+        let create = || {
+            OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(path)
+        };
+        match create() {
+            // Whoever copied the repository to this place left out folders that were empty.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_used() => {
+                create_directory(&self.root.join(TEMPORARY))?;
+                create()
+            }
+            result => result,
+        }
+    }
+
+    /// Whether there is a repository, or a target of one.
+    fn is_used(&self) -> bool {
+        [Name::CONFIG, Name::TARGET]
+            .iter()
+            .any(|name| self.path(*name).exists())
+    }
+
+    /// What time it is by the file system's clock: it may be another machine's.
+    fn now(&self) -> io::Result<SystemTime> {
+        let probe = self.temporary();
+        let modified = self
+            .create_temporary(&probe)
+            .and_then(|file| file.metadata()?.modified());
+        fs::remove_file(&probe)?;
+        modified
+    }
+
+    /// Begins to write an object, which has no name yet.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn draft(&self, name: Name) -> io::Result<Draft> {
+        let temporary = self.temporary();
+        let file = self.create_temporary(&temporary)?;
+        Ok(Draft {
+            file,
+            temporary,
+            path: self.path(name),
+        })
+    }
+
+    /// Gives drafts their names, whole and durable. That of several at once costs less than of each by itself: what they need of the
+    /// file system's journal goes together, and each directory is synced once.
+    ///
+    /// For each there is one result; [`io::ErrorKind::AlreadyExists`] where the name is taken.
+    pub fn publish(&self, drafts: impl IntoIterator<Item = Draft>) -> Vec<io::Result<()>> {
+        let mut drafts: Vec<_> = drafts.into_iter().map(|draft| (draft, Ok(()))).collect();
+        for (draft, result) in &mut drafts {
+            *result = draft.file.sync_all();
+        }
+        let mut folders = Vec::new();
+        for (draft, result) in &mut drafts {
+            if result.is_ok() {
+                *result = rename(&draft.temporary, &draft.path);
+                folders.push(
+                    draft
+                        .path
+                        .parent()
+                        .expect("an object is below the root")
+                        .to_owned(),
+                );
+            }
+        }
+        folders.sort();
+        folders.dedup();
+        let synced = folders.iter().try_for_each(|folder| sync_directory(folder));
+        let results = drafts
+            .into_iter()
+            .map(|(_, result)| match (&synced, result) {
+                (Err(error), Ok(())) => Err(io::Error::new(error.kind(), error.to_string())),
+                (_, result) => result,
+            });
+        results.collect()
+    }
+}
+
+/// An object that is being written, in any order. It vanishes when it is dropped without having got its name.
+pub struct Draft {
+    file: File,
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+impl Draft {
+    /// Writes two pieces, one behind the other, from where they lie.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn write_at(&self, offset: u64, parts: [&[u8]; 2]) -> io::Result<()> {
+        let slices = parts.map(IoSlice::new);
+        let written = rustix::io::pwritev(&self.file, &slices, offset)?;
+        let mut at = 0;
+        for part in parts {
+            // What a call has left over.
+            let done = written.saturating_sub(at).min(part.len());
+            self.file
+                .write_all_at(&part[done..], offset + (at + done) as u64)?;
+            at += part.len();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // Gone already where it got its name; rubbish in any case.
+        let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+/// Puts the written and synced `temporary` in its place.
+fn rename(temporary: &Path, path: &Path) -> io::Result<()> {
+    let folder = path.parent().expect("an object is below the root");
+    match rename_without_replacing(temporary, path) {
+        // Somebody removed the folder, or it is a repository of which that part was lost.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let above = folder.parent().expect("a folder is below the root");
+            let target = above.parent().map(|root| root.join(Name::TARGET.path()));
+            if !above.exists() && target.is_some_and(|target| target.exists()) {
+                // Where too many targets have lost it, one that is there and empty would hide that.
+                return Err(io::Error::new(
+                    error.kind(),
+                    format!("its folder {} is gone", above.display()),
+                ));
+            }
+            create_directory(folder)?;
+            sync_directory(above)?;
+            rename_without_replacing(temporary, path)
+        }
+        // Who hears that it is there would believe that it is what he has.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !path.is_file() => {
+            let text = format!("there is something that is no file: {}", path.display());
+            Err(io::Error::other(text))
+        }
+        result => result,
+    }
+}
+
+impl Storage for LocalStorage {
+    fn location(&self) -> String {
+        self.root.display().to_string()
+    }
+
+    fn create(&self) -> io::Result<()> {
+        create_directory(&self.root).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                io::Error::new(error.kind(), "there is something that is no directory")
+            }
+            _ => error,
+        })?;
+        for entry in fs::read_dir(&self.root)? {
+            // What an interrupted creation left behind is no obstacle.
+            let name = entry?.file_name();
+            let ours = name == TEMPORARY
+                || ObjectKind::ALL
+                    .iter()
+                    .any(|kind| *kind != ObjectKind::Config && name == kind.name());
+            if !ours {
+                return Err(io::ErrorKind::DirectoryNotEmpty.into());
+            }
+        }
+        for kind in [ObjectKind::Pack, ObjectKind::Index, ObjectKind::Snapshot] {
+            // A repository that has lost its config is not to be buried under a new one.
+            if self.list(kind).is_ok_and(|found| !found.is_empty()) {
+                return Err(io::ErrorKind::DirectoryNotEmpty.into());
+            }
+        }
+        self.make_folders()?;
+        match self.root.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => sync_directory(Path::new(".")),
+            Some(parent) => sync_directory(parent),
+            None => Ok(()),
+        }
+    }
+
+    fn make_folders(&self) -> io::Result<()> {
+        for kind in ObjectKind::ALL {
+            if kind != ObjectKind::Config {
+                create_directory(&self.root.join(kind.name()))?;
+            }
+        }
+        create_directory(&self.root.join(TEMPORARY))?;
+        let packs = self.root.join(ObjectKind::Pack.name());
+        for first in 0..=u8::MAX {
+            create_directory(&packs.join(hex::encode([first])))?;
+        }
+        sync_directory(&packs)?;
+        sync_directory(&self.root)
+    }
+
+    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+        let draft = self.draft(name)?;
+        for part in parts {
+            (&draft.file).write_all(part)?;
+        }
+        let mut published = self.publish([draft]);
+        published.pop().expect("it has one result for each")
+    }
+
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+        // Of a pipe in its place nobody would ever read anything.
+        let mut file = File::options()
+            .read(true)
+            .custom_flags(OFlags::NONBLOCK.bits() as i32)
+            .open(self.path(name))?;
+        match range {
+            None => {
+                let mut bytes = Vec::new();
+                (&file).take(OBJECT_LEN_MAX).read_to_end(&mut bytes)?;
+                match file.read(&mut [0])? {
+                    0 => Ok(bytes),
+                    _ => Err(io::Error::other("it is longer than any object")),
+                }
+            }
+            Some(range) => {
+                let len = range.end - range.start;
+                file.seek(SeekFrom::Start(range.start))?;
+                // Not zeroed first, as `read_exact` would need it.
+                let mut bytes = buffer::with_capacity(len as usize);
+                match file.take(len).read_to_end(&mut bytes)? as u64 {
+                    read if read == len => Ok(bytes),
+                    _ => Err(io::ErrorKind::UnexpectedEof.into()),
+                }
+            }
+        }
+    }
+
+    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+        let mut found = Vec::new();
+        match kind {
+            ObjectKind::Config => {
+                let metadata = fs::metadata(self.path(Name::CONFIG))?;
+                found.push(listed(Name::CONFIG.id, &metadata)?);
+            }
+            ObjectKind::Pack => {
+                for folder in fs::read_dir(self.root.join(kind.name()))? {
+                    let folder = folder?;
+                    if folder.file_type()?.is_dir() {
+                        list_folder(&folder.path(), &mut found)?;
+                    }
+                }
+            }
+            _ => match list_folder(&self.root.join(kind.name()), &mut found) {
+                // Made when the first object of the kind is put.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && kind.is_transient() => {}
+                result => result?,
+            },
+        }
+        Ok(found)
+    }
+
+    fn stat(&self, name: Name) -> io::Result<u64> {
+        Ok(fs::metadata(self.path(name))?.len())
+    }
+
+    fn delete(&self, name: Name) -> io::Result<()> {
+        let path = self.path(name);
+        fs::remove_file(&path)?;
+        sync_directory(path.parent().expect("an object is below the root"))
+    }
+
+    fn remove_leftovers(&self, age: Duration) -> io::Result<u64> {
+        let folder = self.root.join(TEMPORARY);
+        let now = self.now()?;
+        let mut removed = 0;
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let modified = match entry.metadata() {
+                Ok(metadata) => metadata.modified()?,
+                // It got its name meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let is_ours = entry.file_name().len() == 2 * TEMPORARY_NAME_LEN;
+            if is_ours && now.duration_since(modified).is_ok_and(|old| old >= age) {
+                fs::remove_file(entry.path())?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+}
+
+/// Adds the files whose names are IDs; other files are none of ours.
+fn list_folder(folder: &Path, found: &mut Vec<Listed>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        match entry.metadata() {
+            // What is no file holds nothing, and is missed then.
+            Ok(metadata) if !metadata.is_file() && !metadata.is_symlink() => {}
+            Ok(metadata) => found.push(listed(id, &metadata)?),
+            // Deleted meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn listed(id: Id, metadata: &fs::Metadata) -> io::Result<Listed> {
+    Ok(Listed {
+        id,
+        len: metadata.len(),
+        modified: metadata.modified()?,
+    })
+}
+
+/// Writes a file whole or not at all, with this mode less the umask; `replace` says whether there may be one.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`]; when it cannot be written.
+pub fn write_whole(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let temporary = path.with_file_name(name);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(mode)
+        .open(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    match replace {
+        true => fs::rename(&temporary, path),
+        false => rename_without_replacing(&temporary, path)
+            .inspect_err(|_| drop(fs::remove_file(&temporary))),
+    }
+}
+
+/// Renames, but not to a name that is taken.
+fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Some network file systems lack the flag: a link never replaces either.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+            fs::hard_link(from, to)?;
+            fs::remove_file(from)
+        }
+        result => Ok(result?),
+    }
+}
+
+/// Creates a directory and its parents, for the owner alone.
+fn create_directory(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}

@@ -1,0 +1,183 @@
+//! Where objects can be: one style of URL for all kinds of place, and what opens them.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::local::LocalStorage;
+use crate::object::{ObjectStorage, RemoteLocation};
+use crate::options::RemoteOptions;
+use crate::storage::Storage;
+
+/// What a place can be named by; shown to whoever names it otherwise.
+const FORMS: &str = "a directory, file:///DIRECTORY, s3://BUCKET/PREFIX, s3+https://HOST/BUCKET/PREFIX, \
+     gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or webdav+https://HOST/PATH";
+
+/// A place for objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A directory.
+    Directory(PathBuf),
+    /// A prefix on some server.
+    Remote(RemoteLocation),
+}
+
+impl Location {
+    /// Reads what a person gave. `others` names what else the caller understands, for the message about what is no place.
+    ///
+    /// # Errors
+    /// One sentence that says what is wrong and what is known.
+    pub fn parse(given: &OsStr, others: &str) -> Result<Self, String> {
+        // A name that is no UTF-8 is no URL.
+        let Some(text) = given.to_str() else {
+            return Ok(Self::Directory(given.into()));
+        };
+        let Some((scheme, rest)) = split_scheme(text) else {
+            return Ok(Self::Directory(given.into()));
+        };
+        let Some(rest) = rest.strip_prefix("//") else {
+            return Err(format!(
+                "{text:?} is neither a directory nor a URL: for a directory of that name write ./{text}; a place is {FORMS}{others}"
+            ));
+        };
+        if scheme == "file" {
+            return file(text, rest);
+        }
+        match RemoteLocation::parse(text, scheme, rest) {
+            Some(remote) => Ok(Self::Remote(remote?)),
+            None => Err(format!(
+                "there is no kind of storage called {scheme:?}: a place is {FORMS}{others}"
+            )),
+        }
+    }
+
+    /// The storage at this place; a server is not spoken to before the first operation.
+    ///
+    /// # Errors
+    /// When something that the service needs is missing from the environment.
+    pub fn open(&self, options: &RemoteOptions) -> io::Result<Arc<dyn Storage>> {
+        Ok(match self {
+            Self::Directory(path) => Arc::new(LocalStorage::new(path)),
+            Self::Remote(remote) => Arc::new(ObjectStorage::connect(remote, options)?),
+        })
+    }
+}
+
+/// What stands before the first colon and behind it, if that can be the scheme of a URL (RFC 3986).
+fn split_scheme(text: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = text.split_once(':')?;
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    is_scheme.then_some((scheme, rest))
+}
+
+fn file(text: &str, rest: &str) -> Result<Location, String> {
+    if !rest.starts_with('/') || rest.contains(['%', '?', '#']) {
+        return Err(format!(
+            "{text:?} is no file URL that is understood here: write file:///DIRECTORY without escapes, or just the directory"
+        ));
+    }
+    Ok(Location::Directory(rest.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Service;
+
+    fn parse(text: &str) -> Result<Location, String> {
+        Location::parse(OsStr::new(text), "")
+    }
+
+    #[track_caller]
+    fn remote(text: &str) -> (Service, Option<String>, String, String) {
+        match parse(text) {
+            Ok(Location::Remote(remote)) => {
+                assert_eq!(remote.to_string(), text.trim_end_matches('/'));
+                (
+                    remote.service,
+                    remote.endpoint,
+                    remote.bucket,
+                    remote.prefix,
+                )
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn directories() {
+        for path in [
+            "/mnt/backup",
+            "relative",
+            "./s3:x",
+            "a/b:c",
+            "/a:b",
+            ".",
+            "1:2",
+            "with space",
+        ] {
+            assert_eq!(parse(path), Ok(Location::Directory(path.into())));
+        }
+        assert_eq!(
+            parse("file:///mnt/x"),
+            Ok(Location::Directory("/mnt/x".into()))
+        );
+        let bytes: &OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"s3://\xff");
+        assert_eq!(
+            Location::parse(bytes, ""),
+            Ok(Location::Directory(bytes.into()))
+        );
+    }
+
+    #[test]
+    fn urls() {
+        let none = String::new;
+        assert_eq!(remote("s3://b"), (Service::S3, None, "b".into(), none()));
+        assert_eq!(
+            remote("s3://b/p/q/"),
+            (Service::S3, None, "b".into(), "p/q".into())
+        );
+        let endpoint = Some("http://127.0.0.1:7070".to_owned());
+        assert_eq!(
+            remote("s3+http://127.0.0.1:7070/b/p"),
+            (Service::S3, endpoint, "b".into(), "p".into())
+        );
+        assert_eq!(remote("gs://b/p").0, Service::GoogleCloud);
+        assert_eq!(remote("az://c/p").0, Service::Azure);
+        let endpoint = Some("https://host".to_owned());
+        assert_eq!(
+            remote("webdav+https://host/a/b"),
+            (Service::WebDav, endpoint, none(), "a/b".into())
+        );
+    }
+
+    #[test]
+    fn what_is_no_place_says_why() {
+        for (text, says) in [
+            ("foo:bar", "write ./foo:bar"),
+            ("C:\\backup", "neither a directory nor a URL"),
+            ("s3:host/bucket", "s3://BUCKET/PREFIX"),
+            ("sftp://host/path", "no kind of storage called \"sftp\""),
+            ("http://host/path", "webdav+https://HOST/PATH"),
+            ("s3://", "s3://BUCKET/PREFIX"),
+            ("s3+https://host", "names no bucket"),
+            ("s3://b//p", "empty"),
+            ("s3://b/../c", ".."),
+            ("s3://b/p?region=x", "'?'"),
+            ("s3://b/a%20b", "'%'"),
+            ("gs://b/p#x", "'#'"),
+            ("file://host/x", "file:///DIRECTORY"),
+            ("file:///a%20b", "without escapes"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+        let error = parse("s3+https://me:secret@host/bucket").unwrap_err();
+        assert!(error.contains("AWS_SECRET_ACCESS_KEY"), "{error}");
+        assert!(!error.contains("secret@"), "{error}");
+    }
+}

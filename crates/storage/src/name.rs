@@ -1,0 +1,122 @@
+//! Names of objects: a kind and an ID, and the path that they make.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::Id;
+
+/// The kinds of object that a repository consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ObjectKind {
+    /// The one object `config`.
+    Config,
+    /// A master key, wrapped by a password.
+    Key,
+    /// A snapshot.
+    Snapshot,
+    /// A segment of the index.
+    Index,
+    /// Blocks.
+    Pack,
+    /// A snapshot that is about to be.
+    Pending,
+    /// Packs that are about to be removed.
+    Removal,
+    /// Says that a client is at work.
+    Client,
+    /// On a target of a set: the one object `target`, which says which target it is.
+    Target,
+    /// On a target of a set: the targets of the set.
+    Set,
+    /// On a target of a set: names an object that must not come back with a target that was away.
+    Deleted,
+}
+
+impl ObjectKind {
+    /// All kinds that a repository consists of, wherever it is; those that others depend on first.
+    pub const ALL: [Self; 8] = [
+        Self::Config,
+        Self::Key,
+        Self::Pack,
+        Self::Index,
+        Self::Snapshot,
+        Self::Pending,
+        Self::Removal,
+        Self::Client,
+    ];
+
+    /// The folder, or for `config` the name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Config => "config",
+            Self::Key => "keys",
+            Self::Snapshot => "snapshots",
+            Self::Index => "index",
+            Self::Pack => "packs",
+            Self::Pending => "pending",
+            Self::Removal => "removals",
+            Self::Client => "clients",
+            Self::Target => "target",
+            Self::Set => "sets",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+impl ObjectKind {
+    /// Whether a repository may have none of this kind for years.
+    pub fn is_transient(self) -> bool {
+        matches!(
+            self,
+            Self::Pending | Self::Removal | Self::Client | Self::Set | Self::Deleted
+        )
+    }
+}
+
+/// Names one object. Objects other than `config` and `target` are named by the BLAKE3 of their bytes, or of those of the object
+/// that they are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Name {
+    /// Its kind.
+    pub kind: ObjectKind,
+    /// Its ID; zeros for `config` and `target`.
+    pub id: Id,
+}
+
+impl Name {
+    /// The one config.
+    pub const CONFIG: Self = Self {
+        kind: ObjectKind::Config,
+        id: Id([0; 32]),
+    };
+
+    /// What a target of a set says of itself.
+    pub const TARGET: Self = Self {
+        kind: ObjectKind::Target,
+        id: Id([0; 32]),
+    };
+
+    /// The object of `kind` with this ID.
+    pub fn new(kind: ObjectKind, id: Id) -> Self {
+        Self { kind, id }
+    }
+
+    /// Path below the repository's root, with `/` between its parts.
+    ///
+    /// Packs are spread over 256 folders, since there may be many.
+    pub fn path(&self) -> String {
+        let (folder, id) = (self.kind.name(), self.id);
+        match self.kind {
+            ObjectKind::Config | ObjectKind::Target => folder.to_owned(),
+            ObjectKind::Pack => format!("{folder}/{}/{id}", hex::encode(&id.0[..1])),
+            _ => format!("{folder}/{id}"),
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path())
+    }
+}

@@ -1,0 +1,503 @@
+//! A repository in an object store.
+
+mod aws_profile;
+mod connect;
+mod location;
+mod transport;
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::path::Path;
+use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode};
+use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
+
+use crate::failure::{Failure, FailureKind, causes};
+use crate::hash::random;
+use crate::id::Id;
+use crate::limit::Limiter;
+use crate::name::{Name, ObjectKind};
+use crate::options::RemoteOptions;
+use crate::retry::Outages;
+use crate::storage::{Listed, OBJECT_LEN_MAX, Storage, replace_in_two_steps};
+
+pub use location::{RemoteLocation, Service};
+
+/// Where an object is put that then gets its name by a copy.
+const TEMPORARY: &str = "tmp";
+
+/// Packs that are listed one page after another; if there are more, several pages at a time.
+const LISTED_IN_ORDER: usize = 5000;
+
+/// What is small is given this long. Uploads may take longer, as long as they move.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+type Result<T> = std::result::Result<T, Failure>;
+
+/// Objects below a prefix of an object store.
+///
+/// Each object is one request, at most [`OBJECT_LEN_MAX`] long, which every service takes: so it is there whole or not at
+/// all, and stays once [`Storage::put`] has returned. What fails in passing is tried again; that a try may have done its work
+/// although its answer was lost is taken into account.
+///
+/// To be called from threads of its own, not from within an asynchronous runtime.
+pub struct ObjectStorage {
+    /// Only taken when dropped.
+    runtime: Option<Runtime>,
+    store: Arc<dyn ObjectStore>,
+    root: Path,
+    location: String,
+    /// Put by copying, and list folder by folder: WebDAV has neither conditions nor pages.
+    is_webdav: bool,
+    /// The service refused a condition.
+    unconditional: AtomicBool,
+    connections: usize,
+    slots: Semaphore,
+    download: Option<Limiter>,
+    outages: Outages,
+}
+
+impl ObjectStorage {
+    /// The storage at `location`; nothing is sent yet.
+    ///
+    /// # Errors
+    /// When something that the service needs is missing from the environment.
+    pub fn connect(location: &RemoteLocation, options: &RemoteOptions) -> io::Result<Self> {
+        let upload = options.upload_kib_per_s.map(Limiter::new).map(Arc::new);
+        let store = connect::connect(location, upload)?;
+        let mut storage = Self::new(store, &location.prefix, location.to_string(), options)?;
+        storage.is_webdav = location.service == Service::WebDav;
+        Ok(storage)
+    }
+
+    /// What lies below `prefix` of `store`, which should not try again itself; `location` is for people.
+    ///
+    /// # Errors
+    /// When `prefix` is no path of an object store, or there are no threads to be had.
+    pub fn new(
+        store: Arc<dyn ObjectStore>,
+        prefix: &str,
+        location: String,
+        options: &RemoteOptions,
+    ) -> io::Result<Self> {
+        let root = Path::parse(prefix).map_err(|error| {
+            Failure::new(
+                FailureKind::Lasting,
+                format!("{prefix:?} is no prefix: {error}"),
+            )
+        })?;
+        let connections = options.connections.max(1);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("network")
+            .enable_all()
+            .build()?;
+        Ok(Self {
+            runtime: Some(runtime),
+            store,
+            root,
+            location,
+            is_webdav: false,
+            unconditional: AtomicBool::new(false),
+            connections,
+            slots: Semaphore::new(connections),
+            download: options.download_kib_per_s.map(Limiter::new),
+            outages: Outages::new(options),
+        })
+    }
+
+    /// Below the root.
+    fn path(&self, below: &str) -> Path {
+        let below = Path::from(below);
+        self.root.parts().chain(below.parts()).collect()
+    }
+
+    fn object(&self, name: Name) -> Path {
+        self.path(&name.path())
+    }
+
+    /// Waits for an operation, which is tried again while its failures are passing.
+    fn run<T>(&self, operation: impl AsyncFnMut(bool) -> Result<T>) -> io::Result<T> {
+        let runtime = self.runtime.as_ref().expect("it is taken at the end");
+        Ok(runtime.block_on(self.persist(operation))?)
+    }
+
+    /// An operation is told whether it was tried before.
+    async fn persist<T>(&self, mut operation: impl AsyncFnMut(bool) -> Result<T>) -> Result<T> {
+        let _slot = self.slots.acquire().await;
+        let mut attempts = self.outages.attempts();
+        loop {
+            let done = match attempts.time_limit() {
+                Some(limit) => tokio::time::timeout(limit, operation(attempts.is_again()))
+                    .await
+                    .unwrap_or_else(|_| Err(no_answer())),
+                None => operation(attempts.is_again()).await,
+            };
+            let failure = match done {
+                Err(failure) if failure.kind == FailureKind::Passing => failure,
+                done => {
+                    self.outages.answered();
+                    return done;
+                }
+            };
+            let now = Instant::now();
+            let Some(delay) = attempts.failed(&failure, now) else {
+                let tried = attempts.tried_for(now).as_secs();
+                return Err(failure.and(&format!(
+                    ", for {tried} s; nothing already stored is lost: check the network and the server, and run the command again"
+                )));
+            };
+            tokio::time::sleep(delay).await;
+        }
+    }
+
+    /// Puts an object that must not be there.
+    async fn put_new(&self, path: &Path, bytes: &Bytes, again: bool) -> Result<()> {
+        if self.is_webdav {
+            return self.put_copied(path, bytes).await;
+        }
+        if !self.unconditional.load(Ordering::Relaxed) {
+            let put = self
+                .store
+                .put_opts(path, bytes.clone().into(), PutMode::Create.into());
+            match put.await.map_err(explain) {
+                Err(failure) if failure.kind == FailureKind::Unsupported => {
+                    self.unconditional.store(true, Ordering::Relaxed);
+                }
+                done => return done.map(drop),
+            }
+        }
+        // All but `config` are named by their bytes: whoever else puts one puts the same. So a look before is enough.
+        if !again && within(TIMEOUT, self.store.head(path)).await.is_ok() {
+            return Err(already_exists());
+        }
+        let put = self.store.put(path, bytes.clone().into()).await;
+        put.map(drop).map_err(explain)
+    }
+
+    /// Puts an object under another name first: a server may keep what it got of an upload that was cut off.
+    async fn put_copied(&self, path: &Path, bytes: &Bytes) -> Result<()> {
+        let random = Id(random()).to_string();
+        let temporary = self.path(&format!("{TEMPORARY}/{random}"));
+        let put = self.store.put(&temporary, bytes.clone().into()).await;
+        put.map_err(explain)?;
+        let copied = within(TIMEOUT, self.store.copy_if_not_exists(&temporary, path)).await;
+        // If it stays it is rubbish.
+        let _ = within(TIMEOUT, self.store.delete(&temporary)).await;
+        copied
+    }
+
+    /// Whether an object is there with these bytes, after a try whose outcome nobody knows.
+    async fn has(&self, name: Name, bytes: &Bytes) -> Result<bool> {
+        let path = self.object(name);
+        match name.kind {
+            ObjectKind::Config => Ok(self.read(&path, None).await? == *bytes),
+            // The name is the hash of the bytes.
+            _ => Ok(within(TIMEOUT, self.store.head(&path)).await?.size == bytes.len() as u64),
+        }
+    }
+
+    async fn read(&self, path: &Path, range: Option<Range<u64>>) -> Result<Vec<u8>> {
+        let asked = range.as_ref().map(|range| range.end - range.start);
+        let options = GetOptions {
+            range: range.clone().map(Into::into),
+            ..GetOptions::default()
+        };
+        let found = within(TIMEOUT, self.store.get_opts(path, options)).await;
+        let found = match (found, &range) {
+            (Err(failure), Some(range)) if failure.kind == FailureKind::Lasting => {
+                // Services say in many ways that there is no such part.
+                let size = within(TIMEOUT, self.store.head(path)).await?.size;
+                return Err(match range.end > size {
+                    true => past_end(),
+                    false => failure,
+                });
+            }
+            (found, _) => found?,
+        };
+        let len = found.range.end - found.range.start;
+        if asked.is_some_and(|asked| asked != len) {
+            return Err(past_end());
+        }
+        if len > OBJECT_LEN_MAX {
+            let text = "it is longer than any object";
+            return Err(Failure::new(FailureKind::Lasting, text));
+        }
+        let mut bytes = Vec::with_capacity(len as usize);
+        let mut pieces = found.into_stream();
+        while let Some(piece) = within(TIMEOUT, pieces.try_next()).await? {
+            bytes.extend_from_slice(&piece);
+            if let Some(limiter) = &self.download {
+                limiter.wait(piece.len()).await;
+            }
+        }
+        match bytes.len() as u64 == len {
+            true => Ok(bytes),
+            false => Err(Failure::new(
+                FailureKind::Passing,
+                "the server sent less than it promised",
+            )),
+        }
+    }
+
+    /// Length and time of an object.
+    async fn head(&self, name: Name) -> Result<ObjectMeta> {
+        let path = self.object(name);
+        let found = within(TIMEOUT, self.store.head(&path)).await;
+        let is_clear = match &found {
+            Ok(_) => true,
+            // Perhaps there is not even a bucket.
+            Err(failure) if failure.kind == FailureKind::NotFound => name != Name::CONFIG,
+            Err(failure) => failure.kind == FailureKind::Passing,
+        };
+        match is_clear {
+            true => found,
+            // An answer to HEAD has no room for an explanation.
+            false => Ok(within(TIMEOUT, self.store.get(&path)).await?.meta),
+        }
+    }
+
+    /// Lists a prefix, from behind `last`, until there are `enough`; returns whether that was all.
+    async fn list_below(
+        &self,
+        prefix: &Path,
+        found: &mut Vec<ObjectMeta>,
+        enough: usize,
+    ) -> Result<bool> {
+        if self.is_webdav {
+            let listed = within(TIMEOUT, self.store.list_with_delimiter(Some(prefix))).await?;
+            *found = listed.objects;
+            return Ok(true);
+        }
+        let mut objects = match found.last() {
+            None => self.store.list(Some(prefix)),
+            Some(last) => self.store.list_with_offset(Some(prefix), &last.location),
+        };
+        while let Some(object) = within(TIMEOUT, objects.try_next()).await? {
+            found.push(object);
+            if found.len() >= enough {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Lists the folders of packs, several at a time; `from` on if there is such an object.
+    async fn list_folders(
+        &self,
+        prefix: &Path,
+        from: Option<ObjectMeta>,
+    ) -> Result<Vec<ObjectMeta>> {
+        let folders = (0..=u8::MAX).map(|first| prefix.clone().join(hex::encode([first])));
+        let rest: Vec<(Path, Vec<ObjectMeta>)> = folders
+            .filter_map(|folder| {
+                let Some(from) = &from else {
+                    return Some((folder, Vec::new()));
+                };
+                if from.location.prefix_matches(&folder) {
+                    return Some((folder, vec![from.clone()]));
+                }
+                (folder > from.location).then_some((folder, Vec::new()))
+            })
+            .collect();
+        let lists = stream::iter(rest).map(|(folder, mut found)| async move {
+            let known = found.len();
+            let list = async |_| self.list_below(&folder, &mut found, usize::MAX).await;
+            self.persist(list).await?;
+            found.drain(..known);
+            Ok(found)
+        });
+        lists.buffer_unordered(self.connections).try_concat().await
+    }
+}
+
+impl Storage for ObjectStorage {
+    fn location(&self) -> String {
+        self.location.clone()
+    }
+
+    fn connections(&self) -> usize {
+        self.connections
+    }
+
+    fn create(&self) -> io::Result<()> {
+        // What an interrupted creation left behind is no obstacle.
+        let harmless = [TEMPORARY, ObjectKind::Key.name()].map(|folder| self.path(folder));
+        self.run(async |_| {
+            let list = self.store.list_with_delimiter(Some(&self.root));
+            let found = within(TIMEOUT, list).await?;
+            let other = found
+                .common_prefixes
+                .iter()
+                .any(|folder| !harmless.contains(folder));
+            match other || !found.objects.is_empty() {
+                true => Err(Failure::new(FailureKind::NotEmpty, "it is not empty")),
+                false => Ok(()),
+            }
+        })
+    }
+
+    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+        let bytes = Bytes::from(parts.concat());
+        let path = self.object(name);
+        self.run(
+            async |again| match self.put_new(&path, &bytes, again).await {
+                Err(failure) if failure.kind == FailureKind::AlreadyExists && again => {
+                    match self.has(name, &bytes).await {
+                        Ok(true) => Ok(()),
+                        Ok(false) => Err(failure),
+                        Err(missing) if missing.kind == FailureKind::NotFound => {
+                            let text = "the server is still busy with an earlier try";
+                            Err(Failure::new(FailureKind::Passing, text))
+                        }
+                        Err(other) => Err(other),
+                    }
+                }
+                done => done,
+            },
+        )
+    }
+
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+        let path = self.object(name);
+        self.run(async |_| match &range {
+            Some(range) if range.is_empty() => {
+                let size = self.head(name).await?.size;
+                match range.start <= size {
+                    true => Ok(Vec::new()),
+                    false => Err(past_end()),
+                }
+            }
+            _ => self.read(&path, range.clone()).await,
+        })
+    }
+
+    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+        let found = match kind {
+            ObjectKind::Config => vec![self.run(async |_| self.head(Name::CONFIG).await)?],
+            _ => {
+                let prefix = self.path(kind.name());
+                let (mut found, mut all) = (Vec::new(), false);
+                let in_folders = kind == ObjectKind::Pack;
+                if !(self.is_webdav && in_folders) {
+                    let enough = match in_folders {
+                        true => LISTED_IN_ORDER,
+                        false => usize::MAX,
+                    };
+                    all = self.run(async |_| self.list_below(&prefix, &mut found, enough).await)?;
+                }
+                if !all {
+                    let runtime = self.runtime.as_ref().expect("it is taken at the end");
+                    let rest = self.list_folders(&prefix, found.last().cloned());
+                    found.extend(runtime.block_on(rest)?);
+                }
+                found
+            }
+        };
+        let root = self.root.parts().count();
+        let listed = found.into_iter().filter_map(|object| {
+            let parts: Vec<_> = object.location.parts().skip(root).collect();
+            let id = match kind {
+                ObjectKind::Config => Name::CONFIG.id,
+                _ => parts.last()?.as_ref().parse().ok()?,
+            };
+            let path: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
+            // Other objects are none of ours.
+            (Name::new(kind, id).path() == path.join("/")).then(|| Listed {
+                id,
+                len: object.size,
+                modified: object.last_modified.into(),
+            })
+        });
+        Ok(listed.collect())
+    }
+
+    fn stat(&self, name: Name) -> io::Result<u64> {
+        self.run(async |_| Ok(self.head(name).await?.size))
+    }
+
+    fn delete(&self, name: Name) -> io::Result<()> {
+        let path = self.object(name);
+        self.run(async |again| {
+            // Most services say of an object that is not there that it is deleted.
+            match within(TIMEOUT, self.store.head(&path)).await {
+                Err(failure) if failure.kind == FailureKind::NotFound && again => return Ok(()),
+                found => found?,
+            };
+            within(TIMEOUT, self.store.delete(&path)).await
+        })
+    }
+
+    /// At once where the service replaces objects. Besides, servers over a file system may remove the folder of what was
+    /// deleted under an upload that was acknowledged (versitygw 1.8 does).
+    fn replace(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+        if self.is_webdav {
+            return replace_in_two_steps(self, name, parts);
+        }
+        let bytes = Bytes::from(parts.concat());
+        let path = self.object(name);
+        self.run(async |_| {
+            let put = self.store.put(&path, bytes.clone().into()).await;
+            put.map(drop).map_err(explain)
+        })
+    }
+}
+
+impl Drop for ObjectStorage {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // Looking up a name can take long and cannot be stopped.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Waits for a request, but not for ever.
+async fn within<T>(
+    limit: Duration,
+    request: impl Future<Output = object_store::Result<T>>,
+) -> Result<T> {
+    match tokio::time::timeout(limit, request).await {
+        Ok(done) => done.map_err(explain),
+        Err(_) => Err(no_answer()),
+    }
+}
+
+fn explain(error: object_store::Error) -> Failure {
+    use object_store::Error::{AlreadyExists, NotFound, NotImplemented};
+    if let Some(failure) = Failure::within(&error) {
+        return failure.clone();
+    }
+    let kind = match &error {
+        NotFound { .. } => FailureKind::NotFound,
+        AlreadyExists { .. } => FailureKind::AlreadyExists,
+        NotImplemented { .. } => FailureKind::Unsupported,
+        _ => FailureKind::Lasting,
+    };
+    Failure::new(kind, first_cause(&error))
+}
+
+fn first_cause(error: &object_store::Error) -> String {
+    causes(error)
+        .last()
+        .map(ToString::to_string)
+        .unwrap_or_default()
+}
+
+fn already_exists() -> Failure {
+    Failure::new(FailureKind::AlreadyExists, "it is there already")
+}
+
+fn no_answer() -> Failure {
+    Failure::new(FailureKind::Passing, "the server does not answer")
+}
+
+fn past_end() -> Failure {
+    Failure::new(FailureKind::PastEnd, "it ends before that")
+}

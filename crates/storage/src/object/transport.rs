@@ -1,0 +1,273 @@
+//! HTTP as the object stores want it, with typed refusals and a limit on uploads.
+//!
+//! Every request of every service goes through here. What a server refuses becomes a [`Failure`] while its explanation
+//! is at hand: behind the interface of `object_store` only a text would be left of it. No URL, header or credential
+//! gets into an error.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
+    HttpResponse, HttpResponseBody, HttpService,
+};
+use object_store::{ClientOptions, HeaderMap};
+use reqwest::StatusCode;
+
+use super::location::Service;
+use crate::failure::{Failure, FailureKind, Refusal, causes};
+use crate::limit::Limiter;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A request whose body has not moved for so long is given up.
+const SILENCE_MAX: Duration = Duration::from_secs(300);
+
+/// Bytes of an upload that go at a time.
+const PIECE_LEN: usize = 16 << 10;
+
+/// An explanation that is longer is not read to its end.
+const EXPLANATION_LEN_MAX: usize = 64 << 10;
+
+/// Where clouds tell their machines credentials.
+const METADATA_HOSTS: [&str; 3] = [
+    "169.254.169.254",
+    "169.254.170.2",
+    "metadata.google.internal",
+];
+
+/// What services call it that an object is not there, or is; others than these are about buckets, users or haste.
+const OF_OBJECTS: [&str; 5] = [
+    "",
+    "NoSuchKey",
+    "NoSuchVersion",
+    "BlobNotFound",
+    "BlobAlreadyExists",
+];
+
+/// A client of HTTP for one service. Clones share its connections.
+#[derive(Clone)]
+pub struct Transport {
+    client: reqwest::Client,
+    service: Service,
+    upload: Option<Arc<Limiter>>,
+    /// Name and password, for WebDAV.
+    login: Option<(String, String)>,
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transport").finish_non_exhaustive()
+    }
+}
+
+impl Transport {
+    /// Connects when it is used. Uploads go no faster than `upload` lets them.
+    pub fn new(
+        service: Service,
+        upload: Option<Arc<Limiter>>,
+        login: Option<(String, String)>,
+    ) -> Result<Self, Failure> {
+        let client = reqwest::Client::builder()
+            .user_agent(concat!("tabane/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIMEOUT)
+            // A signature holds for one host.
+            .redirect(reqwest::redirect::Policy::none())
+            .http1_only()
+            .build();
+        let client = client.map_err(|error| explain(&error))?;
+        Ok(Self {
+            client,
+            service,
+            upload,
+            login,
+        })
+    }
+
+    /// Sends a request. It may take long as long as its body moves, which counts up `sent`.
+    async fn send(
+        &self,
+        request: reqwest::Request,
+        sent: &AtomicU64,
+    ) -> Result<reqwest::Response, Failure> {
+        let mut answer = pin!(self.client.execute(request));
+        let mut before = 0;
+        loop {
+            if let Ok(answer) = tokio::time::timeout(SILENCE_MAX, &mut answer).await {
+                return answer.map_err(|error| explain(&error));
+            }
+            let now = sent.load(Ordering::Relaxed);
+            if std::mem::replace(&mut before, now) == now {
+                let text = "the server does not answer";
+                return Err(Failure::new(FailureKind::Passing, text));
+            }
+        }
+    }
+
+    /// Lets pass what `object_store` understands itself, and explains the rest.
+    async fn judge(&self, response: HttpResponse) -> Result<HttpResponse, Failure> {
+        let status = response.status();
+        let by_crate = [
+            StatusCode::NOT_MODIFIED,
+            StatusCode::PRECONDITION_FAILED,
+            StatusCode::RANGE_NOT_SATISFIABLE,
+        ];
+        if status.is_success() || by_crate.contains(&status) {
+            return Ok(response);
+        }
+        let (parts, body) = response.into_parts();
+        let said = http_body_util::Limited::new(body, EXPLANATION_LEN_MAX)
+            .collect()
+            .await
+            .map_or_else(|_| Bytes::new(), |said| said.to_bytes());
+        let refusal = refusal(status, &parts.headers, &String::from_utf8_lossy(&said));
+        let failure = refusal.explain(self.service.credentials());
+        let about_object = [StatusCode::NOT_FOUND, StatusCode::CONFLICT].contains(&status)
+            && OF_OBJECTS.contains(&refusal.code.as_str());
+        match about_object {
+            true => Ok(HttpResponse::from_parts(parts, said.into())),
+            false => Err(failure),
+        }
+    }
+}
+
+impl HttpConnector for Transport {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl HttpService for Transport {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let (parts, body) = request.into_parts();
+        let url: reqwest::Url = match parts.uri.to_string().parse() {
+            Ok(url) => url,
+            Err(_) => return Err(failed(Failure::new(FailureKind::Lasting, "it is no URL"))),
+        };
+        let host = url.host_str().unwrap_or_default().to_owned();
+        let makes_folder = parts.method.as_str() == "MKCOL";
+        let mut request = reqwest::Request::new(parts.method, url);
+        *request.headers_mut() = parts.headers;
+        let sent = Arc::<AtomicU64>::default();
+        *request.body_mut() = Some(match body.as_bytes() {
+            Some(bytes) => bytes.clone().into(),
+            None => in_pieces(body, self.upload.clone(), Arc::clone(&sent)),
+        });
+        if let Some((name, password)) = &self.login {
+            let builder = reqwest::RequestBuilder::from_parts(self.client.clone(), request);
+            let built = builder.basic_auth(name, Some(password)).build();
+            request = built.map_err(|error| failed(explain(&error)))?;
+        }
+        let answer = self.send(request, &sent).await;
+        let is_refused = !answer
+            .as_ref()
+            .is_ok_and(|answer| answer.status().is_success());
+        if is_refused && METADATA_HOSTS.contains(&host.as_str()) {
+            let text = format!(
+                "there are no credentials: set {}",
+                self.service.credentials()
+            );
+            return Err(failed(Failure::new(FailureKind::Denied, text)));
+        }
+        let mut response = answer.map_err(failed)?;
+        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
+        let body = reqwest::Body::from(response).map_err(|error| failed(explain(&error)));
+        let mut response = HttpResponse::new(HttpResponseBody::new(body));
+        *response.headers_mut() = headers;
+        *response.status_mut() = match makes_folder && status == StatusCode::METHOD_NOT_ALLOWED {
+            // It is there: somebody else was faster.
+            true => StatusCode::CREATED,
+            false => status,
+        };
+        self.judge(response).await.map_err(failed)
+    }
+}
+
+/// A failure on its way through `object_store`, which is to do nothing about it.
+fn failed(failure: Failure) -> HttpError {
+    HttpError::new(HttpErrorKind::Unknown, failure)
+}
+
+/// A body that goes in small pieces, each when it may, and counts what has gone.
+fn in_pieces(
+    body: HttpRequestBody,
+    limiter: Option<Arc<Limiter>>,
+    sent: Arc<AtomicU64>,
+) -> reqwest::Body {
+    let pieces = stream::unfold((body, Bytes::new()), move |(mut body, mut rest)| {
+        let (limiter, sent) = (limiter.clone(), Arc::clone(&sent));
+        async move {
+            while rest.is_empty() {
+                rest = body.frame().await?.ok()?.into_data().ok()?;
+            }
+            let piece = rest.split_to(PIECE_LEN.min(rest.len()));
+            if let Some(limiter) = limiter {
+                limiter.wait(piece.len()).await;
+            }
+            sent.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            Some((Ok::<_, Infallible>(Frame::data(piece)), (body, rest)))
+        }
+    });
+    reqwest::Body::wrap(StreamBody::new(pieces))
+}
+
+/// What went wrong before there was an answer, or while it came.
+fn explain(error: &reqwest::Error) -> Failure {
+    let first = causes(error)
+        .last()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    // Rust's texts of system errors end in their number.
+    let what = first.split(" (os error").next().unwrap_or_default();
+    if first.contains("InvalidContentType") {
+        let text =
+            "the server does not speak TLS: check host and port, or write http:// if that is meant";
+        return Failure::new(FailureKind::Lasting, text);
+    }
+    if first.contains("certificate") {
+        let text = format!(
+            "{what}: if the server is the right one, add its authority to the system's certificates or name its file in SSL_CERT_FILE"
+        );
+        return Failure::new(FailureKind::Lasting, text);
+    }
+    if error.is_builder() {
+        return Failure::new(FailureKind::Lasting, what);
+    }
+    match error.is_timeout() {
+        true => Failure::new(FailureKind::Passing, "the server does not answer"),
+        false => Failure::new(FailureKind::Passing, what.to_ascii_lowercase()),
+    }
+}
+
+/// Reads what the server says of a refusal. All services have the same two elements; Azure says it in a header too.
+fn refusal(status: StatusCode, headers: &HeaderMap, said: &str) -> Refusal {
+    let header = |name: &str| {
+        let value = headers.get(name)?.to_str().ok()?;
+        Some(value.to_owned())
+    };
+    let element = |name: &str| {
+        let (_, rest) = said.split_once(&format!("<{name}>"))?;
+        Some(rest.split_once("</")?.0.trim().to_owned())
+    };
+    let code = header("x-ms-error-code").or_else(|| header("x-minio-error-code"));
+    Refusal {
+        status: status.as_u16(),
+        code: element("Code").or(code).unwrap_or_default(),
+        message: element("Message")
+            // One line; Azure's goes on with numbers of its own.
+            .and_then(|text| text.lines().next().map(str::to_owned))
+            .unwrap_or_default(),
+        region: element("Region").or_else(|| header("x-amz-bucket-region")),
+        date: header("date"),
+    }
+}

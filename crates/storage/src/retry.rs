@@ -1,0 +1,207 @@
+//! When to try again, and what to say meanwhile.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
+use crate::hash::random;
+use crate::options::{Notice, RemoteOptions};
+use crate::sync::lock;
+
+/// A server that has never answered is given this long, silence included: it is probably the wrong one.
+const FIRST_CONTACT: Duration = Duration::from_secs(15);
+
+/// What a first answer may take at least, however impatient the person is.
+const FIRST_ANSWER_MIN: Duration = Duration::from_secs(3);
+
+/// A shorter outage is not worth a word.
+const SILENCE: Duration = Duration::from_secs(5);
+
+const DELAY_MIN: Duration = Duration::from_millis(100);
+const DELAY_MAX: Duration = Duration::from_secs(10);
+
+/// What all requests to a storage know of its outages.
+pub struct Outages {
+    patience: Duration,
+    notice: Notice,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Some request has succeeded.
+    reached: bool,
+    /// Since when all have failed.
+    since: Option<Instant>,
+    told: bool,
+}
+
+/// The tries of one operation.
+pub struct Attempts<'a> {
+    outages: &'a Outages,
+    started: Instant,
+    first_failure: Option<Instant>,
+    failures: u32,
+}
+
+impl Outages {
+    /// None so far.
+    pub fn new(options: &RemoteOptions) -> Self {
+        Self {
+            patience: options.patience,
+            notice: options.notice.clone(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// An operation begins.
+    pub fn attempts(&self) -> Attempts<'_> {
+        Attempts {
+            outages: self,
+            started: Instant::now(),
+            first_failure: None,
+            failures: 0,
+        }
+    }
+
+    /// The server has answered.
+    pub fn answered(&self) {
+        let mut state = lock(&self.state);
+        state.reached = true;
+        state.since = None;
+        if std::mem::take(&mut state.told) {
+            drop(state);
+            (self.notice)("the storage answers again");
+        }
+    }
+
+    /// Tells of an outage, once and not before it has lasted a while. Returns whether the server was ever reached.
+    fn failed(&self, failure: &Failure, now: Instant) -> bool {
+        let mut state = lock(&self.state);
+        let reached = state.reached;
+        let since = *state.since.get_or_insert(now);
+        if now - since >= SILENCE && !std::mem::replace(&mut state.told, true) {
+            drop(state);
+            let patience = self.patience.as_secs();
+            (self.notice)(&format!("{failure}; trying again for up to {patience} s"));
+        }
+        reached
+    }
+}
+
+impl Attempts<'_> {
+    /// Whether an earlier try failed; it may have done its work all the same.
+    pub fn is_again(&self) -> bool {
+        self.failures > 0
+    }
+
+    /// How long the next try may take, if that is less than what it needs.
+    pub fn time_limit(&self) -> Option<Duration> {
+        let reached = lock(&self.outages.state).reached;
+        let patience = self.outages.patience;
+        (!reached).then(|| patience.clamp(FIRST_ANSWER_MIN, FIRST_CONTACT))
+    }
+
+    /// How long to wait before the next try, or nothing if there should be none.
+    pub fn failed(&mut self, failure: &Failure, now: Instant) -> Option<Duration> {
+        let first_failure = *self.first_failure.get_or_insert(now);
+        let (since, patience) = match self.outages.failed(failure, now) {
+            true => (first_failure, self.outages.patience),
+            false => (self.started, self.outages.patience.min(FIRST_CONTACT)),
+        };
+        self.failures += 1;
+        if now - since >= patience {
+            return None;
+        }
+        let delay = DELAY_MIN.saturating_mul(1 << (self.failures - 1).min(10));
+        // Not all at once: the server may just be coming back.
+        let [random] = random::<1>();
+        Some(
+            delay
+                .min(DELAY_MAX)
+                .mul_f64(0.5 + f64::from(random) / 512.0),
+        )
+    }
+
+    /// For how long it has been tried.
+    pub fn tried_for(&self, now: Instant) -> Duration {
+        now - self.started
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::failure::FailureKind;
+
+    fn outages(told: &Arc<Mutex<Vec<String>>>) -> Outages {
+        let told = Arc::clone(told);
+        Outages::new(&RemoteOptions {
+            patience: Duration::from_secs(300),
+            notice: Arc::new(move |text| lock(&told).push(text.to_owned())),
+            ..RemoteOptions::default()
+        })
+    }
+
+    /// Fails until it is given up; returns after how long that was.
+    fn persist(outages: &Outages, start: Instant) -> Duration {
+        let failure = Failure::new(FailureKind::Passing, "connection refused");
+        let (mut attempts, mut now) = (outages.attempts(), start);
+        while let Some(delay) = attempts.failed(&failure, now) {
+            assert!(delay <= DELAY_MAX && delay >= DELAY_MIN / 2, "{delay:?}");
+            now += delay;
+        }
+        now - start
+    }
+
+    #[test]
+    fn a_server_that_has_answered_gets_all_the_patience() {
+        let told = Arc::default();
+        let outages = outages(&told);
+        let start = Instant::now();
+        let took = persist(&outages, start);
+        assert!(
+            took >= FIRST_CONTACT && took < FIRST_CONTACT + DELAY_MAX,
+            "{took:?}"
+        );
+        outages.answered();
+        let took = persist(&outages, start + took);
+        assert!(
+            took >= Duration::from_secs(300) && took < Duration::from_secs(311),
+            "{took:?}"
+        );
+    }
+
+    #[test]
+    fn an_outage_is_told_once_and_so_is_its_end() {
+        let told = Arc::default();
+        let outages = outages(&told);
+        let start = Instant::now();
+        persist(&outages, start);
+        persist(&outages, start + Duration::from_secs(60));
+        outages.answered();
+        outages.answered();
+        let told = lock(&told);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(
+            told[0].contains("connection refused; trying again"),
+            "{told:?}"
+        );
+        assert!(told[1].contains("answers again"), "{told:?}");
+    }
+
+    #[test]
+    fn a_short_outage_is_not_told() {
+        let told = Arc::default();
+        let outages = outages(&told);
+        let failure = Failure::new(FailureKind::Passing, "reset");
+        let (mut attempts, mut now) = (outages.attempts(), Instant::now());
+        for _ in 0..3 {
+            now += attempts.failed(&failure, now).unwrap();
+        }
+        outages.answered();
+        assert!(lock(&told).is_empty());
+    }
+}

@@ -1,0 +1,119 @@
+//! The trait of every place that holds objects.
+
+use std::any::Any;
+use std::io;
+use std::ops::Range;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::Id;
+use crate::name::{Name, ObjectKind};
+
+/// No object is longer, in bytes: what claims to be is not read, whoever put it there.
+pub const OBJECT_LEN_MAX: u64 = 1 << 30;
+
+/// An object that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// Its ID; zeros for `config`.
+    pub id: Id,
+    /// Its length in bytes, or about that: see [`Storage::is_listed_as`].
+    pub len: u64,
+    /// When it was put, by the clock of the storage: only differences mean anything.
+    pub modified: SystemTime,
+}
+
+/// [`Storage::replace`] where there is only [`Storage::delete`] and [`Storage::put`].
+pub(crate) fn replace_in_two_steps<S: Storage + ?Sized>(
+    storage: &S,
+    name: Name,
+    parts: &[&[u8]],
+) -> io::Result<()> {
+    match storage.delete(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => storage.put(name, parts),
+    }
+}
+
+/// A place that holds immutable objects: a directory, a bucket, or several of them.
+///
+/// It need not be clever or trusted: everything is encrypted and authenticated above it. It must keep two
+/// promises: [`Storage::put`] is atomic, and an object that was put is durable when it returns.
+///
+/// Whoever must know what a storage is in particular asks its type: `(storage as &dyn Any).downcast_ref()`.
+pub trait Storage: Any + Send + Sync {
+    /// Where this is, for people.
+    fn location(&self) -> String;
+
+    /// How many operations are worth having in flight.
+    fn connections(&self) -> usize {
+        2
+    }
+
+    /// Makes the place ready to hold a new repository.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::DirectoryNotEmpty`] when it holds something else.
+    fn create(&self) -> io::Result<()>;
+
+    /// Makes the folders that a place has from its creation on, where somebody has removed them. There is nothing to do
+    /// where there are no folders.
+    ///
+    /// # Errors
+    /// When they cannot be made.
+    fn make_folders(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Writes an object, whole or not at all. Its bytes are `parts`, one behind the other.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`] when there is one of that name, which stays as it is.
+    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()>;
+
+    /// Reads an object, or `range` of it.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]; [`io::ErrorKind::UnexpectedEof`] when the object ends before the range does;
+    /// [`io::ErrorKind::InvalidData`] when it was there, and is damaged beyond what the storage can mend.
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>>;
+
+    /// The objects of a kind, in no order. What was put or deleted before the call is listed or not listed; what is
+    /// put or deleted meanwhile may be either.
+    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>>;
+
+    /// Whether an object of `len` bytes that is there as a whole is listed with the length `listed`. A storage that does not
+    /// keep objects as they are may know their lengths only about, without reading them.
+    fn is_listed_as(&self, listed: u64, len: u64) -> bool {
+        listed == len
+    }
+
+    /// Length of an object in bytes.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`].
+    fn stat(&self, name: Name) -> io::Result<u64>;
+
+    /// Removes an object.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`].
+    fn delete(&self, name: Name) -> io::Result<()>;
+
+    /// Puts an object in the place of one of that name that is damaged, if there still is one. If it stops in between, neither
+    /// may be there.
+    ///
+    /// # Errors
+    /// As [`Storage::put`] and [`Storage::delete`].
+    fn replace(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+        replace_in_two_steps(self, name, parts)
+    }
+
+    /// Removes what interrupted writes have left behind that is at least this old; returns how many pieces. There is
+    /// nothing where none can be left.
+    fn remove_leftovers(&self, age: Duration) -> io::Result<u64> {
+        let _ = age;
+        Ok(0)
+    }
+}

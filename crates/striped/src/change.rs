@@ -1,0 +1,209 @@
+//! Changes which targets a set has.
+
+use std::io;
+
+use crate::container::{GENERATION_MAX, ROLES_MAX};
+use crate::open::{put_description, refusal, refuse_within};
+use crate::place::Place;
+use crate::set::{Description, Identity, Member, new_id};
+use crate::striped::StripedStorage;
+use tabane_storage::{Id, Name, ObjectKind, Storage};
+
+impl StripedStorage {
+    /// Spreads new stripes over this place as well, which must be empty. What is there stays where it is. The set must be opened
+    /// again after this.
+    ///
+    /// # Errors
+    /// One sentence, when a target is missing, there are as many as there can be, or the place cannot be used.
+    pub fn add(&self, place: &Place) -> io::Result<()> {
+        let (_, newest) = self.newest();
+        if newest.len() == ROLES_MAX || self.generations.len() == usize::from(GENERATION_MAX) {
+            return Err(refusal(format!(
+                "a set has at most {ROLES_MAX} targets, and can grow {} times: make a new one, and `tabane copy` into it",
+                GENERATION_MAX - 1
+            )));
+        }
+        // The place itself may be known, of an earlier attempt that was interrupted.
+        let mut all = self.targets.all().iter();
+        let missing = all.find(|target| target.why_down().is_some() && target.url != place.url);
+        if let Some(missing) = missing {
+            return Err(refusal(format!(
+                "{} is missing: bring it back or replace it before adding another",
+                missing.url
+            )));
+        }
+        let member = self.new_member(place)?;
+        match self.targets.position(member.id) {
+            Some(_) => self.announce(place, &self.description),
+            None => self.announce(place, &self.description.add(member)),
+        }
+    }
+
+    /// Puts this place, which must be empty, where a target was, which is named by its ID or its URL. What belongs there is
+    /// written by [`StripedStorage::heal`]. The set must be opened again after this. Returns the URL of the target that was
+    /// replaced.
+    ///
+    /// # Errors
+    /// One sentence, when there is no such target, data would be lost without it, or the place cannot be used.
+    pub fn replace(&self, old: &str, place: &Place) -> io::Result<String> {
+        let all = self.targets.all();
+        let is_old = |number: &usize| {
+            let target = &all[*number];
+            target.url == old || (old.len() >= 8 && target.id.has_prefix(old))
+        };
+        let named: Vec<usize> = (0..all.len()).filter(is_old).collect();
+        if named.is_empty() && all.iter().any(|target| target.url == place.url) {
+            return Err(refusal(format!(
+                "{old:?} is no target, and {} is one: if this command ran before, it has done all it does, and `tabane heal` does the rest",
+                place.url
+            )));
+        }
+        let [number] = named[..] else {
+            return Err(refusal(format!(
+                "{old:?} names no target, or several: `tabane targets` lists them"
+            )));
+        };
+        if self.targets.is_up(number) && !self.survey()?.spare.contains(&number) {
+            return Err(refusal(format!(
+                "{} has what would be lost without it: run `tabane heal` first",
+                all[number].url
+            )));
+        }
+        let member = self.new_member(place)?;
+        match self.targets.position(member.id) {
+            None => self.announce(place, &self.description.replace(all[number].id, member))?,
+            // An earlier attempt, which was interrupted, has put this place where it was itself before.
+            Some(known) if known == number && place.storage.stat(Name::CONFIG).is_err() => {
+                self.announce(place, &self.description)?;
+            }
+            Some(_) => {
+                return Err(refusal(format!(
+                    "{} is a target of this set already",
+                    place.url
+                )));
+            }
+        }
+        Ok(all[number].url.clone())
+    }
+
+    /// Makes a place ready to be a target; one on which an earlier attempt has begun to is as good.
+    fn new_member(&self, place: &Place) -> io::Result<Member> {
+        refuse_within(
+            &place.url,
+            self.targets.all().iter().map(|target| &*target.url),
+        )?;
+        let cannot = |error: io::Error| {
+            let why = match error.kind() {
+                io::ErrorKind::DirectoryNotEmpty => "it is not empty".to_owned(),
+                _ => error.to_string(),
+            };
+            refusal(format!("cannot use {}: {why}", place.url))
+        };
+        let set = self.description.set;
+        let id = match place.storage.get(Name::TARGET, None) {
+            Ok(bytes) => {
+                let identity = Identity::parse(&bytes).map_err(refusal)?;
+                if identity.set != set {
+                    let text = format!("{} is a target of another striped repository", place.url);
+                    return Err(refusal(text));
+                }
+                let was_one = self.was_target(&*place.storage, identity.target);
+                if was_one {
+                    let text = format!(
+                        "{} was a target of this set before: empty it first",
+                        place.url
+                    );
+                    return Err(refusal(text));
+                }
+                identity.target
+            }
+            Err(_) => {
+                place.storage.create().map_err(cannot)?;
+                let identity = Identity::new(set, new_id());
+                let put = place.storage.put(Name::TARGET, &[&identity.to_bytes()]);
+                put.map_err(cannot)?;
+                identity.target
+            }
+        };
+        Ok(Member {
+            id,
+            url: place.url.clone(),
+        })
+    }
+
+    /// Whether a place that says that it is this target has been in use, and is no longer.
+    fn was_target(&self, storage: &dyn Storage, id: Id) -> bool {
+        self.targets.position(id).is_none() && storage.stat(Name::CONFIG).is_ok()
+    }
+
+    /// Puts a new description on the new target and all others in use, but not on one that is replaced, which may be
+    /// broken. That of the highest epoch counts, so whoever is interrupted has either changed nothing or made the change.
+    ///
+    /// Of two who change the set at once, one at least finds what the other has put, since both look after they have put theirs: who
+    /// finds another's takes its own back.
+    fn announce(&self, place: &Place, description: &Description) -> io::Result<()> {
+        let cannot = |url: &str, error: io::Error| {
+            refusal(format!(
+                "cannot write to {url}: {error}; mend that, then run the same command again: it ends what this one began"
+            ))
+        };
+        let stay: Vec<(&str, &dyn Storage)> = self
+            .targets
+            .up()
+            .into_iter()
+            .filter_map(|number| {
+                let old = &self.targets.all()[number];
+                let stays = description.targets.iter().any(|member| member.id == old.id);
+                Some((&*old.url, self.targets.storage(number).filter(|_| stays)?))
+            })
+            .chain([(&*place.url, &*place.storage)])
+            .collect();
+        for (url, storage) in &stay {
+            put_description(*storage, description).map_err(|error| cannot(url, error))?;
+        }
+        let (own, _) = description.to_object();
+        let mut is_alone = true;
+        for (url, storage) in &stay {
+            is_alone &= is_latest(*storage, description).map_err(|error| cannot(url, error))?;
+        }
+        if is_alone {
+            return Ok(());
+        }
+        // What the set has been before is nobody's to take back.
+        let is_new = *description != self.description;
+        for (url, storage) in stay.iter().filter(|_| is_new) {
+            match storage.delete(Name::new(ObjectKind::Set, own)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(cannot(url, error));
+                }
+                _ => {}
+            }
+        }
+        Err(refusal(
+            "somebody else has just changed the targets, and nothing was changed here: see `tabane targets`, then run the same command \
+             again if it is still wanted"
+                .to_owned(),
+        ))
+    }
+}
+
+/// Whether nobody has put another description of the set on this target that is as new.
+fn is_latest(storage: &dyn Storage, description: &Description) -> io::Result<bool> {
+    let (own, _) = description.to_object();
+    for listed in storage.list(ObjectKind::Set)? {
+        if listed.id == own {
+            continue;
+        }
+        let bytes = match storage.get(Name::new(ObjectKind::Set, listed.id), None) {
+            // Somebody has just taken it back.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            read => read?,
+        };
+        let other = Description::parse(listed.id, &bytes);
+        if other.is_ok_and(|other| other.set == description.set && other.epoch >= description.epoch)
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

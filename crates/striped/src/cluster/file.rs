@@ -1,0 +1,149 @@
+//! The files that say who is who in a cluster: one for its clients, one for each node. `tabane cluster create` writes them.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use tabane_storage::Id;
+use tabane_storage::write_whole;
+
+/// The format that this program writes, and the latest that it reads.
+const FORMAT: u8 = 1;
+
+/// What proves to others who somebody is; each in DER.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credentials {
+    /// The certificate of the cluster's authority, which signed all others.
+    #[serde(with = "hex::serde")]
+    pub authority: Vec<u8>,
+    /// The certificate of this client or node.
+    #[serde(with = "hex::serde")]
+    pub certificate: Vec<u8>,
+    /// The key that belongs to it, in PKCS #8. Secret.
+    #[serde(with = "hex::serde")]
+    pub key: Vec<u8>,
+}
+
+/// Where a node is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeAddress {
+    /// Its name, by which its certificate and the set of targets know it.
+    pub name: String,
+    /// Host and port; this may be changed by hand when a node moves.
+    pub address: String,
+}
+
+/// What a client of a cluster has to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterFile {
+    format: u8,
+    /// Names the cluster.
+    pub cluster: Id,
+    /// The nodes.
+    pub nodes: Vec<NodeAddress>,
+    /// Of the client.
+    pub credentials: Credentials,
+}
+
+/// What a node has to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFile {
+    format: u8,
+    /// Names the cluster.
+    pub cluster: Id,
+    /// The node's name.
+    pub name: String,
+    /// Host and port on which it is found.
+    pub address: String,
+    /// Of the node.
+    pub credentials: Credentials,
+}
+
+impl ClusterFile {
+    /// Of a cluster.
+    pub fn new(cluster: Id, nodes: Vec<NodeAddress>, credentials: Credentials) -> Self {
+        Self {
+            format: FORMAT,
+            cluster,
+            nodes,
+            credentials,
+        }
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]; one sentence about what is wrong with it.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let file: Self = read(path).map_err(|error| match read::<NodeFile>(path) {
+            Ok(node) => wrong(
+                path,
+                &format!("it is that of node {}, not of clients", node.name),
+            ),
+            Err(_) => error,
+        })?;
+        check_format(path, file.format)?;
+        Ok(file)
+    }
+}
+
+impl NodeFile {
+    /// Of a node.
+    pub fn new(cluster: Id, node: &NodeAddress, credentials: Credentials) -> Self {
+        Self {
+            format: FORMAT,
+            cluster,
+            name: node.name.clone(),
+            address: node.address.clone(),
+            credentials,
+        }
+    }
+
+    /// As [`ClusterFile::read`].
+    ///
+    /// # Errors
+    /// As [`ClusterFile::read`].
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let file: Self = read(path).map_err(|error| match read::<ClusterFile>(path) {
+            Ok(_) => wrong(
+                path,
+                "it is that of clients: each node has its own beside it",
+            ),
+            Err(_) => error,
+        })?;
+        check_format(path, file.format)?;
+        Ok(file)
+    }
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
+    serde_json::from_slice(&fs::read(path)?).map_err(|error| wrong(path, &error.to_string()))
+}
+
+fn check_format(path: &Path, format: u8) -> io::Result<()> {
+    match format {
+        FORMAT => Ok(()),
+        _ => Err(wrong(
+            path,
+            &format!("it has format {format}, this program knows {FORMAT}: install a newer tabane"),
+        )),
+    }
+}
+
+fn wrong(path: &Path, why: &str) -> io::Error {
+    let text = format!("the file {} cannot be used: {why}", path.display());
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+/// Writes a file that only its owner may read, whole or not at all; `replace` says whether there may be one.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`]; when it cannot be written.
+pub fn write(path: &Path, file: &impl Serialize, replace: bool) -> io::Result<()> {
+    let mut text = serde_json::to_vec_pretty(file).expect("it is plain data");
+    text.push(b'\n');
+    write_whole(path, &text, 0o600, replace)
+}

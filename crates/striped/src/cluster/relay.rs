@@ -1,0 +1,336 @@
+//! Decides how each stripe goes to the nodes, and goes around them when that fails.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tabane_parity::schedule::Kind;
+
+use super::limits::Limits;
+use super::mixer::Mixer;
+use super::node::NodeStorage;
+use super::session::{STALL, Session};
+use super::wire::{Reason, Reply, Request, Source, Stripe};
+use crate::container::SECTOR_LEN;
+use crate::put::{data_cells, encode_cells};
+use crate::sender::{Placed, Relayed, StripeSender};
+use crate::targets::Targets;
+use tabane_storage::sync::{lock, try_each};
+
+/// For how long nothing is sent by way of other nodes after that has failed.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// How stripes are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Plan {
+    /// Each as it is best at the moment.
+    #[default]
+    Auto,
+    /// All by this schedule.
+    Always(Kind),
+}
+
+impl FromStr for Plan {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            _ => match name.parse() {
+                Ok(kind) => Ok(Self::Always(kind)),
+                Err(_) => Err("there are auto, direct, chain, shared and coded".to_owned()),
+            },
+        }
+    }
+}
+
+/// Sends stripes through a session with all nodes.
+pub struct Relay {
+    plan: Plan,
+    limits: Arc<Limits>,
+    state: Mutex<State>,
+    flow: Mutex<Flow>,
+}
+
+#[derive(Default)]
+struct State {
+    /// One for each generation, whose targets are always the same.
+    sessions: HashMap<u8, Session>,
+    mixer: Mixer,
+    /// When it may be tried again.
+    paused_until: Option<Instant>,
+}
+
+impl Relay {
+    /// By this plan and within these limits; nothing is sent yet.
+    pub(super) fn new(plan: Plan, limits: Arc<Limits>) -> Self {
+        Self {
+            plan,
+            limits,
+            state: Mutex::default(),
+            flow: Mutex::new(Flow::new()),
+        }
+    }
+
+    /// Ends the session, and opens no other for a while.
+    fn pause(&self, targets: &Targets, why: &str) {
+        let mut state = lock(&self.state);
+        state.sessions.clear();
+        if state.paused_until.replace(Instant::now() + PAUSE).is_none() {
+            targets.tell(&format!(
+                "nodes cannot make parities among themselves ({why}): sending everything from here for a while"
+            ));
+        }
+    }
+}
+
+impl StripeSender for Relay {
+    fn put(&self, targets: &Targets, placed: &Placed, object: &[u8]) -> io::Result<Relayed> {
+        let Some(nodes) = nodes(placed, targets) else {
+            return Ok(Relayed::NotTried);
+        };
+        let geometry = &placed.geometry;
+        // Nodes give up on who sends too slowly to one of them, while it sends to the others.
+        let layout = geometry.layout();
+        let of_sector = layout.data_cells().len() as u64 * SECTOR_LEN;
+        if self.limits.least_seconds(of_sector) > STALL.as_secs_f64() / 2.0 {
+            return Ok(Relayed::NotTried);
+        }
+        let fail = |why: &str| {
+            self.pause(targets, why);
+            Ok(Relayed::Failed)
+        };
+
+        let mut state = lock(&self.state);
+        if state.is_paused() {
+            return Ok(Relayed::NotTried);
+        }
+        let (opened, mixer) = match state.session(geometry.generation, &nodes) {
+            Ok(opened) => opened,
+            Err(error) => {
+                drop(state);
+                return fail(&error.to_string());
+            }
+        };
+        let kind = match self.plan {
+            Plan::Always(kind) => kind,
+            Plan::Auto => mixer.choose(),
+        };
+        // Not for every number of nodes is there one that was searched for.
+        let kinds = [kind, Kind::Shared].into_iter();
+        let mut possible = kinds.filter_map(|kind| Some((kind, kind.schedule(&layout)?)));
+        let (kind, schedule) = possible.next().expect("there is always a shared one");
+        let cells = match kind {
+            Kind::Direct => encode_cells(object, geometry)?,
+            _ => data_cells(object, geometry),
+        };
+        let members = members(placed);
+        let (number, request) = request(placed, opened, Source::Client(kind.name().to_owned()));
+        // The answers come when all is durable: how long that takes is up to the network, until everything has been sent.
+        let asked = match try_each(&nodes, nodes.len(), |node| node.begin(&request)) {
+            Ok(asked) => asked,
+            Err(error) => {
+                drop(state);
+                return fail(&error.to_string());
+            }
+        };
+        let idle = lock(&self.flow).begin();
+        let begun = Instant::now();
+        let sent = opened.send(number, geometry, &schedule, &members, &cells, &self.limits);
+        let took = begun.elapsed();
+        let _unanswered = Unanswered::after_sending(&self.flow);
+        match sent {
+            Ok(waited) => {
+                let took = took + idle;
+                let waited = (waited + idle).as_secs_f64() / took.as_secs_f64().max(1e-9);
+                mixer.learn(waited, took.as_secs_f64() / object.len().max(1) as f64);
+            }
+            Err(error) => {
+                drop(state);
+                return fail(&error.to_string());
+            }
+        }
+        // The next stripe goes out while the nodes make this one durable.
+        drop(state);
+        let (mut puts, mut clients) = (Vec::new(), 1);
+        for (&target, asked) in placed.generation.iter().zip(asked) {
+            let put = match asked.answer() {
+                Ok(Reply::Stored(busy)) => {
+                    clients = clients.max(busy);
+                    Ok(())
+                }
+                // What has nothing to do with its storage, sending it everything may mend.
+                Ok(Reply::Failed(Reason::NotConnected | Reason::Other, text)) => {
+                    return fail(&text);
+                }
+                Ok(Reply::Failed(reason, text)) => Err(reason.to_error(&text)),
+                Ok(_) => return fail("a node answers something else"),
+                Err(error) => return fail(&error.to_string()),
+            };
+            puts.push((target, put));
+        }
+        lock(&self.state).mixer.share_among(clients, &layout);
+        Ok(Relayed::Put(puts))
+    }
+
+    fn rebuild(&self, targets: &Targets, placed: &Placed, role: usize, others: &[usize]) -> bool {
+        let Some(nodes) = nodes(placed, targets) else {
+            return false;
+        };
+        if self.plan == Plan::Always(Kind::Direct) {
+            return false;
+        }
+        let mut state = lock(&self.state);
+        if state.is_paused() {
+            return false;
+        }
+        let session = state.session(placed.geometry.generation, &nodes);
+        let asked = session.and_then(|(session, _)| {
+            let source = Source::Nodes {
+                role: role as u8,
+                others: others.iter().map(|&role| role as u8).collect(),
+            };
+            let (_, request) = request(placed, session, source);
+            try_each(&nodes, nodes.len(), |node| node.begin(&request))
+        });
+        // The next one may begin while nodes are at this one.
+        drop(state);
+        let failures: Vec<io::Error> = match asked {
+            Ok(asked) => {
+                let answers = asked.into_iter().map(|asked| match asked.answer()? {
+                    Reply::Stored(_) | Reply::Failed(Reason::AlreadyExists, _) => Ok(()),
+                    Reply::Failed(reason, text) => Err(reason.to_error(&text)),
+                    _ => Err(io::Error::other("a node answers something else")),
+                });
+                answers.filter_map(Result::err).collect()
+            }
+            Err(error) => vec![error],
+        };
+        // When one fails, the session ends for the others, who say that.
+        let is_cause = |error: &&io::Error| error.kind() != io::ErrorKind::NotConnected;
+        let cause = failures.iter().find(is_cause).or(failures.first());
+        if let Some(cause) = cause {
+            self.pause(targets, &cause.to_string());
+        }
+        failures.is_empty()
+    }
+}
+
+impl State {
+    fn is_paused(&self) -> bool {
+        self.paused_until
+            .is_some_and(|until| Instant::now() < until)
+    }
+
+    /// The session with these nodes, which are those of the generation.
+    fn session(
+        &mut self,
+        generation: u8,
+        nodes: &[&NodeStorage],
+    ) -> io::Result<(&mut Session, &mut Mixer)> {
+        let mixer = &mut self.mixer;
+        let session = match self.sessions.entry(generation) {
+            Entry::Occupied(session) => session.into_mut(),
+            Entry::Vacant(place) => {
+                let session = Session::open(nodes)?;
+                mixer.share_among(session.clients(), session.layout());
+                place.insert(session)
+            }
+        };
+        Ok((session, mixer))
+    }
+}
+
+/// The nodes of the generation, if all its targets are nodes in use.
+fn nodes<'t>(placed: &Placed, targets: &'t Targets) -> Option<Vec<&'t NodeStorage>> {
+    let nodes = placed.generation.iter();
+    nodes
+        .map(|&number| (targets.storage(number)? as &dyn Any).downcast_ref())
+        .collect()
+}
+
+/// The member of the session that has each role.
+fn members(placed: &Placed) -> Vec<usize> {
+    let member_of = |target: &usize| {
+        let member = placed.generation.iter().position(|number| number == target);
+        member.expect("the targets of a stripe are those of its generation")
+    };
+    placed.by_role.iter().map(member_of).collect()
+}
+
+/// The next stripe of a session, and its number.
+fn request(placed: &Placed, session: &mut Session, source: Source) -> (u64, Request) {
+    let number = session.next_number();
+    let members = members(placed).into_iter();
+    let stripe = Stripe {
+        number,
+        name: placed.name,
+        object_len: placed.geometry.object_len,
+        generation: placed.geometry.generation,
+        by_role: members.map(|member| member as u8).collect(),
+        source,
+        lag: session.lag(),
+    };
+    (number, Request::Stripe(session.id(), stripe))
+}
+
+/// When the client's link is idle because nodes are behind: nothing is being sent, and not all that was sent is answered.
+struct Flow {
+    sending: bool,
+    unanswered: usize,
+    /// When one of these changed.
+    since: Instant,
+    /// Since the last stripe was begun.
+    idle: Duration,
+}
+
+impl Flow {
+    fn new() -> Self {
+        Self {
+            sending: false,
+            unanswered: 0,
+            since: Instant::now(),
+            idle: Duration::ZERO,
+        }
+    }
+
+    fn now(&mut self) {
+        let now = Instant::now();
+        if !self.sending && self.unanswered > 0 {
+            self.idle += now - self.since;
+        }
+        self.since = now;
+    }
+
+    /// A stripe is about to be sent; says for how long the link was idle before.
+    fn begin(&mut self) -> Duration {
+        self.now();
+        self.sending = true;
+        std::mem::take(&mut self.idle)
+    }
+}
+
+/// A stripe that was sent, until its answers are there.
+struct Unanswered<'a>(&'a Mutex<Flow>);
+
+impl<'a> Unanswered<'a> {
+    fn after_sending(flow: &'a Mutex<Flow>) -> Self {
+        let mut now = lock(flow);
+        now.now();
+        now.sending = false;
+        now.unanswered += 1;
+        Self(flow)
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        let mut now = lock(self.0);
+        now.now();
+        now.unanswered -= 1;
+    }
+}

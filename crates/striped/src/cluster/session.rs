@@ -1,0 +1,315 @@
+//! Sends stripes to nodes that make the parities among themselves.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tabane_fabric::{Endpoint, FRAME_SHARE, Sender, Tcp};
+use tabane_parity::Layout;
+use tabane_parity::schedule::{Kind, Node, Schedule};
+
+use super::limits::Limits;
+use super::node::{Channel, NodeStorage};
+use super::wire::{
+    self, DATA_MAGIC, FRAME_HEADER_LEN, FabricAddress, FrameHeader, Open, Peer, Reply, Request,
+    SessionId, Token,
+};
+use crate::container::{Geometry, SECTOR_LEN};
+
+/// For how long a node may take no data. Nodes give up on each other after as long.
+pub const STALL: Duration = Duration::from_secs(20);
+
+/// By how many sectors what nodes send is behind what the client sends, at most.
+const LAG_MAX: usize = 3;
+
+/// Bytes of a ring, at least and at most.
+const RING: std::ops::RangeInclusive<usize> = 1 << 20..=16 << 20;
+
+/// Rings at several nodes, and the connections to them.
+pub struct Session {
+    id: SessionId,
+    /// The session lasts as long as these.
+    _owners: Vec<Channel>,
+    endpoints: Vec<Arc<dyn Endpoint>>,
+    senders: Vec<Sender>,
+    lag: u8,
+    next: u64,
+    layout: Layout,
+    clients: u16,
+}
+
+impl Session {
+    /// Opens a session with these nodes.
+    pub fn open(nodes: &[&NodeStorage]) -> io::Result<Self> {
+        let layout =
+            Layout::new(nodes.len()).map_err(|error| io::Error::other(error.to_string()))?;
+        let Rings {
+            client: client_ring,
+            peer: peer_ring,
+            lag,
+        } = Rings::new(&layout);
+        let id = wire::random_id();
+        let numbered: Vec<(usize, &NodeStorage)> = (0..).zip(nodes.iter().copied()).collect();
+        let opened = at_once(&numbered, |&(me, node)| {
+            let mut owner = node.channel()?;
+            let open = Open {
+                session: id,
+                members: nodes.len() as u8,
+                me: me as u8,
+                client_ring: client_ring as u32,
+                peer_ring: peer_ring as u32,
+            };
+            match owner.ask(&Request::Open(open), &[])? {
+                Reply::Opened(tokens, fabric) if tokens.len() == nodes.len() + 1 => {
+                    Ok((owner, tokens, fabric))
+                }
+                other => Err(refused(&other)),
+            }
+        })?;
+        let endpoints = at_once(&numbered, |&(me, node)| {
+            let (_, tokens, fabric) = &opened[me];
+            data_endpoint(node.address(), tokens[nodes.len()], fabric.as_ref())
+        })?;
+        let clients = at_once(&numbered, |&(me, node)| {
+            let peer = |(number, other): &(usize, &NodeStorage)| {
+                (*number != me).then(|| Peer {
+                    address: other.address().to_owned(),
+                    token: opened[*number].1[me],
+                    ring: peer_ring as u32,
+                    fabric: opened[*number].2.clone(),
+                })
+            };
+            let join = Request::Join(id, numbered.iter().map(peer).collect());
+            match node.ask(&join, &[])? {
+                Reply::Joined(clients) => Ok(clients),
+                other => Err(refused(&other)),
+            }
+        })?;
+        let sender = |endpoint: &Arc<dyn Endpoint>| Sender::new(Arc::clone(endpoint), client_ring);
+        Ok(Self {
+            id,
+            _owners: opened.into_iter().map(|(owner, ..)| owner).collect(),
+            senders: endpoints.iter().map(sender).collect(),
+            endpoints,
+            lag,
+            next: 0,
+            layout,
+            clients: clients.into_iter().max().unwrap_or(1),
+        })
+    }
+
+    /// What its stripes are laid out as.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// How many clients wrote when it began, itself among them.
+    pub fn clients(&self) -> u16 {
+        self.clients
+    }
+
+    /// The number that the next stripe gets.
+    pub fn next_number(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// By how many sectors nodes may be behind, so that what they wait with has room in the rings.
+    pub fn lag(&self) -> u8 {
+        self.lag
+    }
+
+    /// Names it to the nodes.
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// Sends what is the client's of a stripe: to each node its cells, sector by sector. `members` has the member of each role.
+    /// Returns for how long it waited for nodes, not for the network, in the mean over the nodes: one that gets
+    /// its data sooner than others waits for them, and so some waiting says nothing.
+    pub fn send(
+        &mut self,
+        number: u64,
+        geometry: &Geometry,
+        schedule: &Schedule,
+        members: &[usize],
+        cells: &[impl AsRef<[u8]> + Sync],
+        limits: &Limits,
+    ) -> io::Result<Duration> {
+        let layout = geometry.layout();
+        let endpoints = &self.endpoints;
+        let sent = thread::scope(|scope| {
+            let threads: Vec<_> = self
+                .senders
+                .iter_mut()
+                .enumerate()
+                .map(|(member, sender)| {
+                    let role = members.iter().position(|&other| other == member);
+                    let role = role.expect("every member has a role");
+                    let own = schedule.cells_from_client(&layout, role);
+                    scope.spawn(move || {
+                        let before = sender.waited();
+                        let sent = send_cells(sender, number, geometry, &own, cells, limits);
+                        if sent.is_err() {
+                            // Nobody waits for what will not come.
+                            endpoints.iter().for_each(|endpoint| endpoint.close());
+                        }
+                        sent?;
+                        Ok((!own.is_empty()).then(|| sender.waited() - before))
+                    })
+                })
+                .collect();
+            let sent = threads.into_iter().map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            // The first error of all, when all have ended.
+            let sent: Vec<io::Result<Option<Duration>>> = sent.collect();
+            sent.into_iter().collect::<io::Result<Vec<_>>>()
+        });
+        let waited: Vec<Duration> = sent?.into_iter().flatten().collect();
+        Ok(waited.iter().sum::<Duration>() / waited.len().max(1) as u32)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.endpoints.iter().for_each(|endpoint| endpoint.close());
+    }
+}
+
+fn send_cells(
+    sender: &mut Sender,
+    number: u64,
+    geometry: &Geometry,
+    own: &[usize],
+    cells: &[impl AsRef<[u8]>],
+    limits: &Limits,
+) -> io::Result<()> {
+    for sector in 0..geometry.sectors() {
+        let range = geometry.sector(sector);
+        for (index, &cell) in (0..).zip(own) {
+            let payload = &cells[cell].as_ref()[range.start as usize..range.end as usize];
+            let header = FrameHeader {
+                stripe: number,
+                sector: sector as u32,
+                index,
+            };
+            limits.before_sending(payload.len());
+            sender.send(&[&header.to_bytes(payload), payload])?;
+        }
+    }
+    Ok(())
+}
+
+/// Connects to a ring and shows the token for it: by libfabric where both sides have it, otherwise by TCP.
+///
+/// # Errors
+/// When the node is not there or does not let one in.
+pub fn data_endpoint(
+    address: &str,
+    token: Token,
+    fabric: Option<&FabricAddress>,
+) -> io::Result<Arc<dyn Endpoint>> {
+    if let Some(endpoint) = fabric.and_then(|fabric| fabric_endpoint(fabric, &token)) {
+        return Ok(endpoint);
+    }
+    let mut stream = super::node::connect(address)?;
+    stream.set_read_timeout(Some(STALL))?;
+    stream.set_write_timeout(Some(STALL))?;
+    stream.write_all(&wire::greeting(DATA_MAGIC))?;
+    stream.write_all(&token)?;
+    wire::check_greeting(&mut stream, DATA_MAGIC)?;
+    let mut is_in = [0];
+    stream.read_exact(&mut is_in)?;
+    match is_in {
+        [1] => Ok(Arc::new(Tcp::new(stream, None)?)),
+        _ => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("{address} has no ring that is waiting for this connection"),
+        )),
+    }
+}
+
+/// Nothing if that is no way to the node from here.
+#[cfg(feature = "libfabric")]
+fn fabric_endpoint(fabric: &FabricAddress, token: &Token) -> Option<Arc<dyn Endpoint>> {
+    let FabricAddress {
+        provider,
+        host,
+        port,
+    } = fabric;
+    let limit = Some(super::node::CONNECT);
+    let endpoint = tabane_fabric::Fabric::connect(provider, host, *port, token, limit).ok()?;
+    Some(Arc::new(endpoint.limits(Some(STALL), Some(STALL))))
+}
+
+#[cfg(not(feature = "libfabric"))]
+fn fabric_endpoint(_: &FabricAddress, _: &Token) -> Option<Arc<dyn Endpoint>> {
+    None
+}
+
+/// How large the rings of a session are at each node.
+pub struct Rings {
+    /// Bytes of that for the client.
+    pub client: usize,
+    /// Bytes of that for each other member.
+    pub peer: usize,
+    /// By how many sectors nodes may be behind.
+    pub lag: u8,
+}
+
+impl Rings {
+    /// So large that there is room for several sectors of any schedule. Who waits for the next frame holds back those of as many
+    /// sectors as nodes are behind, and of one more; that may be a quarter of a ring (see [`Tail::release`](tabane_fabric::Tail::release)).
+    pub fn new(layout: &Layout) -> Self {
+        let roles = layout.roles();
+        // What is rebuilt takes one transfer a row.
+        let (mut from_client, mut from_peer) = (0, layout.rows());
+        for schedule in Kind::ALL
+            .into_iter()
+            .filter_map(|kind| kind.schedule(layout))
+        {
+            let mut counts = vec![vec![0; roles]; roles + 1];
+            for transfer in &schedule.transfers {
+                let from = match transfer.from {
+                    Node::Client => roles,
+                    Node::Role(role) => role,
+                };
+                counts[from][transfer.to] += 1;
+            }
+            let most = |counts: &[Vec<usize>]| counts.iter().flatten().copied().max();
+            from_client = from_client.max(most(&counts[roles..]).unwrap_or(0));
+            from_peer = from_peer.max(most(&counts[..roles]).unwrap_or(0));
+        }
+        let frame = SECTOR_LEN as usize + FRAME_HEADER_LEN;
+        let most = from_client.max(from_peer) * frame * FRAME_SHARE;
+        let lag = (RING.end() / most).saturating_sub(1).min(LAG_MAX);
+        let bytes = |frames: usize| {
+            let bytes = frames * frame * FRAME_SHARE * (lag + 1);
+            bytes.clamp(*RING.start(), *RING.end())
+        };
+        Self {
+            client: bytes(from_client),
+            peer: bytes(from_peer),
+            lag: lag as u8,
+        }
+    }
+}
+
+/// Does something for each at once; the first error counts.
+fn at_once<T: Sync, R: Send>(
+    items: &[T],
+    act: impl Fn(&T) -> io::Result<R> + Sync,
+) -> io::Result<Vec<R>> {
+    tabane_storage::sync::try_each(items, items.len(), act)
+}
+
+fn refused(reply: &Reply) -> io::Error {
+    match reply {
+        Reply::Failed(_, text) => io::Error::other(text.clone()),
+        _ => wire::invalid("a node answers something else"),
+    }
+}

@@ -1,0 +1,494 @@
+//! What clients and nodes say to each other. `docs/wire.md` describes it whole.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::str::FromStr;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use tabane_storage::Id;
+use tabane_storage::{Listed, Name, ObjectKind};
+
+/// The version of the protocol that this program speaks.
+pub const VERSION: u16 = 3;
+
+/// With this begins what is said over TLS.
+const CONTROL_MAGIC: &[u8; 8] = b"TABANE.c";
+
+/// With this begins a connection for data.
+pub const DATA_MAGIC: &[u8; 8] = b"TABANE.d";
+
+/// No request is longer, in bytes, but for the object that comes behind some.
+pub const REQUEST_MAX: usize = 1 << 20;
+
+/// No reply is longer, but for the object that comes behind some: a list of several million objects.
+pub const REPLY_MAX: usize = 256 << 20;
+
+/// Permits one connection to write into one ring.
+pub type Token = [u8; 32];
+
+/// Names a client's session at all nodes.
+pub type SessionId = [u8; 16];
+
+/// What a client asks of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// [`Storage::create`](crate::storage::Storage::create).
+    Create,
+    /// Puts an object of so many bytes, which follow.
+    Put(Name, u64),
+    /// Reads an object, or a range of it.
+    Get(Name, Option<(u64, u64)>),
+    /// Lists the objects of a kind.
+    List(ObjectKind),
+    /// Asks for an object's length.
+    Stat(Name),
+    /// Removes an object.
+    Delete(Name),
+    /// Removes what was left behind, if it is so many seconds old.
+    RemoveLeftovers(u64),
+    /// How is the node?
+    Status,
+    /// Opens a session, which lasts as long as this connection: a ring for the client, and one for each other member.
+    Open(Open),
+    /// Connects to the rings of the other members; there is none at the place of the node itself.
+    Join(SessionId, Vec<Option<Peer>>),
+    /// Takes part in a stripe. The answer comes when the node's part of it is durable.
+    Stripe(SessionId, Stripe),
+}
+
+/// A session that is to be opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Open {
+    /// Chosen by the client.
+    pub session: SessionId,
+    /// Nodes that take part.
+    pub members: u8,
+    /// Which of them the one is that is asked.
+    pub me: u8,
+    /// Bytes of the ring for the client.
+    pub client_ring: u32,
+    /// Bytes of the ring for each other member.
+    pub peer_ring: u32,
+}
+
+/// Where another member is, and what lets one in there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// Host and port.
+    pub address: String,
+    /// For the ring that is there for this node.
+    pub token: Token,
+    /// Bytes of that ring.
+    pub ring: u32,
+    /// Where libfabric reaches it, if it does.
+    pub fabric: Option<FabricAddress>,
+}
+
+/// Where a node takes data by libfabric. As text it is `PROVIDER@HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FabricAddress {
+    /// What moves the bytes: `verbs`, `tcp`.
+    pub provider: String,
+    /// In the network for data.
+    pub host: String,
+    /// 0 is any, for who listens.
+    pub port: u16,
+}
+
+impl FromStr for FabricAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('@').and_then(|(provider, address)| {
+            let (host, port) = address.rsplit_once(':')?;
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            let is_whole = !provider.is_empty() && !host.is_empty();
+            is_whole.then_some((provider, host, port.parse().ok()?))
+        });
+        let Some((provider, host, port)) = parts else {
+            return Err("it is PROVIDER@HOST:PORT, as in verbs@10.1.0.1:7442".to_owned());
+        };
+        if ["0.0.0.0", "::"].contains(&host) {
+            return Err(
+                "others are told this address, so it cannot be that of any network".to_owned(),
+            );
+        }
+        let [provider, host] = [provider, host].map(str::to_owned);
+        Ok(Self {
+            provider,
+            host,
+            port,
+        })
+    }
+}
+
+impl fmt::Display for FabricAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            provider,
+            host,
+            port,
+        } = self;
+        match host.contains(':') {
+            true => write!(f, "{provider}@[{host}]:{port}"),
+            false => write!(f, "{provider}@{host}:{port}"),
+        }
+    }
+}
+
+/// A stripe that is about to be sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stripe {
+    /// Counts the stripes of a session, from 0.
+    pub number: u64,
+    /// The object.
+    pub name: Name,
+    /// Its bytes.
+    pub object_len: u64,
+    /// The generation of its stripe.
+    pub generation: u8,
+    /// For each role the member that has it.
+    pub by_role: Vec<u8>,
+    /// Where its cells come from.
+    pub source: Source,
+    /// By how many sectors what nodes send may be behind what the client sends.
+    pub lag: u8,
+}
+
+/// Where the cells of a stripe come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Source {
+    /// It is new: the client sends the data, by the schedule of this name.
+    Client(String),
+    /// It is there, and nodes rebuild what a role keeps.
+    Nodes {
+        /// The role.
+        role: u8,
+        /// Those that lack it, too.
+        others: Vec<u8>,
+    },
+}
+
+/// What a node answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    /// It is done.
+    Done,
+    /// The node's part of a stripe is durable, if it has one. So many clients have sent stripes lately.
+    Stored(u16),
+    /// So many.
+    Count(u64),
+    /// So many bytes, which follow.
+    Bytes(u64),
+    /// The objects of a kind.
+    List(Vec<Listed>),
+    /// What lets others write into the rings, of each member, then of the client; and where libfabric reaches them, if it does.
+    Opened(Vec<Token>, Option<FabricAddress>),
+    /// It is connected. So many clients have joined or sent stripes lately.
+    Joined(u16),
+    /// How the node is.
+    Status(Status),
+    /// It cannot be done.
+    Failed(Reason, String),
+}
+
+/// How a node is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The version of its program.
+    pub version: String,
+    /// For how long it has been running.
+    pub uptime_s: u64,
+    /// Bytes that are free where it keeps its shards.
+    pub free_bytes: u64,
+    /// Sessions that are open.
+    pub sessions: u64,
+    /// Stripes of which it has made its part durable.
+    pub stripes: u64,
+    /// Bytes that it has stored of them.
+    pub stored_bytes: u64,
+    /// Bytes that it has sent to other nodes for them.
+    pub relayed_bytes: u64,
+}
+
+/// The kinds of error that a caller may have to tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Reason {
+    NotFound,
+    AlreadyExists,
+    UnexpectedEof,
+    DirectoryNotEmpty,
+    PermissionDenied,
+    ReadOnlyFilesystem,
+    StorageFull,
+    /// The session is at an end, since a member or the client failed.
+    NotConnected,
+    Other,
+}
+
+impl Reply {
+    /// What an error comes to.
+    pub fn failed(error: &io::Error) -> Self {
+        let reason = match error.kind() {
+            io::ErrorKind::NotFound => Reason::NotFound,
+            io::ErrorKind::AlreadyExists => Reason::AlreadyExists,
+            io::ErrorKind::UnexpectedEof => Reason::UnexpectedEof,
+            io::ErrorKind::DirectoryNotEmpty => Reason::DirectoryNotEmpty,
+            io::ErrorKind::PermissionDenied => Reason::PermissionDenied,
+            io::ErrorKind::ReadOnlyFilesystem => Reason::ReadOnlyFilesystem,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Reason::StorageFull,
+            io::ErrorKind::NotConnected => Reason::NotConnected,
+            _ => Reason::Other,
+        };
+        Self::Failed(reason, error.to_string())
+    }
+}
+
+impl Reason {
+    /// The error that it stands for, of the node of this name.
+    pub fn to_error(self, text: &str) -> io::Error {
+        let kind = match self {
+            // Callers know what these mean.
+            Self::NotFound => return io::ErrorKind::NotFound.into(),
+            Self::AlreadyExists => return io::ErrorKind::AlreadyExists.into(),
+            Self::UnexpectedEof => return io::ErrorKind::UnexpectedEof.into(),
+            Self::DirectoryNotEmpty => return io::ErrorKind::DirectoryNotEmpty.into(),
+            Self::PermissionDenied => io::ErrorKind::PermissionDenied,
+            Self::ReadOnlyFilesystem => io::ErrorKind::ReadOnlyFilesystem,
+            Self::StorageFull => io::ErrorKind::StorageFull,
+            Self::NotConnected => io::ErrorKind::NotConnected,
+            Self::Other => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, text)
+    }
+}
+
+/// Sends the greeting with which both sides of a control connection begin.
+///
+/// # Errors
+/// When the peer is gone.
+pub fn greet(stream: &mut impl Write) -> io::Result<()> {
+    stream.write_all(&greeting(CONTROL_MAGIC))?;
+    stream.flush()
+}
+
+/// Reads the peer's greeting.
+///
+/// # Errors
+/// When the peer speaks something else, or another version.
+pub fn expect_greeting(stream: &mut impl Read) -> io::Result<()> {
+    check_greeting(stream, CONTROL_MAGIC)
+}
+
+/// The greeting of a version and purpose.
+pub fn greeting(magic: &[u8; 8]) -> [u8; 10] {
+    let mut greeting = [0; 10];
+    greeting[..8].copy_from_slice(magic);
+    greeting[8..].copy_from_slice(&VERSION.to_le_bytes());
+    greeting
+}
+
+/// Reads a greeting for this purpose.
+///
+/// # Errors
+/// As [`expect_greeting`].
+pub fn check_greeting(stream: &mut impl Read, magic: &[u8; 8]) -> io::Result<()> {
+    let mut found = [0; 10];
+    stream.read_exact(&mut found)?;
+    let (found_magic, version) = found.split_at(8);
+    if found_magic != magic {
+        return Err(invalid("the peer does not speak Tabane's protocol"));
+    }
+    let version = u16::from_le_bytes([version[0], version[1]]);
+    match version {
+        VERSION => Ok(()),
+        _ => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!(
+                "the peer speaks version {version} of the protocol, this program {VERSION}: install the same version of tabane on both"
+            ),
+        )),
+    }
+}
+
+/// Sends a message: its length, in 4 bytes, and the message in postcard's format. Nothing is flushed.
+///
+/// # Errors
+/// When the peer is gone.
+pub fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    let mut bytes = vec![0; 4];
+    bytes = postcard::to_extend(message, bytes).map_err(|error| invalid(&error.to_string()))?;
+    let len = (bytes.len() - 4) as u32;
+    bytes[..4].copy_from_slice(&len.to_le_bytes());
+    stream.write_all(&bytes)
+}
+
+/// Receives a message of at most so many bytes.
+///
+/// # Errors
+/// [`io::ErrorKind::UnexpectedEof`] when the peer has closed the connection; [`io::ErrorKind::InvalidData`] when this is no
+/// such message.
+pub fn receive<T: DeserializeOwned>(stream: &mut impl Read, max: usize) -> io::Result<T> {
+    let mut len = [0; 4];
+    stream.read_exact(&mut len)?;
+    let len = u32::from_le_bytes(len) as usize;
+    if len > max {
+        return Err(invalid(&format!("a message of {len} bytes is too long")));
+    }
+    // Whoever announces much has to send it before there is room for it.
+    let mut bytes = Vec::new();
+    stream.take(len as u64).read_to_end(&mut bytes)?;
+    if bytes.len() < len {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let (message, rest) =
+        postcard::take_from_bytes(&bytes).map_err(|_| invalid("a message that makes no sense"))?;
+    match rest {
+        [] => Ok(message),
+        _ => Err(invalid("a message with something behind it")),
+    }
+}
+
+/// What stands before the bytes of each frame of a stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// The stripe.
+    pub stripe: u64,
+    /// Which sector of the cells this is.
+    pub sector: u32,
+    /// Which of the transfers that go from this sender to this receiver.
+    pub index: u32,
+}
+
+/// Bytes of a [`FrameHeader`] and its checksum.
+pub const FRAME_HEADER_LEN: usize = 32;
+
+impl FrameHeader {
+    /// Its bytes, and the checksum of it and of what is sent with it.
+    pub fn to_bytes(self, payload: &[u8]) -> [u8; FRAME_HEADER_LEN] {
+        let mut bytes = [0; FRAME_HEADER_LEN];
+        bytes[..8].copy_from_slice(&self.stripe.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.sector.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.index.to_le_bytes());
+        let checksum = crate::container::xxh128(&[&bytes[..16], payload]);
+        bytes[16..].copy_from_slice(&checksum);
+        bytes
+    }
+
+    /// What was sent with it, if that is what was sent.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`].
+    pub fn open(self, frame: &[u8], len: usize) -> io::Result<&[u8]> {
+        let Some((header, payload)) = frame.split_at_checked(FRAME_HEADER_LEN) else {
+            return Err(invalid("a frame is too short"));
+        };
+        if payload.len() != len || header != self.to_bytes(payload) {
+            return Err(invalid(
+                "a frame is not the expected one, or was changed on its way",
+            ));
+        }
+        Ok(payload)
+    }
+}
+
+/// What a peer says makes no sense.
+pub fn invalid(text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+/// The ID of a session or a token.
+pub fn random_id<const N: usize>() -> [u8; N] {
+    tabane_storage::random()
+}
+
+/// What a cluster is named by.
+pub fn new_cluster_id() -> Id {
+    Id(tabane_storage::random())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_back_and_garbage_does_not() {
+        let request = Request::Put(Name::CONFIG, 77);
+        let mut bytes = Vec::new();
+        send(&mut bytes, &request).unwrap();
+        assert_eq!(
+            receive::<Request>(&mut bytes.as_slice(), 100).unwrap(),
+            request
+        );
+        for len in 0..bytes.len() {
+            let error = receive::<Request>(&mut &bytes[..len], 100).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        }
+        let long = receive::<Request>(&mut [0xff_u8; 64].as_slice(), REQUEST_MAX).unwrap_err();
+        assert!(long.to_string().contains("too long"));
+        for first in 0..=255_u8 {
+            let bytes = [8, 0, 0, 0, first, 255, 3, 9, 200, 200, 200, 200];
+            // Whatever it is taken for, it is no reason to panic.
+            let _ = receive::<Request>(&mut bytes.as_slice(), 100);
+            let _ = receive::<Reply>(&mut bytes.as_slice(), 100);
+        }
+    }
+
+    #[test]
+    fn addresses_of_libfabric_are_read_as_they_are_written() {
+        for text in [
+            "verbs@10.1.0.1:7442",
+            "tcp@[fd00::1]:0",
+            "net@data.example:65535",
+        ] {
+            assert_eq!(text.parse::<FabricAddress>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "verbs",
+            "verbs@",
+            "@a:1",
+            "verbs@:1",
+            "verbs@a",
+            "verbs@a:65536",
+            "verbs@0.0.0.0:1",
+            "verbs@[::]:1",
+        ] {
+            assert!(text.parse::<FabricAddress>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn another_protocol_and_another_version_are_told_apart() {
+        assert!(check_greeting(&mut greeting(DATA_MAGIC).as_slice(), DATA_MAGIC).is_ok());
+        let other = check_greeting(&mut greeting(DATA_MAGIC).as_slice(), CONTROL_MAGIC);
+        assert!(other.unwrap_err().to_string().contains("does not speak"));
+        let mut older = greeting(CONTROL_MAGIC);
+        older[8] = 0;
+        let error = expect_greeting(&mut older.as_slice()).unwrap_err();
+        assert!(error.to_string().contains("version 0"), "{error}");
+    }
+
+    #[test]
+    fn a_frame_that_was_changed_is_refused() {
+        let header = FrameHeader {
+            stripe: 5,
+            sector: 6,
+            index: 7,
+        };
+        let mut frame = header.to_bytes(b"payload").to_vec();
+        frame.extend(b"payload");
+        assert_eq!(header.open(&frame, 7).unwrap(), b"payload");
+        assert!(FrameHeader { index: 8, ..header }.open(&frame, 7).is_err());
+        assert!(header.open(&frame, 6).is_err());
+        for at in 0..frame.len() {
+            let mut flipped = frame.clone();
+            flipped[at] ^= 4;
+            assert!(header.open(&flipped, 7).is_err(), "byte {at}");
+            assert!(header.open(&frame[..at], 7).is_err());
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Removes objects, also from targets that are away.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use crate::list::{Holding, merge};
+use crate::striped::{REPLICAS, StripedStorage};
+use tabane_storage::sync::lock;
+use tabane_storage::{Id, Name, ObjectKind};
+
+impl StripedStorage {
+    /// Removes an object. What a target that is away has of it must not come back to life with it, so this is written down
+    /// first; packs need not be, since nothing refers to one that was removed.
+    pub(super) fn delete_object(&self, name: Name) -> io::Result<()> {
+        self.check_enough()?;
+        if self.is_deleted(name.id) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let up = self.targets.up();
+        let named_by_hash = !matches!(name.kind, ObjectKind::Pack | ObjectKind::Config);
+        if named_by_hash && up.len() < self.targets.all().len() {
+            self.write_down(name)?;
+        }
+        lock(&self.known).remove(&name.id);
+        let mut found = false;
+        for (number, deleted) in self.targets.each(&up, |_, storage| storage.delete(name)) {
+            match deleted {
+                Ok(()) => found = true,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    self.targets.give_up(number, &error);
+                    if named_by_hash {
+                        self.write_down(name)?;
+                    }
+                }
+            }
+        }
+        self.check_enough()?;
+        match found {
+            true => Ok(()),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Says on three targets, or on all in use, that an object is deleted.
+    fn write_down(&self, name: Name) -> io::Result<()> {
+        let mark = Name::new(ObjectKind::Deleted, name.id);
+        let mut written = 0;
+        for number in self.replica_order(name.id) {
+            let Some(target) = self.targets.storage(number) else {
+                continue;
+            };
+            match target.put(mark, &[name.kind.name().as_bytes()]) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    self.targets.give_up(number, &error);
+                }
+                _ => written += 1,
+            }
+            if written == REPLICAS {
+                break;
+            }
+        }
+        self.check_enough()?;
+        lock(&self.deleted).insert(name.id);
+        Ok(())
+    }
+
+    /// Removes what interrupted writes have left on targets, and containers that are too few to be an object.
+    pub(super) fn remove_all_leftovers(&self, age: Duration) -> io::Result<u64> {
+        let up = self.targets.up();
+        let mut removed = 0;
+        for (_, count) in self
+            .targets
+            .each(&up, |_, storage| storage.remove_leftovers(age))
+        {
+            removed += count?;
+        }
+        let all_answered = up.len() == self.targets.all().len();
+        if !all_answered {
+            // What is missing may be on the others.
+            return Ok(removed);
+        }
+        let mut lists = HashMap::new();
+        for kind in ObjectKind::ALL {
+            lists.insert(kind, self.raw_lists(kind)?);
+        }
+        // Clocks of targets may differ; what a target has put last is about as old as now.
+        let times = lists.values().flatten().flat_map(|(_, list)| list);
+        let now = times.map(|listed| listed.modified).max();
+        let now = now.unwrap_or(SystemTime::UNIX_EPOCH);
+        for (kind, lists) in lists {
+            let is_fragment = |one: &Holding| {
+                let is_old = now.duration_since(one.modified).is_ok_and(|old| old >= age);
+                is_old && self.is_fragment(one)
+            };
+            let old = merge(&lists)
+                .into_iter()
+                .filter(|(_, lengths)| lengths.iter().all(is_fragment));
+            let old: Vec<Id> = old.map(|(id, _)| id).collect();
+            for id in old {
+                let name = Name::new(kind, id);
+                for (_, deleted) in self.targets.each(&up, |_, storage| storage.delete(name)) {
+                    match deleted {
+                        Ok(()) => removed += 1,
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+        Ok(removed)
+    }
+}

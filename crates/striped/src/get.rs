@@ -1,0 +1,177 @@
+//! Reads objects, or parts of them.
+
+use std::io;
+use std::ops::Range;
+
+use crate::container::{Geometry, HEADER_LEN};
+use crate::read::{StripeReader, open_replica, wants};
+use crate::striped::StripedStorage;
+use tabane_storage::sync::lock;
+use tabane_storage::{Name, ObjectKind, Storage};
+
+/// What was found under a name.
+enum Found {
+    Stripe(Geometry),
+    /// The whole object, from one of its copies.
+    Replica(Vec<u8>),
+}
+
+impl StripedStorage {
+    pub(super) fn get_object(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+        match self.find(name)? {
+            Found::Stripe(geometry) => {
+                let range = range.unwrap_or(0..geometry.object_len);
+                self.get_striped(name, geometry, range)
+            }
+            Found::Replica(object) => match range {
+                None => Ok(object),
+                Some(range) => object
+                    .get(range.start as usize..range.end as usize)
+                    .map(<[u8]>::to_vec)
+                    .ok_or_else(|| io::ErrorKind::UnexpectedEof.into()),
+            },
+        }
+    }
+
+    pub(super) fn stat_object(&self, name: Name) -> io::Result<u64> {
+        let found = self.find(name)?;
+        if let Found::Stripe(_) = found {
+            // A header alone says nothing of the other containers.
+            let holding = self.holding(name)?;
+            if holding.is_none_or(|holding| self.listed_len(&holding).is_none()) {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+        }
+        Ok(match found {
+            Found::Stripe(geometry) => geometry.object_len,
+            Found::Replica(object) => object.len() as u64,
+        })
+    }
+
+    /// Asks one target after the other how an object is laid out.
+    fn find(&self, name: Name) -> io::Result<Found> {
+        if self.is_deleted(name.id) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        if let Some(geometry) = lock(&self.known).get(&name.id) {
+            return Ok(Found::Stripe(*geometry));
+        }
+        let mut damaged = Vec::new();
+        for number in self.replica_order(name.id) {
+            let Some(target) = self.targets.storage(number) else {
+                continue;
+            };
+            match find_on(target, name) {
+                Ok(Some(Found::Stripe(geometry))) => {
+                    self.geometry_is(name.id, geometry);
+                    return Ok(Found::Stripe(geometry));
+                }
+                Ok(Some(found)) => return Ok(found),
+                Ok(None) => damaged.push(self.targets.all()[number].url.clone()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => self.failed_to_read(number, &error),
+            }
+        }
+        self.check_enough()?;
+        if damaged.is_empty() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let text = format!("what {} have of it is damaged", damaged.join(", "));
+        Err(io::Error::new(io::ErrorKind::InvalidData, text))
+    }
+
+    /// How an object is laid out, from the first header that is as it was written.
+    pub(super) fn geometry(&self, name: Name) -> io::Result<Geometry> {
+        Ok(match self.find(name)? {
+            Found::Stripe(geometry) => geometry,
+            Found::Replica(object) => Geometry::replica(object.len() as u64),
+        })
+    }
+
+    fn get_striped(
+        &self,
+        name: Name,
+        geometry: Geometry,
+        range: Range<u64>,
+    ) -> io::Result<Vec<u8>> {
+        if range.end > geometry.object_len {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let layout = geometry.layout();
+        let mut wanted = wants(&geometry, &layout, &range);
+        if range.is_empty() {
+            // Whether it is there is still to be seen.
+            wanted = vec![(layout.data_cells()[0], 0..1)];
+        }
+        let sectors = wanted.iter().map(|(_, sectors)| sectors);
+        let first = sectors.clone().map(|sectors| sectors.start).min();
+        let last = sectors.map(|sectors| sectors.end).max();
+        let window = first.unwrap_or(0)..last.unwrap_or(0);
+        let reader = StripeReader::new(self, name, geometry, window);
+        let mut reader = reader.ok_or_else(|| {
+            let text = "it is striped over targets that this set does not know".to_owned();
+            io::Error::new(io::ErrorKind::InvalidData, text)
+        })?;
+        if let Err(error) = reader.obtain(&wanted) {
+            if error.kind() == io::ErrorKind::NotFound {
+                lock(&self.known).remove(&name.id);
+            }
+            return Err(error);
+        }
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        if range.is_empty() {
+            return Ok(bytes);
+        }
+        let cell_len = geometry.cell_len();
+        for (block, (cell, sectors)) in (range.start / cell_len..).zip(wanted) {
+            for sector in sectors {
+                let within = geometry.sector(sector);
+                let start = block * cell_len + within.start;
+                let end = block * cell_len + within.end;
+                let found = reader.sector(cell, sector);
+                let from = range.start.max(start) - start;
+                let to = range.end.min(end) - start;
+                bytes.extend_from_slice(&found[from as usize..to as usize]);
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// A target did not give what it was asked for. One that does not answer is left alone; a fault of one object is not
+    /// yet one of the target.
+    pub(super) fn failed_to_read(&self, number: usize, error: &io::Error) {
+        use io::ErrorKind::{
+            HostUnreachable, NetworkUnreachable, NotConnected, PermissionDenied, TimedOut,
+        };
+        if let HostUnreachable | NetworkUnreachable | NotConnected | PermissionDenied | TimedOut =
+            error.kind()
+        {
+            self.targets.give_up(number, error);
+        }
+    }
+}
+
+/// What one target has of an object; nothing if that is damaged.
+fn find_on(target: &dyn Storage, name: Name) -> io::Result<Option<Found>> {
+    let short = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
+    // A pack is probably a stripe, anything else a replica.
+    let bytes = match name.kind {
+        ObjectKind::Pack => target.get(name, Some(0..HEADER_LEN)),
+        _ => target.get(name, None),
+    };
+    let bytes = match bytes {
+        Err(error) if short(&error) => return Ok(None),
+        bytes => bytes?,
+    };
+    let Some((geometry, _)) = Geometry::parse(name.id, &bytes) else {
+        return Ok(None);
+    };
+    if !geometry.is_replica() {
+        return Ok(Some(Found::Stripe(geometry)));
+    }
+    let bytes = match name.kind {
+        ObjectKind::Pack => target.get(name, None)?,
+        _ => bytes,
+    };
+    Ok(open_replica(name.id, &geometry, &bytes).map(Found::Replica))
+}

@@ -1,0 +1,341 @@
+//! Brings all targets up to date: rebuilds what is missing or damaged.
+//!
+//! What there is to do is seen from listings, so what was interrupted goes on, and two who heal at once do the same twice at
+//! worst. With `read_data` every byte is read, and so damage is found that no listing shows.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use serde::Serialize;
+
+use crate::list::Holding;
+use crate::sender::Placed;
+use crate::set::{Description, Identity};
+use crate::striped::StripedStorage;
+use tabane_storage::Id;
+use tabane_storage::Limiter;
+use tabane_storage::Progress;
+use tabane_storage::sync::lock;
+use tabane_storage::{Name, ObjectKind};
+
+/// Objects that are worked on at once.
+const WORKERS: usize = 4;
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HealOptions {
+    /// Read everything, instead of only what it takes to rebuild what is missing.
+    pub read_data: bool,
+    /// Read at most so many KiB a second.
+    pub limit_kib_per_s: Option<u64>,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HealReport {
+    /// Objects that are there.
+    pub objects: u64,
+    /// Objects of which something was missing or damaged, and is there again.
+    pub healed_objects: u64,
+    /// Parts of objects that were written.
+    pub written_parts: u64,
+    /// Those of them that nodes made among themselves.
+    pub relayed_parts: u64,
+    /// Parts of objects that were found to be damaged.
+    pub damaged_parts: u64,
+    /// Bytes that were read.
+    pub read_bytes: u64,
+    /// Bytes that were written.
+    pub written_bytes: u64,
+    /// Objects that were deleted while a target was away, and are now gone from it too.
+    pub applied_deletions: u64,
+    /// Names of which so few parts are there that there is no object: interrupted writes leave such.
+    pub fragments: u64,
+    /// Objects that are still not as they should be: too much of them is lost, or a target is missing.
+    pub unhealed_objects: u64,
+    /// Targets that are missing.
+    pub missing_targets: u64,
+}
+
+/// What several threads work on.
+pub(super) struct Healing<'a> {
+    pub storage: &'a StripedStorage,
+    pub options: HealOptions,
+    pub observer: &'a dyn Progress,
+    limiter: Option<Limiter>,
+    report: Mutex<HealReport>,
+}
+
+impl Healing<'_> {
+    /// Counts something.
+    pub fn count(&self, count: impl FnOnce(&mut HealReport)) {
+        count(&mut lock(&self.report));
+    }
+
+    /// Counts bytes that were read, and waits if they were too many.
+    pub fn read(&self, bytes: u64) {
+        self.count(|report| report.read_bytes += bytes);
+        if let Some(limiter) = &self.limiter {
+            limiter.pause(bytes as usize);
+        }
+    }
+
+    /// Lets the nodes of a cluster put a part of an object on its target; says whether it is there.
+    pub fn relay(&self, placed: &Placed, role: usize, missing: &BTreeSet<usize>) -> bool {
+        let Some(sender) = &self.storage.sender else {
+            return false;
+        };
+        let others = missing.iter().copied().filter(|&other| other != role);
+        let others: Vec<usize> = others.collect();
+        let is_there = sender.rebuild(&self.storage.targets, placed, role, &others);
+        if is_there {
+            self.count(|report| {
+                report.written_parts += 1;
+                report.relayed_parts += 1;
+                report.written_bytes += placed.geometry.container_len();
+            });
+        }
+        is_there
+    }
+
+    /// Puts a part of an object on a target; says whether it is there. It is well if another has put it.
+    pub fn put(&self, target: usize, name: Name, parts: &[&[u8]]) -> bool {
+        let storage = self.storage.targets.storage(target);
+        storage.is_some_and(|storage| self.count_put(target, storage.put(name, parts), parts))
+    }
+
+    /// Puts a part of an object on a target in the place of one that is damaged. Whoever calls knows that nothing is lost
+    /// if this stops in between.
+    pub fn replace(&self, target: usize, name: Name, parts: &[&[u8]]) -> bool {
+        let storage = self.storage.targets.storage(target);
+        storage.is_some_and(|storage| self.count_put(target, storage.replace(name, parts), parts))
+    }
+
+    /// Counts what was put, and whether it is there.
+    fn count_put(&self, target: usize, done: io::Result<()>, parts: &[&[u8]]) -> bool {
+        let is_there = self.is_done(target, done);
+        if is_there {
+            let bytes: usize = parts.iter().map(|part| part.len()).sum();
+            self.count(|report| {
+                report.written_parts += 1;
+                report.written_bytes += bytes as u64;
+            });
+        }
+        is_there
+    }
+
+    /// Whether a target did this. One that is full or may not be written to is left out like one that does not answer: the others are
+    /// to be healed all the same, and a heal that leaves one out says so in the end.
+    fn is_done(&self, target: usize, done: io::Result<()>) -> bool {
+        match done {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                self.storage.targets.give_up(target, &error);
+                false
+            }
+            _ => true,
+        }
+    }
+}
+
+impl StripedStorage {
+    /// Brings all targets that answer up to date.
+    ///
+    /// # Errors
+    /// When too few targets answer. What cannot be healed is told to `observer` and counted.
+    pub fn heal(&self, options: HealOptions, observer: &dyn Progress) -> io::Result<HealReport> {
+        let healing = Healing {
+            storage: self,
+            options,
+            observer,
+            limiter: options.limit_kib_per_s.map(Limiter::new),
+            report: Mutex::default(),
+        };
+        self.heal_descriptions(&healing)?;
+        self.apply_deletions(&healing)?;
+        let mut objects = Vec::new();
+        for kind in ObjectKind::ALL {
+            let holdings = self.holdings(kind)?.into_iter();
+            objects.extend(holdings.map(|(id, holding)| (Name::new(kind, id), holding)));
+        }
+        // Not before the listings: they refuse where more is gone than may be, which empty folders would hide.
+        for number in self.targets.up() {
+            if let Some(target) = self.targets.storage(number) {
+                healing.is_done(number, target.make_folders());
+            }
+        }
+        // Keys before packs, and so on; the order of IDs makes runs alike.
+        objects.sort_by_key(|(name, _)| *name);
+        self.heal_objects(&healing, &objects)?;
+        let mut report = *lock(&healing.report);
+        let up = self.targets.up().len();
+        report.missing_targets = (self.targets.all().len() - up) as u64;
+        Ok(report)
+    }
+
+    fn heal_objects(&self, healing: &Healing, objects: &[(Name, Holding)]) -> io::Result<()> {
+        let weight = |(name, holding): &(Name, Holding)| {
+            let is_work = healing.options.read_data
+                || holding.wrong != 0
+                || !self.lacking(*name, holding).is_empty();
+            let bytes = holding.container_len * u64::from(holding.holders.count_ones());
+            if is_work { bytes } else { 0 }
+        };
+        let total = objects.iter().map(weight).sum();
+        let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let (stop, failure) = (AtomicBool::new(false), Mutex::new(None));
+        let work = || {
+            while let Some(object) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let (name, holding) = object;
+                let weight = weight(object);
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                if let Err(error) = self.heal_object(healing, *name, holding) {
+                    stop.store(true, Ordering::Relaxed);
+                    *lock(&failure) = Some(error);
+                    return;
+                }
+                let done = done.fetch_add(weight, Ordering::Relaxed) + weight;
+                healing.observer.progress(done, total);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..WORKERS {
+                scope.spawn(work);
+            }
+        });
+        match failure.into_inner().expect("no panic under this lock") {
+            Some(error) => Err(error),
+            None => self.check_enough(),
+        }
+    }
+
+    fn heal_object(&self, healing: &Healing, name: Name, holding: &Holding) -> io::Result<()> {
+        if self.is_fragment(holding) {
+            healing.count(|report| report.fragments += 1);
+            return Ok(());
+        }
+        healing.count(|report| report.objects += 1);
+        let lacking = self.lacking(name, holding);
+        let is_cut = self.listed_len(holding).is_none();
+        let seems_whole = lacking.is_empty() && holding.wrong == 0 && !is_cut;
+        if seems_whole && !healing.options.read_data {
+            return Ok(());
+        }
+        let healed = match holding.generation() {
+            _ if is_cut => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "what targets have of it was cut short",
+            )),
+            0 => self.heal_replicas(healing, name, holding, &lacking),
+            _ => self.heal_stripe(healing, name, holding, &lacking),
+        };
+        match healed {
+            Ok(true) => healing.count(|report| report.healed_objects += 1),
+            Ok(false) => {}
+            Err(error) => {
+                match error.kind() {
+                    // It was deleted meanwhile.
+                    io::ErrorKind::NotFound if self.holding(name)?.is_none() => {}
+                    _ => {
+                        healing.observer.problem(&format!("{name}: {error}"));
+                        healing.count(|report| report.unhealed_objects += 1);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes every target say who it is and who the others are.
+    fn heal_descriptions(&self, healing: &Healing) -> io::Result<()> {
+        let (current, bytes) = self.description.to_object();
+        for number in self.targets.up() {
+            let Some(target) = self.targets.storage(number) else {
+                continue;
+            };
+            let id = self.targets.all()[number].id;
+            let own = target
+                .get(Name::TARGET, None)
+                .map(|bytes| Identity::parse(&bytes));
+            if !matches!(own, Ok(Ok(_))) {
+                let url = &self.targets.all()[number].url;
+                healing
+                    .observer
+                    .note(&format!("{url} did not know who it is: told it"));
+                let identity = Identity::new(self.description.set, id).to_bytes();
+                healing.replace(number, Name::TARGET, &[&identity]);
+            }
+            let listed = match target.list(ObjectKind::Set) {
+                Ok(listed) => listed,
+                Err(error) => {
+                    self.targets.give_up(number, &error);
+                    continue;
+                }
+            };
+            let name = Name::new(ObjectKind::Set, current);
+            let is_sound = target
+                .get(name, None)
+                .is_ok_and(|bytes| Description::parse(current, &bytes).is_ok());
+            if !is_sound {
+                healing.replace(number, name, &[&bytes]);
+            }
+            for old in listed.iter().filter(|listed| listed.id != current) {
+                // If it stays, it says less than the newest.
+                let _ = target.delete(Name::new(ObjectKind::Set, old.id));
+            }
+        }
+        self.check_enough()
+    }
+
+    /// When all targets are there, what was deleted while one was away is deleted from it too.
+    fn apply_deletions(&self, healing: &Healing) -> io::Result<()> {
+        let lists = self.raw_lists(ObjectKind::Deleted)?;
+        let up = self.targets.up();
+        if up.len() < self.targets.all().len() {
+            return Ok(());
+        }
+        let mut marks: Vec<(usize, Id)> = lists
+            .into_iter()
+            .flat_map(|(number, list)| list.into_iter().map(move |listed| (number, listed.id)))
+            .collect();
+        marks.sort_by_key(|(_, id)| *id);
+        marks.dedup_by_key(|(_, id)| *id);
+        for (number, id) in marks {
+            let mark = Name::new(ObjectKind::Deleted, id);
+            let says = self
+                .targets
+                .storage(number)
+                .map(|target| target.get(mark, None));
+            let says = says.and_then(Result::ok);
+            let mut kinds: Vec<ObjectKind> = ObjectKind::ALL
+                .into_iter()
+                .filter(|kind| says.as_deref() == Some(kind.name().as_bytes()))
+                .collect();
+            if kinds.is_empty() {
+                // It is damaged; no two objects have the same ID, of whatever kind.
+                kinds.extend(ObjectKind::ALL);
+                kinds.retain(|kind| *kind != ObjectKind::Config);
+            }
+            let names = kinds.into_iter().map(|kind| Name::new(kind, id));
+            // The mark goes last: who dies in between begins again.
+            for name in names.chain([mark]) {
+                for (number, deleted) in self.targets.each(&up, |_, target| target.delete(name)) {
+                    match deleted {
+                        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                            self.targets.give_up(number, &error);
+                            return self.check_enough();
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            lock(&self.deleted).remove(&id);
+            healing.count(|report| report.applied_deletions += 1);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,37 @@
+//! One repository over several targets, any two of which may be lost.
+//!
+//! Every object is in *containers* of the same name, one a target: large ones as a stripe of the code of [`tabane_parity`],
+//! of which each target holds the cells of one role, small ones as whole copies on three targets. `docs/striped.md` is for
+//! users, `docs/format.md` has every byte.
+//!
+//! A target that does not answer is left alone for the rest of the process, with one notice, and everything goes on without
+//! it as long as no more than two are missing. [`StripedStorage::heal`] brings it up to date when it is back.
+
+#![forbid(unsafe_code)]
+
+mod change;
+pub mod cluster;
+pub mod container;
+mod delete;
+mod get;
+mod heal;
+mod list;
+mod open;
+mod place;
+mod put;
+mod read;
+mod rebuild;
+mod sender;
+mod set;
+pub mod set_file;
+mod storage;
+mod striped;
+mod survey;
+mod targets;
+mod unusable;
+
+pub use container::is_container;
+pub use heal::{HealOptions, HealReport};
+pub use place::Place;
+pub use striped::StripedStorage;
+pub use survey::{Survey, TargetState};

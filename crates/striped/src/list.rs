@@ -1,0 +1,207 @@
+//! Which objects there are, and which targets hold what of them, from listings alone.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::SystemTime;
+
+use crate::container;
+use crate::open::refusal;
+use crate::striped::StripedStorage;
+use tabane_storage::sync::lock;
+use tabane_storage::{Id, Listed, Name, ObjectKind};
+
+/// What targets hold of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// The length of its container.
+    pub container_len: u64,
+    /// Bits of the numbers of those targets that have one of that length.
+    pub holders: u64,
+    /// Bits of the numbers of those that have one of another length: it cannot be whole.
+    pub wrong: u64,
+    /// When it was put, at the earliest.
+    pub modified: SystemTime,
+}
+
+impl Holding {
+    /// The list of targets that it is striped over, or 0 if it is not striped.
+    pub fn generation(&self) -> u8 {
+        container::generation_of(self.container_len)
+    }
+}
+
+/// Merges what targets listed: of each object what there is of each length, of which there is one unless something was cut off.
+pub fn merge(lists: &[(usize, Vec<Listed>)]) -> HashMap<Id, Vec<Holding>> {
+    let mut found: HashMap<Id, Vec<Holding>> = HashMap::new();
+    for (number, list) in lists {
+        for listed in list {
+            let lengths = found.entry(listed.id).or_default();
+            match lengths
+                .iter_mut()
+                .find(|one| one.container_len == listed.len)
+            {
+                Some(one) => {
+                    one.holders |= 1 << number;
+                    one.modified = one.modified.min(listed.modified);
+                }
+                None => lengths.push(Holding {
+                    container_len: listed.len,
+                    holders: 1 << number,
+                    wrong: 0,
+                    modified: listed.modified,
+                }),
+            }
+        }
+    }
+    for lengths in found.values_mut() {
+        let all = lengths.iter().fold(0, |all, one| all | one.holders);
+        for one in lengths {
+            one.wrong = all & !one.holders;
+        }
+    }
+    found
+}
+
+impl StripedStorage {
+    /// What each target in use lists. One that is there and has no folder for this kind has lost what was in it, which is like
+    /// any other damage.
+    pub(super) fn raw_lists(&self, kind: ObjectKind) -> io::Result<Vec<(usize, Vec<Listed>)>> {
+        let lists = self
+            .targets
+            .each(&self.targets.up(), |_, storage| storage.list(kind));
+        let (mut answered, mut without) = (Vec::new(), Vec::new());
+        for (number, list) in lists {
+            match list {
+                Ok(list) => answered.push((number, list)),
+                Err(error)
+                    if error.kind() == io::ErrorKind::NotFound
+                        && (kind == ObjectKind::Config || self.says_who_it_is(number)) =>
+                {
+                    answered.push((number, Vec::new()));
+                    without.push(number);
+                }
+                Err(error) => self.targets.give_up(number, &error),
+            }
+        }
+        self.check_enough()?;
+        if kind != ObjectKind::Config {
+            self.check_folders(kind, &without)?;
+        }
+        Ok(answered)
+    }
+
+    fn says_who_it_is(&self, number: usize) -> bool {
+        let target = self.targets.storage(number);
+        target.is_some_and(|target| target.stat(Name::TARGET).is_ok())
+    }
+
+    /// Where more targets are `without` a folder than may be lost, what was in it must not be taken for removed.
+    fn check_folders(&self, kind: ObjectKind, without: &[usize]) -> io::Result<()> {
+        let has = |number: &&usize| self.targets.is_up(**number) && !without.contains(number);
+        let is_enough =
+            |targets: &Vec<usize>| targets.iter().filter(has).count() + 2 >= targets.len();
+        if without.is_empty() || self.generations.iter().all(is_enough) {
+            return Ok(());
+        }
+        let url = |&number: &usize| self.targets.all()[number].url.as_str();
+        let urls: Vec<&str> = without.iter().map(url).collect();
+        Err(refusal(format!(
+            "the folder {} is missing from more targets than may be lost ({}): bring it back from a copy",
+            kind.name(),
+            urls.join(", ")
+        )))
+    }
+
+    /// What targets hold of all objects of a kind, those that were deleted left out.
+    pub(super) fn holdings(&self, kind: ObjectKind) -> io::Result<Vec<(Id, Holding)>> {
+        let mut merged = merge(&self.raw_lists(kind)?);
+        if kind != ObjectKind::Pack && kind != ObjectKind::Config {
+            // After the objects: who deletes one says so first.
+            let deleted = self.raw_lists(ObjectKind::Deleted)?;
+            let deleted = deleted.iter().flat_map(|(_, list)| list);
+            let mut known = lock(&self.deleted);
+            known.extend(deleted.map(|listed| listed.id));
+            merged.retain(|id, _| !known.contains(id));
+        }
+        let settled = merged.into_iter().map(|(id, lengths)| {
+            let holding = self.settle(Name::new(kind, id), lengths);
+            (id, holding)
+        });
+        Ok(settled.collect())
+    }
+
+    /// What of several lengths is the right one: what a header says that is as it was written. Two targets that are cut short
+    /// may agree, against one that is whole.
+    fn settle(&self, name: Name, lengths: Vec<Holding>) -> Holding {
+        let right = match lengths.len() {
+            1 => None,
+            _ => self
+                .geometry(name)
+                .ok()
+                .map(|geometry| geometry.container_len()),
+        };
+        let likely = lengths.into_iter().max_by_key(|one| {
+            let is_right = Some(one.container_len) == right;
+            (is_right, one.holders.count_ones(), one.container_len)
+        });
+        likely.expect("what is listed has a length")
+    }
+
+    /// Whether enough of an object is there to read it, and the length that it is listed with.
+    pub(super) fn listed_len(&self, holding: &Holding) -> Option<u64> {
+        let generation = holding.generation();
+        if generation == 0 {
+            return container::listed_len(holding.container_len, 1);
+        }
+        let targets = self.generation(generation)?;
+        self.is_enough(generation, holding.holders)
+            .then(|| container::listed_len(holding.container_len, targets.len()))?
+    }
+
+    /// Whether these are parts of a stripe that are too few to read it, as an interrupted write leaves them. What has a length
+    /// that no container has was cut short: that is damage, and must not pass for what never was.
+    pub(super) fn is_fragment(&self, holding: &Holding) -> bool {
+        let generation = holding.generation();
+        self.generation(generation).is_some_and(|targets| {
+            container::listed_len(holding.container_len, targets.len()).is_some()
+                && !self.is_enough(generation, holding.holders)
+        })
+    }
+
+    pub(super) fn list_objects(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+        let found = self.holdings(kind)?.into_iter();
+        let found = found.filter(|(_, holding)| !self.is_fragment(holding));
+        let found = found.map(|(id, holding)| Listed {
+            id,
+            len: self.listed_len(&holding).unwrap_or(0),
+            modified: holding.modified,
+        });
+        let found: Vec<Listed> = found.collect();
+        match kind {
+            ObjectKind::Config if found.is_empty() => Err(io::ErrorKind::NotFound.into()),
+            _ => Ok(found),
+        }
+    }
+
+    /// What is there of one object, asking each target in use for its length.
+    pub(super) fn holding(&self, name: Name) -> io::Result<Option<Holding>> {
+        let stats = self
+            .targets
+            .each(&self.targets.up(), |_, storage| storage.stat(name));
+        let mut lists = Vec::new();
+        for (number, stat) in stats {
+            match stat {
+                Ok(len) => {
+                    let id = name.id;
+                    let modified = SystemTime::UNIX_EPOCH;
+                    lists.push((number, vec![Listed { id, len, modified }]));
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => self.targets.give_up(number, &error),
+            }
+        }
+        self.check_enough()?;
+        let lengths = merge(&lists).remove(&name.id);
+        Ok(lengths.map(|lengths| self.settle(name, lengths)))
+    }
+}

@@ -1,0 +1,387 @@
+//! Finds out which targets are where, and makes new sets.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::thread;
+
+use crate::place::{Place, is_node_url};
+use crate::set::{Description, Identity, Member, new_id};
+use crate::targets::{Target, Targets};
+use tabane_storage::{Id, Name, Notice, ObjectKind, Storage};
+
+/// What a place answered.
+pub struct Answer {
+    pub place: Place,
+    /// Nothing where there is none.
+    pub identity: io::Result<Option<Identity>>,
+    /// Whether there are descriptions of a set.
+    pub is_described: bool,
+    /// Those of them that can be read.
+    pub descriptions: Vec<Description>,
+    /// Names of objects that must not come back.
+    pub deleted: Vec<Id>,
+}
+
+/// Asks all places at once who they are.
+pub fn ask(places: Vec<Place>) -> Vec<Answer> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = places
+            .into_iter()
+            .map(|place| scope.spawn(move || ask_one(place)))
+            .collect();
+        let answers = threads.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        answers.collect()
+    })
+}
+
+fn ask_one(place: Place) -> Answer {
+    let identity = match place.storage.get(Name::TARGET, None) {
+        Ok(bytes) => Identity::parse(&bytes)
+            .map(Some)
+            .map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why)),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(None),
+            _ => Err(error),
+        },
+    };
+    let answers = match &identity {
+        Ok(_) => true,
+        Err(error) => error.kind() == io::ErrorKind::InvalidData,
+    };
+    let (mut is_described, mut descriptions, mut deleted) = (false, Vec::new(), Vec::new());
+    if answers {
+        let names = |kind| place.storage.list(kind).unwrap_or_default().into_iter();
+        for listed in names(ObjectKind::Set) {
+            is_described = true;
+            let name = Name::new(ObjectKind::Set, listed.id);
+            let bytes = place.storage.get(name, None).ok();
+            let parsed = bytes.map(|bytes| Description::parse(listed.id, &bytes));
+            descriptions.extend(parsed.and_then(Result::ok));
+        }
+        deleted.extend(names(ObjectKind::Deleted).map(|listed| listed.id));
+    }
+    Answer {
+        place,
+        identity,
+        is_described,
+        descriptions,
+        deleted,
+    }
+}
+
+/// A set that was found.
+pub struct Found {
+    pub description: Description,
+    pub targets: Targets,
+    pub deleted: Vec<Id>,
+}
+
+/// Why a node is missing that others say belongs to the repository.
+pub const NOT_LISTED: &str = "this cluster file does not have it: get the newest one";
+
+/// Finds the targets of the set that is at these places, of which two may be missing.
+///
+/// # Errors
+/// One sentence, when too few of them are there, or one is where it should not be.
+pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
+    let Some(description) = description_of_most(&answers) else {
+        return Err(nothing_known(&answers));
+    };
+    let mut places: Vec<Option<Place>> = vec![None; description.targets.len()];
+    let mut why = vec![String::new(); places.len()];
+    let mut deleted = Vec::new();
+    let (mut silent, mut empty) = (Vec::new(), Vec::new());
+    for answer in answers {
+        let url = &answer.place.url;
+        let of_url = || {
+            description
+                .targets
+                .iter()
+                .position(|member| member.url == *url)
+        };
+        let number = match &answer.identity {
+            Ok(Some(identity)) if identity.set != description.set => {
+                return Err(refusal(format!(
+                    "{url} is a target of another striped repository: correct the {}",
+                    list_of([url])
+                )));
+            }
+            Ok(Some(identity)) => {
+                let mut members = description.targets.iter();
+                match members.position(|member| member.id == identity.target) {
+                    Some(number) => number,
+                    None => {
+                        let advice = match is_node_url(url) {
+                            true => "forget it with `tabane cluster remove`",
+                            false => "take it out of the set file",
+                        };
+                        notice(&format!(
+                            "{url} was a target of this repository and was replaced by another: it is not used, {advice}"
+                        ));
+                        continue;
+                    }
+                }
+            }
+            // It was a target when it was last seen; a heal was about to write anew who it is.
+            Ok(None) if answer.is_described => match of_url() {
+                Some(number) => number,
+                None => continue,
+            },
+            Ok(None) => {
+                match of_url() {
+                    Some(number) => {
+                        "there is nothing (is a disk not mounted?)".clone_into(&mut why[number]);
+                    }
+                    None => empty.push(answer.place.url),
+                }
+                continue;
+            }
+            // Where the target was when it was last seen there is one that cannot tell who it is.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => match of_url() {
+                Some(number) => number,
+                None => continue,
+            },
+            Err(error) => {
+                match of_url() {
+                    Some(number) => why[number] = error.to_string(),
+                    None => silent.push(format!("{url}: {error}")),
+                }
+                continue;
+            }
+        };
+        if let Some(other) = &places[number] {
+            return Err(refusal(format!(
+                "{} and {url} are the same target: list every target once",
+                other.url
+            )));
+        }
+        deleted.extend(answer.deleted);
+        places[number] = Some(answer.place);
+    }
+    let targets = description.targets.iter().zip(places).zip(why);
+    let targets = targets.map(|((member, place), why)| match place {
+        Some(place) => Target::new(member.id, place.url, place.storage),
+        None if why.is_empty() => {
+            let why = match (&silent[..], &empty[..]) {
+                _ if is_node_url(&member.url) => NOT_LISTED.to_owned(),
+                ([], []) => "no place in the set file holds it".to_owned(),
+                ([], empty) => {
+                    format!(
+                        "no place in the set file holds it, and {} holds no target",
+                        empty.join(", ")
+                    )
+                }
+                (silent, _) => {
+                    format!("it may be where nothing can be read, {}", silent.join(", "))
+                }
+            };
+            Target::absent(member.id, member.url.clone(), why)
+        }
+        None => Target::absent(member.id, member.url.clone(), why),
+    });
+    let targets = Targets::new(targets.collect(), notice);
+    Ok(Found {
+        description,
+        targets,
+        deleted,
+    })
+}
+
+/// The description that counts: the latest of the set. Of two of one epoch, which two changes at once or an interrupted one can have left
+/// behind, it is the one that more places have, whatever their order.
+fn description_of_most(answers: &[Answer]) -> Option<Description> {
+    let set = set_of_most(answers)?;
+    let mut copies: BTreeMap<Id, (u64, usize, &Description)> = BTreeMap::new();
+    let known = answers.iter().flat_map(|answer| &answer.descriptions);
+    for description in known.filter(|description| description.set == set) {
+        let (id, _) = description.to_object();
+        copies
+            .entry(id)
+            .or_insert((description.epoch, 0, description))
+            .1 += 1;
+    }
+    let most = copies
+        .into_iter()
+        .max_by_key(|(id, (epoch, count, _))| (*epoch, *count, *id));
+    most.map(|(_, (_, _, description))| description.clone())
+}
+
+/// The set that most places say they are of, so that one that is listed by mistake is the one that is named.
+fn set_of_most(answers: &[Answer]) -> Option<Id> {
+    let mut places: BTreeMap<Id, usize> = BTreeMap::new();
+    for answer in answers {
+        let own = match &answer.identity {
+            Ok(Some(identity)) => Some(identity.set),
+            _ => answer.descriptions.first().map(|known| known.set),
+        };
+        if let Some(set) = own {
+            *places.entry(set).or_default() += 1;
+        }
+    }
+    let most = places.into_iter().max_by_key(|(_, count)| *count);
+    most.map(|(set, _)| set)
+}
+
+/// Makes a set of these places, which are empty, or goes on where an earlier attempt was interrupted.
+///
+/// # Errors
+/// When there are too few, one of them does not answer, or holds something else.
+pub fn form(places: Vec<Place>, fixed_roles: bool) -> io::Result<()> {
+    if places.len() < 3 {
+        return Err(refusal(format!(
+            "{} targets are too few: surviving the loss of two takes at least 3",
+            places.len()
+        )));
+    }
+    if places.len() > super::container::ROLES_MAX {
+        return Err(refusal("more than 32 targets are too many".to_owned()));
+    }
+    for (number, place) in places.iter().enumerate() {
+        if places[..number].iter().any(|other| other.url == place.url) {
+            return Err(refusal(format!("{} is listed twice", place.url)));
+        }
+        refuse_within(&place.url, places.iter().map(|other| &*other.url))?;
+    }
+    let answers = ask(places);
+    let mut set = None;
+    for answer in &answers {
+        let url = &answer.place.url;
+        let blame = |error: &io::Error| refusal(format!("cannot use the target {url}: {error}"));
+        match &answer.identity {
+            Ok(Some(identity)) if set.is_some_and(|set| set != identity.set) => {
+                return Err(refusal(format!(
+                    "{url} is a target of another striped repository"
+                )));
+            }
+            Ok(Some(identity)) => set = Some(identity.set),
+            Ok(None) => answer
+                .place
+                .storage
+                .create()
+                .map_err(|error| match error.kind() {
+                    io::ErrorKind::DirectoryNotEmpty => refusal(format!(
+                        "{url} is not empty: choose empty or new places for targets"
+                    )),
+                    _ => blame(&error),
+                })?,
+            Err(error) => return Err(blame(error)),
+        }
+    }
+    let set = set.unwrap_or_else(new_id);
+    let mut members = Vec::new();
+    for answer in &answers {
+        let id = match &answer.identity {
+            Ok(Some(identity)) => identity.target,
+            _ => {
+                let identity = Identity::new(set, new_id());
+                let put = answer
+                    .place
+                    .storage
+                    .put(Name::TARGET, &[&identity.to_bytes()]);
+                put.map_err(|error| {
+                    let url = &answer.place.url;
+                    refusal(match error.kind() {
+                        io::ErrorKind::AlreadyExists => {
+                            format!("{url} is listed twice, in other words, or somebody else makes a target there just now")
+                        }
+                        _ => format!("cannot write to {url}: {error}"),
+                    })
+                })?;
+                identity.target
+            }
+        };
+        if members.iter().any(|member: &Member| member.id == id) {
+            let url = &answer.place.url;
+            return Err(refusal(format!(
+                "{url} is the same target as another that is listed"
+            )));
+        }
+        let url = answer.place.url.clone();
+        members.push(Member { id, url });
+    }
+    let mut known = answers.iter().flat_map(|answer| &answer.descriptions);
+    let description = match known.next() {
+        Some(known) => {
+            let is_member =
+                |member: &Member| known.targets.iter().any(|other| other.id == member.id);
+            if known.targets.len() != members.len() || !members.iter().all(is_member) {
+                return Err(refusal(format!(
+                    "these places are targets of a set of {}: name all of them and no others",
+                    known.targets.len()
+                )));
+            }
+            known.clone()
+        }
+        None => Description::new(set, members, fixed_roles),
+    };
+    for answer in &answers {
+        let storage = &answer.place.storage;
+        put_description(&**storage, &description)
+            .map_err(|error| refusal(format!("cannot write to {}: {error}", answer.place.url)))?;
+    }
+    Ok(())
+}
+
+/// Refuses a place inside of another, since both would be lost at once.
+pub fn refuse_within<'a>(url: &str, others: impl IntoIterator<Item = &'a str>) -> io::Result<()> {
+    let is_in = |inner: &str, outer: &str| {
+        let rest = inner.strip_prefix(outer.trim_end_matches('/'));
+        rest.is_some_and(|rest| {
+            rest.len() > 1 && rest.starts_with('/') && rest.split('/').all(|part| part != "..")
+        })
+    };
+    for other in others {
+        if is_in(url, other) || is_in(other, url) {
+            return Err(refusal(format!(
+                "{url} and {other} are one inside of the other, and would be lost together: choose places apart"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Puts a description, which may be there.
+pub fn put_description(storage: &dyn Storage, description: &Description) -> io::Result<()> {
+    let (id, bytes) = description.to_object();
+    match storage.put(Name::new(ObjectKind::Set, id), &[&bytes]) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        done => done,
+    }
+}
+
+/// Nothing says which targets there are.
+fn nothing_known(answers: &[Answer]) -> io::Error {
+    let of = |answer: &Answer| match &answer.identity {
+        Ok(Some(_)) => format!("{}: its description of the set is lost", answer.place.url),
+        Ok(None) => format!("{}: there is nothing", answer.place.url),
+        Err(error) => format!("{}: {error}", answer.place.url),
+    };
+    let each: Vec<String> = answers.iter().map(of).collect();
+    let list = list_of(answers.iter().map(|answer| &answer.place.url));
+    let text = match each.is_empty() {
+        true => format!("the {list} lists no targets"),
+        false => format!(
+            "none of the places in the {list} says that it is a target ({}): bring them back; if `tabane init` was \
+             interrupted, run it again with the same targets",
+            each.join("; ")
+        ),
+    };
+    refusal(text)
+}
+
+/// What such places are listed in.
+fn list_of<'a>(urls: impl IntoIterator<Item = &'a String>) -> &'static str {
+    match urls.into_iter().any(|url| is_node_url(url)) {
+        true => "cluster file",
+        false => "set file",
+    }
+}
+
+/// An error that is one sentence for a person.
+pub fn refusal(text: String) -> io::Error {
+    io::Error::other(text)
+}

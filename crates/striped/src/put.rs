@@ -1,0 +1,255 @@
+//! Puts an object on several targets at once.
+
+use std::io;
+
+use tabane_parity::encode;
+
+use crate::container::{Container, Geometry, REPLICA_MAX};
+use crate::open::refusal;
+use crate::sender::{Placed, Puts, Relayed};
+use crate::striped::StripedStorage;
+use tabane_storage::buffer::Buffer;
+use tabane_storage::{Name, ObjectKind};
+
+/// What became of a container that was put.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Put {
+    /// It is there now.
+    New,
+    /// One of that name was there.
+    There,
+    /// The target failed, and is no longer in use.
+    Down,
+}
+
+impl StripedStorage {
+    /// Puts an object. It is durable on every target in use that should have a part of it when this returns.
+    pub(super) fn put_object(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+        self.check_enough()?;
+        let joined;
+        let object: &[u8] = match parts {
+            [one] => one,
+            _ => {
+                joined = parts.concat();
+                &joined
+            }
+        };
+        match (name.kind, object.len() as u64) {
+            (ObjectKind::Config, _) => self.put_config(name, object),
+            (kind, 0..=REPLICA_MAX) => self.put_replicas(name, object, self.replicas(kind)),
+            _ => self.put_stripe(name, object),
+        }
+    }
+
+    /// Several may put different configs at once: the first target decides whose it is.
+    fn put_config(&self, name: Name, object: &[u8]) -> io::Result<()> {
+        let geometry = Geometry::replica(object.len() as u64);
+        let cell = padded(object, &geometry);
+        let container = Container::new(&geometry, name.id, 0, [cell.as_ref()]);
+        let parts = container.parts();
+        loop {
+            let up = self.targets.up();
+            let Some((&first, others)) = up.split_first() else {
+                return self.check_enough();
+            };
+            match self.put_each(&[first], name, |_| parts.clone())?[..] {
+                [(_, Put::New)] => {
+                    self.put_each(others, name, |_| parts.clone())?;
+                    return self.check_enough();
+                }
+                [(_, Put::There)] => return Err(io::ErrorKind::AlreadyExists.into()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Puts so many copies, or on all targets in use if they are fewer.
+    fn put_replicas(&self, name: Name, object: &[u8], count: usize) -> io::Result<()> {
+        let geometry = Geometry::replica(object.len() as u64);
+        let cell = padded(object, &geometry);
+        let container = Container::new(&geometry, name.id, 0, [cell.as_ref()]);
+        let parts = container.parts();
+        let mut order = self.replica_order(name.id).into_iter();
+        let (mut durable, mut new) = (0, false);
+        loop {
+            let next: Vec<usize> = order
+                .by_ref()
+                .filter(|&number| self.targets.is_up(number))
+                .take(count - durable)
+                .collect();
+            if next.is_empty() {
+                break;
+            }
+            for (_, put) in self.put_each(&next, name, |_| parts.clone())? {
+                durable += usize::from(put != Put::Down);
+                new |= put == Put::New;
+            }
+        }
+        self.check_enough()?;
+        acknowledge(new)
+    }
+
+    fn put_stripe(&self, name: Name, object: &[u8]) -> io::Result<()> {
+        let (generation, targets) = self.newest();
+        let geometry = Geometry::stripe(object.len() as u64, generation, targets.len());
+        let by_role = self
+            .targets_by_role(name.id, generation)
+            .expect("the newest generation is one");
+        let relayed = match &self.sender {
+            Some(sender) => {
+                let placed = Placed {
+                    name,
+                    geometry,
+                    generation: targets,
+                    by_role: &by_role,
+                };
+                sender.put(&self.targets, &placed, object)?
+            }
+            None => Relayed::NotTried,
+        };
+        // What there is of a stripe that failed is its own.
+        let mut new = matches!(relayed, Relayed::Failed);
+        let puts = match relayed {
+            Relayed::Put(puts) => puts,
+            _ => self.put_cells(name, object, &geometry, &by_role)?,
+        };
+        for (number, put) in puts {
+            new |= self.judge(number, put)? == Put::New;
+        }
+        self.check_enough()?;
+        self.geometry_is(name.id, geometry);
+        acknowledge(new)
+    }
+
+    /// Computes all cells of a stripe here, and puts them on each target.
+    fn put_cells(
+        &self,
+        name: Name,
+        object: &[u8],
+        geometry: &Geometry,
+        by_role: &[usize],
+    ) -> io::Result<Puts> {
+        let layout = geometry.layout();
+        let cells = encode_cells(object, geometry)?;
+        let parts_of = |target: usize| {
+            let role = by_role.iter().position(|&number| number == target);
+            let role = role.expect("every target has a role");
+            let cells = layout.cells_of_role(role).map(|cell| cells[cell].as_ref());
+            Container::new(geometry, name.id, role, cells)
+        };
+        let puts = self.targets.each(by_role, |number, storage| {
+            storage.put(name, &parts_of(number).parts())
+        });
+        Ok(puts)
+    }
+
+    /// Puts a container on each of these targets.
+    fn put_each<'a>(
+        &self,
+        numbers: &[usize],
+        name: Name,
+        parts: impl Fn(usize) -> Vec<&'a [u8]> + Sync,
+    ) -> io::Result<Vec<(usize, Put)>> {
+        let puts = self
+            .targets
+            .each(numbers, |number, storage| storage.put(name, &parts(number)));
+        let judged = puts
+            .into_iter()
+            .map(|(number, put)| Ok((number, self.judge(number, put)?)));
+        judged.collect()
+    }
+
+    /// What a put came to. A target that is full, or that may not be written to, is not left out in silence.
+    fn judge(&self, number: usize, put: io::Result<()>) -> io::Result<Put> {
+        use io::ErrorKind::{
+            AlreadyExists, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+        };
+        let Err(error) = put else { return Ok(Put::New) };
+        match error.kind() {
+            AlreadyExists => Ok(Put::There),
+            StorageFull | QuotaExceeded | PermissionDenied | ReadOnlyFilesystem => {
+                Err(self.targets.blame(number, &error))
+            }
+            _ => {
+                self.targets.give_up(number, &error);
+                Ok(Put::Down)
+            }
+        }
+    }
+}
+
+fn acknowledge(new: bool) -> io::Result<()> {
+    match new {
+        true => Ok(()),
+        false => Err(io::ErrorKind::AlreadyExists.into()),
+    }
+}
+
+/// The one cell of a replica.
+fn padded(object: &[u8], geometry: &Geometry) -> Buffer {
+    Buffer::padded(object, geometry.cell_len() as usize)
+}
+
+/// A cell of a new stripe: data are only looked at, so they stay where they are.
+pub enum Cell<'a> {
+    /// Of the object.
+    Data(&'a [u8]),
+    /// Made for the stripe.
+    Own(Buffer),
+}
+
+impl Default for Cell<'_> {
+    fn default() -> Self {
+        Self::Data(&[])
+    }
+}
+
+impl AsRef<[u8]> for Cell<'_> {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Data(bytes) => bytes,
+            Self::Own(buffer) => buffer.as_ref(),
+        }
+    }
+}
+
+impl AsMut<[u8]> for Cell<'_> {
+    fn as_mut(&mut self) -> &mut [u8] {
+        if let Self::Data(bytes) = self {
+            *self = Self::Own(Buffer::padded(bytes, bytes.len()));
+        }
+        match self {
+            Self::Own(buffer) => buffer.as_mut(),
+            Self::Data(_) => &mut [],
+        }
+    }
+}
+
+/// The cells of data of an object's stripe; those of parities are empty.
+pub fn data_cells<'a>(object: &'a [u8], geometry: &Geometry) -> Vec<Cell<'a>> {
+    let (layout, cell_len) = (geometry.layout(), geometry.cell_len() as usize);
+    let mut cells: Vec<Cell<'_>> = (0..layout.cells()).map(|_| Cell::default()).collect();
+    let mut data = object.chunks(cell_len);
+    for &cell in layout.data_cells() {
+        let bytes = data.next().unwrap_or_default();
+        cells[cell] = match bytes.len() == cell_len {
+            true => Cell::Data(bytes),
+            false => Cell::Own(Buffer::padded(bytes, cell_len)),
+        };
+    }
+    cells
+}
+
+/// All cells of the stripe of an object.
+pub fn encode_cells<'a>(object: &'a [u8], geometry: &Geometry) -> io::Result<Vec<Cell<'a>>> {
+    let (layout, cell_len) = (geometry.layout(), geometry.cell_len() as usize);
+    let mut cells = data_cells(object, geometry);
+    let is_data: std::collections::HashSet<usize> = layout.data_cells().iter().copied().collect();
+    for (number, cell) in cells.iter_mut().enumerate() {
+        if !is_data.contains(&number) {
+            *cell = Cell::Own(Buffer::of(cell_len));
+        }
+    }
+    encode(&layout, &mut cells).map_err(|error| refusal(error.to_string()))?;
+    Ok(cells)
+}

@@ -1,0 +1,239 @@
+//! What the targets of a set know of each other, and of themselves.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::container::{GENERATION_MAX, ROLES_MAX};
+use tabane_storage::Id;
+use tabane_storage::{object_id, random};
+
+/// The format that this program writes, and the latest that it reads.
+const FORMAT: u8 = 1;
+
+/// Which target this is, of which set: the object `target`, written once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    format: u8,
+    /// The set.
+    pub set: Id,
+    /// The target.
+    pub target: Id,
+    /// The SHA-256 of the two, one behind the other.
+    checksum: Id,
+}
+
+impl Identity {
+    /// Of a target of a set.
+    pub fn new(set: Id, target: Id) -> Self {
+        Self {
+            format: FORMAT,
+            set,
+            target,
+            checksum: object_id(&[&set.0, &target.0]),
+        }
+    }
+
+    /// Its bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("an identity is plain data")
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let identity: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        check_format(identity.format)?;
+        match identity == Self::new(identity.set, identity.target) {
+            true => Ok(identity),
+            false => Err("its checksum is wrong".to_owned()),
+        }
+    }
+}
+
+/// The targets of a set, and what is stored over which of them. It is an object named by its hash, on every target; the one with
+/// the highest epoch counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Description {
+    format: u8,
+    /// Names the set.
+    pub set: Id,
+    /// Counts the descriptions that the set has had.
+    pub epoch: u64,
+    /// Whether every target has the same role in all stripes of a generation.
+    pub fixed_roles: bool,
+    /// All targets.
+    pub targets: Vec<Member>,
+    /// For each generation of stripes, the targets in their order; numbered from 1. New stripes are of the last.
+    pub generations: Vec<Vec<Id>>,
+}
+
+/// A target of a set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Names it.
+    pub id: Id,
+    /// Where it was when this was written; for people.
+    pub url: String,
+}
+
+impl Description {
+    /// Of a new set of these targets.
+    pub fn new(set: Id, targets: Vec<Member>, fixed_roles: bool) -> Self {
+        Self {
+            format: FORMAT,
+            set,
+            epoch: 1,
+            fixed_roles,
+            generations: vec![targets.iter().map(|member| member.id).collect()],
+            targets,
+        }
+    }
+
+    /// Its bytes, and its name.
+    pub fn to_object(&self) -> (Id, Vec<u8>) {
+        let bytes = serde_json::to_vec(self).expect("a description is plain data");
+        (object_id(&[&bytes]), bytes)
+    }
+
+    /// Reads the object of this name.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn parse(name: Id, bytes: &[u8]) -> Result<Self, String> {
+        if object_id(&[bytes]) != name {
+            return Err("its bytes do not match its name".to_owned());
+        }
+        let description: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        description.validate()?;
+        Ok(description)
+    }
+
+    /// Whether it makes sense.
+    fn validate(&self) -> Result<(), String> {
+        check_format(self.format)?;
+        let known: HashSet<Id> = self.targets.iter().map(|member| member.id).collect();
+        if known.len() != self.targets.len() {
+            return Err("it names a target twice".to_owned());
+        }
+        if known.len() > 64 || !(1..=usize::from(GENERATION_MAX)).contains(&self.generations.len())
+        {
+            return Err("it has too many targets or generations, or none".to_owned());
+        }
+        for targets in &self.generations {
+            let different: HashSet<&Id> = targets.iter().collect();
+            let sound = (3..=ROLES_MAX).contains(&targets.len())
+                && different.len() == targets.len()
+                && targets.iter().all(|id| known.contains(id));
+            if !sound {
+                return Err("a generation of it is no list of 3 to 32 of its targets".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// With one target in the place of another.
+    #[must_use]
+    pub fn replace(&self, old: Id, new: Member) -> Self {
+        let mut next = self.clone();
+        next.epoch += 1;
+        for id in next.generations.iter_mut().flatten() {
+            if *id == old {
+                *id = new.id;
+            }
+        }
+        next.targets.retain(|member| member.id != old);
+        next.targets.push(new);
+        next
+    }
+
+    /// With new stripes over another target as well.
+    #[must_use]
+    pub fn add(&self, new: Member) -> Self {
+        let mut next = self.clone();
+        next.epoch += 1;
+        let mut targets = next.generations.last().cloned().unwrap_or_default();
+        targets.push(new.id);
+        next.generations.push(targets);
+        next.targets.push(new);
+        next
+    }
+}
+
+/// A new name for a set or a target.
+pub fn new_id() -> Id {
+    Id(random())
+}
+
+fn check_format(format: u8) -> Result<(), String> {
+    match format {
+        FORMAT => Ok(()),
+        _ => Err(format!(
+            "it has format {format}, this program knows {FORMAT}: install a newer tabane"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn description() -> Description {
+        let member = |number| Member {
+            id: Id([number; 32]),
+            url: format!("/mnt/{number}"),
+        };
+        let first = Description::new(Id([9; 32]), (0..4).map(member).collect(), false);
+        first.add(member(4)).replace(Id([2; 32]), member(5))
+    }
+
+    #[test]
+    fn descriptions_come_back_and_what_makes_no_sense_does_not() {
+        let sound = description();
+        assert_eq!((sound.epoch, sound.generations.len()), (3, 2));
+        let (id, bytes) = sound.to_object();
+        assert_eq!(Description::parse(id, &bytes), Ok(sound.clone()));
+        assert!(Description::parse(Id([0; 32]), &bytes).is_err());
+        let spoil: [fn(&mut Description); 7] = [
+            |it| it.format = 2,
+            |it| it.generations.clear(),
+            |it| it.generations[0].truncate(2),
+            |it| it.generations[1].push(Id([77; 32])),
+            |it| it.generations[0][1] = it.generations[0][0],
+            |it| it.targets.push(it.targets[0].clone()),
+            |it| it.generations = vec![it.generations[0].clone(); 16],
+        ];
+        for (number, spoil) in spoil.into_iter().enumerate() {
+            let mut spoilt = sound.clone();
+            spoil(&mut spoilt);
+            let (id, bytes) = spoilt.to_object();
+            assert!(Description::parse(id, &bytes).is_err(), "{number}");
+        }
+    }
+
+    #[test]
+    fn damaged_bytes_are_refused() {
+        let identity = Identity::new(Id([1; 32]), Id([2; 32]));
+        let bytes = identity.to_bytes();
+        assert_eq!(Identity::parse(&bytes), Ok(identity.clone()));
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= 1 << bit;
+                // A hexadecimal digit may become the same digit in upper case.
+                let parsed = Identity::parse(&flipped);
+                assert!(
+                    parsed.is_err() || parsed == Ok(identity.clone()),
+                    "byte {at}"
+                );
+            }
+            assert!(Identity::parse(&bytes[..at]).is_err());
+            let (_, whole) = description().to_object();
+            let part = &whole[..at.min(whole.len() - 1)];
+            let name = object_id(&[part]);
+            assert!(Description::parse(name, part).is_err());
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The targets of a set in use: which of them has which part of what, and whether there are enough.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Mutex;
+
+use tabane_storage::sync::lock;
+use tabane_storage::{Id, Notice, ObjectKind};
+
+use crate::container::Geometry;
+use crate::open;
+use crate::place::{Place, is_node_url};
+use crate::sender::StripeSender;
+use crate::set::Description;
+use crate::targets::Targets;
+
+/// Copies of what is not striped.
+pub(crate) const REPLICAS: usize = 3;
+
+/// Geometries that are remembered at most.
+const KNOWN_MAX: usize = 100_000;
+
+/// Objects over several targets.
+pub struct StripedStorage {
+    pub(crate) location: String,
+    pub(crate) targets: Targets,
+    /// Numbers of the targets of each generation.
+    pub(crate) generations: Vec<Vec<usize>>,
+    pub(crate) description: Description,
+    /// What is known of objects that are striped.
+    pub(crate) known: Mutex<HashMap<Id, Geometry>>,
+    /// What was deleted while a target was away that may have it.
+    pub(crate) deleted: Mutex<HashSet<Id>>,
+    /// Sends stripes to targets that make parities among themselves.
+    pub(crate) sender: Option<Box<dyn StripeSender>>,
+}
+
+impl StripedStorage {
+    /// The set that is at these places; `location` is for people. Two of them may be missing.
+    ///
+    /// # Errors
+    /// One sentence, when too few of them are there, or one is where it should not be.
+    pub fn open(location: String, places: Vec<Place>, notice: Notice) -> io::Result<Self> {
+        let found = open::find(open::ask(places), notice)?;
+        let (description, targets) = (found.description, found.targets);
+        let numbers = |ids: &Vec<Id>| {
+            let numbers = ids.iter().map(|&id| targets.position(id));
+            numbers
+                .map(|number| number.expect("a description names its own targets"))
+                .collect()
+        };
+        let storage = Self {
+            location,
+            generations: description.generations.iter().map(numbers).collect(),
+            description,
+            targets,
+            known: Mutex::default(),
+            deleted: Mutex::new(found.deleted.into_iter().collect()),
+            sender: None,
+        };
+        storage.check_enough()?;
+        storage.tell_of_missing();
+        Ok(storage)
+    }
+
+    /// Makes a new set of at least three places, which must be empty. What was interrupted goes on.
+    ///
+    /// # Errors
+    /// One sentence, when there are too few, one of them does not answer, or holds something else.
+    pub fn form(places: Vec<Place>, fixed_roles: bool) -> io::Result<()> {
+        open::form(places, fixed_roles)
+    }
+
+    /// Puts and rebuilds stripes by `sender`, where it can.
+    #[must_use]
+    pub(crate) fn with_sender(mut self, sender: Box<dyn StripeSender>) -> Self {
+        self.sender = Some(sender);
+        self
+    }
+
+    /// Where its targets are, or were when they were last seen.
+    pub fn urls(&self) -> impl Iterator<Item = &str> {
+        self.targets.all().iter().map(|target| target.url.as_str())
+    }
+
+    /// What puts another target in the place of one.
+    pub fn replace_command(&self) -> &'static str {
+        match self.urls().all(is_node_url) {
+            true => "tabane cluster replace",
+            false => "tabane targets replace",
+        }
+    }
+
+    pub(crate) fn tell_of_missing(&self) {
+        let all = self.targets.all();
+        let missing: Vec<String> = all
+            .iter()
+            .filter_map(|target| Some(format!("{}: {}", target.url, target.why_down()?)))
+            .collect();
+        let more = match missing.len() {
+            0 => return,
+            1 => "one more may be lost",
+            _ => "none of the others may be lost",
+        };
+        let is_lost = |why: String| why != open::NOT_LISTED;
+        let advice = match all
+            .iter()
+            .filter_map(|target| target.why_down())
+            .any(is_lost)
+        {
+            true => format!(
+                "; run `tabane heal` when they are back, or replace them with `{}`",
+                self.replace_command()
+            ),
+            false => String::new(),
+        };
+        self.targets.tell(&format!(
+            "{} of {} targets missing ({}): going on without, {more}{advice}",
+            missing.len(),
+            all.len(),
+            missing.join("; "),
+        ));
+    }
+
+    /// Whether all generations have enough targets in use.
+    pub(crate) fn check_enough(&self) -> io::Result<()> {
+        let is_short = |targets: &&Vec<usize>| {
+            let up = targets.iter().filter(|&&number| self.targets.is_up(number));
+            up.count() + 2 < targets.len()
+        };
+        let Some(short) = self.generations.iter().find(is_short) else {
+            return Ok(());
+        };
+        let all = self.targets.all();
+        let missing: Vec<String> = short
+            .iter()
+            .filter_map(|&number| {
+                let why = all[number].why_down()?;
+                Some(format!("{} ({why})", all[number].url))
+            })
+            .collect();
+        let which = match short[..] == *self.newest().1 {
+            true => "targets",
+            false => "targets that there were before others were added",
+        };
+        Err(open::refusal(format!(
+            "{} of {} {which} are missing, and only two may be: {}",
+            missing.len(),
+            short.len(),
+            missing.join(", ")
+        )))
+    }
+
+    /// The number that new stripes have for their generation, and its targets.
+    pub(crate) fn newest(&self) -> (u8, &[usize]) {
+        let newest = self.generations.last().expect("there is a generation");
+        (self.generations.len() as u8, newest)
+    }
+
+    /// The targets of a generation; nothing if there is no such.
+    pub(crate) fn generation(&self, generation: u8) -> Option<&[usize]> {
+        let index = usize::from(generation).checked_sub(1)?;
+        Some(self.generations.get(index)?)
+    }
+
+    /// By how many places roles are turned for this object, or where the places for its copies begin.
+    pub(crate) fn turn(&self, object: Id, places: usize) -> usize {
+        let first = object.0.first_chunk().expect("an ID has 32 bytes");
+        (u64::from_le_bytes(*first) % places as u64) as usize
+    }
+
+    /// The target that has each role of a stripe.
+    pub(crate) fn targets_by_role(&self, object: Id, generation: u8) -> Option<Vec<usize>> {
+        let targets = self.generation(generation)?;
+        let turn = match self.description.fixed_roles {
+            true => 0,
+            false => self.turn(object, targets.len()),
+        };
+        let mut by_role = targets.to_vec();
+        by_role.rotate_left(turn);
+        Some(by_role)
+    }
+
+    /// The targets in the order in which they are to hold copies of an object.
+    pub(crate) fn replica_order(&self, object: Id) -> Vec<usize> {
+        let (_, newest) = self.newest();
+        let mut order = newest.to_vec();
+        order.rotate_left(self.turn(object, newest.len()));
+        let others = (0..self.targets.all().len()).filter(|number| !newest.contains(number));
+        order.extend(others);
+        order
+    }
+
+    /// How many copies of an object of this kind there should be, if it is not striped.
+    pub(crate) fn replicas(&self, kind: ObjectKind) -> usize {
+        match kind {
+            // Nothing else can be read without them, and they hardly ever change.
+            ObjectKind::Config | ObjectKind::Key => self.newest().1.len(),
+            _ => REPLICAS,
+        }
+    }
+
+    pub(crate) fn geometry_is(&self, object: Id, geometry: Geometry) {
+        let mut known = lock(&self.known);
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(object, geometry);
+    }
+
+    pub(crate) fn is_deleted(&self, object: Id) -> bool {
+        lock(&self.deleted).contains(&object)
+    }
+}

@@ -1,0 +1,199 @@
+//! What each target has and lacks, and which of them could be lost now.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use serde::Serialize;
+
+use crate::list::Holding;
+use crate::striped::StripedStorage;
+use tabane_storage::{Id, Name, ObjectKind};
+
+/// What is known of a target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TargetState {
+    /// Names it.
+    pub id: Id,
+    /// Where it is, or was when it was last seen.
+    pub url: String,
+    /// Why it is not in use, if it is not.
+    pub missing: Option<String>,
+    /// Parts of objects that it has.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Parts of objects that it should have and has not, as far as others know; not counted where it is missing.
+    pub lacks: u64,
+}
+
+/// What is known of all targets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Survey {
+    /// Each target.
+    pub targets: Vec<TargetState>,
+    /// Objects that are there.
+    pub objects: u64,
+    /// Objects of which a part is not where it should be.
+    pub incomplete_objects: u64,
+    /// Names of which so few parts are there that there is no object: interrupted writes leave such.
+    pub fragments: u64,
+    /// The targets in use, by their numbers in `targets`, any one of which could be lost now without losing anything.
+    pub spare: Vec<usize>,
+    /// The pairs of targets in use that could be lost now without losing anything.
+    pub spare_pairs: Vec<(usize, usize)>,
+}
+
+impl Survey {
+    /// Says in one sentence what could be lost now.
+    pub fn statement(&self) -> String {
+        let up = self
+            .targets
+            .iter()
+            .filter(|target| target.missing.is_none());
+        let up = up.count();
+        let pairs = up * up.saturating_sub(1) / 2;
+        let url = |&number: &usize| self.targets[number].url.as_str();
+        if up > 0 && self.spare_pairs.len() == pairs && pairs > 0 {
+            return "any two targets can be lost now without losing data".to_owned();
+        }
+        let singles = match self.spare.len() {
+            0 => return "no target can be lost now without losing data".to_owned(),
+            spare if spare == up => "any one target can be lost now without losing data".to_owned(),
+            _ => {
+                let names: Vec<&str> = self.spare.iter().map(url).collect();
+                let names = names.join(" or ");
+                format!("only {names} can be lost now without losing data")
+            }
+        };
+        if self.spare_pairs.is_empty() {
+            return format!("{singles}, no two");
+        }
+        // A target that lacks much may be lost with any other: then it says enough which these are.
+        let with_any = |&number: &usize| {
+            let of = |&&(a, b): &&(usize, usize)| a == number || b == number;
+            self.spare_pairs.iter().filter(of).count() == up - 1
+        };
+        let with_any: Vec<usize> = (0..self.targets.len()).filter(with_any).collect();
+        let is_said = |(a, b): &(usize, usize)| with_any.contains(a) || with_any.contains(b);
+        if !with_any.is_empty() && self.spare_pairs.iter().all(is_said) {
+            let names: Vec<&str> = with_any.iter().map(url).collect();
+            return format!(
+                "{singles}; two only if one of them is {}",
+                names.join(" or ")
+            );
+        }
+        format!(
+            "{singles}; of {pairs} pairs {} (`tabane targets --json` lists them)",
+            self.spare_pairs.len()
+        )
+    }
+}
+
+impl StripedStorage {
+    /// Finds out what each target has and lacks, from listings alone.
+    ///
+    /// # Errors
+    /// When too few targets answer.
+    pub fn survey(&self) -> io::Result<Survey> {
+        let mut found = Vec::new();
+        for kind in ObjectKind::ALL {
+            let holdings = self.holdings(kind)?.into_iter();
+            found.extend(holdings.map(|(id, holding)| (Name::new(kind, id), holding)));
+        }
+        let state = |number: usize| {
+            let target = &self.targets.all()[number];
+            TargetState {
+                id: target.id,
+                url: target.url.clone(),
+                missing: target.why_down(),
+                objects: 0,
+                bytes: 0,
+                lacks: 0,
+            }
+        };
+        let mut survey = Survey {
+            targets: (0..self.targets.all().len()).map(state).collect(),
+            objects: 0,
+            incomplete_objects: 0,
+            fragments: 0,
+            spare: Vec::new(),
+            spare_pairs: Vec::new(),
+        };
+        // Objects that are on the same targets are lost together.
+        let mut kinds_of_holding: BTreeSet<(u8, u64)> = BTreeSet::new();
+        for (name, holding) in &found {
+            for (number, target) in survey.targets.iter_mut().enumerate() {
+                if holding.holders >> number & 1 == 1 {
+                    target.objects += 1;
+                    target.bytes += holding.container_len;
+                }
+            }
+            if self.is_fragment(holding) {
+                survey.fragments += 1;
+                continue;
+            }
+            survey.objects += 1;
+            if self.listed_len(holding).is_none() {
+                // It is lost already.
+                survey.incomplete_objects += 1;
+                continue;
+            }
+            kinds_of_holding.insert((holding.generation(), holding.holders));
+            let lacking = self.lacking(*name, holding);
+            survey.incomplete_objects += u64::from(!lacking.is_empty());
+            for number in lacking {
+                survey.targets[number].lacks += 1;
+            }
+        }
+        let up = self.targets.up();
+        // Nothing is done with more than two missing, even if they have nothing.
+        let missing = (self.targets.all().len() - up.len()) as u32;
+        let survives = |lost: u64| {
+            let mut holdings = kinds_of_holding.iter();
+            missing + lost.count_ones() <= 2
+                && holdings
+                    .all(|&(generation, holders)| self.is_enough(generation, holders & !lost))
+        };
+        survey.spare = up
+            .iter()
+            .copied()
+            .filter(|&one| survives(1 << one))
+            .collect();
+        for (place, &one) in up.iter().enumerate() {
+            let others = up[place + 1..].iter();
+            let others = others.filter(|&&other| survives(1 << one | 1 << other));
+            survey.spare_pairs.extend(others.map(|&other| (one, other)));
+        }
+        Ok(survey)
+    }
+
+    /// Whether an object can be read that these targets have parts of.
+    pub(super) fn is_enough(&self, generation: u8, holders: u64) -> bool {
+        match self.generation(generation) {
+            Some(targets) => {
+                let there = targets.iter().filter(|&&number| holders >> number & 1 == 1);
+                there.count() + 2 >= targets.len()
+            }
+            None => generation == 0 && holders != 0,
+        }
+    }
+
+    /// The targets in use that should have a part of an object, and have none, or none of the right length.
+    pub(super) fn lacking(&self, name: Name, holding: &Holding) -> Vec<usize> {
+        let has = |number: &usize| holding.holders >> number & 1 == 1;
+        let is_up = |number: &usize| self.targets.is_up(*number);
+        if let Some(targets) = self.generation(holding.generation()) {
+            let lacking = targets.iter().copied();
+            return lacking
+                .filter(|number| is_up(number) && !has(number))
+                .collect();
+        }
+        let order = self.replica_order(name.id);
+        let there = order.iter().filter(|number| has(number)).count();
+        let wanted = self.replicas(name.kind).saturating_sub(there);
+        let others = order
+            .into_iter()
+            .filter(|number| is_up(number) && !has(number));
+        others.take(wanted).collect()
+    }
+}
