@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use tabane_testing::output::json_lines;
 
 /// Takes the command lines of Tabane and asks cp.
 const TABANE: &str = r#"#!/bin/sh
@@ -76,13 +77,7 @@ fn json_of_copies() {
     let Some(output) = bench(TABANE, Some(RSYNC), &["--json"]) else {
         return not_checked();
     };
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    let lines: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines = json_lines(&output);
     assert!(lines.iter().all(|line| line["bench"] == "cp"));
     assert_eq!(lines[0]["kind"], "host");
     for (what, files) in [("large", 1), ("small", 300)] {

@@ -5,43 +5,24 @@ use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
+use tabane_testing::output::{json_lines, of_kind};
 
-/// Runs the program and reads the JSON objects that it prints.
-fn lines(arguments: &[&str]) -> Vec<Value> {
+/// Runs the program with these words and reads the JSON objects that it prints.
+fn lines(words: &str) -> Vec<Value> {
     let output = Command::new(env!("CARGO_BIN_EXE_tabane-bench"))
-        .args(arguments)
+        .args(words.split(' '))
         .env_remove("TABANE_SIMD")
         .output()
         .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
-}
-
-fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
-    lines.iter().filter(|line| line["kind"] == kind).collect()
+    json_lines(&output)
 }
 
 #[test]
 fn json_of_lanes() {
-    let lines = lines(&[
-        "lanes",
-        "--json",
-        "--no-peers",
-        "--rounds",
-        "1",
-        "--time",
-        "1",
-        "--block",
-        "4",
-        "--arena",
-        "8",
-        "--algorithms",
-        "sha1,aes-128-cbc-encrypt",
-    ]);
+    let lines = lines(
+        "lanes --json --no-peers --rounds 1 --time 1 --block 4 --arena 8 \
+         --algorithms sha1,aes-128-cbc-encrypt",
+    );
     assert!(lines.iter().all(|line| line["bench"] == "lanes"));
     assert_eq!(of_kind(&lines, "host").len(), 1);
     for name in ["sha1", "aes-128-cbc-encrypt"] {
@@ -71,21 +52,10 @@ fn json_of_lanes() {
 fn json_and_plot_of_mac() {
     let folder = tempfile::tempdir().unwrap();
     let plots = folder.path().join("new");
-    let lines = lines(&[
-        "mac",
-        "--json",
-        "--no-peers",
-        "--rounds",
-        "1",
-        "--time",
-        "1",
-        "--block",
-        "4",
-        "--data",
-        "1",
-        "--plots",
-        plots.to_str().unwrap(),
-    ]);
+    let lines = lines(&format!(
+        "mac --json --no-peers --rounds 1 --time 1 --block 4 --data 1 --plots {}",
+        plots.display()
+    ));
     assert!(lines.iter().all(|line| line["bench"] == "mac"));
     assert_eq!(of_kind(&lines, "host")[0]["data_bytes"], 1 << 20);
     for shape in ["warm", "memory"] {
@@ -129,8 +99,7 @@ fn wrong_arguments_are_refused() {
 
 #[test]
 fn json_of_parity() {
-    let all = "parity --json --rounds 1 --time 1 --arena 8 --targets 3,6 --cells 4,4096";
-    let lines = lines(&all.split(' ').collect::<Vec<_>>());
+    let lines = lines("parity --json --rounds 1 --time 1 --arena 8 --targets 3,6 --cells 4,4096");
     // In the cache, and with the shorter cells: the longer have no room.
     let rates = of_kind(&lines, "rate");
     assert_eq!(rates.len(), 2 * 2 * 3);
@@ -144,7 +113,7 @@ fn json_of_parity() {
 
 #[test]
 fn the_code_is_verified() {
-    let lines = lines(&["parity", "--verify", "7", "--json"]);
+    let lines = lines("parity --verify 7 --json");
     assert_eq!(lines.len(), 5);
     assert!(lines.iter().all(|line| line["kind"] == "verify"));
     assert_eq!(
@@ -165,16 +134,9 @@ fn json_of_chunk() {
     let half: Vec<u8> = (0..1 << 20).map(next).collect();
     fs::write(&path, [half.as_slice(), &half].concat()).unwrap();
     let path = path.to_str().unwrap();
-    let lines = lines(&[
-        "chunk",
-        "--json",
-        "--rounds",
-        "1",
-        "--average",
-        "16",
-        path,
-        path,
-    ]);
+    let lines = lines(&format!(
+        "chunk --json --rounds 1 --average 16 {path} {path}"
+    ));
     let blocks = of_kind(&lines, "blocks");
     assert_eq!(blocks.len(), 5);
     for line in blocks {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use tabane_testing::output::{json_lines, of_kind};
 
 /// Takes the command lines of Tabane and stores with `cp`.
 const STAND_IN: &str = r#"#!/bin/sh
@@ -73,18 +73,8 @@ fn json_of_all_scenarios() {
         ],
     );
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    let lines: Vec<Value> = String::from_utf8(output.stdout)
-        .unwrap()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    let of = |kind: &str| {
-        lines
-            .iter()
-            .filter(|line| line["kind"] == kind)
-            .collect::<Vec<_>>()
-    };
+    let lines = json_lines(&output);
+    let of = |kind: &str| of_kind(&lines, kind);
     assert_eq!(of("host")[0]["files"], 2);
     assert_eq!(of("tool")[0]["version"], "9.8.7");
     let runs = of("run");

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use tabane_testing::output::json_lines;
 use tempfile::TempDir;
 
 /// Takes the command lines of Tabane and asks coreutils.
@@ -67,13 +67,7 @@ fn json_of_sums() {
         "--largest",
     ];
     let (_dir, output) = bench(STAND_IN, &arguments);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    let lines: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines = json_lines(&output);
     assert!(lines.iter().all(|line| line["bench"] == "sum"));
     assert_eq!(lines[0]["kind"], "host");
     assert_eq!(lines[0]["files"], 10);
@@ -84,7 +78,7 @@ fn json_of_sums() {
                 .iter()
                 .filter(|line| line["what"] == what && line["program"] == program);
             of.next()
-                .unwrap_or_else(|| panic!("{what} {program}: {text}"))
+                .unwrap_or_else(|| panic!("{what} {program}: {lines:?}"))
         };
         assert_eq!(line("tabane")["wall_theirs_by_ours"], 1.0);
         assert_eq!(line("coreutils")["rounds"], 2);

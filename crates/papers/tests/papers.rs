@@ -4,24 +4,16 @@ use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
+use tabane_testing::output::{json_lines, of_kind};
 
-/// Runs the program and reads the JSON objects that it prints.
-fn lines(arguments: &[&str]) -> Vec<Value> {
+/// Runs the program with these words and reads the JSON objects that it prints.
+fn lines(words: &str) -> Vec<Value> {
     let output = Command::new(env!("CARGO_BIN_EXE_tabane-papers"))
-        .args(arguments)
+        .args(words.split(' '))
         .env_remove("TABANE_SIMD")
         .output()
         .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
-}
-
-fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
-    lines.iter().filter(|line| line["kind"] == kind).collect()
+    json_lines(&output)
 }
 
 #[test]
@@ -29,20 +21,10 @@ fn json_and_plots_of_sha1() {
     let folder = tempfile::tempdir().unwrap();
     let plots = folder.path().join("new");
     let processors = std::thread::available_parallelism().unwrap().get();
-    let data = processors.to_string();
-    let lines = lines(&[
-        "sha1",
-        "--json",
-        "--no-openssl",
-        "--rounds",
-        "1",
-        "--block",
-        "4",
-        "--data",
-        &data,
-        "--plots",
-        plots.to_str().unwrap(),
-    ]);
+    let lines = lines(&format!(
+        "sha1 --json --no-openssl --rounds 1 --block 4 --data {processors} --plots {}",
+        plots.display()
+    ));
     assert!(lines.iter().all(|line| line["bench"] == "sha1"));
     let rates = of_kind(&lines, "rate");
     for shown in ["table_3", "figure_5", "figure_6", "figure_7"] {
@@ -69,10 +51,10 @@ fn json_and_plots_of_sha1() {
 fn json_of_regimes() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().to_str().unwrap();
-    let arguments = "regimes --json --rounds 1 --data 20 --duplicates 0,95 --fixed 64";
-    let mut arguments: Vec<&str> = arguments.split(' ').collect();
-    arguments.extend(["--work", folder, "--plots", folder]);
-    let lines = lines(&arguments);
+    let lines = lines(&format!(
+        "regimes --json --rounds 1 --data 20 --duplicates 0,95 --fixed 64 --work {folder} \
+         --plots {folder}"
+    ));
     let stages = of_kind(&lines, "stage");
     // Two hashes, two shares, two ways to cut.
     assert_eq!(stages.len(), 8 * 9);
@@ -113,19 +95,10 @@ fn json_of_regimes() {
 fn json_and_plots_of_gpu() {
     let dir = tempfile::tempdir().unwrap();
     let plots = dir.path().join("plots");
-    let lines = lines(&[
-        "gpu",
-        "--json",
-        "--no-peers",
-        "--rounds",
-        "1",
-        "--data",
-        "1",
-        "--time",
-        "1",
-        "--plots",
-        plots.to_str().unwrap(),
-    ]);
+    let lines = lines(&format!(
+        "gpu --json --no-peers --rounds 1 --data 1 --time 1 --plots {}",
+        plots.display()
+    ));
     assert!(lines.iter().all(|line| line["bench"] == "gpu"));
     assert!(lines[0]["card"].is_string() != lines[0]["card_missing"].is_string());
     // Five subjects, seven lengths.

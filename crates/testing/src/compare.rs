@@ -4,8 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs::{self, File, Metadata};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -13,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::SeekFrom;
 use sha2::Digest;
+
+use crate::disk;
 
 /// How many blocks of 512 bytes two files of the same content may differ by: file systems round,
 /// and keep their own records among them.
@@ -184,42 +185,31 @@ fn digest(path: &Path, size: u64) -> Vec<u8> {
 
 /// The names and bytes of all regular files below a directory.
 pub fn contents(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut directories = vec![root.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory).expect("list a directory") {
-            let path = entry.expect("list a directory").path();
-            let kind = fs::symlink_metadata(&path).expect("lstat").file_type();
-            if kind.is_dir() {
-                directories.push(path);
-            } else if kind.is_file() {
-                let mut bytes = Vec::new();
-                File::open(&path)
-                    .and_then(|mut file| file.read_to_end(&mut bytes))
-                    .expect("read a file");
-                let name = path.strip_prefix(root).expect("it is below").to_owned();
-                found.insert(name, bytes);
-            }
-        }
-    }
-    found
+    let mut found = entries(root);
+    found.retain(|(_, stat)| stat.is_file());
+    let read = |(name, _): (PathBuf, Metadata)| {
+        let bytes = fs::read(root.join(&name)).expect("read a file");
+        (name, bytes)
+    };
+    found.into_iter().map(read).collect()
 }
 
-/// What is in a directory, with lengths and times: the same twice if nothing was written in
-/// between.
+/// What is in a directory, with lengths and times: the same twice if nothing was written in between.
 pub fn listing(root: &Path) -> BTreeMap<PathBuf, (u64, i64, i64)> {
-    let mut found = BTreeMap::new();
-    let mut directories = vec![root.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory).expect("list a directory") {
-            let path = entry.expect("list a directory").path();
-            let stat = fs::symlink_metadata(&path).expect("lstat");
-            if stat.is_dir() {
-                directories.push(path.clone());
-            }
-            let name = path.strip_prefix(root).expect("it is below").to_owned();
-            found.insert(name, (stat.size(), stat.mtime(), stat.mtime_nsec()));
-        }
-    }
+    let found = entries(root).into_iter();
     found
+        .map(|(name, stat)| (name, (stat.size(), stat.mtime(), stat.mtime_nsec())))
+        .collect()
+}
+
+/// Everything below a directory.
+fn entries(root: &Path) -> Vec<(PathBuf, Metadata)> {
+    let mut found = Vec::new();
+    disk::walk(root, &mut |path, stat| {
+        let name = path.strip_prefix(root).expect("it is below").to_owned();
+        found.push((name, stat.clone()));
+        Ok(())
+    })
+    .expect("list a directory");
+    found.split_off(1)
 }

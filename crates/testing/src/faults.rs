@@ -21,6 +21,7 @@ use tabane_striped::cluster::{self, Plan};
 use tabane_striped::{HealOptions, StripedStorage};
 
 use crate::member::Member;
+use crate::mount::Mount;
 use crate::network::Network;
 use crate::progress;
 use crate::random::Random;
@@ -167,32 +168,31 @@ impl Progress for Quiet {
 }
 
 /// A file system in memory for one node.
-struct Disk(PathBuf);
+struct Disk {
+    path: PathBuf,
+    _mount: Mount,
+}
 
 impl Disk {
     /// Bytes of each: what all objects of a run take, several times.
-    const SIZE: &str = "size=256m";
+    const SIZE: &str = "256m";
 
     fn mount(path: PathBuf) -> Result<Self> {
         fs::create_dir(&path)?;
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", Self::SIZE, "tabane-faults"])
-            .arg(&path)
-            .status()
-            .context("cannot run mount")?;
-        ensure!(
-            mounted.success(),
-            "cannot mount a file system: run it as root"
-        );
-        Ok(Self(path))
+        let mount = Mount::tmpfs(&path, Self::SIZE)
+            .context("cannot mount a file system: run it as root")?;
+        Ok(Self {
+            path,
+            _mount: mount,
+        })
     }
 
     fn node_dir(&self) -> PathBuf {
-        self.0.join("node")
+        self.path.join("node")
     }
 
     fn filler(&self) -> PathBuf {
-        self.0.join("filler")
+        self.path.join("filler")
     }
 
     /// Leaves no room for anything more.
@@ -208,12 +208,6 @@ impl Disk {
 
     fn empty(&self) -> Result<()> {
         Ok(fs::remove_file(self.filler())?)
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
     }
 }
 
@@ -241,11 +235,7 @@ impl Bed {
     fn new(args: &Args) -> Result<Self> {
         let dir = tempfile::tempdir().context("cannot make a directory")?;
         let network = Network::new(args.nodes + 1, None)?;
-        let node = |number| NodeAddress {
-            name: format!("n{number}"),
-            address: format!("{}:7440", network.address(number)),
-        };
-        let addresses: Vec<NodeAddress> = (0..args.nodes).map(node).collect();
+        let addresses = network.addresses(args.nodes);
         // The writers are behind the nodes.
         network.enter(args.nodes)?;
         let disks = addresses

@@ -18,6 +18,7 @@ pub mod mount;
 pub mod mutate;
 #[cfg(feature = "cluster")]
 pub mod network;
+pub mod output;
 #[cfg(feature = "store")]
 pub mod parsers;
 pub mod progress;

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use tabane_striped::cluster::file::NodeAddress;
 
 use crate::member::Member;
 
@@ -71,6 +72,15 @@ impl Network {
     /// The IP address of a member.
     pub fn address(&self, member: usize) -> String {
         format!("10.77.{}.{}", member / 200, member % 200 + 1)
+    }
+
+    /// The first members as nodes of a cluster.
+    pub fn addresses(&self, nodes: usize) -> Vec<NodeAddress> {
+        let node = |number| NodeAddress {
+            name: format!("n{number}"),
+            address: format!("{}:7440", self.address(number)),
+        };
+        (0..nodes).map(node).collect()
     }
 
     /// This program, to be run by a member.

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use tempfile::TempDir;
 
+use super::{Compiled, compile};
 use crate::tools::find_in_path;
 
 const SOURCE: &str = include_str!("../../peers/macs.cpp");
@@ -82,7 +82,7 @@ pub struct Macs {
     process: Child,
     questions: ChildStdin,
     answers: BufReader<ChildStdout>,
-    _folder: TempDir,
+    _compiled: Compiled,
 }
 
 /// One answer of the program.
@@ -112,22 +112,10 @@ impl Macs {
         if find_in_path("c++").is_none() || libraries.is_empty() {
             return Ok(None);
         }
-        let folder = tempfile::tempdir().context("cannot make a folder to compile in")?;
-        let (source, program) = (folder.path().join("macs.cpp"), folder.path().join("macs"));
-        std::fs::write(&source, SOURCE).context("cannot write the program to compile")?;
-        let output = Command::new("c++")
-            .args(["-std=c++17", "-O2", "-o"])
-            .args([&program, &source])
-            .args(libraries.iter().flat_map(|library| library.arguments()))
-            .output()
-            .context("cannot run c++")?;
-        if !output.status.success() {
-            bail!(
-                "cannot compile macs.cpp:\n{}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
-        }
-        let mut process = Command::new(program)
+        let arguments = libraries.iter().flat_map(|library| library.arguments());
+        let arguments: Vec<_> = ["-std=c++17"].into_iter().chain(arguments).collect();
+        let compiled = compile("c++", "macs.cpp", SOURCE, &arguments)?;
+        let mut process = Command::new(&compiled.program)
             .args([block, data].map(|number| number.to_string()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -139,7 +127,7 @@ impl Macs {
             process,
             questions: questions.context("the program has no input")?,
             answers: BufReader::new(answers.context("the program has no output")?),
-            _folder: folder,
+            _compiled: compiled,
         };
         loop {
             match macs.answer()?.trim() {

@@ -20,7 +20,6 @@ use serde_json::json;
 use tabane_node::authority;
 use tabane_parity::Layout;
 use tabane_parity::schedule::Kind;
-use tabane_striped::cluster::file::NodeAddress;
 
 use tabane_testing::member::Member;
 use tabane_testing::network::Network;
@@ -332,11 +331,7 @@ impl Cluster {
             nodes,
             work,
         };
-        let node = |number: usize| NodeAddress {
-            name: format!("n{number}"),
-            address: format!("{}:7440", cluster.network.address(number)),
-        };
-        let addresses: Vec<NodeAddress> = (0..nodes).map(node).collect();
+        let addresses = cluster.network.addresses(nodes);
         authority::create(&cluster.file(), &addresses)?;
         for (number, address) in addresses.iter().enumerate() {
             let of_node = text(&authority::node_path(&cluster.file(), &address.name));
