@@ -25,6 +25,25 @@ impl Report {
     }
 }
 
+/// Where things are measured.
+#[derive(clap::Args)]
+pub struct Places {
+    /// Work in these directories, one after the other [default: $TMPDIR]
+    #[arg(long, value_name = "DIR")]
+    work: Vec<PathBuf>,
+}
+
+impl Places {
+    /// The directories.
+    pub fn directories(&self) -> Vec<PathBuf> {
+        if self.work.is_empty() {
+            vec![std::env::temp_dir()]
+        } else {
+            self.work.clone()
+        }
+    }
+}
+
 /// Which Tabane is measured.
 #[derive(clap::Args, Default)]
 pub struct Program {

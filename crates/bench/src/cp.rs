@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use tabane_bench::arguments::{Program, Report};
+use tabane_bench::arguments::{Places, Program, Report};
 use tabane_bench::data::{make_file, noise};
 use tabane_bench::measure::{Sample, measure};
 use tabane_bench::rounds::{self, cpu_s, median_of, ratio, round, wall_s};
@@ -52,9 +52,8 @@ pub struct Args {
     /// How many times to run everything
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Where sources and copies go; several, one after the other [default: $TMPDIR]
-    #[arg(long, value_name = "DIR")]
-    work: Vec<PathBuf>,
+    #[command(flatten)]
+    places: Places,
     #[command(flatten)]
     program: Program,
     #[command(flatten)]
@@ -88,13 +87,8 @@ struct Place {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let tabane = args.program.find()?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let places = match &args.work[..] {
-        [] => vec![Place::new(&std::env::temp_dir())?],
-        work => work
-            .iter()
-            .map(|dir| Place::new(dir))
-            .collect::<Result<_>>()?,
-    };
+    let places = args.places.directories().into_iter().map(Place::new);
+    let places = places.collect::<Result<Vec<_>>>()?;
     let peers: Vec<&str> = BARS
         .into_iter()
         .map(|(peer, _)| peer)
@@ -121,15 +115,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 impl Place {
-    fn new(dir: &Path) -> Result<Self> {
-        let work = tempfile::Builder::new()
-            .prefix("tabane-bench-")
-            .tempdir_in(dir)
-            .with_context(|| format!("cannot make a work directory in {}", dir.display()))?;
-        Ok(Self {
-            shown: dir.to_owned(),
-            work,
-        })
+    fn new(dir: PathBuf) -> Result<Self> {
+        let work = disk::work_in(&dir)?;
+        Ok(Self { shown: dir, work })
     }
 
     fn copy(&self) -> PathBuf {

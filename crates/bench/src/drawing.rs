@@ -1,5 +1,6 @@
 //! What all figures have in common.
 
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
@@ -25,8 +26,12 @@ pub const COLOURS: [RGBColor; 4] = [
 /// Where to draw.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Makes a drawing and writes it down.
+/// Makes a drawing and writes it into `file`, whose folder is made where there is none.
 pub fn on_file(file: &Path, draw: impl FnOnce(&Area) -> Result<()>) -> Result<()> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    }
     let area = SVGBackend::new(file, FIGURE_SIZE_PX).into_drawing_area();
     area.fill(&WHITE).map_err(error)?;
     draw(&area)?;

@@ -126,10 +126,7 @@ impl Scratch {
     fn new_in(parent: &Path) -> Result<Scratch> {
         fs::create_dir_all(parent)
             .with_context(|| format!("cannot make the work directory {}", parent.display()))?;
-        let directory = tempfile::Builder::new()
-            .prefix("tabane-bench-")
-            .tempdir_in(parent)
-            .with_context(|| format!("cannot make a work directory in {}", parent.display()))?;
+        let directory = disk::work_in(parent)?;
         // Without symlinks, as tools may store the resolved path.
         Ok(Scratch(directory.keep().canonicalize()?))
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use tabane_bench::arguments::{Program, Report};
+use tabane_bench::arguments::{Places, Program, Report};
 use tabane_bench::measure::{Sample, measure, median};
 use tabane_bench::rounds::{self, cpu_s, median_of, ratio, round, wall_s};
 use tabane_parity::{Layout, repair_plan};
@@ -54,9 +54,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 5,
         value_parser = clap::value_parser!(u8).range(3..=32))]
     targets: u8,
-    /// Where they are; several, one after the other [default: $TMPDIR]
-    #[arg(long, value_name = "DIR")]
-    work: Vec<PathBuf>,
+    #[command(flatten)]
+    places: Places,
     /// How many times to run everything
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -91,17 +90,9 @@ struct Heal {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let tabane = args.program.find()?;
     rounds::load();
-    let temporary = [std::env::temp_dir()];
-    let works = match &args.work[..] {
-        [] => &temporary[..],
-        works => works,
-    };
     let mut met = true;
-    for dir in works {
-        let work = tempfile::Builder::new()
-            .prefix("tabane-bench-")
-            .tempdir_in(dir)
-            .with_context(|| format!("cannot make a work directory in {}", dir.display()))?;
+    for dir in &args.places.directories() {
+        let work = disk::work_in(dir)?;
         let built = work.path().join("tree");
         if args.tree.is_none() {
             tree::build(&built, tree::Kind::Mixed, Some(args.files), None)?;

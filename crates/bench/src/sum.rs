@@ -125,10 +125,7 @@ impl Bench {
     fn new(args: &Args) -> Result<Bench> {
         let tabane = args.program.find()?;
         let parent = args.work.clone().unwrap_or_else(std::env::temp_dir);
-        let work = tempfile::Builder::new()
-            .prefix("tabane-bench-")
-            .tempdir_in(&parent)
-            .with_context(|| format!("cannot make a work directory in {}", parent.display()))?;
+        let work = disk::work_in(&parent)?;
         let files = choose(args)?;
         let bytes = files.iter().map(|(_, len)| len).sum();
         let files: Vec<PathBuf> = files.into_iter().map(|(path, _)| path).collect();

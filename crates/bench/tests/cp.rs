@@ -1,11 +1,12 @@
 //! The whole of `tabane-bench cp`, with scripts in the place of Tabane and rsync.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::symlink;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use tabane_bench::tools::find_in_path;
+use tabane_testing::files;
 use tabane_testing::output::json_lines;
 
 /// Takes the command lines of Tabane and asks cp.
@@ -30,27 +31,16 @@ esac
 
 /// Runs it with nothing but these and cp in PATH; `None` without a cp that can do it.
 fn bench(tabane: &str, rsync: Option<&str>, arguments: &[&str]) -> Option<Output> {
-    let find = |name: &str| -> Option<PathBuf> {
-        let path = std::env::var_os("PATH")?;
-        let mut files = std::env::split_paths(&path).map(|directory| directory.join(name));
-        files.find(|file| file.is_file())
-    };
-    let cp = find("cp")?;
     let dir = tempfile::tempdir().unwrap();
     let programs = dir.path().join("bin");
     fs::create_dir(&programs).unwrap();
-    symlink(cp, programs.join("cp")).unwrap();
-    for name in ["sh", "sleep"] {
-        symlink(find(name)?, programs.join(name)).unwrap();
+    for name in ["cp", "sh", "sleep"] {
+        symlink(find_in_path(name)?, programs.join(name)).unwrap();
     }
-    let script = |path: &Path, text: &str| {
-        fs::write(path, text).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    };
     let ours = dir.path().join("tabane");
-    script(&ours, tabane);
+    files::script(&ours, tabane);
     if let Some(rsync) = rsync {
-        script(&programs.join("rsync"), rsync);
+        files::script(&programs.join("rsync"), rsync);
     }
     let work = dir.path().join("work");
     fs::create_dir(&work).unwrap();

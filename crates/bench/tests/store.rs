@@ -1,10 +1,10 @@
 //! The whole of `tabane-bench store` with a script in Tabane's place.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use tabane_testing::files;
 use tabane_testing::output::{json_lines, of_kind};
 
 /// Takes the command lines of Tabane and stores with `cp`.
@@ -29,8 +29,7 @@ esac
 fn set_up(script: &str) -> (tempfile::TempDir, PathBuf, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let stand_in = dir.path().join("tabane");
-    fs::write(&stand_in, script).unwrap();
-    fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755)).unwrap();
+    files::script(&stand_in, script);
     let tree = dir.path().join("source");
     fs::create_dir_all(tree.join("inner")).unwrap();
     fs::write(tree.join("inner/file"), vec![7; 100_000]).unwrap();

@@ -1,9 +1,9 @@
 //! The whole of `tabane-bench sum`, with a script in Tabane's place.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
+use tabane_testing::files;
 use tabane_testing::output::json_lines;
 use tempfile::TempDir;
 
@@ -19,8 +19,7 @@ exit 64
 fn bench(stand_in: &str, arguments: &[&str]) -> (TempDir, Output) {
     let dir = tempfile::tempdir().unwrap();
     let tabane = dir.path().join("tabane");
-    fs::write(&tabane, stand_in).unwrap();
-    fs::set_permissions(&tabane, fs::Permissions::from_mode(0o755)).unwrap();
+    files::script(&tabane, stand_in);
     let tree = dir.path().join("tree");
     fs::create_dir(&tree).unwrap();
     for number in 0..30 {

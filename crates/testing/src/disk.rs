@@ -9,6 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Advice, AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use tempfile::TempDir;
 
 /// What a tree holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,6 +133,14 @@ pub fn touch_all(root: &Path) -> Result<u64> {
         Ok(())
     })?;
     Ok(touched)
+}
+
+/// A new directory in `parent`, which vanishes in the end.
+pub fn work_in(parent: &Path) -> Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix("tabane-")
+        .tempdir_in(parent)
+        .with_context(|| format!("cannot make a work directory in {}", parent.display()))
 }
 
 /// Copies the tree `from` to the new path `to` with every attribute, through `cp -a`.

@@ -15,12 +15,12 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use serde_json::json;
 use tabane_node::authority;
-use tabane_storage::{Id, Name, ObjectKind, Progress, RemoteOptions, Storage};
+use tabane_storage::{Id, Name, ObjectKind, RemoteOptions, Storage};
 use tabane_striped::cluster::file::NodeAddress;
 use tabane_striped::cluster::{self, Plan};
 use tabane_striped::{HealOptions, StripedStorage};
 
-use crate::member::Member;
+use crate::member::{Member, Told};
 use crate::mount::Mount;
 use crate::network::Network;
 use crate::progress;
@@ -153,18 +153,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         );
     }
     Ok(ExitCode::SUCCESS)
-}
-
-struct Quiet;
-
-impl Progress for Quiet {
-    fn problem(&self, what: &str) {
-        eprintln!("heal: {what}");
-    }
-
-    fn note(&self, _what: &str) {}
-
-    fn progress(&self, _done_bytes: u64, _total_bytes: u64) {}
 }
 
 /// A file system in memory for one node.
@@ -357,7 +345,7 @@ impl Bed {
         self.start_missing()?;
         if fault == Fault::KillNodeDuringHeal {
             let storage = self.open()?;
-            let healer = thread::spawn(move || storage.heal(HealOptions::default(), &Quiet));
+            let healer = thread::spawn(move || storage.heal(HealOptions::default(), &Told));
             thread::sleep(Duration::from_micros(random.below(20_000)));
             drop(self.nodes[second].take());
             // It may find too little, and must do no harm.
@@ -367,7 +355,7 @@ impl Bed {
             self.start_missing()?;
         }
         let storage = self.open()?;
-        let report = storage.heal(HealOptions::default(), &Quiet)?;
+        let report = storage.heal(HealOptions::default(), &Told)?;
         ensure!(
             report.unhealed_objects == 0,
             "something could not be healed: {report:?}"

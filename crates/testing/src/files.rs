@@ -1,8 +1,8 @@
 //! Makes files to back up.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -32,6 +32,12 @@ pub fn write(path: impl AsRef<Path>, bytes: &[u8]) {
         fs::create_dir_all(parent).unwrap();
     }
     File::create(path).unwrap().write_all(bytes).unwrap();
+}
+
+/// Writes a program.
+pub fn script(path: &Path, text: &str) {
+    write(path, text.as_bytes());
+    fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
 }
 
 /// A small tree of some of everything that needs no rights.

@@ -206,7 +206,8 @@ fn heal(file: &Path, plan: Plan) -> Result<()> {
     done(report.written_bytes, begun)
 }
 
-struct Told;
+/// Prints problems.
+pub(crate) struct Told;
 
 impl Progress for Told {
     fn problem(&self, what: &str) {

@@ -1,9 +1,8 @@
 //! Which unit wins at which length.
 
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use plotters::prelude::*;
 use tabane_bench::drawing::{COLOURS, FONT, error, legend, on_file};
 
@@ -11,8 +10,6 @@ use super::{Line, Subject, Unit};
 
 /// Draws a file for each subject into `folder`, which is made where there is none.
 pub fn draw(folder: &Path, lines: &[Line]) -> Result<()> {
-    fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     for subject in Subject::ALL {
         let lines: Vec<&Line> = lines
             .iter()

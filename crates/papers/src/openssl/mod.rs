@@ -233,7 +233,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 budget(args.json, &model, algorithm, len, *processes, rates);
             }
             if let Some(folder) = &args.plots {
-                std::fs::create_dir_all(folder)?;
                 draw(
                     &folder.join(format!("openssl-{algorithm}-{len}.svg")),
                     &lines,

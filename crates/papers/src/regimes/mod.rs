@@ -205,8 +205,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     progress::show("");
     cases.sort_by_key(|case| (case.hash.name(), case.duplicates));
     if let Some(folder) = &args.plots {
-        fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
         for &hash in &args.hashes {
             let of_hash: Vec<&Case> = cases.iter().filter(|case| case.hash == hash).collect();
             plot::draw(&folder.join(format!("regimes_{hash}.svg")), hash, &of_hash)?;

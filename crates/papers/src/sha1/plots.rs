@@ -1,9 +1,8 @@
 //! Figures 5, 6 and 7 as SVG files.
 
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -20,8 +19,6 @@ struct Series {
 
 /// Draws the figures into `folder`, which is made where there is none.
 pub fn draw(folder: &Path, args: &Args, setting: &Setting, cases: &[Case]) -> Result<()> {
-    fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let block = args.block as usize * 1024;
     let all = setting.cpus.all().len();
     let threads = setting.threads();
