@@ -376,11 +376,11 @@ fn a_manifest_takes_the_place_of_nothing_else() {
         let mut options = bed.options();
         options.sources = vec![source];
         options.manifest = Some(bed.path(manifest));
-        let before = crate::compare::contents(&bed.path(""));
+        let before = tabane_testing::compare::contents(&bed.path(""));
         let result = copy(options, std::sync::Arc::new(Recorder::default()));
         assert!(result.is_err(), "{manifest}");
         assert_eq!(
-            crate::compare::contents(&bed.path("")),
+            tabane_testing::compare::contents(&bed.path("")),
             before,
             "{manifest}"
         );
@@ -410,7 +410,7 @@ fn a_manifest_takes_the_place_of_no_copy_further_down() {
         let mut options = bed.options();
         options.sources = vec![bed.path(source)];
         options.target = bed.path(target);
-        let before = crate::compare::contents(&bed.path(""));
+        let before = tabane_testing::compare::contents(&bed.path(""));
         let mut manifests = vec![bed.path(manifest)];
         if refused && source == "source" {
             manifests.push(bed.path("to/source/many/1/x"));
@@ -420,7 +420,7 @@ fn a_manifest_takes_the_place_of_no_copy_further_down() {
             let result = copy(options.clone(), std::sync::Arc::new(Recorder::default()));
             assert_eq!(result.is_err(), refused, "{manifest}: {result:?}");
             if refused {
-                assert_eq!(crate::compare::contents(&bed.path("")), before);
+                assert_eq!(tabane_testing::compare::contents(&bed.path("")), before);
             }
         }
     }
