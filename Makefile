@@ -182,7 +182,7 @@ test-servers:
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets -- -D warnings
-	[ ! -e $(LIBFABRIC) ] || $(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets --features tabane/libfabric,tabane-bench/libfabric -- -D warnings
+	[ ! -e $(LIBFABRIC) ] || $(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets --features tabane/libfabric,tabane-bench/libfabric,tabane-papers/libfabric -- -D warnings
 	RUSTDOCFLAGS="-D warnings $$RUSTDOCFLAGS" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps
 
 # TREE is what to back up; without it a mixed tree is made.
@@ -208,7 +208,7 @@ bench:
 	$(CARGO) build $(CARGOFLAGS) --release --workspace
 	@bin=$$($(TARGET))/release; \
 	"$$bin/tabane-bench" lanes $(BENCHFLAGS) || exit 1; \
-	"$$bin/tabane-bench" p0 $(BENCHFLAGS) || exit 1; \
+	"$$bin/tabane-papers" sha1 $(BENCHFLAGS) || exit 1; \
 	"$$bin/tabane-bench" mac $(BENCHFLAGS) || exit 1; \
 	"$$bin/tabane-bench" cp $(BENCHFLAGS) || exit 1; \
 	if [ -n "$(TREE)" ]; then \
@@ -224,14 +224,14 @@ bench:
 GPU_MIB = 4096
 gpu-check:
 	$(CARGO_TEST) --test gpu
-	$(CARGO) build $(CARGOFLAGS) --release -p tabane -p tabane-bench
+	$(CARGO) build $(CARGOFLAGS) --release -p tabane -p tabane-papers
 	@bin=$$($(TARGET))/release; new=docs/results/gpu.json.new; trap 'rm -f "$$new"' EXIT; trap 'exit 1' HUP INT TERM; \
 	"$$bin/tabane" devices && \
 	if command -v compute-sanitizer > /dev/null; then \
-		compute-sanitizer --error-exitcode 1 "$$bin/tabane-bench" p4 --need-card --no-peers --data 1 --rounds 1 --time 1 > /dev/null || exit 1; \
+		compute-sanitizer --error-exitcode 1 "$$bin/tabane-papers" gpu --need-card --no-peers --data 1 --rounds 1 --time 1 > /dev/null || exit 1; \
 	else echo 'NOT CHECKED: compute-sanitizer is not installed'; fi && \
 	mkdir -p docs/results && \
-	"$$bin/tabane-bench" p4 --need-card --data $(GPU_MIB) --json --plots docs/figures $(BENCHFLAGS) > "$$new" && \
+	"$$bin/tabane-papers" gpu --need-card --data $(GPU_MIB) --json --plots docs/figures $(BENCHFLAGS) > "$$new" && \
 	mv "$$new" docs/results/gpu.json && echo 'written: docs/results/gpu.json'
 
 install: build

@@ -1,24 +1,16 @@
-//! The parser of stored bytes that the environment variable `PARSER` names: those of `crates/store/tests/fuzz/parsers.rs`,
-//! which ordinary tests run too.
+//! The parser of stored bytes that the environment variable `PARSER` names: those of
+//! `crates/testing/src/parsers/`, which ordinary tests run too.
 //!
-//! What is sealed for one process no other can open. So each puts the samples that it makes into the corpus, a folder which
-//! is the first argument.
+//! What is sealed for one process no other can open. So each puts the samples that it makes into
+//! the corpus, a folder which is the first argument.
 #![no_main]
-
-#[path = "../../crates/store/tests/common/memory.rs"]
-#[allow(dead_code)]
-mod memory;
-#[path = "../../crates/store/tests/fuzz/parsers.rs"]
-mod parsers;
-#[path = "../../crates/store/tests/fuzz/striped.rs"]
-mod striped;
 
 use std::path::Path;
 use std::process::exit;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use parsers::{PARSERS, Parser};
+use tabane_testing::parsers::{PARSERS, Parser};
 
 static PARSER: LazyLock<&Parser> = LazyLock::new(|| {
     let name = std::env::var("PARSER").unwrap_or_default();

@@ -1,16 +1,16 @@
-//! Versions of a tree: what a day's work changes in it, and a large file that no compression makes smaller.
+//! Versions of a tree: what a day's work changes in it, and a large file that no compression makes
+//! smaller.
 
 use std::fs;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-
-use crate::disk;
-use crate::tree::Random;
+use tabane_testing::disk;
+use tabane_testing::random::Random;
 
 /// One file in so many is changed.
-const CHANGED_OF: usize = 100;
+const FILES_PER_CHANGE: usize = 100;
 /// Files of this many bytes are always changed.
 const ALWAYS_FROM_BYTES: u64 = 256 << 20;
 /// So many times are bytes inserted into one of those, and so many bytes each time.
@@ -29,8 +29,8 @@ pub fn add_incompressible(tree: &Path, mebibytes: u64) -> Result<()> {
     file.flush().with_context(doing)
 }
 
-/// Puts a line in the middle of every hundredth file, and a hundred lines throughout each very large one. Lines
-/// are others for every `seed`.
+/// Puts a line in the middle of every hundredth file, and a hundred lines throughout each very
+/// large one. Lines are others for every `seed`.
 pub fn change_few(tree: &Path, seed: u64) -> Result<()> {
     let mut files: Vec<(PathBuf, u64)> = Vec::new();
     disk::walk(tree, &mut |path, metadata| {
@@ -44,7 +44,7 @@ pub fn change_few(tree: &Path, seed: u64) -> Result<()> {
     for (index, (path, bytes)) in files.iter().enumerate() {
         let insertions = match *bytes {
             ALWAYS_FROM_BYTES.. => INSERTIONS,
-            _ if index % CHANGED_OF == 0 => 1,
+            _ if index % FILES_PER_CHANGE == 0 => 1,
             _ => continue,
         };
         insert(path, insertions, &mut random)
@@ -53,8 +53,8 @@ pub fn change_few(tree: &Path, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// Inserts random bytes in so many places, evenly far from each other. Not in memory: a process that is started begins
-/// with the peak of the one that started it.
+/// Inserts random bytes in so many places, evenly far from each other. Not in memory: a process
+/// that is started begins with the peak of the one that started it.
 fn insert(path: &Path, insertions: u64, random: &mut Random) -> Result<()> {
     let mut old = fs::File::open(path)?;
     let part = old.metadata()?.len() / (insertions + 1);

@@ -8,14 +8,14 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use fastcdc::v2020::FastCDC;
 use serde_json::json;
+use tabane_bench::arguments::Report;
+use tabane_bench::measure::median;
+use tabane_bench::timing::thread_cpu_seconds;
 use tabane_engine::Algorithm;
 use tabane_store::Id;
 use tabane_store::chunker::{Chunker, Chunking};
-
-use crate::disk;
-use crate::measure::median;
-use crate::progress;
-use crate::timing::thread_cpu_seconds;
+use tabane_testing::disk;
+use tabane_testing::progress;
 
 /// What cutting and hashing must reach, as a multiple of the fastcdc crate's cutting alone.
 const BARS: [(Algorithm, f64); 2] = [(Algorithm::Sha1, 1.2), (Algorithm::Sha256, 0.8)];
@@ -23,11 +23,12 @@ const BARS: [(Algorithm, f64); 2] = [(Algorithm::Sha1, 1.2), (Algorithm::Sha256,
 /// What is cut and hashed in one go, as in a backup.
 const BUNDLE_LEN: usize = 8 << 20;
 
-/// Cut generations of data into blocks in different ways, and compare what is found twice, and the speed.
+/// Cut generations of data into blocks in different ways, and compare what is found twice, and the
+/// speed.
 ///
-/// First every file is cut in every way and the blocks are looked up among those before, of all generations. Then part of the
-/// data is cut, and cut and hashed, from memory, on one core, all in turn. Speeds are by CPU time, and medians over the
-/// rounds. GB are 10^9 bytes.
+/// First every file is cut in every way and the blocks are looked up among those before, of all
+/// generations. Then part of the data is cut, and cut and hashed, from memory, on one core, all in
+/// turn. Speeds are by CPU time, and medians over the rounds. GB are 10^9 bytes.
 #[derive(clap::Args)]
 pub struct Args {
     /// The generations of the data, in order: directories or files
@@ -40,17 +41,14 @@ pub struct Args {
     #[arg(long, value_name = "KIB,…", value_delimiter = ',', default_values_t = [4, 64, 512])]
     fixed: Vec<u32>,
     /// How much of the data is cut from memory, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(8..65536))]
+    #[arg(long, value_name = "MIB", default_value_t = 256,
+        value_parser = clap::value_parser!(u32).range(8..65536))]
     arena: u32,
     /// How many times to time that
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Exit with 1 where a bar is missed
-    #[arg(long)]
-    strict: bool,
-    /// Print one flat JSON object a line instead of tables
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    report: Report,
 }
 
 /// A way to cut.
@@ -185,7 +183,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     progress::show("");
     let names: Vec<&str> = works.iter().map(|(name, _)| name.as_str()).collect();
     let met = report_rates(args, &names, &rounds);
-    Ok(ExitCode::from(u8::from(args.strict && !met)))
+    Ok(args.report.exit_code(met))
 }
 
 /// As a backup reads a large file.
@@ -207,7 +205,7 @@ fn split<'a>(mut data: &'a [u8], lens: &[usize]) -> Vec<&'a [u8]> {
 }
 
 fn report_subjects(args: &Args, subjects: &[Subject], total_bytes: u64) {
-    if !args.json {
+    if !args.report.json {
         println!(
             "| blocks | data MB | unique MB | data ÷ unique | blocks | mean KiB | cutting, GB/s |"
         );
@@ -219,24 +217,27 @@ fn report_subjects(args: &Args, subjects: &[Subject], total_bytes: u64) {
         let blocks = subject.known.len();
         let mean_kib = subject.unique_bytes as f64 / blocks as f64 / 1024.0;
         let rate = total_mb / 1e3 / subject.cpu_s;
-        if args.json {
+        if args.report.json {
             let line = json!({
-                "bench": "chunk", "kind": "blocks", "chunking": subject.name, "data_mb": total_mb, "unique_mb": unique_mb,
-                "dedup_ratio": ratio, "blocks": blocks, "mean_kib": mean_kib, "rate_gb_per_s": rate,
+                "bench": "chunk", "kind": "blocks", "chunking": subject.name, "data_mb": total_mb,
+                "unique_mb": unique_mb, "dedup_ratio": ratio, "blocks": blocks,
+                "mean_kib": mean_kib, "rate_gb_per_s": rate,
             });
             println!("{line}");
         } else {
             println!(
-                "| {} | {total_mb:.1} | {unique_mb:.1} | {ratio:.3} | {blocks} | {mean_kib:.1} | {rate:.1} |",
+                "| {} | {total_mb:.1} | {unique_mb:.1} | {ratio:.3} | {blocks} | {mean_kib:.1} | \
+                {rate:.1} |",
                 subject.name
             );
         }
     }
 }
 
-/// Prints the rates, of which the first is the peer's and the last ones belong to [`BARS`]; returns whether those are met.
+/// Prints the rates, of which the first is the peer's and the last ones belong to [`BARS`]; returns
+/// whether those are met.
 fn report_rates(args: &Args, names: &[&str], rounds: &[Vec<f64>]) -> bool {
-    if !args.json {
+    if !args.report.json {
         println!("\n| from memory, one core | GB/s | ÷ fastcdc's | |\n|---|---|---|---|");
     }
     let first_bar = names.len() - BARS.len();
@@ -248,10 +249,10 @@ fn report_rates(args: &Args, names: &[&str], rounds: &[Vec<f64>]) -> bool {
         let bar = number.checked_sub(first_bar).map(|index| BARS[index].1);
         let met = bar.is_none_or(|bar| ratio >= bar);
         all_met &= met;
-        if args.json {
+        if args.report.json {
             let line = json!({
-                "bench": "chunk", "kind": "rate", "work": name, "rounds": args.rounds, "rate_gb_per_s": rate,
-                "ratio_to_fastcdc": ratio, "bar": bar, "ok": met,
+                "bench": "chunk", "kind": "rate", "work": name, "rounds": args.rounds,
+                "rate_gb_per_s": rate, "ratio_to_fastcdc": ratio, "bar": bar, "ok": met,
             });
             println!("{line}");
         } else {
@@ -271,7 +272,7 @@ mod tests {
     fn what_comes_twice_is_counted_once() {
         let cutter = Chunker::new(Chunking::Fixed { len: 4096 }, &Id([1; 32])).unwrap();
         let mut subject = Subject::new("fixed".to_owned(), Cutter::Ours(cutter));
-        let data = crate::data::noise(3 * 4096 + 5);
+        let data = tabane_bench::data::noise(3 * 4096 + 5);
         subject.add_file(&data);
         subject.add_file(&data[4096..]);
         assert_eq!(subject.unique_bytes, data.len() as u64);

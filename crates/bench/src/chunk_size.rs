@@ -24,13 +24,15 @@ pub struct Args {
     #[arg(long = "generation", value_name = "PATH", required = true)]
     generations: Vec<PathBuf>,
     /// Average lengths of content-defined blocks, in KiB
-    #[arg(long, value_name = "KIB,…", value_delimiter = ',', default_values_t = [32, 64, 128, 256, 512, 1024])]
+    #[arg(long, value_name = "KIB,…", value_delimiter = ',',
+        default_values_t = [32, 64, 128, 256, 512, 1024])]
     averages: Vec<u32>,
     /// Lengths of fixed blocks, in KiB
     #[arg(long, value_name = "KIB,…", value_delimiter = ',', default_values_t = [64, 512])]
     fixed: Vec<u32>,
     /// Compression, as of `tabane backup`
-    #[arg(long, default_value = "auto", value_parser = |text: &str| text.parse::<Compression>().map_err(|error| error.to_string()))]
+    #[arg(long, default_value = "auto",
+        value_parser = |text: &str| text.parse::<Compression>().map_err(|error| error.to_string()))]
     compression: Compression,
     /// Where the repositories are made
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
@@ -125,13 +127,15 @@ fn generations(args: &Args, name: &str, chunking: Chunking) -> Result<()> {
         let (data_mb, added_mb) = (mb(summary.total_bytes), mb(summary.added_bytes));
         if args.json {
             let line = json!({
-                "chunking": name, "generation": number + 1, "data_mb": data_mb, "added_mb": added_mb,
-                "repository_mb": repository_mb, "blocks": blocks, "index_mb": index_mb, "cpu_s": cpu_s, "wall_s": wall_s,
+                "chunking": name, "generation": number + 1, "data_mb": data_mb,
+                "added_mb": added_mb, "repository_mb": repository_mb, "blocks": blocks,
+                "index_mb": index_mb, "cpu_s": cpu_s, "wall_s": wall_s,
             });
             println!("{line}");
         } else {
             println!(
-                "{name:>16} {:>4} {data_mb:>9.1} {added_mb:>9.1} {repository_mb:>9.1} {blocks:>9} {index_mb:>8.1} {cpu_s:>8.2} {wall_s:>8.2}",
+                "{name:>16} {:>4} {data_mb:>9.1} {added_mb:>9.1} {repository_mb:>9.1} {blocks:>9} \
+                {index_mb:>8.1} {cpu_s:>8.2} {wall_s:>8.2}",
                 number + 1
             );
         }

@@ -1,4 +1,5 @@
-//! `tabane-bench cp`: copies of a large file and of many small ones, beside `cp -a` and a checked `rsync -a`.
+//! `tabane-bench cp`: copies of a large file and of many small ones, beside `cp -a` and a checked
+//! `rsync -a`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,14 +8,14 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-
-use crate::compare_trees::{self, compare};
-use crate::data::{make_file, noise};
-use crate::disk;
-use crate::measure::{Sample, measure};
-use crate::progress;
-use crate::rounds::{self, cpu_s, median_of, ratio, round, wall_s};
-use crate::tools::{find_in_path, tabane_or_given, version};
+use tabane_bench::arguments::{Places, Program, Report};
+use tabane_bench::data::{make_file, noise};
+use tabane_bench::measure::{Sample, measure};
+use tabane_bench::rounds::{self, cpu_s, median_of, ratio, round, wall_s};
+use tabane_bench::tools::{find_in_path, version};
+use tabane_testing::compare_trees::{self, compare};
+use tabane_testing::disk;
+use tabane_testing::progress;
 
 /// How many times a peer's wall time must exceed that of a copy with `--verify=written`.
 const BARS: [(&str, f64); 2] = [("cp", 0.95), ("rsync", 1.5)];
@@ -33,12 +34,13 @@ const SMALL_LEN_MAX: usize = 16 << 10;
 /// Small files in a directory.
 const DIRECTORY_FILES: usize = 250;
 
-/// Time copies of a large file and of many small ones, beside cp, and beside rsync with its pass over checksums.
+/// Time copies of a large file and of many small ones, beside cp, and beside rsync with its pass
+/// over checksums.
 ///
-/// The source is read before each timing, so that it comes from memory. The copy before is removed, and everything is
-/// brought to the disk, before each timing and outside of it. Nobody waits for the disk within it, but `reread`, which
-/// reads from there. Programs take turns, and each round begins with another. The first copies are compared with the
-/// source.
+/// The source is read before each timing, so that it comes from memory. The copy before is removed,
+/// and everything is brought to the disk, before each timing and outside of it. Nobody waits for
+/// the disk within it, but `reread`, which reads from there. Programs take turns, and each round
+/// begins with another. The first copies are compared with the source.
 #[derive(clap::Args)]
 pub struct Args {
     /// Size of the large file in MiB; 0 for none
@@ -50,18 +52,12 @@ pub struct Args {
     /// How many times to run everything
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Where sources and copies go; several, one after the other [default: $TMPDIR]
-    #[arg(long, value_name = "DIR")]
-    work: Vec<PathBuf>,
-    /// The tabane executable [default: beside this program, else in PATH]
-    #[arg(long, value_name = "PATH")]
-    tabane: Option<PathBuf>,
-    /// Exit with 1 where a bar is missed
-    #[arg(long)]
-    strict: bool,
-    /// Print one flat JSON object a line instead of tables
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    places: Places,
+    #[command(flatten)]
+    program: Program,
+    #[command(flatten)]
+    report: Report,
 }
 
 /// What is copied.
@@ -89,15 +85,10 @@ struct Place {
 
 /// Runs the benchmark.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let tabane = tabane_or_given(args.tabane.as_deref())?;
+    let tabane = args.program.find()?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let places = match &args.work[..] {
-        [] => vec![Place::new(&std::env::temp_dir())?],
-        work => work
-            .iter()
-            .map(|dir| Place::new(dir))
-            .collect::<Result<_>>()?,
-    };
+    let places = args.places.directories().into_iter().map(Place::new);
+    let places = places.collect::<Result<Vec<_>>>()?;
     let peers: Vec<&str> = BARS
         .into_iter()
         .map(|(peer, _)| peer)
@@ -117,22 +108,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             place
                 .time(&job, &mut lines, args.rounds)
                 .with_context(|| format!("{} in {}", job.name, disk::show(&place.shown)))?;
-            met &= report(place, &job, &lines, processors, args.json);
+            met &= report(place, &job, &lines, processors, args.report.json);
         }
     }
-    Ok(ExitCode::from(u8::from(args.strict && !met)))
+    Ok(args.report.exit_code(met))
 }
 
 impl Place {
-    fn new(dir: &Path) -> Result<Self> {
-        let work = tempfile::Builder::new()
-            .prefix("tabane-bench-")
-            .tempdir_in(dir)
-            .with_context(|| format!("cannot make a work directory in {}", dir.display()))?;
-        Ok(Self {
-            shown: dir.to_owned(),
-            work,
-        })
+    fn new(dir: PathBuf) -> Result<Self> {
+        let work = disk::work_in(&dir)?;
+        Ok(Self { shown: dir, work })
     }
 
     fn copy(&self) -> PathBuf {
@@ -198,7 +183,8 @@ impl Place {
                         // What is in it, and not itself, goes into the copy.
                         from.push("/");
                     }
-                    let script = "rsync -a \"$0\" \"$1\" && exec rsync -a --checksum --dry-run \"$0\" \"$1\"";
+                    let script = "rsync -a \"$0\" \"$1\" && exec rsync -a --checksum --dry-run \
+                    \"$0\" \"$1\"";
                     words(&["sh", "-c", script])
                 }
                 _ => words(&[peer, "-a"]),
@@ -292,7 +278,7 @@ fn make_small_files(tree: &Path, lens: &[usize]) -> Result<()> {
 fn introduce(args: &Args, peers: &[&str], processors: usize) {
     let load = rounds::load();
     let versions: Vec<String> = peers.iter().filter_map(|peer| version(peer)).collect();
-    if args.json {
+    if args.report.json {
         let object = json!({
             "bench": "cp", "kind": "host", "processors": processors, "load": load,
             "rounds": args.rounds, "peers": versions.join("; "),

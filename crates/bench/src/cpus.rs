@@ -26,7 +26,8 @@ impl Cpus {
         }))
     }
 
-    /// Two processors share a core where the texts of `siblings` are equal; empty ones share nothing.
+    /// Two processors share a core where the texts of `siblings` are equal; empty ones share
+    /// nothing.
     fn by_core(cpus: impl Iterator<Item = usize>, siblings: impl Fn(usize) -> String) -> Cpus {
         let mut seen = Vec::new();
         let (cores, siblings) = cpus.partition(|&cpu| {
@@ -51,8 +52,8 @@ pub fn pin(cpu: usize) -> Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("cannot run on processor {cpu}"))
 }
 
-/// Runs `work` on a thread for each of `cpus`, pinned there; all begin at the same time. Gives it the number of the
-/// thread.
+/// Runs `work` on a thread for each of `cpus`, pinned there; all begin at the same time. Gives it
+/// the number of the thread.
 pub fn on_each<T: Send>(
     cpus: &[usize],
     work: impl Fn(usize) -> Result<T> + Sync,

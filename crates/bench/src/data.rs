@@ -5,36 +5,32 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use tabane_testing::random::Random;
 
 /// Lengths of mixed messages lie between 1 B and two to the power of this.
 const MIXED_BITS: f64 = 20.0;
 
 /// Bytes without a pattern.
 pub fn noise(len: usize) -> Vec<u8> {
-    let mut state = 1;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        bytes.extend_from_slice(&random(&mut state).to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
+    Random::at(1).noise(len)
 }
 
-/// Text to a compressor: words of 4096, some much rarer than others, in another order for each seed.
+/// Text to a compressor: words of 4096, some much rarer than others, in another order for each
+/// seed.
 pub fn words(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = 3;
+    let mut random = Random::at(3);
     let mut word = || -> Vec<u8> {
-        let letters = random(&mut state);
+        let letters = random.next_u64();
         let count = 2 + letters as usize % 9;
         let letter = |index| b'a' + (letters >> (5 * index + 4)) as u8 % 26;
         (0..count).map(letter).chain([b' ']).collect()
     };
     let dictionary: Vec<Vec<u8>> = (0..4096).map(|_| word()).collect();
-    let mut state = seed;
+    let mut random = Random::at(seed);
     let mut text = Vec::with_capacity(len + 16);
     while text.len() < len {
-        let random = random(&mut state);
-        let rank = (random as u32 as u64 * (random >> 32)) >> 52;
+        let drawn = random.next_u64();
+        let rank = (drawn as u32 as u64 * (drawn >> 32)) >> 52;
         text.extend_from_slice(&dictionary[rank as usize]);
     }
     text.truncate(len);
@@ -53,12 +49,13 @@ pub fn make_file(path: &Path, bytes: u64) -> Result<()> {
     file.flush().context("cannot write the large file")
 }
 
-/// Lengths of that many messages from 1 B to 1 MiB, their logarithms uniform, of no more than `bytes` in all.
+/// Lengths of that many messages from 1 B to 1 MiB, their logarithms uniform, of no more than
+/// `bytes` in all.
 pub fn mixed_lens(count: usize, bytes: usize) -> Vec<usize> {
-    let mut state = 2;
+    let mut random = Random::at(2);
     let mut rest = bytes;
     let next = |_| {
-        let uniform = random(&mut state) as f64 / u64::MAX as f64;
+        let uniform = random.next_u64() as f64 / u64::MAX as f64;
         let len = (MIXED_BITS * uniform).exp2() as usize;
         rest = rest.checked_sub(len)?;
         Some(len)
@@ -84,14 +81,6 @@ pub fn cut_mut<'a>(mut data: &'a mut [u8], lens: &[usize]) -> Vec<&'a mut [u8]> 
         .iter()
         .map(|&len| data.split_off_mut(..len).expect("enough data"));
     cut.collect()
-}
-
-/// The next of a fixed sequence of random numbers (splitmix64).
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]

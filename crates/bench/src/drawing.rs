@@ -1,18 +1,19 @@
 //! What all figures have in common.
 
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use plotters::coord::{CoordTranslate, Shift};
 use plotters::prelude::*;
 
-const SIZE: (u32, u32) = (860, 520);
+const FIGURE_SIZE_PX: (u32, u32) = (860, 520);
 
 /// The face of all text.
 pub const FONT: &str = "sans-serif";
 
 /// The colour of what cannot be exceeded.
-pub const BOUND: RGBColor = RGBColor(90, 90, 90);
+pub const BOUND_COLOUR: RGBColor = RGBColor(90, 90, 90);
 
 /// Blue for what is proposed, as it comes first; told apart also by those who see no red and green.
 pub const COLOURS: [RGBColor; 4] = [
@@ -25,9 +26,13 @@ pub const COLOURS: [RGBColor; 4] = [
 /// Where to draw.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Makes a drawing and writes it down.
+/// Makes a drawing and writes it into `file`, whose folder is made where there is none.
 pub fn on_file(file: &Path, draw: impl FnOnce(&Area) -> Result<()>) -> Result<()> {
-    let area = SVGBackend::new(file, SIZE).into_drawing_area();
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    }
+    let area = SVGBackend::new(file, FIGURE_SIZE_PX).into_drawing_area();
     area.fill(&WHITE).map_err(error)?;
     draw(&area)?;
     area.present()
@@ -78,8 +83,8 @@ pub enum Across<'a> {
 /// Lines, each with its name and the points that it goes through.
 pub type Lines<N> = Vec<(N, Vec<(f64, f64)>)>;
 
-/// Draws lines above an axis, from 0 on, with `room` above the highest. The first line is the one that the others are compared with;
-/// there are six colours.
+/// Draws lines above an axis, from 0 on, with `room` above the highest. The first line is the one
+/// that the others are compared with; there are six colours.
 pub fn lines<N: AsRef<str>>(
     file: &Path,
     across: Across,
@@ -120,15 +125,18 @@ pub fn lines<N: AsRef<str>>(
             .x_label_formatter(&number)
             .max_light_lines(1)
             .y_desc(y)
-            .y_label_formatter(&|value| match highest >= 100.0 {
-                true => format!("{value:.0}"),
-                false => format!("{value:.1}"),
+            .y_label_formatter(&|value| {
+                if highest >= 100.0 {
+                    format!("{value:.0}")
+                } else {
+                    format!("{value:.1}")
+                }
             })
             .label_style((FONT, 15))
             .draw()
             .map_err(error)?;
         let others = COLOURS.into_iter().chain([RGBColor(170, 40, 40)]);
-        let colours = [BOUND].into_iter().chain(others);
+        let colours = [BOUND_COLOUR].into_iter().chain(others);
         for ((name, points), colour) in lines.iter().zip(colours) {
             let style = colour.stroke_width(2);
             chart

@@ -1,4 +1,5 @@
-//! `tabane-bench fabric`: frames between rings, as figure 9 of the paper, beside programs that only send.
+//! `tabane-bench fabric`: frames between rings, as figure 9 of the paper, beside programs that only
+//! send.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -11,34 +12,36 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use tabane_bench::drawing::{self, Across, Lines};
+#[cfg(feature = "libfabric")]
+use tabane_bench::peers::rma_bw::RmaBw;
 use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail, Tcp};
 #[cfg(feature = "libfabric")]
 use tabane_fabric::{Fabric, FabricListener};
 
-use crate::drawing::{self, Across, Lines};
-#[cfg(feature = "libfabric")]
-use crate::peers::rma_bw::RmaBw;
-
-/// Bytes of a ring for frames of this length: for a number of them, and no more than has to be, as what is in a processor's cache is
-/// copied faster. It is within what sessions of clusters have.
+/// Bytes of a ring for frames of this length: for a number of them, and no more than has to be, as
+/// what is in a processor's cache is copied faster. It is within what sessions of clusters have.
 fn ring_len(frame: usize) -> usize {
     (16 * frame).clamp(1 << 20, 16 << 20)
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const FRAME_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Time frames from ring to ring on this machine: from one to another, through a relay between them, and there and back.
+/// Time frames from ring to ring on this machine: from one to another, through a relay between
+/// them, and there and back.
 ///
-/// Bytes are received into the ring and sent from it; nothing is copied but by the kernel. In turns with it a peer sends pieces of
-/// the same length: over TCP iperf3, if it is installed; over libfabric a program that does nothing else, as fi_rma_bw, into as
-/// much memory. Figures are the best of the rounds.
+/// Bytes are received into the ring and sent from it; nothing is copied but by the kernel. In turns
+/// with it a peer sends pieces of the same length: over TCP iperf3, if it is installed; over
+/// libfabric a program that does nothing else, as fi_rma_bw, into as much memory. Figures are the
+/// best of the rounds.
 #[derive(clap::Args)]
 pub struct Args {
     /// What moves the bytes: `tcp`, or `libfabric:` and the provider, as in `libfabric:tcp`
     #[arg(long, default_value = "tcp")]
     backend: Backend,
     /// Lengths of frames, in bytes
-    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', default_values_t = [1, 64, 1024, 4096, 16384, 65536, 262_144, 1_048_576, 4_194_304])]
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',',
+        default_values_t = [1, 64, 1024, 4096, 16384, 65536, 262_144, 1_048_576, 4_194_304])]
     lens: Vec<usize>,
     /// How long to time each, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 500)]
@@ -147,9 +150,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         if args.json {
             let line = json!({
-                "bench": "fabric", "backend": backend_name, "frame_bytes": len, "direct_gb_per_s": direct / 1e9,
-                "relay_gb_per_s": relayed / 1e9, "relay_of_direct": relayed / direct, "half_round_trip_us": half * 1e6,
-                format!("{name}_gb_per_s"): peer.map(|peer| peer / 1e9), format!("direct_of_{name}"): of_peer,
+                "bench": "fabric", "backend": backend_name, "frame_bytes": len,
+                "direct_gb_per_s": direct / 1e9, "relay_gb_per_s": relayed / 1e9,
+                "relay_of_direct": relayed / direct, "half_round_trip_us": half * 1e6,
+                format!("{name}_gb_per_s"): peer.map(|peer| peer / 1e9),
+                format!("direct_of_{name}"): of_peer,
             });
             println!("{line}");
         } else {
@@ -158,7 +163,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 _ => format!("NOT CHECKED: {name} is not installed"),
             };
             println!(
-                "{len:>8} B: {:.3} GB/s, relayed {:.3} ({:.2}), half a round trip {:.1} us; {beside}",
+                "{len:>8} B: {:.3} GB/s, relayed {:.3} ({:.2}), half a round trip {:.1} us; \
+                {beside}",
                 direct / 1e9,
                 relayed / 1e9,
                 relayed / direct,
@@ -187,8 +193,10 @@ fn connected(backend: &Backend, ring: Arc<Ring>) -> Result<(Arc<dyn Endpoint>, A
         Backend::Libfabric(provider) => {
             let listener = FabricListener::bind(provider, "127.0.0.1", 0)?;
             let port = listener.port();
-            let accepting = thread::spawn(move || listener.next()?.accept(ring, Some(PATIENCE)));
-            let client = Fabric::connect(provider, "127.0.0.1", port, &[0; 32], Some(PATIENCE))?;
+            let accepting =
+                thread::spawn(move || listener.next()?.accept(ring, Some(FRAME_TIMEOUT)));
+            let client =
+                Fabric::connect(provider, "127.0.0.1", port, &[0; 32], Some(FRAME_TIMEOUT))?;
             let server = accepting.join().ok().context("nobody accepts")??;
             Ok((Arc::new(client), Arc::new(server)))
         }
@@ -214,7 +222,7 @@ fn stream(backend: &Backend, len: usize, time: Duration, relays: usize) -> Resul
         let mut from = std::mem::replace(&mut tail, last);
         thread::spawn(move || -> io::Result<()> {
             for number in 0.. {
-                next.send(&[from.frame(number, PATIENCE)?])?;
+                next.send(&[from.frame(number, FRAME_TIMEOUT)?])?;
                 from.release(number + 1)?;
             }
             Ok(())
@@ -222,7 +230,7 @@ fn stream(backend: &Backend, len: usize, time: Duration, relays: usize) -> Resul
     }
     let consumer = thread::spawn(move || -> u64 {
         let mut frames = 0;
-        while tail.frame(frames, PATIENCE).is_ok() && tail.release(frames + 1).is_ok() {
+        while tail.frame(frames, FRAME_TIMEOUT).is_ok() && tail.release(frames + 1).is_ok() {
             frames += 1;
         }
         frames
@@ -242,7 +250,7 @@ fn ping(backend: &Backend, len: usize, time: Duration) -> Result<f64> {
     let ((mut there, mut far), (mut back, mut near)) = (link(backend, len)?, link(backend, len)?);
     thread::spawn(move || -> io::Result<()> {
         for number in 0.. {
-            back.send(&[far.frame(number, PATIENCE)?])?;
+            back.send(&[far.frame(number, FRAME_TIMEOUT)?])?;
             far.release(number + 1)?;
         }
         Ok(())
@@ -252,7 +260,7 @@ fn ping(backend: &Backend, len: usize, time: Duration) -> Result<f64> {
     let mut trips = 0;
     while begun.elapsed() < time {
         there.send(&[&frame])?;
-        near.frame(trips, PATIENCE)?;
+        near.frame(trips, FRAME_TIMEOUT)?;
         near.release(trips + 1)?;
         trips += 1;
     }

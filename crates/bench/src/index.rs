@@ -19,7 +19,7 @@ use tabane_store::key::{KdfCost, Password};
 use tabane_store::parts::pack::{BlockKind, Codec, PackContents, Segment};
 use tabane_store::{Id, InitOptions, Repository};
 
-use crate::cpus::{self, Cpus};
+use tabane_bench::cpus::{self, Cpus};
 
 /// Blocks of a pack: 16 MiB in blocks of 128 KiB.
 const BLOCKS_PER_PACK: u64 = 128;
@@ -28,20 +28,24 @@ const BLOCKS_PER_SEGMENT: u64 = 4;
 /// Packs of an index object, as a backup writes them.
 const PACKS_PER_OBJECT: u64 = 32;
 /// Blocks that the backup adds that adds little.
-const ADDED: u64 = 1000;
-/// Index objects that are made before the cache takes them over, so that they need no more memory than that.
+const ADDED_BLOCKS: u64 = 1000;
+/// Index objects that are made before the cache takes them over, so that they need no more memory
+/// than that.
 const OBJECTS_AT_ONCE: u64 = 128;
 
 /// Make indexes of many blocks, and measure memory, lookups, opening, and adding a little.
 ///
-/// Packs are 128 random blocks, of which nothing but the index is made; index objects are those of backups, 32 packs in each. The
-/// cache takes them over as they come, as it does in a repository that grows; then they are forgotten, as if
-/// they were far away, but for their names. What is measured runs in a new process, on one core. Resident bytes are those of the process's own memory that came
-/// with opening and looking up; what the system keeps of the cache's files is not among them.
+/// Packs are 128 random blocks, of which nothing but the index is made; index objects are those of
+/// backups, 32 packs in each. The cache takes them over as they come, as it does in a repository
+/// that grows; then they are forgotten, as if they were far away, but for their names. What is
+/// measured runs in a new process, on one core. Resident bytes are those of the process's own
+/// memory that came with opening and looking up; what the system keeps of the cache's files is not
+/// among them.
 #[derive(clap::Args)]
 pub struct Args {
     /// Numbers of blocks
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1_000_000, 10_000_000, 100_000_000])]
+    #[arg(long, value_name = "N,…", value_delimiter = ',',
+        default_values_t = [1_000_000, 10_000_000, 100_000_000])]
     blocks: Vec<u64>,
     /// Lookups of each sort
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
@@ -114,7 +118,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         let number = |key: &str| line[key].as_f64().unwrap_or(f64::NAN);
         println!(
-            "{blocks:>11} {:>8.1} {:>8.1} {:>9.2e} {:>9.2e} {:>8.2e} {:>8.1} {:>8.2} {:>9.1} {:>9.2} {:>7.2}",
+            "{blocks:>11} {:>8.1} {:>8.1} {:>9.2e} {:>9.2e} {:>8.2e} {:>8.1} {:>8.2} {:>9.1} \
+            {:>9.2} {:>7.2}",
             number("resident_bytes_per_block"),
             number("resident_bytes") / 1e6,
             number("hits_per_s"),
@@ -130,8 +135,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Objects of which all but the index and packs are kept in a directory; of index objects, all names and only the latest bytes;
-/// of packs, the latest names.
+/// Objects of which all but the index and packs are kept in a directory; of index objects, all
+/// names and only the latest bytes; of packs, the latest names.
 struct Forgetful {
     directory: PathBuf,
     index: Mutex<HashMap<Id, Vec<u8>>>,
@@ -355,7 +360,8 @@ fn measure(directory: &Path, blocks: u64, lookups: u64) -> Result<Value> {
     let opened = Usage::now()?;
     ensure!(index.len() == blocks, "there are {} blocks", index.len());
 
-    // All of the table is in memory before the clock runs, as it is when a large backup is under way.
+    // All of the table is in memory before the clock runs, as it is when a large backup is under
+    // way.
     rate(&index, lookups, |number| 2 * blocks + number, false)?;
     let hits = rate(&index, lookups, |number| mix(number ^ 5) % blocks, true)?;
     let in_order = rate(&index, lookups.min(blocks), |number| number, true)?;
@@ -364,13 +370,19 @@ fn measure(directory: &Path, blocks: u64, lookups: u64) -> Result<Value> {
     let resident = used.anonymous_bytes.saturating_sub(before.anonymous_bytes);
     drop(index);
 
-    put(&repository, blocks + lookups..blocks + lookups + ADDED)?;
+    put(
+        &repository,
+        blocks + lookups..blocks + lookups + ADDED_BLOCKS,
+    )?;
     let before_add = Usage::now()?;
     let start = Instant::now();
     let index = repository.load_index()?;
     let add_s = start.elapsed().as_secs_f64();
     let added = Usage::now()?;
-    ensure!(index.len() == blocks + ADDED, "what was added is not there");
+    ensure!(
+        index.len() == blocks + ADDED_BLOCKS,
+        "what was added is not there"
+    );
     ensure!(
         index.find(&block(blocks + lookups))?.is_some(),
         "a block is not there"
@@ -387,7 +399,7 @@ fn measure(directory: &Path, blocks: u64, lookups: u64) -> Result<Value> {
         "misses_per_s": misses,
         "open_s": open_s,
         "open_read_bytes": opened.read_bytes - before.read_bytes,
-        "add_blocks": ADDED,
+        "add_blocks": ADDED_BLOCKS,
         "add_s": add_s,
         "add_read_bytes": added.read_bytes - before_add.read_bytes,
         "add_written_bytes": added.written_bytes - before_add.written_bytes,

@@ -1,4 +1,5 @@
-//! How fast one core goes through memory, whatever it does there: what work on data beyond the caches cannot exceed.
+//! How fast one core goes through memory, whatever it does there: what work on data beyond the
+//! caches cannot exceed.
 
 use std::hint::black_box;
 

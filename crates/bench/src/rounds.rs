@@ -33,7 +33,8 @@ pub fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// How many others want a processor, the mean of a minute; says so where it is too much to measure beside.
+/// How many others want a processor, the mean of a minute; says so where it is too much to measure
+/// beside.
 pub fn load() -> Option<f64> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     let load: f64 = text.split_whitespace().next()?.parse().ok()?;
@@ -55,7 +56,8 @@ pub fn warn_of_others<'a>(samples: impl Iterator<Item = &'a Sample> + Clone, pro
     let disturbed = samples.clone().filter(others).count();
     if disturbed > 0 {
         eprintln!(
-            "*** Others took part in the machine during {disturbed} of {} timings: ratios of wall time are not to be quoted.",
+            "*** Others took part in the machine during {disturbed} of {} timings: ratios of wall \
+            time are not to be quoted.",
             samples.count()
         );
     }

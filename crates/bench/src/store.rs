@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use tabane_bench::arguments::{Program, Report};
+use tabane_bench::measure::{Sample, measure, median};
+use tabane_bench::rounds::{self, round};
+use tabane_bench::tools::{Kind, Places, Scenario, Tool, find_in_path};
+use tabane_testing::disk::{self, Census};
+use tabane_testing::tree;
 
 use crate::changes;
-use crate::disk::{self, Census};
-use crate::measure::{Sample, measure, median};
-use crate::tools::{Kind, Places, Scenario, Tool, find_in_path, find_tabane};
-use crate::tree;
 
 /// The repository may be this many times the smallest peer's.
 const BAR_REPOSITORY: f64 = 1.02;
@@ -23,14 +25,13 @@ const BAR_REPOSITORY: f64 = 1.02;
 const BAR_CPU: f64 = 3.0;
 /// Tabane may use this much memory, in MB.
 const BAR_PEAK_RSS_MB: f64 = 250.0;
-/// Part of the machine's CPU time taken by others from which a timing counts as disturbed.
-const OTHERS_PART_WARN: f64 = 0.08;
 /// Part of the tree's size that a repository surely takes, for the refusal to start.
 const REPOSITORY_PART_LIKELY: f64 = 0.6;
 /// The same with incompressible data, for the warning.
 const REPOSITORY_PART_WORST: f64 = 1.05;
 
-/// Time first backup, unchanged second, forced rescan, few changes, restore and check of Tabane and its peers.
+/// Time first backup, unchanged second, forced rescan, few changes, restore and check of Tabane and
+/// its peers.
 ///
 /// The tree is copied into the work directory, and the copy is what every tool backs up, so that
 /// all its files can be touched for the rescan; the tree itself is only read. Within a run the
@@ -68,9 +69,8 @@ pub struct Args {
     /// Where the private copy of the tree goes [default: the work directory]
     #[arg(long, value_name = "DIR")]
     copy: Option<PathBuf>,
-    /// The tabane executable [default: beside this program, else in PATH]
-    #[arg(long, value_name = "PATH")]
-    tabane: Option<PathBuf>,
+    #[command(flatten)]
+    program: Program,
     /// Measure the peers only
     #[arg(long, conflicts_with = "tabane")]
     no_tabane: bool,
@@ -89,12 +89,8 @@ pub struct Args {
     /// Compare what Tabane restored with the tree, attribute for attribute, in the last run
     #[arg(long)]
     compare: bool,
-    /// Exit with 1 where a bar is missed
-    #[arg(long)]
-    strict: bool,
-    /// Print one flat JSON object a line instead of tables
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    report: Report,
 }
 
 /// One measured run of one tool.
@@ -121,12 +117,6 @@ impl Row {
     fn peak_rss_mb(&self) -> f64 {
         self.sample.peak_rss_bytes as f64 / 1e6
     }
-
-    /// The part of the machine that others took meanwhile.
-    fn others_part(&self) -> f64 {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        self.sample.others_cpu.as_secs_f64() / (self.wall_s() * processors as f64)
-    }
 }
 
 /// A directory that is removed in the end, whatever permissions are in it.
@@ -136,10 +126,7 @@ impl Scratch {
     fn new_in(parent: &Path) -> Result<Scratch> {
         fs::create_dir_all(parent)
             .with_context(|| format!("cannot make the work directory {}", parent.display()))?;
-        let directory = tempfile::Builder::new()
-            .prefix("tabane-bench-")
-            .tempdir_in(parent)
-            .with_context(|| format!("cannot make a work directory in {}", parent.display()))?;
+        let directory = disk::work_in(parent)?;
         // Without symlinks, as tools may store the resolved path.
         Ok(Scratch(directory.keep().canonicalize()?))
     }
@@ -184,7 +171,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     if !source.is_dir() {
         bail!(
-            "there is no directory {}; give an existing one with --tree, or build one with --make-tree",
+            "there is no directory {}; give an existing one with --tree, or build one with \
+            --make-tree",
             source.display()
         );
     }
@@ -209,7 +197,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             let free = disk::free_bytes(&scratch.0)?;
             if free < needs.likely {
                 bail!(
-                    "{} has room for {} MB, and repositories, restored trees{} need about {} MB; free some, or choose another with --work",
+                    "{} has room for {} MB, and repositories, restored trees{} need about {} MB; \
+                    free some, or choose another with --work",
                     work.display(),
                     free / 1_000_000,
                     if args.copy.is_none() {
@@ -239,7 +228,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             let free = disk::free_bytes(&scratch.0)?;
             if free < needs.copy {
                 bail!(
-                    "{} has room for {} MB, and the private copy of the tree needs {} MB; choose another with --copy",
+                    "{} has room for {} MB, and the private copy of the tree needs {} MB; choose \
+                    another with --copy",
                     parent.display(),
                     free / 1_000_000,
                     needs.copy / 1_000_000
@@ -260,7 +250,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         incompressible: args.incompressible,
         compare: args.compare,
         runs: args.runs,
-        json: args.json,
+        json: args.report.json,
         stopped,
     };
     bench.introduce();
@@ -268,7 +258,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let met = bench.report(&rows);
     drop(copy_scratch);
     drop(work);
-    Ok(ExitCode::from(u8::from(args.strict && !met)))
+    Ok(args.report.exit_code(met))
 }
 
 /// Room that the benchmark needs, in bytes.
@@ -306,7 +296,8 @@ fn choose_work(needs: &Needs) -> Result<Scratch> {
     let free = disk::free_bytes(&temporary)?;
     if free < needs.likely {
         bail!(
-            "neither /dev/shm nor {} has room for about {} MB (there are {} MB); choose a work directory with --work",
+            "neither /dev/shm nor {} has room for about {} MB (there are {} MB); choose a work \
+            directory with --work",
             temporary.display(),
             needs.likely / 1_000_000,
             free / 1_000_000
@@ -340,14 +331,10 @@ fn pin(processors: u32) -> Result<()> {
 fn find_tools(args: &Args) -> Result<Vec<Tool>> {
     let mut tools = Vec::new();
     if !args.no_tabane {
-        let program = match &args.tabane {
-            Some(path) => path
-                .canonicalize()
-                .with_context(|| format!("there is no tabane at {}", path.display()))?,
-            None => find_tabane().context(
-                "tabane is neither beside this program nor in PATH; build it with `cargo build --release`, give it with --tabane, or measure the peers alone with --no-tabane",
-            )?,
-        };
+        let program = args
+            .program
+            .find()
+            .context("to measure the peers alone, give --no-tabane")?;
         tools.push(Tool::at(Kind::Tabane, program)?);
     }
     for name in &args.peers {
@@ -402,22 +389,15 @@ impl Bench {
     /// Says on what is measured.
     fn introduce(&self) {
         let processors = std::thread::available_parallelism().map_or(0, usize::from);
-        let load = fs::read_to_string("/proc/loadavg")
-            .ok()
-            .and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
+        let load = rounds::load();
         let model = processor_model();
-        if load.is_some_and(|load| load > 0.3) {
-            eprintln!(
-                "*** This machine is busy (load {:.1}): do not quote absolute figures from it.",
-                load.unwrap_or_default()
-            );
-        }
         if self.json {
             println!(
                 "{}",
                 json!({
                     "kind": "host", "processor": model, "processors": processors, "load": load,
-                    "tree": self.source.to_string_lossy(), "tree_mb": round(self.census.megabytes()),
+                    "tree": self.source.to_string_lossy(),
+                    "tree_mb": round(self.census.megabytes()),
                     "files": self.census.files, "directories": self.census.directories,
                     "symlinks": self.census.symlinks, "work": self.work.to_string_lossy(),
                     "runs": self.runs,
@@ -543,7 +523,7 @@ impl Bench {
                     tool.kind.name(),
                     scenario.name(),
                     sample.exit_code,
-                    crate::measure::tail(&log)
+                    tabane_bench::measure::tail(&log)
                 );
             }
             let mut restored_whole = None;
@@ -624,8 +604,9 @@ impl Bench {
             "kind": "run", "tool": row.kind.name(), "version": tool.version,
             "scenario": row.scenario.name(), "run": row.run, "wall_s": round(row.wall_s()),
             "cpu_s": round(row.cpu_s()),
-            "others_cpu_s": round(row.sample.others_cpu.as_secs_f64()), "peak_rss_mb": round(row.peak_rss_mb()),
-            "tree_mb": round(self.census.megabytes()), "files": self.census.files,
+            "others_cpu_s": round(row.sample.others_cpu.as_secs_f64()),
+            "peak_rss_mb": round(row.peak_rss_mb()), "tree_mb": round(self.census.megabytes()),
+            "files": self.census.files,
             "speed_mb_per_s": round(self.census.megabytes() / row.wall_s()),
             "repository_mb": round(row.repository_mb), "exit_code": row.sample.exit_code,
             "restored_whole": row.restored_whole,
@@ -652,23 +633,8 @@ impl Bench {
         } else {
             self.print_tables(&summary, &bars);
         }
-        // Ticks are coarse: short runs cannot be judged.
-        let disturbed: Vec<&Row> = rows
-            .iter()
-            .filter(|row| row.wall_s() > 0.5 && row.others_part() > OTHERS_PART_WARN)
-            .collect();
-        if let Some(worst) = disturbed
-            .iter()
-            .map(|row| row.others_part())
-            .reduce(f64::max)
-        {
-            eprintln!(
-                "*** Others took part in the machine during {} of {} timings (up to {:.0}% of it): their wall times and ratios are not to be quoted.",
-                disturbed.len(),
-                rows.len(),
-                100.0 * worst
-            );
-        }
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        rounds::warn_of_others(rows.iter().map(|row| &row.sample), processors);
         bars.iter().all(Bar::met) && rows.iter().all(|row| row.restored_whole != Some(false))
     }
 
@@ -718,7 +684,8 @@ impl Bench {
             }
         }
         println!(
-            "medians of {}; theirs / ours: wall time, paired within each run, median [least-greatest]",
+            "medians of {}; theirs / ours: wall time, paired within each run, median \
+            [least-greatest]",
             self.runs
         );
         if bars.is_empty() {
@@ -760,11 +727,6 @@ fn processor_model() -> String {
             Some(line.split_once(':')?.1.trim().to_owned())
         })
         .unwrap_or_else(|| std::env::consts::ARCH.to_owned())
-}
-
-/// To a thousandth, for reading.
-fn round(value: f64) -> f64 {
-    (value * 1000.0).round() / 1000.0
 }
 
 /// Medians of one tool in one scenario.

@@ -1,5 +1,5 @@
-//! `tabane-bench striped`: what a repository over several directories costs beside one in a single directory, and how a lost
-//! directory is healed.
+//! `tabane-bench striped`: what a repository over several directories costs beside one in a single
+//! directory, and how a lost directory is healed.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -9,14 +9,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use tabane_bench::arguments::{Places, Program, Report};
+use tabane_bench::measure::{Sample, measure, median};
+use tabane_bench::rounds::{self, cpu_s, median_of, ratio, round, wall_s};
 use tabane_parity::{Layout, repair_plan};
-
-use crate::disk;
-use crate::measure::{Sample, measure, median};
-use crate::progress;
-use crate::rounds::{self, cpu_s, median_of, ratio, round, wall_s};
-use crate::tools::tabane_or_given;
-use crate::tree;
+use tabane_testing::disk;
+use tabane_testing::progress;
+use tabane_testing::tree;
 
 /// A striped backup may take so many times the CPU time of a plain one.
 const CPU_BAR: f64 = 1.15;
@@ -30,12 +29,14 @@ const PASSWORD: &str = "tabane-bench";
 /// Pieces in which the disk's own speed is measured.
 const PIECE_LEN: usize = 1 << 20;
 
-/// Time a first backup to several directories beside one to a single directory, and the heal of a lost one.
+/// Time a first backup to several directories beside one to a single directory, and the heal of a
+/// lost one.
 ///
-/// The two backups take turns. For the heal, one directory is removed and replaced by an empty one, and everything is brought
-/// to the disk and out of memory. What it may read at the least is what the code's plan says for each object. The disk's own
-/// speed is that of files of the same bytes, read one behind the other and written one behind the other, to the disk; with all
-/// directories on one disk a heal can be no faster than both of them. MB are 10^6 bytes.
+/// The two backups take turns. For the heal, one directory is removed and replaced by an empty one,
+/// and everything is brought to the disk and out of memory. What it may read at the least is what
+/// the code's plan says for each object. The disk's own speed is that of files of the same bytes,
+/// read one behind the other and written one behind the other, to the disk; with all directories on
+/// one disk a heal can be no faster than both of them. MB are 10^6 bytes.
 #[derive(clap::Args)]
 pub struct Args {
     /// The tree to back up [default: a mixed one is built]
@@ -50,23 +51,18 @@ pub struct Args {
     )]
     files: u64,
     /// Over how many directories
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(3..=32))]
+    #[arg(long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u8).range(3..=32))]
     targets: u8,
-    /// Where they are; several, one after the other [default: $TMPDIR]
-    #[arg(long, value_name = "DIR")]
-    work: Vec<PathBuf>,
+    #[command(flatten)]
+    places: Places,
     /// How many times to run everything
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// The tabane executable [default: beside this program, else in PATH]
-    #[arg(long, value_name = "PATH")]
-    tabane: Option<PathBuf>,
-    /// Exit with 1 where a bar is missed
-    #[arg(long)]
-    strict: bool,
-    /// Print one flat JSON object a line instead of tables
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    program: Program,
+    #[command(flatten)]
+    report: Report,
 }
 
 /// A directory in which everything happens.
@@ -92,19 +88,11 @@ struct Heal {
 
 /// Runs the benchmark.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let tabane = tabane_or_given(args.tabane.as_deref())?;
+    let tabane = args.program.find()?;
     rounds::load();
-    let temporary = [std::env::temp_dir()];
-    let works = match &args.work[..] {
-        [] => &temporary[..],
-        works => works,
-    };
     let mut met = true;
-    for dir in works {
-        let work = tempfile::Builder::new()
-            .prefix("tabane-bench-")
-            .tempdir_in(dir)
-            .with_context(|| format!("cannot make a work directory in {}", dir.display()))?;
+    for dir in &args.places.directories() {
+        let work = disk::work_in(dir)?;
         let built = work.path().join("tree");
         if args.tree.is_none() {
             tree::build(&built, tree::Kind::Mixed, Some(args.files), None)?;
@@ -118,7 +106,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         };
         met &= place.run(args)?;
     }
-    Ok(ExitCode::from(u8::from(args.strict && !met)))
+    Ok(args.report.exit_code(met))
 }
 
 impl Place<'_> {
@@ -145,7 +133,7 @@ impl Place<'_> {
         ];
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         rounds::warn_of_others(plain.iter().chain(&striped), processors);
-        Ok(self.report(args.json, [&plain, &striped], stored_mb, &heals))
+        Ok(self.report(args.report.json, [&plain, &striped], stored_mb, &heals))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -157,9 +145,10 @@ impl Place<'_> {
     }
 
     fn command(&self, is_striped: bool, words: &[&str]) -> Command {
-        let repository = match is_striped {
-            true => format!("striped:{}", self.path("set.toml").display()),
-            false => self.path("plain").display().to_string(),
+        let repository = if is_striped {
+            format!("striped:{}", self.path("set.toml").display())
+        } else {
+            self.path("plain").display().to_string()
         };
         let mut command = Command::new(self.tabane);
         command
@@ -179,11 +168,12 @@ impl Place<'_> {
     /// A first backup into a new repository.
     fn back_up(&self, is_striped: bool) -> Result<Sample> {
         let mut init = self.command(is_striped, &["init"]);
-        let old = match is_striped {
-            true => (0..self.targets)
+        let old = if is_striped {
+            (0..self.targets)
                 .map(|number| self.target(number))
-                .collect(),
-            false => vec![self.path("plain")],
+                .collect()
+        } else {
+            vec![self.path("plain")]
         };
         for old in &old {
             disk::remove_tree(old)?;
@@ -252,7 +242,7 @@ impl Place<'_> {
     }
 
     fn write(&self, path: &Path, len: usize) -> Result<Duration> {
-        let piece = crate::data::noise(PIECE_LEN);
+        let piece = tabane_bench::data::noise(PIECE_LEN);
         rustix::fs::sync();
         let start = Instant::now();
         let mut file = File::create(path)?;
@@ -312,14 +302,16 @@ impl Place<'_> {
         if json {
             for (program, wall_s, cpu_s, stored_mb) in lines {
                 let object = json!({
-                    "bench": "striped", "kind": "backup", "work": self.shown, "targets": self.targets, "repository": program,
-                    "rounds": heals.len(), "wall_s": round(wall_s), "cpu_s": round(cpu_s), "stored_mb": round(stored_mb),
+                    "bench": "striped", "kind": "backup", "work": self.shown,
+                    "targets": self.targets, "repository": program, "rounds": heals.len(),
+                    "wall_s": round(wall_s), "cpu_s": round(cpu_s), "stored_mb": round(stored_mb),
                 });
                 println!("{object}");
             }
             let object = json!({
-                "bench": "striped", "kind": "heal", "work": self.shown, "targets": self.targets, "rounds": heals.len(),
-                "wall_s": round(heal_s), "cpu_s": round(of(|heal| cpu_s(&heal.sample))), "read_mb": round(read_mb),
+                "bench": "striped", "kind": "heal", "work": self.shown, "targets": self.targets,
+                "rounds": heals.len(), "wall_s": round(heal_s),
+                "cpu_s": round(of(|heal| cpu_s(&heal.sample))), "read_mb": round(read_mb),
                 "written_mb": round(written_mb), "disk_s": round(of(|heal| heal.disk_s)),
             });
             println!("{object}");
@@ -335,7 +327,8 @@ impl Place<'_> {
                 println!("| {program} | {wall_s:.2} | {cpu_s:.2} | {stored_mb:.0} |");
             }
             println!(
-                "\nheal of one: {heal_s:.2} s, read {read_mb:.0} MB, wrote {written_mb:.0} MB; the disk alone takes {:.2} s\n",
+                "\nheal of one: {heal_s:.2} s, read {read_mb:.0} MB, wrote {written_mb:.0} MB; \
+                the disk alone takes {:.2} s\n",
                 of(|heal| heal.disk_s)
             );
         }
@@ -345,8 +338,8 @@ impl Place<'_> {
             met &= ok;
             if json {
                 let object = json!({
-                    "bench": "striped", "kind": "bar", "work": self.shown, "targets": self.targets, "what": what,
-                    "value": round(value), "bar": bar, "at_least": at_least, "ok": ok,
+                    "bench": "striped", "kind": "bar", "work": self.shown, "targets": self.targets,
+                    "what": what, "value": round(value), "bar": bar, "at_least": at_least, "ok": ok,
                 });
                 println!("{object}");
             } else {
@@ -359,8 +352,9 @@ impl Place<'_> {
     }
 }
 
-/// What must be read of other targets to rebuild all that is on this one: of stripes what the code's plan says, of what is
-/// whole one copy. From the headers of its containers (docs/format.md).
+/// What must be read of other targets to rebuild all that is on this one: of stripes what the
+/// code's plan says, of what is whole one copy. From the headers of its containers
+/// (docs/format.md).
 fn least_reads(target: &Path) -> Result<f64> {
     let mut sum = 0;
     disk::walk(target, &mut |path, metadata| {

@@ -1,4 +1,5 @@
-//! `tabane-bench sum`: checksums of many files, beside the programs that `tabane sum` takes the place of.
+//! `tabane-bench sum`: checksums of many files, beside the programs that `tabane sum` takes the
+//! place of.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -9,25 +10,27 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-
-use crate::data::make_file;
-use crate::disk;
-use crate::measure::{Sample, measure};
-use crate::progress;
-use crate::rounds::{self, cpu_s, median_of, ratio, round, wall_s};
-use crate::tools::{find_in_path, tabane_or_given, version};
+use tabane_bench::arguments::{Program, Report};
+use tabane_bench::data::make_file;
+use tabane_bench::measure::{Sample, measure};
+use tabane_bench::rounds::{self, cpu_s, median_of, ratio, round, wall_s};
+use tabane_bench::tools::{find_in_path, version};
+use tabane_testing::disk;
+use tabane_testing::progress;
 
 /// How many times a peer's wall time must exceed ours.
 const BARS: [(&str, f64); 4] = [("md5", 8.0), ("sha1", 4.0), ("sha256", 2.5), ("etag", 10.0)];
 
 /// Size of a part of the upload whose ETag is computed.
-const PART: &str = "8MiB";
+const ETAG_PART: &str = "8MiB";
 
-/// Time checksums of many files and the ETag of a large one, beside `xargs` over coreutils and OpenSSL.
+/// Time checksums of many files and the ETag of a large one, beside `xargs` over coreutils and
+/// OpenSSL.
 ///
-/// Every program gets the same names and all processors. The files are read before each timing, so that they come from
-/// memory. Programs take turns, and each round begins with another. What Tabane prints is compared with what coreutils
-/// print. XXH3 shows what opening and reading alone take, since it takes next to nothing itself.
+/// Every program gets the same names and all processors. The files are read before each timing, so
+/// that they come from memory. Programs take turns, and each round begins with another. What Tabane
+/// prints is compared with what coreutils print. XXH3 shows what opening and reading alone take,
+/// since it takes next to nothing itself.
 #[derive(clap::Args)]
 pub struct Args {
     /// The tree whose files are hashed
@@ -62,15 +65,10 @@ pub struct Args {
     /// Where lists, logs and the large file go [default: a new directory in $TMPDIR]
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
-    /// The tabane executable [default: beside this program, else in PATH]
-    #[arg(long, value_name = "PATH")]
-    tabane: Option<PathBuf>,
-    /// Exit with 1 where a bar is missed
-    #[arg(long)]
-    strict: bool,
-    /// Print one flat JSON object a line instead of tables
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    program: Program,
+    #[command(flatten)]
+    report: Report,
 }
 
 /// All timings of a program at a job.
@@ -120,17 +118,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     progress::show("");
     let met = report(&lines, bench.processors, args);
-    Ok(ExitCode::from(u8::from(args.strict && !met)))
+    Ok(args.report.exit_code(met))
 }
 
 impl Bench {
     fn new(args: &Args) -> Result<Bench> {
-        let tabane = tabane_or_given(args.tabane.as_deref())?;
+        let tabane = args.program.find()?;
         let parent = args.work.clone().unwrap_or_else(std::env::temp_dir);
-        let work = tempfile::Builder::new()
-            .prefix("tabane-bench-")
-            .tempdir_in(&parent)
-            .with_context(|| format!("cannot make a work directory in {}", parent.display()))?;
+        let work = disk::work_in(&parent)?;
         let files = choose(args)?;
         let bytes = files.iter().map(|(_, len)| len).sum();
         let files: Vec<PathBuf> = files.into_iter().map(|(path, _)| path).collect();
@@ -201,7 +196,7 @@ impl Bench {
             add(
                 "etag",
                 "tabane",
-                tabane(&["sum", "--etag", PART], &file),
+                tabane(&["sum", "--etag", ETAG_PART], &file),
                 bytes,
             );
             // The MD5 of the whole takes them as long as those of the parts would.
@@ -219,11 +214,11 @@ impl Bench {
             .into_iter()
             .filter_map(version)
             .collect();
-        if args.json {
+        if args.report.json {
             let object = json!({
                 "bench": "sum", "kind": "host", "processors": self.processors, "load": load,
-                "tree": args.tree.to_string_lossy(), "files": self.files.len(), "total_bytes": self.bytes,
-                "rounds": args.rounds, "peers": versions.join("; "),
+                "tree": args.tree.to_string_lossy(), "files": self.files.len(),
+                "total_bytes": self.bytes, "rounds": args.rounds, "peers": versions.join("; "),
             });
             println!("{object}");
             return;
@@ -253,7 +248,8 @@ impl Bench {
         measure(command, &self.log(line), &[0])
     }
 
-    /// Whether the lines are those of coreutils: ours in the order of the list, theirs as their processes were done.
+    /// Whether the lines are those of coreutils: ours in the order of the list, theirs as their
+    /// processes were done.
     fn compare(&self, lines: &[Line]) -> Result<()> {
         for theirs in lines
             .iter()
@@ -313,7 +309,8 @@ fn choose(args: &Args) -> Result<Vec<(PathBuf, u64)>> {
     let sizes = args.min_size << 10..=args.max_size << 10;
     let mut files = Vec::new();
     disk::walk(&args.tree, &mut |path, metadata| {
-        // xargs takes no name apart, but lines of names with these are escaped, and cannot be sorted one by one.
+        // xargs takes no name apart, but lines of names with these are escaped, and cannot be
+        // sorted one by one.
         let plain = !path
             .as_os_str()
             .as_bytes()
@@ -350,7 +347,7 @@ fn warm(path: &Path) -> Result<()> {
 
 /// Prints medians, ratios and bars; returns whether all bars are met.
 fn report(lines: &[Line], processors: usize, args: &Args) -> bool {
-    if !args.json {
+    if !args.report.json {
         println!(
             "\n{:<8} {:<10} {:>8} {:>8} {:>8} {:>8} {:>13} {:>12}  bar",
             "what", "program", "wall s", "CPU s", "GB/s", "peak MB", "theirs / ours", "of CPU time"
@@ -371,11 +368,12 @@ fn report(lines: &[Line], processors: usize, args: &Args) -> bool {
         met &= ok != Some(false);
         let rate = line.bytes as f64 / 1e9 / wall;
         let peak = median_of(&line.samples, |sample| sample.peak_rss_bytes as f64 / 1e6);
-        if args.json {
+        if args.report.json {
             let object = json!({
                 "bench": "sum", "kind": "line", "what": line.job, "program": line.program,
-                "rounds": line.samples.len(), "wall_s": round(wall), "cpu_s": round(median_of(&line.samples, cpu_s)),
-                "rate_gb_per_s": round(rate), "peak_rss_mb": round(peak), "wall_theirs_by_ours": round(wall_ratio),
+                "rounds": line.samples.len(), "wall_s": round(wall),
+                "cpu_s": round(median_of(&line.samples, cpu_s)), "rate_gb_per_s": round(rate),
+                "peak_rss_mb": round(peak), "wall_theirs_by_ours": round(wall_ratio),
                 "cpu_theirs_by_ours": round(cpu_ratio), "bar": bar, "ok": ok,
             });
             println!("{object}");
@@ -388,13 +386,14 @@ fn report(lines: &[Line], processors: usize, args: &Args) -> bool {
             )
         });
         println!(
-            "{:<8} {:<10} {wall:>8.3} {:>8.3} {rate:>8.2} {peak:>8.0} {wall_ratio:>13.2} {cpu_ratio:>12.2}  {bar}",
+            "{:<8} {:<10} {wall:>8.3} {:>8.3} {rate:>8.2} {peak:>8.0} {wall_ratio:>13.2} \
+            {cpu_ratio:>12.2}  {bar}",
             line.job,
             line.program,
             median_of(&line.samples, cpu_s),
         );
     }
-    if !args.json {
+    if !args.report.json {
         println!("medians; theirs / ours: paired within each round");
     }
     rounds::warn_of_others(lines.iter().flat_map(|line| &line.samples), processors);

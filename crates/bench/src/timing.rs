@@ -14,7 +14,8 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Times `work`, which does `bytes`, again and again, for at least `seconds` of CPU time; once more before that.
+    /// Times `work`, which does `bytes`, again and again, for at least `seconds` of CPU time; once
+    /// more before that.
     pub fn of(bytes: usize, seconds: f64, mut work: impl FnMut()) -> Rate {
         work();
         let clock_before = clock_hz();

@@ -32,7 +32,8 @@ pub enum Scenario {
     Unchanged,
     /// A backup after every file got a new modification time
     Rescan,
-    /// A backup after one file in a hundred got a line in its middle, and very large ones a hundred lines
+    /// A backup after one file in a hundred got a line in its middle, and very large ones a hundred
+    /// lines
     Changes,
     /// A restore of everything into an empty directory
     Restore,
@@ -221,8 +222,8 @@ impl Tool {
         command
     }
 
-    /// The commands that make a repository and a first backup with other compression: a level of Tabane or rustic, one of
-    /// the names that restic and borg have.
+    /// The commands that make a repository and a first backup with other compression: a level of
+    /// Tabane or rustic, one of the names that restic and borg have.
     pub fn first_compressed(&self, setting: &str, places: &Places) -> [Command; 2] {
         let mut commands = [
             self.init(places),
@@ -304,29 +305,9 @@ pub fn find_in_path(name: &str) -> Option<PathBuf> {
 }
 
 /// Whether `file` is a regular file that may be executed.
-fn is_executable(file: &Path) -> bool {
+pub(crate) fn is_executable(file: &Path) -> bool {
     file.metadata()
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-}
-
-/// Tabane where no path was given: beside this benchmark, or in `PATH`.
-pub fn find_tabane() -> Option<PathBuf> {
-    let beside = std::env::current_exe()
-        .ok()
-        .and_then(|exe| Some(exe.parent()?.join("tabane")));
-    beside
-        .filter(|file| is_executable(file))
-        .or_else(|| find_in_path("tabane"))
-}
-
-/// Tabane at the path that was given, or else [where it is found](find_tabane).
-pub fn tabane_or_given(path: Option<&Path>) -> Result<PathBuf> {
-    match path {
-        Some(path) => path.canonicalize().with_context(|| format!("there is no tabane at {}", path.display())),
-        None => find_tabane().context(
-            "tabane is neither beside this program nor in PATH; build it with `cargo build --release`, or give it with --tabane",
-        ),
-    }
 }
 
 /// The first line of what a program says of its version.

@@ -1,11 +1,13 @@
 //! The whole of `tabane-bench cp`, with scripts in the place of Tabane and rsync.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::symlink;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use tabane_bench::tools::find_in_path;
+use tabane_testing::files;
+use tabane_testing::output::json_lines;
 
 /// Takes the command lines of Tabane and asks cp.
 const TABANE: &str = r#"#!/bin/sh
@@ -29,27 +31,16 @@ esac
 
 /// Runs it with nothing but these and cp in PATH; `None` without a cp that can do it.
 fn bench(tabane: &str, rsync: Option<&str>, arguments: &[&str]) -> Option<Output> {
-    let find = |name: &str| -> Option<PathBuf> {
-        let path = std::env::var_os("PATH")?;
-        let mut files = std::env::split_paths(&path).map(|directory| directory.join(name));
-        files.find(|file| file.is_file())
-    };
-    let cp = find("cp")?;
     let dir = tempfile::tempdir().unwrap();
     let programs = dir.path().join("bin");
     fs::create_dir(&programs).unwrap();
-    symlink(cp, programs.join("cp")).unwrap();
-    for name in ["sh", "sleep"] {
-        symlink(find(name)?, programs.join(name)).unwrap();
+    for name in ["cp", "sh", "sleep"] {
+        symlink(find_in_path(name)?, programs.join(name)).unwrap();
     }
-    let script = |path: &Path, text: &str| {
-        fs::write(path, text).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    };
     let ours = dir.path().join("tabane");
-    script(&ours, tabane);
+    files::script(&ours, tabane);
     if let Some(rsync) = rsync {
-        script(&programs.join("rsync"), rsync);
+        files::script(&programs.join("rsync"), rsync);
     }
     let work = dir.path().join("work");
     fs::create_dir(&work).unwrap();
@@ -76,13 +67,7 @@ fn json_of_copies() {
     let Some(output) = bench(TABANE, Some(RSYNC), &["--json"]) else {
         return not_checked();
     };
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    let lines: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines = json_lines(&output);
     assert!(lines.iter().all(|line| line["bench"] == "cp"));
     assert_eq!(lines[0]["kind"], "host");
     for (what, files) in [("large", 1), ("small", 300)] {

@@ -1,46 +1,28 @@
-//! The whole of `tabane-bench lanes`, `parity`, `chunk`, `regimes`, `p0`, `p4` and `mac`, on little data and without peers.
+//! The whole of `tabane-bench lanes`, `parity`, `chunk` and `mac`, on little data and without
+//! peers.
 
 use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
+use tabane_testing::output::{json_lines, of_kind};
 
-/// Runs the program and reads the JSON objects that it prints.
-fn lines(arguments: &[&str]) -> Vec<Value> {
+/// Runs the program with these words and reads the JSON objects that it prints.
+fn lines(words: &str) -> Vec<Value> {
     let output = Command::new(env!("CARGO_BIN_EXE_tabane-bench"))
-        .args(arguments)
+        .args(words.split(' '))
         .env_remove("TABANE_SIMD")
         .output()
         .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
-}
-
-fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
-    lines.iter().filter(|line| line["kind"] == kind).collect()
+    json_lines(&output)
 }
 
 #[test]
 fn json_of_lanes() {
-    let lines = lines(&[
-        "lanes",
-        "--json",
-        "--no-peers",
-        "--rounds",
-        "1",
-        "--time",
-        "1",
-        "--block",
-        "4",
-        "--arena",
-        "8",
-        "--algorithms",
-        "sha1,aes-128-cbc-encrypt",
-    ]);
+    let lines = lines(
+        "lanes --json --no-peers --rounds 1 --time 1 --block 4 --arena 8 \
+         --algorithms sha1,aes-128-cbc-encrypt",
+    );
     assert!(lines.iter().all(|line| line["bench"] == "lanes"));
     assert_eq!(of_kind(&lines, "host").len(), 1);
     for name in ["sha1", "aes-128-cbc-encrypt"] {
@@ -67,65 +49,13 @@ fn json_of_lanes() {
 }
 
 #[test]
-fn json_and_plots_of_p0() {
-    let folder = tempfile::tempdir().unwrap();
-    let plots = folder.path().join("new");
-    let processors = std::thread::available_parallelism().unwrap().get();
-    let data = processors.to_string();
-    let lines = lines(&[
-        "p0",
-        "--json",
-        "--no-openssl",
-        "--rounds",
-        "1",
-        "--block",
-        "4",
-        "--data",
-        &data,
-        "--plots",
-        plots.to_str().unwrap(),
-    ]);
-    assert!(lines.iter().all(|line| line["bench"] == "p0"));
-    let rates = of_kind(&lines, "rate");
-    for shown in ["table_3", "figure_5", "figure_6", "figure_7"] {
-        let shown_in = |line: &&&Value| line["shown_in"].as_str().unwrap().contains(shown);
-        assert!(rates.iter().filter(shown_in).count() > 1, "{shown}");
-    }
-    for (name, words) in [
-        ("figure5_threads.svg", ["threads", "GB/s"]),
-        ("figure6_blocks.svg", ["KiB", "Tabane, a block a lane"]),
-        ("figure7_devices.svg", ["W[80][4]", "scalar"]),
-    ] {
-        let svg = fs::read_to_string(plots.join(name)).unwrap();
-        assert!(
-            svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"),
-            "{name}"
-        );
-        if cfg!(target_arch = "x86_64") || name != "figure7_devices.svg" {
-            assert!(words.iter().all(|word| svg.contains(word)), "{name}");
-        }
-    }
-}
-
-#[test]
 fn json_and_plot_of_mac() {
     let folder = tempfile::tempdir().unwrap();
     let plots = folder.path().join("new");
-    let lines = lines(&[
-        "mac",
-        "--json",
-        "--no-peers",
-        "--rounds",
-        "1",
-        "--time",
-        "1",
-        "--block",
-        "4",
-        "--data",
-        "1",
-        "--plots",
-        plots.to_str().unwrap(),
-    ]);
+    let lines = lines(&format!(
+        "mac --json --no-peers --rounds 1 --time 1 --block 4 --data 1 --plots {}",
+        plots.display()
+    ));
     assert!(lines.iter().all(|line| line["bench"] == "mac"));
     assert_eq!(of_kind(&lines, "host")[0]["data_bytes"], 1 << 20);
     for shape in ["warm", "memory"] {
@@ -165,15 +95,11 @@ fn wrong_arguments_are_refused() {
     let output = run(&["lanes", "--algorithms", "crc32"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("known are md5, sha1"));
-    let output = run(&["p0", "--data", "1", "--block", "16384"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("less than a block a thread"));
 }
 
 #[test]
 fn json_of_parity() {
-    let all = "parity --json --rounds 1 --time 1 --arena 8 --targets 3,6 --cells 4,4096";
-    let lines = lines(&all.split(' ').collect::<Vec<_>>());
+    let lines = lines("parity --json --rounds 1 --time 1 --arena 8 --targets 3,6 --cells 4,4096");
     // In the cache, and with the shorter cells: the longer have no room.
     let rates = of_kind(&lines, "rate");
     assert_eq!(rates.len(), 2 * 2 * 3);
@@ -187,7 +113,7 @@ fn json_of_parity() {
 
 #[test]
 fn the_code_is_verified() {
-    let lines = lines(&["parity", "--verify", "7", "--json"]);
+    let lines = lines("parity --verify 7 --json");
     assert_eq!(lines.len(), 5);
     assert!(lines.iter().all(|line| line["kind"] == "verify"));
     assert_eq!(
@@ -208,20 +134,14 @@ fn json_of_chunk() {
     let half: Vec<u8> = (0..1 << 20).map(next).collect();
     fs::write(&path, [half.as_slice(), &half].concat()).unwrap();
     let path = path.to_str().unwrap();
-    let lines = lines(&[
-        "chunk",
-        "--json",
-        "--rounds",
-        "1",
-        "--average",
-        "16",
-        path,
-        path,
-    ]);
+    let lines = lines(&format!(
+        "chunk --json --rounds 1 --average 16 {path} {path}"
+    ));
     let blocks = of_kind(&lines, "blocks");
     assert_eq!(blocks.len(), 5);
     for line in blocks {
-        // The second generation is all there; blocks shorter than the half find that comes twice, too.
+        // The second generation is all there; blocks shorter than the half find that comes twice,
+        // too.
         let ratio = line["dedup_ratio"].as_f64().unwrap();
         assert!((3.5..=4.0).contains(&ratio), "{line}");
         assert!(line["rate_gb_per_s"].as_f64().unwrap() > 0.0);
@@ -230,81 +150,4 @@ fn json_of_chunk() {
     assert_eq!(rates.len(), 4);
     assert_eq!(rates[0]["ratio_to_fastcdc"], 1.0);
     assert!(rates[3]["bar"].as_f64().unwrap() == 0.8);
-}
-
-#[test]
-fn json_of_regimes() {
-    let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().to_str().unwrap();
-    let arguments = "regimes --json --rounds 1 --data 20 --duplicates 0,95 --fixed 64";
-    let mut arguments: Vec<&str> = arguments.split(' ').collect();
-    arguments.extend(["--work", folder, "--plots", folder]);
-    let lines = lines(&arguments);
-    let stages = of_kind(&lines, "stage");
-    // Two hashes, two shares, two ways to cut.
-    assert_eq!(stages.len(), 8 * 9);
-    for case in stages.chunk_by(|one, next| {
-        ["hash", "duplicates_percent", "chunking"]
-            .iter()
-            .all(|name| one[name] == next[name])
-    }) {
-        let share = |name| {
-            let line = case.iter().find(|line| line["stage"] == name).unwrap();
-            line["share"].as_f64().unwrap()
-        };
-        let sum: f64 = case
-            .iter()
-            .map(|line| line["share"].as_f64().unwrap())
-            .sum();
-        assert!((0.999..1.001).contains(&sum));
-        assert_eq!(
-            case.iter().filter(|line| line["longest"] == true).count(),
-            1
-        );
-        let known = case[0]["known_fraction"].as_f64().unwrap();
-        match case[0]["duplicates_percent"].as_u64().unwrap() {
-            0 => assert!(known == 0.0 && share("compress") > share("hash")),
-            _ => assert!((0.5..=0.95).contains(&known), "{known}"),
-        }
-        let confirms = case[0]["hash"] == "sha1" && known > 0.0;
-        assert_eq!(share("confirm") > 0.01, confirms);
-    }
-    for hash in ["sha1", "sha256"] {
-        let figure = fs::read_to_string(dir.path().join(format!("regimes_{hash}.svg"))).unwrap();
-        assert!(figure.contains("95% known, fixed 64 KiB"));
-    }
-}
-
-/// Without a card, too: then its columns are empty.
-#[test]
-fn json_and_plots_of_p4() {
-    let dir = tempfile::tempdir().unwrap();
-    let plots = dir.path().join("plots");
-    let lines = lines(&[
-        "p4",
-        "--json",
-        "--no-peers",
-        "--rounds",
-        "1",
-        "--data",
-        "1",
-        "--time",
-        "1",
-        "--plots",
-        plots.to_str().unwrap(),
-    ]);
-    assert!(lines.iter().all(|line| line["bench"] == "p4"));
-    assert!(lines[0]["card"].is_string() != lines[0]["card_missing"].is_string());
-    // Five subjects, seven lengths.
-    assert_eq!(lines.len(), 1 + 5 * 7);
-    for line in &lines[1..] {
-        assert!(
-            line["lanes_all_cores_bytes_per_s"].as_f64() > Some(0.0),
-            "{line}"
-        );
-        let measured = line["card_resident_bytes_per_s"].is_number();
-        assert_eq!(measured, lines[0]["card"].is_string(), "{line}");
-    }
-    let svg = fs::read_to_string(plots.join("p4-sha-1.svg")).unwrap();
-    assert!(svg.contains("bytes a message") && svg.contains("lanes, all cores"));
 }

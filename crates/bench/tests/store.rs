@@ -1,11 +1,11 @@
 //! The whole of `tabane-bench store` with a script in Tabane's place.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use tabane_testing::files;
+use tabane_testing::output::{json_lines, of_kind};
 
 /// Takes the command lines of Tabane and stores with `cp`.
 const STAND_IN: &str = r#"#!/bin/sh
@@ -29,8 +29,7 @@ esac
 fn set_up(script: &str) -> (tempfile::TempDir, PathBuf, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let stand_in = dir.path().join("tabane");
-    fs::write(&stand_in, script).unwrap();
-    fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755)).unwrap();
+    files::script(&stand_in, script);
     let tree = dir.path().join("source");
     fs::create_dir_all(tree.join("inner")).unwrap();
     fs::write(tree.join("inner/file"), vec![7; 100_000]).unwrap();
@@ -73,18 +72,8 @@ fn json_of_all_scenarios() {
         ],
     );
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    let lines: Vec<Value> = String::from_utf8(output.stdout)
-        .unwrap()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    let of = |kind: &str| {
-        lines
-            .iter()
-            .filter(|line| line["kind"] == kind)
-            .collect::<Vec<_>>()
-    };
+    let lines = json_lines(&output);
+    let of = |kind: &str| of_kind(&lines, kind);
     assert_eq!(of("host")[0]["files"], 2);
     assert_eq!(of("tool")[0]["version"], "9.8.7");
     let runs = of("run");

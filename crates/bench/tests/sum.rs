@@ -1,10 +1,10 @@
 //! The whole of `tabane-bench sum`, with a script in Tabane's place.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use tabane_testing::files;
+use tabane_testing::output::json_lines;
 use tempfile::TempDir;
 
 /// Takes the command lines of Tabane and asks coreutils.
@@ -19,8 +19,7 @@ exit 64
 fn bench(stand_in: &str, arguments: &[&str]) -> (TempDir, Output) {
     let dir = tempfile::tempdir().unwrap();
     let tabane = dir.path().join("tabane");
-    fs::write(&tabane, stand_in).unwrap();
-    fs::set_permissions(&tabane, fs::Permissions::from_mode(0o755)).unwrap();
+    files::script(&tabane, stand_in);
     let tree = dir.path().join("tree");
     fs::create_dir(&tree).unwrap();
     for number in 0..30 {
@@ -67,13 +66,7 @@ fn json_of_sums() {
         "--largest",
     ];
     let (_dir, output) = bench(STAND_IN, &arguments);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    let lines: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines = json_lines(&output);
     assert!(lines.iter().all(|line| line["bench"] == "sum"));
     assert_eq!(lines[0]["kind"], "host");
     assert_eq!(lines[0]["files"], 10);
@@ -84,7 +77,7 @@ fn json_of_sums() {
                 .iter()
                 .filter(|line| line["what"] == what && line["program"] == program);
             of.next()
-                .unwrap_or_else(|| panic!("{what} {program}: {text}"))
+                .unwrap_or_else(|| panic!("{what} {program}: {lines:?}"))
         };
         assert_eq!(line("tabane")["wall_theirs_by_ours"], 1.0);
         assert_eq!(line("coreutils")["rounds"], 2);

@@ -192,11 +192,9 @@ impl Index {
     /// # Errors
     /// When the cache cannot be read.
     pub fn segment(&self, number: u32) -> Result<SegmentEntry> {
-        let (packs, segment) = match self.parts.iter().rfind(|part| part.segments <= number) {
-            Some(part) if number < part.segments_end() => {
-                (part.packs, part.run.segment(number - part.segments)?)
-            }
-            _ => {
+        let (packs, segment) = match self.part_of_segment(number) {
+            Some(part) => (part.packs, part.run.segment(number - part.segments)?),
+            None => {
                 let (packs, segments) = self.in_runs();
                 let segment = self.recent.segment(number - segments);
                 (packs, segment.ok_or_else(Error::dangling)?)
@@ -213,7 +211,21 @@ impl Index {
     /// # Errors
     /// When the cache cannot be read.
     pub fn following(&self, number: u32) -> Result<Option<u32>> {
-        Ok(self.recent.following(number))
+        let next = number + 1;
+        let end = match self.part_of_segment(number) {
+            Some(part) => part.segments_end(),
+            None => self.in_runs().1 + self.recent.segments(),
+        };
+        if next >= end || self.segment(next)?.pack != self.segment(number)?.pack {
+            return Ok(None);
+        }
+        Ok(Some(next))
+    }
+
+    /// The part that has this segment; nothing when it is in memory.
+    fn part_of_segment(&self, number: u32) -> Option<&Part> {
+        let part = self.parts.iter().rfind(|part| part.segments <= number)?;
+        (number < part.segments_end()).then_some(part)
     }
 
     /// The pack with this number.

@@ -117,10 +117,9 @@ impl Recent {
         self.segments.get(number as usize).copied()
     }
 
-    /// The segment behind this one in its pack.
-    pub fn following(&self, number: u32) -> Option<u32> {
-        let next = self.segments.get(number as usize + 1)?;
-        (next.pack == self.segment(number)?.pack).then_some(number + 1)
+    /// How many segments there are.
+    pub fn segments(&self) -> u32 {
+        self.segments.len() as u32
     }
 
     /// A pack.

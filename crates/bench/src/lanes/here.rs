@@ -2,14 +2,14 @@
 
 use std::hint::black_box;
 
+use tabane_bench::data::{cut, cut_mut};
+use tabane_bench::peak::work::AesMode;
+use tabane_bench::timing::Rate;
 use tabane_lanes::aes::{self, CbcJob, Ctr, Key};
 use tabane_lanes::{Algorithm, HmacKey, hash_many, hash_many_on, hmac_many};
 
 use super::subject::{Instructions, Subject};
 use super::{Program, rustcrypto};
-use crate::data::{cut, cut_mut};
-use crate::peak::work::AesMode;
-use crate::timing::Rate;
 
 /// The key of all HMACs.
 const HMAC_KEY: [u8; 32] = [0x0b; 32];

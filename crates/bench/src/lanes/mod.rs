@@ -1,18 +1,18 @@
-//! `tabane-bench lanes`: the kernels for many messages on one core, beside their bound and their peers.
+//! `tabane-bench lanes`: the kernels for many messages on one core, beside their bound and their
+//! peers.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
+use tabane_bench::cpus::{Cpus, on_each};
+use tabane_bench::data::{mixed_lens, noise};
+use tabane_bench::memory::Memory;
+use tabane_bench::peak;
+use tabane_bench::peers::ipsec_mb::IpsecMb;
+use tabane_bench::peers::openssl::{self, OpenSsl};
+use tabane_bench::timing::Rate;
 use tabane_lanes::Backend;
-
-use crate::cpus::{Cpus, on_each};
-use crate::data::{mixed_lens, noise};
-use crate::memory::Memory;
-use crate::peak;
-use crate::peers::ipsec_mb::IpsecMb;
-use crate::peers::openssl::{self, OpenSsl};
-use crate::progress;
-use crate::timing::Rate;
+use tabane_testing::progress;
 
 mod here;
 mod report;
@@ -21,28 +21,33 @@ mod subject;
 
 use subject::{Instructions, Subject};
 
-/// Time hashes, HMACs and AES of many messages on one core, beside the bound that the processor's ports set, and
-/// beside peers.
+/// Time hashes, HMACs and AES of many messages on one core, beside the bound that the processor's
+/// ports set, and beside peers.
 ///
-/// Every round times every line once, in turn, peers' processes in between; the figures are medians over the
-/// rounds, of CPU time. GB are 10^9 bytes. Peers: OpenSSL's EVP (`openssl speed`), libipsec-mb (where its header
-/// and a C compiler are installed), the RustCrypto crates, and for comparison blake3.
+/// Every round times every line once, in turn, peers' processes in between; the figures are medians
+/// over the rounds, of CPU time. GB are 10^9 bytes. Peers: OpenSSL's EVP (`openssl speed`),
+/// libipsec-mb (where its header and a C compiler are installed), the RustCrypto crates, and for
+/// comparison blake3.
 #[derive(clap::Args)]
 pub struct Args {
     /// How many times to time everything
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// How long to time each line in each round, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MS", default_value_t = 20,
+        value_parser = clap::value_parser!(u32).range(1..))]
     time: u32,
     /// Length of a message, in KiB
-    #[arg(long, value_name = "KIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=8192))]
+    #[arg(long, value_name = "KIB", default_value_t = 64,
+        value_parser = clap::value_parser!(u32).range(1..=8192))]
     block: u32,
     /// Size of the memory that the lines "from memory" and "mixed lengths" read, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(8..65536))]
+    #[arg(long, value_name = "MIB", default_value_t = 256,
+        value_parser = clap::value_parser!(u32).range(8..65536))]
     arena: u32,
     /// Only these: names as in the output
-    #[arg(long = "algorithms", value_name = "NAME,…", value_delimiter = ',', default_values_t = Subject::USUAL)]
+    #[arg(long = "algorithms", value_name = "NAME,…", value_delimiter = ',',
+        default_values_t = Subject::USUAL)]
     subjects: Vec<Subject>,
     /// Run no peers outside of this process
     #[arg(long)]
@@ -53,7 +58,7 @@ pub struct Args {
 }
 
 /// The most messages of mixed lengths.
-const MOST_MIXED: usize = 10_000;
+const MIXED_MESSAGES_MAX: usize = 10_000;
 
 /// Messages of each thread in [`Shape::Threads`], which fill the lanes.
 const THREAD_MESSAGES: usize = 32;
@@ -139,7 +144,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let lens = Lens {
         block,
         equal: vec![block; arena.len() / block],
-        mixed: mixed_lens(MOST_MIXED, arena.len()),
+        mixed: mixed_lens(MIXED_MESSAGES_MAX, arena.len()),
     };
     let mut lines: Vec<_> = args
         .subjects

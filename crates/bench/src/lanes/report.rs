@@ -1,15 +1,15 @@
 //! What `tabane-bench lanes` prints.
 
 use serde_json::{Value, json};
+use tabane_bench::measure::median;
+use tabane_bench::memory::Memory;
+use tabane_bench::peak::work::{AesMode, Peak};
+use tabane_bench::peak::{Class, Model, Width, clock_hz};
+use tabane_bench::peers::ipsec_mb::IpsecMb;
 use tabane_lanes::{Algorithm, Backend};
 
 use super::subject::{Instructions, Subject};
 use super::{Args, Lens, Line, Peers, Program, Shape, THREAD_MESSAGES};
-use crate::measure::median;
-use crate::memory::Memory;
-use crate::peak::work::{AesMode, Peak};
-use crate::peak::{Class, Model, Width, clock_hz};
-use crate::peers::ipsec_mb::IpsecMb;
 
 /// Prints the peers that there are, and what was measured of the ports.
 pub fn heading(args: &Args, peers: &Peers, model: Option<&Model>) {
@@ -28,7 +28,8 @@ pub fn heading(args: &Args, peers: &Peers, model: Option<&Model>) {
         match ipsec_mb {
             Some(version) => println!("peer: libipsec-mb {version}"),
             None => println!(
-                "peer: libipsec-mb is NOT INSTALLED (Debian package libipsec-mb-dev), or there is no cc"
+                "peer: libipsec-mb is NOT INSTALLED (Debian package libipsec-mb-dev), or there is \
+                no cc"
             ),
         }
     }
@@ -55,11 +56,13 @@ pub fn memory(args: &Args, memory: &Memory) {
     if args.json {
         println!(
             "{}",
-            json!({"bench": "lanes", "kind": "memory", "read_gb_per_s": read, "change_gb_per_s": change})
+            json!({"bench": "lanes", "kind": "memory", "read_gb_per_s": read,
+                "change_gb_per_s": change})
         );
     } else {
         println!(
-            "\nmemory, one core, {} MiB in order: {read:.1} GB/s read, {change:.1} GB/s changed in place",
+            "\nmemory, one core, {} MiB in order: {read:.1} GB/s read, {change:.1} GB/s changed \
+            in place",
             args.arena
         );
     }
@@ -74,14 +77,16 @@ fn print_ports_json(model: &Model) {
         for class in Class::ALL {
             let line = json!({
                 "bench": "lanes", "kind": "ports", "width_bits": width_bits, "class": class.name(),
-                "operations_per_cycle": ports.alone[class as usize], "latency_cycles": ports.latency[class as usize],
+                "operations_per_cycle": ports.alone[class as usize],
+                "latency_cycles": ports.latency[class as usize],
             });
             println!("{line}");
         }
         for &(a, b, rate) in &ports.pairs {
             let line = json!({
-                "bench": "lanes", "kind": "ports_of_pair", "width_bits": width_bits, "class": a.name(),
-                "other_class": b.name(), "operations_per_cycle": rate, "shared_ports": ports.shared(a, b),
+                "bench": "lanes", "kind": "ports_of_pair", "width_bits": width_bits,
+                "class": a.name(), "other_class": b.name(), "operations_per_cycle": rate,
+                "shared_ports": ports.shared(a, b),
             });
             println!("{line}");
         }
@@ -178,7 +183,8 @@ pub fn print(args: &Args, lines: &[Line], lens: &Lens, model: Option<&Model>, me
         if args.json {
             println!(
                 "{}",
-                json!({"bench": "lanes", "kind": "bar", "what": what, "value": value, "bar": bar, "ok": ok})
+                json!({"bench": "lanes", "kind": "bar", "what": what, "value": value, "bar": bar,
+                    "ok": ok})
             );
         } else {
             println!(
@@ -204,8 +210,9 @@ fn print_peaks(args: &Args, subject: Subject, peaks: &Peaks) {
     for (instructions, peak) in peaks {
         if args.json {
             let line = json!({
-                "bench": "lanes", "kind": "bound", "algorithm": subject.to_string(), "backend": instructions.name(),
-                "lanes": peak.lanes, "block_cycles": peak.cycles, "latency_cycles": peak.latency_cycles,
+                "bench": "lanes", "kind": "bound", "algorithm": subject.to_string(),
+                "backend": instructions.name(), "lanes": peak.lanes, "block_cycles": peak.cycles,
+                "latency_cycles": peak.latency_cycles,
                 "bound_bytes_per_cycle": peak.bytes_per_cycle,
                 "bound_of_lanes_alone_bytes_per_cycle": peak.alone_bytes_per_cycle, "by": peak.by,
             });
@@ -246,8 +253,9 @@ fn print_lines(args: &Args, subject: Subject, lines: &[&Line], lens: &Lens, peak
         let (shape, count, what) = describe(line.shape, lens);
         if args.json {
             let mut object = json!({
-                "bench": "lanes", "kind": "rate", "algorithm": subject.to_string(), "program": program, "backend": backend,
-                "shape": shape, "messages": count, "block_bytes": args.block * 1024, "rounds": line.rates.len(),
+                "bench": "lanes", "kind": "rate", "algorithm": subject.to_string(),
+                "program": program, "backend": backend, "shape": shape, "messages": count,
+                "block_bytes": args.block * 1024, "rounds": line.rates.len(),
                 "rate_gb_per_s": figures.gb_per_s,
             });
             let optional = [

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use tabane_bench::peak::Model;
+use tabane_bench::peak::work::{self, AesMode, Peak};
 use tabane_lanes::{Algorithm, Backend, aes};
-
-use crate::peak::Model;
-use crate::peak::work::{self, AesMode, Peak};
 
 /// Something to compute.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,7 +46,8 @@ impl Subject {
         Subject::Aes(AesMode::Ecb, 128),
     ];
 
-    /// Numbers of messages at once that are worth a line; one for modes in which one message fills the registers.
+    /// Numbers of messages at once that are worth a line; one for modes in which one message fills
+    /// the registers.
     pub fn counts(self) -> &'static [usize] {
         match self {
             Subject::Hash(_) => &[1, 2, 3, 4, 5, 6, 8, 16, 32, 64],
@@ -108,7 +108,8 @@ impl Subject {
             .collect()
     }
 
-    /// What the program for libipsec-mb calls it, if it has it. MD5 it has only as HMAC, which takes no longer for long messages.
+    /// What the program for libipsec-mb calls it, if it has it. MD5 it has only as HMAC, which
+    /// takes no longer for long messages.
     pub fn ipsec_mb_name(self) -> Option<String> {
         match self {
             Subject::Hash(Algorithm::Md5) => Some("hmac-md5".to_owned()),
@@ -120,7 +121,8 @@ impl Subject {
         }
     }
 
-    /// The bounds of Tabane's kernels on this processor. Long messages take as long with HMAC as without.
+    /// The bounds of Tabane's kernels on this processor. Long messages take as long with HMAC as
+    /// without.
     pub fn peaks(self, model: &Model) -> Vec<(Instructions, Peak)> {
         match self {
             Subject::Hash(algorithm) | Subject::Hmac(algorithm) => Backend::available()

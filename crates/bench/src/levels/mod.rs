@@ -8,10 +8,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-
-use crate::disk;
-use crate::measure::{measure, median};
-use crate::tools::{Kind, Places, Tool, find_in_path, tabane_or_given};
+use tabane_bench::arguments::Program;
+use tabane_bench::measure::{measure, median};
+use tabane_bench::tools::{Kind, Places, Tool, find_in_path};
+use tabane_testing::disk;
 
 /// What the peers can be set to: restic's three, some of borg's, and some levels of rustic.
 const SETTINGS: [(Kind, &[&str]); 3] = [
@@ -22,7 +22,8 @@ const SETTINGS: [(Kind, &[&str]); 3] = [
 
 /// Time first backups at several levels of compression, beside those that the installed peers have.
 ///
-/// Speed is by CPU time: what one processor does in a second. So it says nothing of how well a program uses several.
+/// Speed is by CPU time: what one processor does in a second. So it says nothing of how well a
+/// program uses several.
 #[derive(clap::Args)]
 pub struct Args {
     /// The tree to back up; it is only read
@@ -43,9 +44,8 @@ pub struct Args {
     /// Where repositories go
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     work: PathBuf,
-    /// The tabane executable [default: beside this program, else in PATH]
-    #[arg(long, value_name = "PATH")]
-    tabane: Option<PathBuf>,
+    #[command(flatten)]
+    program: Program,
     /// Draw levels.svg in this directory
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
@@ -71,7 +71,8 @@ impl Point {
     }
 }
 
-/// Whether a curve of points, taken as straight between neighbours, lies above this one: as fast at the same size.
+/// Whether a curve of points, taken as straight between neighbours, lies above this one: as fast at
+/// the same size.
 fn is_below(point: &Point, curve: &[&Point]) -> bool {
     let mut curve = curve.to_vec();
     curve.sort_by(|a, b| a.repository_mb.total_cmp(&b.repository_mb));
@@ -88,7 +89,7 @@ fn is_below(point: &Point, curve: &[&Point]) -> bool {
 
 /// Runs the benchmark.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let tabane = Tool::at(Kind::Tabane, tabane_or_given(args.tabane.as_deref())?)?;
+    let tabane = Tool::at(Kind::Tabane, args.program.find()?)?;
     let mut settings: Vec<(Tool, String)> = args
         .levels
         .iter()
@@ -145,8 +146,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             println!(
                 "{}",
                 json!({
-                    "bench": "levels", "kind": "rate", "tool": point.kind.name(), "setting": point.setting,
-                    "runs": args.runs, "tree_mb": census.megabytes().round(), "rate_mb_per_cpu_s": point.mb_per_cpu_s.round(),
+                    "bench": "levels", "kind": "rate", "tool": point.kind.name(),
+                    "setting": point.setting, "runs": args.runs,
+                    "tree_mb": census.megabytes().round(),
+                    "rate_mb_per_cpu_s": point.mb_per_cpu_s.round(),
                     "wall_s": point.wall_s, "repository_mb": point.repository_mb,
                 })
             );

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use anyhow::Result;
 use plotters::prelude::*;
+use tabane_bench::drawing::{COLOURS, FONT, error, legend, on_file, top};
+use tabane_bench::tools::Kind;
 
 use super::Point;
-use crate::drawing::{COLOURS, FONT, error, legend, on_file, top};
-use crate::tools::Kind;
 
 const KINDS: [Kind; 4] = [Kind::Tabane, Kind::Restic, Kind::Borg, Kind::Rustic];
 

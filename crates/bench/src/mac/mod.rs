@@ -1,42 +1,47 @@
-//! `tabane-bench mac`: every hash and MAC of the engine's table on one core, beside Crypto++ and xxHash in C.
+//! `tabane-bench mac`: every hash and MAC of the engine's table on one core, beside Crypto++ and
+//! xxHash in C.
 
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use tabane_bench::data::noise;
+use tabane_bench::measure::median;
+use tabane_bench::memory::Memory;
+use tabane_bench::peers::macs::{Library, Macs};
+use tabane_bench::timing::Rate;
 use tabane_engine::{Algorithm, Function, Key, KeyRule};
 use tabane_lanes::Backend;
-
-use crate::data::noise;
-use crate::disk::available_memory_bytes;
-use crate::measure::median;
-use crate::memory::Memory;
-use crate::peers::macs::{Library, Macs};
-use crate::progress;
-use crate::timing::Rate;
+use tabane_testing::disk::available_memory_bytes;
+use tabane_testing::progress;
 
 mod plot;
 mod report;
 
-/// Time every hash and MAC on one core, one message after the other, beside Crypto++ and xxHash in C.
+/// Time every hash and MAC on one core, one message after the other, beside Crypto++ and xxHash in
+/// C.
 ///
-/// Messages of equal length come from the level 2 cache (one again and again) and from memory (through all data). Every
-/// round times every line once, in turn, the peers' process in between; the figures are medians over the rounds, of CPU
-/// time. Gbit are 10^9 bits. Nonces of VMAC are given, as Crypto++ wants them, and not drawn.
+/// Messages of equal length come from the level 2 cache (one again and again) and from memory
+/// (through all data). Every round times every line once, in turn, the peers' process in between;
+/// the figures are medians over the rounds, of CPU time. Gbit are 10^9 bits. Nonces of VMAC are
+/// given, as Crypto++ wants them, and not drawn.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Data in memory, in MiB; the peers have as much [default: 8 GB, or a third of the free memory]
+    /// Data in memory, in MiB; the peers have as much [default: 8 GB, or a third of the free
+    /// memory]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..1 << 24))]
     data: Option<u32>,
     /// Length of a message, in KiB
-    #[arg(long, value_name = "KIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1 << 14))]
+    #[arg(long, value_name = "KIB", default_value_t = 64,
+        value_parser = clap::value_parser!(u32).range(1..=1 << 14))]
     block: u32,
     /// How many times to time everything
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// How long to time each line in each round, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MS", default_value_t = 200,
+        value_parser = clap::value_parser!(u32).range(1..))]
     time: u32,
     /// Only these: names as in the output
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
@@ -56,7 +61,7 @@ pub struct Args {
 const ARTICLE_DATA_BYTES: u64 = 8_000_000_000;
 
 /// Messages between two looks at the clock.
-const BATCH: usize = 16;
+const BATCH_MESSAGES: usize = 16;
 
 /// Of how much data the speed of memory is measured.
 const MEMORY_BYTES: usize = 1 << 30;
@@ -126,9 +131,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             data_bytes >> 20
         );
     }
-    let mut macs = match args.no_peers {
-        true => None,
-        false => Macs::start(block, data_bytes)?,
+    let mut macs = if args.no_peers {
+        None
+    } else {
+        Macs::start(block, data_bytes)?
     };
     let mut data = noise(data_bytes);
     let memory = Memory::measure(&mut data[..data_bytes.min(MEMORY_BYTES)]);
@@ -167,8 +173,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 next = (next + 1) % (data_bytes / block);
                 black_box(function.digest(black_box(&data[start..][..block])));
             };
-            let rate = Rate::of(BATCH * block, seconds, || {
-                (0..BATCH).for_each(|_| digest_next())
+            let rate = Rate::of(BATCH_MESSAGES * block, seconds, || {
+                (0..BATCH_MESSAGES).for_each(|_| digest_next())
             });
             line.ours.push(rate.bytes_per_s);
             if let (Some(macs), Some(_)) = (&mut macs, line.peer) {

@@ -1,19 +1,16 @@
 //! The rates from memory as an SVG file.
 
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use tabane_bench::drawing::{Area, COLOURS, FONT, error, legend, on_file, top};
 
 use super::{Line, Shape};
-use crate::drawing::{Area, COLOURS, FONT, error, legend, on_file, top};
 
 /// Draws `macs.svg` into `folder`, which is made where there is none.
 pub fn draw(folder: &Path, lines: &[Line]) -> Result<()> {
-    fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let lines: Vec<&Line> = lines
         .iter()
         .filter(|line| line.shape == Shape::Memory)

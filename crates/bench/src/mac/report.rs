@@ -1,12 +1,12 @@
 //! What `tabane-bench mac` prints.
 
 use serde_json::json;
+use tabane_bench::memory::Memory;
+use tabane_bench::peak::clock_hz;
+use tabane_bench::peers::macs::{Library, Macs};
 use tabane_engine::Algorithm;
 
 use super::{Args, Line, Shape, find};
-use crate::memory::Memory;
-use crate::peak::clock_hz;
-use crate::peers::macs::{Library, Macs};
 
 impl Shape {
     fn name(self) -> &'static str {
@@ -28,8 +28,9 @@ pub fn heading(args: &Args, data_bytes: usize, macs: Option<&Macs>, memory: &Mem
                 .find(|version| version.starts_with(library.name()))
         };
         let line = json!({
-            "bench": "mac", "kind": "host", "crypto_pp": version(Library::CryptoPp), "xxhash": version(Library::XxHash),
-            "data_bytes": data_bytes, "block_bytes": args.block * 1024, "rounds": args.rounds,
+            "bench": "mac", "kind": "host", "crypto_pp": version(Library::CryptoPp),
+            "xxhash": version(Library::XxHash), "data_bytes": data_bytes,
+            "block_bytes": args.block * 1024, "rounds": args.rounds,
             "clock_ghz": clock_hz().map(|hz| hz / 1e9), "memory_read_gb_per_s": read,
         });
         println!("{line}");
@@ -89,10 +90,11 @@ fn print_line(args: &Args, line: &Line, ratio_to_hmac_md5: Option<f64>) {
     );
     if args.json {
         let line = json!({
-            "bench": "mac", "kind": "rate", "algorithm": line.algorithm.name(), "shape": line.shape.name(),
-            "block_bytes": args.block * 1024, "rounds": args.rounds, "rate_gb_per_s": gb_per_s,
-            "rate_gbit_per_s": 8.0 * gb_per_s, "ratio_to_hmac_md5": ratio_to_hmac_md5,
-            "peer": line.peer.map(Library::name), "peer_gb_per_s": peer_gb_per_s, "ratio_to_peer": line.ratio_to_peer(),
+            "bench": "mac", "kind": "rate", "algorithm": line.algorithm.name(),
+            "shape": line.shape.name(), "block_bytes": args.block * 1024, "rounds": args.rounds,
+            "rate_gb_per_s": gb_per_s, "rate_gbit_per_s": 8.0 * gb_per_s,
+            "ratio_to_hmac_md5": ratio_to_hmac_md5, "peer": line.peer.map(Library::name),
+            "peer_gb_per_s": peer_gb_per_s, "ratio_to_peer": line.ratio_to_peer(),
         });
         println!("{line}");
         return;
@@ -118,8 +120,8 @@ fn ratio(lines: &[Line], shape: Shape, fast: Algorithm, slow: Algorithm) -> Opti
     Some(rate(fast)? / rate(slow)?)
 }
 
-/// What the project asks of itself: of the MACs where nothing but they counts, of the article's ratios where the article
-/// has them, from memory.
+/// What the project asks of itself: of the MACs where nothing but they counts, of the article's
+/// ratios where the article has them, from memory.
 fn print_bars(args: &Args, lines: &[Line]) {
     use Algorithm::{HmacMd5, HmacSha256, Vmac64, Vmac128, Xxh128};
     use Shape::{Memory, Warm};
@@ -151,7 +153,8 @@ fn print_bars(args: &Args, lines: &[Line]) {
         if args.json {
             println!(
                 "{}",
-                json!({"bench": "mac", "kind": "bar", "what": what, "value": value, "bar": bar, "ok": ok})
+                json!({"bench": "mac", "kind": "bar", "what": what, "value": value, "bar": bar,
+                    "ok": ok})
             );
         } else {
             println!(

@@ -1,32 +1,34 @@
-//! `tabane-bench parity`: encoding and repair on one core, beside what memory lets exclusive ors do.
+//! `tabane-bench parity`: encoding and repair on one core, beside what memory lets exclusive ors
+//! do.
 
 use std::mem;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use serde_json::json;
+use tabane_bench::arguments::Report;
+use tabane_bench::data::noise;
+use tabane_bench::measure::median;
+use tabane_bench::timing::Rate;
 use tabane_lanes::xor_of;
 use tabane_parity::{Layout, Plan, Step, encode, encode_plan, repair_plan};
-
-use crate::data::noise;
-use crate::measure::median;
-use crate::progress;
-use crate::timing::Rate;
+use tabane_testing::progress;
 
 mod verify;
 
 /// The part of the bound that encoding from memory must reach.
-const BAR: f64 = 0.8;
+const BOUND_PART_BAR: f64 = 0.8;
 
 /// All cells together of a stripe that stays in the level 2 cache.
 const WARM_STRIPE_BYTES: usize = 512 << 10;
 
-/// Time encoding and repair of stripes on one core, beside the bound that memory sets; or check the code.
+/// Time encoding and repair of stripes on one core, beside the bound that memory sets; or check the
+/// code.
 ///
-/// The bound is exclusive or at the speed of memory: the same cells are read and the same cells are written, each once, from
-/// beginning to end, as sums of any of those read. A second one does that twice with each part of the cells that is worked on
-/// at a time, as every cell is in two sums. All alternate, and figures are medians of CPU time. GB are 10^9 bytes of cells
-/// read.
+/// The bound is exclusive or at the speed of memory: the same cells are read and the same cells are
+/// written, each once, from beginning to end, as sums of any of those read. A second one does that
+/// twice with each part of the cells that is worked on at a time, as every cell is in two sums. All
+/// alternate, and figures are medians of CPU time. GB are 10^9 bytes of cells read.
 #[derive(clap::Args)]
 pub struct Args {
     /// Numbers of targets
@@ -36,24 +38,22 @@ pub struct Args {
     #[arg(long, value_name = "KIB,…", value_delimiter = ',', default_values_t = [16, 128, 1024])]
     cells: Vec<usize>,
     /// Size of the memory that the stripes are in, in MiB; what has no room in it is left out
-    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(8..65536))]
+    #[arg(long, value_name = "MIB", default_value_t = 256,
+        value_parser = clap::value_parser!(u32).range(8..65536))]
     arena: u32,
     /// How many times to time everything
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// How long to time each line in each round, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MS", default_value_t = 20,
+        value_parser = clap::value_parser!(u32).range(1..))]
     time: u32,
-    /// Instead: rebuild every one and two lost targets, verify every schedule, and try every other way to rebuild one, for 3
-    /// up to so many targets
+    /// Instead: rebuild every one and two lost targets, verify every schedule, and try every other
+    /// way to rebuild one, for 3 up to so many targets
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=32))]
     verify: Option<u32>,
-    /// Exit with 1 where a bar is missed
-    #[arg(long)]
-    strict: bool,
-    /// Print one flat JSON object a line instead of tables
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    report: Report,
 }
 
 /// What is done to a stripe.
@@ -132,7 +132,7 @@ struct Line {
 /// Runs the benchmark.
 pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(targets) = args.verify {
-        verify::run(targets as usize, args.json)?;
+        verify::run(targets as usize, args.report.json)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut arena = noise((args.arena as usize) << 20);
@@ -165,7 +165,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     progress::show("");
     let met = report(args, &lines);
-    Ok(ExitCode::from(u8::from(args.strict && !met)))
+    Ok(args.report.exit_code(met))
 }
 
 /// Times one kind of work and its bound, in turn.
@@ -234,21 +234,22 @@ fn report(args: &Args, lines: &[Line]) -> bool {
         .iter()
         .filter(|line| line.memory && line.work == "encode");
     let worst = encodes.map(Line::of_bound).min_by(f64::total_cmp);
-    let met = worst.is_none_or(|worst| worst >= BAR);
-    if args.json {
+    let met = worst.is_none_or(|worst| worst >= BOUND_PART_BAR);
+    if args.report.json {
         for line in lines {
             let object = json!({
                 "bench": "parity", "kind": "rate", "targets": line.targets, "place": line.place(),
                 "cell_bytes": line.cell_bytes, "work": line.work, "rounds": args.rounds,
                 "rate_gb_per_s": line.gb_per_s, "bound_gb_per_s": line.bound_gb_per_s,
-                "fraction_of_bound": line.of_bound(), "bound_twice_gb_per_s": line.bound_twice_gb_per_s,
+                "fraction_of_bound": line.of_bound(),
+                "bound_twice_gb_per_s": line.bound_twice_gb_per_s,
                 "fraction_of_bound_twice": line.of_bound_twice(),
             });
             println!("{object}");
         }
         let object = json!({
             "bench": "parity", "kind": "bar", "what": "encode from memory, of the bound, worst",
-            "value": worst, "bar": BAR, "ok": met,
+            "value": worst, "bar": BOUND_PART_BAR, "ok": met,
         });
         println!("{object}");
         return met;
@@ -260,9 +261,10 @@ fn report(args: &Args, lines: &[Line]) -> bool {
         (one.targets, one.memory, one.cell_bytes) == (next.targets, next.memory, next.cell_bytes)
     }) {
         let first = &row[0];
-        let cells = match first.memory {
-            true => format!("{} KiB, from memory", first.cell_bytes >> 10),
-            false => format!("{} B, in the cache", first.cell_bytes),
+        let cells = if first.memory {
+            format!("{} KiB, from memory", first.cell_bytes >> 10)
+        } else {
+            format!("{} B, in the cache", first.cell_bytes)
         };
         let figures: Vec<String> = row
             .iter()
@@ -275,7 +277,9 @@ fn report(args: &Args, lines: &[Line]) -> bool {
     }
     if let Some(worst) = worst {
         let word = if met { "ok" } else { "not reached" };
-        println!("\nencode from memory, of the bound, worst: {worst:.2}, bar >= {BAR}: {word}");
+        println!(
+            "\nencode from memory, of the bound, worst: {worst:.2}, bar >= {BOUND_PART_BAR}: {word}"
+        );
     }
     met
 }

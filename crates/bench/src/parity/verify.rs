@@ -2,14 +2,13 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
+use tabane_bench::data::noise;
 use tabane_parity::schedule::Kind;
 use tabane_parity::{Layout, encode, fewest_reads, repair, repair_plan};
-
-use crate::data::noise;
-use crate::progress;
+use tabane_testing::progress;
 
 /// Bytes of a cell.
-const CELL: usize = 9;
+const CELL_LEN: usize = 9;
 
 /// Checks 3 to `most` targets, and prints a line for each.
 pub fn run(most: usize, json: bool) -> Result<()> {
@@ -23,15 +22,16 @@ pub fn run(most: usize, json: bool) -> Result<()> {
         progress::show("");
         if json {
             let object = json!({
-                "bench": "parity", "kind": "verify", "targets": targets, "prime": layout.prime(), "losses_rebuilt": losses,
-                "schedules_verified": kinds.len(), "reads_least": least, "reads_greatest": greatest,
-                "data_blocks": layout.data_cells().len(),
+                "bench": "parity", "kind": "verify", "targets": targets, "prime": layout.prime(),
+                "losses_rebuilt": losses, "schedules_verified": kinds.len(), "reads_least": least,
+                "reads_greatest": greatest, "data_blocks": layout.data_cells().len(),
             });
             println!("{object}");
             continue;
         }
         println!(
-            "{targets} targets: {losses} losses rebuilt; {} verified; one target takes {least} to {greatest} cells of {} at least, \
+            "{targets} targets: {losses} losses rebuilt; {} verified; one target takes {least} to \
+            {greatest} cells of {} at least, \
              and no more",
             kinds.join(", "),
             layout.data_cells().len()
@@ -42,8 +42,8 @@ pub fn run(most: usize, json: bool) -> Result<()> {
 
 /// Rebuilds every one and two lost targets, from what the plan says it reads alone.
 fn rebuild_all(layout: &Layout) -> Result<usize> {
-    let bytes = noise(layout.cells() * CELL);
-    let mut whole: Vec<Vec<u8>> = bytes.chunks_exact(CELL).map(<[u8]>::to_vec).collect();
+    let bytes = noise(layout.cells() * CELL_LEN);
+    let mut whole: Vec<Vec<u8>> = bytes.chunks_exact(CELL_LEN).map(<[u8]>::to_vec).collect();
     encode(layout, &mut whole)?;
     let mut losses = 0;
     for one in 0..layout.roles() {
@@ -57,10 +57,10 @@ fn rebuild_all(layout: &Layout) -> Result<usize> {
             let (reads, writes) = (plan.reads(), plan.writes());
             let mut cells = whole.clone();
             for (number, cell) in cells.iter_mut().enumerate() {
-                match writes.contains(&number) {
-                    true => cell.fill(0xee),
-                    false if !reads.contains(&number) => cell.clear(),
-                    false => {}
+                if writes.contains(&number) {
+                    cell.fill(0xee);
+                } else if !reads.contains(&number) {
+                    cell.clear();
                 }
             }
             repair(layout, &mut cells, &lost)?;
@@ -93,7 +93,8 @@ fn verify_schedules(layout: &Layout) -> Result<Vec<&'static str>> {
     Ok(names)
 }
 
-/// How many cells the plan for each row role reads, after all other choices of rows have been tried.
+/// How many cells the plan for each row role reads, after all other choices of rows have been
+/// tried.
 fn fewest(layout: &Layout) -> Result<Vec<usize>> {
     let mut all = Vec::new();
     for role in 0..layout.diagonal_role() {
@@ -113,8 +114,9 @@ fn fewest(layout: &Layout) -> Result<Vec<usize>> {
     Ok(all)
 }
 
-/// The fewest cells to read for a lost role, of all sets of rows whose cells are left to their diagonals. Goes through the sets
-/// in the order of a Gray code, where each differs from the one before by a row.
+/// The fewest cells to read for a lost role, of all sets of rows whose cells are left to their
+/// diagonals. Goes through the sets in the order of a Gray code, where each differs from the one
+/// before by a row.
 fn best_choice(layout: &Layout, role: usize) -> usize {
     let lost = |row: usize| layout.cell(role, row);
     let rows: Vec<usize> = (0..layout.rows())

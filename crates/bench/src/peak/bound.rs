@@ -3,7 +3,7 @@
 use super::Class;
 
 /// A measured rate is taken for that of one set of ports where it is this near to another.
-const SAME: f64 = 0.04;
+const SAME_RATE_SLACK: f64 = 0.04;
 
 /// What was measured of registers of one width: operations a cycle, cycles of latency.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,9 +68,9 @@ impl Ports {
         alone.chain(pairs).chain(self.together).fold(0.0, f64::max)
     }
 
-    /// The ports that two classes have between them, where one is in the other's way: where the pair was slower than
-    /// the slower of the two alone would make it. Processors don't choose ports perfectly, so a part of a port is a
-    /// port.
+    /// The ports that two classes have between them, where one is in the other's way: where the
+    /// pair was slower than the slower of the two alone would make it. Processors don't choose
+    /// ports perfectly, so a part of a port is a port.
     pub fn shared(&self, a: Class, b: Class) -> Option<f64> {
         let alone = |class: Class| self.alone[class as usize];
         let &(.., rate) = self
@@ -78,14 +78,14 @@ impl Ports {
             .iter()
             .find(|&&(c, d, _)| (c, d) == (a, b) || (d, c) == (a, b))?;
         let apart = 2.0 * alone(a)?.min(alone(b)?);
-        let ports = (rate * (1.0 - SAME)).ceil();
-        (ports < apart * (1.0 - SAME)).then_some(ports)
+        let ports = (rate * (1.0 - SAME_RATE_SLACK)).ceil();
+        (ports < apart * (1.0 - SAME_RATE_SLACK)).then_some(ports)
     }
 
     /// The classes that have the same ports as this one, itself among them.
     fn group(&self, class: Class) -> Vec<Class> {
         let alone = |class: Class| self.alone[class as usize];
-        let same = |x: f64, y: f64| (x / y - 1.0).abs() < SAME;
+        let same = |x: f64, y: f64| (x / y - 1.0).abs() < SAME_RATE_SLACK;
         let with = |&other: &Class| {
             other == class
                 || self.shared(class, other).is_some_and(|rate| {
@@ -97,9 +97,9 @@ impl Ports {
         Class::ALL.into_iter().filter(with).collect()
     }
 
-    /// The least cycles for the operations, however they are ordered: as many as the ports need for all of them, or
-    /// for those of one class, of two that share ports, or of several that have the same ports. `None` where there
-    /// are operations of a class that was not measured.
+    /// The least cycles for the operations, however they are ordered: as many as the ports need for
+    /// all of them, or for those of one class, of two that share ports, or of several that have the
+    /// same ports. `None` where there are operations of a class that was not measured.
     pub fn bound(&self, operations: &Operations) -> Option<Bound> {
         let mut bounds = vec![Bound {
             cycles: operations.computing() / self.total(),
@@ -155,7 +155,8 @@ impl Ports {
 mod tests {
     use super::*;
 
-    /// Two ports as of Intel at 512 bits: additions and logic on both, rotations and shifts on the one, shuffles on the other.
+    /// Two ports as of Intel at 512 bits: additions and logic on both, rotations and shifts on the
+    /// one, shuffles on the other.
     fn two_ports() -> Ports {
         let places = [
             (Class::Add, 0b11),

@@ -1,13 +1,16 @@
-//! Micro-kernels: loops of the same vector instructions again and again, for the port model to time.
+//! Micro-kernels: loops of the same vector instructions again and again, for the port model to
+//! time.
 //!
-//! The assembler writes the loops out: `.irp d,0,1,2` repeats a line with `\d` replaced by each number, so that every
-//! register carries a chain of its own. Instructions of different classes work on different registers.
+//! The assembler writes the loops out: `.irp d,0,1,2` repeats a line with `\d` replaced by each
+//! number, so that every register carries a chain of its own. Instructions of different classes
+//! work on different registers.
 
 use std::arch::asm;
 
 use super::{Class, Width};
 
-/// What kernels load from and store to: as many bytes as all registers, and no register across two cache lines.
+/// What kernels load from and store to: as many bytes as all registers, and no register across two
+/// cache lines.
 #[repr(align(64))]
 pub struct Memory([u8; 64 * 32]);
 
@@ -18,7 +21,8 @@ impl Memory {
     }
 }
 
-/// How often the body of a kernel's loop stands in it: long enough that the jump back does not count.
+/// How often the body of a kernel's loop stands in it: long enough that the jump back does not
+/// count.
 const COPIES: u64 = 4;
 
 /// What a kernel's loop is made of.
@@ -47,14 +51,15 @@ pub struct Kernel {
 impl Kernel {
     /// Goes round `rounds` times, at least once.
     pub fn run(&self, rounds: u64, memory: &mut Memory) {
-        // SAFETY: `kernels` hands out only what the processor has the instructions for; a kernel touches no more of
-        // the memory than its registers' numbers times their width; zero would be 2^64 rounds.
+        // SAFETY: `kernels` hands out only what the processor has the instructions for; a kernel
+        // touches no more of the memory than its registers' numbers times their width; zero would
+        // be 2^64 rounds.
         unsafe { (self.run)(rounds.max(1), memory.0.as_mut_ptr()) }
     }
 }
 
-/// Goes round `rounds` times, at least once, adding numbers that each wait for the one before: takes
-/// [`ADDITIONS`] cycles each time round.
+/// Goes round `rounds` times, at least once, adding numbers that each wait for the one before:
+/// takes [`ADDITIONS`] cycles each time round.
 pub fn count_cycles(rounds: u64) {
     // SAFETY: changes nothing but the two registers.
     unsafe {
@@ -70,7 +75,8 @@ pub fn count_cycles(rounds: u64) {
 /// Dependent additions each time round in [`count_cycles`].
 pub const ADDITIONS: u64 = 32;
 
-/// The instruction of a class on register `\d`. The last register of the width is the other operand.
+/// The instruction of a class on register `\d`. The last register of the width is the other
+/// operand.
 #[rustfmt::skip]
 macro_rules! instruction {
     (W128 Add) => { "paddd xmm\\d, xmm15" };
@@ -124,7 +130,8 @@ macro_rules! kernel {
                 asm!(
                     "2:",
                     ".rept {copies}",
-                    $(concat!(".irp d" $(, ",", $register)*), instruction!($width $class), ".endr",)*
+                    $(concat!(".irp d" $(, ",", $register)*), instruction!($width $class),
+                    ".endr",)*
                     ".endr",
                     "dec rcx",
                     "jnz 2b",
@@ -147,7 +154,8 @@ macro_rules! alone {
             $class on 0 1 2 3 4 5 6 7 8 9 10 11, $class on 12 13 14 15 16 17 18 19 20 21 22 23)
     };
     ($width:ident $class:ident) => {
-        kernel!(Mix::Alone(Class::$class), $width, $class on 0 1 2 3 4 5 6, $class on 7 8 9 10 11 12 13)
+        kernel!(Mix::Alone(Class::$class), $width, $class on 0 1 2 3 4 5 6,
+        $class on 7 8 9 10 11 12 13)
     };
 }
 
@@ -157,7 +165,8 @@ macro_rules! pair {
             $a on 0 1 2 3 4 5 6 7 8 9 10 11, $b on 12 13 14 15 16 17 18 19 20 21 22 23)
     };
     ($width:ident $a:ident $b:ident) => {
-        kernel!(Mix::Pair(Class::$a, Class::$b), $width, $a on 0 1 2 3 4 5 6, $b on 7 8 9 10 11 12 13)
+        kernel!(Mix::Pair(Class::$a, Class::$b), $width, $a on 0 1 2 3 4 5 6,
+        $b on 7 8 9 10 11 12 13)
     };
 }
 
@@ -171,7 +180,8 @@ macro_rules! pairs {
     }};
 }
 
-/// The kernels of the computing classes alone, in chains, in pairs, and of loads and stores alone and in pairs.
+/// The kernels of the computing classes alone, in chains, in pairs, and of loads and stores alone
+/// and in pairs.
 macro_rules! kernels {
     ($width:ident: $($class:ident)*) => {{
         let mut list: Vec<Kernel> = pairs!($width: $($class)* Load Store);
@@ -193,9 +203,11 @@ pub fn kernels(width: Width) -> Vec<Kernel> {
     };
     list.push(match width {
         Width::W128 => kernel!(Mix::Together, W128,
-            Add on 0 1, Logic on 2 3, Shift on 4 5, Unpack on 6 7, ByteShuffle on 8 9, Aes on 10 11),
+            Add on 0 1, Logic on 2 3, Shift on 4 5, Unpack on 6 7, ByteShuffle on 8 9,
+            Aes on 10 11),
         Width::W256 => kernel!(Mix::Together, W256,
-            Add on 0, Logic on 1, Rotate on 2, Shift on 3, Unpack on 4, ByteShuffle on 5, CrossShuffle on 6, Aes on 7,
+            Add on 0, Logic on 1, Rotate on 2, Shift on 3, Unpack on 4, ByteShuffle on 5,
+            CrossShuffle on 6, Aes on 7,
             Add on 8, Logic on 9, Unpack on 10, Rotate on 11, ByteShuffle on 12, Shift on 13),
         Width::W512 => kernel!(Mix::Together, W512,
             Add on 0 1 2, Logic on 3 4 5, Rotate on 6 7 8, Shift on 9 10 11,

@@ -43,7 +43,8 @@ pub fn measure() -> Option<Model> {
     Some(Model { widths })
 }
 
-/// Ports and latencies are whole numbers: what is as near to one as the measurement is exact is meant to be it.
+/// Ports and latencies are whole numbers: what is as near to one as the measurement is exact is
+/// meant to be it.
 fn whole(rate: f64) -> f64 {
     if (rate / rate.round() - 1.0).abs() < 0.04 {
         rate.round()

@@ -1,8 +1,10 @@
-//! The peak model: how fast this processor could run a kernel at best, from what its ports were measured to do.
+//! The peak model: how fast this processor could run a kernel at best, from what its ports were
+//! measured to do.
 //!
-//! Nothing is assumed about the processor. On start, loops of one class of vector instruction, of each pair of
-//! classes and of all of them are timed (`kernels`), each beside a chain of additions of one cycle each, which
-//! tells the clock. From that and a kernel's counts of operations follows the least number of cycles (`bound`).
+//! Nothing is assumed about the processor. On start, loops of one class of vector instruction, of
+//! each pair of classes and of all of them are timed (`kernels`), each beside a chain of additions
+//! of one cycle each, which tells the clock. From that and a kernel's counts of operations follows
+//! the least number of cycles (`bound`).
 //!
 //! Loops are written for x86-64. On other processors there is no model.
 

@@ -6,7 +6,7 @@ use super::Class::{Add, Aes, ByteShuffle, CrossShuffle, Logic, Rotate, Shift, Un
 use super::{Class, Model, Operations, Width};
 
 /// The most lanes that a kernel may have.
-const MOST_LANES: usize = 128;
+const LANES_MAX: usize = 128;
 
 /// What a kernel does to one block in each of its lanes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,7 +19,8 @@ pub struct Work {
     pub bytes: usize,
     /// Everything but loads, stores and copies.
     pub operations: Operations,
-    /// The longest chain of operations that wait for each other, from one block of a message to the next.
+    /// The longest chain of operations that wait for each other, from one block of a message to the
+    /// next.
     pub chain: Operations,
 }
 
@@ -32,8 +33,8 @@ pub struct Peak {
     pub cycles: f64,
     /// What needs these cycles.
     pub by: String,
-    /// Least cycles from one block of a message to its next. As long as they are more than `cycles`, more lanes at once
-    /// would be faster.
+    /// Least cycles from one block of a message to its next. As long as they are more than
+    /// `cycles`, more lanes at once would be faster.
     pub latency_cycles: f64,
     /// Bytes a cycle of one core that the operations allow.
     pub bytes_per_cycle: f64,
@@ -82,11 +83,12 @@ pub fn hash(algorithm: Algorithm, backend: Backend) -> Vec<Work> {
             chain: chain(algorithm, counted.rotate > 0),
         })
     };
-    (2..=MOST_LANES).filter_map(kernel).collect()
+    (2..=LANES_MAX).filter_map(kernel).collect()
 }
 
-/// The chain through the state of a hash: for each step the way from the newest variable to the next newest, with
-/// everything else added up before. `rotates`: whether a rotation is one instruction, as then is logic on three operands.
+/// The chain through the state of a hash: for each step the way from the newest variable to the
+/// next newest, with everything else added up before. `rotates`: whether a rotation is one
+/// instruction, as then is logic on three operands.
 fn chain(algorithm: Algorithm, rotates: bool) -> Operations {
     let rotate: &[Class] = if rotates { &[Rotate] } else { &[Shift, Logic] };
     let xor3: &[Class] = if rotates { &[Logic] } else { &[Logic, Logic] };
@@ -117,7 +119,8 @@ pub enum AesMode {
     Ecb,
 }
 
-/// What a backend does for one register of blocks in a mode of AES; nothing is known of the portable one.
+/// What a backend does for one register of blocks in a mode of AES; nothing is known of the
+/// portable one.
 pub fn aes(mode: AesMode, key_bits: usize, backend: aes::Backend) -> Option<Work> {
     let width = match backend {
         aes::Backend::Portable => return None,

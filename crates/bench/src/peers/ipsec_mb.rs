@@ -1,11 +1,12 @@
-//! Intel's Multi-Buffer Crypto for IPsec, by a small C program that is compiled where the library's header is.
+//! Intel's Multi-Buffer Crypto for IPsec, by a small C program that is compiled where the library's
+//! header is.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use tempfile::TempDir;
 
+use super::{Compiled, compile};
 use crate::tools::find_in_path;
 
 const SOURCE: &str = include_str!("../../peers/ipsec_mb.c");
@@ -24,7 +25,7 @@ const MOST_BYTES: usize = 65535 / 128 * 128;
 pub struct IpsecMb {
     /// The library's version.
     pub version: String,
-    folder: TempDir,
+    compiled: Compiled,
 }
 
 /// One run of the program.
@@ -46,39 +47,23 @@ impl IpsecMb {
         if find_in_path("cc").is_none() || !HEADERS.iter().any(|file| Path::new(file).exists()) {
             return Ok(None);
         }
-        let folder = tempfile::tempdir().context("cannot make a folder to compile in")?;
-        let source = folder.path().join("ipsec_mb.c");
-        std::fs::write(&source, SOURCE).context("cannot write the program to compile")?;
-        let output = Command::new("cc")
-            .args(["-O2", "-o"])
-            .arg(folder.path().join("ipsec_mb"))
-            .arg(&source)
-            .arg("-lIPSec_MB")
-            .output()
-            .context("cannot run cc")?;
-        if !output.status.success() {
-            bail!(
-                "cannot compile ipsec_mb.c:\n{}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
-        }
         let mut found = IpsecMb {
             version: String::new(),
-            folder,
+            compiled: compile("cc", "ipsec_mb.c", SOURCE, &["-lIPSec_MB"])?,
         };
         found.version = found.run("sha1", 16, 1e-3)?.version;
         Ok(Some(found))
     }
 
-    /// Bytes a second of CPU time on one core over `seconds`, for many messages of `bytes`, or of as many as the
-    /// library takes at most.
+    /// Bytes a second of CPU time on one core over `seconds`, for many messages of `bytes`, or of
+    /// as many as the library takes at most.
     pub fn rate(&self, algorithm: &str, bytes: usize, seconds: f64) -> Result<f64> {
         let run = self.run(algorithm, bytes, seconds)?;
         Ok(run.bytes as f64 / run.cpu_seconds)
     }
 
     fn run(&self, algorithm: &str, bytes: usize, seconds: f64) -> Result<Run> {
-        let output = Command::new(self.folder.path().join("ipsec_mb"))
+        let output = Command::new(&self.compiled.program)
             .arg(algorithm)
             .arg(bytes.min(MOST_BYTES).to_string())
             .arg(IpsecMb::MESSAGES.to_string())

@@ -1,13 +1,13 @@
-//! Crypto++'s MACs and xxHash in C, by a small C++ program that is compiled where the libraries' headers are. It keeps
-//! running, since it has as much data as we have.
+//! Crypto++'s MACs and xxHash in C, by a small C++ program that is compiled where the libraries'
+//! headers are. It keeps running, since it has as much data as we have.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use tempfile::TempDir;
 
+use super::{Compiled, compile};
 use crate::tools::find_in_path;
 
 const SOURCE: &str = include_str!("../../peers/macs.cpp");
@@ -82,7 +82,7 @@ pub struct Macs {
     process: Child,
     questions: ChildStdin,
     answers: BufReader<ChildStdout>,
-    _folder: TempDir,
+    _compiled: Compiled,
 }
 
 /// One answer of the program.
@@ -102,8 +102,8 @@ impl Run {
 }
 
 impl Macs {
-    /// Compiles the program and starts it with messages of `block` bytes in data of `data` bytes; nothing where none of the
-    /// libraries or no compiler is installed.
+    /// Compiles the program and starts it with messages of `block` bytes in data of `data` bytes;
+    /// nothing where none of the libraries or no compiler is installed.
     pub fn start(block: usize, data: usize) -> Result<Option<Macs>> {
         let libraries = Library::ALL
             .into_iter()
@@ -112,22 +112,10 @@ impl Macs {
         if find_in_path("c++").is_none() || libraries.is_empty() {
             return Ok(None);
         }
-        let folder = tempfile::tempdir().context("cannot make a folder to compile in")?;
-        let (source, program) = (folder.path().join("macs.cpp"), folder.path().join("macs"));
-        std::fs::write(&source, SOURCE).context("cannot write the program to compile")?;
-        let output = Command::new("c++")
-            .args(["-std=c++17", "-O2", "-o"])
-            .args([&program, &source])
-            .args(libraries.iter().flat_map(|library| library.arguments()))
-            .output()
-            .context("cannot run c++")?;
-        if !output.status.success() {
-            bail!(
-                "cannot compile macs.cpp:\n{}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
-        }
-        let mut process = Command::new(program)
+        let arguments = libraries.iter().flat_map(|library| library.arguments());
+        let arguments: Vec<_> = ["-std=c++17"].into_iter().chain(arguments).collect();
+        let compiled = compile("c++", "macs.cpp", SOURCE, &arguments)?;
+        let mut process = Command::new(&compiled.program)
             .args([block, data].map(|number| number.to_string()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -139,7 +127,7 @@ impl Macs {
             process,
             questions: questions.context("the program has no input")?,
             answers: BufReader::new(answers.context("the program has no output")?),
-            _folder: folder,
+            _compiled: compiled,
         };
         loop {
             match macs.answer()?.trim() {
@@ -155,7 +143,8 @@ impl Macs {
         versions.any(|version| version.starts_with(library.name()))
     }
 
-    /// Times an algorithm over `seconds` of CPU time: one message again and again, or through all data.
+    /// Times an algorithm over `seconds` of CPU time: one message again and again, or through all
+    /// data.
     pub fn run(&mut self, algorithm: &str, through_memory: bool, seconds: f64) -> Result<Run> {
         let shape = if through_memory { "memory" } else { "warm" };
         writeln!(self.questions, "{algorithm} {shape} {seconds}")
@@ -205,11 +194,11 @@ mod tests {
 
     use super::*;
 
-    const BLOCK: usize = 10_000;
+    const BLOCK_LEN: usize = 10_000;
 
     /// Of a message of zeros under a key of zeros, with zero as nonce.
     fn ours(algorithm: Algorithm) -> String {
-        let message = [0; BLOCK];
+        let message = [0; BLOCK_LEN];
         let vmac = |size| {
             let nonce = Nonce::from_bytes(&[0]).unwrap();
             let tag = VmacKey::new(size, &[0; 16]).authenticate_under_nonce(nonce, &message);
@@ -231,7 +220,7 @@ mod tests {
 
     #[test]
     fn the_libraries_compute_the_same() {
-        let mut macs = Macs::start(BLOCK, 10 * BLOCK).unwrap();
+        let mut macs = Macs::start(BLOCK_LEN, 10 * BLOCK_LEN).unwrap();
         for algorithm in Algorithm::all() {
             let Some(library) = Library::with(algorithm.name()) else {
                 continue;

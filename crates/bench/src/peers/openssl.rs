@@ -14,20 +14,23 @@ pub struct OpenSsl {
     pub version: String,
 }
 
-/// Which of the processor's instructions OpenSSL may use on x86-64: see its manual page OPENSSL_ia32cap.
+/// Which of the processor's instructions OpenSSL may use on x86-64: see its manual page
+/// OPENSSL_ia32cap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Instructions {
     /// Whatever it finds.
     All,
-    /// Not the SHA instructions: SHA-1 then has its message schedule, and only that, in vector registers.
+    /// Not the SHA instructions: SHA-1 then has its message schedule, and only that, in vector
+    /// registers.
     NoSha,
     /// Nor any vector instructions.
     Scalar,
 }
 
 impl Instructions {
-    /// The value of OPENSSL_ia32cap. Its first half are EDX and ECX of CPUID leaf 1, where bit 41 is SSSE3, which the
-    /// wider ones are looked for after; its second half EBX of leaf 7, where bit 29 are the SHA instructions and bit 5 is AVX2.
+    /// The value of OPENSSL_ia32cap. Its first half are EDX and ECX of CPUID leaf 1, where bit 41
+    /// is SSSE3, which the wider ones are looked for after; its second half EBX of leaf 7, where
+    /// bit 29 are the SHA instructions and bit 5 is AVX2.
     fn mask(self) -> Option<&'static str> {
         match self {
             Instructions::All => None,
@@ -50,8 +53,8 @@ impl OpenSsl {
         })
     }
 
-    /// Bytes a second of CPU time on one core, as `openssl speed` counts it over one second, for messages of
-    /// `bytes`. `arguments` name the algorithm, as in `-evp sha1`.
+    /// Bytes a second of CPU time on one core, as `openssl speed` counts it over one second, for
+    /// messages of `bytes`. `arguments` name the algorithm, as in `-evp sha1`.
     pub fn rate(
         &self,
         arguments: &[impl AsRef<OsStr>],

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::bed::{Bed, PASSWORD, Ran, bare_command, run};
-use crate::mutate::Mutator;
+use tabane_testing::mutate::Mutator;
 
 /// A bed with a configuration file, in which `{bed}` is the folder of the bed.
 struct Configured {

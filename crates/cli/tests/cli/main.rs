@@ -14,12 +14,8 @@ mod documents;
 mod everyday;
 mod find;
 mod forget;
-#[path = "../../../store/tests/common/gateway.rs"]
-mod gateway;
 mod mishaps;
 mod mount;
-#[path = "../../../store/tests/fuzz/mutate.rs"]
-mod mutate;
 mod object_store;
 mod objects;
 mod offload;

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::bed::{Bed, Ran, restored, run, varied};
-use crate::gateway::{ACCESS_KEY, BUCKET, Gateway, SECRET_KEY};
+use tabane_testing::gateway::{ACCESS_KEY, BUCKET, Gateway, SECRET_KEY};
 
 fn command<A: AsRef<OsStr>>(bed: &Bed, url: &str, args: impl IntoIterator<Item = A>) -> Command {
     let mut command = bed.command(args);

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::bed::{Bed, Ran, restored, run};
-use crate::gateway::{BUCKET, Gateway};
+use tabane_testing::gateway::{BUCKET, Gateway};
 
 pub fn command<A: AsRef<OsStr>>(bed: &Bed, args: impl IntoIterator<Item = A>) -> Command {
     let mut command = bed.command(args);

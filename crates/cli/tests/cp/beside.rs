@@ -5,20 +5,20 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::compare::assert_same;
-use crate::tree;
+use tabane_testing::compare::assert_same;
+use tabane_testing::files;
 
 fn lay_out(directory: &Path) {
     for name in ["d", "s/sub", "clash/f"] {
         fs::create_dir_all(directory.join(name)).unwrap();
     }
-    tree::write(directory.join("f"), b"f");
-    tree::write(directory.join("it's"), b"g");
-    tree::write(directory.join("clash/s"), b"");
-    tree::write(directory.join("s/sub/x"), b"x");
+    files::write(directory.join("f"), b"f");
+    files::write(directory.join("it's"), b"g");
+    files::write(directory.join("clash/s"), b"");
+    files::write(directory.join("s/sub/x"), b"x");
     symlink("f", directory.join("link")).unwrap();
     for number in 0..2 {
-        tree::set_mtime(&directory.join(["f", "it's"][number]), 1_000_000, 5);
+        files::set_mtime(&directory.join(["f", "it's"][number]), 1_000_000, 5);
     }
 }
 
@@ -87,7 +87,7 @@ fn says_and_does_what_cp_does() {
         let expected = text(&theirs).replace("cp: ", "tabane: ");
         assert_eq!(text(&ours), expected, "{args:?}");
         assert!(ours.stdout.is_empty());
-        let list = |bed: &Path| crate::compare::contents(bed);
+        let list = |bed: &Path| tabane_testing::compare::contents(bed);
         assert_eq!(list(beds[0].path()), list(beds[1].path()), "{args:?}");
     }
 }

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use crate::compare::assert_same;
-use crate::tree;
+use tabane_testing::compare::assert_same;
+use tabane_testing::files;
 
 /// How many moments; more with TABANE_TEST_KILLS.
 const KILLS: u32 = 6;
@@ -32,15 +32,15 @@ fn killed_at_random_moments() {
     let bed = tempfile::tempdir().unwrap();
     let source = bed.path().join("source");
     fs::create_dir(&source).unwrap();
-    tree::small_tree(&source, 1);
+    files::small_tree(&source, 1);
     for number in 0..300 {
-        let bytes = tree::random_bytes(number, 3000 * (number as usize % 17));
-        tree::write(
+        let bytes = files::random_bytes(number, 3000 * (number as usize % 17));
+        files::write(
             source.join(format!("more/{}/{number}", number % 20)),
             &bytes,
         );
     }
-    tree::write(source.join("large"), &tree::random_bytes(4, 20 << 20));
+    files::write(source.join("large"), &files::random_bytes(4, 20 << 20));
     let copy = bed.path().join("copy");
     let start = Instant::now();
     assert!(command(bed.path()).status().unwrap().success());
@@ -51,7 +51,7 @@ fn killed_at_random_moments() {
         fs::remove_dir_all(&copy).unwrap();
         fs::remove_file(bed.path().join("manifest")).unwrap();
         let mut child = command(bed.path()).spawn().unwrap();
-        let seed = tree::random_bytes(u64::from(round), 8);
+        let seed = files::random_bytes(u64::from(round), 8);
         let part = u64::from_le_bytes(seed.try_into().unwrap()) as f64 / u64::MAX as f64;
         thread::sleep(whole.mul_f64(part).max(Duration::from_micros(1)));
         child.kill().unwrap();
@@ -99,7 +99,7 @@ fn a_signal_leaves_only_what_lets_it_go_on() {
     let source = bed.path().join("source");
     fs::create_dir(&source).unwrap();
     for number in 0..1000 {
-        tree::write(
+        files::write(
             source.join(format!("{number}{}", "x".repeat(200))),
             b"some bytes",
         );

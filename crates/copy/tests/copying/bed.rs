@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tabane_copy::{Algorithm, Meaning, Observer, Options, Problem, Summary, Verify, copy};
+use tabane_testing::files;
 use tempfile::TempDir;
-
-use crate::tree;
 
 pub struct Bed(TempDir);
 
@@ -16,7 +15,7 @@ impl Bed {
         let bed = Self(tempfile::tempdir().unwrap());
         std::fs::create_dir(bed.source()).unwrap();
         std::fs::create_dir(bed.path("to")).unwrap();
-        tree::small_tree(&bed.source(), 7);
+        files::small_tree(&bed.source(), 7);
         bed
     }
 
@@ -155,13 +154,4 @@ pub fn assert_tidy(directory: &Path) {
             assert_tidy(&entry.path());
         }
     }
-}
-
-pub fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0)
-}
-
-/// Says loudly what was not checked.
-pub fn not_checked(what: &str, why: impl std::fmt::Display) {
-    println!("NOT CHECKED: {what}: {why}");
 }

@@ -5,13 +5,13 @@ use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::bed::{Bed, Recorder, assert_tidy, run};
-use crate::compare::assert_same;
-use crate::mount::Mount;
-use crate::tree;
+use tabane_testing::compare::assert_same;
+use tabane_testing::files;
+use tabane_testing::mount::Mount;
 
 fn append_while_copied(bed: &Bed, times: u32) -> Recorder {
     let path = bed.path("source/large");
-    tree::write(&path, &tree::random_bytes(1, 6 << 20));
+    files::write(&path, &files::random_bytes(1, 6 << 20));
     let left = AtomicU32::new(times);
     Recorder::on_bytes(move || {
         let one_less = |left: u32| left.checked_sub(1);
@@ -60,7 +60,7 @@ fn a_full_disk_is_reported_once_and_left_tidy() {
     let bed = Bed::new();
     for number in 0..5 {
         let path = bed.path(&format!("source/large {number}"));
-        tree::write(path, &tree::random_bytes(number, 5 << 20));
+        files::write(path, &files::random_bytes(number, 5 << 20));
     }
     let Some(_mount) = Mount::tmpfs(&bed.path("to"), "8m") else {
         return;

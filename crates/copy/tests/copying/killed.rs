@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 
 use crate::bed::{Bed, Recorder, assert_tidy, fine, run, run_and_keep};
-use crate::compare::assert_same;
-use crate::tree;
+use tabane_testing::compare::assert_same;
+use tabane_testing::files;
 
 fn machine_start() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap()[..8].to_owned()
@@ -18,8 +18,8 @@ fn leftovers_are_removed_and_those_of_the_living_are_not() {
     let alive = format!(".tabane-cp.{}.fedcba9876543210", machine_start());
     let many = bed.copy().join("many");
     for name in [&dead, &alive] {
-        tree::write(bed.path("to").join(name), b"");
-        tree::write(many.join(format!("{name}.3")), b"half");
+        files::write(bed.path("to").join(name), b"");
+        files::write(many.join(format!("{name}.3")), b"half");
     }
     let lock = File::open(bed.path("to").join(&alive)).unwrap();
     lock.lock().unwrap();
@@ -38,15 +38,15 @@ fn leftovers_are_removed_after_another_copy_came_between() {
     fine(bed.options());
     let dead = format!(".tabane-cp.{}.0123456789abcdef", machine_start());
     let many = bed.copy().join("many");
-    tree::write(bed.path("to").join(&dead), b"");
-    tree::write(many.join(format!("{dead}.3")), b"half");
+    files::write(bed.path("to").join(&dead), b"");
+    files::write(many.join(format!("{dead}.3")), b"half");
     // These are somebody's own.
     let own = [
         ".tabane-cp.notes.of.3",
         ".tabane-cp.01234567.0123456789abcdef.txt",
     ];
     for name in own {
-        tree::write(many.join(name), b"mine");
+        files::write(many.join(name), b"mine");
     }
     let mut other = bed.options();
     other.sources = vec![bed.path("source/text")];
@@ -70,10 +70,10 @@ fn a_claim_that_turns_out_to_be_alive_stays() {
     let bed = Bed::new();
     let name = format!(".tabane-cp.{}.fedcba9876543210", machine_start());
     let claim = bed.path("to").join(&name);
-    tree::write(&claim, b"");
+    files::write(&claim, b"");
     let lock = File::open(&claim).unwrap();
     let temporary = bed.path("to/source/many").join(format!("{name}.0"));
-    tree::write(&temporary, b"half");
+    files::write(&temporary, b"half");
     let lock_it = move || {
         let _ = lock.lock();
     };
@@ -97,9 +97,9 @@ fn a_cancelled_copy_leaves_only_what_lets_it_go_on() {
     ] {
         let bed = Bed::new();
         // So large that it is not done when the first of its bytes are.
-        tree::write(
+        files::write(
             bed.path("source/a large one"),
-            &tree::random_bytes(1, 9 << 20),
+            &files::random_bytes(1, 9 << 20),
         );
         let mut options = bed.options();
         options.target = bed.path(name);
@@ -154,7 +154,7 @@ fn own_files(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
 #[test]
 fn after_a_crash_of_the_machine_contents_are_compared() {
     let bed = Bed::new();
-    tree::write(bed.path("to/.tabane-cp.00000000.0123456789abcdef"), b"");
+    files::write(bed.path("to/.tabane-cp.00000000.0123456789abcdef"), b"");
     std::thread::sleep(std::time::Duration::from_millis(20));
     let dead = bed.path("to/.tabane-cp.00000000.0123456789abcdef");
     let saved = bed.path("claim");
@@ -171,7 +171,7 @@ fn after_a_crash_of_the_machine_contents_are_compared() {
     assert_eq!(fine(bed.options()).copied_bytes, 70_000);
     // That of another command stays, since only that one looks at all that it copied.
     let other = bed.path("to/.tabane-cp.00000000.0123456789abcdef");
-    tree::write(&other, b"0123456789abcdef ");
+    files::write(&other, b"0123456789abcdef ");
     fine(bed.options());
     fs::remove_file(other).unwrap();
     assert_same(&bed.source(), &bed.copy());

@@ -5,11 +5,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use tabane_copy::Verify;
+use tabane_testing::compare::assert_same;
+use tabane_testing::files;
+use tabane_testing::mount::Mount;
+use tabane_testing::not_checked;
 
-use crate::bed::{Bed, Recorder, not_checked, run};
-use crate::compare::assert_same;
-use crate::mount::Mount;
-use crate::tree;
+use crate::bed::{Bed, Recorder, run};
 
 /// Flips a bit of a file, keeping its times.
 fn flip(path: &Path, at: u64) {
@@ -77,8 +78,8 @@ fn the_disk_is_read_and_not_the_memory() {
     let Some(mount) = Mount::image(&bed.path("to"), &image, "ext4", 32) else {
         return;
     };
-    let pattern = tree::random_bytes(99, 1 << 20);
-    tree::write(bed.path("source/large"), &pattern);
+    let pattern = files::random_bytes(99, 1 << 20);
+    files::write(bed.path("source/large"), &pattern);
     let mut options = bed.options();
     options.verify = Verify::Reread;
     let disk = image.clone();

@@ -8,26 +8,27 @@ use std::process::Command;
 use rustix::fs::{FileType, Mode, OFlags};
 use tabane_copy::{Algorithm, Meaning, Verify, copy};
 use tabane_sum::{Accept, Parser};
+use tabane_testing::compare::assert_same;
+use tabane_testing::files;
+use tabane_testing::mount::Mount;
+use tabane_testing::{is_root, not_checked};
 
-use crate::bed::{Bed, Recorder, assert_tidy, fine, is_root, not_checked, run, run_and_keep};
-use crate::compare::assert_same;
-use crate::mount::Mount;
-use crate::tree;
+use crate::bed::{Bed, Recorder, assert_tidy, fine, run, run_and_keep};
 
 /// Adds everything that a tree can have.
 fn add_specials(bed: &Bed) {
     let source = bed.source();
     let at = |name: &str| source.join(name);
-    tree::write(at("odd \n\\ \u{fc}"), b"odd");
+    files::write(at("odd \n\\ \u{fc}"), b"odd");
     let not_utf8 = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff\xfe");
-    tree::write(source.join(not_utf8), b"bytes");
-    tree::sparse(
+    files::write(source.join(not_utf8), b"bytes");
+    files::sparse(
         &at("sparse"),
         5 << 20,
         &[(1 << 20, b"data"), (3 << 20, &[1; 70_000])],
     );
-    tree::sparse(&at("only a hole"), 1 << 20, &[]);
-    tree::write(at("large"), &tree::random_bytes(3, (9 << 20) + 5));
+    files::sparse(&at("only a hole"), 1 << 20, &[]);
+    files::write(at("large"), &files::random_bytes(3, (9 << 20) + 5));
     symlink("nowhere", at("dangling")).unwrap();
     fs::hard_link(at("dangling"), at("dangling too")).unwrap();
     fs::hard_link(at("large"), at("many/large too")).unwrap();
@@ -59,8 +60,8 @@ fn add_specials(bed: &Bed) {
     } else {
         not_checked("owners and devices", "this needs root");
     }
-    tree::set_mtime(&at("empty directory"), -5, 999_999_999);
-    tree::set_mtime(&at("random"), 1_234_567_890, 123_456_789);
+    files::set_mtime(&at("empty directory"), -5, 999_999_999);
+    files::set_mtime(&at("random"), 1_234_567_890, 123_456_789);
     fs::set_permissions(at("many/1"), Permissions::from_mode(0o555)).unwrap();
 }
 
@@ -81,7 +82,7 @@ fn everything_of_a_tree() {
         // Nothing is copied again, and what was changed is.
         let inode = |name: &str| fs::metadata(bed.copy().join(name)).unwrap().ino();
         let before = (inode("large"), inode("text"));
-        tree::write(bed.source().join("many/2/5"), b"other bytes");
+        files::write(bed.source().join("many/2/5"), b"other bytes");
         fs::set_permissions(bed.copy().join("random"), Permissions::from_mode(0o600)).unwrap();
         let summary = fine(options);
         assert_same(&bed.source(), &bed.copy());
@@ -149,7 +150,7 @@ fn what_makes_no_sense_is_refused() {
         refused(target, Meaning::Either, "IntoItself");
     }
     refused("source", Meaning::Name, "SameFile");
-    tree::write(bed.path("file"), b"");
+    files::write(bed.path("file"), b"");
     refused("file", Meaning::Name, "OverOther");
     assert_eq!(fs::read_dir(bed.path("source/inner")).unwrap().count(), 0);
     assert_tidy(&bed.source());
@@ -168,7 +169,7 @@ fn what_makes_no_sense_is_refused() {
 fn no_link_at_the_target_is_followed() {
     let bed = Bed::new();
     fs::create_dir(bed.path("outside")).unwrap();
-    tree::write(bed.path("outside/file"), b"mine");
+    files::write(bed.path("outside/file"), b"mine");
     fs::create_dir(bed.copy()).unwrap();
     symlink(bed.path("outside"), bed.copy().join("many")).unwrap();
     symlink(bed.path("outside/file"), bed.copy().join("text")).unwrap();
@@ -265,9 +266,9 @@ fn blocks_are_shared_where_the_file_system_can() {
         };
         let source = there.join("source");
         fs::create_dir(&source).unwrap();
-        tree::small_tree(&source, 8);
-        let bytes = tree::random_bytes(11, (5 << 20) + 1);
-        tree::write(source.join("large"), &bytes);
+        files::small_tree(&source, 8);
+        let bytes = files::random_bytes(11, (5 << 20) + 1);
+        files::write(source.join("large"), &bytes);
         let target = there.join("copy");
         let mut options = bed.options();
         options.sources = vec![source.clone()];
@@ -285,7 +286,7 @@ fn blocks_are_shared_where_the_file_system_can() {
         let listed = fs::read_to_string(&manifest).unwrap();
         let digest = Algorithm::Xxh3.digest(&bytes).to_string();
         assert!(listed.contains(&digest), "{kind}: {listed}");
-        tree::write(target.join("large"), b"other");
+        files::write(target.join("large"), b"other");
         assert_eq!(fs::read(source.join("large")).unwrap(), bytes, "{kind}");
     }
 }
@@ -331,8 +332,8 @@ fn sources_that_merge_do_not_overwrite_one_another() {
     for sources in [["p1/dd", "p2/dd"], ["p1/.", "p2/dd"], ["p1/.", "p2/."]] {
         let bed = Bed::new();
         for part in ["p1", "p2"] {
-            tree::write(bed.path(part).join("dd/z"), part.as_bytes());
-            tree::write(bed.path(part).join(format!("dd/only {part}")), b"");
+            files::write(bed.path(part).join("dd/z"), part.as_bytes());
+            files::write(bed.path(part).join(format!("dd/only {part}")), b"");
         }
         let mut options = bed.options();
         options.sources = sources.iter().map(|name| bed.path(name)).collect();
@@ -358,8 +359,8 @@ fn sources_that_merge_do_not_overwrite_one_another() {
 #[test]
 fn a_manifest_takes_the_place_of_nothing_else() {
     let bed = Bed::new();
-    tree::write(bed.path("mine.partial"), b"what I wrote\n");
-    tree::write(bed.path("other.new"), b"no newline");
+    files::write(bed.path("mine.partial"), b"what I wrote\n");
+    files::write(bed.path("other.new"), b"no newline");
     fs::hard_link(bed.path("source/text"), bed.path("same as text")).unwrap();
     let text = bed.path("source/text");
     for (source, manifest) in [
@@ -375,18 +376,18 @@ fn a_manifest_takes_the_place_of_nothing_else() {
         let mut options = bed.options();
         options.sources = vec![source];
         options.manifest = Some(bed.path(manifest));
-        let before = crate::compare::contents(&bed.path(""));
+        let before = tabane_testing::compare::contents(&bed.path(""));
         let result = copy(options, std::sync::Arc::new(Recorder::default()));
         assert!(result.is_err(), "{manifest}");
         assert_eq!(
-            crate::compare::contents(&bed.path("")),
+            tabane_testing::compare::contents(&bed.path("")),
             before,
             "{manifest}"
         );
     }
     // What a killed run left is none of these.
     let line = b"XXH3 (to/source/x) = 0123456789abcdef\nXXH3 (to/sou";
-    tree::write(bed.path("list.partial"), line);
+    files::write(bed.path("list.partial"), line);
     let mut options = bed.options();
     options.manifest = Some(bed.path("list"));
     fine(options);
@@ -405,11 +406,11 @@ fn a_manifest_takes_the_place_of_no_copy_further_down() {
         for name in ["to/source/many/1", "to/many/1"] {
             fs::create_dir_all(bed.path(name)).unwrap();
         }
-        tree::write(bed.path("source/many/1/x.partial"), b"");
+        files::write(bed.path("source/many/1/x.partial"), b"");
         let mut options = bed.options();
         options.sources = vec![bed.path(source)];
         options.target = bed.path(target);
-        let before = crate::compare::contents(&bed.path(""));
+        let before = tabane_testing::compare::contents(&bed.path(""));
         let mut manifests = vec![bed.path(manifest)];
         if refused && source == "source" {
             manifests.push(bed.path("to/source/many/1/x"));
@@ -419,7 +420,7 @@ fn a_manifest_takes_the_place_of_no_copy_further_down() {
             let result = copy(options.clone(), std::sync::Arc::new(Recorder::default()));
             assert_eq!(result.is_err(), refused, "{manifest}: {result:?}");
             if refused {
-                assert_eq!(crate::compare::contents(&bed.path("")), before);
+                assert_eq!(tabane_testing::compare::contents(&bed.path("")), before);
             }
         }
     }

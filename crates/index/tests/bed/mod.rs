@@ -107,5 +107,8 @@ impl PageKey for Keys {
 
 fn tag(number: u64, bytes: &[u8]) -> [u8; TAG_LEN] {
     let digest = object_id(&[&number.to_le_bytes(), bytes]);
-    *digest.0.first_chunk().expect("a digest is longer than a tag")
+    *digest
+        .0
+        .first_chunk()
+        .expect("a digest is longer than a tag")
 }

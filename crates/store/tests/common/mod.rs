@@ -1,14 +1,9 @@
 //! What the integration tests share. Each test program uses a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
-pub mod compare;
 pub mod fault;
-pub mod gateway;
-pub mod memory;
-pub mod mount;
 pub mod process;
 pub mod striped;
-pub mod tree;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,6 +17,9 @@ use tabane_store::compress::Compression;
 use tabane_store::key::{KdfCost, Password};
 use tabane_store::restore::{self, RestoreOptions, RestoreSummary, restore};
 use tabane_store::{Algorithm, Id, InitOptions, Repository, snapshot};
+pub use tabane_testing::{
+    compare, files as tree, gateway, is_root, memory, mount, not_checked, scratch,
+};
 use tempfile::TempDir;
 
 /// The password of all repositories of the tests.
@@ -311,25 +309,4 @@ impl Place {
 /// The snapshot that a backup made.
 pub fn id(made: &Backup) -> Id {
     made.id.expect("it was no dry run")
-}
-
-/// A directory in memory if there is room: tests that make thousands of files don't wait for a disk.
-pub fn scratch() -> TempDir {
-    const ROOM: u64 = 2 << 30;
-    let memory = Path::new("/dev/shm");
-    let room = rustix::fs::statvfs(memory).map(|stat| stat.f_bavail * stat.f_frsize);
-    match room {
-        Ok(room) if room >= ROOM => tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()),
-        _ => tempfile::tempdir(),
-    }
-    .unwrap()
-}
-
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
-/// Says loudly what a test leaves out, and why.
-pub fn not_checked(what: &str, why: impl std::fmt::Display) {
-    eprintln!("\n*** NOT CHECKED: {what}: {why}\n");
 }

@@ -1,0 +1,97 @@
+//! Every parser of stored bytes, for a short time, with damaged and invented bytes.
+//! `make fuzz FUZZ=stored PARSER=…` looks longer, and sees which code was reached.
+
+use std::panic::catch_unwind;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+use tabane_testing::mutate::Mutator;
+use tabane_testing::parsers::PARSERS;
+
+/// Each parser gets so long.
+const TIME: Duration = Duration::from_millis(1000);
+
+/// No input may take longer, on however busy a machine.
+const INPUT_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Who asks for more address space than this has believed a length that was only said.
+const MEMORY_MAX: u64 = 4 << 30;
+
+fn fuzz(name: &str) {
+    let limit = Rlimit {
+        current: Some(MEMORY_MAX),
+        maximum: None,
+    };
+    setrlimit(Resource::As, limit).expect("a limit of memory");
+    let parser = PARSERS
+        .iter()
+        .find(|parser| parser.name == name)
+        .expect("a parser of this name");
+    let samples = (parser.samples)();
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .expect("after 1970");
+    let mut mutator = Mutator::new(now.as_nanos() as u64);
+    let start = Instant::now();
+    let mut runs = 0;
+    while start.elapsed() < TIME || runs <= samples.len() {
+        let input = match samples.get(runs) {
+            Some(sample) => sample.clone(),
+            None => mutator.mutate(&samples),
+        };
+        let begun = Instant::now();
+        let ended = catch_unwind(|| (parser.run)(&input));
+        let took = begun.elapsed();
+        assert!(
+            ended.is_ok() && took < INPUT_TIME_MAX,
+            "{name}: after {took:?} with these bytes: {}",
+            hex::encode(&input)
+        );
+        runs += 1;
+    }
+    println!("{name}: {runs} inputs");
+}
+
+macro_rules! fuzz_tests {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            fuzz(stringify!($name));
+        })*
+
+        #[test]
+        fn every_parser_has_a_test() {
+            let names: Vec<&str> = PARSERS.iter().map(|parser| parser.name).collect();
+            assert_eq!(names, [$(stringify!($name)),*]);
+        }
+    };
+}
+
+fuzz_tests!(object key config footer segment index directory snapshot removal client cache patterns container target set set_file);
+
+/// The cache names its records by number, and each number may be wrong, though the seal is right.
+#[test]
+fn every_number_in_the_cache_may_be_wrong() {
+    let parser = PARSERS.iter().find(|parser| parser.name == "cache");
+    let parser = parser.expect("there");
+    for sample in (parser.samples)() {
+        for at in (0..sample.len() - 3).step_by(4) {
+            let run = |change: &dyn Fn(&mut [u8])| {
+                let mut input = sample.clone();
+                change(&mut input[at..at + 4]);
+                let ended = catch_unwind(|| (parser.run)(&input));
+                assert!(ended.is_ok(), "at {at}");
+            };
+            let is_zero = sample[at..at + 4] == [0; 4];
+            // Most is padding: some of it will do.
+            if is_zero && at % 64 != 0 {
+                continue;
+            }
+            run(&|bytes| bytes.fill(0xff));
+            // Of numbers of any length, as those of a footer, the first seven bits.
+            for byte in (0..4).filter(|_| !is_zero) {
+                run(&|bytes| bytes[byte] ^= 0x10);
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! A real S3 server on this machine, over a directory: versitygw.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// The name of the only user.
+pub const ACCESS_KEY: &str = "tabane-test";
+/// Their secret.
+pub const SECRET_KEY: &str = "not much of a secret";
+/// The bucket.
+pub const BUCKET: &str = "bucket";
+
+/// A server with one bucket; stopped when dropped.
+pub struct Gateway {
+    program: PathBuf,
+    directory: TempDir,
+    port: u16,
+    /// Certificate and key.
+    tls: Option<[PathBuf; 2]>,
+    server: Option<Child>,
+}
+
+impl Gateway {
+    /// Starts a server, or says loudly that there is none.
+    pub fn start(what: &str) -> Option<Self> {
+        Self::start_as(what, None)
+    }
+
+    /// Starts a server that speaks TLS.
+    pub fn start_with_tls(what: &str, certificate: &Path, key: &Path) -> Option<Self> {
+        Self::start_as(what, Some([certificate.to_owned(), key.to_owned()]))
+    }
+
+    fn start_as(what: &str, tls: Option<[PathBuf; 2]>) -> Option<Self> {
+        let Some(program) = program("versitygw") else {
+            crate::not_checked(
+                what,
+                "versitygw is not installed (make test-tools installs it if there is go)",
+            );
+            return None;
+        };
+        let directory = tempfile::tempdir().expect("a directory for the server");
+        fs::create_dir(directory.path().join(BUCKET)).expect("a bucket");
+        let port = free_port();
+        let mut gateway = Self {
+            program,
+            directory,
+            port,
+            tls,
+            server: None,
+        };
+        gateway.restart();
+        Some(gateway)
+    }
+
+    /// Starts the server again, in the same place.
+    pub fn restart(&mut self) {
+        self.kill();
+        let mut command = Command::new(&self.program);
+        if let Some([certificate, key]) = &self.tls {
+            command.arg("--cert").arg(certificate).arg("--key").arg(key);
+        }
+        let server = command
+            .args([
+                "--quiet",
+                "--keep-alive",
+                "--port",
+                &format!("127.0.0.1:{}", self.port),
+            ])
+            .args(["--access", ACCESS_KEY, "--secret", SECRET_KEY, "posix"])
+            .arg(self.directory.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("start versitygw");
+        self.server = Some(server);
+        wait_for(self.port);
+    }
+
+    /// Kills the server, whatever it is doing.
+    pub fn kill(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            server.kill().expect("kill versitygw");
+            server.wait().expect("wait for versitygw");
+        }
+    }
+
+    /// URL of something in a bucket.
+    pub fn url(&self, bucket: &str, prefix: &str) -> String {
+        let scheme = match self.tls {
+            Some(_) => "s3+https",
+            None => "s3+http",
+        };
+        format!("{scheme}://127.0.0.1:{}/{bucket}/{prefix}", self.port)
+    }
+
+    /// The bucket as a directory.
+    pub fn bucket(&self) -> PathBuf {
+        self.directory.path().join(BUCKET)
+    }
+
+    /// Gives a command what it needs to use the server.
+    pub fn credentials(command: &mut Command) -> &mut Command {
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("AWS_") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .env("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+            .env("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A port that nobody listens on.
+pub fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    free.local_addr().expect("its address").port()
+}
+
+/// Waits until a server listens.
+pub fn wait_for(port: u16) {
+    let start = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "the server does not listen"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A program in the path, or where `make test-tools` puts it.
+pub fn program(name: &str) -> Option<PathBuf> {
+    // Beside what cargo builds: above the test program, at whatever depth.
+    let test = std::env::current_exe().unwrap_or_default();
+    let tools = test.ancestors().map(|folder| folder.join("tools"));
+    let tools = tools.flat_map(|tools| [tools.join("python/bin"), tools]);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(tools)
+        .map(|folder| folder.join(name))
+        .find(|program| program.exists())
+}

@@ -1,0 +1,55 @@
+//! What the tests and the laboratory of Tabane share: trees and files, comparisons of trees,
+//! servers, faults.
+
+#![deny(unsafe_code)]
+
+pub mod compare;
+pub mod compare_trees;
+pub mod disk;
+#[cfg(feature = "cluster")]
+pub mod faults;
+pub mod files;
+pub mod gateway;
+#[cfg(feature = "cluster")]
+pub mod member;
+#[cfg(feature = "storage")]
+pub mod memory;
+pub mod mount;
+pub mod mutate;
+#[cfg(feature = "cluster")]
+pub mod network;
+pub mod output;
+#[cfg(feature = "store")]
+pub mod parsers;
+pub mod progress;
+pub mod random;
+pub mod tree;
+
+use std::path::Path;
+
+use tempfile::TempDir;
+
+/// A directory in memory if there is room: tests that make thousands of files don't wait for a
+/// disk.
+pub fn scratch() -> TempDir {
+    const ROOM_BYTES: u64 = 2 << 30;
+    let memory = Path::new("/dev/shm");
+    let room = rustix::fs::statvfs(memory).map(|stat| stat.f_bavail * stat.f_frsize);
+    match room {
+        Ok(room) if room >= ROOM_BYTES => {
+            tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir())
+        }
+        _ => tempfile::tempdir(),
+    }
+    .expect("a directory for the test")
+}
+
+/// Whether this process is root's.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Prints loudly what a test leaves out, and why.
+pub fn not_checked(what: &str, why: impl std::fmt::Display) {
+    eprintln!("\n*** NOT CHECKED: {what}: {why}\n");
+}

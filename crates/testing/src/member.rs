@@ -1,0 +1,257 @@
+//! Members of a cluster, each a process of its own: nodes and clients.
+//!
+//! A program that starts members has a command `member`, with a [`Role`] for its argument. A member
+//! prints `ready`, waits for a line, and prints what it did.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use tabane_node::{Server, ServerOptions};
+use tabane_storage::{Id, Name, ObjectKind, Progress, RemoteOptions, Storage};
+use tabane_striped::cluster::file::NodeFile;
+use tabane_striped::cluster::wire::FabricAddress;
+use tabane_striped::cluster::{self, Plan};
+use tabane_striped::{HealOptions, StripedStorage};
+
+use crate::random::Random;
+
+/// Puts at a time of one client: one is on its way while another becomes durable.
+const CLIENT_PUTS: usize = 3;
+
+/// A member that runs; killed when dropped.
+pub struct Member {
+    child: Child,
+    /// Its end is the member's.
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Member {
+    /// Starts `program`, this one, as a member: a role and its arguments.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(mut program: Command, words: &[&str]) -> Result<Self> {
+        let mut child = program
+            .arg("member")
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start a member")?;
+        let stdin = child.stdin.take().context("no pipe")?;
+        let stdout = child.stdout.take().context("no pipe")?;
+        Ok(Self {
+            child,
+            stdin,
+            stdout: BufReader::new(stdout),
+        })
+    }
+
+    /// The next line that it prints.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        ensure!(!line.is_empty(), "a member has ended: see above");
+        Ok(line.trim().to_owned())
+    }
+
+    /// Lets it begin.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn go(&mut self) -> Result<()> {
+        Ok(self.stdin.write_all(b"go\n")?)
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), signal)?)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a member of a cluster does.
+#[derive(clap::Subcommand)]
+pub enum Role {
+    /// A node of a cluster
+    Node {
+        /// The node's file
+        file: PathBuf,
+        /// Where it keeps its parts
+        dir: PathBuf,
+        /// Takes data by this provider of libfabric
+        fabric: Option<String>,
+    },
+    /// Makes the nodes of a cluster one set
+    Form {
+        /// The cluster's file
+        file: PathBuf,
+    },
+    /// Puts objects into a cluster
+    Client {
+        /// The cluster's file
+        file: PathBuf,
+        /// How data goes to the nodes
+        plan: Plan,
+        /// For how long
+        seconds: f64,
+        /// Length of each object
+        object_bytes: usize,
+    },
+    /// Brings a cluster up to date
+    Heal {
+        /// The cluster's file
+        file: PathBuf,
+        /// How data goes to the nodes
+        plan: Plan,
+    },
+}
+
+impl Role {
+    /// Does what the member does, until standard input ends or the time is over.
+    ///
+    /// # Errors
+    /// What went wrong meanwhile.
+    pub fn run(&self) -> Result<()> {
+        match self {
+            Self::Node { file, dir, fabric } => node(file, dir, fabric.as_deref()),
+            Self::Form { file } => Ok(cluster::form(file)?),
+            Self::Client {
+                file,
+                plan,
+                seconds,
+                object_bytes,
+            } => client(file, *plan, *seconds, *object_bytes),
+            Self::Heal { file, plan } => heal(file, *plan),
+        }
+    }
+}
+
+/// Says that this member is ready, and waits for a line.
+///
+/// # Errors
+/// When nobody listens.
+pub fn ready() -> Result<()> {
+    println!("ready");
+    io::stdout().flush()?;
+    io::stdin().lock().read_line(&mut String::new())?;
+    Ok(())
+}
+
+/// Tells what was done, and in how many seconds.
+///
+/// # Errors
+/// When nobody listens.
+pub fn done(bytes: u64, begun: Instant) -> Result<()> {
+    println!("{bytes} {}", begun.elapsed().as_secs_f64());
+    io::stdout().flush()?;
+    Ok(())
+}
+
+fn node(file: &Path, dir: &Path, fabric: Option<&str>) -> Result<()> {
+    let node = NodeFile::read(file)?;
+    let (host, _) = node.address.rsplit_once(':').context("no port")?;
+    let fabric = fabric.map(|provider| FabricAddress {
+        provider: provider.to_owned(),
+        host: host.to_owned(),
+        port: 0,
+    });
+    let server = Server::start(ServerOptions {
+        listen: node.address.clone(),
+        node,
+        directory: dir.to_owned(),
+        fabric,
+        metrics: None,
+        log: Arc::new(|line| eprintln!("node: {line}")),
+    })?;
+    ready()?;
+    server.stop();
+    Ok(())
+}
+
+fn open(file: &Path, plan: Plan) -> Result<StripedStorage> {
+    let options = RemoteOptions {
+        notice: Arc::new(|text| eprintln!("client: {text}")),
+        ..RemoteOptions::default()
+    };
+    Ok(cluster::open_file(file, &options, plan)?)
+}
+
+/// Tells how many bytes of parts were written.
+fn heal(file: &Path, plan: Plan) -> Result<()> {
+    let storage = open(file, plan)?;
+    ready()?;
+    let begun = Instant::now();
+    let report = storage.heal(HealOptions::default(), &Told)?;
+    done(report.written_bytes, begun)
+}
+
+/// Prints problems.
+pub(crate) struct Told;
+
+impl Progress for Told {
+    fn problem(&self, what: &str) {
+        eprintln!("client: {what}");
+    }
+
+    fn note(&self, _what: &str) {}
+
+    fn progress(&self, _done_bytes: u64, _total_bytes: u64) {}
+}
+
+fn client(file: &Path, plan: Plan, seconds: f64, object_bytes: usize) -> Result<()> {
+    let storage = open(file, plan)?;
+    let object = Random::at(1).noise(object_bytes);
+    let number = AtomicU64::new(0);
+    let put = || -> io::Result<()> {
+        let mut id = [0; 32];
+        id[..4].copy_from_slice(&std::process::id().to_be_bytes());
+        let number = number.fetch_add(1, Ordering::Relaxed);
+        // Spread over folders and turns as hashes are.
+        let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+        id.rotate_right(8);
+        id[..8].copy_from_slice(&hash);
+        storage.put(Name::new(ObjectKind::Pack, Id(id)), &[&object])
+    };
+    // What takes place once is over then.
+    put()?;
+    ready()?;
+    let begun = Instant::now();
+    let stored = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..CLIENT_PUTS {
+            scope.spawn(|| {
+                while begun.elapsed().as_secs_f64() < seconds {
+                    match put() {
+                        Ok(()) => drop(stored.fetch_add(object_bytes as u64, Ordering::Relaxed)),
+                        Err(error) => {
+                            eprintln!("client: {error}");
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    done(stored.into_inner(), begun)
+}

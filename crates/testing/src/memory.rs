@@ -1,0 +1,111 @@
+//! A storage in memory, whose objects can be tampered with, and whose clock is set by hand.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use tabane_storage::{Listed, Name, ObjectKind, Storage};
+
+/// Objects by their names.
+pub type Objects = BTreeMap<Name, Vec<u8>>;
+
+/// Objects in memory; clones share them.
+#[derive(Clone, Default)]
+pub struct MemoryStorage(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    objects: Objects,
+    times: BTreeMap<Name, Duration>,
+    /// Goes on a little with every object that is put.
+    clock: Duration,
+}
+
+impl MemoryStorage {
+    /// A storage of these objects.
+    pub fn new(objects: Objects) -> Self {
+        let state = State {
+            objects,
+            ..State::default()
+        };
+        Self(Arc::new(Mutex::new(state)))
+    }
+
+    /// All objects.
+    pub fn objects(&self) -> Objects {
+        self.0.lock().unwrap().objects.clone()
+    }
+
+    /// Puts an object, or other bytes in its place.
+    pub fn set(&self, name: Name, bytes: Vec<u8>) {
+        self.0.lock().unwrap().objects.insert(name, bytes);
+    }
+
+    /// Removes an object, if it is there.
+    pub fn remove(&self, name: Name) {
+        self.0.lock().unwrap().objects.remove(&name);
+    }
+
+    /// Lets time pass.
+    pub fn wait(&self, time: Duration) {
+        self.0.lock().unwrap().clock += time;
+    }
+}
+
+impl Storage for MemoryStorage {
+    fn location(&self) -> String {
+        "memory".to_owned()
+    }
+
+    fn create(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+        let mut state = self.0.lock().unwrap();
+        if state.objects.contains_key(&name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        state.objects.insert(name, parts.concat());
+        state.clock += Duration::from_millis(1);
+        let now = state.clock;
+        state.times.insert(name, now);
+        Ok(())
+    }
+
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+        let state = self.0.lock().unwrap();
+        let bytes = state.objects.get(&name).ok_or(io::ErrorKind::NotFound)?;
+        match range {
+            None => Ok(bytes.clone()),
+            Some(range) => bytes
+                .get(range.start as usize..range.end as usize)
+                .map(<[u8]>::to_vec)
+                .ok_or_else(|| io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+        let state = self.0.lock().unwrap();
+        let of_kind = state.objects.iter().filter(|(name, _)| name.kind == kind);
+        let listed = of_kind.map(|(name, bytes)| Listed {
+            id: name.id,
+            len: bytes.len() as u64,
+            modified: SystemTime::UNIX_EPOCH + state.times.get(name).copied().unwrap_or_default(),
+        });
+        Ok(listed.collect())
+    }
+
+    fn stat(&self, name: Name) -> io::Result<u64> {
+        let state = self.0.lock().unwrap();
+        let bytes = state.objects.get(&name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(bytes.len() as u64)
+    }
+
+    fn delete(&self, name: Name) -> io::Result<()> {
+        let removed = self.0.lock().unwrap().objects.remove(&name);
+        removed.map(|_| ()).ok_or(io::ErrorKind::NotFound.into())
+    }
+}
