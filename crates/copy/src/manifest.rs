@@ -123,10 +123,7 @@ impl Manifest {
     }
 
     fn line(&self, name: &[u8], digest: Digest) -> Vec<u8> {
-        let format = Format {
-            style: Style::Tagged(self.algorithm),
-            zero: false,
-        };
+        let format = Format::new(Style::Tagged(self.algorithm));
         let mut line = Vec::with_capacity(name.len() + 64);
         let sum = Sum {
             digest,
