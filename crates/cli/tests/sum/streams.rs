@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::beside::{Bed, Said, coreutils};
 
-const CANNOT_WRITE: &str = "tabane: cannot write to standard output: Bad file descriptor";
+const CANNOT_WRITE: &str = "cannot write to standard output: Bad file descriptor";
 
 /// Runs `PROGRAM WORDS` in a shell, which opens and closes its streams as the words say.
 fn shell(bed: &Bed, program: &str, words: &str) -> Said {
@@ -38,12 +38,12 @@ fn a_closed_output_is_an_error_if_something_is_to_be_printed() {
     ] {
         let said = tabane(&bed, words);
         assert_eq!(said.code, Some(1), "{words}: {said:?}");
-        assert!(said.stderr.starts_with(CANNOT_WRITE), "{words}: {said:?}");
+        assert!(said.stderr.contains(CANNOT_WRITE), "{words}: {said:?}");
     }
     // Another command, and the same one with nothing to print.
     let said = shell(&bed, env!("CARGO_BIN_EXE_tabane"), "sum --list >&-");
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.stderr.starts_with(CANNOT_WRITE), "{said:?}");
+    assert!(said.stderr.contains(CANNOT_WRITE), "{said:?}");
     let said = tabane(&bed, "-c --status sums >&-");
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
 }
