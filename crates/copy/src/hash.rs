@@ -8,6 +8,7 @@
 
 use std::fs::File;
 use std::io;
+use std::iter::once;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -52,7 +53,7 @@ impl FileHash {
 
 /// Whether some bytes of a file of this length are not in its data.
 pub(crate) fn has_holes(data: &[Range<u64>], len: u64) -> bool {
-    len > 0 && *data != [0..len]
+    len > 0 && data.first() != Some(&(0..len))
 }
 
 /// Appends zeros to a message.
@@ -86,7 +87,7 @@ fn whole_digest(
     let mut hasher = Hasher::new(run.options.algorithm);
     let mut at = 0;
     // Files of /proc go on behind their length, and so do those that grow.
-    for range in data.into_iter().chain([len..u64::MAX]) {
+    for range in data.into_iter().chain(once(len..u64::MAX)) {
         while at < range.start {
             run.go_on()?;
             let part = HOLE_PART_LEN.min(range.start - at);
@@ -121,7 +122,7 @@ fn data_digest(
     }
     let mut hasher = Hasher::new(run.options.algorithm);
     let mut at = 0;
-    for range in data.iter().cloned().chain([len..len]) {
+    for range in data.iter().cloned().chain(once(len..len)) {
         let mut are_zeros = true;
         for part in within(&own, &(at..range.start)) {
             let end = read(run, file, &part, buffer, |bytes| {
@@ -196,6 +197,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::single_range_in_vec_init)]
     fn a_file_without_holes_is_all_data() {
         assert!(!has_holes(&[], 0));
         assert!(!has_holes(&[0..5], 5));

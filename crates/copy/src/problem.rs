@@ -111,7 +111,10 @@ impl Problem {
     /// Whether nothing else can be written either.
     pub(crate) fn is_full(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
-        matches!(self, Self::System { error, .. } if matches!(error.kind(), StorageFull | QuotaExceeded))
+        let Self::System { error, .. } = self else {
+            return false;
+        };
+        matches!(error.kind(), StorageFull | QuotaExceeded)
     }
 
     /// Whether it only says that the copy was cancelled.

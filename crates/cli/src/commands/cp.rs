@@ -26,17 +26,17 @@ use crate::quote::quote_always;
 #[command(after_help = "\
 Works as cp -a of GNU coreutils: directories with everything below, links as links, with modes, \
 owners (as root), times, extended attributes, ACLs, hard links and holes; blocks are shared where \
-the file system can. While it runs, and after an interruption until the same command is run again, \
-there is a small file .tabane-cp.… beside DST or in it.
+the file system can. While it runs, and after an interruption until the same command is run \
+again, there is a small file .tabane-cp.… beside DST or in it.
 
-It differs from cp in this: it puts a new file in the place of an existing one, and follows no link \
-at the target but DST itself, where that is a directory. A device, pipe or socket is replaced by \
-its like only. What one source has put somewhere, no other source replaces.
+It differs from cp in this: it puts a new file in the place of an existing one, and follows no \
+link at the target but DST itself, where that is a directory. A device, pipe or socket is \
+replaced by its like only. What one source has put somewhere, no other source replaces.
 
 A file has its name only when it is whole. After a kill or a crash, run the same command again: \
-files of the same size and time of last change are not copied again, and what was left half-done is \
-removed. Where the killed run made DST, the same command goes on in it and does not copy into it; \
-the file .tabane-cp.… says so. SIGINT, SIGTERM and SIGHUP end the copy and remove what is \
+files of the same size and time of last change are not copied again, and what was left half-done \
+is removed. Where the killed run made DST, the same command goes on in it and does not copy into \
+it; the file .tabane-cp.… says so. SIGINT, SIGTERM and SIGHUP end the copy and remove what is \
 half-done; the second signal does not wait for that.
 
 No level of --verify lets a failed system call pass, nor a source that changes while it is read \
@@ -49,8 +49,8 @@ to the disk.
   reread   That; and when everything is on the disk, each file is dropped from memory, read again \
 and its hash compared. A file that is wrong is written once more and read again; if that does not \
 help, it is reported. Files that were there already are compared too. Holes are not read: where \
-the source has one, the copy must have a hole or zeros. In file systems that are in memory there is \
-nothing further to read.
+the source has one, the copy must have a hole or zeros. In file systems that are in memory there \
+is nothing further to read.
 
 Unless --no-sync is given, everything is on the disk when the command ends (cp leaves that to the \
 system).
@@ -59,8 +59,8 @@ system).
 name, as `tabane sum --tag` does. Names are relative to DST, or to the directory that holds it if \
 DST is a file: `(cd DST && tabane sum --check /path/to/FILE)` checks the copy, wherever it is \
 mounted. The source is checked from the directory that holds it, or from within it if DST is its \
-copy. Until the end the manifest grows as FILE.partial. FILE cannot be in what is copied, nor what \
-another copy is to be, nor anything but a regular file.
+copy. Until the end the manifest grows as FILE.partial. FILE cannot be in what is copied, nor \
+what another copy is to be, nor anything but a regular file.
 
 Examples:
   tabane cp photos /mnt/disk
@@ -89,7 +89,8 @@ pub struct Cp {
     /// How much to check
     #[arg(long, value_name = "LEVEL", default_value = "written")]
     verify: Verify,
-    /// The hash: xxh3 finds accidents as well as any, and is the fastest; sha256 or blake3 also find malice
+    /// The hash: xxh3 finds accidents as well as any, and is the fastest; sha256 or blake3 also find
+    /// malice
     #[arg(long, value_name = "NAME", default_value = "xxh3", value_parser = parse_algorithm)]
     algorithm: Algorithm,
     /// Write the hashes of all files to this file; names in it are relative to DST
@@ -255,7 +256,7 @@ fn print(
     }
     if verify == tabane_copy::Verify::Reread {
         let reread = format::bytes(summary.reread_bytes);
-        output.line(format!("{reread} were read again and are right"))?;
+        output.line(format!("{reread} were checked on the disk and are right"))?;
     }
     output.finish()
 }
