@@ -37,7 +37,7 @@ fn write_and_read_back(line: &Line, accept: Accept) {
         Accept::Etags(_) => Style::Untagged { algorithm, binary: false },
     };
     let mut written = Vec::new();
-    Format { style, zero: false }.write(&line.sum, &line.name, &mut written);
+    Format::new(style).write(&line.sum, &line.name, &mut written);
     assert_eq!(written.pop(), Some(b'\n'));
     assert!(!written.contains(&b'\n') && !written.contains(&b'\r'));
     assert_eq!(Parser::new(accept).parse(&written).as_ref(), Some(line));

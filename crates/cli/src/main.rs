@@ -3,7 +3,8 @@
 //! `main` sets the process up and turns results into exit codes; each command is one file in [`commands`] and one
 //! line of the table there. What a library user would want is in `tabane_store`.
 
-#![forbid(unsafe_code)]
+// Only `streams` has some.
+#![deny(unsafe_code)]
 
 mod args;
 mod commands;
@@ -18,6 +19,7 @@ mod progress;
 mod quote;
 mod reporter;
 mod select;
+mod streams;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -42,6 +44,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    streams::keep_closed();
     process::exit_on_panic();
     let mut json = false;
     match run(&mut json) {

@@ -1,6 +1,6 @@
 //! Standard output: buffered text or JSON lines.
 
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
 use std::os::unix::ffi::OsStrExt;
@@ -13,23 +13,23 @@ use tabane_store::snapshot::Snapshot;
 
 use crate::exit::Result;
 use crate::format;
+use crate::streams::Stdout;
 
 /// A JSON object in the making.
 pub type Object = Map<String, Value>;
 
 /// Standard output, buffered; call [`Output::finish`] in the end.
 pub struct Output {
-    stdout: BufWriter<StdoutLock<'static>>,
+    stdout: BufWriter<Stdout>,
     terminal: bool,
 }
 
 impl Output {
     /// Takes standard output for this thread.
     pub fn new() -> Self {
-        let stdout = io::stdout();
         Self {
-            terminal: stdout.is_terminal(),
-            stdout: BufWriter::with_capacity(64 << 10, stdout.lock()),
+            terminal: io::stdout().is_terminal(),
+            stdout: BufWriter::with_capacity(64 << 10, Stdout::lock()),
         }
     }
 

@@ -1,4 +1,8 @@
-//! Names in messages, quoted as GNU programs do it: a shell reads them back, and a terminal obeys nothing in them.
+//! Names in messages, quoted as GNU programs do it: a shell reads them back, and a terminal obeys
+//! nothing in them.
+//!
+//! Not by the crate `os_display` 0.1.4, which quotes 22 of 49 odd names otherwise than coreutils
+//! 9.1: `$'\x1B'` for `''$'\033'`, `a:b` and `a!b` without quotes, `{a}` with them.
 
 use std::fmt::Write;
 

@@ -1,4 +1,15 @@
 //! What tells a run that goes on from one that was killed.
+//!
+//! A file is written under a temporary name and renamed when it is whole and has its attributes.
+//! Temporary names begin with that of the run's *claim*, a file in the directory that takes the
+//! copy. A run holds a lock on its claim and removes the claim in the end: a claim without a lock
+//! belongs to a run that was killed.
+//!
+//! A run that copies into a directory removes the temporary files there whose run has no locked
+//! claim in that directory or above it. A claim without a lock stays as long as it tells something:
+//! that the same command goes on with the directory that it made. If the machine was started anew
+//! since, files which the killed run finished may have lost bytes that never reached the disk: they
+//! are compared by content.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -15,27 +26,29 @@ use rustix::io::Errno;
 use tabane_engine::{Algorithm, Hasher};
 use tabane_files::{Time, beneath, read};
 
-use crate::{Meaning, Options};
+use crate::options::{Meaning, Options};
 
 /// What names of claims and temporary files begin with.
-const PREFIX: &str = ".tabane-cp.";
+const CLAIM_PREFIX: &str = ".tabane-cp.";
 
-/// The directory that has the claim: the one that takes the copies, or the copy itself if it is there before.
+/// The directory that has the claim: the one that takes the copies, or the copy itself if it is
+/// there before.
 #[derive(Clone)]
-pub struct Home {
+pub(crate) struct Home {
     /// Open for reading.
-    pub directory: Arc<OwnedFd>,
+    pub(crate) directory: Arc<OwnedFd>,
     /// How it is shown.
-    pub shown: PathBuf,
+    pub(crate) shown: PathBuf,
 }
 
 /// A file in the directory that takes the copy, locked as long as the run goes on.
 ///
-/// Its name is [`PREFIX`], eight digits that tell one start of the machine from another, a point, and a random number of
-/// sixteen: names and times survive a crash, contents need not. Temporary files are named as the claim of their run, with a
-/// point and a number behind it. The content is the [`purpose`] of the run. If that makes a directory, the same command, run
-/// again, must not take it for one to copy into.
-pub struct Claim {
+/// Its name is [`CLAIM_PREFIX`], eight digits that tell one start of the machine from another, a
+/// point, and a random number of sixteen: names and times survive a crash, contents need not.
+/// Temporary files are named as the claim of their run, with a point and a number behind it. The
+/// content is the [`purpose`] of the run. If that makes a directory, the same command, run again,
+/// must not take it for one to copy into.
+pub(crate) struct Claim {
     home: Home,
     name: String,
     /// Unlocks it when it is dropped.
@@ -46,7 +59,7 @@ pub struct Claim {
 }
 
 /// The claim of a run that was killed.
-pub struct Dead {
+pub(crate) struct Dead {
     home: Home,
     name: String,
     purpose: Vec<u8>,
@@ -56,9 +69,9 @@ pub struct Dead {
     since_restart: Option<Time>,
 }
 
-/// What tells a command from all others: a hash of the sources and of how the target was given, and the name of the
-/// directory that it makes in the one that has the claim, if it does that.
-pub fn purpose(options: &Options, name: Option<&OsStr>) -> Vec<u8> {
+/// What tells a command from all others: a hash of the sources and of how the target was given, and
+/// the name of the directory that it makes in the one that has the claim, if it does that.
+pub(crate) fn purpose(options: &Options, name: Option<&OsStr>) -> Vec<u8> {
     let mut hasher = Hasher::new(Algorithm::Xxh3);
     let here = std::env::current_dir().unwrap_or_default();
     for source in &options.sources {
@@ -76,13 +89,14 @@ pub fn purpose(options: &Options, name: Option<&OsStr>) -> Vec<u8> {
 }
 
 impl Dead {
-    /// Whether it was of the command that runs now, with its name for the copy in the directory that has the claim.
-    pub fn is_ours(&self) -> bool {
+    /// Whether it was of the command that runs now, with its name for the copy in the directory
+    /// that has the claim.
+    pub(crate) fn is_ours(&self) -> bool {
         self.is_ours
     }
 
     /// The killed runs that were copying into this directory, for one with this purpose.
-    pub fn find(home: &Home, purpose: &[u8]) -> io::Result<Vec<Self>> {
+    pub(crate) fn find(home: &Home, purpose: &[u8]) -> io::Result<Vec<Self>> {
         let mut found = Vec::new();
         for name in read::list(&home.directory)? {
             if let Some(name) = name.to_str().filter(|name| is_claim(name))
@@ -103,7 +117,7 @@ impl Dead {
         std::fs::File::from(file)
             .take(1 << 16)
             .read_to_end(&mut found)?;
-        let is_of_this_start = name[PREFIX.len()..].starts_with(&machine_start());
+        let is_of_this_start = name[CLAIM_PREFIX.len()..].starts_with(&machine_start());
         Ok(Some(Self {
             home: home.clone(),
             name: name.to_owned(),
@@ -135,13 +149,19 @@ impl Dead {
 }
 
 impl Claim {
-    /// Claims a directory for a run with this purpose, which may have to do with what the `dead` ones left.
+    /// Claims a directory for a run with this purpose, which may have to do with what the `dead`
+    /// ones left.
     ///
     /// With `sync`, the purpose survives a crash.
-    pub fn make(home: Home, dead: Vec<Dead>, purpose: Vec<u8>, sync: bool) -> io::Result<Self> {
+    pub(crate) fn make(
+        home: Home,
+        dead: Vec<Dead>,
+        purpose: Vec<u8>,
+        sync: bool,
+    ) -> io::Result<Self> {
         let (name, lock) = loop {
             let number = RandomState::new().hash_one(0);
-            let name = format!("{PREFIX}{}.{number:016x}", machine_start());
+            let name = format!("{CLAIM_PREFIX}{}.{number:016x}", machine_start());
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             let lock =
                 match rustix::fs::openat(&home.directory, &name, flags, Mode::RUSR | Mode::WUSR) {
@@ -172,13 +192,13 @@ impl Claim {
     }
 
     /// A name that no other file has.
-    pub fn temporary(&self) -> String {
+    pub(crate) fn temporary(&self) -> String {
         let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
         format!("{}.{number}", self.name)
     }
 
     /// Removes what killed runs left in a directory, whatever they were copying.
-    pub fn clean(&self, directory: &OwnedFd) -> io::Result<()> {
+    pub(crate) fn clean(&self, directory: &OwnedFd) -> io::Result<()> {
         let mut dead = HashSet::new();
         for name in read::list(directory)? {
             let Some((name, run)) = name.to_str().and_then(|name| Some((name, run_of(name)?)))
@@ -194,21 +214,22 @@ impl Claim {
     }
 
     /// From when on changes may be lost because the machine stopped; nothing if it did not.
-    pub fn doubtful_since(&self) -> Option<Time> {
+    pub(crate) fn doubtful_since(&self) -> Option<Time> {
         self.dead.iter().filter_map(|dead| dead.since_restart).min()
     }
 
-    /// The run is done. Claims of others stay where only the same command can complete what they began.
-    pub fn release(self) -> io::Result<()> {
+    /// The run is done. Claims of others stay where only the same command can complete what they
+    /// began.
+    pub(crate) fn release(self) -> io::Result<()> {
         for dead in self.dead.iter().filter(|dead| !dead.awaits_its_command()) {
             dead.remove()?;
         }
         remove(&self.home.directory, &self.name)
     }
 
-    /// The run ends before it is done. Its claim stays if it made a directory, or if what it copied may yet be lost; returns
-    /// the claim with which the same command goes on.
-    pub fn interrupt(self, may_be_lost: bool) -> io::Result<Option<PathBuf>> {
+    /// The run ends before it is done. Its claim stays if it made a directory, or if what it copied
+    /// may yet be lost; returns the claim with which the same command goes on.
+    pub(crate) fn interrupt(self, may_be_lost: bool) -> io::Result<Option<PathBuf>> {
         let before = self.dead.iter().find(|dead| dead.is_ours);
         if before.is_none() && (may_be_lost || makes_directory(&self.home.directory, &self.purpose))
         {
@@ -242,7 +263,8 @@ fn lock_of_dead(home: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Whether the run of a temporary file in this directory is dead. Its claim is in it or above it, and is removed last.
+/// Whether the run of a temporary file in this directory is dead. Its claim is in it or above it,
+/// and is removed last.
 fn is_dead(directory: &OwnedFd, run: &str) -> io::Result<bool> {
     let mut directory = directory.try_clone()?;
     let mut last = None;
@@ -277,7 +299,7 @@ fn is_claim(name: &str) -> bool {
     let is_number =
         |text: &str, len| text.len() == len && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let parts = name
-        .strip_prefix(PREFIX)
+        .strip_prefix(CLAIM_PREFIX)
         .and_then(|rest| rest.split_once('.'));
     parts.is_some_and(|(start, number)| is_number(start, 8) && is_number(number, 16))
 }

@@ -1,4 +1,5 @@
-//! The bytes of a file: each piece is read, hashed and written from one buffer, then read back and compared.
+//! The bytes of a file: each piece is read, hashed and written from one buffer, then read back and
+//! compared.
 
 use std::fs::File;
 use std::io;
@@ -8,34 +9,32 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 
-use tabane_engine::{Digest, Hasher, Submitter};
+use tabane_engine::{Hasher, Submitter};
 use tabane_files::read::{Found, data_extents};
 
-use crate::Verify;
+use crate::hash::{has_holes, hash_zeros};
+use crate::lock::lock;
+use crate::options::Verify;
 use crate::problem::{Action, Problem};
-use crate::run::{Run, Worker, add, lock};
+use crate::record::FileHash;
+use crate::run::{CHUNK_LEN, Run, Worker};
 
-/// Bytes that are read at a time: with what the system keeps of both files, they fit into the second cache of a core.
-pub const CHUNK_LEN: usize = 128 << 10;
+/// Files of so many bytes and more are copied by several workers.
+pub(crate) const SHARED_LEN_MIN: u64 = 4 << 20;
 
-/// Bytes that are read back at a time: so few that the first cache holds them.
-pub const COPY_LEN: usize = 16 << 10;
-
-/// Files of this length and more are copied by several workers.
-pub const SHARED_LEN_MIN: u64 = 4 << 20;
-
-/// More workers than this wait for one another: a file takes one write at a time.
+/// Workers that help with one file at most: more would wait for one another, since a file takes one
+/// write at a time.
 const HELPERS_MAX: usize = 3;
 
 /// Why a file is not copied.
-pub enum Failure {
+pub(crate) enum Failure {
     /// The source is not what it was when it was opened.
     Changed,
     /// The source ended before the length that it said.
     Short,
     /// What was written is not what was read back.
     Differs,
-    /// That.
+    /// The system said no, or the copy was cancelled.
     Problem(Problem),
 }
 
@@ -46,32 +45,34 @@ impl From<Problem> for Failure {
 }
 
 /// Two open files.
-pub struct Pair {
+pub(crate) struct Pair {
     /// Open for reading.
-    pub source: File,
+    pub(crate) source: File,
     /// Open for reading and writing, and empty.
-    pub target: File,
+    pub(crate) target: File,
     /// How the source is shown.
-    pub source_path: PathBuf,
+    pub(crate) source_path: PathBuf,
     /// How the target is shown.
-    pub target_path: PathBuf,
+    pub(crate) target_path: PathBuf,
 }
 
-/// Gives the target the bytes of the source, whose attributes were `found`; returns their hash if one is wanted.
-pub fn transfer(
+/// Gives the target the bytes of the source, whose attributes were `found`; returns their hash if
+/// one is wanted.
+pub(crate) fn transfer(
     run: &Arc<Run>,
     worker: &mut Worker,
     submitter: &Submitter<Worker>,
     pair: &Arc<Pair>,
     found: &Found,
-) -> Result<Option<Digest>, Failure> {
+) -> Result<Option<FileHash>, Failure> {
     let size = found.node.size();
     if size > 0 && rustix::fs::ioctl_ficlone(&pair.target, &pair.source).is_ok() {
-        add(&run.counters.shared_bytes, size);
-        run.observer.bytes(size);
-        return Ok(match run.hashes() {
-            true => Some(pair.hash_target(run, &mut worker.buffer)?),
-            false => None,
+        run.counters.shared_bytes.add(size);
+        run.bytes(size);
+        return Ok(if run.hashes() {
+            Some(pair.hash_target(run, &mut worker.buffer)?)
+        } else {
+            None
         });
     }
     if size == 0 {
@@ -98,18 +99,19 @@ pub fn transfer(
 }
 
 impl Pair {
-    /// Copies what can be read of a file, whatever length it says: those of /proc have more, those of /sys less.
-    pub fn transfer_to_end(
+    /// Copies what can be read of a file, whatever length it says: those of /proc have more, those
+    /// of /sys less.
+    pub(crate) fn transfer_to_end(
         &self,
         run: &Run,
         worker: &mut Worker,
-    ) -> Result<Option<Digest>, Failure> {
+    ) -> Result<Option<FileHash>, Failure> {
         let mut hasher = run.hashes().then(|| Hasher::new(run.options.algorithm));
         let mut at = 0;
         loop {
             run.go_on().map_err(|error| self.failed_to_read(error))?;
             let len = match self.source.read_at(&mut worker.buffer, at) {
-                Ok(0) => return Ok(hasher.map(|hasher| hasher.finish())),
+                Ok(0) => return Ok(hasher.map(|hasher| FileHash::whole(hasher.finish()))),
                 Ok(len) => len,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(self.failed_to_read(error)),
@@ -125,8 +127,8 @@ impl Pair {
                 self.compare(bytes, at, &mut worker.copy)?;
             }
             at += len as u64;
-            add(&run.counters.copied_bytes, len as u64);
-            run.observer.bytes(len as u64);
+            run.counters.copied_bytes.add(len as u64);
+            run.bytes(len as u64);
         }
     }
 
@@ -145,9 +147,8 @@ impl Pair {
         Ok(())
     }
 
-    fn hash_target(&self, run: &Run, buffer: &mut [u8]) -> Result<Digest, Failure> {
-        let digest = hash(run, &self.target, buffer, |_| {});
-        digest.map_err(|error| {
+    fn hash_target(&self, run: &Run, buffer: &mut [u8]) -> Result<FileHash, Failure> {
+        FileHash::of(run, &self.target, buffer).map_err(|error| {
             Failure::Problem(Problem::System {
                 action: Action::Read,
                 path: self.target_path.clone(),
@@ -176,33 +177,13 @@ impl Pair {
     }
 }
 
-/// The hash of a whole file; `on_bytes` is told how much was read each time.
-pub fn hash(
-    run: &Run,
-    file: &File,
-    buffer: &mut [u8],
-    on_bytes: impl Fn(u64),
-) -> io::Result<Digest> {
-    let mut hasher = Hasher::new(run.options.algorithm);
-    let mut at = 0;
-    loop {
-        run.go_on()?;
-        let len = match file.read_at(buffer, at) {
-            Ok(0) => return Ok(hasher.finish()),
-            Ok(len) => len,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        hasher.update(&buffer[..len]);
-        at += len as u64;
-        on_bytes(len as u64);
-    }
-}
-
 /// A file that is being copied, by one worker or several.
 struct Content {
     run: Arc<Run>,
     pair: Arc<Pair>,
+    size: u64,
+    /// Where the data are, if only they are hashed.
+    data: Option<Arc<[Range<u64>]>>,
     state: Mutex<State>,
     /// A piece was hashed, or a worker is through.
     changed: Condvar,
@@ -222,9 +203,12 @@ struct State {
 
 impl Content {
     fn new(run: &Arc<Run>, pair: &Arc<Pair>, extents: Vec<Range<u64>>, size: u64) -> Self {
+        let without_holes = !run.hashes_holes() && has_holes(&extents, size);
         Self {
             run: Arc::clone(run),
             pair: Arc::clone(pair),
+            size,
+            data: without_holes.then(|| extents.as_slice().into()),
             state: Mutex::new(State {
                 pieces: Pieces {
                     extents,
@@ -264,7 +248,7 @@ impl Content {
     }
 
     /// Waits for the other workers.
-    fn finish(&self) -> Result<Option<Digest>, Failure> {
+    fn finish(&self) -> Result<Option<FileHash>, Failure> {
         let mut state = lock(&self.state);
         while state.working > 0 {
             state = self.changed.wait(state).expect("no panic under this lock");
@@ -273,7 +257,13 @@ impl Content {
         state.pieces.end();
         match state.failure.take() {
             Some(failure) => Err(failure),
-            None => Ok(state.hasher.take().map(|hasher| hasher.finish())),
+            None => {
+                let digest = state.hasher.take().map(|hasher| hasher.finish());
+                Ok(digest.map(|digest| match &self.data {
+                    Some(data) => FileHash::data(digest, self.size, Arc::clone(data)),
+                    None => FileHash::whole(digest),
+                }))
+            }
         }
     }
 
@@ -284,8 +274,12 @@ impl Content {
             .map_err(|error| pair.failed_to_read(error))?;
         let range = match piece {
             Piece::Hole(len) => {
-                self.in_turn(number, |hasher| hash_zeros(hasher, len));
-                self.run.observer.bytes(len);
+                self.in_turn(number, |hasher| {
+                    if self.data.is_none() {
+                        hash_zeros(hasher, len);
+                    }
+                });
+                self.run.bytes(len);
                 return Ok(());
             }
             Piece::Data(range) => range,
@@ -302,8 +296,8 @@ impl Content {
         if self.run.options.verify >= Verify::Written {
             pair.compare(buffer, range.start, &mut worker.copy)?;
         }
-        add(&self.run.counters.copied_bytes, len as u64);
-        self.run.observer.bytes(len as u64);
+        self.run.counters.copied_bytes.add(len as u64);
+        self.run.bytes(len as u64);
         Ok(())
     }
 
@@ -326,15 +320,6 @@ impl Content {
         state.hasher = Some(hasher);
         state.hashed += 1;
         self.changed.notify_all();
-    }
-}
-
-fn hash_zeros(hasher: &mut Hasher, mut len: u64) {
-    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-    while len > 0 {
-        let part = len.min(ZEROS.len() as u64);
-        hasher.update(&ZEROS[..part as usize]);
-        len -= part;
     }
 }
 

@@ -1,50 +1,51 @@
 //! A directory and its copy.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tabane_files::{Node, write};
+use rustix::fs::{Mode, OFlags};
+use tabane_files::Node;
 
-use crate::problem::Problem;
-use crate::run::{Run, lock};
-
-/// Where a source comes from and where it goes: the directories that hold the two, and their names as they were given.
-pub struct Place {
+/// Where a source comes from and where it goes: the directories that hold the two, and their names
+/// as they were given.
+pub(crate) struct Place {
     /// Holds the source.
-    pub source: Arc<OwnedFd>,
+    pub(crate) source: Arc<OwnedFd>,
     /// What names below it are shown with.
-    pub source_prefix: PathBuf,
+    pub(crate) source_prefix: PathBuf,
     /// Takes the copy.
-    pub target: Arc<OwnedFd>,
+    pub(crate) target: Arc<OwnedFd>,
     /// What names below it are shown with.
-    pub target_prefix: PathBuf,
+    pub(crate) target_prefix: PathBuf,
 }
 
 /// A directory that is copied, open as long as something in it is to be done.
-pub struct Directory {
+pub(crate) struct Directory {
     /// Where it began.
-    pub place: Arc<Place>,
+    pub(crate) place: Arc<Place>,
     /// Below the source of the place.
-    pub source_path: PathBuf,
+    pub(crate) source_path: PathBuf,
     /// Below the target of the place.
-    pub target_path: PathBuf,
+    pub(crate) target_path: PathBuf,
     /// The source.
-    pub source: Arc<OwnedFd>,
+    pub(crate) source: Arc<OwnedFd>,
     /// The copy.
-    pub target: Arc<OwnedFd>,
+    pub(crate) target: Arc<OwnedFd>,
     /// The copy was there before: so may be what goes into it.
-    pub existed: bool,
-    /// The attributes that it gets in the end; nothing for the one that holds the first of the copies.
-    pub node: Option<Node>,
+    pub(crate) existed: bool,
+    /// The attributes that it gets in the end; nothing for the one that holds the first of the
+    /// copies.
+    pub(crate) node: Option<Node>,
     /// The directory above.
-    pub parent: Option<Arc<Directory>>,
+    pub(crate) parent: Option<Arc<Directory>>,
 }
 
 impl Directory {
     /// The one that holds the first of the copies.
-    pub fn top(place: Arc<Place>) -> Self {
+    pub(crate) fn top(place: Arc<Place>) -> Self {
         Self {
             source_path: PathBuf::new(),
             target_path: PathBuf::new(),
@@ -58,46 +59,44 @@ impl Directory {
     }
 
     /// How the source of an entry is shown.
-    pub fn show_source(&self, name: &OsStr) -> PathBuf {
+    pub(crate) fn show_source(&self, name: &OsStr) -> PathBuf {
         self.place
             .source_prefix
             .join(below(&self.source_path, name))
     }
 
     /// How the copy of an entry is shown.
-    pub fn show_target(&self, name: &OsStr) -> PathBuf {
+    pub(crate) fn show_target(&self, name: &OsStr) -> PathBuf {
         self.place
             .target_prefix
             .join(below(&self.target_path, name))
     }
-
-    /// To be called by everyone who held it: the last one gives it, and those above that await nothing else, their attributes.
-    pub fn done(mut this: Arc<Self>, run: &Run) {
-        // No recursion: trees may be deep.
-        while let Some(directory) = Arc::into_inner(this) {
-            if let Some(node) = &directory.node {
-                let path = directory.show_target(OsStr::new("."));
-                for error in write::apply(directory.target.as_fd(), node) {
-                    let path = path.clone();
-                    run.problem(&Problem::Attribute { path, error });
-                }
-                run.observer.entry(&path);
-                if directory.target_path == run.home_path {
-                    *lock(&run.home) = Some(node.clone());
-                }
-            }
-            match directory.parent {
-                Some(parent) => this = parent,
-                None => return,
-            }
-        }
-    }
 }
 
 /// The path of an entry; the entry `.` is the directory itself.
-pub fn below(path: &Path, name: &OsStr) -> PathBuf {
-    match name == "." {
-        true => path.to_owned(),
-        false => path.join(name),
+pub(crate) fn below(path: &Path, name: &OsStr) -> PathBuf {
+    if name == "." {
+        path.to_owned()
+    } else {
+        path.join(name)
+    }
+}
+
+/// Whether a directory is, or is below, the one with this identity.
+pub(crate) fn is_in(directory: &OwnedFd, wanted: (u64, u64)) -> io::Result<bool> {
+    let mut directory = directory.try_clone()?;
+    let mut last = None;
+    loop {
+        let stat = rustix::fs::fstat(&directory)?;
+        let identity = (stat.st_dev, stat.st_ino);
+        if identity == wanted {
+            return Ok(true);
+        }
+        // The root is above itself.
+        if last.replace(identity) == Some(identity) {
+            return Ok(false);
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        directory = rustix::fs::openat(&directory, "..", flags, Mode::empty())?;
     }
 }

@@ -1,6 +1,6 @@
 //! Everything that is no directory: made under a temporary name, then renamed.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,45 +13,37 @@ use tabane_files::read::{self, Found};
 use tabane_files::{Kind, Node, write};
 
 use crate::content::{Failure, Pair, transfer};
-use crate::directory::Directory;
-use crate::link::{self, First, Linked};
+use crate::item::Item;
+use crate::link::{self, Linked};
 use crate::present;
 use crate::problem::{Action, Problem};
-use crate::run::{Run, Worker, add};
+use crate::record::FileHash;
+use crate::run::{Run, Worker};
 
-/// How often a source is read that changes meanwhile.
-const ATTEMPTS: u32 = 3;
-
-/// An entry that is no directory.
-pub struct Item {
-    /// What it is in.
-    pub directory: Arc<Directory>,
-    /// Its name there.
-    pub name: OsString,
-    /// The name of the copy.
-    pub copy_name: OsString,
-    /// What the walker saw.
-    pub found: Found,
-    /// The copy of another name of the same file.
-    pub first: Option<First>,
-}
+/// How often a source is read at most that changes meanwhile.
+const READ_ATTEMPTS_MAX: u32 = 3;
 
 /// Copies an entry, and those that waited for it.
-pub fn process(run: &Arc<Run>, worker: &mut Worker, submitter: &Submitter<Worker>, item: Item) {
+pub(crate) fn process(
+    run: &Arc<Run>,
+    worker: &mut Worker,
+    submitter: &Submitter<Worker>,
+    item: Item,
+) {
     let mut items = vec![item];
     while let Some(item) = items.pop() {
         let mut done = None;
         if !run.is_stopped() {
             match copy(run, worker, submitter, &item) {
                 Ok(digest) => {
-                    run.observer.entry(&item.show_target());
+                    run.progress.entry(&item.show_target());
                     done = Some(digest);
                 }
                 Err(problem) => run.problem(&problem),
             }
         }
         items.append(&mut run.links.finish(&item, done.is_some(), done.flatten()));
-        Directory::done(item.directory, run);
+        run.close(item.directory);
     }
 }
 
@@ -62,48 +54,52 @@ fn copy(
     submitter: &Submitter<Worker>,
     item: &Item,
 ) -> Result<Option<Digest>, Problem> {
-    let there = match item.directory.existed {
-        true => present::find(item)?,
-        false => None,
+    let there = if item.directory.existed {
+        present::find(item)?
+    } else {
+        None
     };
     let counters = &run.counters;
     if let Some(first) = &item.first {
-        let counter = match link::make(run, item, first)? {
+        let counter = match link::make(&run.claim, item, first)? {
             Linked::Made => Some(&counters.copied_others),
             Linked::WasThere => Some(&counters.skipped_others),
             Linked::TooMany => None,
         };
         if let Some(counter) = counter {
-            add(counter, 1);
+            counter.add(1);
             run.list(&item.directory, &item.copy_name, first.digest);
             return Ok(first.digest);
         }
     }
     if !matches!(item.found.node.kind, Kind::File { .. }) {
-        let counter = match copy_special(run, item)? {
-            true => &counters.copied_others,
-            false => &counters.skipped_others,
+        let counter = if copy_special(run, item)? {
+            &counters.copied_others
+        } else {
+            &counters.skipped_others
         };
-        add(counter, 1);
+        counter.add(1);
         return Ok(None);
     }
     if let Some(there) = there
         && let Some(present) = present::check(run, worker, item, there)?
     {
-        let (size, digest) = (item.found.node.size(), present.digest);
-        add(&counters.skipped_files, 1);
-        add(&counters.skipped_bytes, size);
-        run.observer.skipped(size);
-        run.record(&item.directory, &item.name, &item.copy_name, size, digest);
+        let (size, hash) = (item.found.node.size(), present.hash);
+        let digest = hash.as_ref().map(|hash| hash.digest);
+        counters.skipped_files.add(1);
+        counters.skipped_bytes.add(size);
+        run.skipped(size);
+        run.record(&item.directory, &item.name, &item.copy_name, size, hash);
         return Ok(digest);
     }
     let (mut differs, mut shorts) = (false, 0);
-    for _ in 0..ATTEMPTS {
+    for _ in 0..READ_ATTEMPTS_MAX {
         // A file that becomes shorter says so when it is opened anew.
         match copy_file(run, worker, submitter, item, shorts > 1) {
-            Ok((size, digest)) => {
-                add(&counters.copied_files, 1);
-                run.record(&item.directory, &item.name, &item.copy_name, size, digest);
+            Ok((size, hash)) => {
+                let digest = hash.as_ref().map(|hash| hash.digest);
+                counters.copied_files.add(1);
+                run.record(&item.directory, &item.name, &item.copy_name, size, hash);
                 return Ok(digest);
             }
             Err(Failure::Changed) => differs = false,
@@ -112,14 +108,15 @@ fn copy(
             Err(Failure::Problem(problem)) => return Err(problem),
         }
     }
-    Err(match differs {
-        true => Problem::Differs {
+    Err(if differs {
+        Problem::Differs {
             path: item.show_target(),
             mended: false,
-        },
-        false => Problem::Changed {
+        }
+    } else {
+        Problem::Changed {
             path: item.show_source(),
-        },
+        }
     })
 }
 
@@ -130,24 +127,25 @@ fn copy_file(
     submitter: &Submitter<Worker>,
     item: &Item,
     to_end: bool,
-) -> Result<(u64, Option<Digest>), Failure> {
+) -> Result<(u64, Option<FileHash>), Failure> {
     let source = Source::open(&item.directory.source, &item.name)
         .map_err(item.failed(Action::Open, item.show_source()))?;
     let created = Temporary::create(run, &item.directory.target);
     let (temporary, target) =
         created.map_err(item.failed(Action::CreateFile, item.show_target()))?;
     let (pair, found) = source.with_target(target, item.show_source(), item.show_target())?;
-    let digest = match to_end {
-        true => pair.transfer_to_end(run, worker)?,
-        false => transfer(run, worker, submitter, &pair, &found)?,
+    let hash = if to_end {
+        pair.transfer_to_end(run, worker)?
+    } else {
+        transfer(run, worker, submitter, &pair, &found)?
     };
     settle(run, &pair, &found)?;
     temporary.rename(item)?;
-    Ok((found.node.size(), digest))
+    Ok((found.node.size(), hash))
 }
 
 /// Gives a copy its attributes, if the source is still what it was.
-pub fn settle(run: &Run, pair: &Pair, found: &Found) -> Result<(), Failure> {
+pub(crate) fn settle(run: &Run, pair: &Pair, found: &Found) -> Result<(), Failure> {
     let state = |node: &Node| (node.size(), node.mtime, node.ctime);
     let now: Found = rustix::fs::fstat(&pair.source)
         .map_err(io::Error::from)
@@ -164,14 +162,14 @@ pub fn settle(run: &Run, pair: &Pair, found: &Found) -> Result<(), Failure> {
 }
 
 /// An open source, with what it was when it was opened.
-pub struct Source {
+pub(crate) struct Source {
     file: File,
     found: Found,
 }
 
 impl Source {
-    /// Opens it.
-    pub fn open(directory: &OwnedFd, name: &OsStr) -> io::Result<Self> {
+    /// Opens a regular file, and reads its attributes.
+    pub(crate) fn open(directory: &OwnedFd, name: &OsStr) -> io::Result<Self> {
         let file = read::open_file(directory.as_fd(), name)?;
         let mut found: Found = read::node_from_stat(name, &rustix::fs::fstat(&file)?, true)?;
         found.node.xattrs = read::xattrs(file.as_fd())?;
@@ -182,7 +180,7 @@ impl Source {
     }
 
     /// Puts a file beside it that becomes its copy.
-    pub fn with_target(
+    pub(crate) fn with_target(
         self,
         target: OwnedFd,
         source_path: std::path::PathBuf,
@@ -283,31 +281,6 @@ impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if self.is_there {
             let _ = rustix::fs::unlinkat(self.directory, &self.name, AtFlags::empty());
-        }
-    }
-}
-
-impl Item {
-    /// How the source is shown.
-    pub fn show_source(&self) -> std::path::PathBuf {
-        self.directory.show_source(&self.name)
-    }
-
-    /// How the copy is shown.
-    pub fn show_target(&self) -> std::path::PathBuf {
-        self.directory.show_target(&self.copy_name)
-    }
-
-    /// What is said when the system says no.
-    pub fn failed(
-        &self,
-        action: Action,
-        path: std::path::PathBuf,
-    ) -> impl FnOnce(io::Error) -> Problem + use<> {
-        move |error| Problem::System {
-            action,
-            path,
-            error,
         }
     }
 }

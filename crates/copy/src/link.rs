@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{AtFlags, Stat};
@@ -12,26 +11,17 @@ use rustix::io::Errno;
 use tabane_engine::Digest;
 use tabane_files::{HardLink, Time, beneath, write};
 
-use crate::directory::{Place, below};
-use crate::file::Item;
+use crate::claim::Claim;
+use crate::item::{First, Item};
+use crate::lock::lock;
 use crate::problem::{Action, Problem};
-use crate::run::{Run, lock};
 
 /// What the names of one file have in common. Inode numbers are used again: the rest makes it sure.
 type Key = (HardLink, u64, Time);
 
-/// A name that a copy has.
-#[derive(Clone)]
-pub struct First {
-    place: Arc<Place>,
-    path: PathBuf,
-    /// The hash of its bytes, if it has some and hashes are wanted.
-    pub digest: Option<Digest>,
-}
-
 /// The files with several names that were met.
 #[derive(Default)]
-pub struct Links(Mutex<HashMap<Key, State>>);
+pub(crate) struct Links(Mutex<HashMap<Key, State>>);
 
 enum State {
     /// The first name is being copied; the others wait.
@@ -41,8 +31,9 @@ enum State {
 }
 
 impl Links {
-    /// Takes what must wait for the first of its names; gives back what need not, and what it can be linked to.
-    pub fn admit(&self, mut item: Item) -> Option<Item> {
+    /// Takes what must wait for the first of its names; gives back what need not, and what it can
+    /// be linked to.
+    pub(crate) fn admit(&self, mut item: Item) -> Option<Item> {
         let Some(key) = key(&item) else {
             return Some(item);
         };
@@ -61,19 +52,21 @@ impl Links {
         Some(item)
     }
 
-    /// What was admitted is copied, with this hash if one is wanted, or cannot be; gives back what waited for it.
-    pub fn finish(&self, item: &Item, copied: bool, digest: Option<Digest>) -> Vec<Item> {
+    /// What was admitted is copied, with this hash if one is wanted, or cannot be; gives back what
+    /// waited for it.
+    pub(crate) fn finish(&self, item: &Item, copied: bool, digest: Option<Digest>) -> Vec<Item> {
         let Some(key) = key(item).filter(|_| item.first.is_none()) else {
             return Vec::new();
         };
         let first = First {
             place: Arc::clone(&item.directory.place),
-            path: below(&item.directory.target_path, &item.copy_name),
+            path: item.target_path(),
             digest,
         };
-        let state = match copied {
-            true => State::Made(first.clone()),
-            false => State::Failed,
+        let state = if copied {
+            State::Made(first.clone())
+        } else {
+            State::Failed
         };
         let Some(State::Awaited(mut waiting)) = lock(&self.0).insert(key, state) else {
             return Vec::new();
@@ -93,7 +86,7 @@ fn key(item: &Item) -> Option<Key> {
 }
 
 /// What came of giving a copy a further name.
-pub enum Linked {
+pub(crate) enum Linked {
     /// It has it now.
     Made,
     /// It had it already.
@@ -103,10 +96,10 @@ pub enum Linked {
 }
 
 /// Gives the copy a further name.
-pub fn make(run: &Run, item: &Item, first: &First) -> Result<Linked, Problem> {
+pub(crate) fn make(claim: &Claim, item: &Item, first: &First) -> Result<Linked, Problem> {
     let (directory, name) = (&item.directory, item.copy_name.as_os_str());
     let made = beneath::in_directory(&first.place.target, &first.path, |from, from_name| {
-        link(run, from, from_name, &directory.target, name)
+        link(claim, from, from_name, &directory.target, name)
     });
     match made {
         Ok(linked) => Ok(linked),
@@ -125,13 +118,12 @@ pub fn make(run: &Run, item: &Item, first: &First) -> Result<Linked, Problem> {
 }
 
 fn link(
-    run: &Run,
+    claim: &Claim,
     from: BorrowedFd<'_>,
     from_name: &OsStr,
-    to: &std::os::fd::OwnedFd,
+    to: &OwnedFd,
     name: &OsStr,
 ) -> io::Result<Linked> {
-    use std::os::fd::AsFd;
     match write::hard_link(from, from_name, to.as_fd(), name) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         result => return result.map(|()| Linked::Made),
@@ -143,7 +135,7 @@ fn link(
     if inode(from, from_name)? == inode(to.as_fd(), name)? {
         return Ok(Linked::WasThere);
     }
-    let temporary = run.claim.temporary();
+    let temporary = claim.temporary();
     write::hard_link(from, from_name, to.as_fd(), OsStr::new(&temporary))?;
     match rustix::fs::renameat(to, &temporary, to, name) {
         Ok(()) => Ok(Linked::Made),

@@ -14,33 +14,35 @@ use tabane_engine::{Algorithm, Digest};
 use tabane_files::{Time, beneath, read as files};
 use tabane_sum::{Accept, Format, Parser, Style, Sum};
 
-use crate::Options;
+use crate::directory::is_in;
+use crate::lock::lock;
 use crate::operand::{Source, Target};
-use crate::run::lock;
-use crate::walk::is_in;
+use crate::options::Options;
 
-/// A list of files with their hashes: in the end sorted by name and complete, under its name; until then, with what is done
-/// so far, beside it with `.partial` behind the name.
-pub struct Manifest {
+/// A list of files with their hashes: in the end sorted by name and complete, under its name; until
+/// then, with what is done so far, beside it with `.partial` behind the name.
+pub(crate) struct Manifest {
     path: PathBuf,
     algorithm: Algorithm,
+    /// What names are relative to, below the directory that takes the copies.
+    base: PathBuf,
     previous: HashMap<Vec<u8>, Previous>,
     growing: Mutex<Growing>,
 }
 
-/// Behind the name while the list grows.
-const PARTIAL: &str = ".partial";
+/// What the name ends with while the list grows.
+const PARTIAL_SUFFIX: &str = ".partial";
 
-/// Behind the name until the list is whole.
-const NEW: &str = ".new";
+/// What the name ends with while a list is written at once.
+const NEW_SUFFIX: &str = ".new";
 
 /// What an earlier run wrote of a file.
 #[derive(Clone, Copy)]
-pub struct Previous {
+pub(crate) struct Previous {
     /// The hash of its bytes.
-    pub digest: Digest,
+    pub(crate) digest: Digest,
     /// When nothing that was changed by then was missed.
-    pub time: Time,
+    pub(crate) time: Time,
 }
 
 struct Growing {
@@ -50,10 +52,10 @@ struct Growing {
 
 impl Manifest {
     /// Reads what earlier runs left, and begins anew.
-    pub fn begin(path: &Path, algorithm: Algorithm) -> io::Result<Self> {
-        let partial = with_suffix(path, PARTIAL);
+    pub(crate) fn begin(path: &Path, algorithm: Algorithm, target: &Target) -> io::Result<Self> {
+        let partial = with_suffix(path, PARTIAL_SUFFIX);
         let mut previous = HashMap::new();
-        let new = with_suffix(path, NEW);
+        let new = with_suffix(path, NEW_SUFFIX);
         for path in [path, &partial] {
             if let Some(metadata) = existing(path)? {
                 read(path, algorithm, &metadata, &mut previous)?;
@@ -65,6 +67,7 @@ impl Manifest {
         Ok(Self {
             path: path.to_owned(),
             algorithm,
+            base: target.name.clone().map(PathBuf::from).unwrap_or_default(),
             previous,
             growing: Mutex::new(Growing {
                 partial: BufWriter::with_capacity(64 << 10, file),
@@ -74,30 +77,46 @@ impl Manifest {
     }
 
     /// Where it will be.
-    pub fn path(&self) -> &PathBuf {
+    pub(crate) fn path(&self) -> &PathBuf {
         &self.path
     }
 
-    /// What an earlier run wrote of this file.
-    pub fn previous(&self, file: &Path) -> Option<Previous> {
-        self.previous.get(file.as_os_str().as_bytes()).copied()
+    /// What an earlier run wrote of this file, which has this path below the directory that takes
+    /// the copies.
+    pub(crate) fn previous(&self, file: &Path) -> Option<Previous> {
+        self.previous.get(&self.name(file)).copied()
     }
 
-    /// A file is there, under its name.
-    pub fn record(&self, file: &Path, digest: Digest) -> io::Result<()> {
-        let name = file.as_os_str().as_bytes();
+    /// A file is there, under its name: this path below the directory that takes the copies.
+    pub(crate) fn record(&self, file: &Path, digest: Digest) -> io::Result<()> {
+        let name = self.name(file);
         let mut growing = lock(&self.growing);
-        growing.partial.write_all(&self.line(name, digest))?;
-        growing.lines.push((name.to_vec(), digest));
+        growing.partial.write_all(&self.line(&name, digest))?;
+        growing.lines.push((name, digest));
         Ok(())
     }
 
+    /// The name of a file in the list: relative to the target, so that the list can be checked
+    /// there, wherever it is mounted, and at a source of the same layout. A target that is a file
+    /// has none but its own name.
+    fn name(&self, file: &Path) -> Vec<u8> {
+        let below_target = file.strip_prefix(&self.base).ok();
+        let name = below_target
+            .filter(|rest| !rest.as_os_str().is_empty())
+            .unwrap_or(file);
+        match name.as_os_str().as_bytes() {
+            // To whoever checks the list, this alone is standard input.
+            b"-" => b"./-".to_vec(),
+            name => name.to_vec(),
+        }
+    }
+
     /// Puts the complete list in its place.
-    pub fn finish(&self, sync: bool) -> io::Result<()> {
+    pub(crate) fn finish(&self, sync: bool) -> io::Result<()> {
         let mut growing = lock(&self.growing);
         growing.lines.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         growing.lines.dedup_by(|(a, _), (b, _)| a == b);
-        let new = with_suffix(&self.path, NEW);
+        let new = with_suffix(&self.path, NEW_SUFFIX);
         let mut file = BufWriter::new(File::create(&new)?);
         for (name, digest) in &growing.lines {
             file.write_all(&self.line(name, *digest))?;
@@ -107,14 +126,14 @@ impl Manifest {
             file.sync_all()?;
         }
         fs::rename(new, &self.path)?;
-        fs::remove_file(with_suffix(&self.path, PARTIAL))
+        fs::remove_file(with_suffix(&self.path, PARTIAL_SUFFIX))
     }
 
     /// Leaves the list as it is to the next run, and says where; nothing of it if it has no line.
-    pub fn interrupt(&self) -> io::Result<Option<PathBuf>> {
+    pub(crate) fn interrupt(&self) -> io::Result<Option<PathBuf>> {
         let mut growing = lock(&self.growing);
         growing.partial.flush()?;
-        let partial = with_suffix(&self.path, PARTIAL);
+        let partial = with_suffix(&self.path, PARTIAL_SUFFIX);
         if growing.lines.is_empty() {
             fs::remove_file(partial)?;
             return Ok(None);
@@ -123,10 +142,7 @@ impl Manifest {
     }
 
     fn line(&self, name: &[u8], digest: Digest) -> Vec<u8> {
-        let format = Format {
-            style: Style::Tagged(self.algorithm),
-            zero: false,
-        };
+        let format = Format::new(Style::Tagged(self.algorithm));
         let mut line = Vec::with_capacity(name.len() + 64);
         let sum = Sum {
             digest,
@@ -138,7 +154,7 @@ impl Manifest {
 }
 
 /// Refuses a manifest that would take the place of something else, or be part of what it lists.
-pub fn check(path: &Path, options: &Options, target: &Target) -> io::Result<()> {
+pub(crate) fn check(path: &Path, options: &Options, target: &Target) -> io::Result<()> {
     let refused = |path: &Path, why: &str| {
         let text = format!("{} {why}", path.display());
         Err(io::Error::other(text))
@@ -152,8 +168,8 @@ pub fn check(path: &Path, options: &Options, target: &Target) -> io::Result<()> 
         .collect();
     for own in [
         path.to_owned(),
-        with_suffix(path, PARTIAL),
-        with_suffix(path, NEW),
+        with_suffix(path, PARTIAL_SUFFIX),
+        with_suffix(path, NEW_SUFFIX),
     ] {
         let Some(metadata) = existing(&own)? else {
             continue;
@@ -189,8 +205,8 @@ pub fn check(path: &Path, options: &Options, target: &Target) -> io::Result<()> 
     };
     for own in [
         path.to_owned(),
-        with_suffix(path, PARTIAL),
-        with_suffix(path, NEW),
+        with_suffix(path, PARTIAL_SUFFIX),
+        with_suffix(path, NEW_SUFFIX),
     ] {
         let below = above.join(own.file_name().unwrap_or_default());
         if options
@@ -223,9 +239,10 @@ fn becomes(source: &Path, target: &Target, path: &Path) -> bool {
         return false;
     };
     let copy_name = target.name.as_ref().unwrap_or(&source.copy_name);
-    let rest = match copy_name == "." {
-        true => Ok(path),
-        false => path.strip_prefix(copy_name),
+    let rest = if copy_name == "." {
+        Ok(path)
+    } else {
+        path.strip_prefix(copy_name)
     };
     match rest {
         Ok(rest) if rest.as_os_str().is_empty() => true,
@@ -244,7 +261,8 @@ fn existing(path: &Path) -> io::Result<Option<fs::Metadata>> {
     }
 }
 
-/// Whether this program may have written it: only the last line may be cut short, and not be the only one.
+/// Whether this program may have written it: only the last line may be cut short, and not be the
+/// only one.
 fn is_of_a_manifest(text: &[u8]) -> bool {
     let mut parser = Parser::new(Accept::AnyTagged(Algorithm::Xxh3));
     let whole = text.iter().rposition(|&byte| byte == b'\n');

@@ -11,39 +11,39 @@ use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags};
 
 use crate::claim::{self, Dead, Home};
 use crate::directory::below;
+use crate::options::{Meaning, Options};
 use crate::problem::{Action, Problem};
-use crate::{Meaning, Options};
 
 /// A source: a directory that holds it, and its name there.
-pub struct Source {
+pub(crate) struct Source {
     /// What holds it.
-    pub directory: Arc<OwnedFd>,
+    pub(crate) directory: Arc<OwnedFd>,
     /// How that is shown.
-    pub prefix: PathBuf,
+    pub(crate) prefix: PathBuf,
     /// Its name; `.` is the directory itself.
-    pub name: OsString,
+    pub(crate) name: OsString,
     /// The name of its copy in a directory that takes it; `.` is that directory itself.
-    pub copy_name: OsString,
+    pub(crate) copy_name: OsString,
 }
 
 /// The target: a directory, and the name that the copy gets in it.
-pub struct Target {
+pub(crate) struct Target {
     /// The directory, to reach what is in it.
-    pub directory: Arc<OwnedFd>,
+    pub(crate) directory: Arc<OwnedFd>,
     /// How that is shown.
-    pub prefix: PathBuf,
+    pub(crate) prefix: PathBuf,
     /// The name, unless it is that of each source; `.` is the directory itself.
-    pub name: Option<OsString>,
+    pub(crate) name: Option<OsString>,
     /// There was a slash behind it, which only fits a directory.
-    pub slash: bool,
+    pub(crate) slash: bool,
     /// What is to have the claim.
-    pub home: Home,
+    pub(crate) home: Home,
     /// Where that is, below the directory.
-    pub home_path: PathBuf,
+    pub(crate) home_path: PathBuf,
     /// What the claim is to say.
-    pub purpose: Vec<u8>,
+    pub(crate) purpose: Vec<u8>,
     /// Runs that were killed while they copied to here.
-    pub dead: Vec<Dead>,
+    pub(crate) dead: Vec<Dead>,
     /// One of them was of the same command, and may have made the directory of this name.
     goes_on: bool,
 }
@@ -85,9 +85,10 @@ fn split(path: &Path) -> Split<'_> {
 
 /// Opens what holds something; links on the way to it are the user's own, and followed.
 fn open(prefix: &Path, flags: OFlags) -> io::Result<Arc<OwnedFd>> {
-    let path = match prefix.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => prefix,
+    let path = if prefix.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        prefix
     };
     let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(Arc::new(rustix::fs::openat(
@@ -99,8 +100,8 @@ fn open(prefix: &Path, flags: OFlags) -> io::Result<Arc<OwnedFd>> {
 }
 
 impl Source {
-    /// Finds it.
-    pub fn find(path: &Path) -> io::Result<Self> {
+    /// Opens what holds the source that a path names.
+    pub(crate) fn find(path: &Path) -> io::Result<Self> {
         let Split {
             prefix,
             last,
@@ -125,8 +126,8 @@ impl Source {
 }
 
 impl Target {
-    /// Finds it.
-    pub fn find(options: &Options) -> Result<Self, Problem> {
+    /// Finds out what the target is, and which killed runs were copying to it.
+    pub(crate) fn find(options: &Options) -> Result<Self, Problem> {
         let path = &options.target;
         let failed = |action| {
             let path = path.clone();
@@ -142,12 +143,14 @@ impl Target {
             && rustix::fs::statat(CWD, path, AtFlags::empty())
                 .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
         if !takes_all {
-            let action = match options.sources.iter().any(|source| source.is_dir()) {
-                true => Action::CreateDirectory,
-                false => Action::CreateFile,
+            let action = if options.sources.iter().any(|source| source.is_dir()) {
+                Action::CreateDirectory
+            } else {
+                Action::CreateFile
             };
             match Self::named(options) {
-                // The same command made this directory and was killed: it goes on, where else it would be copied into.
+                // The same command made this directory and was killed: it goes on, where else it
+                // would be copied into.
                 Ok(named) if !is_directory || named.goes_on => {
                     return Ok(named);
                 }

@@ -1,29 +1,30 @@
 //! Finds out whether a copy is there already.
 
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::mem::discriminant;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
-use tabane_engine::Digest;
 use tabane_files::read::{self, Found};
 use tabane_files::{Kind, Node, write};
 
-use crate::content::hash;
-use crate::file::Item;
+use crate::item::Item;
 use crate::problem::{Action, Problem};
-use crate::run::{Run, Worker, lock};
+use crate::record::FileHash;
+use crate::run::{Run, Worker};
 
 /// A copy that is there.
-pub struct Present {
+pub(crate) struct Present {
     /// The hash of its bytes, if hashes are wanted.
-    pub digest: Option<Digest>,
+    pub(crate) hash: Option<FileHash>,
 }
 
 /// What has the name of the copy, if it is something that the copy may replace.
 ///
-/// A device, pipe or socket is replaced by its like only: whoever names one means to write into it, which is not what
-/// is done here.
-pub fn find(item: &Item) -> Result<Option<Node>, Problem> {
+/// A device, pipe or socket is replaced by its like only: whoever names one means to write into it,
+/// which is not what is done here.
+pub(crate) fn find(item: &Item) -> Result<Option<Node>, Problem> {
     let target = item.directory.target.as_fd();
     let there: Found = match read::stat(target, &item.copy_name, false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -43,7 +44,7 @@ pub fn find(item: &Item) -> Result<Option<Node>, Problem> {
 }
 
 /// Nothing if the item is to be copied. What is `there` gets attributes that it lacks.
-pub fn check(
+pub(crate) fn check(
     run: &Run,
     worker: &mut Worker,
     item: &Item,
@@ -53,27 +54,27 @@ pub fn check(
     if there.kind != source.kind || there.mtime != source.mtime || !is_own(run, source, &there) {
         return Ok(None);
     }
-    let digest = match content(run, worker, item, &there) {
-        Ok(Content::Same(digest)) => digest,
+    let hash = match content(run, worker, item, &there) {
+        Ok(Content::Same(hash)) => hash,
         Ok(Content::Other) => return Ok(None),
         Err(error) => return Err(item.failed(Action::Read, item.show_target())(error)),
     };
     attributes(run, item, there)?;
-    Ok(Some(Present { digest }))
+    Ok(Some(Present { hash }))
 }
 
 /// Whether what is there has no more names than the copy should have.
 fn is_own(run: &Run, source: &Node, there: &Node) -> bool {
     match (there.hard_link, source.hard_link) {
         (None, _) => true,
-        (Some(link), Some(_)) => lock(&run.taken).insert((link.device, link.inode)),
+        (Some(link), Some(_)) => run.take((link.device, link.inode)),
         (Some(_), None) => false,
     }
 }
 
 enum Content {
     /// It is the same; its hash, if hashes are wanted.
-    Same(Option<Digest>),
+    Same(Option<FileHash>),
     Other,
 }
 
@@ -89,23 +90,27 @@ fn content(run: &Run, worker: &mut Worker, item: &Item, there: &Node) -> io::Res
     let previous = run
         .manifest
         .as_ref()
-        .and_then(|manifest| manifest.previous(&item.show_target()))
+        .and_then(|manifest| manifest.previous(&item.target_path()))
         .filter(|previous| item.found.node.ctime.max(there.ctime) < previous.time);
     if let (Some(previous), false) = (previous, doubtful) {
-        return Ok(Content::Same(Some(previous.digest)));
+        return Ok(Content::Same(Some(FileHash::whole(previous.digest))));
     }
-    let mut hash = |directory: &std::os::fd::OwnedFd, name: &std::ffi::OsStr| {
-        let file = read::open_file(directory.as_fd(), name)?.into();
-        hash(run, &file, &mut worker.buffer, |_| {})
+    let open = |directory: &OwnedFd, name: &OsStr| -> io::Result<File> {
+        Ok(read::open_file(directory.as_fd(), name)?.into())
     };
-    let digest = hash(&item.directory.target, &item.copy_name)?;
-    let wanted = match previous {
-        Some(previous) => previous.digest,
-        None => hash(&item.directory.source, &item.name)?,
+    let buffer = &mut worker.buffer;
+    let hash = FileHash::of(run, &open(&item.directory.target, &item.copy_name)?, buffer)?;
+    let is_same = match previous {
+        Some(previous) => hash.digest == previous.digest,
+        None => {
+            let source = open(&item.directory.source, &item.name)?;
+            hash.is_of(run, &source, buffer, |_| {})?
+        }
     };
-    Ok(match digest == wanted {
-        true => Content::Same(Some(digest)),
-        false => Content::Other,
+    Ok(if is_same {
+        Content::Same(Some(hash))
+    } else {
+        Content::Other
     })
 }
 

@@ -3,9 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
 use tabane_files::write::AttributeError;
 
-use crate::run::CANCELLATION;
+/// The error that ends the copy of a file when the whole copy is cancelled; never reported.
+pub(crate) const CANCELLATION: Errno = Errno::CANCELED;
 
 /// What was to be done when the system said no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +41,11 @@ pub enum Action {
 pub enum Problem {
     /// The system said no.
     System {
-        /// To what.
+        /// What was to be done.
         action: Action,
-        /// With which file.
+        /// The file that it was to be done with.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         error: io::Error,
     },
     /// A directory was to be copied to somewhere in itself.
@@ -55,26 +57,26 @@ pub enum Problem {
     },
     /// Source and target are one.
     SameFile {
-        /// One name.
+        /// One name of it.
         source: PathBuf,
-        /// The other.
+        /// The other name.
         target: PathBuf,
     },
     /// There is a directory where something else should go.
     OverDirectory {
-        /// Where.
+        /// What is there.
         target: PathBuf,
     },
     /// There is something else where a directory should go.
     OverOther {
         /// The directory.
         source: PathBuf,
-        /// Where.
+        /// What is there.
         target: PathBuf,
     },
     /// There is a device, pipe or socket where something else should go.
     NotRegular {
-        /// Where.
+        /// What is there.
         target: PathBuf,
     },
     /// Two sources have the same place.
@@ -93,14 +95,14 @@ pub enum Problem {
     Differs {
         /// The copy.
         path: PathBuf,
-        /// It was written again, and is right now.
+        /// Whether it was written again and is right now.
         mended: bool,
     },
     /// An attribute could not be given.
     Attribute {
         /// The copy.
         path: PathBuf,
-        /// Which, and why.
+        /// The attribute, and what the system said.
         error: AttributeError,
     },
 }
@@ -109,10 +111,13 @@ impl Problem {
     /// Whether nothing else can be written either.
     pub(crate) fn is_full(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
-        matches!(self, Self::System { error, .. } if matches!(error.kind(), StorageFull | QuotaExceeded))
+        let Self::System { error, .. } = self else {
+            return false;
+        };
+        matches!(error.kind(), StorageFull | QuotaExceeded)
     }
 
-    /// Whether it is none, but the end of a copy that is to end before it is done.
+    /// Whether it only says that the copy was cancelled.
     pub(crate) fn is_cancellation(&self) -> bool {
         let code = CANCELLATION.raw_os_error();
         matches!(self, Self::System { error, .. } if error.raw_os_error() == Some(code))

@@ -3,49 +3,34 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::fs::{Advice, AtFlags, Mode, OFlags};
-use tabane_engine::{Digest, Submitter};
+use tabane_engine::Submitter;
 use tabane_files::beneath::{in_directory, open_beneath};
 use tabane_files::read;
 
-use crate::content::{Failure, hash, transfer};
-use crate::directory::Place;
+use crate::content::{Failure, transfer};
 use crate::file::{Source, settle};
 use crate::problem::{Action, Problem};
-use crate::run::{Run, Worker, add, pool};
+use crate::record::Record;
+use crate::run::{Run, Worker, pool};
 
-/// A regular file that is to be read again.
-pub struct Record {
-    /// Where it began.
-    pub place: Arc<Place>,
-    /// Below the source of the place.
-    pub source: PathBuf,
-    /// Below the target of the place.
-    pub target: PathBuf,
-    /// Bytes.
-    pub size: u64,
-    /// The hash of what was read of the source.
-    pub digest: Digest,
-}
+/// Records that a worker takes at a time at most.
+const BATCH_RECORDS_MAX: usize = 32;
 
-/// Records that a worker takes at a time.
-const BATCH_LEN: usize = 32;
-
-/// Reads all files again. Everything must be on the disk: what is not yet, cannot be dropped from memory.
-pub fn check_all(run: &Arc<Run>, mut records: Vec<Record>) {
-    run.observer
-        .rereading(records.iter().map(|record| record.size).sum());
+/// Reads all files again. Everything must be on the disk: what is not yet, cannot be dropped from
+/// memory.
+pub(crate) fn check_all(run: &Arc<Run>, mut records: Vec<Record>) {
+    run.rereading(records.iter().map(|record| record.size).sum());
     let pool = pool();
     while !records.is_empty() && !run.is_cancelled() {
-        let batch = records.split_off(records.len().saturating_sub(BATCH_LEN));
+        let batch = records.split_off(records.len().saturating_sub(BATCH_RECORDS_MAX));
         let run = Arc::clone(run);
         pool.submitter().submit(move |worker, submitter| {
             for record in batch {
                 match check(&run, worker, submitter, &record) {
-                    Ok(()) => add(&run.counters.reread_bytes, record.size),
+                    Ok(()) => drop(run.counters.reread_bytes.add(record.size)),
                     Err(problem) => run.problem(&problem),
                 }
             }
@@ -74,8 +59,8 @@ fn check(
     };
     if mended {
         // That is worth knowing, though all is well now.
-        add(&run.counters.mended, 1);
-        run.observer.problem(&problem);
+        run.counters.mended.add(1);
+        run.progress.problem(&problem);
         return Ok(());
     }
     Err(problem)
@@ -83,21 +68,19 @@ fn check(
 
 /// Whether the disk has the right bytes.
 fn is_right(run: &Run, worker: &mut Worker, record: &Record) -> Result<bool, Problem> {
-    let digest = in_directory(&record.place.target, &record.target, read::open_file)
+    in_directory(&record.place.target, &record.target, read::open_file)
         .and_then(|file| {
             // Without effect in file systems that are in memory.
             let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
             let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
-            hash(run, &File::from(file), &mut worker.buffer, |len| {
-                run.observer.bytes(len);
-            })
+            let (file, buffer) = (File::from(file), &mut worker.buffer);
+            record.hash.is_of(run, &file, buffer, |len| run.bytes(len))
         })
         .map_err(|error| Problem::System {
             action: Action::Read,
             path: record.show_target(),
             error,
-        })?;
-    Ok(digest == record.digest)
+        })
 }
 
 /// Writes a file once more, in its place, since it may have other names.
@@ -157,15 +140,5 @@ fn open_to_write(record: &Record) -> io::Result<OwnedFd> {
             open()
         }
         result => result,
-    }
-}
-
-impl Record {
-    fn show_source(&self) -> PathBuf {
-        self.place.source_prefix.join(&self.source)
-    }
-
-    fn show_target(&self) -> PathBuf {
-        self.place.target_prefix.join(&self.target)
     }
 }

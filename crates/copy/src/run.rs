@@ -1,4 +1,4 @@
-//! What the threads of a copy share, and the order of its steps.
+//! What the threads of a copy share.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -7,187 +7,113 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
-use rustix::io::Errno;
 use tabane_engine::{Digest, Pool};
 use tabane_files::{Node, write};
 
 use crate::claim::Claim;
-use crate::content::{CHUNK_LEN, COPY_LEN};
-use crate::directory::{Directory, Place, below};
+use crate::directory::{Directory, below};
 use crate::link::Links;
-use crate::manifest::{self, Manifest};
-use crate::operand::Target;
-use crate::problem::{Action, Problem};
-use crate::reread::{self, Record};
-use crate::walk;
-use crate::{Observer, Options, Summary, Verify};
+use crate::lock::lock;
+use crate::manifest::Manifest;
+use crate::options::{Options, Verify};
+use crate::problem::{Action, CANCELLATION, Problem};
+use crate::progress::Progress;
+use crate::record::{FileHash, Record};
+use crate::summary::{Counter, Counters};
+
+/// Bytes that are read at a time: with what the system keeps of both files, they fit into the
+/// second cache of a core.
+pub(crate) const CHUNK_LEN: usize = 128 << 10;
+
+/// Bytes that are read back at a time: so few that the first cache holds them.
+const READ_BACK_LEN: usize = 16 << 10;
 
 /// What the threads of a copy share.
-pub struct Run {
+pub(crate) struct Run {
     /// What is wanted.
-    pub options: Options,
+    pub(crate) options: Options,
     /// Is told what happens.
-    pub observer: Arc<dyn Observer>,
+    pub(crate) progress: Arc<dyn Progress>,
     /// Names for temporary files.
-    pub claim: Claim,
+    pub(crate) claim: Claim,
     /// Files with several names.
-    pub links: Links,
-    /// Existing files with several names that are taken for one of the copies: device and inode.
-    pub taken: Mutex<HashSet<(u64, u64)>>,
-    /// The directory that has the claim, below the target.
-    pub home_path: PathBuf,
-    /// What that directory should be, if it is a copy itself.
-    pub home: Mutex<Option<Node>>,
+    pub(crate) links: Links,
     /// What becomes the manifest, if one is wanted.
-    pub manifest: Option<Manifest>,
+    pub(crate) manifest: Option<Manifest>,
     /// What was done.
-    pub counters: Counters,
+    pub(crate) counters: Counters,
+    /// Existing files with several names that are taken for one of the copies: device and inode.
+    taken: Mutex<HashSet<(u64, u64)>>,
+    /// The directory that has the claim, below the target.
+    home_path: PathBuf,
+    /// What that directory should be, if it is a copy itself.
+    home: Mutex<Option<Node>>,
+    /// What is to be read again in the end.
     records: Mutex<Vec<Record>>,
+    /// A directory of each file system that was written to, by device.
     file_systems: Mutex<HashMap<u64, OwnedFd>>,
+    /// Whether the disk is full.
     stopped: AtomicBool,
-}
-
-/// As [`Summary`].
-#[derive(Default)]
-#[allow(missing_docs)]
-pub struct Counters {
-    pub copied_files: AtomicU64,
-    pub copied_directories: AtomicU64,
-    pub copied_others: AtomicU64,
-    pub skipped_files: AtomicU64,
-    pub skipped_directories: AtomicU64,
-    pub skipped_others: AtomicU64,
-    pub total_bytes: AtomicU64,
-    pub copied_bytes: AtomicU64,
-    pub skipped_bytes: AtomicU64,
-    pub shared_bytes: AtomicU64,
-    pub reread_bytes: AtomicU64,
-    pub mended: AtomicU64,
-    pub errors: AtomicU64,
+    /// What [`Progress::bytes`] is told.
+    done_bytes: Counter,
+    skipped_bytes: Counter,
+    all_bytes: AtomicU64,
 }
 
 /// What each worker has for itself.
-pub struct Worker {
+pub(crate) struct Worker {
     /// What was read of the source.
-    pub buffer: Vec<u8>,
+    pub(crate) buffer: Vec<u8>,
     /// What was read back of the copy.
-    pub copy: Vec<u8>,
+    pub(crate) copy: Vec<u8>,
     /// How many other workers there are.
-    pub others: usize,
+    pub(crate) others: usize,
 }
 
 /// A pool of workers.
-pub fn pool() -> Pool<Worker> {
+pub(crate) fn pool() -> Pool<Worker> {
     // Asked here: to a worker, which is pinned, the system names one processor.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     Pool::for_all_processors(|| Worker {
         buffer: vec![0; CHUNK_LEN],
-        copy: vec![0; COPY_LEN],
+        copy: vec![0; READ_BACK_LEN],
         others: processors - 1,
     })
 }
 
-/// Locks a mutex under which nothing panics.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no panic under this lock")
-}
-
-/// Adds to a counter.
-pub fn add(counter: &AtomicU64, count: u64) {
-    counter.fetch_add(count, Ordering::Relaxed);
-}
-
-/// What stands for a copy that is to end before it is done; never reported.
-pub const CANCELLATION: Errno = Errno::CANCELED;
-
-/// Copies.
-pub fn run(options: Options, observer: Arc<dyn Observer>) -> Result<Summary, Problem> {
-    let mut target = Target::find(&options)?;
-    let failed = |action, path: &PathBuf| {
-        let path = path.clone();
-        move |error| Problem::System {
-            action,
-            path,
-            error,
-        }
-    };
-    if let Some(path) = &options.manifest {
-        manifest::check(path, &options, &target).map_err(failed(Action::Manifest, path))?;
-    }
-    let dead = std::mem::take(&mut target.dead);
-    let purpose = std::mem::take(&mut target.purpose);
-    let claim = Claim::make(target.home.clone(), dead, purpose, options.sync)
-        .map_err(failed(Action::UseTarget, &options.target))?;
-    let manifest = match &options.manifest {
-        Some(path) => {
-            Some(Manifest::begin(path, options.algorithm).map_err(failed(Action::Manifest, path))?)
-        }
-        None => None,
-    };
-    let run = Arc::new(Run {
-        options,
-        observer,
-        claim,
-        links: Links::default(),
-        taken: Mutex::default(),
-        home_path: std::mem::take(&mut target.home_path),
-        home: Mutex::default(),
-        manifest,
-        counters: Counters::default(),
-        records: Mutex::default(),
-        file_systems: Mutex::default(),
-        stopped: AtomicBool::new(false),
-    });
-    run.will_sync(&target.home.directory)
-        .and_then(|()| run.claim.clean(&target.home.directory))
-        .map_err(failed(Action::UseTarget, &run.options.target))?;
-    walk::copy_all(&run, &target);
-    if (run.options.sync || run.options.verify == Verify::Reread)
-        && !run.is_cancelled()
-        && let Err(error) = run.sync()
-    {
-        run.problem(&failed(Action::Sync, &run.options.target)(error));
-    }
-    if run.options.verify == Verify::Reread {
-        let records = std::mem::take(&mut *lock(&run.records));
-        reread::check_all(&run, records);
-    }
-    let interrupted = run.is_cancelled();
-    if let Some(manifest) = &run.manifest {
-        let finished = match interrupted {
-            true => manifest.interrupt().map(|kept| {
-                kept.inspect(|path| run.observer.kept(path));
-            }),
-            false => manifest.finish(run.options.sync),
-        };
-        if let Err(error) = finished {
-            run.problem(&failed(Action::Manifest, manifest.path())(error));
-        }
-    }
-    let summary = run.counters.summary(interrupted);
-    let run = Arc::into_inner(run).expect("all workers are gone");
-    let released = match interrupted {
-        true => {
-            let may_be_lost = run.options.sync && summary.copied_bytes > 0;
-            run.claim.interrupt(may_be_lost).map(|kept| {
-                kept.inspect(|path| run.observer.kept(path));
-            })
-        }
-        false => run.claim.release(),
-    };
-    released.map_err(failed(Action::UseTarget, &run.options.target))?;
-    // Removing the claim has changed its times.
-    if let Some(node) = lock(&run.home).take() {
-        write::apply(target.home.directory.as_fd(), &node);
-    }
-    Ok(summary)
-}
-
 impl Run {
+    /// A run that has done nothing yet; its claim is in the directory at `home_path` below the
+    /// target.
+    pub(crate) fn new(
+        options: Options,
+        progress: Arc<dyn Progress>,
+        claim: Claim,
+        home_path: PathBuf,
+        manifest: Option<Manifest>,
+    ) -> Self {
+        Self {
+            options,
+            progress,
+            claim,
+            links: Links::default(),
+            manifest,
+            counters: Counters::default(),
+            taken: Mutex::default(),
+            home_path,
+            home: Mutex::default(),
+            records: Mutex::default(),
+            file_systems: Mutex::default(),
+            stopped: AtomicBool::new(false),
+            done_bytes: Counter::default(),
+            skipped_bytes: Counter::default(),
+            all_bytes: AtomicU64::new(0),
+        }
+    }
+
     /// Reports a problem; after a full disk, nothing more is begun.
-    pub fn problem(&self, problem: &Problem) {
+    pub(crate) fn problem(&self, problem: &Problem) {
         if problem.is_cancellation() {
             return;
         }
@@ -195,35 +121,73 @@ impl Run {
             // That was said.
             return;
         }
-        add(&self.counters.errors, 1);
-        self.observer.problem(problem);
+        self.counters.errors.add(1);
+        self.progress.problem(problem);
     }
 
     /// Whether nothing more is to be begun.
-    pub fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed) || self.is_cancelled()
     }
 
     /// Whether the copy is to end before it is done.
-    pub fn is_cancelled(&self) -> bool {
-        self.observer.is_cancelled()
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.progress.is_cancelled()
     }
 
     /// Fails if the copy is to end before it is done; to be asked before each piece of a file.
-    pub fn go_on(&self) -> io::Result<()> {
-        match self.is_cancelled() {
-            true => Err(CANCELLATION.into()),
-            false => Ok(()),
+    pub(crate) fn go_on(&self) -> io::Result<()> {
+        if self.is_cancelled() {
+            return Err(CANCELLATION.into());
         }
+        Ok(())
+    }
+
+    /// Bytes of files are done: written, or read again.
+    pub(crate) fn bytes(&self, count: u64) {
+        let done = self.done_bytes.add(count);
+        self.progress
+            .bytes(done, self.all_bytes.load(Ordering::Relaxed));
+    }
+
+    /// Bytes of a file are done, since it is there already.
+    pub(crate) fn skipped(&self, count: u64) {
+        self.progress.skipped(self.skipped_bytes.add(count));
+        self.bytes(count);
+    }
+
+    /// All sources are listed: their files have so many bytes.
+    pub(crate) fn listed(&self, bytes: u64) {
+        let times = match self.options.verify {
+            Verify::None | Verify::Written => 1,
+            Verify::Reread => 2,
+        };
+        self.all_bytes.store(times * bytes, Ordering::Relaxed);
+        self.bytes(0);
+    }
+
+    /// Everything is written and on the disk; now so many bytes are read again, and then all is
+    /// done.
+    pub(crate) fn rereading(&self, bytes: u64) {
+        // What failed is not to be done any more.
+        let all = self.done_bytes.get() + bytes;
+        self.all_bytes.store(all, Ordering::Relaxed);
+        self.bytes(0);
+        self.progress.rereading();
     }
 
     /// Whether hashes are wanted.
-    pub fn hashes(&self) -> bool {
+    pub(crate) fn hashes(&self) -> bool {
         self.manifest.is_some() || self.options.verify == Verify::Reread
     }
 
+    /// Whether the zeros of holes are hashed too: the manifest has the hashes that others compute.
+    pub(crate) fn hashes_holes(&self) -> bool {
+        self.manifest.is_some()
+    }
+
     /// Remembers the file system of a directory that is written into.
-    pub fn will_sync(&self, directory: &OwnedFd) -> io::Result<()> {
+    pub(crate) fn will_sync(&self, directory: &OwnedFd) -> io::Result<()> {
         let device = rustix::fs::fstat(directory)?.st_dev;
         if let Entry::Vacant(vacant) = lock(&self.file_systems).entry(device) {
             vacant.insert(directory.try_clone()?);
@@ -231,40 +195,41 @@ impl Run {
         Ok(())
     }
 
-    fn sync(&self) -> io::Result<()> {
+    /// Brings every file system that was written to onto its disk.
+    pub(crate) fn sync(&self) -> io::Result<()> {
         lock(&self.file_systems)
             .values()
             .try_for_each(|directory| Ok(rustix::fs::syncfs(directory)?))
     }
 
     /// A regular file is there, whole.
-    pub fn record(
+    pub(crate) fn record(
         &self,
         directory: &Directory,
         name: &OsStr,
         copy_name: &OsStr,
         size: u64,
-        digest: Option<Digest>,
+        hash: Option<FileHash>,
     ) {
-        add(&self.counters.total_bytes, size);
-        self.list(directory, copy_name, digest);
-        if let (Some(digest), Verify::Reread) = (digest, self.options.verify) {
+        self.counters.total_bytes.add(size);
+        self.list(directory, copy_name, hash.as_ref().map(|hash| hash.digest));
+        if let (Some(hash), Verify::Reread) = (hash, self.options.verify) {
             lock(&self.records).push(Record {
                 place: Arc::clone(&directory.place),
                 source: below(&directory.source_path, name),
                 target: below(&directory.target_path, copy_name),
                 size,
-                digest,
+                hash,
             });
         }
     }
 
     /// Writes a name of a regular file into the manifest.
-    pub fn list(&self, directory: &Directory, copy_name: &OsStr, digest: Option<Digest>) {
+    pub(crate) fn list(&self, directory: &Directory, copy_name: &OsStr, digest: Option<Digest>) {
         let (Some(manifest), Some(digest)) = (&self.manifest, digest) else {
             return;
         };
-        if let Err(error) = manifest.record(&directory.show_target(copy_name), digest) {
+        if let Err(error) = manifest.record(&below(&directory.target_path, copy_name), digest) {
             self.problem(&Problem::System {
                 action: Action::Manifest,
                 path: manifest.path().clone(),
@@ -272,36 +237,42 @@ impl Run {
             });
         }
     }
-}
+    /// Takes an existing file with several names for one of the copies; false if it is taken
+    /// already.
+    pub(crate) fn take(&self, identity: (u64, u64)) -> bool {
+        lock(&self.taken).insert(identity)
+    }
 
-impl Counters {
-    fn summary(&self, interrupted: bool) -> Summary {
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Summary {
-            copied_files: load(&self.copied_files),
-            copied_directories: load(&self.copied_directories),
-            copied_others: load(&self.copied_others),
-            skipped_files: load(&self.skipped_files),
-            skipped_directories: load(&self.skipped_directories),
-            skipped_others: load(&self.skipped_others),
-            total_bytes: load(&self.total_bytes),
-            copied_bytes: load(&self.copied_bytes),
-            skipped_bytes: load(&self.skipped_bytes),
-            shared_bytes: load(&self.shared_bytes),
-            reread_bytes: load(&self.reread_bytes),
-            mended: load(&self.mended),
-            errors: load(&self.errors),
-            interrupted,
+    /// What is to be read again.
+    pub(crate) fn take_records(&self) -> Vec<Record> {
+        std::mem::take(&mut *lock(&self.records))
+    }
+
+    /// What the directory that has the claim should be, if it is a copy itself.
+    pub(crate) fn take_home(&self) -> Option<Node> {
+        lock(&self.home).take()
+    }
+
+    /// To be called by everyone who held a directory: the last one gives it, and those above that
+    /// await nothing else, their attributes.
+    pub(crate) fn close(&self, mut directory: Arc<Directory>) {
+        // No recursion: trees may be deep.
+        while let Some(directory_alone) = Arc::into_inner(directory) {
+            if let Some(node) = &directory_alone.node {
+                let path = directory_alone.show_target(OsStr::new("."));
+                for error in write::apply(directory_alone.target.as_fd(), node) {
+                    let path = path.clone();
+                    self.problem(&Problem::Attribute { path, error });
+                }
+                self.progress.entry(&path);
+                if directory_alone.target_path == self.home_path {
+                    *lock(&self.home) = Some(node.clone());
+                }
+            }
+            match directory_alone.parent {
+                Some(parent) => directory = parent,
+                None => return,
+            }
         }
     }
-}
-
-/// The place of a source and the target.
-pub fn place(source: &crate::operand::Source, target: &Target) -> Arc<Place> {
-    Arc::new(Place {
-        source: Arc::clone(&source.directory),
-        source_prefix: source.prefix.clone(),
-        target: Arc::clone(&target.directory),
-        target_prefix: target.prefix.clone(),
-    })
 }

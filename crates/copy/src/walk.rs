@@ -7,27 +7,27 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode};
 use tabane_engine::Submitter;
 use tabane_files::read::{self, Found};
 use tabane_files::{beneath, write};
 
-use crate::Verify;
 use crate::content::SHARED_LEN_MIN;
-use crate::directory::{Directory, below};
-use crate::file::{Item, process};
+use crate::directory::{Directory, Place, below, is_in};
+use crate::file::process;
+use crate::item::Item;
 use crate::operand::{Source, Target};
 use crate::problem::{Action, Problem};
-use crate::run::{Run, Worker, add, place, pool};
+use crate::run::{Run, Worker, pool};
 
-/// A batch is closed at so many files…
-const BATCH_FILES: usize = 32;
+/// Files that a worker takes at a time at most…
+const BATCH_FILES_MAX: usize = 32;
 
-/// …or so many bytes.
-const BATCH_LEN: u64 = 1 << 20;
+/// …unless they have so many bytes together.
+const BATCH_BYTES_MAX: u64 = 1 << 20;
 
 /// Copies all sources.
-pub fn copy_all(run: &Arc<Run>, target: &Target) {
+pub(crate) fn copy_all(run: &Arc<Run>, target: &Target) {
     let mut taken = HashMap::new();
     // Names are remembered only where a second source can come upon them.
     let mut created = may_merge(&run.options.sources, target).then(HashSet::new);
@@ -85,7 +85,8 @@ pub fn copy_all(run: &Arc<Run>, target: &Target) {
             None => {}
         }
         if created.is_some() {
-            // A directory gets its attributes when one source is done: the next must not be at work in it.
+            // A directory gets its attributes when one source is done: the next must not be at work
+            // in it.
             std::mem::replace(&mut workers, pool()).finish();
         }
         let mut walker = Walker {
@@ -100,12 +101,18 @@ pub fn copy_all(run: &Arc<Run>, target: &Target) {
         walker.walk(top, source.name, copy_name, found);
         total = walker.total;
     }
-    let times = match run.options.verify {
-        Verify::None | Verify::Written => 1,
-        Verify::Reread => 2,
-    };
-    run.observer.listed(times * total);
+    run.listed(total);
     workers.finish();
+}
+
+/// The place of a source and the target.
+fn place(source: &Source, target: &Target) -> Arc<Place> {
+    Arc::new(Place {
+        source: Arc::clone(&source.directory),
+        source_prefix: source.prefix.clone(),
+        target: Arc::clone(&target.directory),
+        target_prefix: target.prefix.clone(),
+    })
 }
 
 /// Whether two sources may go into the same directory.
@@ -167,25 +174,6 @@ fn refuse(
     Ok(is_in(&top.target, identity)?.then_some(Problem::IntoItself { source, target }))
 }
 
-/// Whether a directory is, or is below, the one with this identity.
-pub fn is_in(directory: &OwnedFd, wanted: (u64, u64)) -> io::Result<bool> {
-    let mut directory = directory.try_clone()?;
-    let mut last = None;
-    loop {
-        let stat = rustix::fs::fstat(&directory)?;
-        let identity = (stat.st_dev, stat.st_ino);
-        if identity == wanted {
-            return Ok(true);
-        }
-        // The root is above itself.
-        if last.replace(identity) == Some(identity) {
-            return Ok(false);
-        }
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        directory = rustix::fs::openat(&directory, "..", flags, Mode::empty())?;
-    }
-}
-
 struct Walker<'a> {
     run: &'a Arc<Run>,
     submitter: &'a Submitter<Worker>,
@@ -195,7 +183,8 @@ struct Walker<'a> {
     total: u64,
     /// The uppermost directory that was made: device and inode.
     made: Option<(u64, u64)>,
-    /// What this run has put where another source may want to put something: paths below the target.
+    /// What this run has put where another source may want to put something: paths below the
+    /// target.
     created: Option<&'a mut HashSet<PathBuf>>,
 }
 
@@ -215,7 +204,7 @@ impl Walker<'_> {
                 Some(name) if !self.run.is_stopped() => name,
                 _ => {
                     if let Some(level) = levels.pop() {
-                        Directory::done(level.directory, self.run);
+                        self.run.close(level.directory);
                     }
                     continue;
                 }
@@ -225,7 +214,7 @@ impl Walker<'_> {
                 Ok(found) => {
                     let directory = Arc::clone(directory);
                     levels.extend(self.entry(&directory, name.clone(), name, found));
-                    Directory::done(directory, self.run);
+                    self.run.close(directory);
                 }
                 Err(error) => {
                     let path = directory.show_source(&name);
@@ -234,7 +223,7 @@ impl Walker<'_> {
             }
         }
         self.flush();
-        Directory::done(top, self.run);
+        self.run.close(top);
     }
 
     /// Hands out an entry, or returns the directory that it is.
@@ -280,7 +269,7 @@ impl Walker<'_> {
         }
         self.batch.push(item);
         self.batch_len += size;
-        if self.batch.len() >= BATCH_FILES || self.batch_len >= BATCH_LEN {
+        if self.batch.len() >= BATCH_FILES_MAX || self.batch_len >= BATCH_BYTES_MAX {
             self.flush();
         }
         None
@@ -361,11 +350,12 @@ impl Walker<'_> {
             let stat = rustix::fs::fstat(&target).map_err(|error| target_failed(error.into()))?;
             self.made = Some((stat.st_dev, stat.st_ino));
         }
-        let counter = match existed {
-            true => &run.counters.skipped_directories,
-            false => &run.counters.copied_directories,
+        let counter = if existed {
+            &run.counters.skipped_directories
+        } else {
+            &run.counters.copied_directories
         };
-        add(counter, 1);
+        counter.add(1);
         Ok(Level {
             directory: Arc::new(Directory {
                 place: Arc::clone(&above.place),

@@ -4,13 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::digest::Digest;
-use crate::function::Function;
 use crate::serial::Begin;
 use crate::vmac::TagSize;
 
 /// A hash algorithm.
 ///
-/// Some take a key: they are used through [`Function`]. Digests are the bytes in the order in which the algorithm's own
+/// Some take a key: they are used through [`Function`](crate::Function). Digests are the bytes in the order in which the algorithm's own
 /// programs print them; where there are none, as the reference code leaves them in memory on a little-endian machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -55,7 +54,7 @@ pub enum Algorithm {
     /// SipHash-2-4 of 64 bits.
     SipHash24,
     /// VMAC-64 on AES-128 (draft-krovetz-vmac-01): see [`vmac`](crate::vmac). A digest is the nonce, 16 random bytes, and
-    /// then the tag: so a message has another one each time, and [`Function::to_check`] is needed to compare.
+    /// then the tag: so a message has another one each time, and [`Function::to_check`](crate::Function::to_check) is needed to compare.
     Vmac64,
     /// VMAC-128 on AES-128, in the same manner.
     Vmac128,
@@ -64,11 +63,11 @@ pub enum Algorithm {
 /// Which keys an algorithm takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyRule {
-    /// None.
+    /// The algorithm takes no key.
     None,
-    /// Of so many bytes.
+    /// A key of so many bytes.
     Exactly(usize),
-    /// Of one byte or more; those shorter than the digest are weaker than it.
+    /// A key of one byte or more; keys shorter than the digest are weaker than it.
     AnyLength,
 }
 
@@ -178,24 +177,6 @@ impl Algorithm {
         matches!(self.kernel(), Kernel::Whole(_))
     }
 
-    /// The digests of independent messages, in their order, as [`Function::digest_many`].
-    ///
-    /// # Panics
-    ///
-    /// If the algorithm takes a key.
-    pub fn digest_many(self, messages: &[&[u8]]) -> Vec<Digest> {
-        Function::keyless(self).digest_many(messages)
-    }
-
-    /// The digest of one message.
-    ///
-    /// # Panics
-    ///
-    /// If the algorithm takes a key.
-    pub fn digest(self, message: &[u8]) -> Digest {
-        Function::keyless(self).digest(message)
-    }
-
     pub(crate) fn kernel(self) -> Kernel {
         self.row().5
     }
@@ -226,6 +207,30 @@ impl FromStr for Algorithm {
     }
 }
 
+impl UnknownAlgorithm {
+    /// The algorithm that may be meant: with the characters of this name among those of its own, in
+    /// their order, the first and the last at the ends. `b3` is BLAKE3, `SHA-256` and `sha256sum`
+    /// are SHA-256.
+    pub fn similar(&self) -> Option<Algorithm> {
+        let letters = |name: &str| -> Vec<u8> {
+            let name = name.to_ascii_lowercase();
+            let name = name.strip_suffix("sum").unwrap_or(&name);
+            let bytes = name.bytes();
+            bytes.filter(u8::is_ascii_alphanumeric).collect()
+        };
+        let given = letters(&self.0);
+        let is_similar = |algorithm: &Algorithm| {
+            let name = letters(algorithm.name());
+            let mut rest = name.iter();
+            given.len() > 1
+                && (given.first(), given.last()) == (name.first(), name.last())
+                && given.iter().all(|letter| rest.any(|other| other == letter))
+        };
+        let similar = Algorithm::all().filter(is_similar);
+        similar.min_by_key(|algorithm| algorithm.name().len())
+    }
+}
+
 impl fmt::Display for UnknownAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known: Vec<_> = Algorithm::names().collect();
@@ -251,6 +256,25 @@ mod tests {
             assert_eq!(algorithm.name(), name);
         }
         assert!("md4".parse::<Algorithm>().is_err());
+    }
+
+    #[test]
+    fn other_spellings_of_a_name_are_recognised() {
+        for (given, meant) in [
+            ("b3", Some(Algorithm::Blake3)),
+            ("b3sum", Some(Algorithm::Blake3)),
+            ("SHA-256", Some(Algorithm::Sha256)),
+            ("md5sum", Some(Algorithm::Md5)),
+            ("hmac_sha256", Some(Algorithm::HmacSha256)),
+            ("XXH3", Some(Algorithm::Xxh3)),
+            ("sha3", None),
+            ("md4", None),
+            ("3", None),
+            ("", None),
+        ] {
+            let unknown = given.parse::<Algorithm>().unwrap_err();
+            assert_eq!(unknown.similar(), meant, "{given}");
+        }
     }
 
     #[test]

@@ -9,8 +9,8 @@ use zeroize::Zeroizing;
 use crate::algorithm::{Algorithm, Kernel, KeyRule};
 use crate::digest::Digest;
 use crate::gpu;
-use crate::hasher::{Hasher, State, from_lanes};
-use crate::serial::{Begin, Whole, WithNonce, exactly};
+use crate::hasher::{Hasher, State};
+use crate::serial::{Begin, Whole, WithNonce, exactly, from_lanes};
 use crate::vmac::{Nonce, VmacKey};
 
 /// The bytes of a key, wiped when the last clone is dropped.
@@ -178,6 +178,38 @@ impl fmt::Debug for Function {
     /// Nothing of the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Function").field(&self.algorithm).finish()
+    }
+}
+
+impl Algorithm {
+    /// The digests of independent messages, in their order, as [`Function::digest_many`].
+    ///
+    /// # Panics
+    ///
+    /// If the algorithm takes a key.
+    pub fn digest_many(self, messages: &[&[u8]]) -> Vec<Digest> {
+        Function::keyless(self).digest_many(messages)
+    }
+
+    /// The digest of one message.
+    ///
+    /// # Panics
+    ///
+    /// If the algorithm takes a key.
+    pub fn digest(self, message: &[u8]) -> Digest {
+        Function::keyless(self).digest(message)
+    }
+}
+
+impl Hasher {
+    /// A hasher of the empty message by an algorithm that takes no key; [`Function::hasher`] is for
+    /// all algorithms.
+    ///
+    /// # Panics
+    ///
+    /// If the algorithm takes a key.
+    pub fn new(algorithm: Algorithm) -> Self {
+        Function::keyless(algorithm).hasher()
     }
 }
 

@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use tabane_lanes::{HmacKey, hmac_outer_many};
 
-use crate::algorithm::Algorithm;
 use crate::digest::Digest;
-use crate::function::Function;
 use crate::gpu;
-use crate::serial::{self, Serial};
+use crate::serial::{Serial, from_lanes};
 
 /// The hash of one message that comes in parts; the digest is the same for every way to cut it.
 ///
@@ -23,15 +21,6 @@ pub(crate) enum State {
 }
 
 impl Hasher {
-    /// Of the empty message, by an algorithm that takes no key; [`Function::hasher`] is for all.
-    ///
-    /// # Panics
-    ///
-    /// If the algorithm takes a key.
-    pub fn new(algorithm: Algorithm) -> Self {
-        Function::keyless(algorithm).hasher()
-    }
-
     /// Appends to the message.
     pub fn update(&mut self, part: &[u8]) {
         match &mut self.0 {
@@ -75,10 +64,11 @@ pub fn update_many(parts: &mut [(&mut Hasher, &[u8])]) {
             State::Serial(hasher) => hasher.update(part),
         }
     }
-    match keyed {
+    if keyed {
         // A state of HMAC is as good as its key: it stays here.
-        true => tabane_lanes::update_many(&mut in_lanes),
-        false => gpu::update_many(&mut in_lanes),
+        tabane_lanes::update_many(&mut in_lanes);
+    } else {
+        gpu::update_many(&mut in_lanes);
     }
 }
 
@@ -105,9 +95,4 @@ pub fn finish_many(hashers: &[&Hasher]) -> Vec<Digest> {
         .iter()
         .map(|hasher| finish(hasher).expect("one for each"))
         .collect()
-}
-
-/// Digests of the lanes are never longer than ours.
-pub(crate) fn from_lanes(digest: &tabane_lanes::Digest) -> Digest {
-    serial::digest(digest.as_bytes())
 }

@@ -1,9 +1,4 @@
-//! Bundles independent pieces of work and runs them on pinned workers.
-//!
-//! Two things wait for company here: messages that are hashed together, one a SIMD lane
-//! ([`Bundle`], [`Algorithm::digest_many`], [`update_many`]), and tasks that share the cores ([`Pool`]).
-//! A graphics card, if there is one, takes the bundles that it finishes first ([`gpu`]). Nothing here knows of files or networks.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod algorithm;

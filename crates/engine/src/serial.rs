@@ -27,6 +27,11 @@ pub(crate) fn digest(bytes: &[u8]) -> Digest {
     Digest::from_bytes(bytes).expect("none is longer than the longest")
 }
 
+/// A digest of the lanes, none of which is longer than ours.
+pub(crate) fn from_lanes(lanes: &tabane_lanes::Digest) -> Digest {
+    digest(lanes.as_bytes())
+}
+
 /// The bytes of a key, whose length was compared with the table.
 pub(crate) fn exactly<const LEN: usize>(key: &[u8]) -> [u8; LEN] {
     key.try_into().expect("the length was checked")

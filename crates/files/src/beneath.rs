@@ -34,7 +34,7 @@ pub fn file_type(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<F
 const PATH_LEN_MAX: usize = 4000;
 
 /// Never follows a link, and never leaves the directory where it starts.
-const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
+const BENEATH_FLAGS: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
 
 /// Opens a file at `path`, which is below `target`; no part of the path may be a link.
 pub fn open_beneath(
@@ -45,7 +45,7 @@ pub fn open_beneath(
 ) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     if path.as_os_str().len() <= PATH_LEN_MAX {
-        match rustix::fs::openat2(target, path, flags, mode, BENEATH) {
+        match rustix::fs::openat2(target, path, flags, mode, BENEATH_FLAGS) {
             // An old kernel, or one that is told to know no such call.
             Err(Errno::NOSYS | Errno::PERM) => {}
             result => return Ok(result?),
@@ -71,7 +71,7 @@ pub fn in_directory<T>(
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     if parent.as_os_str().len() <= PATH_LEN_MAX {
-        match rustix::fs::openat2(target, parent, flags, Mode::empty(), BENEATH) {
+        match rustix::fs::openat2(target, parent, flags, Mode::empty(), BENEATH_FLAGS) {
             Err(Errno::NOSYS | Errno::PERM) => {}
             result => return act(result?.as_fd(), name),
         }

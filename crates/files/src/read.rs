@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use crate::{HardLink, Kind, Node, Time, Xattr};
+use crate::node::{HardLink, Kind, Node, Time, Xattr};
 
 /// Attributes of a file as found on disk, and what is needed of it besides.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -291,7 +291,7 @@ fn grow(
     mut read: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
 ) -> rustix::io::Result<Vec<u8>> {
     // The kernel limits lists and values to 64 KiB.
-    const ENOUGH: usize = 1 << 20;
+    const XATTR_LEN_MAX: usize = 1 << 20;
     let mut buffer = vec![0; (2 * at_least).max(256)];
     loop {
         match read(&mut buffer) {
@@ -299,7 +299,7 @@ fn grow(
                 buffer.truncate(len);
                 return Ok(buffer);
             }
-            Err(Errno::RANGE) if buffer.len() < ENOUGH => buffer.resize(4 * buffer.len(), 0),
+            Err(Errno::RANGE) if buffer.len() < XATTR_LEN_MAX => buffer.resize(4 * buffer.len(), 0),
             Err(error) => return Err(error),
         }
     }

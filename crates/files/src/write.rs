@@ -16,8 +16,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::node::{Kind, Node, Time};
 use crate::read::{xattrs, xattrs_at};
-use crate::{Kind, Node, Time};
 
 /// An attribute that can fail to be restored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,17 +58,9 @@ impl fmt::Display for Attribute {
 pub struct AttributeError {
     /// What is not as it was.
     pub what: Attribute,
-    /// Why.
+    /// What the system said.
     #[source]
     pub error: io::Error,
-}
-
-impl AttributeError {
-    /// Whether the file system has no such thing at all: then every file fails alike, and saying
-    /// so once is enough.
-    pub fn is_unsupported(&self) -> bool {
-        self.error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error())
-    }
 }
 
 /// Creates `name` in `dir` as the link, pipe, socket or device that `node` is.
@@ -429,6 +421,11 @@ mod tests {
         Ok(rustix::fs::openat(dir, name, flags, mode)?)
     }
 
+    /// Whether the file system has no such attribute at all.
+    fn is_unsupported(error: &AttributeError) -> bool {
+        error.error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error())
+    }
+
     fn root() -> bool {
         let root = rustix::process::geteuid().is_root();
         if !root {
@@ -726,7 +723,7 @@ mod tests {
         let errors = apply(open(&path).as_fd(), &node);
         assert_eq!(errors.len(), 1);
         assert_eq!(errors[0].what, Attribute::Xattr(b"nonsense.x".to_vec()));
-        assert!(errors[0].is_unsupported());
+        assert!(is_unsupported(&errors[0]));
         assert!(
             errors[0]
                 .to_string()
@@ -808,6 +805,6 @@ mod tests {
         own.xattrs.push(xattr(b"trusted.x", b"v"));
         let errors = apply(new.as_fd(), &own);
         assert!(!errors.is_empty());
-        assert!(!errors[0].is_unsupported());
+        assert!(!is_unsupported(&errors[0]));
     }
 }

@@ -12,13 +12,16 @@ use std::sync::Arc;
 use tabane_engine::{Algorithm, Function, KeyError, KeyRule};
 
 use crate::etag::Upload;
+use crate::input::Stdin;
 use crate::key::KeyFile;
 use crate::line::{Accept, Line, Parser};
-use crate::method::{Method, Sum};
-use crate::pipeline::{Job, Source, Task};
+use crate::method::Method;
+use crate::sum::Sum;
+use crate::task::{Job, Source, Task};
 
-/// A line longer than this, in bytes, is improperly formatted whatever it says: no path is half as long.
-const MAX_LINE_LEN: u64 = 1 << 20;
+/// A line longer than this, in bytes, is improperly formatted whatever it says: no path is half as
+/// long.
+const LINE_LEN_MAX: u64 = 1 << 20;
 
 /// What a check file asks for, in the order of its lines.
 #[derive(Debug)]
@@ -83,7 +86,8 @@ pub struct CheckTasks {
     /// Those that are to be read, the last first.
     files: Vec<PathBuf>,
     open: Option<CheckFile>,
-    /// A line has named standard input, which is therefore at its end for a check file that comes after it.
+    /// A line has named standard input, which is therefore at its end for a check file that comes
+    /// after it.
     stdin_is_read: bool,
 }
 
@@ -107,7 +111,8 @@ impl CheckFile {
 }
 
 impl CheckTasks {
-    /// The tasks of these check files, `-` being standard input. The key is for lines whose algorithm takes one.
+    /// The tasks of these check files, `-` being standard input. The key is for lines whose
+    /// algorithm takes one.
     pub fn new(files: Vec<PathBuf>, parser: Parser, key: Option<KeyFile>) -> Self {
         Self {
             parser,
@@ -145,10 +150,8 @@ impl Iterator for CheckTasks {
             Some(file) => file,
             None => {
                 let name: Arc<Path> = self.files.pop()?.into();
-                let reader: Box<dyn BufRead + Send> = match is_stdin(&name) {
-                    true if self.stdin_is_read => Box::new(io::empty()),
-                    true => Box::new(BufReader::new(io::stdin())),
-                    false => match File::open(&name) {
+                let reader: Box<dyn BufRead + Send> = if !is_stdin(&name) {
+                    match File::open(&name) {
                         Ok(file) => Box::new(BufReader::new(file)),
                         Err(error) => {
                             return Some(CheckTask::End {
@@ -157,7 +160,11 @@ impl Iterator for CheckTasks {
                                 fits: Vec::new(),
                             });
                         }
-                    },
+                    }
+                } else if self.stdin_is_read {
+                    Box::new(io::empty())
+                } else {
+                    Box::new(BufReader::new(Stdin))
                 };
                 CheckFile {
                     name,
@@ -223,8 +230,8 @@ fn fits(line: &[u8]) -> Vec<Algorithm> {
 
 /// Reads a line with its newline, if it has one. Of one that is too long, the rest is skipped.
 fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
-    let len = reader.take(MAX_LINE_LEN).read_until(b'\n', line)?;
-    if len as u64 == MAX_LINE_LEN && !line.ends_with(b"\n") {
+    let len = reader.take(LINE_LEN_MAX).read_until(b'\n', line)?;
+    if len as u64 == LINE_LEN_MAX && !line.ends_with(b"\n") {
         reader.skip_until(b'\n')?;
         // As no line is that is properly formatted.
         line.truncate(1);
@@ -290,7 +297,8 @@ impl Tally {
         self.matches + self.mismatches + self.missing + self.unreadable
     }
 
-    /// Whether at least one file is as it should be and nothing is amiss; misformatted lines are if `strict`.
+    /// Whether at least one file is as it should be and nothing is amiss; misformatted lines are if
+    /// `strict`.
     pub fn is_success(&self, strict: bool) -> bool {
         let wrong = self.mismatches + self.unreadable + if strict { self.misformatted } else { 0 };
         self.matches > 0 && wrong == 0

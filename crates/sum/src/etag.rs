@@ -5,13 +5,14 @@ use std::num::NonZeroU64;
 
 use tabane_engine::{Algorithm, Digest, Hasher};
 
-use crate::method::Sum;
+use crate::sum::Sum;
 
 /// How a file is uploaded to S3, which decides what its ETag is.
 ///
-/// An object that was uploaded whole (`PutObject`) has the MD5 of its bytes for an ETag. One that was uploaded in parts
-/// has the MD5 of the parts' MD5s, then `-`, then the number of parts, even if there is only one part. (Objects
-/// encrypted with SSE-KMS or SSE-C have ETags that no one can compute from their bytes.)
+/// An object that was uploaded whole (`PutObject`) has the MD5 of its bytes for an ETag. One that
+/// was uploaded in parts has the MD5 of the parts' MD5s, then `-`, then the number of parts, even
+/// if there is only one part. (Objects encrypted with SSE-KMS or SSE-C have ETags that no one can
+/// compute from their bytes.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upload {
     /// Length of each part but the last, in bytes.
@@ -21,8 +22,8 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// Files of `part_len` bytes or more in parts, shorter ones whole: what the AWS command line and SDKs do, with
-    /// `part_len` of 8 MiB unless told otherwise.
+    /// Files of `part_len` bytes or more in parts, shorter ones whole: what the AWS command line
+    /// and SDKs do, with `part_len` of 8 MiB unless told otherwise.
     pub fn new(part_len: NonZeroU64) -> Self {
         Self {
             part_len,

@@ -1,6 +1,6 @@
-//! Opens files and reads what the page cache holds of them.
+//! Opens files and reads what the page cache holds of them; reads standard input.
 
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSliceMut, Read};
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -21,7 +21,8 @@ pub(crate) fn open(path: &Path) -> io::Result<Opened> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
     let open = |flags| rustix::fs::openat(CWD, path, flags, Mode::empty());
     let file = match open(flags | OFlags::NONBLOCK) {
-        // Somebody has a lease on the file, and is now asked to return it: that is worth waiting for.
+        // Somebody has a lease on the file, and is now asked to return it: that is worth waiting
+        // for.
         Err(Errno::AGAIN) => open(flags)?,
         opened => opened?,
     };
@@ -74,8 +75,19 @@ pub(crate) fn read_waiting(file: impl AsFd, at: At, buffer: &mut [u8]) -> Result
     })
 }
 
-/// Has the system read a part of a file, or all behind `offset`, into the page cache, without waiting for it.
+/// Has the system read a part of a file, or all behind `offset`, into the page cache, without
+/// waiting for it.
 pub(crate) fn fetch(file: impl AsFd, offset: u64, len: Option<NonZeroU64>) {
     // A refusal costs speed, not correctness.
     let _ = rustix::fs::fadvise(file, offset, len, Advice::WillNeed);
+}
+
+/// Standard input. That of std takes "bad file descriptor" for the end, so that the checksum of a
+/// closed input would be that of nothing.
+pub struct Stdin;
+
+impl Read for Stdin {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(rustix::stdio::stdin(), buffer)?)
+    }
 }

@@ -8,25 +8,27 @@ use zeroize::Zeroizing;
 
 /// The bytes of a file with a key, wiped when it is dropped.
 ///
-/// For an algorithm whose keys have a certain length, they are the key itself, or the key in hexadecimal with or without
-/// a newline. For one that takes any length they are the key, whatever they are.
+/// For an algorithm whose keys have a certain length, they are the key itself, or the key in
+/// hexadecimal with or without a newline. For one that takes any length they are the key, whatever
+/// they are.
 pub struct KeyFile(Zeroizing<Vec<u8>>);
 
 impl KeyFile {
     /// A file with more bytes was named by mistake.
-    pub const MAX_LEN: u64 = 64 << 10;
+    pub const LEN_MAX: u64 = 64 << 10;
 
     /// Reads the file.
     ///
     /// # Errors
-    /// It cannot be read, or is longer than [`KeyFile::MAX_LEN`].
+    /// It cannot be read, or is longer than [`KeyFile::LEN_MAX`].
     pub fn read(reader: impl Read) -> io::Result<Self> {
         // Never grows, so that no copy stays behind unwiped.
-        let mut bytes = Zeroizing::new(Vec::with_capacity(Self::MAX_LEN as usize + 1));
-        reader.take(Self::MAX_LEN + 1).read_to_end(&mut bytes)?;
-        match bytes.len() as u64 > Self::MAX_LEN {
-            true => Err(io::Error::other("it is too long for a key")),
-            false => Ok(Self(bytes)),
+        let mut bytes = Zeroizing::new(Vec::with_capacity(Self::LEN_MAX as usize + 1));
+        reader.take(Self::LEN_MAX + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > Self::LEN_MAX {
+            Err(io::Error::other("it is too long for a key"))
+        } else {
+            Ok(Self(bytes))
         }
     }
 

@@ -5,22 +5,35 @@ use std::io::Write;
 use tabane_engine::{Algorithm, Digest};
 
 use crate::etag::Upload;
-use crate::method::Sum;
+use crate::sum::Sum;
 
 /// How a checksum and a name make a line.
+///
+/// The default is that of `sha256sum`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Format {
     /// The arrangement.
     pub style: Style,
-    /// End lines with NUL instead of a newline, and escape nothing.
+    /// Whether lines end with NUL instead of a newline, and nothing is escaped.
     pub zero: bool,
+}
+
+impl Default for Format {
+    fn default() -> Self {
+        Self::new(Style::Untagged {
+            algorithm: Algorithm::Sha256,
+            binary: false,
+        })
+    }
 }
 
 /// The arrangement of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// The checksum, a space, a space or for `binary` a `*`, the name. `binary` means nothing but that. Sums of XXH3 have
-    /// `XXH3_` before them, as xxhsum has it, since they are as long as those of XXH64.
+    /// The checksum, a space, a space or for `binary` a `*`, the name. `binary` means nothing but
+    /// that. Sums of XXH3 have `XXH3_` before them, as xxhsum has it, since they are as long as
+    /// those of XXH64.
     Untagged {
         /// What the checksums are of.
         algorithm: Algorithm,
@@ -32,18 +45,33 @@ pub enum Style {
 }
 
 impl Format {
+    /// Lines of this arrangement that end with a newline.
+    pub fn new(style: Style) -> Self {
+        Self { style, zero: false }
+    }
+
+    /// Says whether lines end with NUL instead of a newline, and nothing is escaped.
+    #[must_use]
+    pub fn zero(mut self, zero: bool) -> Self {
+        self.zero = zero;
+        self
+    }
+
     /// Appends the line to `out`.
     ///
-    /// If the name has a backslash, a newline or a carriage return in it, these are written as `\\`, `\n` and `\r`, and the line
-    /// begins with a backslash.
+    /// If the name has a backslash, a newline or a carriage return in it, these are written as
+    /// `\\`, `\n` and `\r`, and the line begins with a backslash.
     pub fn write(&self, sum: &Sum, name: &[u8], out: &mut Vec<u8>) {
         let escape = !self.zero && name.iter().any(|byte| b"\\\n\r".contains(byte));
         if escape {
             out.push(b'\\');
         }
-        let put_name = |out: &mut Vec<u8>| match escape {
-            true => escape_name(name, out),
-            false => out.extend_from_slice(name),
+        let put_name = |out: &mut Vec<u8>| {
+            if escape {
+                escape_name(name, out);
+            } else {
+                out.extend_from_slice(name);
+            }
         };
         match self.style {
             Style::Tagged(algorithm) => {
@@ -124,8 +152,9 @@ pub enum Accept {
 
 /// Reads lines of check files.
 ///
-/// Lines of the three forms `sum  name` (or `sum *name`), `sum name` and `TAG (name) = sum` are read. Of the first two,
-/// only the one that is met first: else whoever can put a space before a name could make it another's.
+/// Lines of the three forms `sum  name` (or `sum *name`), `sum name` and `TAG (name) = sum` are
+/// read. Of the first two, only the one that is met first: else whoever can put a space before a
+/// name could make it another's.
 #[derive(Clone, Debug)]
 pub struct Parser {
     accept: Accept,

@@ -52,9 +52,10 @@ impl<R: BufRead> Iterator for Names<R> {
         if name.last() == Some(&0) {
             name.pop();
         }
-        Some(match name.is_empty() {
-            true => Err(NamesError::Empty(self.number)),
-            false => Ok(PathBuf::from(OsString::from_vec(name))),
+        Some(if name.is_empty() {
+            Err(NamesError::Empty(self.number))
+        } else {
+            Ok(PathBuf::from(OsString::from_vec(name)))
         })
     }
 }

@@ -5,13 +5,14 @@ use std::io::{self, Read};
 use tabane_engine::{Algorithm, Hasher};
 
 use crate::etag::{Assembly, Upload};
-use crate::method::{Method, Sum};
+use crate::method::Method;
+use crate::sum::Sum;
 
 /// Bytes that are read at a time: more than a pipe holds, little enough for the cache.
 const BUFFER_LEN: usize = 128 << 10;
 
 /// An algorithm that needs all of a message at once gets no more than this, in bytes.
-const MAX_WHOLE_LEN: u64 = 256 << 20;
+const WHOLE_LEN_MAX: u64 = 256 << 20;
 
 /// Reads all bytes and returns their checksum. `on_bytes` is told how many were read each time.
 ///
@@ -45,13 +46,13 @@ pub fn sum_reader(
 /// How many bytes a method takes.
 fn max_len(method: &Method) -> u64 {
     match method {
-        Method::Digest(function) if function.algorithm().needs_whole_message() => MAX_WHOLE_LEN,
+        Method::Digest(function) if function.algorithm().needs_whole_message() => WHOLE_LEN_MAX,
         _ => u64::MAX,
     }
 }
 
 fn too_long() -> io::Error {
-    let limit = MAX_WHOLE_LEN >> 20;
+    let limit = WHOLE_LEN_MAX >> 20;
     let text = format!(
         "longer than {limit} MiB, which this algorithm would have to keep in memory as a whole"
     );

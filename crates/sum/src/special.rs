@@ -1,7 +1,7 @@
 //! Pipes, terminals, devices and standard input, whose bytes may take their time.
 //!
-//! Each is read from beginning to end by a thread that may wait for it, while the workers go on. So a pipe whose writer
-//! waits for another pipe to be read is no dead end.
+//! Each is read from beginning to end by a thread that may wait for it, while the workers go on. So
+//! a pipe whose writer waits for another pipe to be read is no dead end.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,15 +12,20 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
 
-use crate::method::{Method, Sum};
-use crate::pipeline::{Numbered, Results, Shared, Task};
+use crate::input::Stdin;
+use crate::method::Method;
 use crate::sequential::sum_reader;
+use crate::sum::Sum;
+use crate::task::{Numbered, OnBytes, Results, Task};
 
 /// Threads that read special files at most.
-const MAX_THREADS: usize = 32;
+const SPECIAL_THREADS_MAX: usize = 32;
 
 /// What waits for a thread, and how many threads there are.
-pub(crate) struct Specials<T>(Mutex<Queue<T>>);
+pub(crate) struct Specials<T> {
+    queue: Arc<Mutex<Queue<T>>>,
+    on_bytes: OnBytes,
+}
 
 struct Queue<T> {
     /// By number: what comes first is read first.
@@ -37,59 +42,64 @@ struct Special<T> {
     method: Method,
 }
 
-impl<T> Default for Specials<T> {
-    fn default() -> Self {
-        Self(Mutex::new(Queue {
-            waiting: BTreeMap::new(),
-            threads: 0,
-            stdin_is_read: false,
-        }))
+impl<T> Clone for Specials<T> {
+    fn clone(&self) -> Self {
+        Self {
+            queue: Arc::clone(&self.queue),
+            on_bytes: Arc::clone(&self.on_bytes),
+        }
     }
 }
 
 impl<T: Task> Specials<T> {
+    /// Tells `on_bytes` how many bytes were read.
+    pub(crate) fn new(on_bytes: OnBytes) -> Self {
+        let queue = Queue {
+            waiting: BTreeMap::new(),
+            threads: 0,
+            stdin_is_read: false,
+        };
+        Self {
+            queue: Arc::new(Mutex::new(queue)),
+            on_bytes,
+        }
+    }
+
     /// Reads standard input for this task, after all that were given before.
-    pub(crate) fn stdin(
-        &self,
-        shared: &Arc<Shared<T>>,
-        task: Numbered<T>,
-        method: Method,
-        results: &Results<T>,
-    ) {
+    pub(crate) fn stdin(&self, task: Numbered<T>, method: Method, results: &Results<T>) {
         let file = None;
-        self.add(shared, Special { task, file, method }, results);
+        self.add(Special { task, file, method }, results);
     }
 
     /// Reads this file for this task.
     pub(crate) fn file(
         &self,
-        shared: &Arc<Shared<T>>,
         task: Numbered<T>,
         file: OwnedFd,
         method: Method,
         results: &Results<T>,
     ) {
         let file = Some(file);
-        self.add(shared, Special { task, file, method }, results);
+        self.add(Special { task, file, method }, results);
     }
 
-    fn add(&self, shared: &Arc<Shared<T>>, special: Special<T>, results: &Results<T>) {
+    fn add(&self, special: Special<T>, results: &Results<T>) {
         let mut queue = self.lock();
         queue.waiting.insert(special.task.number, special);
-        if queue.threads == MAX_THREADS {
+        if queue.threads == SPECIAL_THREADS_MAX {
             return;
         }
         queue.threads += 1;
         drop(queue);
-        let (shared, results) = (Arc::clone(shared), results.clone());
+        let (specials, results) = (self.clone(), results.clone());
         std::thread::Builder::new()
             .name("special file".to_owned())
-            .spawn(move || shared.specials.read(&shared, &results))
+            .spawn(move || specials.read(&results))
             .expect("the system can start a thread");
     }
 
     /// Reads what waits, one after the other.
-    fn read(&self, shared: &Shared<T>, results: &Results<T>) {
+    fn read(&self, results: &Results<T>) {
         loop {
             let mut queue = self.lock();
             let may_read = |special: &Special<T>| special.file.is_some() || !queue.stdin_is_read;
@@ -104,8 +114,8 @@ impl<T: Task> Specials<T> {
             queue.stdin_is_read |= is_stdin;
             drop(queue);
             let sum = match file {
-                Some(file) => sum_special(file, &method, &shared.on_bytes),
-                None => sum_reader(io::stdin().lock(), &method, &shared.on_bytes),
+                Some(file) => sum_special(file, &method, &*self.on_bytes),
+                None => sum_reader(Stdin, &method, &*self.on_bytes),
             };
             if is_stdin {
                 self.lock().stdin_is_read = false;
@@ -115,7 +125,7 @@ impl<T: Task> Specials<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue<T>> {
-        self.0.lock().expect("nothing panics under this lock")
+        self.queue.lock().expect("nothing panics under this lock")
     }
 }
 

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// The regular files below a directory, in the order in which `LC_ALL=C sort` sorts their paths.
 ///
-/// The root may be a symbolic link to a directory. Below it, links are not followed, and they, pipes, sockets and devices are left
-/// out. A root that is no directory is the only result.
+/// The root may be a symbolic link to a directory. Below it, links are not followed, and they,
+/// pipes, sockets and devices are left out. A root that is no directory is the only result.
 ///
 /// Memory is needed for the names of the directories that are being read, one of each level.
 pub struct Tree {
@@ -27,14 +27,14 @@ struct Level {
 /// A directory that could not be read.
 #[derive(Debug)]
 pub struct TreeError {
-    /// Which one.
+    /// The directory.
     pub path: PathBuf,
-    /// Why.
+    /// What the system said.
     pub error: io::Error,
 }
 
 impl Tree {
-    /// Of this root.
+    /// Will find the files below this root.
     pub fn new(root: PathBuf) -> Self {
         Self {
             root: Some(root),

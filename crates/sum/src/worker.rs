@@ -3,52 +3,45 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::num::NonZeroU64;
-use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
-use tabane_engine::{Algorithm, Digest, Hasher, finish_many, update_many};
+use tabane_engine::{Algorithm, Hasher, finish_many, update_many};
 
-use crate::etag::{Assembly, Upload};
-use crate::input::{self, At, Opened};
-use crate::method::{Method, Sum};
-use crate::pipeline::{Done, Job, Next, Numbered, Results, Shared, Source, StopOnPanic, Task};
+use crate::input::{self, Opened};
+use crate::method::Method;
 use crate::sequential::sum_reader;
+use crate::shared::{Next, Shared, StopOnPanic};
+use crate::stream::{CHUNK_GAP_LEN, Of, Parted, Progress, Stream};
+use crate::sum::Sum;
+use crate::task::{Done, Job, Numbered, Results, Source, Task};
 
-/// What a worker reads of one file in a round, in bytes, while there are many: so every lane has as much to do.
+/// What a worker reads of one file in a round, in bytes, while there are many: so every lane has as
+/// much to do.
 const CHUNK_LEN: usize = 32 << 10;
 
 /// As many chunks as there are in a round: they fill the lanes, of which MD5 has 64.
-const CHUNKS: usize = 64;
+const CHUNKS_PER_ROUND: usize = 64;
 
 /// What it reads of one file, in bytes, when there are few.
-const MAX_CHUNK_LEN: usize = 256 << 10;
+const CHUNK_LEN_MAX: usize = 256 << 10;
 
 /// Below this, a chunk is not worth a system call.
-const MIN_CHUNK_LEN: usize = 4 << 10;
+const CHUNK_LEN_MIN: usize = 4 << 10;
 
 /// Files that a worker has open at most: as many requests as it makes of a disk.
-const MAX_STREAMS: usize = 64;
+const STREAMS_MAX: usize = 64;
 
 /// Files that are left to the rest of the process.
-const OTHER_FILES: u64 = 48;
+const OTHER_OPEN_FILES: u64 = 48;
 
-/// What is asked of the disk at a time, in bytes, and as much ahead of what is read.
-const FETCH_LEN: u64 = 1 << 20;
-
-/// What is left free behind each chunk, in bytes, so that chunks which are read at the same pace don't fall into the same
-/// set of the cache.
-const SKEW: usize = 7 * 64;
-
+/// One of the threads that hash.
 pub(crate) struct Worker<T: Task> {
     shared: Arc<Shared<T>>,
     arena: Vec<u8>,
     streams: Vec<Stream<T>>,
-    /// How many there may be, [`MAX_STREAMS`] unless the system allows fewer files.
+    /// How many there may be, [`STREAMS_MAX`] unless the system allows fewer files.
     max_streams: usize,
     /// Tasks that it has taken and not begun.
     tasks: VecDeque<Numbered<T>>,
@@ -58,62 +51,16 @@ pub(crate) struct Worker<T: Task> {
     done: Vec<Numbered<Done<T>>>,
 }
 
-/// A file, or a part of one, that is being hashed.
-pub(crate) struct Stream<T> {
-    of: Of<T>,
-    hasher: Hasher,
-    /// Where the next chunk begins, in bytes from the beginning of the file.
-    position: u64,
-    /// Where the part ends, or the file did when it was opened.
-    end: u64,
-    /// Up to where the disk was asked for bytes, once some were not in the page cache.
-    fetched: Option<u64>,
-    /// Where in the arena the chunk of this round is.
-    chunk: Range<usize>,
-    state: Progress,
-}
-
-enum Of<T> {
-    File(OwnedFd, Numbered<T>),
-    Part(Arc<Parted<T>>, u64),
-}
-
-enum Progress {
-    Reading,
-    Ended,
-    Failed(io::Error),
-}
-
-/// A file that is hashed in parts.
-pub(crate) struct Parted<T> {
-    file: OwnedFd,
-    len: u64,
-    part_len: u64,
-    parts: u64,
-    /// A part could not be read: no other needs to be.
-    failed: AtomicBool,
-    rest: Mutex<Rest<T>>,
-}
-
-struct Rest<T> {
-    /// Until the last part is there.
-    task: Option<Numbered<T>>,
-    assembly: Assembly,
-    /// Parts that are not there yet.
-    left: u64,
-    error: Option<io::Error>,
-}
-
 impl<T: Task> Worker<T> {
     /// One of so many workers.
     pub(crate) fn new(shared: Arc<Shared<T>>, workers: usize) -> Self {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let share = files.saturating_sub(OTHER_FILES) / workers as u64;
+        let share = files.saturating_sub(OTHER_OPEN_FILES) / workers as u64;
         Self {
             shared,
-            arena: vec![0; CHUNKS * (CHUNK_LEN + SKEW)],
-            streams: Vec::with_capacity(MAX_STREAMS),
-            max_streams: share.clamp(1, MAX_STREAMS as u64) as usize,
+            arena: vec![0; CHUNKS_PER_ROUND * (CHUNK_LEN + CHUNK_GAP_LEN)],
+            streams: Vec::with_capacity(STREAMS_MAX),
+            max_streams: share.clamp(1, STREAMS_MAX as u64) as usize,
             tasks: VecDeque::new(),
             dry: false,
             done: Vec::new(),
@@ -155,23 +102,22 @@ impl<T: Task> Worker<T> {
     /// Fills the arena: first with the streams at work, then with new ones.
     fn read(&mut self, results: &Results<T>) {
         let mut used = 0;
-        let chunk_len = match self.dry {
-            true => {
-                let share = CHUNKS * CHUNK_LEN / self.streams.len().max(1);
-                share.clamp(CHUNK_LEN, MAX_CHUNK_LEN)
-            }
-            false => CHUNK_LEN,
+        let chunk_len = if self.dry {
+            let share = CHUNKS_PER_ROUND * CHUNK_LEN / self.streams.len().max(1);
+            share.clamp(CHUNK_LEN, CHUNK_LEN_MAX)
+        } else {
+            CHUNK_LEN
         };
         for stream in &mut self.streams {
             let room = self.arena.len().saturating_sub(used);
-            if room < MIN_CHUNK_LEN {
+            if room < CHUNK_LEN_MIN {
                 break;
             }
             used += stream.read(used, &mut self.arena[used..][..chunk_len.min(room)]);
         }
         while self.streams.len() < self.max_streams {
             let room = self.arena.len().saturating_sub(used);
-            if room < MIN_CHUNK_LEN {
+            if room < CHUNK_LEN_MIN {
                 break;
             }
             let Some(mut stream) = self.begin(results) else {
@@ -191,7 +137,7 @@ impl<T: Task> Worker<T> {
         if used == 0 && self.streams.iter().all(is_reading) {
             // Nothing is in the page cache: so wait for one.
             if let Some(stream) = self.streams.first_mut() {
-                stream.read_waiting(&mut self.arena[..MAX_CHUNK_LEN]);
+                stream.read_waiting(&mut self.arena[..CHUNK_LEN_MAX]);
             }
         }
         let read = self.streams.iter().map(|stream| stream.chunk.len() as u64);
@@ -221,7 +167,7 @@ impl<T: Task> Worker<T> {
                 Ok(Opened::Regular(file, len)) => match method {
                     // One at a time, so that memory is bounded.
                     Method::Digest(function) if function.algorithm().needs_whole_message() => {
-                        let sum = sum_reader(File::from(file), method, &self.shared.on_bytes);
+                        let sum = sum_reader(File::from(file), method, &*self.shared.on_bytes);
                         self.end(task, Some(sum));
                     }
                     Method::Digest(function) => {
@@ -241,9 +187,7 @@ impl<T: Task> Worker<T> {
                 },
                 Ok(Opened::Special(file)) => {
                     let method = method.clone();
-                    self.shared
-                        .specials
-                        .file(&self.shared, task, file, method, results);
+                    self.shared.specials.file(task, file, method, results);
                 }
                 // One that is open will be closed soon.
                 Err(error) if is_too_many(&error) && !self.streams.is_empty() => {
@@ -315,178 +259,10 @@ impl<T: Task> Worker<T> {
     }
 }
 
-impl<T> Numbered<T> {
-    /// The result of this task.
-    pub(crate) fn done(self, outcome: Option<io::Result<Sum>>) -> Numbered<Done<T>> {
-        Numbered {
-            number: self.number,
-            value: Done {
-                task: self.value,
-                outcome,
-            },
-        }
-    }
-}
-
 /// Whether no more files can be open.
 fn is_too_many(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     [Errno::MFILE, Errno::NFILE]
         .iter()
         .any(|errno| code == Some(errno.raw_os_error()))
-}
-
-impl<T: Task> Stream<T> {
-    fn of_file(file: OwnedFd, len: u64, hasher: Hasher, task: Numbered<T>) -> Self {
-        Self {
-            of: Of::File(file, task),
-            hasher,
-            position: 0,
-            end: len,
-            fetched: None,
-            chunk: 0..0,
-            state: Progress::Reading,
-        }
-    }
-
-    fn of_part(file: Arc<Parted<T>>, part: u64) -> Self {
-        let position = part * file.part_len;
-        Self {
-            hasher: Hasher::new(Algorithm::Md5),
-            position,
-            end: file.len.min(position.saturating_add(file.part_len)),
-            fetched: None,
-            chunk: 0..0,
-            state: if file.failed.load(Ordering::Relaxed) {
-                Progress::Ended
-            } else {
-                Progress::Reading
-            },
-            of: Of::Part(file, part),
-        }
-    }
-
-    /// Reads the next chunk into `buffer`, which is the arena from `start` on, unless that means waiting for the disk.
-    /// Returns how much of the arena is used for it.
-    fn read(&mut self, start: usize, buffer: &mut [u8]) -> usize {
-        if !matches!(self.state, Progress::Reading) {
-            return 0;
-        }
-        let (file, at, len) = self.next_chunk(buffer.len());
-        let asked = &mut buffer[..len];
-        match input::read_cached(file, at, asked) {
-            Ok(Some(read)) => self.has_read(start, read, len),
-            Ok(None) => self.fetched = self.fetched.or(Some(self.position)),
-            Err(error) => self.state = Progress::Failed(error.into()),
-        }
-        self.fetch();
-        match self.chunk.len() {
-            0 => 0,
-            len => len.next_multiple_of(64) + SKEW,
-        }
-    }
-
-    /// Keeps the disk busy ahead of what is read, if it is needed at all.
-    fn fetch(&mut self) {
-        if let Some(fetched) = &mut self.fetched
-            && *fetched < self.end
-            && *fetched < self.position + FETCH_LEN
-        {
-            let file = match &self.of {
-                Of::File(file, _) => file,
-                Of::Part(file, _) => &file.file,
-            };
-            input::fetch(file, *fetched, NonZeroU64::new(FETCH_LEN));
-            *fetched += FETCH_LEN;
-        }
-    }
-
-    /// Reads the next chunk to the beginning of the arena, and waits for it.
-    fn read_waiting(&mut self, arena: &mut [u8]) {
-        let (file, at, len) = self.next_chunk(arena.len());
-        match input::read_waiting(file, at, &mut arena[..len]) {
-            Ok(read) => self.has_read(0, read, len),
-            Err(error) => self.state = Progress::Failed(error.into()),
-        }
-    }
-
-    /// From where to read how much, if there is room for `room` bytes.
-    fn next_chunk(&self, room: usize) -> (BorrowedFd<'_>, At, usize) {
-        let left = self.end.saturating_sub(self.position);
-        let left = usize::try_from(left).unwrap_or(usize::MAX);
-        match &self.of {
-            // One byte more than there should be: fewer than asked for are a sign of the end.
-            Of::File(file, _) if left > 0 => {
-                (file.as_fd(), At::Cursor, room.min(left.saturating_add(1)))
-            }
-            Of::File(file, _) => (file.as_fd(), At::Cursor, room),
-            Of::Part(file, _) => (file.file.as_fd(), At::Offset(self.position), room.min(left)),
-        }
-    }
-
-    /// Of `asked` bytes `read` have come, to `start` of the arena.
-    fn has_read(&mut self, start: usize, read: usize, asked: usize) {
-        self.chunk = start..start + read;
-        self.position += read as u64;
-        self.state = match &self.of {
-            // Fewer bytes than asked for are the end only if the file is as long as it was said to be: there are pipes
-            // and page caches that have more in a moment.
-            Of::File(..) if read == 0 || read < asked && self.position == self.end => {
-                Progress::Ended
-            }
-            Of::Part(..) if self.position == self.end => Progress::Ended,
-            Of::Part(..) if read == 0 => Progress::Failed(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "became shorter while it was read",
-            )),
-            _ => Progress::Reading,
-        };
-    }
-}
-
-impl<T> Parted<T> {
-    fn new(file: OwnedFd, len: u64, upload: Upload, parts: u64, task: Numbered<T>) -> Self {
-        Self {
-            file,
-            len,
-            part_len: upload.part_len.get(),
-            parts,
-            failed: AtomicBool::new(false),
-            rest: Mutex::new(Rest {
-                task: Some(task),
-                assembly: Assembly::new(),
-                left: parts,
-                error: None,
-            }),
-        }
-    }
-
-    pub(crate) fn parts(&self) -> u64 {
-        self.parts
-    }
-
-    /// Takes what has become of a part; the last one makes the result of the file.
-    fn end_part(
-        &self,
-        part: u64,
-        digest: io::Result<Digest>,
-    ) -> Option<(Numbered<T>, io::Result<Sum>)> {
-        let mut rest = self.rest.lock().expect("nothing panics under this lock");
-        rest.left -= 1;
-        match digest {
-            Ok(digest) => rest.assembly.add(part, digest),
-            Err(error) => {
-                self.failed.store(true, Ordering::Relaxed);
-                rest.error.get_or_insert(error);
-            }
-        }
-        if rest.left > 0 {
-            return None;
-        }
-        let sum = match rest.error.take() {
-            Some(error) => Err(error),
-            None => Ok(rest.assembly.sum()),
-        };
-        Some((rest.task.take()?, sum))
-    }
 }

@@ -43,7 +43,7 @@ proptest! {
             true => Style::Tagged(algorithm),
             false => Style::Untagged { algorithm, binary },
         };
-        let line = written(Format { style, zero: false }, &sum, &name);
+        let line = written(Format::new(style), &sum, &name);
         let expected = Some(Line { algorithm, sum, name });
         prop_assert_eq!(Parser::new(Accept::Only(algorithm)).parse(&line), expected.clone());
         let accept = match tagged {
@@ -58,7 +58,7 @@ proptest! {
         let part_len = NonZeroU64::new(part_len).expect("it is");
         let sum = Sum { parts, ..sum(Algorithm::Md5, seed) };
         let style = Style::Untagged { algorithm: Algorithm::Md5, binary: false };
-        let format = Format { style, zero: false };
+        let format = Format::new(style);
         let line = written(format, &sum, &name);
         let read = Parser::new(Accept::Etags(Upload::new(part_len))).parse(&line);
         prop_assert_eq!(read, Some(Line { algorithm: Algorithm::Md5, sum, name }));
@@ -170,7 +170,7 @@ fn xxh3_is_read_as_xxhsum_writes_it() {
         algorithm: Algorithm::Xxh3,
         binary: false,
     };
-    let written = written(Format { style, zero: false }, &expected.sum, b"a");
+    let written = written(Format::new(style), &expected.sum, b"a");
     assert_eq!(written, b"XXH3_78af5f94892f3950  a");
 }
 
@@ -190,13 +190,11 @@ fn bad_etags_are_no_lines() {
 fn zero_ends_lines_and_escapes_nothing() {
     let digest = Digest::from_bytes(&[0xab]).expect("short");
     let mut out = Vec::new();
-    let format = Format {
-        style: Style::Untagged {
-            algorithm: Algorithm::Md5,
-            binary: true,
-        },
-        zero: true,
+    let style = Style::Untagged {
+        algorithm: Algorithm::Md5,
+        binary: true,
     };
+    let format = Format::new(style).zero(true);
     format.write(
         &Sum {
             digest,

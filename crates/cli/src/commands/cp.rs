@@ -4,10 +4,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tabane_copy::{Action, Algorithm, KeyRule, Meaning, Observer, Options, Problem, Summary, copy};
+use tabane_copy::{Action, Algorithm, KeyRule, Meaning, Options, Problem, Summary, copy};
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
@@ -21,38 +22,50 @@ use crate::quote::quote_always;
 #[derive(Args)]
 // -r means something else here than --repo.
 #[command(arg = clap::Arg::new("repo").long("repo").hide(true).value_parser(clap::value_parser!(PathBuf)))]
+#[command(version, display_name = "cp (tabane)")]
 #[command(after_help = "\
-Works as cp -a of GNU coreutils: directories with all below, links as links, with modes, owners (as root), times, extended \
-attributes, ACLs, hard links and holes; blocks are shared where the file system can. Other than cp, it puts a new file in the \
-place of an existing one, and follows no link at the target but DST itself, where that is a directory. A device, pipe or socket is \
-replaced by its like only, and what one source has put somewhere, by no other.
+Works as cp -a of GNU coreutils: directories with everything below, links as links, with modes, \
+owners (as root), times, extended attributes, ACLs, hard links and holes; blocks are shared where \
+the file system can. While it runs, and after an interruption until the same command is run \
+again, there is a small file .tabane-cp.… beside DST or in it.
 
-A file has its name only when it is whole. After a kill or a crash, run the same command again: files that are there with the size \
-and time of last change of the source are not copied again, and what was left half-done is removed. Where DST was made by \
-the run that was killed, it still is the name of the copy to the same command, and not a directory to copy into: a file \
-.tabane-cp.… beside DST or in it says so, and nothing more. SIGINT, SIGTERM and SIGHUP end the copy and remove what is half-done; the second \
-one does not wait for that.
+It differs from cp in this: it puts a new file in the place of an existing one, and follows no \
+link at the target but DST itself, where that is a directory. A device, pipe or socket is \
+replaced by its like only. What one source has put somewhere, no other source replaces.
 
-What is promised, beyond that no system call failed and no source changed while it was read (that is tried three times, then \
-reported):
+A file has its name only when it is whole. After a kill or a crash, run the same command again: \
+files of the same size and time of last change are not copied again, and what was left half-done \
+is removed. Where the killed run made DST, the same command goes on in it and does not copy into \
+it; the file .tabane-cp.… says so. SIGINT, SIGTERM and SIGHUP end the copy and remove what is \
+half-done; the second signal does not wait for that.
+
+No level of --verify lets a failed system call pass, nor a source that changes while it is read \
+(such a source is read three times, then reported). Beyond that, the levels promise:
 
   none     nothing.
-  written  Each piece, once written, is read back from where the system keeps it and compared with what was read of the source. \
-That finds what goes wrong in memory and on the way to the system, but not on the way to the disk.
-  reread   That; and when all is on the disk, each file is dropped from memory, read again and its hash compared. A file that \
-is wrong is written once more and read again; if that does not help, it is reported. Files that were there already are compared, \
-too. In file systems that are in memory there is nothing further to read.
+  written  Each piece, once written, is read back from the page cache and compared with what was \
+read of the source. That finds errors in memory and on the way to the system, but none on the way \
+to the disk.
+  reread   That; and when everything is on the disk, each file is dropped from memory, read again \
+and its hash compared. A file that is wrong is written once more and read again; if that does not \
+help, it is reported. Files that were there already are compared too. Holes are not read: where \
+the source has one, the copy must have a hole or zeros. In file systems that are in memory there \
+is nothing further to read.
 
-Unless --no-sync is given, everything is on the disk when the command ends (cp leaves that to the system).
+Unless --no-sync is given, everything is on the disk when the command ends (cp leaves that to the \
+system).
 
---manifest writes a line for each file, with the hash of what was read of the source, sorted by name, as `tabane sum --tag` does; \
-`tabane sum --check` reads it. Until the end it grows as FILE.partial. FILE cannot be in what is copied, nor what another copy is \
-to be, nor anything but a regular file.
+--manifest writes a line for each file, with the hash of what was read of the source, sorted by \
+name, as `tabane sum --tag` does. Names are relative to DST, or to the directory that holds it if \
+DST is a file: `(cd DST && tabane sum --check /path/to/FILE)` checks the copy, wherever it is \
+mounted. The source is checked from the directory that holds it, or from within it if DST is its \
+copy. Until the end the manifest grows as FILE.partial. FILE cannot be in what is copied, nor \
+what another copy is to be, nor anything but a regular file.
 
 Examples:
   tabane cp photos /mnt/disk
   tabane cp --verify reread --manifest photos.xxh3 photos /mnt/disk
-  tabane sum --check photos.xxh3
+  (cd /mnt/disk && tabane sum --check ~/photos.xxh3)
   tabane cp -T old-home /mnt/disk/home")]
 pub struct Cp {
     /// What to copy, and where to: a directory that takes the copies, or the name of the only one
@@ -76,10 +89,11 @@ pub struct Cp {
     /// How much to check
     #[arg(long, value_name = "LEVEL", default_value = "written")]
     verify: Verify,
-    /// The hash: xxh3 finds accidents as well as any, and is the fastest; sha256 or blake3 also find malice
+    /// The hash: xxh3 finds accidents as well as any, and is the fastest; sha256 or blake3 also find
+    /// malice
     #[arg(long, value_name = "NAME", default_value = "xxh3", value_parser = parse_algorithm)]
     algorithm: Algorithm,
-    /// Write the hashes of all files to this file
+    /// Write the hashes of all files to this file; names in it are relative to DST
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
     /// Don't wait until everything is on the disk
@@ -117,7 +131,7 @@ fn parse_algorithm(name: &str) -> std::result::Result<Algorithm, String> {
 }
 
 impl Cp {
-    /// Does it.
+    /// Copies what the arguments name and prints what was done.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let options = self.options()?;
         let verify = options.verify;
@@ -128,7 +142,7 @@ impl Cp {
             is_interrupted: process::end_after_signals(),
             kept: Mutex::default(),
         });
-        let summary = copy(options, Arc::clone(&reporter) as Arc<dyn Observer>);
+        let summary = copy(options, Arc::<Reporter>::clone(&reporter));
         progress.stop();
         let summary = match summary {
             Ok(summary) => summary,
@@ -167,21 +181,26 @@ impl Cp {
                 }
             }
         };
-        Ok(Options {
-            sources: self.paths,
-            target,
-            meaning,
-            algorithm: self.algorithm,
-            verify: match self.verify {
-                Verify::None => tabane_copy::Verify::None,
-                Verify::Written => tabane_copy::Verify::Written,
-                Verify::Reread => tabane_copy::Verify::Reread,
-            },
-            manifest: self.manifest,
-            sync: !self.no_sync,
-        })
+        let verify = match self.verify {
+            Verify::None => tabane_copy::Verify::None,
+            Verify::Written => tabane_copy::Verify::Written,
+            Verify::Reread => tabane_copy::Verify::Reread,
+        };
+        let mut options = Options::new(self.paths, target)
+            .meaning(meaning)
+            .algorithm(self.algorithm)
+            .verify(verify)
+            .sync(!self.no_sync);
+        options.manifest = self.manifest;
+        Ok(options)
     }
 }
+
+/// Rates of what took less time say nothing.
+const RATE_TIME_MIN: Duration = Duration::from_millis(100);
+
+/// Rates of fewer bytes say nothing.
+const RATE_BYTES_MIN: u64 = 1_000_000;
 
 fn print(
     global: &Global,
@@ -203,15 +222,24 @@ fn print(
     if global.quiet {
         return Ok(());
     }
+    let copied = summary.copied_files + summary.copied_directories + summary.copied_others;
+    let skipped = summary.skipped_files + summary.skipped_directories + summary.skipped_others;
+    if copied + skipped == 0 && summary.errors > 0 {
+        return Ok(());
+    }
+    let speed = if elapsed < RATE_TIME_MIN || copied_bytes < RATE_BYTES_MIN {
+        String::new()
+    } else {
+        format!(" ({})", format::speed(copied_bytes, elapsed))
+    };
     let mut output = Output::new();
     output.line(format!(
-        "copied {}, {}, {}: {} in {} ({})",
+        "copied {}, {}, {}: {} in {}{speed}",
         format::count(summary.copied_files, "file"),
         format::count(summary.copied_directories, "directory"),
         format::count(summary.copied_others, "other"),
         format::bytes(copied_bytes),
         format::duration(elapsed),
-        format::speed(copied_bytes, elapsed),
     ))?;
     if summary.skipped_files + summary.skipped_others > 0 {
         output.line(format!(
@@ -228,7 +256,7 @@ fn print(
     }
     if verify == tabane_copy::Verify::Reread {
         let reread = format::bytes(summary.reread_bytes);
-        output.line(format!("{reread} were read again and are right"))?;
+        output.line(format!("{reread} were checked on the disk and are right"))?;
     }
     output.finish()
 }
@@ -333,23 +361,9 @@ impl Reporter {
     }
 }
 
-impl Observer for Reporter {
+impl tabane_copy::Progress for Reporter {
     fn problem(&self, problem: &Problem) {
         self.progress.problem(&self.text(problem));
-    }
-
-    fn is_cancelled(&self) -> bool {
-        (self.is_interrupted)()
-    }
-
-    fn kept(&self, path: &Path) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push(path.to_owned());
-    }
-
-    fn listed(&self, bytes: u64) {
-        let total = &self.progress.counters().total_bytes;
-        total.store(bytes, Ordering::Relaxed);
     }
 
     fn entry(&self, target: &Path) {
@@ -357,20 +371,25 @@ impl Observer for Reporter {
         self.progress.verbose(1, "copied", target);
     }
 
-    fn bytes(&self, count: u64) {
-        self.progress.bytes(count);
-    }
-
-    fn skipped(&self, count: u64) {
-        let skipped = &self.progress.counters().skipped_bytes;
-        skipped.fetch_add(count, Ordering::Relaxed);
-    }
-
-    fn rereading(&self, bytes: u64) {
-        // What failed is not to be done any more.
+    fn bytes(&self, done: u64, total: u64) {
         let counters = self.progress.counters();
-        let done = [&counters.bytes, &counters.skipped_bytes].map(|it| it.load(Ordering::Relaxed));
-        let total = done.iter().sum::<u64>() + bytes;
+        let skipped = counters.skipped_bytes.load(Ordering::Relaxed);
+        let copied = done.saturating_sub(skipped);
+        counters.bytes.fetch_max(copied, Ordering::Relaxed);
         counters.total_bytes.store(total, Ordering::Relaxed);
+    }
+
+    fn skipped(&self, bytes: u64) {
+        let skipped = &self.progress.counters().skipped_bytes;
+        skipped.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    fn kept(&self, path: &Path) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push(path.to_owned());
+    }
+
+    fn is_cancelled(&self) -> bool {
+        (self.is_interrupted)()
     }
 }

@@ -25,44 +25,54 @@ use report::Report;
 /// Print or check checksums of files, many at a time
 #[derive(Args)]
 #[command(infer_long_args = true, args_override_self = true)]
-// These take the place of the global options: -r means something else here, and --quiet is the opposite of others.
+// As `md5sum (GNU coreutils) 9.1`, for scripts that ask the program in its place.
+#[command(version, display_name = "sum (tabane)")]
+// These take the place of the global options: -r means something else here, and --quiet is the
+// opposite of others.
 #[command(arg = clap::Arg::new("repo").long("repo").hide(true).value_parser(clap::value_parser!(PathBuf)))]
 #[command(arg = clap::Arg::new("quiet").short('q').long("quiet").action(ArgAction::SetTrue)
     .overrides_with_all(["status", "warn"]).help("With --check: don't print OK for each file"))]
 #[command(after_help = "\
-Takes the place of md5sum, sha1sum, sha224sum, sha256sum, sha384sum and sha512sum of GNU coreutils: the same lines, the \
-same options, the same exit codes (0, or 1 if anything was wrong; 2 for wrong usage, as all of tabane). Files are hashed side by side, in the lanes of all \
-processors, and printed in the order in which they were named. Without FILE, or where FILE is -, it reads standard input.
+Takes the place of md5sum, sha1sum, sha224sum, sha256sum, sha384sum and sha512sum of GNU \
+coreutils: the same lines, the same options, the same exit codes (0, or 1 if anything was wrong; \
+2 for wrong usage, as all of tabane). Files are hashed side by side, in the lanes of all \
+processors, and printed in the order in which they were named. Without FILE, or where FILE is -, \
+it reads standard input.
 
-The default is sha256: nobody can make two files with the same one, most published checksums are of this kind, and \
-it is not the slow part. --list says what each algorithm withstands, and how fast it is here.
+The default is sha256: nobody can make two files with the same one, most published checksums are \
+of this kind, and it is not the slow part. --list says what each algorithm withstands, and how \
+fast it is here.
 
-With a key, nobody who lacks it can make or change a file and its checksum. The file of --key-file has the bytes of the \
-key; where keys have a certain length, it may also have them as hexadecimal digits (`openssl rand -hex 32`). HMAC \
-takes all bytes as they are, a newline too. The checksum of vmac-64 and vmac-128 is a random nonce with the tag \
-behind it: another one each time, and --check takes the nonce from the line.
+With a key, nobody who lacks it can make or change a file and its checksum. The file of \
+--key-file has the bytes of the key; where keys have a certain length, it may also have them as \
+hexadecimal digits (`openssl rand -hex 32`). HMAC takes all bytes as they are, a newline too. The \
+checksum of vmac-64 and vmac-128 is a random nonce with the tag behind it: another one each time, \
+and --check takes the nonce from the line.
 
-xxh32, xxh64, xxh3 and xxh128 have the lines of xxhsum, which for xxh3 begin with XXH3_. cityhash128 needs a file as a \
-whole and takes none above 256 MiB.
+xxh32, xxh64, xxh3 and xxh128 have the lines of xxhsum, which for xxh3 begin with XXH3_. \
+cityhash128 needs a file as a whole and takes none above 256 MiB.
 
-With --recursive, files of a directory come sorted as LC_ALL=C sort does it. A link that is named is followed; links, \
-pipes, sockets and devices in directories are left out.
+With --recursive, files of a directory come sorted as LC_ALL=C sort does it. A link that is named \
+is followed; links, pipes, sockets and devices in directories are left out.
 
-With --check, lines of the forms `SUM  NAME`, `SUM *NAME`, `SUM NAME`, `TAG (NAME) = SUM` and those of `openssl dgst` are read. Without --algorithm, \
-tagged lines may be of any algorithm, untagged ones are of sha256.
+With --check, lines of the forms `SUM  NAME`, `SUM *NAME`, `SUM NAME`, `TAG (NAME) = SUM` and \
+those of `openssl dgst` are read. Without --algorithm, tagged lines may be of any algorithm, \
+untagged ones are of sha256.
 
---etag SIZE prints what S3 gives as the ETag of an upload in parts of SIZE: the MD5 of the parts' MD5s, and their \
-number. A file shorter than SIZE has the MD5 of its bytes, since it is uploaded whole, as the AWS command line does it \
-when its multipart_threshold is SIZE; one of exactly SIZE is uploaded in one part, and has -1. With --check, the form \
-of each line says how the file was uploaded. S3 takes no more than 10,000 parts: tools make larger ones of larger \
-files. Objects encrypted with SSE-KMS or SSE-C have other ETags. A SIZE counts in units of 1024, however it is written: \
-8M, 8MB and 8MiB are the same, and what the AWS command line means by 8MB.
+--etag SIZE prints what S3 gives as the ETag of an upload in parts of SIZE: the MD5 of the parts' \
+MD5s, and their number. A file shorter than SIZE has the MD5 of its bytes, since it is uploaded \
+whole, as the AWS command line does it when its multipart_threshold is SIZE; one of exactly SIZE \
+is uploaded in one part, and has -1. With --check, the form of each line says how the file was \
+uploaded. S3 takes no more than 10,000 parts: tools make larger ones of larger files. Objects \
+encrypted with SSE-KMS or SSE-C have other ETags. A SIZE counts in units of 1024, however it is \
+written: 8M, 8MB and 8MiB are the same, and what the AWS command line means by 8MB.
 
-With --json, each line is an object. Its message_type is `sum` (path, algorithm, sum), `check` (path, result: OK, FAILED, \
-FAILED open or read, or missing), `summary` at the end of each check file (path, matches, mismatches, missing, \
-unreadable, misformatted, success), `error` (path, what), or with --list `algorithm` (name, digest_bytes, takes_key, \
-key_bytes: null if there is none or any will do, withstands: accidents, substitution, collisions or forgery, \
-bytes_per_s). A path that is no UTF-8 comes with path_bytes_hex.
+With --json, each line is an object. Its message_type is `sum` (path, algorithm, sum), `check` \
+(path, result: OK, FAILED, FAILED open or read, or missing), `summary` at the end of each check \
+file (path, matches, mismatches, missing, unreadable, misformatted, success), `error` (path, \
+what), or with --list `algorithm` (name, digest_bytes, takes_key, key_bytes: null if there is \
+none or any will do, withstands: accidents, substitution, collisions or forgery, bytes_per_s). A \
+path that is no UTF-8 comes with path_bytes_hex.
 
 Examples:
   tabane sum *.iso > SHA256SUMS
@@ -79,10 +89,12 @@ pub struct Sum {
     /// What to read; - is standard input
     #[arg(value_name = "FILE", value_parser = clap::builder::OsStringValueParser::new().map(PathBuf::from))]
     files: Vec<PathBuf>,
-    /// Algorithm, sha256 unless given: md5, sha1, sha512, blake3, xxh128, hmac-sha256, vmac-128, …; --list has all
+    /// Algorithm, sha256 unless given: md5, sha1, sha512, blake3, xxh128, hmac-sha256, vmac-128, …;
+    /// --list has all
     #[arg(short, long, value_name = "NAME", value_parser = parse_algorithm, conflicts_with = "etag")]
     algorithm: Option<Algorithm>,
-    /// List the algorithms: what each withstands, and how fast one core of this machine does many files at once
+    /// List the algorithms: what each withstands, and how fast one core of this machine does many
+    /// files at once
     #[arg(long, conflicts_with_all = ["files", "algorithm", "key_file", "check", "recursive", "files0_from", "etag", "binary", "text", "tag", "zero"])]
     list: bool,
     /// Read the key of an algorithm that takes one from this file
@@ -163,8 +175,13 @@ impl Args for Order {
 }
 
 fn parse_algorithm(name: &str) -> std::result::Result<Algorithm, String> {
-    let names = || Algorithm::names().collect::<Vec<_>>().join(", ");
-    name.parse().map_err(|_| format!("use one of: {}", names()))
+    name.parse::<Algorithm>().map_err(|unknown| {
+        let meant = unknown
+            .similar()
+            .map(|algorithm| format!("did you mean {algorithm}? "));
+        let names = Algorithm::names().collect::<Vec<_>>().join(", ");
+        format!("{}use one of: {names}", meant.unwrap_or_default())
+    })
 }
 
 fn parse_part_len(text: &str) -> std::result::Result<NonZeroU64, String> {
@@ -173,7 +190,7 @@ fn parse_part_len(text: &str) -> std::result::Result<NonZeroU64, String> {
 }
 
 impl Sum {
-    /// Does it.
+    /// Prints checksums, checks them, or lists the algorithms, as the arguments say.
     pub fn run(self, global: &Global) -> Result<Exit> {
         self.reject_nonsense(global)?;
         if self.list {
@@ -186,14 +203,16 @@ impl Sum {
         global.quiet |= self.status;
         let progress = Progress::start_late(&global);
         let mut report = Report::new(&global, &progress);
-        let success = match self.check {
-            true => Check::new(&self, key, &global)?.run(&mut report)?,
-            false => List::new(&self, key.as_ref())?.run(&mut report)?,
+        let success = if self.check {
+            Check::new(&self, key, &global)?.run(&mut report)?
+        } else {
+            List::new(&self, key.as_ref())?.run(&mut report)?
         };
         progress.stop();
-        Ok(match success {
-            true => Exit::Success,
-            false => Exit::Failure,
+        Ok(if success {
+            Exit::Success
+        } else {
+            Exit::Failure
         })
     }
 

@@ -152,3 +152,71 @@ fn json_and_wrong_usage() {
         );
     }
 }
+
+#[test]
+fn the_summary_says_nothing_of_what_was_not_tried() {
+    let bed = tempfile::tempdir().unwrap();
+    lay_out(bed.path());
+    let tabane = [env!("CARGO_BIN_EXE_tabane"), "cp"];
+    let output = run(&tabane, &["missing", "d"], bed.path());
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    // Too few bytes for a rate.
+    let output = run(&tabane, &["f", "missing", "d"], bed.path());
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let beginning = "copied 1 file, 0 directories, 0 others: 1 B in ";
+    assert!(
+        text.starts_with(beginning) && !text.contains("/s"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_manifest_is_checked_in_the_target_and_at_the_source() {
+    for (args, target, source) in [
+        (&["s", "f", "d"][..], "d", Some(".")),
+        (&["s", "new"], "new", Some("s")),
+        (&["-T", "s", "d"], "d", Some("s")),
+        (&["s/.", "d"], "d", Some("s")),
+        (&["f", "new"], ".", None),
+        (&["f", "d"], "d", Some(".")),
+    ] {
+        let bed = tempfile::tempdir().unwrap();
+        lay_out(bed.path());
+        let manifest = bed.path().join("manifest");
+        let tabane = [
+            env!("CARGO_BIN_EXE_tabane"),
+            "cp",
+            "-q",
+            "--manifest",
+            "manifest",
+        ];
+        let output = run(&tabane, args, bed.path());
+        assert!(output.status.success(), "{output:?}");
+        // Also when the target is elsewhere.
+        let elsewhere = tempfile::tempdir().unwrap();
+        let moved = elsewhere.path().join("moved");
+        fs::rename(bed.path().join("d"), &moved).unwrap();
+        let moved_to = if target == "d" {
+            moved
+        } else {
+            bed.path().join(target)
+        };
+        let source = source.map(|source| bed.path().join(source));
+        for place in [Some(moved_to), source].into_iter().flatten() {
+            let check = [env!("CARGO_BIN_EXE_tabane"), "sum", "--check", "--strict"];
+            let output = run(&check, &[manifest.to_str().unwrap()], &place);
+            assert!(output.status.success(), "{args:?} {output:?}");
+        }
+    }
+}
+
+#[test]
+fn the_version_is_a_line_as_of_coreutils() {
+    let tabane = [env!("CARGO_BIN_EXE_tabane"), "cp"];
+    let output = run(&tabane, &["--version"], Path::new("."));
+    assert!(output.status.success(), "{output:?}");
+    let version = format!("cp (tabane) {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), version);
+}

@@ -70,8 +70,8 @@ fn killed_at_random_moments() {
         assert_same(&source, &copy);
         assert_eq!(own_names(bed.path()), Vec::<String>::new());
         let check = Command::new(env!("CARGO_BIN_EXE_tabane"))
-            .current_dir(bed.path())
-            .args(["sum", "--check", "--strict", "--status", "manifest"])
+            .current_dir(&copy)
+            .args(["sum", "--check", "--strict", "--status", "../manifest"])
             .status();
         assert!(check.unwrap().success());
     }

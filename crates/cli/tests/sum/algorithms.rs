@@ -240,25 +240,32 @@ fn a_check_file_of_another_algorithm_is_named() {
     };
     let lines = |args: &[&str]| bed.tabane(&[args, &["abc"]].concat(), b"").stdout;
     let none = "tabane: sums: no properly formatted checksum lines found\n";
-    let hint = |names: &str| {
-        format!(
-            "{none}tabane: sums: its lines look like those of {names}: say which with --algorithm\n"
-        )
+    let hint = |names: &str, cure: &str| {
+        format!("{none}tabane: sums: its lines look like those of {names}: {cure}\n")
     };
-    let md5 = hint("md5, xxh128, cityhash128, murmur3-128 or hmac-md5");
-    assert_eq!(stderr(&[], &lines(&["-a", "md5"])), md5);
-    assert_eq!(stderr(&["-a", "sha1"], &lines(&["-a", "md5"])), md5);
+    let which = "say which with --algorithm";
+    let md5 = "md5, xxh128, cityhash128, murmur3-128 or hmac-md5";
+    assert_eq!(stderr(&[], &lines(&["-a", "md5"])), hint(md5, which));
+    let not_sha1 = format!("{md5}, not sha1");
+    assert_eq!(
+        stderr(&["-a", "sha1"], &lines(&["-a", "md5"])),
+        hint(&not_sha1, which)
+    );
+    assert_eq!(
+        stderr(&["-a", "md5"], &lines(&["-a", "sha1"])),
+        hint("sha1 or hmac-sha1, not md5", which)
+    );
     assert_eq!(
         stderr(&["--etag", "8MiB"], &lines(&["-a", "sha224"])),
-        hint("sha224")
+        hint("sha224", "use --algorithm sha224")
     );
     assert_eq!(
         stderr(&["-a", "sha1"], &lines(&["-a", "md5", "--tag"])),
-        hint("md5")
+        hint("md5, not sha1", "use --algorithm md5")
     );
     assert_eq!(
         stderr(&["-a", "xxh64"], &lines(&["-a", "xxh3"])),
-        hint("xxh3")
+        hint("xxh3, not xxh64", "use --algorithm xxh3")
     );
     assert_eq!(stderr(&[], "nonsense\n"), none);
 }
@@ -269,6 +276,22 @@ fn an_unknown_algorithm_says_which_there_are() {
     assert_eq!(said.code, Some(2));
     for name in Algorithm::names() {
         assert!(said.stderr.contains(name), "{said:?}");
+    }
+}
+
+#[test]
+fn another_spelling_of_an_algorithm_is_recognised() {
+    let said = Bed::new().tabane(&["-a", "b3"], b"");
+    assert_eq!(said.code, Some(2));
+    assert!(said.stderr.contains("did you mean blake3? "), "{said:?}");
+}
+
+#[test]
+fn the_version_is_a_line_as_of_coreutils() {
+    let version = format!("sum (tabane) {}\n", env!("CARGO_PKG_VERSION"));
+    for args in [&["--version"][..], &["-a", "md5", "--version"]] {
+        let said = Bed::new().tabane(args, b"");
+        assert_eq!((said.code, &said.stdout), (Some(0), &version), "{said:?}");
     }
 }
 

@@ -4,6 +4,7 @@
 //!
 //! - **The name**: messages begin with `tabane: ` instead of `md5sum: `.
 //! - **A hint** is given when no line of a check file is properly formatted: of which algorithms the first one seems to be.
+//! - **`--version`** names this program, `sum (tabane)`.
 //! - **No hint**: `Try 'md5sum --help' for more information.` is left out, here as with all other commands.
 //! - **Wrong usage** ends with exit code 2, as with all other commands, instead of 1.
 //! - **Directions**: characters that turn the direction of writing are escaped in messages, since a terminal obeys them.

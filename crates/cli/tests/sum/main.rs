@@ -11,3 +11,4 @@ mod memory;
 mod more;
 mod options;
 mod special;
+mod streams;

@@ -1,11 +1,11 @@
-//! A directory for a test, and an observer that remembers.
+//! A directory for a test, and a progress that remembers.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tabane_copy::{Algorithm, Meaning, Observer, Options, Problem, Summary, Verify, copy};
 use tabane_testing::files;
+use tabane_copy::{Options, Problem, Progress, Summary, copy};
 use tempfile::TempDir;
 
 pub struct Bed(TempDir);
@@ -34,15 +34,7 @@ impl Bed {
 
     /// From `source` into `to`.
     pub fn options(&self) -> Options {
-        Options {
-            sources: vec![self.source()],
-            target: self.path("to"),
-            meaning: Meaning::Either,
-            algorithm: Algorithm::Xxh3,
-            verify: Verify::Written,
-            manifest: None,
-            sync: false,
-        }
+        Options::new([self.source()], self.path("to")).sync(false)
     }
 }
 
@@ -54,7 +46,7 @@ pub struct Recorder {
     cancelled: AtomicBool,
     cancels: bool,
     pub kept: Mutex<Vec<PathBuf>>,
-    pub listed: AtomicU64,
+    pub total: AtomicU64,
     pub done: AtomicU64,
 }
 
@@ -84,7 +76,7 @@ impl Recorder {
     }
 }
 
-impl Observer for Recorder {
+impl Progress for Recorder {
     fn problem(&self, problem: &Problem) {
         self.problems.lock().unwrap().push(format!("{problem:?}"));
     }
@@ -97,23 +89,17 @@ impl Observer for Recorder {
         self.kept.lock().unwrap().push(path.to_owned());
     }
 
-    fn listed(&self, bytes: u64) {
-        self.listed.store(bytes, Ordering::Relaxed);
-    }
-
-    fn bytes(&self, count: u64) {
-        self.done.fetch_add(count, Ordering::Relaxed);
-        if let Some(hook) = &self.on_bytes {
+    fn bytes(&self, done: u64, total: u64) {
+        self.done.fetch_max(done, Ordering::Relaxed);
+        self.total.store(total, Ordering::Relaxed);
+        if let Some(hook) = self.on_bytes.as_ref().filter(|_| done > 0) {
             hook();
         }
-        self.cancelled.fetch_or(self.cancels, Ordering::Relaxed);
+        let cancels = self.cancels && done > 0;
+        self.cancelled.fetch_or(cancels, Ordering::Relaxed);
     }
 
-    fn skipped(&self, count: u64) {
-        self.done.fetch_add(count, Ordering::Relaxed);
-    }
-
-    fn rereading(&self, _: u64) {
+    fn rereading(&self) {
         if let Some(hook) = &self.on_reread {
             hook();
         }
@@ -127,8 +113,8 @@ pub fn run(options: Options, recorder: Recorder) -> (Summary, Vec<String>) {
 
 /// As [`run`]; the recorder can be asked for more.
 pub fn run_and_keep(options: Options, recorder: &Arc<Recorder>) -> (Summary, Vec<String>) {
-    let observer: Arc<dyn Observer> = Arc::<Recorder>::clone(recorder);
-    let summary = copy(options, observer).unwrap();
+    let progress: Arc<dyn Progress> = Arc::<Recorder>::clone(recorder);
+    let summary = copy(options, progress).unwrap();
     let problems = std::mem::take(&mut *recorder.problems.lock().unwrap());
     (summary, problems)
 }

@@ -10,7 +10,7 @@ use tabane_testing::files;
 use tabane_testing::mount::Mount;
 use tabane_testing::not_checked;
 
-use crate::bed::{Bed, Recorder, run};
+use crate::bed::{Bed, Recorder, fine, run};
 
 /// Flips a bit of a file, keeping its times.
 fn flip(path: &Path, at: u64) {
@@ -95,4 +95,94 @@ fn the_disk_is_read_and_not_the_memory() {
     assert_eq!((summary.mended, summary.errors), (1, 0), "{problems:?}");
     assert_same(&bed.source(), &bed.copy());
     drop(mount);
+}
+
+/// A file of which nearly all is holes, with data at places that suit every file system.
+fn sparse(bed: &Bed, len: u64) {
+    let path = bed.path("source/sparse");
+    let data = [(1 << 20, &[1; 70_000][..]), (3 << 20, b"data")];
+    files::sparse(&path, len, &data);
+}
+
+/// Bytes that this process has read until now.
+fn read_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/io").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("rchar: "));
+    line?.parse().ok()
+}
+
+#[test]
+fn holes_are_not_read_again() {
+    const LEN: u64 = 4 << 30;
+    for manifest in [false, true] {
+        let bed = Bed::new();
+        sparse(&bed, LEN);
+        let mut options = bed.options().verify(Verify::Reread);
+        options.manifest = manifest.then(|| bed.path("manifest"));
+        let Some(before) = read_bytes() else {
+            return not_checked("that holes are not read again", "/proc/self/io is missing");
+        };
+        // The second run compares what is there.
+        for _ in 0..2 {
+            let summary = fine(options.clone());
+            assert_eq!(summary.reread_bytes, summary.total_bytes);
+        }
+        // Other tests read much less meanwhile.
+        let read = read_bytes().unwrap() - before;
+        assert!(read < LEN / 4, "{read} bytes were read");
+        let copy = bed.copy().join("sparse");
+        assert_eq!(fs::metadata(&copy).unwrap().len(), LEN);
+    }
+}
+
+#[test]
+fn bytes_in_holes_are_found_and_mended() {
+    for manifest in [false, true] {
+        // Between the data, and behind them.
+        for at in [2 << 20, (5 << 20) - 1] {
+            let bed = Bed::new();
+            sparse(&bed, 5 << 20);
+            let mut options = bed.options().verify(Verify::Reread);
+            options.manifest = manifest.then(|| bed.path("manifest"));
+            let copy = bed.copy().join("sparse");
+            let recorder = Recorder::on_reread(move || flip(&copy, at));
+            let (summary, problems) = run(options.clone(), recorder);
+            assert_eq!((summary.mended, summary.errors), (1, 0), "{problems:?}");
+            assert_same(&bed.source(), &bed.copy());
+            // So are those in a copy that was there before.
+            flip(&bed.copy().join("sparse"), at);
+            let summary = fine(options);
+            assert_eq!(summary.copied_files, 1);
+            assert_same(&bed.source(), &bed.copy());
+        }
+    }
+}
+
+#[test]
+fn zeros_are_as_good_as_holes() {
+    let bed = Bed::new();
+    sparse(&bed, 5 << 20);
+    let options = bed.options().verify(Verify::Reread);
+    let copy = bed.copy().join("sparse");
+    let fill = {
+        let copy = copy.clone();
+        move || {
+            let modified = fs::metadata(&copy).unwrap().modified().unwrap();
+            let file = OpenOptions::new().write(true).open(&copy).unwrap();
+            file.write_all_at(&vec![0; 1 << 20], 2 << 20).unwrap();
+            file.set_modified(modified).unwrap();
+        }
+    };
+    let (summary, problems) = run(options.clone(), Recorder::on_reread(fill));
+    assert_eq!((summary.mended, summary.errors), (0, 0), "{problems:?}");
+    let summary = fine(options.clone());
+    assert_eq!(summary.copied_files, 0);
+    // A shorter file is another one.
+    let shorten = move || {
+        let file = OpenOptions::new().write(true).open(&copy).unwrap();
+        file.set_len((5 << 20) - 1).unwrap();
+    };
+    let (summary, problems) = run(options, Recorder::on_reread(shorten));
+    assert_eq!((summary.mended, summary.errors), (1, 0), "{problems:?}");
+    assert_same(&bed.source(), &bed.copy());
 }

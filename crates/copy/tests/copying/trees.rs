@@ -231,7 +231,7 @@ fn a_manifest_of_all_files() {
         {
             let line = parser.parse(line).unwrap();
             let name = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&line.name);
-            let digest = algorithm.digest(&fs::read(name).unwrap());
+            let digest = algorithm.digest(&fs::read(bed.path("to").join(name)).unwrap());
             assert_eq!(line.sum.digest, digest, "{}", line.name.escape_ascii());
             lines += 1;
         }
@@ -252,6 +252,42 @@ fn a_manifest_of_all_files() {
         assert_eq!(summary.copied_bytes, found.len());
         assert_eq!(fs::read(bed.path("manifest")).unwrap(), text);
         assert_same(&bed.source(), &bed.copy());
+    }
+}
+
+/// The names in a manifest, in its order.
+fn listed(manifest: &std::path::Path) -> Vec<String> {
+    let mut parser = Parser::new(Accept::Only(Algorithm::Xxh3));
+    let text = fs::read_to_string(manifest).unwrap();
+    let lines = text.lines().map(|line| parser.parse(line.as_bytes()));
+    lines
+        .map(|line| String::from_utf8(line.unwrap().name).unwrap())
+        .collect()
+}
+
+#[test]
+fn names_of_a_manifest_are_relative_to_the_target() {
+    for (source, target, meaning, names) in [
+        ("a", "to", Meaning::Either, &["a/-", "a/sub/x"][..]),
+        ("a", "to/", Meaning::Directory, &["a/-", "a/sub/x"]),
+        ("a", "new", Meaning::Either, &["./-", "sub/x"]),
+        ("a", "new/", Meaning::Either, &["./-", "sub/x"]),
+        ("a", "to", Meaning::Name, &["./-", "sub/x"]),
+        ("a", "to/.", Meaning::Name, &["./-", "sub/x"]),
+        ("a/.", "to", Meaning::Either, &["./-", "sub/x"]),
+        ("a/sub/x", "to", Meaning::Either, &["x"]),
+        ("a/sub/x", "to/y", Meaning::Either, &["y"]),
+    ] {
+        let bed = Bed::new();
+        files::write(bed.path("a/sub/x"), b"x");
+        files::write(bed.path("a/-"), b"-");
+        let options = tabane_copy::Options::new([bed.path(source)], bed.path(target))
+            .meaning(meaning)
+            .manifest(bed.path("manifest"))
+            .sync(false);
+        fine(options);
+        let found = listed(&bed.path("manifest"));
+        assert_eq!(found, names, "{source} {target} {meaning:?}");
     }
 }
 
@@ -463,11 +499,11 @@ fn progress_comes_to_its_end() {
             options.verify = verify;
             let recorder = std::sync::Arc::new(Recorder::default());
             let (summary, _) = run_and_keep(options, &recorder);
-            let [listed, done] = [&recorder.listed, &recorder.done]
+            let [total, done] = [&recorder.total, &recorder.done]
                 .map(|count| count.load(std::sync::atomic::Ordering::Relaxed));
-            assert_eq!(listed, done, "{verify:?}");
+            assert_eq!(total, done, "{verify:?}");
             let times = if verify == Verify::Reread { 2 } else { 1 };
-            assert_eq!(listed, times * summary.total_bytes, "{verify:?}");
+            assert_eq!(total, times * summary.total_bytes, "{verify:?}");
         }
     }
 }

@@ -17,10 +17,10 @@ pub(crate) struct Cost {
 }
 
 /// How much one bundle changes the correction.
-const WEIGHT: f64 = 0.125;
+const CORRECTION_WEIGHT: f64 = 0.125;
 
 /// One outlier, as when the machine sleeps, must not decide for long.
-const OUTLIER: f64 = 8.0;
+const OUTLIER_RATIO_MAX: f64 = 8.0;
 
 impl Cost {
     /// Of measurements: the seconds of next to nothing, and of so many bytes in many messages and in one.
@@ -44,8 +44,8 @@ impl Cost {
 
     /// A bundle took so long.
     pub(crate) fn correct(&mut self, estimated_s: f64, took_s: f64) {
-        let ratio = (took_s / estimated_s).clamp(1.0 / OUTLIER, OUTLIER);
-        self.correction *= 1.0 + WEIGHT * (ratio - 1.0);
+        let ratio = (took_s / estimated_s).clamp(1.0 / OUTLIER_RATIO_MAX, OUTLIER_RATIO_MAX);
+        self.correction *= 1.0 + CORRECTION_WEIGHT * (ratio - 1.0);
     }
 
     /// Bytes a second of many messages.

@@ -43,11 +43,13 @@ const MODES: [(Mode, &str); 3] = [
 /// The card of this process, or why there is none.
 static UNIT: OnceLock<Result<Unit, Error>> = OnceLock::new();
 
-/// Bytes hashed before a card is looked for. To open one takes a fraction of a second: there should be seconds of work.
-const LOOK_AFTER: u64 = 1 << 30;
+/// Bytes that are hashed before a card is looked for. To open one takes a fraction of a second: there
+/// should be seconds of work.
+const BYTES_BEFORE_LOOK: u64 = 1 << 30;
 
-/// A card has to be so much quicker than a core: estimates err, and the bus and the memory are shared.
-const MARGIN: f64 = 0.8;
+/// A card gets a bundle if it takes at most this share of a core's time: estimates err, and the bus
+/// and the memory are shared.
+const CARD_TIME_SHARE_MAX: f64 = 0.8;
 
 impl Mode {
     /// The names that [`Mode::from_str`] takes.
@@ -146,10 +148,14 @@ const ALGORITHMS: [(tabane_gpu::Algorithm, tabane_lanes::Algorithm); 3] = [
     ),
 ];
 
-/// Messages to measure with, in bytes: many of a usual length, and one.
-const MANY: usize = 1024;
-const MANY_LEN: usize = 4 << 10;
-const ONE_LEN: usize = 64 << 10;
+/// Messages to measure with, when it is many.
+const MEASURED_MESSAGES: usize = 1024;
+
+/// Bytes of each of them: a usual length.
+const MEASURED_MESSAGE_LEN: usize = 4 << 10;
+
+/// Bytes of the message to measure with, when it is one.
+const MEASURED_SINGLE_LEN: usize = 64 << 10;
 
 impl Unit {
     fn open(driver: &Path) -> Result<Self, Error> {
@@ -271,7 +277,7 @@ impl Cost {
 
     /// Measures a unit, each time the better of two.
     fn measure(hash: impl Fn(&[&[u8]]) -> Result<(), Error>) -> Result<Self, Error> {
-        let bytes = vec![0x5a; MANY * MANY_LEN];
+        let bytes = vec![0x5a; MEASURED_MESSAGES * MEASURED_MESSAGE_LEN];
         let seconds = |messages: &[&[u8]]| -> Result<f64, Error> {
             let mut best = f64::INFINITY;
             for _ in 0..2 {
@@ -282,9 +288,12 @@ impl Cost {
             Ok(best)
         };
         let nothing = seconds(&[b"abc"])?;
-        let many: Vec<&[u8]> = bytes.chunks(MANY_LEN).collect();
+        let many: Vec<&[u8]> = bytes.chunks(MEASURED_MESSAGE_LEN).collect();
         let many = (bytes.len(), seconds(&many)?);
-        let one = (ONE_LEN, seconds(&[&bytes[..ONE_LEN]])?);
+        let one = (
+            MEASURED_SINGLE_LEN,
+            seconds(&[&bytes[..MEASURED_SINGLE_LEN]])?,
+        );
         Ok(Self::measured(nothing, many, one))
     }
 }
@@ -293,7 +302,7 @@ impl Cost {
 ///
 /// A core that other programs want takes longer for its bundles and is estimated so from then on: so it keeps fewer.
 fn card_is_sooner(queued_s: f64, card_s: f64, core_s: f64) -> bool {
-    queued_s + card_s < MARGIN * core_s
+    queued_s + card_s < CARD_TIME_SHARE_MAX * core_s
 }
 
 /// For each algorithm that cards have too: the name, and bytes a second of many messages by one core, measured now.
@@ -313,7 +322,7 @@ fn unit(mode: Mode, bytes: usize) -> Option<&'static Unit> {
         Mode::Only => open().ok(),
         Mode::Auto => {
             let hashed = HASHED.fetch_add(bytes as u64, Ordering::Relaxed);
-            if hashed >= LOOK_AFTER && !LOOKING.swap(true, Ordering::Relaxed) {
+            if hashed >= BYTES_BEFORE_LOOK && !LOOKING.swap(true, Ordering::Relaxed) {
                 // In the background, since nobody waits for it. A thread that cannot be started finds no card.
                 let _ = std::thread::Builder::new()
                     .name("card".to_owned())
@@ -356,7 +365,7 @@ fn shortest<'a>(messages: impl Iterator<Item = &'a [u8]>) -> usize {
 pub(crate) fn hash_many(algorithm: tabane_lanes::Algorithm, messages: &[&[u8]]) -> Vec<Digest> {
     let by_core = || {
         let digests = tabane_lanes::hash_many(algorithm, messages);
-        digests.iter().map(crate::hasher::from_lanes).collect()
+        digests.iter().map(serial::from_lanes).collect()
     };
     let mode = Mode::current();
     let number = number(algorithm).filter(|_| mode != Mode::Off);
@@ -377,9 +386,10 @@ pub(crate) fn hash_many(algorithm: tabane_lanes::Algorithm, messages: &[&[u8]]) 
         let digests: Vec<Digest> = digests.map(serial::digest).collect();
         let shortest = shortest(messages.iter().copied());
         let right = tabane_lanes::hash_one(algorithm, messages[shortest]);
-        match digests[shortest] == crate::hasher::from_lanes(&right) {
-            true => Ok(digests),
-            false => Err(card.distrust(on_card)),
+        if digests[shortest] == serial::from_lanes(&right) {
+            Ok(digests)
+        } else {
+            Err(card.distrust(on_card))
         }
     };
     unit.choose(mode, number, size, by_card, by_core)
@@ -415,7 +425,7 @@ fn advance<'a>(
     algorithm: tabane_gpu::Algorithm,
     parts: &mut [(&mut Hasher, &'a [u8])],
 ) -> Result<(), Error> {
-    const BLOCK: usize = 64;
+    const BLOCK_LEN: usize = 64;
     /// A hasher at the end of a block, its state, whole blocks, and what is behind them.
     struct Cut<'a> {
         hasher: Hasher,
@@ -425,10 +435,10 @@ fn advance<'a>(
     }
     let cut = |(hasher, part): &(&mut Hasher, &'a [u8])| {
         let mut hasher = (*hasher).clone();
-        let missing = (BLOCK - hasher.filled()) % BLOCK;
+        let missing = (BLOCK_LEN - hasher.filled()) % BLOCK_LEN;
         let (head, part) = part.split_at(missing.min(part.len()));
         hasher.update(head);
-        let (blocks, rest) = part.split_at(part.len() / BLOCK * BLOCK);
+        let (blocks, rest) = part.split_at(part.len() / BLOCK_LEN * BLOCK_LEN);
         let state = hasher.state().expect("words of 32 bits");
         Cut {
             hasher,

@@ -52,9 +52,10 @@ impl<'a> Check<'a> {
 
     /// Checks; returns whether all went well.
     pub fn run(mut self, report: &mut Report) -> Result<bool> {
-        let files = match self.args.files.is_empty() {
-            true => vec!["-".into()],
-            false => self.args.files.clone(),
+        let files = if self.args.files.is_empty() {
+            vec!["-".into()]
+        } else {
+            self.args.files.clone()
         };
         let has_key = self.key.is_some();
         let tasks = CheckTasks::new(files, Parser::new(self.accept), self.key.take());
@@ -113,12 +114,11 @@ impl<'a> Check<'a> {
             report.object("check", path, into_object(json!({"result": word})));
         } else if shown {
             let lines = &mut report.lines;
-            match line.name.contains(&b'\n') {
-                true => {
-                    lines.push(b'\\');
-                    escape_name(&line.name, lines);
-                }
-                false => lines.extend_from_slice(&line.name),
+            if line.name.contains(&b'\n') {
+                lines.push(b'\\');
+                escape_name(&line.name, lines);
+            } else {
+                lines.extend_from_slice(&line.name);
             }
             lines.extend_from_slice(format!(": {word}\n").as_bytes());
         }
@@ -140,14 +140,18 @@ impl<'a> Check<'a> {
     /// Says of which algorithms a check file may be that has no line of the right one.
     fn hint(&self, file: &Path, fits: &[Algorithm], report: &mut Report) -> Result<()> {
         let names: Vec<_> = fits.iter().map(|algorithm| algorithm.name()).collect();
+        let cure = match names[..] {
+            [] => return Ok(()),
+            [name] => format!("use --algorithm {name}"),
+            _ => "say which with --algorithm".to_owned(),
+        };
+        let given = match self.accept {
+            Accept::Only(algorithm) => format!(", not {algorithm}"),
+            Accept::AnyTagged(_) | Accept::Etags(_) => String::new(),
+        };
         let names = alternatives(&names);
-        match names.is_empty() {
-            true => Ok(()),
-            false => report.error(
-                shown(file),
-                &format!("its lines look like those of {names}: say which with --algorithm"),
-            ),
-        }
+        let what = format!("its lines look like those of {names}{given}: {cure}");
+        report.error(shown(file), &what)
     }
 
     /// Says that lines without a tag may be of an algorithm with a key.
@@ -255,8 +259,9 @@ fn alternatives(words: &[&str]) -> String {
 
 /// The name of a check file in messages.
 fn shown(file: &Path) -> &Path {
-    match file.as_os_str() == "-" {
-        true => Path::new("standard input"),
-        false => file,
+    if file.as_os_str() == "-" {
+        Path::new("standard input")
+    } else {
+        file
     }
 }

@@ -9,15 +9,17 @@ use tabane_sum::{Algorithm, Function, KeyFile, KeyRule, Withstands};
 use crate::exit::Result;
 use crate::output::{Output, Table};
 
-/// What is hashed to measure, in bytes: messages of a usual length, as many as fill the widest lanes.
+/// Bytes of each message that is hashed to measure: a usual length.
 const MESSAGE_LEN: usize = 64 << 10;
+
+/// Messages that are hashed to measure: as many as fill the widest lanes.
 const MESSAGES: usize = 64;
 
-/// Messages begin so far from each other and overlap, so that all are in the cache.
-const STEP: usize = 7 << 10;
+/// Messages begin so far from each other, in bytes, and overlap, so that all are in the cache.
+const MESSAGE_STEP: usize = 7 << 10;
 
 /// How long an algorithm is measured; there are few enough for all to take a fraction of a second.
-const TIME: Duration = Duration::from_millis(10);
+const ALGORITHM_TIME_MIN: Duration = Duration::from_millis(10);
 
 const ADVICE: &str = "\
 Speeds are those of one core on many files at once, in its cache. MD5, SHA and HMAC are several times slower on one file.
@@ -25,11 +27,11 @@ Against accidents take xxh128; against people sha256 or blake3; against people w
 
 /// Measures all algorithms on one core, and prints them.
 pub fn print(as_json: bool) -> Result<()> {
-    let bytes: Vec<u8> = (0..STEP * (MESSAGES - 1) + MESSAGE_LEN)
+    let bytes: Vec<u8> = (0..MESSAGE_STEP * (MESSAGES - 1) + MESSAGE_LEN)
         .map(|i| (i ^ i >> 8) as u8)
         .collect();
     let messages: Vec<&[u8]> = (0..MESSAGES)
-        .map(|number| &bytes[STEP * number..][..MESSAGE_LEN])
+        .map(|number| &bytes[MESSAGE_STEP * number..][..MESSAGE_LEN])
         .collect();
     let mut output = Output::new();
     let mut table = Table::new(&["algorithm", "bytes>", "key", "GB/s>", "withstands"]);
@@ -65,11 +67,9 @@ pub fn print(as_json: bool) -> Result<()> {
                 format!("{:.1}", bytes_per_s / 1e9),
                 match algorithm.withstands() {
                     Withstands::Accidents => "accidents",
-                    Withstands::Substitution => {
-                        "who replaces a file, not who makes two that are alike"
-                    }
-                    Withstands::Collisions => "any adversary, as long as the sum is safe",
-                    Withstands::Forgery => "an adversary without the key, whatever sums they saw",
+                    Withstands::Substitution => "replacement; not deliberate collisions",
+                    Withstands::Collisions => "deliberate collisions, while the sum itself is safe",
+                    Withstands::Forgery => "forgery without the key, even after seeing other sums",
                 }
                 .to_owned(),
             ]);
@@ -100,7 +100,7 @@ fn any_key(algorithm: Algorithm) -> Function {
 fn measure(function: &Function, messages: &[&[u8]]) -> f64 {
     let begin = Instant::now();
     let mut best = Duration::MAX;
-    while begin.elapsed() < TIME || best == Duration::MAX {
+    while begin.elapsed() < ALGORITHM_TIME_MIN || best == Duration::MAX {
         let round = Instant::now();
         black_box(function.digest_many(black_box(messages)));
         best = best.min(round.elapsed());

@@ -1,4 +1,5 @@
-//! The key of `tabane sum`: from a file, never from the command line, which everyone on the machine can read.
+//! The key of `tabane sum`: from a file, never from the command line, which everyone on the machine
+//! can read.
 
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;

@@ -1,14 +1,14 @@
 //! Printing checksums.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
 use tabane_sum::{
-    Algorithm, FileTask, Format, Job, KeyFile, Method, Names, NamesError, Source, Style, Task,
+    Algorithm, FileTask, Format, Job, KeyFile, Method, Names, NamesError, Source, Stdin, Style, Task,
     Tree, Upload, sum_all,
 };
 
@@ -64,19 +64,18 @@ impl<'a> List<'a> {
 
     /// Prints; returns whether all went well.
     pub fn run(&self, report: &mut Report) -> Result<bool> {
-        let format = Format {
-            style: match self.args.tag {
-                true => Style::Tagged(self.algorithm),
-                false => Style::Untagged {
-                    algorithm: match self.args.etag {
-                        Some(_) => Algorithm::Md5,
-                        None => self.algorithm,
-                    },
-                    binary: self.args.binary,
+        let style = if self.args.tag {
+            Style::Tagged(self.algorithm)
+        } else {
+            Style::Untagged {
+                algorithm: match self.args.etag {
+                    Some(_) => Algorithm::Md5,
+                    None => self.algorithm,
                 },
-            },
-            zero: self.args.zero,
+                binary: self.args.binary,
+            }
         };
+        let format = Format::new(style).zero(self.args.zero);
         let name = match self.args.etag {
             Some(_) => "etag",
             None => self.algorithm.name(),
@@ -130,23 +129,25 @@ impl<'a> List<'a> {
                 Box::new(files.into_iter().map(file))
             }
         };
-        Ok(match self.args.recursive {
-            true => Box::new(tasks.flat_map(below)),
-            false => tasks,
+        Ok(if self.args.recursive {
+            Box::new(tasks.flat_map(below))
+        } else {
+            tasks
         })
     }
 }
 
 fn open_list(list: &Path) -> Result<BufReader<Box<dyn Read + Send>>> {
-    let reader: Box<dyn Read + Send> = match list.as_os_str() == "-" {
-        true => Box::new(io::stdin()),
-        false => Box::new(File::open(list).map_err(|error| {
+    let reader: Box<dyn Read + Send> = if list.as_os_str() == "-" {
+        Box::new(Stdin)
+    } else {
+        Box::new(File::open(list).map_err(|error| {
             let name = quote(list.as_os_str().as_bytes());
             Failure::Other(format!(
                 "cannot open {name} for reading: {}",
                 reason(&error)
             ))
-        })?),
+        })?)
     };
     Ok(BufReader::with_capacity(64 << 10, reader))
 }

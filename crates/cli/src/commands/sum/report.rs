@@ -13,6 +13,7 @@ use crate::exit::Result;
 use crate::output::{Object, into_object, put_path};
 use crate::progress::Progress;
 use crate::quote::quote;
+use crate::streams::Stdout;
 
 /// Standard output and standard error, in step.
 pub struct Report {
@@ -72,7 +73,7 @@ impl Report {
     /// Prints the lines so far.
     pub fn print(&mut self) -> Result<()> {
         // Whole lines at once, so that lines of progress come between them.
-        io::stdout().lock().write_all(&self.lines)?;
+        Stdout::lock().write_all(&self.lines)?;
         self.lines.clear();
         Ok(())
     }

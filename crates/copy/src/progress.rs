@@ -1,0 +1,40 @@
+//! What a copy tells its caller while it runs.
+
+use std::path::Path;
+
+use crate::problem::Problem;
+
+/// Is told what happens. Every method has a body that does nothing, and is called from many
+/// threads.
+pub trait Progress: Send + Sync {
+    /// Something went wrong; the copy goes on with the rest.
+    fn problem(&self, _problem: &Problem) {}
+
+    /// An entry of the copy is complete.
+    fn entry(&self, _target: &Path) {}
+
+    /// `done` of `total` bytes are done; `total` is 0 until all sources are listed.
+    ///
+    /// Bytes that were there already count as done. With [`Verify::Reread`](crate::Verify::Reread)
+    /// each byte counts twice: when it is written and when it is read again. Calls of several
+    /// threads may overtake one another: the largest `done` is the newest.
+    fn bytes(&self, _done: u64, _total: u64) {}
+
+    /// `bytes` of all that are done so far were there already.
+    fn skipped(&self, _bytes: u64) {}
+
+    /// Everything is written and on the disk; now it is read again.
+    fn rereading(&self) {}
+
+    /// After a cancellation: this file stays, so that the same copy can go on.
+    fn kept(&self, _path: &Path) {}
+
+    /// Whether to end before everything is copied; asked before each piece of a file. The copy then
+    /// removes the files it has not finished, and keeps those it has.
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+}
+
+/// Hears nothing: for callers that only want the [`Summary`](crate::Summary).
+impl Progress for () {}

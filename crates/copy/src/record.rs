@@ -1,0 +1,67 @@
+//! What is known of a file that was copied.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tabane_engine::Digest;
+
+use crate::directory::Place;
+
+/// The hash of a file.
+#[derive(Clone)]
+pub(crate) struct FileHash {
+    /// The hash of all bytes, or of the data.
+    pub(crate) digest: Digest,
+    /// What it is of.
+    pub(crate) scope: Scope,
+}
+
+/// What a hash is of.
+#[derive(Clone)]
+pub(crate) enum Scope {
+    /// All bytes to the end of the file.
+    Whole,
+    /// The bytes in these ranges of a file of this length; all others are zeros.
+    Data(u64, Arc<[Range<u64>]>),
+}
+
+impl FileHash {
+    /// A hash of all bytes.
+    pub(crate) fn whole(digest: Digest) -> Self {
+        let scope = Scope::Whole;
+        Self { digest, scope }
+    }
+
+    /// A hash of the bytes in `data`, which are all but zeros of a file of `len` bytes.
+    pub(crate) fn data(digest: Digest, len: u64, data: Arc<[Range<u64>]>) -> Self {
+        let scope = Scope::Data(len, data);
+        Self { digest, scope }
+    }
+}
+
+/// A regular file that is to be read again.
+pub(crate) struct Record {
+    /// Where it began.
+    pub(crate) place: Arc<Place>,
+    /// Below the source of the place.
+    pub(crate) source: PathBuf,
+    /// Below the target of the place.
+    pub(crate) target: PathBuf,
+    /// Bytes.
+    pub(crate) size: u64,
+    /// The hash of what was read of the source.
+    pub(crate) hash: FileHash,
+}
+
+impl Record {
+    /// How the source is shown.
+    pub(crate) fn show_source(&self) -> PathBuf {
+        self.place.source_prefix.join(&self.source)
+    }
+
+    /// How the copy is shown.
+    pub(crate) fn show_target(&self) -> PathBuf {
+        self.place.target_prefix.join(&self.target)
+    }
+}
