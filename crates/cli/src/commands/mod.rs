@@ -59,7 +59,6 @@ commands! {
     key Key
     sum Sum
     cp Cp
-    parity Parity
     openssl Openssl
     offload Offload
     devices Devices

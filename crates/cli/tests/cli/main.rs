@@ -24,7 +24,6 @@ mod object_store;
 mod objects;
 mod offload;
 mod openssl;
-mod parity;
 mod process;
 mod prune;
 mod repair;
