@@ -16,6 +16,7 @@ mod find;
 mod forget;
 #[path = "../../../store/tests/common/gateway.rs"]
 mod gateway;
+mod help;
 mod mishaps;
 mod mount;
 #[path = "../../../store/tests/fuzz/mutate.rs"]
