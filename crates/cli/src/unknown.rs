@@ -204,14 +204,14 @@ pub fn explain(error: &clap::Error, command: &Command) -> String {
         let mut hidden = command.get_arguments().filter(|arg| arg.is_hide_set());
         hidden.any(|arg| arg.get_long() == suggested.strip_prefix("--"))
     });
-    let is_useful = |line: &&str| {
+    let is_useless = |line: &str| {
         // clap takes every misspelt option for the name of a file.
-        let as_value = line.starts_with("  tip: to pass '");
-        !as_value && !(is_hidden && line.starts_with("  tip: a similar argument"))
+        line.starts_with("  tip: to pass '")
+            || is_hidden && line.starts_with("  tip: a similar argument")
     };
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
-    let lines: Vec<&str> = text.lines().filter(is_useful).collect();
+    let lines: Vec<&str> = text.lines().filter(|line| !is_useless(line)).collect();
     let text = lines.join("\n").replace("\n\n\n", "\n\n");
     text.trim_end().to_owned()
 }
