@@ -7,8 +7,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
-use clap::builder::{FalseyValueParser, PossibleValuesParser, TypedValueParser};
+use clap::builder::{
+    FalseyValueParser, PossibleValuesParser, TypedValueParser, UnknownArgumentValueParser,
+};
+use clap::{Arg, ArgAction, Args, Command};
 use tabane_engine::gpu;
 use tabane_index::Cache;
 use tabane_storage::{Name, RemoteOptions, Storage};
@@ -24,34 +26,10 @@ use crate::password;
 
 /// Options that may stand before or behind the name of the command.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// Where the repository is: a directory, a URL such as s3://BUCKET/PREFIX, striped:FILE, cluster:FILE, or @NAME for one of the configuration file
-    #[arg(
-        short,
-        long,
-        global = true,
-        value_name = "PLACE|@NAME",
-        env = "TABANE_REPOSITORY"
-    )]
-    #[arg(help_heading = "Global options", hide_env_values = true)]
-    pub repo: Option<OsString>,
-    /// Read the password from this file [env: TABANE_PASSWORD_FILE]
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        conflicts_with = "password_command"
-    )]
-    #[arg(help_heading = "Global options")]
-    pub password_file: Option<PathBuf>,
-    /// Read the password from what this command prints [env: TABANE_PASSWORD_COMMAND]
-    #[arg(
-        long,
-        global = true,
-        value_name = "COMMAND",
-        help_heading = "Global options"
-    )]
-    pub password_command: Option<OsString>,
+    #[command(flatten)]
+    pub repository: RepositoryArgs,
     /// Take options from this profile of the configuration file
     #[arg(
         short = 'P',
@@ -60,19 +38,73 @@ pub struct Global {
         value_name = "NAME",
         env = "TABANE_PROFILE"
     )]
-    #[arg(help_heading = "Global options", hide_env_values = true)]
+    #[arg(hide_env_values = true, hide_short_help = true)]
     pub profile: Option<String>,
     /// The configuration file [default: ~/.config/tabane/config.toml]
     #[arg(long, global = true, value_name = "FILE", env = "TABANE_CONFIG")]
-    #[arg(help_heading = "Global options", hide_env_values = true)]
+    #[arg(hide_env_values = true, hide_short_help = true)]
     pub config: Option<PathBuf>,
+    /// Print JSON, one object a line
+    #[arg(long, global = true, env = "TABANE_JSON", hide_env_values = true)]
+    #[arg(value_parser = FalseyValueParser::new())]
+    pub json: bool,
+    /// Print nothing but errors and what was asked for
+    #[arg(
+        short,
+        long,
+        global = true,
+        env = "TABANE_QUIET",
+        hide_env_values = true
+    )]
+    #[arg(conflicts_with = "verbose", value_parser = FalseyValueParser::new())]
+    pub quiet: bool,
+    /// Print more; -vv even more
+    #[arg(
+        short,
+        long,
+        global = true,
+        env = "TABANE_VERBOSE",
+        hide_env_values = true
+    )]
+    #[arg(action = ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// Which repository, and how it is used. Commands that open none do not have these options: see [`without_repository`].
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Global options")]
+pub struct RepositoryArgs {
+    /// The repository: a directory, a URL, or @NAME
+    ///
+    /// URLs are such as s3://BUCKET/PREFIX; striped:FILE and cluster:FILE name a set of places, and @NAME a repository
+    /// of the configuration file.
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "PLACE|@NAME",
+        env = "TABANE_REPOSITORY"
+    )]
+    #[arg(hide_env_values = true)]
+    pub repo: Option<OsString>,
+    /// Read the password from this file [env: TABANE_PASSWORD_FILE]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        conflicts_with = "password_command"
+    )]
+    pub password_file: Option<PathBuf>,
+    /// Read the password from what this command prints [env: TABANE_PASSWORD_COMMAND]
+    #[arg(long, global = true, value_name = "COMMAND", hide_short_help = true)]
+    pub password_command: Option<OsString>,
     /// Keep what is known of repositories in this directory [default: tabane in $XDG_CACHE_HOME or ~/.cache]
     #[arg(long, global = true, value_name = "DIR", env = "TABANE_CACHE_DIR")]
-    #[arg(help_heading = "Global options", hide_env_values = true)]
+    #[arg(hide_env_values = true, hide_short_help = true)]
     pub cache_dir: Option<PathBuf>,
     /// Neither use nor keep what is known of repositories
     #[arg(long, global = true, env = "TABANE_NO_CACHE", hide_env_values = true)]
-    #[arg(value_parser = FalseyValueParser::new(), help_heading = "Global options")]
+    #[arg(value_parser = FalseyValueParser::new(), hide_short_help = true)]
     pub no_cache: bool,
     /// What a graphics card hashes: what it would finish first (auto), nothing (off), all that it can (only)
     #[arg(
@@ -83,37 +115,47 @@ pub struct Global {
         default_value = "off"
     )]
     #[arg(value_parser = PossibleValuesParser::new(gpu::Mode::NAMES).try_map(|name| name.parse::<gpu::Mode>()))]
-    #[arg(hide_env_values = true, help_heading = "Global options")]
+    #[arg(hide_env_values = true, hide_short_help = true)]
     pub gpu: gpu::Mode,
     #[command(flatten)]
     pub network: Network,
-    /// Print JSON, one object a line
-    #[arg(long, global = true, env = "TABANE_JSON", hide_env_values = true)]
-    #[arg(value_parser = FalseyValueParser::new(), help_heading = "Global options")]
-    pub json: bool,
-    /// Print nothing but errors and what was asked for
-    #[arg(
-        short,
-        long,
-        global = true,
-        env = "TABANE_QUIET",
-        hide_env_values = true
-    )]
-    #[arg(conflicts_with = "verbose", value_parser = FalseyValueParser::new(), help_heading = "Global options")]
-    pub quiet: bool,
-    /// Print more; -vv even more
-    #[arg(
-        short,
-        long,
-        global = true,
-        env = "TABANE_VERBOSE",
-        hide_env_values = true
-    )]
-    #[arg(action = clap::ArgAction::Count, help_heading = "Global options")]
-    pub verbose: u8,
     /// Whether this is the repository that something is copied from, whose password is in variables of its own.
     #[arg(skip)]
     pub is_source: bool,
+}
+
+/// `command`, which opens no repository, without the options of repositories but `used`.
+///
+/// clap hands global options down to every command, unless it has one of that name already. So the command gets hidden
+/// ones, which say that there is no such option.
+pub fn without_repository(command: Command, used: &[&str]) -> Command {
+    let name = command.get_name().to_owned();
+    let refuse = |arg: Arg| {
+        let arg = match arg.get_action() {
+            ArgAction::SetTrue => arg.num_args(0).default_missing_value(""),
+            _ => arg,
+        };
+        let why = format!("`tabane {name}` opens no repository");
+        arg.action(ArgAction::Set)
+            .hide(true)
+            .env(None)
+            .default_value(None)
+            .value_parser(UnknownArgumentValueParser::suggest(why))
+    };
+    let all = RepositoryArgs::augment_args(Command::new("repository"));
+    let unused = all
+        .get_arguments()
+        .filter(|arg| !used.contains(&arg.get_id().as_str()));
+    unused.fold(command, |command, arg| {
+        let id = arg.get_id();
+        // Commands where -r means something else have a --repo of their own.
+        let has_own = command.get_arguments().any(|own| own.get_id() == id);
+        if has_own {
+            command.mut_arg(id.clone(), refuse)
+        } else {
+            command.arg(refuse(arg.clone()))
+        }
+    })
 }
 
 /// Options for the repository that something is copied from.
@@ -128,14 +170,14 @@ pub struct FromRepository {
     #[arg(long, value_name = "FILE", conflicts_with = "from_password_command")]
     pub from_password_file: Option<PathBuf>,
     /// Read the password of the source from what this command prints [env: TABANE_FROM_PASSWORD_COMMAND]
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", hide_short_help = true)]
     pub from_password_command: Option<OsString>,
 }
 
 impl Global {
     /// Opens the graphics card if it is all that is to hash.
     pub fn open_card(&self) -> Result<()> {
-        if self.gpu == gpu::Mode::Only {
+        if self.repository.gpu == gpu::Mode::Only {
             gpu::open().map_err(|error| {
                 Failure::Other(format!(
                     "--gpu=only: {error}: mend that, or leave the work to the processor with --gpu=auto"
@@ -154,13 +196,18 @@ impl FromRepository {
                 "no source given: use --from-repo PLACE, or set TABANE_FROM_REPOSITORY".to_owned(),
             ));
         }
-        Ok(Global {
-            repo: self.from_repo.clone(),
-            password_file: self.from_password_file.clone(),
-            password_command: self.from_password_command.clone(),
-            is_source: true,
-            ..global.clone()
-        })
+        let mut source = global.clone();
+        source.repository.repo.clone_from(&self.from_repo);
+        source
+            .repository
+            .password_file
+            .clone_from(&self.from_password_file);
+        source
+            .repository
+            .password_command
+            .clone_from(&self.from_password_command);
+        source.repository.is_source = true;
+        Ok(source)
     }
 }
 
@@ -171,52 +218,33 @@ pub fn parse<T: FromStr<Err = Error>>(text: &str) -> std::result::Result<T, Stri
 
 /// How a repository behind a network is used.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Global options")]
 pub struct Network {
     /// Requests to an object store at a time
     #[arg(
         long,
         global = true,
+        hide_short_help = true,
         value_name = "N",
-        default_value_t = 5,
-        value_parser = clap::value_parser!(u16).range(1..=256),
-        help_heading = "Global options"
+        default_value_t = 5
     )]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
     pub connections: u16,
     /// Send to an object store or a cluster at most this many KiB a second
-    #[arg(
-        long,
-        global = true,
-        value_name = "KIB",
-        help_heading = "Global options"
-    )]
+    #[arg(long, global = true, hide_short_help = true, value_name = "KIB")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub limit_upload: Option<u64>,
     /// Receive from an object store or a cluster at most this many KiB a second
-    #[arg(
-        long,
-        global = true,
-        value_name = "KIB",
-        help_heading = "Global options"
-    )]
+    #[arg(long, global = true, hide_short_help = true, value_name = "KIB")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub limit_download: Option<u64>,
     /// Try again for this long when an object store does not answer
-    #[arg(
-        long,
-        global = true,
-        value_name = "DURATION",
-        help_heading = "Global options"
-    )]
+    #[arg(long, global = true, hide_short_help = true, value_name = "DURATION")]
     #[arg(default_value = "5m", value_parser = format::parse_duration)]
     pub retry_for: Duration,
     /// How data go to the nodes of a cluster: auto, direct, chain, shared or coded
-    #[arg(
-        long,
-        global = true,
-        value_name = "PLAN",
-        default_value = "auto",
-        help_heading = "Global options"
-    )]
+    #[arg(long, global = true, hide_short_help = true, value_name = "PLAN")]
+    #[arg(default_value = "auto")]
     pub plan: Plan,
 }
 
@@ -231,6 +259,7 @@ impl Global {
     /// These options, with the name of a repository replaced by what the configuration file says of it.
     fn resolve_name(&self) -> Result<Self> {
         let name = self
+            .repository
             .repo
             .as_ref()
             .and_then(|repo| repo.to_str()?.strip_prefix('@'));
@@ -239,17 +268,18 @@ impl Global {
         };
         let named = config::repository(self.config.as_ref(), name)?;
         let mut resolved = self.clone();
-        resolved.repo = Some(named.url.into());
-        if self.password_file.is_none() && self.password_command.is_none() {
-            resolved.password_file = named.password_file;
-            resolved.password_command = named.password_command;
+        let repository = &mut resolved.repository;
+        repository.repo = Some(named.url.into());
+        if repository.password_file.is_none() && repository.password_command.is_none() {
+            repository.password_file = named.password_file;
+            repository.password_command = named.password_command;
         }
         Ok(resolved)
     }
 
     /// The place that `--repo` names.
     fn location(&self) -> Result<Location> {
-        let given = match &self.repo {
+        let given = match &self.repository.repo {
             Some(given) if !given.is_empty() => given,
             _ => {
                 let text = "no repository given: use --repo PLACE, or set TABANE_REPOSITORY";
@@ -259,12 +289,20 @@ impl Global {
         Location::parse(given).map_err(Failure::Usage)
     }
 
+    /// The directory that `--repo` names, if it is one.
+    pub fn local_directory(&self) -> Result<Option<PathBuf>> {
+        Ok(match self.resolve_name()?.location()? {
+            Location::Single(tabane_storage::Location::Directory(directory)) => Some(directory),
+            _ => None,
+        })
+    }
+
     /// The set of targets that `--repo` names.
     pub fn set(&self) -> Result<StripedStorage> {
         let this = self.resolve_name()?;
         match this.location()? {
             Location::Cluster(file) => {
-                cluster::open_file(&file, &this.remote_options(), this.network.plan)
+                cluster::open_file(&file, &this.remote_options(), this.repository.network.plan)
                     .map_err(|error| set_failure("cluster", &file, &error))
             }
             _ => Ok(this.striped()?.1),
@@ -296,11 +334,12 @@ impl Global {
 
     /// How storages are used.
     pub fn remote_options(&self) -> RemoteOptions {
+        let network = &self.repository.network;
         RemoteOptions {
-            connections: self.network.connections.into(),
-            upload_kib_per_s: self.network.limit_upload,
-            download_kib_per_s: self.network.limit_download,
-            patience: self.network.retry_for,
+            connections: network.connections.into(),
+            upload_kib_per_s: network.limit_upload,
+            download_kib_per_s: network.limit_download,
+            patience: network.retry_for,
             notice: Arc::new(|text| warn(text)),
         }
     }
@@ -308,7 +347,7 @@ impl Global {
     /// The storage that `--repo` names.
     fn storage(&self) -> Result<Arc<dyn Storage>> {
         let location = self.location()?;
-        let opened = location.open(&self.remote_options(), self.network.plan);
+        let opened = location.open(&self.remote_options(), self.repository.network.plan);
         opened.map_err(|error| match &location {
             Location::Striped(file) => set_failure("striped", file, &error),
             Location::Cluster(file) => set_failure("cluster", file, &error),
@@ -356,7 +395,7 @@ impl Global {
     pub fn cache_root(&self) -> Option<PathBuf> {
         let variable = |name| std::env::var_os(name).map(PathBuf::from);
         let home = || Some(variable("HOME")?.join(".cache"));
-        match &self.cache_dir {
+        match &self.repository.cache_dir {
             Some(root) if !root.as_os_str().is_empty() => Some(root.clone()),
             // Relative paths in it are to be passed over (XDG Base Directory Specification).
             _ => variable("XDG_CACHE_HOME")
@@ -368,7 +407,7 @@ impl Global {
 
     /// The repository, with a cache unless there should be none.
     fn cached(&self, repository: Repository) -> Repository {
-        match self.cache_root().filter(|_| !self.no_cache) {
+        match self.cache_root().filter(|_| !self.repository.no_cache) {
             Some(root) => repository.with_cache(Cache::new(root, |text: &str| warn(text))),
             None => repository,
         }

@@ -240,7 +240,9 @@ impl<'d> File<'d> {
         let name = key.get_ref().as_ref();
         let command = self.command(path);
         // What leads to the file cannot be in it.
-        let settable = |arg: &&Arg| !["config", "profile"].contains(&arg.get_id().as_str());
+        let settable = |arg: &&Arg| {
+            !arg.is_hide_set() && !["config", "profile"].contains(&arg.get_id().as_str())
+        };
         let args = || command.get_arguments().filter(settable);
         let Some(arg) = args().find(|arg| name_of(arg) == name) else {
             let commands = command.get_subcommands();

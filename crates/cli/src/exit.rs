@@ -52,7 +52,7 @@ Environment (an option of the same meaning goes before a variable, and so does a
 
 Exit codes:
     0  done
-    1  an error; `check` or `sum --check` found damage; `restore` could not write everything
+    1  an error; `check` or `sum --check` found damage; `restore` could not write everything, or found nothing
     2  wrong usage, or a mistake in the configuration file
     3  the backup was made, but some source files could not be read; `forget` could not read or remove some snapshots
    10  there is no repository at that place, or no longer

@@ -11,6 +11,7 @@ mod commands;
 mod config;
 mod exit;
 mod format;
+mod help;
 mod metrics;
 mod output;
 mod password;
@@ -20,12 +21,13 @@ mod quote;
 mod reporter;
 mod select;
 mod streams;
+mod unknown;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 use serde_json::json;
 
 use args::Global;
@@ -70,14 +72,14 @@ fn run(json: &mut bool) -> Result<Exit, Failure> {
             .iter()
             .take_while(|arg| *arg != "--")
             .any(|arg| arg == "--json");
-    let matches = config::apply_profile(definition(), &args)?.try_get_matches_from(args);
+    let matches = config::apply_profile(definition(), &args)?.try_get_matches_from(&args);
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(error) => return explain(&error),
+        Err(error) => return explain(&error, &args),
     };
     *json = cli.global.json;
     tabane_lanes::Backend::forced().map_err(|error| Failure::Other(error.to_string()))?;
-    cli.global.gpu.set();
+    cli.global.repository.gpu.set();
     let exit = cli.command.run(&cli.global);
     if let Some(error) = tabane_engine::gpu::failure() {
         output::warn(format!("{error}; its work was done by the processor"));
@@ -88,7 +90,7 @@ fn run(json: &mut bool) -> Result<Exit, Failure> {
 }
 
 /// Prints the help that was asked for, or what is wrong with the arguments.
-fn explain(error: &clap::Error) -> Result<Exit, Failure> {
+fn explain(error: &clap::Error, args: &[OsString]) -> Result<Exit, Failure> {
     use clap::error::ErrorKind;
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -99,12 +101,31 @@ fn explain(error: &clap::Error) -> Result<Exit, Failure> {
             error.print()?;
             Ok(Exit::Usage)
         }
+        ErrorKind::UnknownArgument => {
+            let text = unknown::explain(error, &named(args));
+            Err(Failure::Usage(text))
+        }
         _ => {
             let text = error.render().to_string();
             let text = text.strip_prefix("error: ").unwrap_or(&text);
             Err(Failure::Usage(text.trim_end().to_owned()))
         }
     }
+}
+
+/// The definition of the command that the arguments name.
+fn named(args: &[OsString]) -> clap::Command {
+    let mut command = definition();
+    command.build();
+    let lenient = definition().ignore_errors(true).try_get_matches_from(args);
+    let mut given = lenient.as_ref().ok();
+    while let Some((name, below)) = given.and_then(ArgMatches::subcommand)
+        && let Some(found) = command.find_subcommand(name)
+    {
+        command = found.clone();
+        given = Some(below);
+    }
+    command
 }
 
 /// Says what went wrong, as text or as restic does it in JSON; returns how the process ends.
@@ -137,7 +158,14 @@ fn report(failure: &Failure, json: bool) -> ExitCode {
 
 /// The definition of all commands, for completions and manual pages.
 fn definition() -> clap::Command {
-    Cli::command()
+    let definition = Cli::command().mut_subcommands(|command| {
+        let mut without = commands::WITHOUT_REPOSITORY.iter();
+        match without.find(|(name, _)| *name == command.get_name()) {
+            Some((_, used)) => args::without_repository(command, used),
+            None => command,
+        }
+    });
+    help::shorten(definition)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::format;
 pub struct MetricsFile {
     /// Write what was done to this file, in the format of Prometheus' textfile collector
     #[arg(long, value_name = "FILE", env = "TABANE_METRICS_FILE")]
-    #[arg(hide_env_values = true)]
+    #[arg(hide_env_values = true, hide_short_help = true)]
     metrics_file: Option<PathBuf>,
 }
 
@@ -76,7 +76,11 @@ impl MetricsFile {
 impl Metrics {
     fn new(global: &Global, command: &'static str) -> Self {
         let mut labels = String::new();
-        let repository = global.repo.as_ref().map(|repo| repo.to_string_lossy());
+        let repository = global
+            .repository
+            .repo
+            .as_ref()
+            .map(|repo| repo.to_string_lossy());
         for (name, value) in [
             ("repository", repository),
             ("profile", global.profile.as_deref().map(Into::into)),

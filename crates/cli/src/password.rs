@@ -23,7 +23,7 @@ const LEN_MAX: u64 = 64 << 10;
 pub fn existing(global: &Global) -> Result<(Password, bool)> {
     match given(global)? {
         Some(password) => Ok((password, false)),
-        None if global.is_source => {
+        None if global.repository.is_source => {
             let asked = ask("password of the source: ").map_err(|_| {
                 Failure::Other(
                     "no password of the source given, and no terminal to ask at: set TABANE_FROM_PASSWORD or \
@@ -55,13 +55,13 @@ pub fn of_new_key(file: Option<&Path>) -> Result<Password> {
 
 /// The password that options or the environment give, the options first.
 fn given(global: &Global) -> Result<Option<Password>> {
-    if let Some(file) = &global.password_file {
+    if let Some(file) = &global.repository.password_file {
         return from_file(file).map(Some);
     }
-    if let Some(command) = &global.password_command {
+    if let Some(command) = &global.repository.password_command {
         return from_command(command).map(Some);
     }
-    let prefix = match global.is_source {
+    let prefix = match global.repository.is_source {
         true => "TABANE_FROM_PASSWORD",
         false => "TABANE_PASSWORD",
     };

@@ -34,6 +34,12 @@ impl Location {
             return Ok(Self::Directory(given.into()));
         };
         let Some((scheme, rest)) = split_scheme(text) else {
+            if is_ssh_place(text) {
+                return Err(format!(
+                    "{text:?} looks like a folder on another machine, and tabane has no SFTP yet: \
+                     for a local folder of that name write ./{text}; a place is {FORMS}{others}"
+                ));
+            }
             return Ok(Self::Directory(given.into()));
         };
         let Some(rest) = rest.strip_prefix("//") else {
@@ -72,6 +78,14 @@ fn split_scheme(text: &str) -> Option<(&str, &str)> {
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
     is_scheme.then_some((scheme, rest))
+}
+
+/// Whether this is how ssh, scp, rsync and borg name a folder on another machine: `ada@nas:x`, `10.0.0.1:/x`.
+fn is_ssh_place(text: &str) -> bool {
+    text.split_once(':').is_some_and(|(host, path)| {
+        let is_host = !host.is_empty() && !host.contains('/');
+        is_host && (host.contains('@') || path.starts_with('/'))
+    })
 }
 
 fn file(text: &str, rest: &str) -> Result<Location, String> {
@@ -153,6 +167,31 @@ mod tests {
             remote("webdav+https://host/a/b"),
             (Service::WebDav, endpoint, none(), "a/b".into())
         );
+    }
+
+    #[test]
+    fn a_place_as_ssh_has_it_is_no_directory_here() {
+        for text in [
+            "ada@nas:/x",
+            "ada@nas:x",
+            "ada@10.0.0.1:",
+            "10.0.0.1:/x",
+            "1:/",
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains("no SFTP yet"), "{text}: {error}");
+            assert!(error.contains(&format!("write ./{text}")), "{error}");
+        }
+        for path in [
+            "./ada@nas:/x",
+            "/srv/ada@nas:/x",
+            "ada@nas",
+            "ada@nas/a:b",
+            "1:2",
+            ":/x",
+        ] {
+            assert_eq!(parse(path), Ok(Location::Directory(path.into())));
+        }
     }
 
     #[test]

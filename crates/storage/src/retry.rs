@@ -110,17 +110,18 @@ impl Attempts<'_> {
             false => (self.started, self.outages.patience.min(FIRST_CONTACT)),
         };
         self.failures += 1;
-        if now - since >= patience {
+        let left = patience.saturating_sub(now - since);
+        if left.is_zero() {
             return None;
         }
         let delay = DELAY_MIN.saturating_mul(1 << (self.failures - 1).min(10));
         // Not all at once: the server may just be coming back.
         let [random] = random::<1>();
-        Some(
-            delay
-                .min(DELAY_MAX)
-                .mul_f64(0.5 + f64::from(random) / 512.0),
-        )
+        let delay = delay
+            .min(DELAY_MAX)
+            .mul_f64(0.5 + f64::from(random) / 512.0);
+        // The last try comes when patience ends, not a delay later.
+        Some(delay.min(left.max(DELAY_MIN / 2)))
     }
 
     /// For how long it has been tried.
@@ -172,6 +173,20 @@ mod tests {
             took >= Duration::from_secs(300) && took < Duration::from_secs(311),
             "{took:?}"
         );
+    }
+
+    #[test]
+    fn little_patience_is_not_stretched_by_the_last_delay() {
+        let outages = Outages::new(&RemoteOptions {
+            patience: Duration::from_secs(5),
+            ..RemoteOptions::default()
+        });
+        for _ in 0..2 {
+            let took = persist(&outages, Instant::now());
+            let most = Duration::from_secs(5) + DELAY_MIN;
+            assert!(took >= Duration::from_secs(5) && took < most, "{took:?}");
+            outages.answered();
+        }
     }
 
     #[test]

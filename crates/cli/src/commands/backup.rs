@@ -52,26 +52,27 @@ pub struct Backup {
     #[arg(short, long, conflicts_with = "parent")]
     force: bool,
     /// Compare with this snapshot instead of the latest one of the same host and paths
-    #[arg(long, value_name = "SNAPSHOT")]
+    #[arg(long, value_name = "SNAPSHOT", hide_short_help = true)]
     parent: Option<String>,
     /// Store times of last access, too
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     with_atime: bool,
     /// How hard to compress: off, fastest, auto, max, or a Zstandard level from -7 to 22
     #[arg(long, value_name = "LEVEL", default_value = "auto", allow_negative_numbers = true, value_parser = parse::<Compression>)]
+    #[arg(hide_short_help = true)]
     compression: Compression,
     /// Don't read packs back before they are stored. Doing so finds what faulty memory has changed since it was hashed
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     no_extra_verify: bool,
 
     /// Read the paths from this file, one a line (LF or CR LF); empty lines and lines that start with # don't count (- is standard input)
     #[arg(long, value_name = "FILE", help_heading = "What to store")]
     files_from: Vec<PathBuf>,
     /// The same, but every line is a path
-    #[arg(long, value_name = "FILE", help_heading = "What to store")]
+    #[arg(long, value_name = "FILE", help_heading = "What to store", hide_short_help = true)]
     files_from_verbatim: Vec<PathBuf>,
     /// The same, but each path ends in a NUL byte, as from `find -print0`
-    #[arg(long, value_name = "FILE", help_heading = "What to store")]
+    #[arg(long, value_name = "FILE", help_heading = "What to store", hide_short_help = true)]
     files_from_raw: Vec<PathBuf>,
     /// Store standard input as a file
     #[arg(long, help_heading = "What to store")]
@@ -84,6 +85,7 @@ pub struct Backup {
         default_value = "stdin",
         help_heading = "What to store"
     )]
+    #[arg(hide_short_help = true)]
     stdin_filename: PathBuf,
     /// Stay on the file system of each path
     #[arg(short = 'x', long, help_heading = "What to store")]
@@ -99,6 +101,7 @@ pub struct Backup {
     exclude: Vec<String>,
     /// Leave out what matches, whatever its case (repeatable)
     #[arg(long, value_name = "PATTERN", help_heading = "What to leave out")]
+    #[arg(hide_short_help = true)]
     iexclude: Vec<String>,
     /// Leave out what matches a line of this file (repeatable)
     #[arg(long, value_name = "FILE", help_heading = "What to leave out")]
@@ -108,12 +111,14 @@ pub struct Backup {
     exclude_caches: bool,
     /// Leave out what is in directories that have a file of this name, or one that begins with this header
     #[arg(long, value_name = "NAME[:HEADER]", help_heading = "What to leave out")]
+    #[arg(hide_short_help = true)]
     exclude_if_present: Vec<String>,
     /// Leave out files that are larger (units of 1024: 100M, 2GiB)
     #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes, help_heading = "What to leave out")]
+    #[arg(hide_short_help = true)]
     exclude_larger_than: Option<u64>,
     /// Obey files of this name in the tree, written as .gitignore (repeatable)
-    #[arg(long, value_name = "NAME", help_heading = "What to leave out")]
+    #[arg(long, value_name = "NAME", help_heading = "What to leave out", hide_short_help = true)]
     ignore_file: Vec<String>,
 
     /// Tag the snapshot (repeatable, or separated by commas)
@@ -131,9 +136,11 @@ pub struct Backup {
         value_name = "HOST",
         help_heading = "About the snapshot"
     )]
+    #[arg(hide_short_help = true)]
     host: Option<String>,
     /// Time of the snapshot: 2026-01-02 15:04:05 (local), RFC 3339, or now
     #[arg(long, value_name = "TIME", value_parser = format::parse_time, help_heading = "About the snapshot")]
+    #[arg(hide_short_help = true)]
     time: Option<Timestamp>,
     #[command(flatten)]
     metrics: MetricsFile,

@@ -41,7 +41,7 @@ pub fn run(global: &Global, plans: &[String], seconds: f64) -> Result<Exit> {
     for name in plans {
         let plan: Plan = name.parse().map_err(Failure::Usage)?;
         let mut global = global.clone();
-        global.network.plan = plan;
+        global.repository.network.plan = plan;
         let storage = global.set()?;
         let measured = measure(&storage, name, seconds);
         let measured = measured.map_err(|error| Failure::Other(error.to_string()))?;

@@ -36,16 +36,17 @@ pub struct Copy {
     /// Only these (an ID, its beginning, or latest)
     #[arg(value_name = "SNAPSHOT")]
     snapshots: Vec<String>,
-    #[command(flatten)]
-    from: FromRepository,
     /// Show what would be copied, and copy nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// How hard to compress: off, fastest, auto, max, or a Zstandard level from -7 to 22
     #[arg(long, value_name = "LEVEL", default_value = "auto", allow_negative_numbers = true, value_parser = parse::<Compression>)]
+    #[arg(hide_short_help = true)]
     compression: Compression,
     #[command(flatten)]
     selection: Selection,
+    #[command(flatten)]
+    from: FromRepository,
 }
 
 impl Copy {

@@ -54,12 +54,13 @@ pub struct Find {
     types: Vec<Type>,
     /// The patterns are IDs of blocks
     #[arg(long, visible_alias = "blob", conflicts_with_all = ["pack", "ignore_case"])]
+    #[arg(hide_short_help = true)]
     block: bool,
     /// The patterns are IDs of packs
-    #[arg(long, conflicts_with = "ignore_case")]
+    #[arg(long, conflicts_with = "ignore_case", hide_short_help = true)]
     pack: bool,
     /// Oldest snapshots first
-    #[arg(short = 'R', long)]
+    #[arg(short = 'R', long, hide_short_help = true)]
     reverse: bool,
     /// Only in this snapshot (an ID, its beginning, or latest; repeatable)
     #[arg(

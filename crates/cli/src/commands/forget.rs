@@ -44,15 +44,12 @@ pub struct Forget {
     /// Remove just these (an ID, its beginning, or latest)
     #[arg(value_name = "SNAPSHOT")]
     snapshots: Vec<String>,
-    #[command(flatten)]
-    selection: Selection,
-    #[command(flatten)]
-    keep: Keep,
     /// What the snapshots of a group have in common: host, paths, tags, some of them with commas between, or '' for one group of all
     #[arg(short, long, value_name = "LIST", default_value = "host,paths", value_parser = parse::<GroupBy>)]
+    #[arg(hide_short_help = true)]
     group_by: GroupBy,
     /// Allow that no snapshot of a group stays; without --keep options, that of the chosen ones no snapshot does
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     unsafe_allow_remove_all: bool,
     /// Show what would be removed, and remove nothing
     #[arg(short = 'n', long)]
@@ -64,6 +61,10 @@ pub struct Forget {
     limits: Limits,
     #[command(flatten)]
     metrics: MetricsFile,
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    keep: Keep,
 }
 
 /// The options that say which snapshots stay.
@@ -75,8 +76,9 @@ struct Keep {
     keep_last: Option<Count>,
     /// Keep the latest snapshot of each of the latest N hours that have one
     #[arg(long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
+    #[arg(hide_short_help = true)]
     keep_hourly: Option<Count>,
-    /// The same for days
+    /// Keep the latest snapshot of each of the latest N days that have one
     #[arg(short = 'd', long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
     keep_daily: Option<Count>,
     /// The same for weeks, from Monday to Sunday
@@ -92,22 +94,22 @@ struct Keep {
     #[arg(long, value_name = "AGE", value_parser = parse::<Age>)]
     keep_within: Option<Age>,
     /// Keep the latest snapshot of each hour that is younger than this
-    #[arg(long, value_name = "AGE", value_parser = parse::<Age>)]
+    #[arg(long, value_name = "AGE", value_parser = parse::<Age>, hide_short_help = true)]
     keep_within_hourly: Option<Age>,
     /// The same for days
-    #[arg(long, value_name = "AGE", value_parser = parse::<Age>)]
+    #[arg(long, value_name = "AGE", value_parser = parse::<Age>, hide_short_help = true)]
     keep_within_daily: Option<Age>,
     /// The same for weeks
-    #[arg(long, value_name = "AGE", value_parser = parse::<Age>)]
+    #[arg(long, value_name = "AGE", value_parser = parse::<Age>, hide_short_help = true)]
     keep_within_weekly: Option<Age>,
     /// The same for months
-    #[arg(long, value_name = "AGE", value_parser = parse::<Age>)]
+    #[arg(long, value_name = "AGE", value_parser = parse::<Age>, hide_short_help = true)]
     keep_within_monthly: Option<Age>,
     /// The same for years
-    #[arg(long, value_name = "AGE", value_parser = parse::<Age>)]
+    #[arg(long, value_name = "AGE", value_parser = parse::<Age>, hide_short_help = true)]
     keep_within_yearly: Option<Age>,
     /// Keep snapshots with all of these tags, separated by commas (repeatable: any of them)
-    #[arg(long, value_name = "TAG[,TAG…]")]
+    #[arg(long, value_name = "TAG[,TAG…]", hide_short_help = true)]
     keep_tag: Vec<String>,
 }
 

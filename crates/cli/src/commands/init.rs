@@ -45,7 +45,7 @@ pub struct Init {
     #[arg(long, value_name = "URL")]
     target: Vec<String>,
     /// Give every target the same role in all stripes, instead of taking turns
-    #[arg(long, requires = "target")]
+    #[arg(long, requires = "target", hide_short_help = true)]
     fixed_roles: bool,
     #[command(flatten)]
     from: FromRepository,

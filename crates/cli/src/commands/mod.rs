@@ -29,6 +29,21 @@ macro_rules! commands {
 
 mod cluster_bench;
 
+/// The commands that open no repository, with what they use of its options all the same.
+pub const WITHOUT_REPOSITORY: [(&str, &[&str]); 11] = [
+    ("node", &[]),
+    ("cache", &["cache_dir"]),
+    ("sum", &["gpu"]),
+    ("cp", &["gpu"]),
+    ("openssl", &[]),
+    ("offload", &["gpu"]),
+    ("devices", &[]),
+    ("self-test", &["gpu"]),
+    ("version", &[]),
+    ("completions", &[]),
+    ("man", &[]),
+];
+
 commands! {
     init Init
     backup Backup
@@ -59,7 +74,6 @@ commands! {
     key Key
     sum Sum
     cp Cp
-    parity Parity
     openssl Openssl
     offload Offload
     devices Devices

@@ -48,10 +48,11 @@ pub struct Limits {
     #[arg(long, value_name = "LIMIT", default_value = "5%", value_parser = parse_max_unused)]
     max_unused: MaxUnused,
     /// Copy packs of no more than this size in all
-    #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes, hide_short_help = true)]
     max_repack_size: Option<u64>,
     /// Leave alone what is younger than this, and keep what is to go for this long, as 2d or 36h
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = format::parse_duration)]
+    #[arg(hide_short_help = true)]
     grace: Duration,
 }
 

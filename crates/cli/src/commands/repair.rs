@@ -1,6 +1,6 @@
 //! `tabane repair`
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -59,6 +59,10 @@ Examples:
     },
     /// Save what is sound in damaged packs, and remove them
     #[command(after_help = "\
+Without --copies, the copies of damaged packs go beside a repository in a directory, to DIRECTORY-damaged-packs; those \
+of other repositories go to tabane/damaged-packs in $XDG_STATE_HOME or ~/.local/state. Delete them when the repository \
+is in order again.
+
 Examples:
   tabane repair packs -r /mnt/backup --copies /var/tmp            reads all packs
   tabane repair packs -r /mnt/backup --copies /var/tmp 1a2b3c4d")]
@@ -66,9 +70,9 @@ Examples:
         /// Which packs (an ID or its beginning); all, if none is named
         #[arg(value_name = "PACK")]
         packs: Vec<String>,
-        /// Keep a copy of each damaged pack in this directory before it is removed
-        #[arg(long, value_name = "DIR", default_value = ".")]
-        copies: PathBuf,
+        /// Keep a copy of each damaged pack in this directory before it is removed [default: see below]
+        #[arg(long, value_name = "DIR")]
+        copies: Option<PathBuf>,
         /// Say what would be done, and do nothing
         #[arg(short = 'n', long)]
         dry_run: bool,
@@ -163,12 +167,23 @@ fn packs(
     global: &Global,
     repository: &Arc<Repository>,
     names: &[String],
-    copies: PathBuf,
+    copies: Option<PathBuf>,
     dry_run: bool,
 ) -> Result<Exit> {
     let ids = find_packs(repository, names)?;
+    let given = copies.is_some();
+    let copies = copies.map_or_else(|| copies_directory(global), Ok)?;
+    if !dry_run && !global.json && !global.quiet {
+        let mut output = Output::new();
+        let copies = format::path(&copies);
+        output.line(format!("copies of damaged packs go to {copies}"))?;
+        output.finish()?;
+    }
     let progress = Progress::start(global);
     let keep = |id: Id, bytes: &[u8]| -> tabane_store::Result<()> {
+        if !given {
+            fs::create_dir_all(&copies).map_err(Error::path("keep a copy in", &copies))?;
+        }
         let path = copies.join(format!("damaged-pack-{id}"));
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
@@ -199,10 +214,6 @@ fn packs(
                 format::grouped(report.lost_blocks),
             ));
         }
-        if damaged > 0 && !dry_run {
-            let copies = format::path(&copies);
-            lines.push(format!("copies of the damaged packs are in {copies}"));
-        }
         if report.lost_blocks > 0 {
             lines.push(
                 "`tabane backup --force` stores again what was lost and is still at its source; of older snapshots that \
@@ -213,6 +224,29 @@ fn packs(
         lines
     })?;
     Ok(Exit::Success)
+}
+
+/// Where copies of damaged packs go unless the person says where: where they are found again, and outlive a restart.
+fn copies_directory(global: &Global) -> Result<PathBuf> {
+    let directory = global.local_directory()?;
+    let directory = directory.and_then(|directory| fs::canonicalize(directory).ok());
+    if let Some(directory) = &directory
+        && let Some(name) = directory.file_name()
+    {
+        let mut name = name.to_owned();
+        name.push("-damaged-packs");
+        return Ok(directory.with_file_name(name));
+    }
+    let folder = |name| std::env::var_os(name).map(PathBuf::from);
+    let state = folder("XDG_STATE_HOME").filter(|folder| folder.is_absolute());
+    let state = state.or_else(|| Some(folder("HOME")?.join(".local/state")));
+    match state {
+        Some(state) => Ok(state.join("tabane/damaged-packs")),
+        None => Err(Failure::Usage(
+            "HOME is not set, so nothing says where copies of damaged packs are to go: use --copies DIR"
+                .to_owned(),
+        )),
+    }
 }
 
 fn snapshots(

@@ -10,7 +10,7 @@ use tabane_store::restore::{self, Observer, RestoreOptions};
 use tabane_store::exclude::IncludeOptions;
 
 use crate::args::Global;
-use crate::exit::{Exit, Result};
+use crate::exit::{Exit, Failure, Result};
 use crate::format;
 use crate::output::{Output, into_object, print_json, warn};
 use crate::progress::Progress;
@@ -45,19 +45,19 @@ pub struct Restore {
     #[arg(short, long, value_name = "PATTERN", help_heading = "What to restore")]
     include: Vec<String>,
     /// Restore only what matches, whatever its case (repeatable)
-    #[arg(long, value_name = "PATTERN", help_heading = "What to restore")]
+    #[arg(long, value_name = "PATTERN", help_heading = "What to restore", hide_short_help = true)]
     iinclude: Vec<String>,
     /// Restore only what matches a line of this file (repeatable)
-    #[arg(long, value_name = "FILE", help_heading = "What to restore")]
+    #[arg(long, value_name = "FILE", help_heading = "What to restore", hide_short_help = true)]
     include_file: Vec<PathBuf>,
     /// Leave out what matches (repeatable)
     #[arg(short, long, value_name = "PATTERN", help_heading = "What to restore")]
     exclude: Vec<String>,
     /// Leave out what matches, whatever its case (repeatable)
-    #[arg(long, value_name = "PATTERN", help_heading = "What to restore")]
+    #[arg(long, value_name = "PATTERN", help_heading = "What to restore", hide_short_help = true)]
     iexclude: Vec<String>,
     /// Leave out what matches a line of this file (repeatable)
-    #[arg(long, value_name = "FILE", help_heading = "What to restore")]
+    #[arg(long, value_name = "FILE", help_heading = "What to restore", hide_short_help = true)]
     exclude_file: Vec<PathBuf>,
     #[command(flatten)]
     selection: Selection,
@@ -125,7 +125,7 @@ impl Restore {
                 ))?;
             } else {
                 output.line(format!(
-                    "{} in {} ({}): {} written, {} were right already",
+                    "{} in {} ({}): {} written, {} already up to date",
                     format::bytes(summary.total_bytes),
                     format::duration(elapsed),
                     format::speed(summary.total_bytes, elapsed),
@@ -143,18 +143,16 @@ impl Restore {
             && summary.errors == 0
             && summary.files + summary.directories + summary.others == 0
         {
-            warn(
-                "nothing in the snapshot matches what to include (`tabane ls` lists what is there)",
-            );
+            return Err(Failure::Other(
+                "nothing in the snapshot matches what to include: `tabane ls` lists what is there"
+                    .to_owned(),
+            ));
         }
         if summary.errors > 0 {
             warn(format!(
-                "{} not restored as before (see above): mend the cause and run the same command \
+                "{} could not be restored (see above): fix the cause and run the same command \
                  again, which writes only what is missing",
-                match summary.errors {
-                    1 => "1 entry was".to_owned(),
-                    errors => format!("{} entries were", format::grouped(errors)),
-                }
+                format::count(summary.errors, "entry"),
             ));
             return Ok(Exit::Failure);
         }

@@ -34,7 +34,7 @@ pub struct Rewrite {
     #[arg(short, long, value_name = "PATTERN", group = "excludes")]
     exclude: Vec<String>,
     /// Leave out what matches, whatever its case (repeatable)
-    #[arg(long, value_name = "PATTERN", group = "excludes")]
+    #[arg(long, value_name = "PATTERN", group = "excludes", hide_short_help = true)]
     iexclude: Vec<String>,
     /// Leave out what matches a line of this file (repeatable)
     #[arg(long, value_name = "FILE", group = "excludes")]

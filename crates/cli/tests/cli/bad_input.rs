@@ -48,12 +48,11 @@ fn what_nothing_matches_is_said() {
     let target = bed.path("target").display().to_string();
     let restore = ["restore", "latest", "--target", &target, "--include"];
     let ran = bed.run(restore.iter().chain(&["*.nothing"]));
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(
-        ran.stderr.contains("nothing in the snapshot matches"),
-        "{}",
-        ran.stderr
-    );
+    // A script would believe that it has its files back.
+    ran.fails(1, "nothing in the snapshot matches");
+    let ran = bed.run(restore.iter().chain(&["*.nothing", "--json"]));
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("\"exit_error\""), "{}", ran.stderr);
     bed.run(restore.iter().chain(&["*.txt"])).succeeds();
 }
 

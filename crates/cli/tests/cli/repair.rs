@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::bed::{Bed, restored};
+use crate::bed::{Bed, restored, run};
 
 fn files(bed: &Bed, folder: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -55,6 +55,26 @@ fn damaged_packs_are_mended_and_copies_kept() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(path, &bytes).unwrap();
+    // Files that cannot be restored are not counted among those that were.
+    let target = bed.path("target");
+    let restore = [
+        "restore",
+        "latest",
+        "--json",
+        "--target",
+        target.to_str().unwrap(),
+    ];
+    let ran = bed.run(restore);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let summary = ran.last_json();
+    let errors = summary["errors"].as_u64().unwrap();
+    assert!(errors > 0, "{summary}");
+    assert_eq!(summary["files"].as_u64(), Some(4 - errors), "{summary}");
+    assert!(
+        summary["total_bytes"].as_u64().unwrap() < 300_014,
+        "{summary}"
+    );
+
     let copies = bed.path("copies");
     let copies_text = copies.to_str().unwrap();
     // Where copies cannot be kept nothing is removed.
@@ -82,6 +102,39 @@ fn damaged_packs_are_mended_and_copies_kept() {
     bed.run(["check", "--read-data"]).succeeds();
     bed.run(["repair", "packs", "ffffffffffff"])
         .fails(1, "no pack matches");
+}
+
+#[test]
+fn copies_of_damaged_packs_go_beside_a_local_repository() {
+    let bed = Bed::with_repository();
+    bed.backup(&[]).succeeds();
+    let path = &files(&bed, "packs")[0];
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(path, &bytes).unwrap();
+    // Neither in the repository nor in whatever directory this happens to be started in.
+    let elsewhere = bed.path("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let beside = bed.path("repository-damaged-packs");
+    let repair = |args: &[&str]| {
+        let args = ["repair", "packs"].iter().chain(args);
+        run(bed.command(args).current_dir(&elsewhere))
+    };
+    let ran = repair(&["--dry-run"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(!beside.exists());
+    let ran = repair(&[]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let first = ran.stdout.lines().next().unwrap();
+    assert_eq!(
+        first,
+        format!("copies of damaged packs go to {}", beside.display())
+    );
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let copy = fs::read(beside.join(format!("damaged-pack-{name}"))).unwrap();
+    assert_eq!(copy, bytes);
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
 }
 
 #[test]

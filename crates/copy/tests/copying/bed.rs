@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tabane_testing::files;
 use tabane_copy::{Options, Problem, Progress, Summary, copy};
+use tabane_testing::files;
 use tempfile::TempDir;
 
 pub struct Bed(TempDir);

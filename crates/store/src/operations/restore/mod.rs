@@ -56,13 +56,13 @@ pub trait Observer: Send + Sync {
 /// What a restore did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RestoreSummary {
-    /// Regular files.
+    /// Regular files that are in the target as the snapshot has them, or would be.
     pub files: u64,
     /// Directories.
     pub directories: u64,
     /// Links, devices and other entries without content; further names of hard links.
     pub others: u64,
-    /// Bytes of all files, holes included.
+    /// Bytes of these files, holes included.
     pub total_bytes: u64,
     /// Bytes that were written.
     pub restored_bytes: u64,
@@ -155,6 +155,10 @@ pub fn restore(
         let target = Arc::new(target.expect("there is a target unless nothing is written"));
         let files = Arc::new(files);
         files::write_all(&run, &target, &files);
+        for file in files.iter().filter(|file| file.has_failed()) {
+            summary.files -= 1;
+            summary.total_bytes = summary.total_bytes.saturating_sub(file.node.size());
+        }
         plan::link_all(&run, &target, &files, &links);
         plan::finish_directories(&run, &target, &directories);
         if run.options.verify && !run.has_failed() {

@@ -1,56 +1,45 @@
-//! `tabane parity`
+//! Draws the code for a number of targets, its repairs and its transfers, with what they cost.
+//!
+//! ```sh
+//! cargo run -p tabane-parity --example explain -- -n 7 --lost 2,5
+//! cargo run -p tabane-parity --example explain -- --help
+//! ```
+
+mod table;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
-use serde_json::json;
+use clap::Parser;
+use serde_json::{Value, json};
 use tabane_parity::schedule::{Costs, Fault, Kind, Node, Schedule, fewest_transfers};
-use tabane_parity::{
-    Content, Error, Layout, Step, encode_plan, fewest_reads, repair_plan, update_plan,
-};
+use tabane_parity::{Content, Layout, Step, encode_plan, fewest_reads, repair_plan, update_plan};
 
-use crate::args::Global;
-use crate::exit::{Exit, Failure, Result};
-use crate::format;
-use crate::output::{Output, Table};
+use table::Table;
 
 /// The most targets that are drawn.
-const MOST_TARGETS: usize = 64;
+const TARGETS_MAX: usize = 64;
 
-/// Show how data are spread over targets so that any two may be lost
-#[derive(Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
-#[command(after_help = "\
-Examples:
-  tabane parity explain -n 7
-  tabane help parity explain")]
-pub struct Parity {
-    #[command(subcommand)]
-    action: Action,
-}
+/// What is printed, or why the options make no sense.
+type Result<T> = std::result::Result<T, String>;
 
-#[derive(Subcommand)]
-enum Action {
-    /// Draw the code for a number of targets, and what it costs
-    Explain(Explain),
-}
-
-#[derive(Args)]
-#[command(after_help = "\
-Draws a stripe: which cell holds which data block (letters, or numbers from 0 if there are many), and on which diagonal it \
-lies; the parities, P of rows and Q of diagonals; and how these are computed. + is exclusive or. With --lost, how the \
-cells of these targets are computed again, and from how little. Then what it costs to let the targets' nodes compute the \
-parities while data pass through them: transfers between nodes, and what the busiest node receives and sends, by what \
-the client sends; with --schedule, every transfer of one of these ways.
-
-Nothing is read or written, and no repository is needed.
-
-Examples:
-  tabane parity explain -n 5
-  tabane parity explain -n 7 --lost 2,5
-  tabane parity explain -n 5 --schedule coded
-  tabane parity explain -n 9 --json")]
-struct Explain {
+/// Draw the code for a number of targets, and what it costs
+#[derive(Parser)]
+#[command(
+    name = "explain",
+    max_term_width = 100,
+    after_help = "\
+Draws a stripe: which cell holds which data block (letters, or numbers from 0 if there are many), \
+and on which diagonal it lies; the parities, P of rows and Q of diagonals; and how these are \
+computed. + is exclusive or. With --lost, how the cells of these targets are computed again, and \
+from how little. Then what it costs to let the targets' nodes compute the parities while data pass \
+through them: transfers between nodes, and what the busiest node receives and sends, by what the \
+client sends; with --schedule, every transfer of one of these ways."
+)]
+struct Options {
     /// How many targets there are, 3 to 64
     #[arg(short = 'n', long, value_name = "N", default_value_t = 5)]
     targets: usize,
@@ -60,59 +49,91 @@ struct Explain {
     /// Show every transfer of this schedule: direct, chain, shared or coded
     #[arg(long, value_name = "NAME")]
     schedule: Option<Kind>,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    json: bool,
 }
 
-impl Parity {
-    /// Does it.
-    pub fn run(self, global: &Global) -> Result<Exit> {
-        let Action::Explain(explain) = self.action;
-        explain.run(global)
+fn main() -> ExitCode {
+    match explain(&Options::parse()) {
+        // A reader that has seen enough is no error.
+        Ok(page) => match io::stdout().write_all(page.as_bytes()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                eprintln!("explain: cannot write to standard output: {error}");
+                ExitCode::FAILURE
+            }
+            _ => ExitCode::SUCCESS,
+        },
+        Err(why) => {
+            eprintln!("explain: {why}");
+            ExitCode::from(2)
+        }
     }
 }
 
-impl Explain {
-    fn run(self, global: &Global) -> Result<Exit> {
-        if self.targets > MOST_TARGETS {
-            let text = format!(
-                "{} targets are more than can be drawn: {MOST_TARGETS} at most",
-                self.targets
-            );
-            return Err(Failure::Usage(text));
-        }
-        let layout = Layout::new(self.targets).map_err(usage)?;
-        let picture = Picture {
-            lost: self.lost,
-            layout,
-        };
-        // Refuses what makes no sense before anything is printed.
-        repair_plan(&picture.layout, &picture.lost).map_err(usage)?;
-        let schedules = schedules(&picture.layout);
-        if let Some(wanted) = self.schedule
-            && !schedules.iter().any(|(kind, _)| *kind == wanted)
-        {
-            let text = format!("no {wanted} schedule is known for {} targets", self.targets);
-            return Err(Failure::Usage(text));
-        }
-        let mut output = Output::new();
-        if global.json {
-            picture.json(&mut output)?;
-        } else {
-            picture.text(&mut output)?;
-        }
-        costs(&picture.layout, &schedules, global.json, &mut output)?;
-        for (_, schedule) in schedules
-            .iter()
-            .filter(|(kind, _)| Some(*kind) == self.schedule)
-        {
-            picture.transfers(schedule, global.json, &mut output)?;
-        }
-        output.finish()?;
-        Ok(Exit::Success)
+/// The page that the options ask for.
+fn explain(options: &Options) -> Result<String> {
+    if options.targets > TARGETS_MAX {
+        return Err(format!(
+            "{} targets are more than can be drawn: {TARGETS_MAX} at most",
+            options.targets
+        ));
+    }
+    let layout = Layout::new(options.targets).map_err(|error| error.to_string())?;
+    let picture = Picture {
+        lost: options.lost.clone(),
+        layout,
+    };
+    // Refuses what makes no sense before anything is drawn.
+    repair_plan(&picture.layout, &picture.lost).map_err(|error| error.to_string())?;
+    let schedules = schedules(&picture.layout);
+    if let Some(wanted) = options.schedule
+        && !schedules.iter().any(|(kind, _)| *kind == wanted)
+    {
+        return Err(format!(
+            "no {wanted} schedule is known for {} targets",
+            options.targets
+        ));
+    }
+    let mut page = Page::default();
+    if options.json {
+        picture.json(&mut page)?;
+    } else {
+        picture.text(&mut page)?;
+    }
+    costs(&picture.layout, &schedules, options.json, &mut page);
+    for (_, schedule) in schedules
+        .iter()
+        .filter(|(kind, _)| Some(*kind) == options.schedule)
+    {
+        picture.transfers(schedule, options.json, &mut page)?;
+    }
+    Ok(page.0)
+}
+
+/// Lines of text, or of JSON.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn line(&mut self, text: impl AsRef<str>) {
+        self.0.push_str(text.as_ref());
+        self.0.push('\n');
+    }
+
+    fn json(&mut self, value: &Value) {
+        self.line(value.to_string());
+    }
+
+    fn table(&mut self, table: &Table) {
+        self.0.push_str(&table.to_string());
     }
 }
 
-fn usage(error: Error) -> Failure {
-    Failure::Usage(error.to_string())
+/// `1 cell`, `16 cells`.
+fn count(number: usize, word: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {word}{plural}")
 }
 
 /// Every schedule that there is.
@@ -164,33 +185,39 @@ impl Picture {
     /// The cells read to rebuild, those that are left, and what no plan can do with less than.
     fn reads(&self, lost: &[usize]) -> Result<(usize, usize, usize)> {
         let reads = repair_plan(&self.layout, lost)
-            .map_err(usage)?
+            .map_err(|error| error.to_string())?
             .reads()
             .len();
         let left = self.layout.cells() - lost.len() * self.layout.rows();
         Ok((
             reads,
             left,
-            fewest_reads(&self.layout, lost).map_err(usage)?,
+            fewest_reads(&self.layout, lost).map_err(|error| error.to_string())?,
         ))
     }
 
-    fn text(&self, output: &mut Output) -> Result<()> {
+    fn text(&self, page: &mut Page) -> Result<()> {
         let layout = &self.layout;
         let (roles, rows, data) = (layout.roles(), layout.rows(), layout.data_cells().len());
-        output.line(format!(
-            "{roles} targets, any two of which may be lost. A stripe has {} of equal size: {}, {} parities; {:.1}% is data.",
-            format::count(layout.cells() as u64, "cell"),
-            format::count(data as u64, "data block"),
+        page.line(format!(
+            "{roles} targets, any two of which may be lost. A stripe has {} of equal size: {}, \
+             {} parities; {:.1}% is data.",
+            count(layout.cells(), "cell"),
+            count(data, "data block"),
             2 * rows,
             100.0 * data as f64 / layout.cells() as f64,
-        ))?;
-        output.line(format!(
-            "A/0 is block A on diagonal 0 (row + target, modulo {}); P0 the parity of row 0, Q0 that of diagonal 0.{}",
+        ));
+        page.line(format!(
+            "A/0 is block A on diagonal 0 (row + target, modulo {}); P0 the parity of row 0, \
+             Q0 that of diagonal 0.{}",
             layout.prime(),
-            if self.lost.is_empty() { "" } else { " [Lost] cells are in brackets." },
-        ))?;
-        output.line("")?;
+            if self.lost.is_empty() {
+                ""
+            } else {
+                " [Lost] cells are in brackets."
+            },
+        ));
+        page.line("");
         let headings: Vec<String> = (0..roles).map(|role| format!("target {role}")).collect();
         let headings: Vec<&str> = [""]
             .into_iter()
@@ -216,35 +243,34 @@ impl Picture {
                     .collect(),
             );
         }
-        table.print(output)?;
+        page.table(&table);
 
         let encode = encode_plan(layout);
-        output.line("")?;
-        output.line(format!(
+        page.line("");
+        page.line(format!(
             "Encoding takes {:.2} exclusive ors a data block:",
             encode.xors() as f64 / data as f64
-        ))?;
-        self.steps(&encode.steps, output)?;
+        ));
+        self.steps(&encode.steps, page);
         let (mean, most) = self.updates();
-        output.line(format!(
+        page.line(format!(
             "A data block that changes changes {mean:.2} parities on average, {most} at most."
-        ))?;
-        output.line("")?;
-        self.repairs(output)
+        ));
+        page.line("");
+        self.repairs(page)
     }
 
-    fn steps(&self, steps: &[Step], output: &mut Output) -> Result<()> {
+    fn steps(&self, steps: &[Step], page: &mut Page) {
         for step in steps {
-            output.line(format!(
+            page.line(format!(
                 "  {} = {}",
                 self.name(step.into),
                 self.names(&step.from)
-            ))?;
+            ));
         }
-        Ok(())
     }
 
-    fn repairs(&self, output: &mut Output) -> Result<()> {
+    fn repairs(&self, page: &mut Page) -> Result<()> {
         let diagonal = self.layout.diagonal_role();
         if self.lost.is_empty() {
             let one: BTreeSet<usize> = (0..diagonal)
@@ -262,10 +288,11 @@ impl Picture {
             } else {
                 one.join(" to ")
             };
-            return output.line(format!(
-                "To rebuild one target takes {range} of the {left} cells that are left ({parity} for target {diagonal}), \
-                 two targets {two} of {left_of_two}.",
+            page.line(format!(
+                "To rebuild one target takes {range} of the {left} cells that are left \
+                 ({parity} for target {diagonal}), two targets {two} of {left_of_two}.",
             ));
+            return Ok(());
         }
         let (reads, left, fewest) = self.reads(&self.lost)?;
         let names: Vec<String> = self.lost.iter().map(usize::to_string).collect();
@@ -273,20 +300,21 @@ impl Picture {
             true => "the fewest possible".to_owned(),
             false => format!("a simple bound is {fewest}"),
         };
-        output.line(format!(
+        page.line(format!(
             "To rebuild target{} {} takes {reads} of the {left} cells that are left ({bound}):",
             if names.len() > 1 { "s" } else { "" },
             names.join(" and "),
-        ))?;
-        let plan = repair_plan(&self.layout, &self.lost).map_err(usage)?;
-        self.steps(&plan.steps, output)
+        ));
+        let plan = repair_plan(&self.layout, &self.lost).map_err(|error| error.to_string())?;
+        self.steps(&plan.steps, page);
+        Ok(())
     }
 
-    fn json(&self, output: &mut Output) -> Result<()> {
+    fn json(&self, page: &mut Page) -> Result<()> {
         let layout = &self.layout;
         let encode = encode_plan(layout);
         let (mean, most) = self.updates();
-        output.json(&json!({
+        page.json(&json!({
             "message_type": "layout",
             "targets": layout.roles(),
             "prime": layout.prime(),
@@ -296,14 +324,14 @@ impl Picture {
             "encode_xors": encode.xors(),
             "update_parities_mean": mean,
             "update_parities_most": most,
-        }))?;
+        }));
         for cell in 0..layout.cells() {
             let (content, number) = match layout.content(cell) {
                 Content::Data(block) => ("data", block),
                 Content::RowParity(row) => ("row_parity", row),
                 Content::DiagonalParity(diagonal) => ("diagonal_parity", diagonal),
             };
-            output.json(&json!({
+            page.json(&json!({
                 "message_type": "cell",
                 "cell": cell,
                 "target": layout.role_of(cell),
@@ -312,33 +340,38 @@ impl Picture {
                 "number": number,
                 "diagonal": layout.diagonal_of(cell),
                 "lost": self.lost.contains(&layout.role_of(cell)),
-            }))?;
+            }));
         }
         let mut steps = |plan: &str, steps: &[Step]| {
-            steps.iter().try_for_each(|step| {
-                let line = json!({"message_type": "step", "plan": plan, "cell": step.into, "of_cells": step.from});
-                output.json(&line)
-            })
+            for step in steps {
+                page.json(&json!({
+                    "message_type": "step",
+                    "plan": plan,
+                    "cell": step.into,
+                    "of_cells": step.from,
+                }));
+            }
         };
-        steps("encode", &encode.steps)?;
+        steps("encode", &encode.steps);
         if self.lost.is_empty() {
             return Ok(());
         }
-        let repair = repair_plan(layout, &self.lost).map_err(usage)?;
-        steps("repair", &repair.steps)?;
+        let repair = repair_plan(layout, &self.lost).map_err(|error| error.to_string())?;
+        steps("repair", &repair.steps);
         let (reads, left, fewest) = self.reads(&self.lost)?;
-        output.json(&json!({
+        page.json(&json!({
             "message_type": "repair",
             "lost": self.lost,
             "reads": reads,
             "cells_left": left,
             "reads_bound": fewest,
             "xors": repair.xors(),
-        }))
+        }));
+        Ok(())
     }
 
-    fn transfers(&self, schedule: &Schedule, json: bool, output: &mut Output) -> Result<()> {
-        let wrong = |fault: Fault| Failure::Other(fault.to_string());
+    fn transfers(&self, schedule: &Schedule, json: bool, page: &mut Page) -> Result<()> {
+        let wrong = |fault: Fault| fault.to_string();
         schedule.verify(&self.layout).map_err(wrong)?;
         let contents = schedule.contents(&self.layout).map_err(wrong)?;
         let mut table = Table::new(&["#>", "from", "to", "made of", "carries"]);
@@ -348,14 +381,14 @@ impl Picture {
                     Node::Client => (None, "of_blocks"),
                     Node::Role(role) => (Some(role), "of_transfers"),
                 };
-                output.json(&json!({
+                page.json(&json!({
                     "message_type": "transfer",
                     "number": number,
                     "from": from,
                     "to": transfer.to,
                     made_of: transfer.of,
                     "blocks": blocks,
-                }))?;
+                }));
                 continue;
             }
             let blocks: Vec<String> = blocks.into_iter().map(|block| self.block(block)).collect();
@@ -373,21 +406,21 @@ impl Picture {
         }
         if json {
             for (cell, of) in schedule.stores.iter().enumerate() {
-                output.json(&json!({"message_type": "store", "cell": cell, "of_transfers": of}))?;
+                page.json(&json!({"message_type": "store", "cell": cell, "of_transfers": of}));
             }
             return Ok(());
         }
-        output.line("")?;
-        table.print(output)?;
-        output.line("")?;
-        output.line("What the targets store of them:")?;
+        page.line("");
+        page.table(&table);
+        page.line("");
+        page.line("What the targets store of them:");
         for (cell, of) in schedule.stores.iter().enumerate() {
-            output.line(format!(
+            page.line(format!(
                 "  {} at {}: {}",
                 self.name(cell),
                 self.layout.role_of(cell),
                 numbers(of)
-            ))?;
+            ));
         }
         Ok(())
     }
@@ -400,12 +433,7 @@ fn numbers(of: &[usize]) -> String {
 }
 
 /// What the schedules cost.
-fn costs(
-    layout: &Layout,
-    schedules: &[(Kind, Schedule)],
-    json: bool,
-    output: &mut Output,
-) -> Result<()> {
+fn costs(layout: &Layout, schedules: &[(Kind, Schedule)], json: bool, page: &mut Page) {
     let fewest = fewest_transfers(layout);
     let mut table = Table::new(&[
         "schedule",
@@ -420,7 +448,7 @@ fn costs(
     for (kind, schedule) in schedules {
         let costs: Costs = schedule.costs(layout);
         if json {
-            output.json(&json!({
+            page.json(&json!({
                 "message_type": "schedule",
                 "schedule": kind.name(),
                 "client_sends": costs.client,
@@ -435,7 +463,7 @@ fn costs(
                 "turning_egress": costs.turning_egress(),
                 "rotating_ingress": costs.rotating_ingress(),
                 "rotating_egress": costs.rotating_egress(),
-            }))?;
+            }));
             continue;
         }
         let pair = |ingress: f64, egress: f64| format!("{ingress:.3}/{egress:.3}");
@@ -451,16 +479,18 @@ fn costs(
         ]);
     }
     if json {
-        return Ok(());
+        return;
     }
-    output.line("")?;
-    output.line(format!(
-        "Ways to let nodes compute parities. No way takes less than {}; in/out is what the busiest node receives and",
-        format::count(fewest as u64, "transfer"),
-    ))?;
-    output.line(
-        "sends, 1 being the data: in one stripe; where nodes take turns with all but the last role; where they rotate through all.",
-    )?;
-    output.line("")?;
-    table.print(output)
+    page.line("");
+    page.line(format!(
+        "Ways to let nodes compute parities. No way takes less than {}; \
+         in/out is what the busiest node receives and",
+        count(fewest, "transfer"),
+    ));
+    page.line(
+        "sends, 1 being the data: in one stripe; where nodes take turns with all but the last role; \
+         where they rotate through all.",
+    );
+    page.line("");
+    page.table(&table);
 }

@@ -1,0 +1,244 @@
+//! What is said of options that a command does not have.
+//!
+//! Many who come here know restic. An option of restic that is absent here gets a sentence that says so and what to do
+//! instead, in place of "unexpected argument".
+
+use clap::Command;
+use clap::error::{ContextKind, ContextValue};
+
+/// Options of restic that are absent here: the commands that have it in restic (none if all of them have it), the
+/// option, and what to do instead, after "tabane COMMAND has no OPTION".
+const ABSENT: &[(&[&str], &str, &str)] = &[
+    (
+        &["backup"],
+        "--stdin-from-command",
+        " yet: use `COMMAND | tabane backup --stdin`, and forget the snapshot if COMMAND failed",
+    ),
+    (
+        &["backup"],
+        "--skip-if-unchanged",
+        " yet: an unchanged backup stores next to nothing, and `tabane forget` thins snapshots out",
+    ),
+    (
+        &["backup"],
+        "--ignore-inode",
+        " yet: a file whose inode has changed is read again, and stored only if its content is new",
+    ),
+    (
+        &["backup"],
+        "--ignore-ctime",
+        " yet: a file whose ctime has changed is read again, and stored only if its content is new",
+    ),
+    (
+        &["backup"],
+        "--no-scan",
+        ": it never scans the sources beforehand",
+    ),
+    (
+        &["backup"],
+        "--read-concurrency",
+        ": it reads as many files at a time as there are cores",
+    ),
+    (
+        &["backup", "snapshots"],
+        "--group-by",
+        ": name what you want with --host, --path or --tag",
+    ),
+    (
+        &["backup", "restore"],
+        "--iexclude-file",
+        ": give each pattern with --iexclude",
+    ),
+    (
+        &["restore"],
+        "--iinclude-file",
+        ": give each pattern with --iinclude",
+    ),
+    (
+        &["restore"],
+        "--delete",
+        " yet: what the snapshot lacks stays; restore to an empty directory for an exact copy",
+    ),
+    (
+        &["restore"],
+        "--overwrite",
+        " yet: it replaces what differs; restore to another directory to keep newer files",
+    ),
+    (&["restore"], "--sparse", ": it makes holes of zeros always"),
+    (
+        &["restore"],
+        "--ownership-by-name",
+        " yet: owners come back by their numbers",
+    ),
+    (
+        &["restore"],
+        "--include-xattr",
+        " yet: all extended attributes come back",
+    ),
+    (
+        &["restore"],
+        "--exclude-xattr",
+        " yet: all extended attributes come back",
+    ),
+    (
+        &["snapshots", "forget"],
+        "--compact",
+        ": for other tables print --json",
+    ),
+    (
+        &["ls"],
+        "--human-readable",
+        " yet: --long prints sizes in bytes",
+    ),
+    (&["ls"], "--sort", " yet: entries come sorted by path"),
+    (&["ls"], "--reverse", " yet: entries come sorted by path"),
+    (&["ls"], "--ncdu", " yet: --json prints an object a line"),
+    (
+        &["find"],
+        "--tree",
+        " yet: find blocks of data with --blob, or packs with --pack",
+    ),
+    (
+        &["find"],
+        "--show-pack-id",
+        " yet: `tabane find --pack ID` goes the other way",
+    ),
+    (
+        &["dump"],
+        "--target",
+        ": it writes to standard output; add > FILE",
+    ),
+    (
+        &["mount"],
+        "--path-template",
+        " yet: the directories ids, hosts, tags and snapshots are always there",
+    ),
+    (&["mount"], "--time-template", " yet"),
+    (
+        &["prune", "forget"],
+        "--repack-cacheable-only",
+        " yet: limit the work with --max-repack-size",
+    ),
+    (&["prune", "forget"], "--repack-small", " yet"),
+    (&["prune", "forget"], "--repack-smaller-than", " yet"),
+    (
+        &["prune", "forget"],
+        "--repack-uncompressed",
+        ": every block is compressed when it is stored, if that makes it smaller",
+    ),
+    (
+        &["prune"],
+        "--unsafe-recover-no-free-space",
+        ": free some space by hand; what is left in the repository's folder tmp can go",
+    ),
+    (
+        &["check"],
+        "--with-cache",
+        ": it uses the cache unless told --no-cache",
+    ),
+    (&["rewrite"], "--new-host", " yet: it only leaves files out"),
+    (&["rewrite"], "--new-time", " yet: it only leaves files out"),
+    (
+        &[],
+        "--retry-lock",
+        ": only prune excludes others, and then the exit code is 11; run the command again later",
+    ),
+    (
+        &[],
+        "--no-lock",
+        ": nothing is locked, and a repository that cannot be written can be read",
+    ),
+    (&[], "--key-hint", ": it tries every key with the password"),
+    (
+        &[],
+        "--repository-file",
+        ": name the repository in the configuration file, and use --repo @NAME",
+    ),
+    (
+        &[],
+        "--cacert",
+        ": set SSL_CERT_FILE to a file with the certificates to trust",
+    ),
+    (
+        &[],
+        "--tls-client-cert",
+        " yet: object stores are asked with the credentials of their service",
+    ),
+    (
+        &[],
+        "--insecure-tls",
+        ": set SSL_CERT_FILE to a file with the certificate of the server",
+    ),
+    (
+        &[],
+        "--insecure-no-password",
+        ": every repository has a password",
+    ),
+    (&[], "--pack-size", ": the size of packs is fixed"),
+    (
+        &[],
+        "--option",
+        ": --connections and --limit-upload are options of their own",
+    ),
+];
+
+/// The text for clap's error about an argument that `command` does not have.
+pub fn explain(error: &clap::Error, command: &Command) -> String {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    if let Some(given) = context(ContextKind::InvalidArg) {
+        let option = given.split(['=', ' ']).next().unwrap_or(given);
+        let absent = ABSENT.iter().find(|(commands, absent, _)| {
+            *absent == option && (commands.is_empty() || commands.contains(&command.get_name()))
+        });
+        if let Some((_, _, instead)) = absent {
+            let name = command.get_bin_name().unwrap_or(command.get_name());
+            return format!("`{name}` has no {option}{instead}");
+        }
+    }
+    // clap offers what the command hides, too.
+    let suggested = context(ContextKind::SuggestedArg);
+    let is_hidden = suggested.is_some_and(|suggested| {
+        let mut hidden = command.get_arguments().filter(|arg| arg.is_hide_set());
+        hidden.any(|arg| arg.get_long() == suggested.strip_prefix("--"))
+    });
+    let is_useless = |line: &str| {
+        // clap takes every misspelt option for the name of a file.
+        line.starts_with("  tip: to pass '")
+            || is_hidden && line.starts_with("  tip: a similar argument")
+    };
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let lines: Vec<&str> = text.lines().filter(|line| !is_useless(line)).collect();
+    let text = lines.join("\n").replace("\n\n\n", "\n\n");
+    text.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ABSENT;
+
+    #[test]
+    fn options_that_are_called_absent_are_absent() {
+        let mut definition = crate::definition();
+        definition.build();
+        for (commands, option, _) in ABSENT {
+            let named: Vec<_> = match commands {
+                [] => definition.get_subcommands().collect(),
+                names => names
+                    .iter()
+                    .map(|name| definition.find_subcommand(name).expect(name))
+                    .collect(),
+            };
+            for command in named {
+                let has = command
+                    .get_arguments()
+                    .any(|arg| arg.get_long() == option.strip_prefix("--"));
+                let name = command.get_name();
+                assert!(!has, "{name} has {option}: take it out of the table");
+            }
+        }
+    }
+}
