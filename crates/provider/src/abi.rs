@@ -67,7 +67,7 @@ pub struct Algorithm {
     pub properties: *const c_char,
     /// The functions.
     pub implementation: *const Dispatch,
-    /// For people.
+    /// For people; null for what OpenSSL calls the algorithm of this name.
     pub description: *const c_char,
 }
 
@@ -187,8 +187,12 @@ pub mod digest_function {
     pub const DUPCTX: c_int = 7;
     /// Lengths and flags.
     pub const GET_PARAMS: c_int = 8;
+    /// Sets parameters of a context.
+    pub const SET_CTX_PARAMS: c_int = 9;
     /// Which parameters `GET_PARAMS` knows.
     pub const GETTABLE_PARAMS: c_int = 11;
+    /// Which parameters `SET_CTX_PARAMS` knows.
+    pub const SETTABLE_CTX_PARAMS: c_int = 12;
 }
 
 /// Functions of a cipher.

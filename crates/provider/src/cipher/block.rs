@@ -223,6 +223,7 @@ impl Cipher for BlockCipher {
     const SETTABLE: &'static [Param] = &[
         Param::uint(c"padding"),
         Param::uint(c"num"),
+        Param::uint(c"use-bits"),
         Param::uint(c"tls-version"),
         Param::size(c"tls-mac-size"),
         Param::END,
@@ -368,6 +369,8 @@ impl Cipher for BlockCipher {
                 }
                 self.used = num;
             }
+            // Of CFB with a bit at a time, and without effect elsewhere.
+            b"use-bits" => _ = number()?,
             b"tls-version" => self.tls.set_version(number()?),
             b"tls-mac-size" => self.tls.set_mac_len(number()?)?,
             b"keylen" if number()? != self.offer.key_len as u64 => {

@@ -32,21 +32,14 @@ struct Offer {
     key_len: usize,
     /// Those of the default provider.
     names: &'static CStr,
-    description: &'static CStr,
 }
 
 impl Offer {
-    const fn new(
-        mode: Mode,
-        key_len: usize,
-        names: &'static CStr,
-        description: &'static CStr,
-    ) -> Self {
+    const fn new(mode: Mode, key_len: usize, names: &'static CStr) -> Self {
         Self {
             mode,
             key_len,
             names,
-            description,
         }
     }
 
@@ -69,18 +62,18 @@ impl Offer {
 
 #[rustfmt::skip]
 static OFFERS: [Offer; 12] = [
-    Offer::new(Mode::Ecb, 16, c"AES-128-ECB:2.16.840.1.101.3.4.1.1", c"AES-128 in ECB"),
-    Offer::new(Mode::Ecb, 24, c"AES-192-ECB:2.16.840.1.101.3.4.1.21", c"AES-192 in ECB"),
-    Offer::new(Mode::Ecb, 32, c"AES-256-ECB:2.16.840.1.101.3.4.1.41", c"AES-256 in ECB"),
-    Offer::new(Mode::Cbc, 16, c"AES-128-CBC:AES128:2.16.840.1.101.3.4.1.2", c"AES-128 in CBC"),
-    Offer::new(Mode::Cbc, 24, c"AES-192-CBC:AES192:2.16.840.1.101.3.4.1.22", c"AES-192 in CBC"),
-    Offer::new(Mode::Cbc, 32, c"AES-256-CBC:AES256:2.16.840.1.101.3.4.1.42", c"AES-256 in CBC"),
-    Offer::new(Mode::Ctr, 16, c"AES-128-CTR", c"AES-128 in CTR"),
-    Offer::new(Mode::Ctr, 24, c"AES-192-CTR", c"AES-192 in CTR"),
-    Offer::new(Mode::Ctr, 32, c"AES-256-CTR", c"AES-256 in CTR"),
-    Offer::new(Mode::Gcm, 16, c"AES-128-GCM:id-aes128-GCM:2.16.840.1.101.3.4.1.6", c"AES-128 in GCM"),
-    Offer::new(Mode::Gcm, 24, c"AES-192-GCM:id-aes192-GCM:2.16.840.1.101.3.4.1.26", c"AES-192 in GCM"),
-    Offer::new(Mode::Gcm, 32, c"AES-256-GCM:id-aes256-GCM:2.16.840.1.101.3.4.1.46", c"AES-256 in GCM"),
+    Offer::new(Mode::Ecb, 16, c"AES-128-ECB:2.16.840.1.101.3.4.1.1"),
+    Offer::new(Mode::Ecb, 24, c"AES-192-ECB:2.16.840.1.101.3.4.1.21"),
+    Offer::new(Mode::Ecb, 32, c"AES-256-ECB:2.16.840.1.101.3.4.1.41"),
+    Offer::new(Mode::Cbc, 16, c"AES-128-CBC:AES128:2.16.840.1.101.3.4.1.2"),
+    Offer::new(Mode::Cbc, 24, c"AES-192-CBC:AES192:2.16.840.1.101.3.4.1.22"),
+    Offer::new(Mode::Cbc, 32, c"AES-256-CBC:AES256:2.16.840.1.101.3.4.1.42"),
+    Offer::new(Mode::Ctr, 16, c"AES-128-CTR"),
+    Offer::new(Mode::Ctr, 24, c"AES-192-CTR"),
+    Offer::new(Mode::Ctr, 32, c"AES-256-CTR"),
+    Offer::new(Mode::Gcm, 16, c"AES-128-GCM:id-aes128-GCM:2.16.840.1.101.3.4.1.6"),
+    Offer::new(Mode::Gcm, 24, c"AES-192-GCM:id-aes192-GCM:2.16.840.1.101.3.4.1.26"),
+    Offer::new(Mode::Gcm, 32, c"AES-256-GCM:id-aes256-GCM:2.16.840.1.101.3.4.1.46"),
 ];
 
 type Table = [Dispatch; 15];
@@ -122,7 +115,8 @@ pub(crate) fn offered() -> Vec<abi::Algorithm> {
         names: offer.names.as_ptr(),
         properties: crate::PROPERTIES.as_ptr(),
         implementation: table.as_ptr(),
-        description: offer.description.as_ptr(),
+        // OpenSSL then describes it by its name, as it does with the default provider's.
+        description: ptr::null(),
     });
     offers.chain([abi::Algorithm::END]).collect()
 }

@@ -4,6 +4,7 @@
 mod ciphers;
 mod digests;
 mod libcrypto;
+mod misuse;
 mod offload;
 mod programs;
 mod random;
