@@ -247,7 +247,7 @@ fn a_full_service_tells_so() {
         ..options(&socket)
     };
     let server = Server::start(options).unwrap();
-    let clients = [connected(&socket), connected(&socket)];
+    let _clients = [connected(&socket), connected(&socket)];
     // One more goes on alone.
     let third = Client::new();
     assert_eq!(
