@@ -227,4 +227,12 @@ pub mod cipher_function {
     pub const GETTABLE_CTX_PARAMS: c_int = 13;
     /// Which parameters `SET_CTX_PARAMS` knows.
     pub const SETTABLE_CTX_PARAMS: c_int = 14;
+    /// Begins several messages to encrypt under one key (OpenSSL 3.5).
+    pub const PIPELINE_ENCRYPT_INIT: c_int = 15;
+    /// Begins several messages to decrypt under one key.
+    pub const PIPELINE_DECRYPT_INIT: c_int = 16;
+    /// Appends to each of several messages.
+    pub const PIPELINE_UPDATE: c_int = 17;
+    /// Ends each of several messages.
+    pub const PIPELINE_FINAL: c_int = 18;
 }

@@ -258,6 +258,7 @@ impl Cipher for GcmCipher {
         Param::octet_string(c"tag"),
         Param::size(c"tlsaadpad"),
         Param::octet_string(c"tlsivgen"),
+        Param::octet_place(c"pipeline-tag"),
         Param::END,
     ];
     const SETTABLE: &'static [Param] = &[
@@ -266,6 +267,7 @@ impl Cipher for GcmCipher {
         Param::octet_string(c"tlsaad"),
         Param::octet_string(c"tlsivfixed"),
         Param::octet_string(c"tlsivinv"),
+        Param::octet_place(c"pipeline-tag"),
         Param::END,
     ];
 

@@ -207,6 +207,17 @@ pub fn fetch_both(
     Some([ours, theirs])
 }
 
+/// A function that not every libcrypto has.
+pub fn symbol(name: &CStr) -> Option<*mut c_void> {
+    const NOW_LOCAL: c_int = 2;
+    // SAFETY: strings; the library stays open.
+    let found = unsafe {
+        let library = dlopen(c"libcrypto.so.3".as_ptr(), NOW_LOCAL);
+        dlsym(library, name.as_ptr())
+    };
+    (!found.is_null()).then_some(found)
+}
+
 /// A text of libcrypto, if it is there.
 ///
 /// # Safety

@@ -6,6 +6,7 @@ mod digests;
 mod libcrypto;
 mod misuse;
 mod offload;
+mod pipeline;
 mod programs;
 mod random;
 mod sandbox;

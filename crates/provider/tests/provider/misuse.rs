@@ -73,7 +73,7 @@ fn misuse(libcrypto: &Libcrypto, ciphers: Ciphers, random: &mut Random) {
                 context.init(true, None, None, c_int::from(encrypt));
             }
             // When encrypting it is refused, but the default provider has then overwritten the tag.
-            2 if !encrypt => control(SET_TAG, 1 + random.below(17) as c_int, &random.bytes(32)),
+            2 if !encrypt => control(SET_TAG, 1 + random.below(16) as c_int, &random.bytes(32)),
             3 => control(GET_TAG, 1 + random.below(17) as c_int, &[0; 32]),
             4 => control(SET_IV_FIXED, -1, &random.bytes(32)),
             5 => {
