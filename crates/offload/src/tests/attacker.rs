@@ -75,7 +75,8 @@ impl Loot {
         moved
     }
 
-    /// All that futexes can do, with every word. Threads that are found are moved to a word of the ring.
+    /// All that futexes can do, with every word. Threads that are found are moved to a word of the
+    /// ring.
     fn attack_sleepers(&self) -> c_long {
         /// The last word of the ring that is no message: nobody is woken there.
         const HIDDEN: usize = 4092;
@@ -150,7 +151,8 @@ impl Loot {
         ];
         let thread = std::thread::spawn(move || {
             for place in places {
-                // The head of such a list: the first entry, how far from it its lock is, and none that is being taken.
+                // The head of such a list: the first entry, how far from it its lock is, and none
+                // that is being taken.
                 let head: &'static [usize; 3] = Box::leak(Box::new([place, 0, 0]));
                 // SAFETY: the kernel looks at the list when this thread ends, and survives any.
                 unsafe {
@@ -177,7 +179,8 @@ fn futex(
     value: c_int,
 ) -> c_long {
     let second = c_long::from(second);
-    // SAFETY: none of the operations sleeps, and the words are of memory that nobody in this process refers to.
+    // SAFETY: none of the operations sleeps, and the words are of memory that nobody in this
+    // process refers to.
     unsafe {
         libc::syscall(
             libc::SYS_futex,

@@ -1,5 +1,6 @@
-//! Pipelines (`EVP_CIPHER_can_pipeline(3)`, OpenSSL 3.5): several messages under one key in one call. CBC encrypts all of
-//! them side by side; the other modes need no company to be fast, and do one message after the other.
+//! Pipelines (`EVP_CIPHER_can_pipeline(3)`, OpenSSL 3.5): several messages under one key in one
+//! call. CBC encrypts all of them side by side; the other modes need no company to be fast, and do
+//! one message after the other.
 
 use core::ffi::c_int;
 
@@ -14,8 +15,9 @@ const PIPES_MAX: usize = 32;
 
 /// # Safety
 ///
-/// As [`with_context`]; `key` is null or readable for its length, `ivs` null or the places of as many vectors as there are
-/// pipes, each null or readable for its length; `params` as for [`params::each`].
+/// As [`with_context`]; `key` is null or readable for its length, `ivs` null or the places of as
+/// many vectors as there are pipes, each null or readable for its length; `params` as for
+/// [`params::each`].
 pub(super) unsafe extern "C" fn init<C: Cipher, const OFFER: usize, const ENCRYPT: bool>(
     context: *mut Context<C>,
     key: *const u8,
@@ -48,9 +50,10 @@ pub(super) unsafe extern "C" fn init<C: Cipher, const OFFER: usize, const ENCRYP
 
 /// # Safety
 ///
-/// As [`with_context`]; `from`, `lens`, `rooms` and `written` have as many elements as there are pipes, as has `to`, unless
-/// it is null: then the bytes are additional data. Each element of `from`, `lens`, `to` and `rooms` is as in [`Call`], and
-/// no place of a pipe overlaps one of another.
+/// As [`with_context`]; `from`, `lens`, `rooms` and `written` have as many elements as there are
+/// pipes, as has `to`, unless it is null: then the bytes are additional data. Each element of
+/// `from`, `lens`, `to` and `rooms` is as in [`Call`], and no place of a pipe overlaps one of
+/// another.
 pub(super) unsafe extern "C" fn update<C: Cipher>(
     context: *mut Context<C>,
     pipes: usize,
@@ -95,8 +98,8 @@ pub(super) unsafe extern "C" fn update<C: Cipher>(
 
 /// # Safety
 ///
-/// As [`with_context`]; `to`, `written` and `rooms` have as many elements as there are pipes, and each element of `to` is
-/// writable for that of `rooms`.
+/// As [`with_context`]; `to`, `written` and `rooms` have as many elements as there are pipes, and
+/// each element of `to` is writable for that of `rooms`.
 pub(super) unsafe extern "C" fn finish<C: Cipher>(
     context: *mut Context<C>,
     pipes: usize,
@@ -119,8 +122,8 @@ pub(super) unsafe extern "C" fn finish<C: Cipher>(
     }
 }
 
-/// Does something with the tag of each pipe: `tags` has the place of as many places as there are pipes, each of as many
-/// bytes as it says.
+/// Does something with the tag of each pipe: `tags` has the place of as many places as there are
+/// pipes, each of as many bytes as it says.
 ///
 /// # Safety
 ///

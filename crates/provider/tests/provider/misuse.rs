@@ -1,4 +1,5 @@
-//! GCM in the wrong order: what is refused, and the reason that is given, are those of the default provider.
+//! GCM in the wrong order: what is refused, and the reason that is given, are those of the default
+//! provider.
 
 use std::ffi::c_int;
 use std::fmt::Debug;
@@ -11,7 +12,8 @@ use crate::ciphers::{
 use crate::libcrypto::{Libcrypto, Pointer, libcrypto};
 use crate::random::{Random, for_seeds};
 
-/// Does the same in both, and expects the same result and the same first reason on the stack of errors.
+/// Does the same in both, and expects the same result and the same first reason on the stack of
+/// errors.
 fn same<T: PartialEq + Debug>(
     libcrypto: &Libcrypto,
     context: &Both,
@@ -29,9 +31,9 @@ fn same<T: PartialEq + Debug>(
     });
 }
 
-/// Any calls in any order, but for these: without a vector, for which each provider takes a random one; a new key for a
-/// message that has begun, which Tabane refuses and the default provider encrypts under a vector of zeros; and data after a
-/// wrong tag.
+/// Any calls in any order, but for these: without a vector, for which each provider takes a random
+/// one; a new key for a message that has begun, which Tabane refuses and the default provider
+/// encrypts under a vector of zeros; and data after a wrong tag.
 fn misuse(libcrypto: &Libcrypto, ciphers: Ciphers, random: &mut Random) {
     let functions = &libcrypto.functions;
     let context = Both::new(libcrypto, ciphers);

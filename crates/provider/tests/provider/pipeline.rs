@@ -74,7 +74,8 @@ struct Messages {
 }
 
 impl Messages {
-    /// One after the other, by the default provider. Returns what comes out, and tags, which are empty but for GCM.
+    /// One after the other, by the default provider. Returns what comes out, and tags, which are
+    /// empty but for GCM.
     fn one_by_one(&self, libcrypto: &Libcrypto) -> Vec<(Vec<u8>, Vec<u8>)> {
         let functions = &libcrypto.functions;
         let each = self.data.iter().zip(&self.ivs).map(|(data, iv)| {
@@ -108,7 +109,8 @@ impl Messages {
         each.collect()
     }
 
-    /// In a pipeline, by ours, in a few calls. `tags` are set when decrypting, and otherwise returned. None if the end fails.
+    /// In a pipeline, by ours, in a few calls. `tags` are set when decrypting, and otherwise
+    /// returned. None if the end fails.
     fn in_pipeline(
         &self,
         libcrypto: &Libcrypto,
