@@ -184,7 +184,7 @@ unsafe extern "C" fn init<const OFFER: usize>(context: *mut Hasher, params: *mut
         };
         context.reset();
         // SAFETY: the caller's promise.
-        OFFER != SHA1 || unsafe { set_params(context, params) } == 1
+        OFFER != SHA1 || params.is_null() || unsafe { set_params(context, params) } == 1
     })
 }
 
