@@ -26,22 +26,23 @@ use tabane_lanes::Hasher;
 use tabane_lanes::aes::{BLOCK, InOut, Key};
 
 use crate::layout::{
-    MESSAGE_MAX, PROGRESS, SLOTS, Slot, Task, Want, hello, kind, put, state, take,
+    MESSAGE_MAX, Note, PROGRESS_BYTES, SLOTS, Slot, Task, Want, hello, kind, put, state, take,
 };
 use crate::memory::ClientPlace;
 
-/// How long to wait before a service that is not there, or is no good, is looked for again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// How long a client waits before it looks again for a service that was not there or was no good.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How long an answer may take; afterwards the client does it itself, and leaves the service alone for [`AGAIN`].
-const PATIENCE: Duration = Duration::from_millis(200);
+/// How long an answer may take. Afterwards the client does the message itself, and leaves the service alone for
+/// [`RETRY_DELAY`].
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How often a client lets others run before it sleeps. It is asked to come here when there are more processes than cores, so
+/// How often a client that waits lets others run before it sleeps. It is asked to come here when there are more processes than cores, so
 /// that mostly the unit is among those; and to sleep and be woken costs several times as much.
-const TURNS: u32 = 16;
+const YIELDS_BEFORE_SLEEP: u32 = 16;
 
-/// How often to look whether the service is still there while it works.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often a client that waits looks whether the service is still connected.
+const LIVENESS_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A process's connection to the service, if there is one: made when it is needed, and made again when it is lost.
 ///
@@ -178,18 +179,15 @@ impl Client {
         };
         let (board, ring) = (place.board(), place.ring());
         ring.kind.store(kind(task, len), Ordering::Relaxed);
-        let this = (len / PROGRESS + 1) as u32;
+        let this = (len / PROGRESS_BYTES + 1) as u32;
         let before = self.progress.fetch_add(this, Ordering::Relaxed);
         let now = before.wrapping_add(this);
         ring.progress.store(now, Ordering::Relaxed);
         if ring.uncounted.load(Ordering::Relaxed) != 0
-            && let Some(_call) = Call::claim(self, place)
+            && let Some(call) = Call::claim(self, place)
         {
             ring.uncounted.store(0, Ordering::Relaxed);
-            // SAFETY: `_call` has a slot.
-            let socket = unsafe { self.socket() };
-            // If there is no room for it, others are there that say the same.
-            let _ = rustix::net::send(socket, b"!", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            call.say(Note::AtWork);
         }
         let from = board.from[task].load(Ordering::Relaxed) as usize;
         from != 0 && len >= from
@@ -234,7 +232,7 @@ impl Client {
     }
 
     fn later(&self) {
-        let again_ms = now_ms() + AGAIN.as_millis() as u64;
+        let again_ms = now_ms() + RETRY_DELAY.as_millis() as u64;
         self.again_ms.store(again_ms, Ordering::Relaxed);
     }
 
@@ -314,6 +312,13 @@ impl Client {
         unsafe { ClientPlace::at(self.place.load(Ordering::Acquire)) }.expect("connected")
     }
 
+    #[cfg(test)]
+    pub(crate) fn say_for_tests(&self, note: Note) {
+        Call::claim(self, self.place_for_tests())
+            .expect("connected")
+            .say(note);
+    }
+
     /// Forgets the connection of the parent, in a child that was forked. Only makes calls that are allowed in a signal handler.
     pub fn forked(&self) {
         close(self.socket.swap(-1, Ordering::Relaxed));
@@ -386,6 +391,14 @@ impl<'c> Call<'c> {
         matches!(peeked, Err(Errno::AGAIN | Errno::INTR))
     }
 
+    fn say(&self, note: Note) {
+        // SAFETY: this has a slot.
+        let socket = unsafe { self.client.socket() };
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        // A full buffer holds earlier notes, for which the service looks at this client anyway.
+        let _ = rustix::net::send(socket, &note.to_bytes(), flags);
+    }
+
     fn slot(&self) -> &Slot {
         &self.place.ring().slots[self.slot]
     }
@@ -416,18 +429,18 @@ impl<'c> Call<'c> {
         if let Some(asleep) = board.asleep.get(unit as usize)
             && asleep.0.load(Ordering::SeqCst) != 0
         {
-            let _ = futex::wake(&asleep.0, futex::Flags::empty(), 1);
+            self.say(Note::Wake(unit as u8));
         }
         let look = Timespec {
             tv_sec: 0,
-            tv_nsec: LOOK.as_nanos() as i64,
+            tv_nsec: LIVENESS_INTERVAL.as_nanos() as i64,
         };
-        let mut looks = PATIENCE.as_millis() / LOOK.as_millis();
+        let mut looks = ANSWER_TIMEOUT.as_millis() / LIVENESS_INTERVAL.as_millis();
         let mut turns = 0;
         loop {
             let now = slot.state.load(Ordering::Acquire);
             match now {
-                state::READY if turns < TURNS => {
+                state::READY if turns < YIELDS_BEFORE_SLEEP => {
                     turns += 1;
                     std::thread::yield_now();
                 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tabane_lanes::Algorithm;
 
 /// The version of everything in this file. Who speaks another one goes without the service.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// What a client sends first: this and a [`Want`].
 pub(crate) const HELLO: [u8; 8] = *b"tabane\0o";
@@ -29,6 +29,34 @@ pub(crate) fn hello(want: Want) -> [u8; 13] {
     bytes
 }
 
+/// What a client that has a ring says through its socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// It has work again, after a time in which the service did not look at its progress.
+    AtWork,
+    /// It has a message for this unit, which sleeps.
+    Wake(u8),
+}
+
+impl Note {
+    /// The note as it is sent.
+    pub(crate) fn to_bytes(self) -> [u8; 2] {
+        match self {
+            Self::AtWork => [b'!', 0],
+            Self::Wake(unit) => [b'.', unit],
+        }
+    }
+
+    /// The note that somebody sent, if it is one.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        match *bytes {
+            [b'!', 0] => Some(Self::AtWork),
+            [b'.', unit] => Some(Self::Wake(unit)),
+            _ => None,
+        }
+    }
+}
+
 /// Messages of one client that can be in the service at a time.
 pub(crate) const SLOTS: usize = 4;
 
@@ -36,7 +64,7 @@ pub(crate) const SLOTS: usize = 4;
 pub const MESSAGE_MAX: usize = 64 << 10;
 
 /// Bytes of a unit of progress.
-pub(crate) const PROGRESS: usize = 64;
+pub(crate) const PROGRESS_BYTES: usize = 64;
 
 /// Units at most.
 pub(crate) const UNITS_MAX: usize = 64;
@@ -109,7 +137,7 @@ pub(crate) mod state {
 /// The first page of a client's memory. Its messages are behind it, one for each slot.
 #[repr(C)]
 pub(crate) struct Ring {
-    /// Written by the client: how much it had that the service could do, whoever did it, in units of [`PROGRESS`] bytes.
+    /// Written by the client: how much it had that the service could do, whoever did it, in units of [`PROGRESS_BYTES`].
     pub(crate) progress: AtomicU32,
     /// Written by the client: the [`kind`] of its last message, whoever did it.
     pub(crate) kind: AtomicU32,
@@ -132,7 +160,10 @@ pub(crate) struct Board {
     pub(crate) units: AtomicU32,
     /// For each of [`TASKS`] the bytes from which on the service is sooner, 0 if it never is.
     pub(crate) from: [AtomicU32; TASKS.len()],
-    /// For each unit 1 while it sleeps, and wants to be woken.
+    /// For each unit 1 while it sleeps: a client with a message for it sends [`Note::Wake`].
+    ///
+    /// No unit sleeps on this word. Whoever has mapped a word, even read-only, can move the threads that sleep on it to
+    /// another word (`FUTEX_REQUEUE`), where nobody wakes them.
     pub(crate) asleep: [Line; UNITS_MAX],
 }
 

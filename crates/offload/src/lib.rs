@@ -1,8 +1,15 @@
-//! The offload service: hashes and CBC encryption of many processes, done side by side in SIMD lanes.
+//! The offload service: hashes and CBC encryption of many processes, done side by side in SIMD
+//! lanes.
 //!
-//! A process that hashes one message at a time leaves most of a core idle, and so do its neighbours. Where more processes
-//! want a core than there are cores, each puts its message into memory that it shares with the service, and sleeps; the service
-//! does what has gathered in one bundle. Nothing goes through a socket but the memory itself, once.
+//! A process that hashes one message at a time leaves most of a core idle, and so do its
+//! neighbours. Where more processes want a core than there are cores, each puts its message into
+//! memory that it shares with the service, and sleeps; the service does what has gathered in one
+//! bundle. Through the socket go the memory itself, once, and short notes: that a client is at work
+//! again, and that it has a message for a thread of the service that sleeps.
+//!
+//! Clients are not trusted. Each has memory of its own; what all share they can only read; and no
+//! thread of the service sleeps on memory that clients have mapped, since they could move it where
+//! nobody wakes it.
 //!
 //! * `layout`: what lies where in that memory, and the first messages. `memory`: the memory, sealed and mapped.
 //! * `client`: the side of a process that asks ([`Client`]). It goes on by itself whenever the service is not there.

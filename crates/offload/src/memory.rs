@@ -183,10 +183,10 @@ impl ClientPlace {
         let long_enough = |memory: BorrowedFd, len: usize| -> io::Result<()> {
             let seals = rustix::fs::fcntl_get_seals(memory)?;
             let size = rustix::fs::fstat(memory)?.st_size;
-            match size == len as i64 && seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
-                true => Ok(()),
-                false => Err(io::ErrorKind::InvalidData.into()),
+            if size != len as i64 || !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
+                return Err(io::ErrorKind::InvalidData.into());
             }
+            Ok(())
         };
         long_enough(board, BOARD_LEN)?;
         long_enough(ring, RING_LEN)?;

@@ -13,17 +13,17 @@ use tabane_lanes::{Hasher, update_many};
 use crate::layout::{MESSAGE_MAX, TASKS, Task};
 use crate::unit::pin_to;
 
-/// What the service must gain at least, or it is not asked: estimates err.
-const MARGIN: f64 = 0.85;
+/// The part of the time alone that a message may take with the service, or it is not asked: estimates err.
+const ASKED_TIME_MAX: f64 = 0.85;
 
-/// Lengths from which on a client may be told to ask.
-const LENGTHS: [usize; 6] = [4 << 10, 8 << 10, 16 << 10, 24 << 10, 32 << 10, MESSAGE_MAX];
+/// Bytes of a message from which on a client may be told to ask.
+const THRESHOLDS_BYTES: [usize; 6] = [4 << 10, 8 << 10, 16 << 10, 24 << 10, 32 << 10, MESSAGE_MAX];
 
 /// Messages in the bundles that are measured.
-const BUNDLES: [usize; 6] = [1, 2, 4, 8, 16, 32];
+const BUNDLE_MESSAGES: [usize; 6] = [1, 2, 4, 8, 16, 32];
 
 /// Bytes of the messages that are measured.
-const MEASURED: usize = 4 << 10;
+const MESSAGE_BYTES: usize = 4 << 10;
 
 /// What the parts of a message take, measured.
 pub struct Model {
@@ -31,14 +31,14 @@ pub struct Model {
     handover_s: f64,
     /// Seconds a byte of a copy.
     copy_s: f64,
-    /// Of each of [`TASKS`]: seconds a byte alone, and of each byte of a message in each of [`BUNDLES`].
+    /// Of each of [`TASKS`]: seconds a byte alone, and of each byte of a message in each of [`BUNDLE_MESSAGES`].
     tasks: [TaskCost; TASKS.len()],
 }
 
 #[derive(Clone, Copy)]
 struct TaskCost {
     alone_s: f64,
-    share_s: [f64; BUNDLES.len()],
+    share_s: [f64; BUNDLE_MESSAGES.len()],
 }
 
 /// For how long a message occupies a core, in seconds.
@@ -79,9 +79,9 @@ impl Model {
             return from;
         }
         for (from, task) in from.iter_mut().zip(TASKS) {
-            let sooner = LENGTHS.iter().find(|&&len| {
+            let sooner = THRESHOLDS_BYTES.iter().find(|&&len| {
                 let budget = self.budget(task, len, messages);
-                budget.is_some_and(|budget| budget.asked_s() < MARGIN * budget.alone_s)
+                budget.is_some_and(|budget| budget.asked_s() < ASKED_TIME_MAX * budget.alone_s)
             });
             *from = sooner.map_or(0, |&len| len as u32);
         }
@@ -109,13 +109,15 @@ impl TaskCost {
     fn measure(task: Task) -> Self {
         Self {
             alone_s: bundle_s(task, 1),
-            share_s: BUNDLES.map(|messages| bundle_s(task, messages)),
+            share_s: BUNDLE_MESSAGES.map(|messages| bundle_s(task, messages)),
         }
     }
 
     /// Seconds a byte in a bundle of so many messages: those of the next shorter one that was measured.
     fn share_s(&self, messages: f64) -> f64 {
-        let shorter = BUNDLES.iter().rposition(|&known| known as f64 <= messages);
+        let shorter = BUNDLE_MESSAGES
+            .iter()
+            .rposition(|&known| known as f64 <= messages);
         self.share_s[shorter.unwrap_or(0)]
     }
 }
@@ -132,7 +134,7 @@ fn best_s(mut f: impl FnMut()) -> f64 {
 
 /// Seconds a byte in a bundle of so many messages.
 fn bundle_s(task: Task, messages: usize) -> f64 {
-    let mut bytes = vec![0; messages * MEASURED];
+    let mut bytes = vec![0; messages * MESSAGE_BYTES];
     let seconds = match task {
         Task::Encrypt => {
             let key = Key::new(&[0; 16]).expect("16 bytes");
@@ -141,7 +143,7 @@ fn bundle_s(task: Task, messages: usize) -> f64 {
                 best_s(|| cbc_encrypt(&key, &mut ivs[0], &mut bytes[..]).expect("whole blocks"))
             } else {
                 best_s(|| {
-                    let pieces = bytes.chunks_exact_mut(MEASURED).zip(&mut ivs);
+                    let pieces = bytes.chunks_exact_mut(MESSAGE_BYTES).zip(&mut ivs);
                     let mut jobs: Vec<CbcJob> = pieces
                         .map(|(data, iv)| CbcJob {
                             key: &key,
@@ -156,12 +158,12 @@ fn bundle_s(task: Task, messages: usize) -> f64 {
         Task::Hash(algorithm) => {
             let mut hashers = vec![Hasher::new(algorithm); messages];
             best_s(|| {
-                let pieces = hashers.iter_mut().zip(bytes.chunks_exact(MEASURED));
+                let pieces = hashers.iter_mut().zip(bytes.chunks_exact(MESSAGE_BYTES));
                 update_many(&mut pieces.collect::<Vec<_>>());
             })
         }
     };
-    seconds / (messages * MEASURED) as f64
+    seconds / (messages * MESSAGE_BYTES) as f64
 }
 
 /// Seconds a byte of a copy from and to caches.
@@ -170,12 +172,13 @@ fn copy_s() -> f64 {
     best_s(|| black_box(&mut to).copy_from_slice(black_box(&from))) / MESSAGE_MAX as f64
 }
 
-/// Seconds until a client that lets others run has its answer, but for the work: the others have their turn, the unit, and then it.
+/// Seconds from a client's question to its answer, without the work: three switches between threads, to the other clients
+/// of the core, to the unit, and back to this client.
 fn handover_s(core: usize) -> f64 {
-    const TURNS: u32 = 200;
+    const YIELDS: u32 = 200;
     let play = || {
         pin_to(core);
-        (0..TURNS).for_each(|_| std::thread::yield_now());
+        (0..YIELDS).for_each(|_| std::thread::yield_now());
     };
     // The best, since others may have a turn on this core.
     let switch_s = best_s(|| {
@@ -183,6 +186,6 @@ fn handover_s(core: usize) -> f64 {
             scope.spawn(play);
             scope.spawn(play);
         });
-    }) / f64::from(2 * TURNS);
+    }) / f64::from(2 * YIELDS);
     3.0 * switch_s
 }

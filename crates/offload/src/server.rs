@@ -8,7 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -22,10 +22,10 @@ use rustix::thread::futex;
 use rustix::time::Timespec;
 use tabane_engine::gpu;
 
-use crate::layout::{TASKS, Task, UNITS_MAX, VERSION, Want, hello};
+use crate::layout::{Note, TASKS, Task, UNITS_MAX, VERSION, Want, hello};
 use crate::memory::{ServerBoard, ServerRing};
 use crate::model::Model;
-use crate::status::{CardStatus, ClientStatus, PIECE, Status, UnitStatus};
+use crate::status::{CardStatus, ClientStatus, STATUS_PIECE_BYTES, Status, UnitStatus};
 use crate::trial::{Situation, Trials};
 use crate::unit::{self, Served, Work};
 
@@ -120,16 +120,25 @@ impl Server {
 
         let listener = listen(&options.socket, options.mode)?;
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        // A descriptor each, and some for ourselves.
+        // One for each client.
         let descriptors = rustix::process::getrlimit(Resource::Nofile).current;
         let descriptors = descriptors.map_or(usize::MAX, |count| count as usize);
+        let mut threads = Vec::new();
+        for number in 0..units {
+            let shared = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().name(format!("unit {number}"));
+            threads.push(thread.spawn(move || unit::run(&shared, number))?);
+        }
         let connections = Connections {
+            units: threads.iter().map(|unit| unit.thread().clone()).collect(),
             shared: Arc::clone(&shared),
             poll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             listener,
             model,
             peers: HashMap::new(),
-            peers_max: options.clients_max.min(descriptors.saturating_sub(64)),
+            clients_max: options
+                .clients_max
+                .min(descriptors.saturating_sub(DESCRIPTORS_KEPT)),
             last_number: STOP,
             begun: Instant::now(),
             ask: options.ask,
@@ -138,12 +147,6 @@ impl Server {
         for (source, number) in [(&connections.listener, LISTENER), (&*stop, STOP)] {
             let data = epoll::EventData::new_u64(number);
             epoll::add(&connections.poll, source, data, epoll::EventFlags::IN)?;
-        }
-        let mut threads = Vec::new();
-        for number in 0..units {
-            let shared = Arc::clone(&shared);
-            let thread = std::thread::Builder::new().name(format!("unit {number}"));
-            threads.push(thread.spawn(move || unit::run(&shared, number))?);
         }
         let thread = std::thread::Builder::new().name("connections".to_owned());
         threads.push(thread.spawn(move || connections.run())?);
@@ -160,11 +163,8 @@ impl Server {
         let _ = std::fs::remove_file(&self.socket);
         self.shared.stopped.store(true, Ordering::SeqCst);
         let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
-        for asleep in &self.shared.board.get().asleep[..self.shared.cores.len()] {
-            asleep.0.store(0, Ordering::SeqCst);
-            let _ = futex::wake(&asleep.0, futex::Flags::empty(), 1);
-        }
         for thread in self.threads {
+            thread.thread().unpark();
             let _ = thread.join();
         }
     }
@@ -208,22 +208,29 @@ const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 
 /// How often clients at work are counted.
-const TICK: Duration = Duration::from_millis(10);
+const TICK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// After so many ticks without a call a client is not at work any more.
-const QUIET: u32 = 5;
+const QUIET_TICKS: u32 = 5;
 
 /// How long a peer may take to say what it wants.
-const HELLO_WITHIN: Duration = Duration::from_secs(1);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Connections beside those of clients, so that a full service can be asked for its status.
+const PEERS_SPARE: usize = 8;
+
+/// Descriptors that are not for clients.
+const DESCRIPTORS_KEPT: usize = 64;
 
 /// The thread that looks after connections.
 struct Connections {
     shared: Arc<Shared>,
+    units: Vec<Thread>,
     poll: OwnedFd,
     listener: OwnedFd,
     model: Model,
     peers: HashMap<u64, Peer>,
-    peers_max: usize,
+    clients_max: usize,
     last_number: u64,
     begun: Instant,
     ask: Ask,
@@ -255,7 +262,7 @@ impl Connections {
             let waits = self.is_anybody_active() || self.is_anybody_new();
             let timeout = Timespec {
                 tv_sec: 0,
-                tv_nsec: TICK.as_nanos() as i64,
+                tv_nsec: TICK_INTERVAL.as_nanos() as i64,
             };
             let timeout = waits.then_some(&timeout);
             match epoll::wait(&self.poll, &mut events, timeout) {
@@ -272,7 +279,7 @@ impl Connections {
                 Err(_) => return,
             }
             let since = last_tick.elapsed();
-            if since >= TICK {
+            if since >= TICK_INTERVAL {
                 last_tick = Instant::now();
                 self.tick(since);
             }
@@ -292,7 +299,7 @@ impl Connections {
         let Ok(socket) = rustix::net::accept_with(&self.listener, flags) else {
             return;
         };
-        if self.peers.len() >= self.peers_max {
+        if self.peers.len() >= self.clients_max + PEERS_SPARE {
             return;
         }
         self.last_number += 1;
@@ -320,16 +327,26 @@ impl Connections {
             Err(_) => &[],
         };
         let heard = match &mut peer.client {
-            Some(client) if message == b"!" => {
-                client.quiet = 0;
-                Ok(())
-            }
+            Some(client) => match Note::from_bytes(message) {
+                Some(Note::AtWork) => {
+                    client.quiet = 0;
+                    Ok(())
+                }
+                Some(Note::Wake(unit)) => {
+                    // Any client may wake any unit at any time: it finds nothing and sleeps again.
+                    if let Some(unit) = self.units.get(usize::from(unit)) {
+                        unit.unpark();
+                    }
+                    return;
+                }
+                None => Err(ErrorKind::InvalidData.into()),
+            },
             None if message == hello(Want::Ring) => self.admit(number),
             None if message == hello(Want::Status) => {
                 let text = serde_json::to_vec(&self.status()).unwrap_or_default();
                 let socket = &self.peers[&number].socket;
                 // A buffer takes it, or who asks has to ask again.
-                for piece in text.chunks(PIECE) {
+                for piece in text.chunks(STATUS_PIECE_BYTES) {
                     let _ = rustix::net::send(socket, piece, SendFlags::NOSIGNAL);
                 }
                 Err(ErrorKind::ConnectionAborted.into())
@@ -342,8 +359,11 @@ impl Connections {
         }
     }
 
-    /// Gives a peer a ring.
+    /// Gives a peer a ring, if there may be another client.
     fn admit(&mut self, number: u64) -> io::Result<()> {
+        if self.shared.clients().len() >= self.clients_max {
+            return Err(ErrorKind::QuotaExceeded.into());
+        }
         let peer = self.peers.get_mut(&number).ok_or(ErrorKind::NotFound)?;
         let who = rustix::net::sockopt::socket_peercred(&peer.socket)?;
         let (ring, memory) = ServerRing::new()?;
@@ -363,7 +383,7 @@ impl Connections {
             pid: who.pid.as_raw_nonzero().get(),
             uid: who.uid.as_raw(),
             progress: 0,
-            quiet: QUIET,
+            quiet: QUIET_TICKS,
         });
         Ok(())
     }
@@ -386,7 +406,7 @@ impl Connections {
         let late = self
             .peers
             .iter()
-            .filter(|(_, peer)| peer.client.is_none() && peer.since.elapsed() > HELLO_WITHIN);
+            .filter(|(_, peer)| peer.client.is_none() && peer.since.elapsed() > HELLO_TIMEOUT);
         let late: Vec<u64> = late.map(|(&number, _)| number).collect();
         for number in late {
             self.remove(number);
@@ -404,15 +424,15 @@ impl Connections {
                 done += u64::from(progress.wrapping_sub(client.progress));
                 client.progress = progress;
                 client.quiet = 0;
-            } else if client.quiet < QUIET {
+            } else if client.quiet < QUIET_TICKS {
                 client.quiet += 1;
-                if client.quiet == QUIET {
+                if client.quiet == QUIET_TICKS {
                     // It says when there is something again.
                     ring.uncounted.store(1, Ordering::Relaxed);
                 }
             }
             // Also of those that had no core in this tick: the situation is the same.
-            if client.quiet < QUIET {
+            if client.quiet < QUIET_TICKS {
                 kinds.push(ring.kind.load(Ordering::Relaxed));
             }
         }
@@ -424,14 +444,15 @@ impl Connections {
     /// Tells the clients what is sooner now.
     fn count(&mut self) {
         let clients = self.peers.values().filter_map(|peer| peer.client.as_ref());
-        let active = clients.filter(|client| client.quiet < QUIET).count();
+        let active = clients.filter(|client| client.quiet < QUIET_TICKS).count();
         self.shared.active.store(active, Ordering::Relaxed);
-        let from = match self.trials.asks() {
-            _ if self.ask == Ask::Always => [1; TASKS.len()],
-            true => self
-                .model
-                .from(active as f64 / self.shared.cores.len() as f64),
-            false => [0; TASKS.len()],
+        let from = if self.ask == Ask::Always {
+            [1; TASKS.len()]
+        } else if self.trials.asks() {
+            let clients_per_core = active as f64 / self.shared.cores.len() as f64;
+            self.model.from(clients_per_core)
+        } else {
+            [0; TASKS.len()]
         };
         for (place, from) in self.shared.board.get().from.iter().zip(from) {
             place.store(from, Ordering::Relaxed);
@@ -444,7 +465,7 @@ impl Connections {
         let clients = clients.map(|client| ClientStatus {
             pid: client.pid,
             uid: client.uid,
-            active: client.quiet < QUIET,
+            active: client.quiet < QUIET_TICKS,
             messages: client.served.messages.load(Ordering::Relaxed),
             bytes: client.served.bytes.load(Ordering::Relaxed),
             refused: client.served.refused.load(Ordering::Relaxed),
@@ -486,6 +507,7 @@ impl Connections {
             units: units.collect(),
             cards: cards.collect(),
             clients: clients.collect(),
+            clients_max: self.clients_max,
             latencies: latencies
                 .map(|(power, messages)| (2 << power, messages.load(Ordering::Relaxed)))
                 .collect(),

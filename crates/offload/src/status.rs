@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,8 @@ pub struct Status {
     pub cards: Vec<CardStatus>,
     /// Who is connected.
     pub clients: Vec<ClientStatus>,
+    /// How many may be connected at a time.
+    pub clients_max: usize,
     /// Messages that took so many microseconds within the service at most, the last ones longer.
     pub latencies: Vec<(u64, u64)>,
 }
@@ -102,22 +105,27 @@ impl Status {
 /// Asks the server with this socket.
 ///
 /// # Errors
-/// There is none, it may not be asked, or it speaks another version.
+/// There is none, it may not be asked, or it speaks another version. `ConnectionReset`: it has no room for the question.
 pub fn status(service: &Path) -> io::Result<Status> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(service)?)?;
-    let patience = Some(Duration::from_secs(5));
+    let timeout = Some(Duration::from_secs(5));
     rustix::net::sockopt::set_socket_timeout(
         &socket,
         rustix::net::sockopt::Timeout::Recv,
-        patience,
+        timeout,
     )?;
-    rustix::net::send(&socket, &hello(Want::Status), SendFlags::NOSIGNAL)?;
+    let no_room = |error| match error {
+        Errno::PIPE | Errno::CONNRESET => io::Error::from(ErrorKind::ConnectionReset),
+        other => other.into(),
+    };
+    rustix::net::send(&socket, &hello(Want::Status), SendFlags::NOSIGNAL).map_err(no_room)?;
     let mut text = Vec::new();
     loop {
-        let mut piece = vec![0; PIECE];
-        let (_, len) = rustix::net::recv(&socket, &mut piece[..], RecvFlags::empty())?;
+        let mut piece = vec![0; STATUS_PIECE_BYTES];
+        let received = rustix::net::recv(&socket, &mut piece[..], RecvFlags::empty());
+        let (_, len) = received.map_err(no_room)?;
         if len == 0 {
             break;
         }
@@ -133,4 +141,4 @@ pub fn status(service: &Path) -> io::Result<Status> {
 }
 
 /// Bytes of a message with a part of a status.
-pub(crate) const PIECE: usize = 16 << 10;
+pub(crate) const STATUS_PIECE_BYTES: usize = 16 << 10;

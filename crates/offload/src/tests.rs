@@ -19,10 +19,11 @@ use tabane_engine::gpu;
 use tabane_lanes::aes::{self, InOut, Key};
 use tabane_lanes::{Algorithm, Hasher};
 
-use crate::layout::{BOARD_LEN, RING_LEN, SLOTS, Want, hello, state};
+use crate::layout::{BOARD_LEN, Note, RING_LEN, SLOTS, Want, hello, state};
 use crate::memory::{final_seal, sealed};
 use crate::{Ask, Client, MESSAGE_MAX, Server, ServerOptions, VERSION, status};
 
+mod attacker;
 #[path = "../../provider/tests/provider/sandbox.rs"]
 mod sandbox;
 
@@ -141,14 +142,11 @@ fn a_hostile_ring_harms_nobody() {
     let (server, socket) = serve(&dir);
     let hostile = connected(&socket);
     let place = hostile.place_for_tests();
-    let (board, ring) = (place.board(), place.ring());
+    let ring = place.ring();
     let units = rustix::thread::sched_getaffinity(None).unwrap().count();
     let ask = |slot: usize| {
         ring.slots[slot].state.store(state::READY, Ordering::SeqCst);
-        for asleep in &board.asleep[..units as usize] {
-            let _ =
-                rustix::thread::futex::wake(&asleep.0, rustix::thread::futex::Flags::empty(), 1);
-        }
+        (0..units as u8).for_each(|unit| hostile.say_for_tests(Note::Wake(unit)));
         eventually("an answer", || {
             !matches!(
                 ring.slots[slot].state.load(Ordering::Acquire),
@@ -240,6 +238,43 @@ fn clients_come_and_go() {
     assert_eq!(check(again, &socket, 7), 0, "nobody is there any more");
 }
 
+#[test]
+fn a_full_service_tells_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("offload.sock");
+    let options = ServerOptions {
+        clients_max: 2,
+        ..options(&socket)
+    };
+    let server = Server::start(options).unwrap();
+    let _clients = [connected(&socket), connected(&socket)];
+    // One more goes on alone.
+    let third = Client::new();
+    assert_eq!(
+        (0..20)
+            .map(|seed| check(&third, &socket, seed))
+            .sum::<usize>(),
+        0
+    );
+    let full = status(&socket).unwrap();
+    assert_eq!((full.clients.len(), full.clients_max), (2, 2));
+    // Others who ask nothing have taken the places that are kept for questions.
+    let begun = Instant::now();
+    let silent = [(); 20].map(|()| {
+        let silent = seqpacket();
+        rustix::net::connect(&silent, &SocketAddrUnix::new(&socket).unwrap()).unwrap();
+        silent
+    });
+    match status(&socket) {
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}"),
+        // They are sent away after a second.
+        Ok(_) => assert!(begun.elapsed() > Duration::from_secs(1)),
+    }
+    drop(silent);
+    eventually("a place for a question", || status(&socket).is_ok());
+    server.stop();
+}
+
 fn seqpacket() -> OwnedFd {
     let flags = SocketFlags::CLOEXEC;
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
@@ -251,7 +286,13 @@ fn strangers_are_sent_away() {
     let (server, socket) = serve(&dir);
     let mut other_version = hello(Want::Ring);
     other_version[8] ^= 1;
-    for words in [&other_version[..], b"", b"!", b"GET / HTTP/1.1\r\n\r\n"] {
+    for words in [
+        &other_version[..],
+        b"",
+        b"!",
+        b".\0",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ] {
         let stranger = seqpacket();
         rustix::net::connect(&stranger, &SocketAddrUnix::new(&socket).unwrap()).unwrap();
         rustix::net::send(&stranger, words, SendFlags::NOSIGNAL).unwrap();
@@ -390,10 +431,17 @@ fn be_a_service() {
         gpu::open().map(|_| ()).unwrap();
     }
     if let Some(socket) = std::env::var_os("TABANE_TEST_SOCKET") {
-        let _server = Server::start(options(Path::new(&socket))).unwrap();
-        loop {
-            std::thread::park();
+        static ENDS: AtomicBool = AtomicBool::new(false);
+        extern "C" fn end(_: libc::c_int) {
+            ENDS.store(true, Ordering::Relaxed);
         }
+        // SAFETY: the handler does nothing but to store a number.
+        unsafe { libc::signal(libc::SIGTERM, end as extern "C" fn(libc::c_int) as usize) };
+        let server = Server::start(options(Path::new(&socket))).unwrap();
+        while !ENDS.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        server.stop();
     }
 }
 

@@ -1,25 +1,30 @@
-//! Whether clients are asked to come. A model does not know what else the machine has to do, so both ways are tried now and then,
-//! and what gets more done goes on: for each situation by itself, since what is good in one is not in another.
+//! Whether clients are asked to come. A model does not know what else the machine has to do, so both ways are tried now
+//! and then, and what gets more done goes on: for each situation by itself, since what is good in one is not in another.
 
 use std::collections::HashMap;
 
-/// What clients are at: what decides whether it is good to ask them.
+/// What clients are at: what decides whether it is good to ask them. Coarse, so that it stays the same for several ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Situation {
-    /// How many do something.
+    /// How many do something, but for a factor of two: the next power of two.
     clients: usize,
-    /// The kind of most of their messages: the same number for what takes about as long.
+    /// The kind of message that more than half of them have, or [`MIXED`].
     kind: u32,
 }
 
+/// The kind of a situation in which no kind of message has a majority.
+const MIXED: u32 = u32::MAX;
+
 impl Situation {
-    /// Of clients, each with a kind.
+    /// The situation of clients, of each of which `kinds` has the kind of its message: the same number for what takes
+    /// about as long. Sorts them.
     pub fn of(kinds: &mut [u32]) -> Self {
         kinds.sort_unstable();
-        let most = kinds.chunk_by(|a, b| a == b).max_by_key(|same| same.len());
+        let mut same = kinds.chunk_by(|a, b| a == b);
+        let majority = same.find(|same| 2 * same.len() > kinds.len());
         Self {
-            clients: kinds.len(),
-            kind: most.map_or(0, |same| same[0]),
+            clients: kinds.len().next_power_of_two() * usize::from(!kinds.is_empty()),
+            kind: majority.map_or(MIXED, |same| same[0]),
         }
     }
 }
@@ -33,14 +38,14 @@ pub struct Trials {
 
 impl Trials {
     /// Situations to remember: clients say themselves what they are at, and may say anything.
-    const KNOWN: usize = 1024;
+    const SITUATIONS_MAX: usize = 1024;
 
-    /// At the end of a tick, in which so much was done a second.
+    /// Learns from a tick that has ended. `rate` is the work that was done in it, in any unit a second.
     pub fn tick(&mut self, situation: Situation, rate: f64) {
         if situation != self.now {
             // This tick has something of both.
             self.now = situation;
-            if self.trials.len() >= Self::KNOWN {
+            if self.trials.len() >= Self::SITUATIONS_MAX {
                 self.trials.clear();
             }
             return;
@@ -72,39 +77,40 @@ struct Trial {
 
 impl Trial {
     /// Ticks in which a way is tried, the first of which does not count: it has something of both.
-    const TRIED: u32 = 5;
+    const TICKS_TRIED: u32 = 5;
 
     /// Ticks of the better way before the other is tried again, at first: twice as many each time it was better again.
-    const AGAIN: u32 = 32;
+    const TICKS_KEPT_MIN: u32 = 32;
 
-    /// And at most, alone and with asking. Who is asked waits for others, so that is soon looked at again.
-    const AGAIN_MAX: [u32; 2] = [4096, 256];
+    /// The same at most, alone and with asking. Who is asked waits for others, so asking is looked at again sooner.
+    const TICKS_KEPT_MAX: [u32; 2] = [4096, 256];
 
-    /// How much more has to be done: for less, nobody should wait for others.
-    const GAIN: f64 = 1.1;
+    /// How many times as much has to be done with asking: for less, nobody should wait for others.
+    const GAIN_MIN: f64 = 1.1;
 
     fn tick(&mut self, rate: f64) {
         self.ticks += 1;
         let way = usize::from(self.asks);
-        if (2..=Self::TRIED).contains(&self.ticks) {
+        if (2..=Self::TICKS_TRIED).contains(&self.ticks) {
             self.sum += rate;
         }
-        if self.ticks == Self::TRIED {
-            let rate = self.sum / f64::from(Self::TRIED - 1);
+        if self.ticks == Self::TICKS_TRIED {
+            let rate = self.sum / f64::from(Self::TICKS_TRIED - 1);
             // A tick is short, and whatever else happens in it counts too.
             self.rates[way] = match self.rates[way] {
                 0.0 => rate,
                 before => (before + rate) / 2.0,
             };
-            let good = self.rates[1] > Self::GAIN * self.rates[0];
+            let good = self.rates[1] > Self::GAIN_MIN * self.rates[0];
             if self.asks {
                 let better = usize::from(good);
-                let again = (2 * self.next[better]).clamp(Self::AGAIN, Self::AGAIN_MAX[better]);
+                let again = (2 * self.next[better])
+                    .clamp(Self::TICKS_KEPT_MIN, Self::TICKS_KEPT_MAX[better]);
                 self.next = [0; 2];
                 self.next[better] = again;
             }
         }
-        let ticks = self.next[way].max(Self::TRIED);
+        let ticks = self.next[way].max(Self::TICKS_TRIED);
         if self.ticks >= ticks {
             (self.asks, self.ticks, self.sum) = (!self.asks, 0, 0.0);
         }
@@ -132,6 +138,25 @@ mod tests {
         assert!(asked(1.0, 1.05, 10_000) < 0.01);
         assert!(asked(1.0, 0.1, 10_000) < 0.01);
         assert!(asked(0.0, 0.0, 10_000) < 0.01);
+    }
+
+    #[test]
+    fn mixed_work_is_tried_too() {
+        let mut trials = Trials::default();
+        let (mut seed, mut asked) = (1_u32, 0);
+        for _ in 0..2000 {
+            let mut next = |below| {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (seed >> 8) % below
+            };
+            // Eight clients, one of which now and then has nothing to do.
+            let clients = 8 - next(2);
+            let mut kinds: Vec<u32> = (0..clients).map(|_| next(20)).collect();
+            let asks = trials.asks();
+            asked += u32::from(asks);
+            trials.tick(Situation::of(&mut kinds), if asks { 2.0 } else { 1.0 });
+        }
+        assert!(asked > 1600, "{asked} of 2000 ticks");
     }
 
     #[test]

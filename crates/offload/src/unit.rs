@@ -19,16 +19,16 @@ use crate::memory::ServerRing;
 use crate::server::Shared;
 
 /// Messages of a bundle at most.
-const FULL: usize = 64;
+const BUNDLE_MESSAGES_MAX: usize = 64;
 
-/// How often a unit lets others run before it sleeps: they come again soon.
-const TURNS: u32 = 8;
+/// How often a unit without messages lets others run before it sleeps: clients come again soon.
+const YIELDS_BEFORE_SLEEP: u32 = 8;
 
-/// After so many bundles a unit looks whether more come if it waits longer.
-const LOOK: u64 = 16;
+/// One of so many bundles waits until it is full or [`BUNDLE_WAIT_MAX`] is over, to see whether more messages come.
+const BUNDLES_PER_LONG_WAIT: u64 = 16;
 
 /// How long the first message of a bundle waits for others at most.
-const AGE: Duration = Duration::from_micros(300);
+const BUNDLE_WAIT_MAX: Duration = Duration::from_micros(300);
 
 /// Who is served: a client as the units know it.
 pub(crate) struct Served {
@@ -143,7 +143,7 @@ fn is_ready(state: u32) -> bool {
     matches!(state, state::READY | state::ASLEEP)
 }
 
-/// Does what comes, until the server stops.
+/// Serves the clients on the core of a unit, until the server stops.
 pub(crate) fn run(shared: &Shared, unit: usize) {
     pin_to(shared.cores[unit]);
     let asleep = &shared.board.get().asleep[unit].0;
@@ -161,7 +161,7 @@ pub(crate) fn run(shared: &Shared, unit: usize) {
         let before = bundle.len();
         let count = clients.len();
         for i in 0..count {
-            if bundle.len() == FULL {
+            if bundle.len() == BUNDLE_MESSAGES_MAX {
                 // Who was left out is the first one next time.
                 next = (next + i) % count;
                 break;
@@ -174,14 +174,15 @@ pub(crate) fn run(shared: &Shared, unit: usize) {
     let (mut turns, mut expected, mut bundles) = (0, 1, 0_u64);
     while !shared.stopped.load(Ordering::Acquire) {
         if gather(&mut bundle) == 0 {
-            if turns < TURNS {
+            if turns < YIELDS_BEFORE_SLEEP {
                 turns += 1;
                 std::thread::yield_now();
                 continue;
             }
             asleep.store(1, Ordering::SeqCst);
             if gather(&mut bundle) == 0 && !shared.stopped.load(Ordering::SeqCst) {
-                let _ = futex::wait(asleep, futex::Flags::empty(), 1, None);
+                // In memory of this process alone: see `Board::asleep`.
+                std::thread::park();
             }
             asleep.store(0, Ordering::SeqCst);
             if bundle.is_empty() {
@@ -190,13 +191,13 @@ pub(crate) fn run(shared: &Shared, unit: usize) {
         }
         let first = Instant::now();
         bundles += 1;
-        let wanted = match bundles % LOOK {
-            0 => FULL,
+        let wanted = match bundles % BUNDLES_PER_LONG_WAIT {
+            0 => BUNDLE_MESSAGES_MAX,
             _ => expected,
         };
         while bundle.len() < wanted {
             std::thread::yield_now();
-            if gather(&mut bundle) == 0 || first.elapsed() > AGE {
+            if gather(&mut bundle) == 0 || first.elapsed() > BUNDLE_WAIT_MAX {
                 break;
             }
         }
@@ -229,7 +230,7 @@ pub(crate) fn run(shared: &Shared, unit: usize) {
     }
 }
 
-/// Does a bundle: each job's message and chain become what they are to be.
+/// Encrypts and hashes the messages of a bundle in place, and updates each job's chain.
 fn work(bundle: &mut [Job]) {
     let (mut encrypt, mut hash): (Vec<&mut Job>, Vec<&mut Job>) = (Vec::new(), Vec::new());
     for job in bundle {

@@ -67,7 +67,7 @@ pub struct Algorithm {
     pub properties: *const c_char,
     /// The functions.
     pub implementation: *const Dispatch,
-    /// For people.
+    /// For people; null for what OpenSSL calls the algorithm of this name.
     pub description: *const c_char,
 }
 
@@ -187,8 +187,12 @@ pub mod digest_function {
     pub const DUPCTX: c_int = 7;
     /// Lengths and flags.
     pub const GET_PARAMS: c_int = 8;
+    /// Sets parameters of a context.
+    pub const SET_CTX_PARAMS: c_int = 9;
     /// Which parameters `GET_PARAMS` knows.
     pub const GETTABLE_PARAMS: c_int = 11;
+    /// Which parameters `SET_CTX_PARAMS` knows.
+    pub const SETTABLE_CTX_PARAMS: c_int = 12;
 }
 
 /// Functions of a cipher.
@@ -223,4 +227,12 @@ pub mod cipher_function {
     pub const GETTABLE_CTX_PARAMS: c_int = 13;
     /// Which parameters `SET_CTX_PARAMS` knows.
     pub const SETTABLE_CTX_PARAMS: c_int = 14;
+    /// Begins several messages to encrypt under one key (OpenSSL 3.5).
+    pub const PIPELINE_ENCRYPT_INIT: c_int = 15;
+    /// Begins several messages to decrypt under one key.
+    pub const PIPELINE_DECRYPT_INIT: c_int = 16;
+    /// Appends to each of several messages.
+    pub const PIPELINE_UPDATE: c_int = 17;
+    /// Ends each of several messages.
+    pub const PIPELINE_FINAL: c_int = 18;
 }

@@ -89,7 +89,7 @@ impl Work<'_> {
         }
     }
 
-    /// Does it.
+    /// Encrypts or hashes this message by itself.
     pub(crate) fn alone(self) -> Result<(), Reason> {
         match self {
             Self::Encrypt { key, iv, data } => {
@@ -112,7 +112,7 @@ impl Work<'_> {
     }
 }
 
-/// Does all of them.
+/// Encrypts and hashes messages side by side.
 fn all(works: Vec<Work>) -> Result<(), Reason> {
     let (mut encrypt, mut hash) = (Vec::new(), Vec::new());
     for work in works {
@@ -185,7 +185,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// Does all of them, and says so to each.
+/// Does the work of all that wait, side by side, and tells each that it is done.
 ///
 /// # Safety
 ///

@@ -7,7 +7,7 @@ use core::ptr;
 
 use tabane_lanes::{Algorithm, Backend, Hasher, hash_one};
 
-use crate::abi::{self, Dispatch, Param, digest_function as function};
+use crate::abi::{self, Dispatch, Param, digest_function as function, param_type};
 use crate::guard::{bytes, guarded, succeeds};
 use crate::{Provider, bundle, jobs, params};
 
@@ -16,7 +16,6 @@ struct Offer {
     algorithm: Algorithm,
     /// Those of the default provider: a name that stands for two algorithms would confuse OpenSSL.
     names: &'static CStr,
-    description: &'static CStr,
     /// Whether the parameters of its `AlgorithmIdentifier` are left out. For MD5 they are a null.
     algid_absent: bool,
 }
@@ -25,42 +24,41 @@ static OFFERS: [Offer; 6] = [
     Offer {
         algorithm: Algorithm::Md5,
         names: c"MD5:SSL3-MD5:1.2.840.113549.2.5",
-        description: c"MD5",
         algid_absent: false,
     },
     Offer {
         algorithm: Algorithm::Sha1,
         names: c"SHA1:SHA-1:SSL3-SHA1:1.3.14.3.2.26",
-        description: c"SHA-1",
         algid_absent: true,
     },
     Offer {
         algorithm: Algorithm::Sha224,
         names: c"SHA2-224:SHA-224:SHA224:2.16.840.1.101.3.4.2.4",
-        description: c"SHA-224",
         algid_absent: true,
     },
     Offer {
         algorithm: Algorithm::Sha256,
         names: c"SHA2-256:SHA-256:SHA256:2.16.840.1.101.3.4.2.1",
-        description: c"SHA-256",
         algid_absent: true,
     },
     Offer {
         algorithm: Algorithm::Sha384,
         names: c"SHA2-384:SHA-384:SHA384:2.16.840.1.101.3.4.2.2",
-        description: c"SHA-384",
         algid_absent: true,
     },
     Offer {
         algorithm: Algorithm::Sha512,
         names: c"SHA2-512:SHA-512:SHA512:2.16.840.1.101.3.4.2.3",
-        description: c"SHA-512",
         algid_absent: true,
     },
 ];
 
-static TABLES: [[Dispatch; 10]; OFFERS.len()] = [
+/// Which of [`OFFERS`] takes the master secret of SSL 3.0.
+const SHA1: usize = 1;
+
+type Table = [Dispatch; 12];
+
+static TABLES: [Table; OFFERS.len()] = [
     dispatch::<0>(),
     dispatch::<1>(),
     dispatch::<2>(),
@@ -98,15 +96,30 @@ pub(crate) fn offered(all: bool) -> Vec<abi::Algorithm> {
             names: offer.names.as_ptr(),
             properties: crate::PROPERTIES.as_ptr(),
             implementation: table.as_ptr(),
-            description: offer.description.as_ptr(),
+            // OpenSSL then describes it by its name, as it does with the default provider's.
+            description: ptr::null(),
         });
     offers.chain([abi::Algorithm::END]).collect()
 }
 
-const fn dispatch<const OFFER: usize>() -> [Dispatch; 10] {
+static SETTABLE: [Param; 2] = [Param::octet_string(c"ssl3-ms"), Param::END];
+
+const fn dispatch<const OFFER: usize>() -> Table {
+    let (set_params, settable_params) = if OFFER == SHA1 {
+        let (set, settable) = (
+            set_params as *const c_void,
+            settable_params as *const c_void,
+        );
+        (
+            Dispatch::new(function::SET_CTX_PARAMS, set),
+            Dispatch::new(function::SETTABLE_CTX_PARAMS, settable),
+        )
+    } else {
+        (Dispatch::END, Dispatch::END)
+    };
     [
         Dispatch::new(function::NEWCTX, newctx::<OFFER> as *const c_void),
-        Dispatch::new(function::INIT, init as *const c_void),
+        Dispatch::new(function::INIT, init::<OFFER> as *const c_void),
         Dispatch::new(function::UPDATE, update as *const c_void),
         Dispatch::new(function::FINAL, finish as *const c_void),
         Dispatch::new(function::DIGEST, digest::<OFFER> as *const c_void),
@@ -114,6 +127,8 @@ const fn dispatch<const OFFER: usize>() -> [Dispatch; 10] {
         Dispatch::new(function::DUPCTX, dupctx as *const c_void),
         Dispatch::new(function::GET_PARAMS, get_params::<OFFER> as *const c_void),
         Dispatch::new(function::GETTABLE_PARAMS, gettable_params as *const c_void),
+        set_params,
+        settable_params,
         Dispatch::END,
     ]
 }
@@ -160,16 +175,59 @@ unsafe extern "C" fn dupctx(context: *const Hasher) -> *mut Hasher {
 
 /// # Safety
 ///
-/// As [`dupctx`], and nobody else uses `context` now.
-unsafe extern "C" fn init(context: *mut Hasher, _params: *const Param) -> c_int {
+/// As [`dupctx`], and nobody else uses `context` now; `params` as for [`params::each`].
+unsafe extern "C" fn init<const OFFER: usize>(context: *mut Hasher, params: *mut Param) -> c_int {
     succeeds(|| {
         // SAFETY: the caller's promise.
         let Some(context) = (unsafe { context.as_mut() }) else {
             return false;
         };
         context.reset();
-        true
+        // SAFETY: the caller's promise.
+        OFFER != SHA1 || params.is_null() || unsafe { set_params(context, params) } == 1
     })
+}
+
+/// # Safety
+///
+/// As [`init`].
+unsafe extern "C" fn set_params(context: *mut Hasher, params: *mut Param) -> c_int {
+    succeeds(|| {
+        // SAFETY: the caller's promise.
+        let (context, mut params) = unsafe { (context.as_mut(), params::each(params)) };
+        let Some(context) = context else {
+            return false;
+        };
+        params.all(|(key, param)| {
+            key != c"ssl3-ms"
+                || param.data_type != param_type::OCTET_STRING
+                || param
+                    .octets()
+                    .is_some_and(|secret| finish_handshake(context, secret))
+        })
+    })
+}
+
+extern "C" fn settable_params(_context: *const Hasher, _provider: *mut c_void) -> *const c_void {
+    params::table(&SETTABLE)
+}
+
+/// Makes the messages of a handshake of SSL 3.0 that were hashed so far, and its master secret, the hash that RFC 6101
+/// (5.6.8) asks for: `SHA1(secret, pad_2, SHA1(messages, secret, pad_1))`. False if it is no such secret.
+fn finish_handshake(messages: &mut Hasher, secret: &[u8]) -> bool {
+    const SECRET_BYTES: usize = 48;
+    const PAD_BYTES: usize = 40;
+    if secret.len() != SECRET_BYTES {
+        return false;
+    }
+    messages.update(secret);
+    messages.update(&[0x36; PAD_BYTES]);
+    let inner = messages.finish_last();
+    messages.reset();
+    messages.update(secret);
+    messages.update(&[0x5c; PAD_BYTES]);
+    messages.update(inner.as_bytes());
+    true
 }
 
 /// # Safety

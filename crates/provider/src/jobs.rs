@@ -155,8 +155,8 @@ thread_local! {
 /// How many jobs wait in all threads, so that who has none need not look for them.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// How many calls go on inline after a bundle of one.
-const ALONE: u32 = 15;
+/// How many calls do their own work, in their job, after a bundle of one.
+const CALLS_INLINE_AFTER_ALONE: u32 = 15;
 
 /// The job that we are in.
 pub(crate) struct Current {
@@ -202,7 +202,7 @@ impl Current {
             let places: Vec<_> = bundle.drain(..).map(|place| place.0).collect();
             WAITING.fetch_sub(places.len(), Ordering::Relaxed);
             if let [_] = places[..] {
-                STAY.set(ALONE);
+                STAY.set(CALLS_INLINE_AFTER_ALONE);
             }
             // SAFETY: none is done, so that none has gone on; the lock is held.
             unsafe { bundle::run(&places) };

@@ -8,7 +8,8 @@
 //! * `abi`: the types and numbers that both sides know. No header of OpenSSL is needed to build this.
 //! * `guard`: no panic crosses into C. `params`: named values in and out. `error`: OpenSSL's stack of errors.
 //! * `settings`: what the configuration says.
-//! * `digest`: the hashes. `cipher`: AES, with `tls_cbc` for the records of TLS up to 1.2.
+//! * `digest`: the hashes. `cipher`: AES, with `tls_cbc` for the records of TLS up to 1.2, and `pipeline` for several
+//!   messages in one call.
 //! * `bundle`: work of several callers, done together: of `jobs` of one thread, of `threads` of one program, or of several
 //!   programs by a service (`offload`).
 //!

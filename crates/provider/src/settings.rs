@@ -13,7 +13,7 @@ use crate::abi::{CoreHandle, Dispatch, Param, core_function};
 
 /// The values of the section.
 pub(crate) struct Settings<'a> {
-    /// `report`: where to say which algorithms a program uses. `tabane openssl check` asks for it.
+    /// `report`: where to say which algorithms a program uses. `tabane openssl check` sets it.
     pub(crate) report: Option<Report>,
     /// `hashes`: whether they are offered too.
     pub(crate) hashes: bool,
@@ -73,8 +73,12 @@ impl Report {
         let names = names.to_bytes();
         let name = names.split(|&byte| byte == b':').next().unwrap_or(names);
         let line = [name, b"\n"].concat();
-        // Who cannot write there must not fail to encrypt.
-        if let Ok(mut file) = OpenOptions::new().append(true).open(&self.file) {
+        // A program that may not write there still encrypts.
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(&self.file);
+        if let Ok(mut file) = file {
             let _ = file.write_all(&line);
         }
     }

@@ -27,8 +27,8 @@ struct Entry<'a> {
     next: *mut Entry<'static>,
 }
 
-/// How often a thread lets others run before it sleeps: when who has its work does not run itself.
-const TURNS: u32 = 200;
+/// How often a thread lets others run before it sleeps: when the thread that has its work does not run itself.
+const YIELDS_BEFORE_SLEEP: u32 = 200;
 
 /// Does work with that of other threads if there are too many of them; otherwise `few` does it.
 pub(crate) fn within(
@@ -57,7 +57,7 @@ pub(crate) fn within(
     // SAFETY: until it is done nobody but who has taken it off the stack uses it, and it stays here.
     unsafe {
         put(place, place);
-        let mut turns = 0;
+        let mut yields = 0;
         loop {
             std::thread::yield_now();
             if let Some(result) = (*place).waiting.result() {
@@ -67,15 +67,15 @@ pub(crate) fn within(
             if let Some(result) = (*place).waiting.result() {
                 return result;
             }
-            turns += 1;
-            if turns > TURNS {
+            yields += 1;
+            if yields > YIELDS_BEFORE_SLEEP {
                 (*place).waiting.sleep();
             }
         }
     }
 }
 
-/// How long something is tried, in nanoseconds.
+/// Nanoseconds of a tick, after which [`Trials`] learn what was done in it.
 const TICK_NS: u64 = 10_000_000;
 
 /// Whether threads do each other's work now.

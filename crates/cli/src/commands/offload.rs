@@ -89,7 +89,7 @@ impl Place {
 }
 
 impl Offload {
-    /// Does it.
+    /// Serves until a signal comes, or prints what a service does.
     pub fn run(self, global: &Global) -> Result<Exit> {
         match self.action {
             Action::Serve(serve) => serve.run(global),
@@ -98,9 +98,20 @@ impl Offload {
     }
 }
 
+/// Bytes of a socket's name at most: `sun_path` of `unix(7)` has 108, the last of them 0.
+const SOCKET_NAME_BYTES_MAX: usize = 107;
+
 impl Serve {
     fn run(self, global: &Global) -> Result<Exit> {
         let socket = self.place.socket()?;
+        let len = socket.as_os_str().len();
+        if len > SOCKET_NAME_BYTES_MAX {
+            return Err(Failure::Other(format!(
+                "{}: the name of a socket has {SOCKET_NAME_BYTES_MAX} bytes at most, and this one has {len}: \
+                 name a shorter one with --socket",
+                format::path(&socket)
+            )));
+        }
         let failed = |error: std::io::Error| {
             let reason = match error.kind() {
                 ErrorKind::AddrInUse => "somebody serves there".to_owned(),
@@ -147,6 +158,10 @@ impl Place {
                     "no service runs there: tabane offload serve starts one".to_owned()
                 }
                 ErrorKind::WouldBlock => "the service does not answer: is it stopped?".to_owned(),
+                ErrorKind::ConnectionReset => {
+                    "the service has no room for another connection now: ask again in a second"
+                        .to_owned()
+                }
                 _ => format::reason(&error),
             };
             Failure::Other(format!("{}: {reason}", format::path(&socket)))
@@ -162,6 +177,7 @@ impl Place {
                 "units": status.units,
                 "cards": status.cards,
                 "clients": status.clients,
+                "clients_max": status.clients_max,
             }))?;
             return Ok(Exit::Success);
         }
@@ -173,11 +189,18 @@ impl Place {
 fn print(status: &Status) -> Result<()> {
     let mut output = Output::new();
     output.line(format!(
-        "clients    {}, of which {} have something to do; {} messages wait",
+        "clients    {} of {} at most, of which {} have something to do; {} messages wait",
         status.clients.len(),
+        status.clients_max,
         status.active,
         status.depth
     ))?;
+    if status.clients.len() >= status.clients_max {
+        output.line(
+            "full       other programs go on without the service: allow more with offload serve --clients \
+             and ulimit -n",
+        )?;
+    }
     output.line(match (status.latency_us(0.5), status.latency_us(0.99)) {
         (Some(half), Some(most)) => format!(
             "bundles    {:.1} messages each; half of the messages took {half} us at most, 99% {most} us",

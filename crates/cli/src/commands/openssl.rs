@@ -55,7 +55,8 @@ struct Install {
 #[derive(Args)]
 #[command(after_help = "\
 OpenSSL reads its configuration from the file that OPENSSL_CONF names. This one replaces the system's file; to keep what \
-is there, put its lines into that file instead. The default provider does what Tabane does not offer.
+is there, put its lines into that file instead. The default provider does what Tabane does not offer. Node.js reads the same \
+file, under the name nodejs_conf, which is in it too.
 
 Examples:
   tabane openssl conf > tabane-openssl.cnf
@@ -84,7 +85,7 @@ struct Check {
 }
 
 impl Openssl {
-    /// Does it.
+    /// Installs the provider, prints a configuration for it, or runs a program with it.
     pub fn run(self, global: &Global) -> Result<Exit> {
         match self.action {
             Action::Install(install) => install.run(global),
@@ -122,13 +123,14 @@ impl Install {
         }
         let mut output = Output::new();
         output.line(format!("installed {}", format::path(&to)))?;
-        output.line(match named {
-            true => format!(
-                "Programs use it with a configuration: tabane openssl conf --module {}",
-                format::path(&to)
-            ),
-            false => "Programs use it with a configuration: tabane openssl conf".to_owned(),
-        })?;
+        let module = if named {
+            format!(" --module {}", format::path(&to))
+        } else {
+            String::new()
+        };
+        output.line(format!(
+            "Programs use it with a configuration: tabane openssl conf{module}"
+        ))?;
         output.finish()?;
         Ok(Exit::Success)
     }
@@ -258,6 +260,8 @@ fn configuration(module: &Path, report: Option<&Path>) -> String {
         "\
 # Programs that use OpenSSL 3 take from Tabane what it offers, and the rest from the default provider.
 openssl_conf = openssl_init
+# Node.js reads this name instead.
+nodejs_conf = openssl_init
 
 [openssl_init]
 providers = provider_sect
@@ -281,7 +285,7 @@ default_properties = ?provider=tabane
     )
 }
 
-/// The provider that is meant: the one named, else the one that is installed, else the one beside this command.
+/// The absolute path of the provider that was named, else of the one that is installed, else of the one beside this command.
 fn module(named: Option<PathBuf>) -> Result<PathBuf> {
     let module = match named {
         Some(module) => module,
@@ -290,13 +294,23 @@ fn module(named: Option<PathBuf>) -> Result<PathBuf> {
             _ => built()?,
         },
     };
-    fs::canonicalize(&module).map_err(|error| {
+    let failed = |error: std::io::Error| {
         other(&format!(
             "{}: {}",
             format::path(&module),
             format::reason(&error)
         ))
-    })
+    };
+    let bytes = fs::read(&module).map_err(failed)?;
+    // The function with which every provider begins.
+    let name = b"OSSL_provider_init";
+    if !bytes.windows(name.len()).any(|window| window == name) {
+        return Err(other(&format!(
+            "{}: this is no OpenSSL provider: name the file tabane.so with --module",
+            format::path(&module)
+        )));
+    }
+    fs::canonicalize(&module).map_err(failed)
 }
 
 /// Where OpenSSL looks for modules, if the command says so.

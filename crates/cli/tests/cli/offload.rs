@@ -56,11 +56,11 @@ fn serves_until_a_signal_and_tells_what_it_does() {
 
     run(&mut bare_command(status))
         .succeeds()
-        .says("clients    0, of which 0 have something to do; 0 messages wait")
+        .says("clients    0 of 1024 at most, of which 0 have something to do; 0 messages wait")
         .says("md5        not worth asking for now");
     run(&mut bare_command(status.into_iter().chain(["--json"])))
         .succeeds()
-        .says("\"clients\":[]")
+        .says("\"clients\":[],\"clients_max\":1024")
         .says("\"from_bytes\":{\"aes-cbc\":null");
     service.ends();
     assert!(!socket.exists());
@@ -85,6 +85,30 @@ fn status_tells_of_a_card() {
         .succeeds()
         .says("\"cards\":[{\"name\":\"No card, but its shim\",\"bundles\":0,");
     service.ends();
+}
+
+#[test]
+fn a_full_service_says_so() {
+    let bed = Bed::new();
+    let socket = bed.path("offload.sock");
+    let text = socket.display().to_string();
+    let serve = ["offload", "serve", "--socket", &text, "--clients", "0"];
+    let (service, _) = Service::start(&mut bare_command(serve));
+    run(&mut bare_command(["offload", "status", "--socket", &text]))
+        .succeeds()
+        .says("clients    0 of 0 at most")
+        .says("other programs go on without the service");
+    service.ends();
+}
+
+#[test]
+fn a_name_too_long_for_a_socket_is_refused_before_anything_is_made() {
+    let bed = Bed::new();
+    let dir = bed.path("run");
+    let socket = dir.join("s".repeat(108)).display().to_string();
+    let serve = ["offload", "serve", "--socket", &socket];
+    run(&mut bare_command(serve)).fails(1, "107 bytes at most");
+    assert!(!dir.exists());
 }
 
 #[test]

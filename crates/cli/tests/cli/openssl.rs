@@ -35,7 +35,8 @@ fn installs_configures_and_checks() {
     run(&mut bare_command(["openssl", "conf", "--module", &module]))
         .succeeds()
         .says(&format!("module = {module}\nactivate = 1"))
-        .says("default_properties = ?provider=tabane");
+        .says("default_properties = ?provider=tabane")
+        .says("nodejs_conf = openssl_init");
     if tabane_lanes::aes::Backend::fastest() > tabane_lanes::aes::Backend::Portable {
         let check = ["openssl", "check", "--module", &module];
         run(&mut bare_command(check))
@@ -47,6 +48,14 @@ fn installs_configures_and_checks() {
     }
     let nothing = ["openssl", "check", "--module", &module, "--", "true"];
     run(&mut bare_command(nothing)).fails(1, "true used nothing of");
+}
+
+#[test]
+fn a_file_that_is_no_provider_is_an_error() {
+    for action in ["conf", "check"] {
+        let wrong = ["openssl", action, "--module", "/etc/passwd"];
+        run(&mut bare_command(wrong)).fails(1, "/etc/passwd: this is no OpenSSL provider");
+    }
 }
 
 #[test]

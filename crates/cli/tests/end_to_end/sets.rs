@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::bed::{Bed, Ran, run};
-use crate::{compare, source};
+use crate::source;
 
 /// What TABANE_SIMD takes.
 const SETS: [&str; 5] = ["portable", "sse41", "avx2", "avx512", "shani"];

@@ -1,12 +1,12 @@
 //! ECB, CBC and CTR.
 
 use super::tls_cbc::TlsRecords;
-use super::{Call, Cipher, Mode, Offer};
+use super::{Call, Cipher, Mode, Offer, update_each};
 use crate::abi::Param;
 use crate::bundle;
 use crate::error::Reason;
 use crate::guard::erase;
-use tabane_lanes::aes::{self, BLOCK, InOut, Key};
+use tabane_lanes::aes::{self, BLOCK, CbcJob, InOut, Key};
 
 /// A message in one of these modes.
 #[derive(Clone)]
@@ -223,6 +223,7 @@ impl Cipher for BlockCipher {
     const SETTABLE: &'static [Param] = &[
         Param::uint(c"padding"),
         Param::uint(c"num"),
+        Param::uint(c"use-bits"),
         Param::uint(c"tls-version"),
         Param::size(c"tls-mac-size"),
         Param::END,
@@ -283,6 +284,40 @@ impl Cipher for BlockCipher {
         }
         // SAFETY: the caller's promise.
         unsafe { self.update_any(call) }
+    }
+
+    unsafe fn update_all(
+        pipes: &mut [Self],
+        calls: &[Call],
+        written: &mut [usize],
+    ) -> Result<(), Reason> {
+        let together = pipes.iter().all(|pipe| {
+            pipe.offer.mode == Mode::Cbc && pipe.encrypt && pipe.used == 0 && !pipe.tls.on()
+        });
+        if calls.iter().any(|call| call.to.is_null()) {
+            return Err(Reason::CipherOperationFailed);
+        }
+        if !together {
+            // SAFETY: the caller's promise.
+            return unsafe { update_each(pipes, calls, written) };
+        }
+        let mut calls = calls.to_vec();
+        let mut jobs = Vec::with_capacity(pipes.len());
+        for ((pipe, call), written) in pipes.iter_mut().zip(&mut calls).zip(written) {
+            *written = call.len / BLOCK * BLOCK;
+            jobs.push(CbcJob {
+                key: pipe.key.as_ref().ok_or(Reason::NoKeySet)?,
+                iv: &mut pipe.iv,
+                // SAFETY: the caller's promise.
+                data: unsafe { call.take(*written)? }.into_place(),
+            });
+        }
+        aes::cbc_encrypt_many(&mut jobs).map_err(|_| Reason::CipherOperationFailed)?;
+        for (pipe, call) in pipes.iter_mut().zip(&calls) {
+            // SAFETY: what is left is readable: less than a block.
+            unsafe { pipe.fill(call.from, call.len) };
+        }
+        Ok(())
     }
 
     unsafe fn finish(&mut self, to: *mut u8, room: usize) -> Result<usize, Reason> {
@@ -368,6 +403,8 @@ impl Cipher for BlockCipher {
                 }
                 self.used = num;
             }
+            // Of CFB with a bit at a time, and without effect elsewhere.
+            b"use-bits" => _ = number()?,
             b"tls-version" => self.tls.set_version(number()?),
             b"tls-mac-size" => self.tls.set_mac_len(number()?)?,
             b"keylen" if number()? != self.offer.key_len as u64 => {

@@ -4,18 +4,19 @@ use tabane_lanes::aes::{BLOCK, Gcm, GcmKey};
 use zeroize::Zeroize;
 
 use super::{Call, Cipher, Offer};
-use crate::abi::Param;
+use crate::abi::{Param, param_type};
 use crate::error::Reason;
 use crate::guard::bytes;
 
-/// The longest initialization vector.
-const MAX_IV: usize = 128;
-/// Of a record of TLS: the part of the initialization vector that is sent along, the tag, and the additional data.
-const EXPLICIT_IV: usize = 8;
-const TAG: usize = 16;
-const TLS_AAD: usize = 13;
-/// The least part of the initialization vector that is not sent along.
-const FIXED_IV: usize = 4;
+/// Bytes of an initialization vector at most.
+const IV_BYTES_MAX: usize = 128;
+/// Bytes of a whole tag.
+const TAG_BYTES: usize = 16;
+/// Of a record of TLS: bytes of the part of the initialization vector that is sent along, and of the additional data.
+const EXPLICIT_IV_BYTES: usize = 8;
+const TLS_AAD_BYTES: usize = 13;
+/// Bytes of the part of the initialization vector that is not sent along, at least.
+const FIXED_IV_BYTES_MIN: usize = 4;
 
 /// What became of the initialization vector.
 #[derive(Clone)]
@@ -36,15 +37,19 @@ pub(super) struct GcmCipher {
     offer: &'static Offer,
     key: Option<GcmKey>,
     encrypt: bool,
-    iv: [u8; MAX_IV],
+    iv: [u8; IV_BYTES_MAX],
     iv_len: usize,
     state: Iv,
     /// Whether the end of the vector is a counter of ours.
     counting_iv: bool,
-    tag: [u8; TAG],
+    /// The tag, or the additional data of the next record of TLS, as in the default provider.
+    buffer: [u8; TAG_BYTES],
+    /// Bytes of the tag; none if there is none.
     tag_len: Option<usize>,
-    /// The next update is a record of TLS with these additional data.
-    tls_aad: Option<[u8; TLS_AAD]>,
+    /// Whether the next update is a record of TLS.
+    tls_record_next: bool,
+    /// What the tag adds to a record of TLS, 0 before there was any.
+    tls_padding: usize,
     tls_records: u64,
 }
 
@@ -75,11 +80,11 @@ impl GcmCipher {
         let (key, message) = self.begin()?;
         let tag = message.tag(key);
         if encrypt {
-            self.tag = tag;
-            self.tag_len = Some(TAG);
+            self.buffer = tag;
+            self.tag_len = Some(TAG_BYTES);
         } else {
-            let len = expected.ok_or(Reason::TagNotSet)?;
-            if !equal(&tag[..len], &self.tag[..len]) {
+            let len = expected.ok_or(Reason::Unsaid)?;
+            if !equal(&tag[..len], &self.buffer[..len]) {
                 return Err(Reason::CipherOperationFailed);
             }
         }
@@ -89,7 +94,7 @@ impl GcmCipher {
 
     /// Begins a message under the vector, writes its last bytes to `to`, and counts on for the next one.
     fn next_iv(&mut self, to: &mut [u8]) -> Result<(), Reason> {
-        const FAILED: Reason = Reason::CipherOperationFailed;
+        const FAILED: Reason = Reason::Unsaid;
         let key = self.key.as_ref().ok_or(FAILED)?;
         if !self.counting_iv {
             return Err(FAILED);
@@ -105,7 +110,7 @@ impl GcmCipher {
 
     /// Begins a message under a vector whose end the other side has sent.
     fn received_iv(&mut self, end: &[u8]) -> Result<(), Reason> {
-        const FAILED: Reason = Reason::CipherOperationFailed;
+        const FAILED: Reason = Reason::Unsaid;
         let key = self.key.as_ref().ok_or(FAILED)?;
         if !self.counting_iv || self.encrypt || end.len() > self.iv_len {
             return Err(FAILED);
@@ -119,29 +124,33 @@ impl GcmCipher {
 
     /// A whole record of TLS 1.2, in place: explicit part of the vector, data, tag (RFC 5288). Returns the length of the
     /// record, or of the data when decrypting.
-    fn tls_record(&mut self, aad: [u8; TLS_AAD], record: &mut [u8]) -> Result<usize, Reason> {
+    fn tls_record(&mut self, record: &mut [u8]) -> Result<usize, Reason> {
         const FAILED: Reason = Reason::CipherOperationFailed;
+        let aad: [u8; TLS_AAD_BYTES] = *self.buffer.first_chunk().ok_or(FAILED)?;
         let len = record.len();
         let (explicit_iv, rest) = record
-            .split_first_chunk_mut::<EXPLICIT_IV>()
+            .split_first_chunk_mut::<EXPLICIT_IV_BYTES>()
             .ok_or(FAILED)?;
-        let (data, tag) = rest.split_last_chunk_mut::<TAG>().ok_or(FAILED)?;
+        let (data, tag) = rest.split_last_chunk_mut::<TAG_BYTES>().ok_or(FAILED)?;
         let failed = |_| FAILED;
         if self.encrypt {
             let records = self.tls_records.checked_add(1);
             self.tls_records = records.ok_or(Reason::TooManyRecords)?;
-            self.next_iv(explicit_iv)?;
+            self.next_iv(explicit_iv).map_err(|_| FAILED)?;
             let (key, message) = self.begin()?;
             message.aad(key, &aad).map_err(failed)?;
             message.encrypt(key, &mut *data).map_err(failed)?;
             *tag = message.tag(key);
+            self.tag_len = Some(TAG_BYTES);
             Ok(len)
         } else {
-            self.received_iv(explicit_iv)?;
+            self.received_iv(explicit_iv).map_err(|_| FAILED)?;
             let (key, message) = self.begin()?;
             message.aad(key, &aad).map_err(failed)?;
             message.decrypt(key, &mut *data).map_err(failed)?;
-            if equal(&message.tag(key), tag) {
+            let expected = message.tag(key);
+            self.tag_len = Some(TAG_BYTES);
+            if equal(&expected, tag) {
                 Ok(data.len())
             } else {
                 data.zeroize();
@@ -150,19 +159,63 @@ impl GcmCipher {
         }
     }
 
+    /// Data, additional data, or a record of TLS. Returns how many bytes were written.
+    ///
+    /// # Safety
+    ///
+    /// As [`Call`] says.
+    unsafe fn process(&mut self, mut call: Call) -> Result<usize, Reason> {
+        const FAILED: Reason = Reason::CipherOperationFailed;
+        let len = call.len;
+        if call.room < len {
+            return Err(Reason::OutputBufferTooSmall);
+        }
+        if core::mem::take(&mut self.tls_record_next) {
+            if call.from != call.to {
+                self.state = Iv::Spent;
+                return Err(FAILED);
+            }
+            // SAFETY: the caller's promise; they are the same place.
+            let record = unsafe { core::slice::from_raw_parts_mut(call.to, len) };
+            let done = self.tls_record(record);
+            self.state = Iv::Spent;
+            return done;
+        }
+        let encrypt = self.encrypt;
+        let (key, message) = self.begin()?;
+        let done = if call.to.is_null() {
+            // SAFETY: the caller's promise.
+            message.aad(key, unsafe { bytes(call.from, len) })
+        } else {
+            // SAFETY: the caller's promise.
+            let data = unsafe { call.take(len)? };
+            if encrypt {
+                message.encrypt(key, data)
+            } else {
+                message.decrypt(key, data)
+            }
+        };
+        done.map_err(|_| FAILED)?;
+        Ok(len)
+    }
+
     /// Keeps the additional data of the next record, in which the length is to be that of the data alone.
     fn set_tls_aad(&mut self, aad: &[u8]) -> Result<(), Reason> {
         const FAILED: Reason = Reason::InvalidAad;
-        let mut aad: [u8; TLS_AAD] = aad.try_into().map_err(|_| FAILED)?;
-        let len = aad.last_chunk_mut().ok_or(FAILED)?;
+        let aad: &[u8; TLS_AAD_BYTES] = aad.try_into().map_err(|_| FAILED)?;
+        let place: &mut [u8; TLS_AAD_BYTES] = self.buffer.first_chunk_mut().ok_or(FAILED)?;
+        *place = *aad;
+        // Also if the length is wrong, as in the default provider: the next update is a record then too.
+        self.tls_record_next = true;
+        let len = place.last_chunk_mut().ok_or(FAILED)?;
         let around = if self.encrypt {
-            EXPLICIT_IV
+            EXPLICIT_IV_BYTES
         } else {
-            EXPLICIT_IV + TAG
+            EXPLICIT_IV_BYTES + TAG_BYTES
         };
         let data = u16::from_be_bytes(*len).checked_sub(around as u16);
         *len = data.ok_or(FAILED)?.to_be_bytes();
-        self.tls_aad = Some(aad);
+        self.tls_padding = TAG_BYTES;
         Ok(())
     }
 
@@ -180,7 +233,7 @@ impl GcmCipher {
         } else {
             let fixed = fixed.octets().ok_or(FAILED)?;
             let counted = self.iv_len.checked_sub(fixed.len()).ok_or(FAILED)?;
-            if fixed.len() < FIXED_IV || counted < EXPLICIT_IV {
+            if fixed.len() < FIXED_IV_BYTES_MIN || counted < EXPLICIT_IV_BYTES {
                 return Err(FAILED);
             }
             let (start, rest) = self.iv[..self.iv_len].split_at_mut(fixed.len());
@@ -205,6 +258,7 @@ impl Cipher for GcmCipher {
         Param::octet_string(c"tag"),
         Param::size(c"tlsaadpad"),
         Param::octet_string(c"tlsivgen"),
+        Param::octet_place(c"pipeline-tag"),
         Param::END,
     ];
     const SETTABLE: &'static [Param] = &[
@@ -213,6 +267,7 @@ impl Cipher for GcmCipher {
         Param::octet_string(c"tlsaad"),
         Param::octet_string(c"tlsivfixed"),
         Param::octet_string(c"tlsivinv"),
+        Param::octet_place(c"pipeline-tag"),
         Param::END,
     ];
 
@@ -221,13 +276,14 @@ impl Cipher for GcmCipher {
             offer,
             key: None,
             encrypt: false,
-            iv: [0; MAX_IV],
+            iv: [0; IV_BYTES_MAX],
             iv_len: offer.iv_len(),
             state: Iv::Unset,
             counting_iv: false,
-            tag: [0; TAG],
+            buffer: [0; TAG_BYTES],
             tag_len: None,
-            tls_aad: None,
+            tls_record_next: false,
+            tls_padding: 0,
             tls_records: 0,
         }
     }
@@ -235,7 +291,7 @@ impl Cipher for GcmCipher {
     fn init(&mut self, encrypt: bool, key: Option<&[u8]>, iv: Option<&[u8]>) -> Result<(), Reason> {
         self.encrypt = encrypt;
         if let Some(iv) = iv {
-            if iv.is_empty() || iv.len() > MAX_IV {
+            if iv.is_empty() || iv.len() > IV_BYTES_MAX {
                 return Err(Reason::InvalidIvLength);
             }
             self.iv_len = iv.len();
@@ -260,45 +316,16 @@ impl Cipher for GcmCipher {
         Ok(())
     }
 
-    unsafe fn update(&mut self, mut call: Call) -> Result<usize, Reason> {
-        const FAILED: Reason = Reason::CipherOperationFailed;
-        let len = call.len;
-        if len == 0 {
+    unsafe fn update(&mut self, call: Call) -> Result<usize, Reason> {
+        if call.len == 0 {
             return Ok(0);
         }
-        if call.room < len {
-            return Err(Reason::OutputBufferTooSmall);
-        }
-        if let Some(aad) = self.tls_aad.take() {
-            if call.from != call.to {
-                return Err(FAILED);
-            }
-            // SAFETY: the caller's promise; they are the same place.
-            let record = unsafe { core::slice::from_raw_parts_mut(call.to, len) };
-            let done = self.tls_record(aad, record);
-            self.state = Iv::Spent;
-            return done;
-        }
-        let encrypt = self.encrypt;
-        let (key, message) = self.begin()?;
-        let done = if call.to.is_null() {
-            // SAFETY: the caller's promise.
-            message.aad(key, unsafe { bytes(call.from, len) })
-        } else {
-            // SAFETY: the caller's promise.
-            let data = unsafe { call.take(len)? };
-            if encrypt {
-                message.encrypt(key, data)
-            } else {
-                message.decrypt(key, data)
-            }
-        };
-        done.map_err(|_| FAILED)?;
-        Ok(len)
+        // SAFETY: the caller's promise.
+        unsafe { self.process(call) }
     }
 
     unsafe fn finish(&mut self, _to: *mut u8, _room: usize) -> Result<usize, Reason> {
-        if self.tls_aad.take().is_some() {
+        if core::mem::take(&mut self.tls_record_next) {
             self.state = Iv::Spent;
             return Err(Reason::Unsaid);
         }
@@ -311,10 +338,12 @@ impl Cipher for GcmCipher {
         // SAFETY: the caller's promise.
         unsafe {
             if call.from.is_null() {
-                self.finish(call.to, call.room)
-            } else {
-                self.update(call)
+                return self.finish(call.to, call.room);
             }
+            self.process(call).map_err(|reason| match reason {
+                Reason::OutputBufferTooSmall => reason,
+                _ => Reason::Unsaid,
+            })
         }
     }
 
@@ -322,39 +351,36 @@ impl Cipher for GcmCipher {
         let set = match key {
             b"keylen" => param.set_number(self.offer.key_len as u64),
             b"ivlen" => param.set_number(self.iv_len as u64),
-            b"taglen" => param.set_number(self.tag_len.unwrap_or(TAG) as u64),
+            b"taglen" => param.set_number(self.tag_len.unwrap_or(TAG_BYTES) as u64),
             b"iv" | b"updated-iv" => {
                 if matches!(self.state, Iv::Unset) {
-                    return Err(Reason::FailedToGetParameter);
+                    return Err(Reason::Unsaid);
+                }
+                if param.data_size < self.iv_len {
+                    return Err(Reason::InvalidIvLength);
                 }
                 param.set_octets(&self.iv[..self.iv_len])
             }
             b"tag" => {
-                if !self.encrypt || self.tag_len.is_none() {
-                    return Err(Reason::TagNotSet);
-                }
-                let len = if param.data.is_null() {
-                    TAG
-                } else {
-                    param.data_size
-                };
-                if len == 0 || len > TAG {
+                let len = param.data_size;
+                if !(1..=TAG_BYTES).contains(&len) || !self.encrypt || self.tag_len.is_none() {
                     return Err(Reason::InvalidTag);
                 }
-                param.set_octets(&self.tag[..len])
+                param.set_octets(&self.buffer[..len])
             }
-            b"tlsaadpad" => param.set_number(TAG as u64),
+            b"tlsaadpad" => param.set_number(self.tls_padding as u64),
             b"tlsivgen" => {
-                let mut iv = [0; MAX_IV];
-                let asked = match param.data_size {
-                    len if param.data.is_null() || len > MAX_IV => {
-                        return Err(Reason::FailedToGetParameter);
-                    }
+                if param.data.is_null() || param.data_type != param_type::OCTET_STRING {
+                    return Err(Reason::Unsaid);
+                }
+                let len = match param.data_size {
                     0 => self.iv_len,
                     len => len.min(self.iv_len),
                 };
-                self.next_iv(&mut iv[..asked])?;
-                param.set_octets(&iv[..asked])
+                // SAFETY: whoever asks promises that `data` is writable for `data_size` bytes, or with a size of 0 for the
+                // whole vector.
+                let to = unsafe { core::slice::from_raw_parts_mut(param.data.cast(), len) };
+                return self.next_iv(to);
             }
             _ => true,
         };
@@ -367,20 +393,17 @@ impl Cipher for GcmCipher {
             b"tag" => {
                 let tag = param
                     .octets()
-                    .filter(|tag| tag.len() <= TAG)
+                    .filter(|tag| tag.len() <= TAG_BYTES)
                     .ok_or(FAILED)?;
-                if self.encrypt {
-                    return Err(Reason::TagNotNeeded);
-                }
-                if tag.is_empty() {
+                if self.encrypt || tag.is_empty() {
                     return Err(Reason::InvalidTag);
                 }
-                self.tag[..tag.len()].copy_from_slice(tag);
+                self.buffer[..tag.len()].copy_from_slice(tag);
                 self.tag_len = Some(tag.len());
             }
             b"ivlen" => {
                 let len = param.number().ok_or(FAILED)? as usize;
-                if len == 0 || len > MAX_IV {
+                if len == 0 || len > IV_BYTES_MAX {
                     return Err(Reason::InvalidIvLength);
                 }
                 if len != self.iv_len {

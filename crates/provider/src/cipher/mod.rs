@@ -2,6 +2,7 @@
 
 mod block;
 mod gcm;
+mod pipeline;
 mod tls_cbc;
 
 use core::ffi::{CStr, c_int, c_void};
@@ -32,21 +33,14 @@ struct Offer {
     key_len: usize,
     /// Those of the default provider.
     names: &'static CStr,
-    description: &'static CStr,
 }
 
 impl Offer {
-    const fn new(
-        mode: Mode,
-        key_len: usize,
-        names: &'static CStr,
-        description: &'static CStr,
-    ) -> Self {
+    const fn new(mode: Mode, key_len: usize, names: &'static CStr) -> Self {
         Self {
             mode,
             key_len,
             names,
-            description,
         }
     }
 
@@ -69,21 +63,21 @@ impl Offer {
 
 #[rustfmt::skip]
 static OFFERS: [Offer; 12] = [
-    Offer::new(Mode::Ecb, 16, c"AES-128-ECB:2.16.840.1.101.3.4.1.1", c"AES-128 in ECB"),
-    Offer::new(Mode::Ecb, 24, c"AES-192-ECB:2.16.840.1.101.3.4.1.21", c"AES-192 in ECB"),
-    Offer::new(Mode::Ecb, 32, c"AES-256-ECB:2.16.840.1.101.3.4.1.41", c"AES-256 in ECB"),
-    Offer::new(Mode::Cbc, 16, c"AES-128-CBC:AES128:2.16.840.1.101.3.4.1.2", c"AES-128 in CBC"),
-    Offer::new(Mode::Cbc, 24, c"AES-192-CBC:AES192:2.16.840.1.101.3.4.1.22", c"AES-192 in CBC"),
-    Offer::new(Mode::Cbc, 32, c"AES-256-CBC:AES256:2.16.840.1.101.3.4.1.42", c"AES-256 in CBC"),
-    Offer::new(Mode::Ctr, 16, c"AES-128-CTR", c"AES-128 in CTR"),
-    Offer::new(Mode::Ctr, 24, c"AES-192-CTR", c"AES-192 in CTR"),
-    Offer::new(Mode::Ctr, 32, c"AES-256-CTR", c"AES-256 in CTR"),
-    Offer::new(Mode::Gcm, 16, c"AES-128-GCM:id-aes128-GCM:2.16.840.1.101.3.4.1.6", c"AES-128 in GCM"),
-    Offer::new(Mode::Gcm, 24, c"AES-192-GCM:id-aes192-GCM:2.16.840.1.101.3.4.1.26", c"AES-192 in GCM"),
-    Offer::new(Mode::Gcm, 32, c"AES-256-GCM:id-aes256-GCM:2.16.840.1.101.3.4.1.46", c"AES-256 in GCM"),
+    Offer::new(Mode::Ecb, 16, c"AES-128-ECB:2.16.840.1.101.3.4.1.1"),
+    Offer::new(Mode::Ecb, 24, c"AES-192-ECB:2.16.840.1.101.3.4.1.21"),
+    Offer::new(Mode::Ecb, 32, c"AES-256-ECB:2.16.840.1.101.3.4.1.41"),
+    Offer::new(Mode::Cbc, 16, c"AES-128-CBC:AES128:2.16.840.1.101.3.4.1.2"),
+    Offer::new(Mode::Cbc, 24, c"AES-192-CBC:AES192:2.16.840.1.101.3.4.1.22"),
+    Offer::new(Mode::Cbc, 32, c"AES-256-CBC:AES256:2.16.840.1.101.3.4.1.42"),
+    Offer::new(Mode::Ctr, 16, c"AES-128-CTR"),
+    Offer::new(Mode::Ctr, 24, c"AES-192-CTR"),
+    Offer::new(Mode::Ctr, 32, c"AES-256-CTR"),
+    Offer::new(Mode::Gcm, 16, c"AES-128-GCM:id-aes128-GCM:2.16.840.1.101.3.4.1.6"),
+    Offer::new(Mode::Gcm, 24, c"AES-192-GCM:id-aes192-GCM:2.16.840.1.101.3.4.1.26"),
+    Offer::new(Mode::Gcm, 32, c"AES-256-GCM:id-aes256-GCM:2.16.840.1.101.3.4.1.46"),
 ];
 
-type Table = [Dispatch; 15];
+type Table = [Dispatch; 19];
 
 static TABLES: [Table; OFFERS.len()] = [
     dispatch::<BlockCipher, 0>(),
@@ -122,7 +116,8 @@ pub(crate) fn offered() -> Vec<abi::Algorithm> {
         names: offer.names.as_ptr(),
         properties: crate::PROPERTIES.as_ptr(),
         implementation: table.as_ptr(),
-        description: offer.description.as_ptr(),
+        // OpenSSL then describes it by its name, as it does with the default provider's.
+        description: ptr::null(),
     });
     offers.chain([abi::Algorithm::END]).collect()
 }
@@ -147,6 +142,20 @@ trait Cipher: Clone {
     /// As [`Call`] says.
     unsafe fn update(&mut self, call: Call) -> Result<usize, Reason>;
 
+    /// The next bytes of several messages, and for each how many were written.
+    ///
+    /// # Safety
+    ///
+    /// As [`Call`] says, and no place of a call overlaps one of another.
+    unsafe fn update_all(
+        pipes: &mut [Self],
+        calls: &[Call],
+        written: &mut [usize],
+    ) -> Result<(), Reason> {
+        // SAFETY: the caller's promise.
+        unsafe { update_each(pipes, calls, written) }
+    }
+
     /// The message ends. Returns how many bytes were written.
     ///
     /// # Safety
@@ -166,6 +175,23 @@ trait Cipher: Clone {
 
     /// Sets a parameter. Unknown ones are left alone.
     fn set(&mut self, key: &[u8], param: &Param) -> Result<(), Reason>;
+}
+
+/// The next bytes of several messages, one message after the other.
+///
+/// # Safety
+///
+/// As [`Cipher::update_all`].
+unsafe fn update_each<C: Cipher>(
+    pipes: &mut [C],
+    calls: &[Call],
+    written: &mut [usize],
+) -> Result<(), Reason> {
+    for ((pipe, &call), written) in pipes.iter_mut().zip(calls).zip(written) {
+        // SAFETY: the caller's promise.
+        *written = unsafe { pipe.update(call)? };
+    }
+    Ok(())
 }
 
 /// Data of a call: `from` is readable for `len` bytes, or null; `to` is writable for `room` bytes, or null. They may be the
@@ -218,6 +244,8 @@ struct Context<C> {
     /// Lives longer than its contexts.
     provider: *const Provider,
     cipher: C,
+    /// The messages of a pipeline; none if there is no pipeline.
+    pipes: Vec<C>,
 }
 
 const fn dispatch<C: Cipher, const OFFER: usize>() -> Table {
@@ -248,6 +276,22 @@ const fn dispatch<C: Cipher, const OFFER: usize>() -> Table {
             function::SETTABLE_CTX_PARAMS,
             settable_ctx_params::<C> as *const c_void,
         ),
+        Dispatch::new(
+            function::PIPELINE_ENCRYPT_INIT,
+            pipeline::init::<C, OFFER, true> as *const c_void,
+        ),
+        Dispatch::new(
+            function::PIPELINE_DECRYPT_INIT,
+            pipeline::init::<C, OFFER, false> as *const c_void,
+        ),
+        Dispatch::new(
+            function::PIPELINE_UPDATE,
+            pipeline::update::<C> as *const c_void,
+        ),
+        Dispatch::new(
+            function::PIPELINE_FINAL,
+            pipeline::finish::<C> as *const c_void,
+        ),
         Dispatch::END,
     ]
 }
@@ -259,15 +303,29 @@ const fn dispatch<C: Cipher, const OFFER: usize>() -> Table {
 /// `context` is null or of [`newctx`] or [`dupctx`], and nobody else uses it now.
 unsafe fn with<C>(context: *mut Context<C>, f: impl FnOnce(&mut C) -> Result<(), Reason>) -> c_int {
     // SAFETY: the caller's promise.
+    unsafe { with_context(context, |context| f(&mut context.cipher)) }
+}
+
+/// As [`with`], with the messages of a pipeline.
+///
+/// # Safety
+///
+/// As [`with`].
+#[inline(always)]
+unsafe fn with_context<C>(
+    context: *mut Context<C>,
+    f: impl FnOnce(&mut Context<C>) -> Result<(), Reason>,
+) -> c_int {
+    // SAFETY: the caller's promise.
     let Some(context) = (unsafe { context.as_mut() }) else {
         return 0;
     };
-    let cipher = &mut context.cipher;
-    match guarded(Err(Reason::Fault), || f(cipher)) {
+    let provider = context.provider;
+    match guarded(Err(Reason::Fault), || f(context)) {
         Ok(()) => 1,
         Err(reason) => {
             // SAFETY: the provider lives longer than its contexts.
-            unsafe { &*context.provider }.errors.raise(reason);
+            unsafe { &*provider }.errors.raise(reason);
             0
         }
     }
@@ -286,7 +344,11 @@ unsafe extern "C" fn newctx<C: Cipher, const OFFER: usize>(
             report.used(OFFER, offer.names);
         }
         let cipher = C::new(offer);
-        Box::into_raw(Box::new(Context { provider, cipher }))
+        Box::into_raw(Box::new(Context {
+            provider,
+            cipher,
+            pipes: Vec::new(),
+        }))
     })
 }
 
@@ -295,9 +357,13 @@ unsafe extern "C" fn newctx<C: Cipher, const OFFER: usize>(
 /// `context` is of [`newctx`] or [`dupctx`], and is not used afterwards.
 unsafe extern "C" fn freectx<C>(context: *mut Context<C>) {
     if !context.is_null() {
-        jobs::forget(context.cast(), size_of::<Context<C>>());
         // SAFETY: the caller's promise.
-        drop(unsafe { Box::from_raw(context) });
+        let context = unsafe { Box::from_raw(context) };
+        jobs::forget((&raw const *context).cast(), size_of::<Context<C>>());
+        jobs::forget(
+            context.pipes.as_ptr().cast(),
+            size_of_val(&context.pipes[..]),
+        );
     }
 }
 
@@ -307,12 +373,13 @@ unsafe extern "C" fn freectx<C>(context: *mut Context<C>) {
 unsafe extern "C" fn dupctx<C: Cipher>(context: *const Context<C>) -> *mut Context<C> {
     guarded(ptr::null_mut(), || {
         // SAFETY: the caller's promise.
-        let Some(Context { provider, cipher }) = (unsafe { context.as_ref() }) else {
+        let Some(context) = (unsafe { context.as_ref() }) else {
             return ptr::null_mut();
         };
         Box::into_raw(Box::new(Context {
-            provider: *provider,
-            cipher: cipher.clone(),
+            provider: context.provider,
+            cipher: context.cipher.clone(),
+            pipes: context.pipes.clone(),
         }))
     })
 }
@@ -439,8 +506,13 @@ unsafe extern "C" fn get_ctx_params<C: Cipher>(
 ) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {
-        with(context, |cipher| {
-            params::each(params).try_for_each(|(key, param)| cipher.get(key.to_bytes(), param))
+        with_context(context, |context| {
+            params::each(params).try_for_each(|(key, param)| match key.to_bytes() {
+                b"pipeline-tag" => {
+                    pipeline::each_tag(&mut context.pipes, param, |pipe, tag| pipe.get(b"tag", tag))
+                }
+                key => context.cipher.get(key, param),
+            })
         })
     }
 }
@@ -454,8 +526,13 @@ unsafe extern "C" fn set_ctx_params<C: Cipher>(
 ) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {
-        with(context, |cipher| {
-            params::each(params).try_for_each(|(key, param)| cipher.set(key.to_bytes(), param))
+        with_context(context, |context| {
+            params::each(params).try_for_each(|(key, param)| match key.to_bytes() {
+                b"pipeline-tag" => {
+                    pipeline::each_tag(&mut context.pipes, param, |pipe, tag| pipe.set(b"tag", tag))
+                }
+                key => context.cipher.set(key, param),
+            })
         })
     }
 }

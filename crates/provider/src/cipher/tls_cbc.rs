@@ -11,10 +11,10 @@ use tabane_lanes::aes::BLOCK;
 use crate::error::Reason;
 use crate::guard::erase;
 
-/// The longest MAC.
-const MAX_MAC: usize = 64;
-/// The longest padding, with the byte that says its length.
-const MAX_PADDING: usize = 256;
+/// Bytes of a MAC at most.
+const MAC_BYTES_MAX: usize = 64;
+/// Bytes of padding at most, with the byte that says how many there are.
+const PADDING_BYTES_MAX: usize = 256;
 
 const SSL3: u64 = 0x0300;
 const TLS1: u64 = 0x0301;
@@ -31,9 +31,9 @@ pub(super) struct TlsRecords {
     /// 0: no records.
     version: u64,
     mac_len: usize,
-    mac: [u8; MAX_MAC],
+    mac: [u8; MAC_BYTES_MAX],
     /// In the place of the MAC of a record with wrong padding.
-    random: [u8; MAX_MAC],
+    random: [u8; MAC_BYTES_MAX],
 }
 
 impl Default for TlsRecords {
@@ -41,8 +41,8 @@ impl Default for TlsRecords {
         Self {
             version: 0,
             mac_len: 0,
-            mac: [0; MAX_MAC],
-            random: [0; MAX_MAC],
+            mac: [0; MAC_BYTES_MAX],
+            random: [0; MAC_BYTES_MAX],
         }
     }
 }
@@ -65,7 +65,9 @@ impl TlsRecords {
 
     /// 0 if the MAC is not within: encrypt-then-MAC (RFC 7366).
     pub(super) fn set_mac_len(&mut self, len: u64) -> Result<(), Reason> {
-        let len = usize::try_from(len).ok().filter(|&len| len <= MAX_MAC);
+        let len = usize::try_from(len)
+            .ok()
+            .filter(|&len| len <= MAC_BYTES_MAX);
         self.mac_len = len.ok_or(Reason::FailedToGetParameter)?;
         getrandom::fill(&mut self.random).map_err(|_| Reason::Fault)
     }
@@ -110,7 +112,7 @@ impl TlsRecords {
             good &= at_least(BLOCK, padding + 1);
         } else {
             // As many as there may be are looked at, however many there are.
-            for (i, &byte) in record.iter().rev().take(MAX_PADDING).enumerate() {
+            for (i, &byte) in record.iter().rev().take(PADDING_BYTES_MAX).enumerate() {
                 let within = at_least(padding, i);
                 good &= !within | equal(usize::from(byte), padding);
             }
@@ -129,7 +131,9 @@ impl TlsRecords {
     /// of the MAC.
     fn copy_mac(&mut self, record: &[u8], start: usize, good: usize) {
         // The record's length is no secret.
-        let first = record.len().saturating_sub(self.mac_len + MAX_PADDING);
+        let first = record
+            .len()
+            .saturating_sub(self.mac_len + PADDING_BYTES_MAX);
         let window = &record[first..];
         let mac = &mut self.mac[..self.mac_len];
         mac.fill(0);

@@ -67,6 +67,9 @@ functions! {
     EVP_MD_get_block_size(Pointer) -> c_int;
     EVP_MD_get_flags(Pointer) -> u64;
     EVP_MD_get_type(Pointer) -> c_int;
+    EVP_MD_get0_description(Pointer) -> *const c_char;
+    EVP_MD_settable_ctx_params(Pointer) -> *const Param;
+    EVP_MD_CTX_ctrl(Pointer, c_int, c_int, *mut c_void) -> c_int;
     EVP_MD_CTX_new() -> Pointer;
     EVP_MD_CTX_free(Pointer);
     EVP_MD_CTX_reset(Pointer) -> c_int;
@@ -81,6 +84,9 @@ functions! {
     EVP_CIPHER_get_mode(Pointer) -> c_int;
     EVP_CIPHER_get_flags(Pointer) -> u64;
     EVP_CIPHER_get_nid(Pointer) -> c_int;
+    EVP_CIPHER_get0_description(Pointer) -> *const c_char;
+    EVP_CIPHER_settable_ctx_params(Pointer) -> *const Param;
+    EVP_CIPHER_gettable_ctx_params(Pointer) -> *const Param;
     EVP_CIPHER_CTX_new() -> Pointer;
     EVP_CIPHER_CTX_free(Pointer);
     EVP_CIPHER_CTX_reset(Pointer) -> c_int;
@@ -199,6 +205,52 @@ pub fn fetch_both(
         return None;
     }
     Some([ours, theirs])
+}
+
+/// A function that not every libcrypto has.
+pub fn symbol(name: &CStr) -> Option<*mut c_void> {
+    const NOW_LOCAL: c_int = 2;
+    // SAFETY: strings; the library stays open.
+    let found = unsafe {
+        let library = dlopen(c"libcrypto.so.3".as_ptr(), NOW_LOCAL);
+        dlsym(library, name.as_ptr())
+    };
+    (!found.is_null()).then_some(found)
+}
+
+/// A text of libcrypto, if it is there.
+///
+/// # Safety
+///
+/// `text` is null or a string.
+pub unsafe fn text(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(text.to_string_lossy().into_owned())
+}
+
+/// Names, types and lengths of the parameters in a table, sorted.
+///
+/// # Safety
+///
+/// `params` is null or a table with an end.
+pub unsafe fn described(params: *const Param) -> Vec<(String, u32, usize)> {
+    let mut described = Vec::new();
+    let mut next = params;
+    // SAFETY: the caller's promise.
+    unsafe {
+        while let Some(param) = next.as_ref()
+            && let Some(name) = text(param.key)
+        {
+            described.push((name, param.data_type, param.data_size));
+            next = next.add(1);
+        }
+    }
+    described.sort();
+    described
 }
 
 pub const NONE: Pointer = ptr::null_mut();

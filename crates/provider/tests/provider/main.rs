@@ -4,7 +4,9 @@
 mod ciphers;
 mod digests;
 mod libcrypto;
+mod misuse;
 mod offload;
+mod pipeline;
 mod programs;
 mod random;
 mod sandbox;

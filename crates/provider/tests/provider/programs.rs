@@ -31,7 +31,6 @@ impl Bed {
         let report = bed.path("report");
         let text = configuration(&format!("hashes = yes\nreport = {}", report.display()));
         std::fs::write(bed.path("conf"), text).unwrap();
-        bed.forget();
         bed
     }
 
@@ -54,12 +53,12 @@ impl Bed {
     }
 
     fn forget(&self) {
-        std::fs::write(self.path("report"), "").unwrap();
+        let _ = std::fs::remove_file(self.path("report"));
     }
 
-    /// What programs have used of the provider.
+    /// What programs have used of the provider, which makes the file with the first line.
     fn used(&self) -> String {
-        std::fs::read_to_string(self.path("report")).unwrap()
+        std::fs::read_to_string(self.path("report")).unwrap_or_default()
     }
 
     fn make_certificate(&self) {
