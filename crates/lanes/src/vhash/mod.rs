@@ -39,7 +39,7 @@ pub const EMPTY: [Sum; 2] = [1; 2];
 pub struct Key {
     nh: [u64; WORDS + 2],
     points: [Point; 2],
-    /// Of the points, for [`avx512`].
+    /// The eighth power of each point, for [`avx512`].
     eighth_powers: [Sum; 2],
     end: [[u64; 2]; 2],
     /// Whether [`avx512`] may run.
@@ -92,13 +92,24 @@ impl Key {
         key
     }
 
-    /// Goes on with whole blocks, behind which the message goes on, in the first `N` hashes, one or two.
-    pub fn absorb<const N: usize>(&self, sums: &mut [Sum; N], mut blocks: &[[u8; BLOCK]]) {
+    /// Goes on with whole blocks, behind which the message goes on, in the first hash.
+    pub fn absorb_one(&self, sum: &mut Sum, blocks: &[[u8; BLOCK]]) {
+        self.absorb(core::array::from_mut(sum), blocks);
+    }
+
+    /// Goes on with whole blocks, behind which the message goes on, in both hashes.
+    pub fn absorb_two(&self, sums: &mut [Sum; 2], blocks: &[[u8; BLOCK]]) {
+        self.absorb(sums, blocks);
+    }
+
+    /// Not public: the compiler would make it in the crate that calls it, out of calls into this one.
+    #[inline(always)]
+    fn absorb<const N: usize>(&self, sums: &mut [Sum; N], mut blocks: &[[u8; BLOCK]]) {
         #[cfg(target_arch = "x86_64")]
         if self.wide {
             let (groups, rest) = blocks.as_chunks();
             if !groups.is_empty() {
-                // SAFETY: the processor has AVX-512 F and IFMA.
+                // SAFETY: `wide` says that the processor has AVX-512 F and IFMA.
                 unsafe { avx512::absorb(self, sums, groups) };
             }
             blocks = rest;
