@@ -1,11 +1,13 @@
-//! SHA-2 (FIPS 180-4, sections 6.2 to 6.5), one message a lane: SHA-256 with words of 32 bits, SHA-512 with words of 64,
-//! and their shorter forms, which begin with another state and keep less of the last one.
+//! SHA-2 (FIPS 180-4, sections 6.2 to 6.5), one message a lane: SHA-256 with words of 32 bits,
+//! SHA-512 with words of 64, and their shorter forms, which begin with another state and keep less
+//! of the last one.
 
 use super::Kernel;
 use crate::arch::Registers;
 use crate::vector::{Next, Vector};
 
-/// The round constants of SHA-256: the first 32 bits of the fractional parts of the cube roots of the first 64 primes.
+/// The round constants of SHA-256: the first 32 bits of the fractional parts of the cube roots of
+/// the first 64 primes.
 #[rustfmt::skip]
 pub(crate) const K256: [u32; 64] = [
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
@@ -18,7 +20,8 @@ pub(crate) const K256: [u32; 64] = [
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 ];
 
-/// The round constants of SHA-512: the first 64 bits of the fractional parts of the cube roots of the first 80 primes.
+/// The round constants of SHA-512: the first 64 bits of the fractional parts of the cube roots of
+/// the first 80 primes.
 #[rustfmt::skip]
 pub(crate) const K512: [u64; 80] = [
     0x428a2f98d728ae22, 0x7137449123ef65cd, 0xb5c0fbcfec4d3b2f, 0xe9b5dba58189dbbc,
@@ -43,7 +46,8 @@ pub(crate) const K512: [u64; 80] = [
     0x4cc5d4becb3e42b6, 0x597f299cfc657e2a, 0x5fcb6fab3ad6faec, 0x6c44198c4a475817,
 ];
 
-/// In what the two word sizes differ: the constants, and rotations in four sums of three, whose names are the standard's.
+/// In what the two word sizes differ: the constants, and rotations in four sums of three, whose
+/// names are the standard's.
 pub(crate) trait Sha2Word: Registers {
     /// A constant for each step.
     const K: &'static [Self];
@@ -58,10 +62,16 @@ pub(crate) trait Sha2Word: Registers {
     fn small_sigma_1<V: Vector<Word = Self>>(x: V) -> V;
 }
 
-/// Implements [`Sha2Word`]: each sum is two rotations to the left, with what they are to the right, and a rotation or a
-/// shift to the right.
+/// Implements [`Sha2Word`]: each sum is two rotations to the left, with what they are to the right,
+/// and a rotation or a shift to the right.
 macro_rules! sha2_word {
-    ($word:ty, $k:ident; $($name:ident = $left:literal $right:literal, $left2:literal $right2:literal, $third:ident $($bits:literal)+;)*) => {
+    (
+        $word:ty, $k:ident;
+        $(
+            $name:ident = $left:literal $right:literal, $left2:literal $right2:literal,
+                $third:ident $($bits:literal)+;
+        )*
+    ) => {
         impl Sha2Word for $word {
             const K: &'static [Self] = &$k;
             $(
@@ -113,20 +123,24 @@ macro_rules! kernels {
 
 #[rustfmt::skip]
 kernels! {
-    /// Its first state: the first 32 bits of the fractional parts of the square roots of the first 8 primes.
+    /// Its first state: the first 32 bits of the fractional parts of the square roots of the first
+    /// 8 primes.
     Sha256 = u32, 32, [
         0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
     ];
-    /// Its first state: the second 32 bits of the fractional parts of the square roots of the 9th to the 16th prime.
+    /// Its first state: the second 32 bits of the fractional parts of the square roots of the 9th
+    /// to the 16th prime.
     Sha224 = u32, 28, [
         0xc1059ed8, 0x367cd507, 0x3070dd17, 0xf70e5939, 0xffc00b31, 0x68581511, 0x64f98fa7, 0xbefa4fa4,
     ];
-    /// Its first state: the first 64 bits of the fractional parts of the square roots of the first 8 primes.
+    /// Its first state: the first 64 bits of the fractional parts of the square roots of the first
+    /// 8 primes.
     Sha512 = u64, 64, [
         0x6a09e667f3bcc908, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b, 0xa54ff53a5f1d36f1,
         0x510e527fade682d1, 0x9b05688c2b3e6c1f, 0x1f83d9abfb41bd6b, 0x5be0cd19137e2179,
     ];
-    /// Its first state: the first 64 bits of the fractional parts of the square roots of the 9th to the 16th prime.
+    /// Its first state: the first 64 bits of the fractional parts of the square roots of the 9th to
+    /// the 16th prime.
     Sha384 = u64, 48, [
         0xcbbb9d5dc1059ed8, 0x629a292a367cd507, 0x9159015a3070dd17, 0x152fecd8f70e5939,
         0x67332667ffc00b31, 0x8eb44a8768581511, 0xdb0c2e0d64f98fa7, 0x47b5481dbefa4fa4,
@@ -172,7 +186,8 @@ fn expand<const T: usize, V: Vector<Word: Sha2Word>>(w: &mut [V; 16]) {
     w[T] = w[T].add(w[(T + 9) % 16]).add(x).add(y);
 }
 
-/// Step `T` of 16. The eight variables change their places, not their contents: `v[(I + 16 - T) % 8]` is variable `I`.
+/// Step `T` of 16. The eight variables change their places, not their contents: `v[(I + 16 - T) %
+/// 8]` is variable `I`.
 #[inline(always)]
 pub(crate) fn round<const T: usize, V: Vector<Word: Sha2Word>>(
     v: &mut [V; 8],

@@ -1,37 +1,45 @@
-//! Eight blocks at once, on processors with AVX-512 IFMA: its instructions give the low or the high 52 bits of products
-//! of numbers of 52 bits, and add them to 64 bits, which do not overflow for long.
+//! Eight blocks at once, on processors with AVX-512 IFMA: its instructions give the low or the high
+//! 52 bits of products of numbers of 52 bits, and add them to 64 bits, which do not overflow for
+//! long.
 //!
-//! * NH: each lane takes a block, for which eight lines of a block each are transposed. A word is 52 bits and 12.
-//! * The polynomial: lane `i` takes every eighth coefficient from the `i`th on, and the eighth power of the point. So it
-//!   waits for itself once in eight blocks. A number is 43, 43 and 41 bits. The lanes are joined at the end.
+//! * NH: a lane takes every fourth pair of words of one of two blocks. What the lanes of a block
+//!   hold is summed for eight blocks together, each sum ending in a lane of its own. A word is 52
+//!   bits and 12.
+//! * The polynomial: lane `i` takes every eighth coefficient from the `i`th on, and the eighth power
+//!   of the point. So it waits for itself once in eight blocks. A number is 43, 43 and 41 bits. The
+//!   lanes are joined at the end.
 //!
-//! Everything here is inlined into [`absorb`], the one function that has the instruction set: a call would send all of its
-//! registers through memory. The test `hot_loops` looks at what the compiler made of it.
+//! Everything here is inlined into [`absorb`], the one function that has the instruction set: a
+//! call would send all of its registers through memory. The test `hot_loops` looks at what the
+//! compiler made of it.
 
 use core::arch::x86_64::*;
 
-use super::{BLOCK, Key, Sum, fold};
-use crate::arch::x86_64::avx512::transpose_8;
+use super::{BLOCK, Key, Sum, WORDS, fold};
 use crate::prefetch::prefetch;
 
 /// Blocks at once.
 pub(super) const GROUP_BLOCKS: usize = 8;
 
-/// How many bytes ahead of its use data is asked for: the processor by itself does not look beyond a page of 4 KiB.
+/// How many bytes ahead of its use data is asked for: the processor by itself does not look beyond
+/// a page of 4 KiB.
 const AHEAD_BYTES: usize = 6144;
 
-/// Bits of each part of a number modulo 2¹²⁷ − 1, low ones first. In a product of the second and third part the third is
-/// worth 2¹²⁹, which is 4.
+/// Bits of each part of a number modulo 2¹²⁷ − 1, low ones first. In a product of the second and
+/// third part the third is worth 2¹²⁹, which is 4.
 const PART_BITS: [u32; 3] = [43, 43, 41];
 
-/// Eight numbers of 64 bits. A value exists only where the processor has AVX-512 F and IFMA: only the
-/// constructors are `unsafe`, since they demand that.
+/// Eight numbers of 64 bits. A value exists only where the processor has AVX-512 F and IFMA: only
+/// the constructor `zero` is `unsafe`, since it demands that.
 #[derive(Clone, Copy)]
 struct X8(__m512i);
 
 /// The operations that are one instruction each.
 macro_rules! operations {
-    ($($(#[$doc:meta])* fn $name:ident $(<const $constant:ident: $type:ty>)? ($($arg:ident),*) = $intrinsic:ident;)*) => {$(
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident $(<const $constant:ident: $type:ty>)? ($($arg:ident),*) = $intrinsic:ident;
+    )*) => {$(
         $(#[$doc])*
         #[inline(always)]
         fn $name $(<const $constant: $type>)? (self, $($arg: Self),*) -> Self {
@@ -53,11 +61,20 @@ impl X8 {
         unsafe { Self(_mm512_setzero_si512()) }
     }
 
+    /// Reads eight numbers. `self` only proves that the processor has the instruction set.
+    #[inline(always)]
+    fn load(self, from: &[[u8; 8]; 8]) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set; the bytes
+        // are as long as a register, and need not be aligned.
+        unsafe { Self(_mm512_loadu_si512(from.as_ptr().cast())) }
+    }
+
     /// The eight numbers.
     #[inline(always)]
     fn numbers(self) -> [u64; 8] {
         let mut numbers = [0; 8];
-        // SAFETY: a value of this type shows that the processor has the instruction set; the array is as long as a register.
+        // SAFETY: a value of this type shows that the processor has the instruction set; the array
+        // is as long as a register.
         unsafe { _mm512_storeu_si512(numbers.as_mut_ptr().cast(), self.0) };
         numbers
     }
@@ -97,13 +114,20 @@ impl X8 {
         fn add_product_low(a, b) = _mm512_madd52lo_epu64;
         /// Adds the high 52 bits of the same product.
         fn add_product_high(a, b) = _mm512_madd52hi_epu64;
+        /// The first numbers of all pairs of lanes, of `self` and `other` by turns.
+        fn first_of_pairs(other) = _mm512_unpacklo_epi64;
+        /// The second ones.
+        fn second_of_pairs(other) = _mm512_unpackhi_epi64;
+        /// Two pairs of lanes of `self`, then two of `other`, as `PAIRS` says, two bits for each.
+        fn shuffle_pairs<const PAIRS: i32>(other) = _mm512_shuffle_i64x2;
     }
 }
 
 /// A power of a point in parts, each in all lanes, ready to be multiplied with.
 #[derive(Clone, Copy)]
 struct Power {
-    /// Shifted so that the low 52 bits of a product are what remains in the same part, and the high ones go to the next.
+    /// Shifted so that the low 52 bits of a product are what remains in the same part, and the high
+    /// ones go to the next.
     parts: [X8; 3],
     /// The highest part times 4.
     wrapped: X8,
@@ -122,9 +146,14 @@ pub(super) unsafe fn absorb<const N: usize>(
 ) {
     // SAFETY: the caller vouches for the instruction set.
     let zero = unsafe { X8::zero() };
+    let mut nh = [NhKey::new(zero, &[0; WORDS]); N];
     let mut powers = [Power::new(zero, 0); N];
     let mut state = [[zero; 3]; N];
     for hash in 0..N {
+        nh[hash] = NhKey::new(
+            zero,
+            key.nh[2 * hash..].first_chunk().expect("two pairs more"),
+        );
         powers[hash] = Power::new(zero, key.eighth_powers[hash]);
         // What was before goes on in the last lane, whose sum is multiplied no more in the end.
         for (part, number) in state[hash].iter_mut().zip(parts(sums[hash])) {
@@ -141,20 +170,22 @@ pub(super) unsafe fn absorb<const N: usize>(
                     .wrapping_add(AHEAD_BYTES + line),
             );
         }
-        let mut nh_sums = [[zero; 3]; N];
-        for line in 0..BLOCK / 64 {
-            // SAFETY: the caller vouches for the instruction set.
-            let words = unsafe { transposed(group, line) };
+        let mut quarters = [[[zero; 4]; 3]; N];
+        for (two, blocks) in group.as_chunks().0.iter().enumerate() {
             for hash in 0..N {
-                let key = key.nh[8 * line + 2 * hash..].first_chunk();
-                let sums = nh_sums_of_line(key.expect("two pairs more"), words);
+                let sums = nh[hash].sums(blocks);
                 for part in 0..3 {
-                    nh_sums[hash][part] = nh_sums[hash][part].add(sums[part]);
+                    quarters[hash][part][two] = sums[part];
                 }
             }
         }
         for hash in 0..N {
-            state[hash] = powers[hash].step(state[hash], coefficient(nh_sums[hash]));
+            // A loop: `map` would call what is not inlined into it.
+            let mut sums = [zero; 3];
+            for part in 0..3 {
+                sums[part] = add_quarters(quarters[hash][part]);
+            }
+            state[hash] = powers[hash].step(state[hash], coefficient(sums));
         }
     }
 
@@ -169,48 +200,65 @@ pub(super) unsafe fn absorb<const N: usize>(
     }
 }
 
-/// The eight words of a line of each block, a block a lane.
-///
-/// # Safety
-///
-/// The processor has AVX-512 F.
-#[inline(always)]
-unsafe fn transposed(group: &[[u8; BLOCK]; GROUP_BLOCKS], line: usize) -> [X8; 8] {
-    // SAFETY: the caller vouches for the instruction set; a line is as long as a register, and need not be aligned.
-    unsafe {
-        let mut lines = [_mm512_setzero_si512(); GROUP_BLOCKS];
-        for (line_of_block, block) in lines.iter_mut().zip(group) {
-            *line_of_block = _mm512_loadu_si512(block.as_chunks::<64>().0[line].as_ptr().cast());
+/// The key of NH: for each line of a block the first words of its four pairs and the second ones,
+/// each in two lanes, for two blocks.
+#[derive(Clone, Copy)]
+struct NhKey([[X8; 2]; 2]);
+
+impl NhKey {
+    /// `zero` only proves that the processor has the instruction set.
+    #[inline(always)]
+    fn new(zero: X8, words: &[u64; WORDS]) -> Self {
+        let mut key = [[zero; 2]; 2];
+        for (line, key) in key.iter_mut().enumerate() {
+            for (place, key) in key.iter_mut().enumerate() {
+                let mut lanes = [[0; 8]; 8];
+                for (lane, bytes) in lanes.iter_mut().enumerate() {
+                    *bytes = words[8 * line + 2 * (lane / 2) + place].to_le_bytes();
+                }
+                *key = zero.load(&lanes);
+            }
         }
-        let lines = transpose_8(lines);
-        let mut words = [X8(lines[0]); 8];
-        for word in 1..8 {
-            words[word] = X8(lines[word]);
+        Self(key)
+    }
+
+    /// Sums of two products of NH, one in each lane, of which bits from 0, 52 and 104 on are apart;
+    /// the last reach beyond bit 125. Even lanes are of the first block, odd ones of the second.
+    #[inline(always)]
+    fn sums(self, [first, second]: &[[u8; BLOCK]; 2]) -> [X8; 3] {
+        let zero = self.0[0][0].splat(0);
+        let [mut low, mut middle, mut high] = [zero; 3];
+        for (line, key) in self.0.into_iter().enumerate() {
+            let first = zero.load(&first.as_chunks().0.as_chunks().0[line]);
+            let second = zero.load(&second.as_chunks().0.as_chunks().0[line]);
+            let a = first.first_of_pairs(second).add(key[0]);
+            let b = first.second_of_pairs(second).add(key[1]);
+            let (a_high, b_high) = (a.shift_right::<52>(), b.shift_right::<52>());
+            low = low.add_product_low(a, b);
+            middle = middle
+                .add_product_high(a, b)
+                .add_product_low(a, b_high)
+                .add_product_low(a_high, b);
+            high = high
+                .add_product_high(a, b_high)
+                .add_product_high(a_high, b)
+                .add_product_low(a_high, b_high);
         }
-        words
+        [low, middle, high]
     }
 }
 
-/// The sums of four products of NH, of which bits from 0, 52 and 104 on are apart; the last reach beyond bit 125.
+/// Adds the even lanes of each and the odd ones: for lanes 0 and 1 those of the first, and so on.
 #[inline(always)]
-fn nh_sums_of_line(key: &[u64; 8], words: [X8; 8]) -> [X8; 3] {
-    let zero = words[0].splat(0);
-    let [mut low, mut middle, mut high] = [zero; 3];
-    for pair in 0..4 {
-        let a = words[2 * pair].add(zero.splat(key[2 * pair]));
-        let b = words[2 * pair + 1].add(zero.splat(key[2 * pair + 1]));
-        let (a_high, b_high) = (a.shift_right::<52>(), b.shift_right::<52>());
-        low = low.add_product_low(a, b);
-        middle = middle
-            .add_product_high(a, b)
-            .add_product_low(a, b_high)
-            .add_product_low(a_high, b);
-        high = high
-            .add_product_high(a, b_high)
-            .add_product_high(a_high, b)
-            .add_product_low(a_high, b_high);
-    }
-    [low, middle, high]
+fn add_quarters([a, b, c, d]: [X8; 4]) -> X8 {
+    add_halves(add_halves(a, b), add_halves(c, d))
+}
+
+/// Adds neighbouring pairs of lanes: in the low half those of `a`, in the high half of `b`.
+#[inline(always)]
+fn add_halves(a: X8, b: X8) -> X8 {
+    let even = a.shuffle_pairs::<0b10_00_10_00>(b);
+    even.add(a.shuffle_pairs::<0b11_01_11_01>(b))
 }
 
 /// Sums of products in the parts of the polynomial's numbers, modulo 2¹²⁶.

@@ -1,8 +1,8 @@
 //! What registers of one, two and four blocks have in common.
 
-/// Defines a register of blocks: the operations of [`BlockVector`](crate::aes::block::BlockVector) and
-/// [`Polynomials`](crate::aes::block::Polynomials) that are one instruction, or the same few, at every width. What follows
-/// in two pairs of braces goes into these as it is.
+/// Defines a register of blocks: the operations of [`BlockVector`](crate::aes::block::BlockVector)
+/// and [`Polynomials`](crate::aes::block::Polynomials) that are one instruction, or the same few,
+/// at every width. What follows in two pairs of braces goes into these as it is.
 ///
 /// `everywhere` repeats a register of one block, `first` puts zeros behind it.
 macro_rules! register {
@@ -26,7 +26,8 @@ macro_rules! register {
 
             #[inline(always)]
             unsafe fn load(from: *const Block) -> Self {
-                // SAFETY: the caller vouches for the instruction set and for the blocks, which need not be aligned.
+                // SAFETY: the caller vouches for the instruction set and for the blocks, which need
+                // not be aligned.
                 unsafe { Self($load(from.cast())) }
             }
 
@@ -70,7 +71,8 @@ macro_rules! register {
             $(
                 #[inline(always)]
                 fn $operation(self, $arg: Self) -> Self {
-                    // SAFETY: a value of this type shows that the processor has the instruction set.
+                    // SAFETY: a value of this type shows that the processor has the instruction
+                    // set.
                     unsafe { Self($intrinsic(self.0, $arg.0)) }
                 }
             )*
@@ -91,13 +93,15 @@ macro_rules! register {
 
             #[inline(always)]
             unsafe fn read(from: *const u128) -> Self {
-                // SAFETY: the caller vouches for the instruction set and for as many numbers as blocks.
+                // SAFETY: the caller vouches for the instruction set and for as many numbers as
+                // blocks.
                 unsafe { Self::load(from.cast()) }
             }
 
             #[inline(always)]
             unsafe fn single(polynomial: u128) -> Self {
-                // SAFETY: the caller vouches for the instruction set; the number is as long as a register of one block.
+                // SAFETY: the caller vouches for the instruction set; the number is as long as a
+                // register of one block.
                 unsafe { Self($first(_mm_loadu_si128((&raw const polynomial).cast()))) }
             }
 

@@ -219,7 +219,7 @@ unsafe fn transpose_16(r: [__m512i; 16]) -> [__m512i; 16] {
 ///
 /// The processor has AVX-512 F.
 #[inline(always)]
-pub(crate) unsafe fn transpose_8(r: [__m512i; 8]) -> [__m512i; 8] {
+unsafe fn transpose_8(r: [__m512i; 8]) -> [__m512i; 8] {
     // SAFETY: the caller promises the instruction set; all is in registers.
     unsafe {
         let mut words = r;
