@@ -202,8 +202,8 @@ impl VmacKey {
     fn absorb(&self, sums: &mut [vhash::Sum; 2], blocks: &[[u8; BLOCK]]) {
         let Schedule { size, hash, .. } = &*self.0;
         match size {
-            TagSize::Bits64 => hash.absorb::<1>(sums.first_chunk_mut().expect("two"), blocks),
-            TagSize::Bits128 => hash.absorb(sums, blocks),
+            TagSize::Bits64 => hash.absorb_one(&mut sums[0], blocks),
+            TagSize::Bits128 => hash.absorb_two(sums, blocks),
         }
     }
 }

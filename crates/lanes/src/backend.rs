@@ -81,7 +81,7 @@ impl Backend {
 
     /// Whether the instruction set has kernels for the algorithm (it need not be available).
     pub fn supports(self, algorithm: Algorithm) -> bool {
-        !(algorithm.entry().engines)(self).is_empty()
+        !(algorithm.entry().lane_kernels)(self).is_empty()
     }
 
     /// The backend that the environment variable `TABANE_SIMD` forces, if it is set and not empty. Read once.

@@ -5,7 +5,7 @@ use core::fmt;
 use crate::vector::Word;
 
 /// The most bytes that a [`Digest`] holds.
-pub(crate) const MAX_DIGEST: usize = 64;
+pub(crate) const DIGEST_BYTES_MAX: usize = 64;
 
 /// The hash of one message: [`Algorithm::digest_len`](crate::Algorithm::digest_len) bytes, in the order in which
 /// the standard prints them.
@@ -13,7 +13,7 @@ pub(crate) const MAX_DIGEST: usize = 64;
 /// Formats as lower-case hexadecimal with `{}` and `{:x}`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
-    bytes: [u8; MAX_DIGEST],
+    bytes: [u8; DIGEST_BYTES_MAX],
     len: u8,
 }
 
@@ -21,7 +21,7 @@ impl Default for Digest {
     /// No bytes.
     fn default() -> Self {
         Self {
-            bytes: [0; MAX_DIGEST],
+            bytes: [0; DIGEST_BYTES_MAX],
             len: 0,
         }
     }
@@ -31,7 +31,7 @@ impl Digest {
     /// The first `len` bytes of `words`, most significant byte first if `big_endian`.
     #[inline]
     pub(crate) fn from_words<W: Word>(words: &[W], big_endian: bool, len: usize) -> Self {
-        let mut bytes = [0; MAX_DIGEST];
+        let mut bytes = [0; DIGEST_BYTES_MAX];
         for (to, &word) in bytes[..len].chunks_mut(W::BYTES).zip(words) {
             let word: u64 = word.into();
             if big_endian {

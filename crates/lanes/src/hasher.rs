@@ -1,10 +1,10 @@
 //! Messages that come in pieces.
 
+use crate::Algorithm;
 use crate::digest::Digest;
 use crate::plan::Plan;
-use crate::schedule::MAX_BLOCK;
+use crate::schedule::BLOCK_BYTES_MAX;
 use crate::vector::State;
-use crate::{Algorithm, chosen};
 
 /// A message of which a part has been hashed.
 ///
@@ -28,7 +28,7 @@ pub struct Hasher {
     /// Behind the last whole block.
     pub(crate) state: State,
     /// What has come since the last whole block, at its beginning.
-    buffer: [u8; MAX_BLOCK],
+    buffer: [u8; BLOCK_BYTES_MAX],
     /// Bytes of the message so far.
     pub(crate) length: u64,
 }
@@ -41,7 +41,7 @@ impl Hasher {
     /// As [`hash_many`](crate::hash_many).
     #[inline]
     pub fn new(algorithm: Algorithm) -> Self {
-        Self::with(chosen(algorithm))
+        Self::with(Plan::chosen(algorithm))
     }
 
     #[inline]
@@ -49,7 +49,7 @@ impl Hasher {
         Self {
             plan,
             state: plan.initial,
-            buffer: [0; MAX_BLOCK],
+            buffer: [0; BLOCK_BYTES_MAX],
             length: 0,
         }
     }
@@ -198,7 +198,7 @@ pub fn update_many(parts: &mut [(&mut Hasher, &[u8])]) {
         [(hasher, _), ..] => hasher.algorithm(),
     };
     if parts.iter().all(|(hasher, _)| hasher.algorithm() == first) {
-        return (first.entry().update_many)(chosen(first), parts);
+        return (first.entry().update_many)(Plan::chosen(first), parts);
     }
     for &algorithm in Algorithm::ALL {
         let of_this = parts
@@ -207,7 +207,7 @@ pub fn update_many(parts: &mut [(&mut Hasher, &[u8])]) {
         let mut some: Vec<_> = of_this
             .map(|(hasher, data)| (&mut **hasher, *data))
             .collect();
-        (algorithm.entry().update_many)(chosen(algorithm), &mut some);
+        (algorithm.entry().update_many)(Plan::chosen(algorithm), &mut some);
     }
 }
 
@@ -234,7 +234,7 @@ pub(crate) fn finish_many_with(parts: &[End]) -> Vec<Digest> {
         [(hasher, _), ..] => hasher.algorithm(),
     };
     if parts.iter().all(|(hasher, _)| hasher.algorithm() == first) {
-        (first.entry().finish_many)(chosen(first), parts, &mut digests);
+        (first.entry().finish_many)(Plan::chosen(first), parts, &mut digests);
         return digests;
     }
     for &algorithm in Algorithm::ALL {
@@ -242,7 +242,7 @@ pub(crate) fn finish_many_with(parts: &[End]) -> Vec<Digest> {
         let picked: Vec<usize> = (0..parts.len()).filter(of_this).collect();
         let some: Vec<_> = picked.iter().map(|&i| parts[i]).collect();
         let mut found = vec![Digest::default(); some.len()];
-        (algorithm.entry().finish_many)(chosen(algorithm), &some, &mut found);
+        (algorithm.entry().finish_many)(Plan::chosen(algorithm), &some, &mut found);
         for (i, digest) in picked.into_iter().zip(found) {
             digests[i] = digest;
         }

@@ -83,7 +83,7 @@ pub fn hash_many(algorithm: Algorithm, inputs: &[&[u8]]) -> Vec<Digest> {
 ///
 /// If the slices differ in length, and as [`hash_many`].
 pub fn hash_many_into(algorithm: Algorithm, inputs: &[&[u8]], digests: &mut [Digest]) {
-    (algorithm.entry().hash_many)(chosen(algorithm), inputs, digests);
+    (algorithm.entry().hash_many)(Plan::chosen(algorithm), inputs, digests);
 }
 
 /// Hashes one message.
@@ -92,7 +92,7 @@ pub fn hash_many_into(algorithm: Algorithm, inputs: &[&[u8]], digests: &mut [Dig
 ///
 /// As [`hash_many`].
 pub fn hash_one(algorithm: Algorithm, input: &[u8]) -> Digest {
-    hash_one_with(chosen(algorithm), input)
+    hash_one_with(Plan::chosen(algorithm), input)
 }
 
 /// As [`hash_many`], with the kernels of one backend only, whatever `TABANE_SIMD` says. For tests and measurements.
@@ -106,7 +106,7 @@ pub fn hash_many_on(
     inputs: &[&[u8]],
 ) -> Result<Vec<Digest>, BackendError> {
     let mut digests = vec![Digest::default(); inputs.len()];
-    (algorithm.entry().hash_many)(only(backend, algorithm)?, inputs, &mut digests);
+    (algorithm.entry().hash_many)(Plan::only(backend, algorithm)?, inputs, &mut digests);
     Ok(digests)
 }
 
@@ -120,31 +120,11 @@ pub fn hash_one_on(
     algorithm: Algorithm,
     input: &[u8],
 ) -> Result<Digest, BackendError> {
-    Ok(hash_one_with(only(backend, algorithm)?, input))
+    Ok(hash_one_with(Plan::only(backend, algorithm)?, input))
 }
 
 fn hash_one_with(plan: &'static Plan, input: &[u8]) -> Digest {
     let mut hasher = Hasher::with(plan);
     hasher.update(input);
     hasher.finish_last()
-}
-
-fn only(backend: Backend, algorithm: Algorithm) -> Result<&'static Plan, BackendError> {
-    if !backend.is_available() {
-        return Err(BackendError::Unavailable(backend));
-    }
-    if !backend.supports(algorithm) {
-        return Err(BackendError::Unsupported(backend, algorithm));
-    }
-    Ok(Plan::only(backend, algorithm))
-}
-
-/// What `TABANE_SIMD` forces, else the fastest.
-fn chosen(algorithm: Algorithm) -> &'static Plan {
-    match Backend::forced() {
-        Ok(None) => Plan::automatic(algorithm),
-        Ok(Some(backend)) if backend.supports(algorithm) => Plan::only(backend, algorithm),
-        Ok(Some(_)) => Plan::only(Backend::Portable, algorithm),
-        Err(error) => panic!("{}: {error}", backend::VARIABLE),
-    }
 }

@@ -7,10 +7,10 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 
 use crate::algorithm::Kernel;
-use crate::vector::{MAX_WORDS, Next, Vector, Word};
+use crate::vector::{Next, STATE_WORDS_MAX, Vector, Word};
 use crate::{Algorithm, Backend};
 
-/// Operations on vector registers for one block in each lane of one engine, by kind. Loads, stores and copies are not
+/// Operations on vector registers for one block in each lane of one kernel, by kind. Loads, stores and copies are not
 /// counted, which leaves a bound that no order of instructions can pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -74,13 +74,13 @@ impl Operations {
     }
 }
 
-/// What the engine of `backend` with `lanes` lanes executes for a block in each. `None` if there is no such engine, or if
+/// What the kernel of `backend` with `lanes` lanes executes for a block in each. `None` if there is no such kernel, or if
 /// its instructions are not those of lanes (portable, SHA-NI, one message).
 pub fn operations(algorithm: Algorithm, backend: Backend, lanes: usize) -> Option<Operations> {
     let entry = algorithm.entry();
-    (entry.engines)(backend)
+    (entry.lane_kernels)(backend)
         .iter()
-        .find(|engine| engine.lanes == lanes)?;
+        .find(|kernel| kernel.lanes == lanes)?;
     let word_bytes = entry.block_len / 16;
     let register_bits = match backend {
         // One lane of such a backend is not made of vectors.
@@ -128,7 +128,7 @@ fn run<K: Kernel, const TERNARY: bool>() {
     let (mut this, mut next) = ([value; 16], [value; 16]);
     // SAFETY: a counter reads nothing, and needs no instruction set.
     let next = unsafe { Next::new(core::ptr::null(), 0, &mut next) };
-    K::compress(&mut [value; MAX_WORDS], &mut this, next);
+    K::compress(&mut [value; STATE_WORDS_MAX], &mut this, next);
 }
 
 /// A register without contents.

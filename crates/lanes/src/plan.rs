@@ -1,14 +1,15 @@
-//! Which engine runs, by processor, algorithm and number of messages.
+//! Which kernel runs, by processor, algorithm and number of messages.
 
 use std::sync::OnceLock;
 
 use crate::algorithm::Entry;
-use crate::arch::{CompressOne, Engine};
+use crate::arch::{CompressOne, LaneKernel};
+use crate::backend::VARIABLE;
 use crate::vector::State;
-use crate::{Algorithm, Backend};
+use crate::{Algorithm, Backend, BackendError};
 
-/// Numbers of messages for which the choice is worked out exactly; beyond, the engine with the best rate runs.
-const COUNTED: usize = 128;
+/// Numbers of messages for which the choice is worked out exactly; beyond, the kernel with the best rate runs.
+const COUNTED_MESSAGES: usize = 128;
 
 /// What one block *in each lane* costs, in tenths of a nanosecond; only the ratios within a column matter.
 ///
@@ -21,7 +22,7 @@ const COUNTED: usize = 128;
 /// One figure is not what the kernel alone takes: 32 lanes of SHA-1 are faster than two times 16 on Zen 5 while all data
 /// are in the level 2 cache (1370), and slower (2050) when they come from farther away, as those of so many messages do.
 ///
-/// The break-even points between engines follow from these numbers alone: see [`Plan::new`]. The test
+/// The break-even points between kernels follow from these numbers alone: see [`Plan::new`]. The test
 /// `measure_costs` below prints them for the processor that it runs on.
 #[rustfmt::skip]
 const COSTS: &[(Algorithm, Backend, usize, [u32; 3])] = &[
@@ -82,8 +83,8 @@ fn column() -> usize {
     2
 }
 
-/// The cost of an engine, or for one that nobody has measured a guess that prefers wide ones.
-fn cost(algorithm: Algorithm, engine: &Engine, column: usize) -> u32 {
+/// The cost of a kernel, or for one that nobody has measured a guess that prefers wide ones.
+fn cost(algorithm: Algorithm, kernel: &LaneKernel, column: usize) -> u32 {
     // These differ from their fuller forms in the first state and the length of the digest only.
     let algorithm = match algorithm {
         Algorithm::Sha224 => Algorithm::Sha256,
@@ -92,120 +93,156 @@ fn cost(algorithm: Algorithm, engine: &Engine, column: usize) -> u32 {
     };
     let measured = COSTS
         .iter()
-        .find(|&&(a, b, lanes, _)| (a, b, lanes) == (algorithm, engine.backend, engine.lanes));
-    measured.map_or(1000 + engine.lanes as u32, |&(.., costs)| costs[column])
+        .find(|&&(a, b, lanes, _)| (a, b, lanes) == (algorithm, kernel.backend, kernel.lanes));
+    measured.map_or(1000 + kernel.lanes as u32, |&(.., costs)| costs[column])
 }
 
-/// The engines that may run, and which one does so for how many messages.
+/// The kernels that may run, and which one does so for how many messages.
 pub(crate) struct Plan {
     pub(crate) entry: &'static Entry,
     /// What takes a message by itself.
     pub(crate) one: CompressOne,
     /// The state before the first block.
     pub(crate) initial: State,
-    engines: Vec<Engine>,
-    choice: [u8; COUNTED + 1],
+    kernels: Vec<LaneKernel>,
+    choice: [u8; COUNTED_MESSAGES + 1],
 }
 
 impl Plan {
+    /// What `TABANE_SIMD` forces, with portable kernels where it has none for the algorithm; else the fastest.
+    ///
+    /// # Panics
+    ///
+    /// If the environment variable is wrong: see [`Backend::forced`].
+    pub(crate) fn chosen(algorithm: Algorithm) -> &'static Plan {
+        match Backend::forced() {
+            Ok(None) => Self::automatic(algorithm),
+            Ok(Some(backend)) if backend.supports(algorithm) => Self::of(backend, algorithm),
+            Ok(Some(_)) => Self::of(Backend::Portable, algorithm),
+            Err(error) => panic!("{VARIABLE}: {error}"),
+        }
+    }
+
+    /// The kernels of one backend only, whatever `TABANE_SIMD` says.
+    ///
+    /// # Errors
+    ///
+    /// The processor lacks the backend, or the backend has no kernel for the algorithm.
+    pub(crate) fn only(
+        backend: Backend,
+        algorithm: Algorithm,
+    ) -> Result<&'static Plan, BackendError> {
+        if !backend.is_available() {
+            return Err(BackendError::Unavailable(backend));
+        }
+        if !backend.supports(algorithm) {
+            return Err(BackendError::Unsupported(backend, algorithm));
+        }
+        Ok(Self::of(backend, algorithm))
+    }
+
     /// The fastest that this processor offers.
-    pub(crate) fn automatic(algorithm: Algorithm) -> &'static Plan {
+    fn automatic(algorithm: Algorithm) -> &'static Plan {
         static PLANS: [OnceLock<Plan>; Algorithm::ALL.len()] =
             [const { OnceLock::new() }; Algorithm::ALL.len()];
         PLANS[algorithm as usize].get_or_init(|| {
-            let engines = Backend::available()
-                .flat_map(algorithm.entry().engines)
+            let kernels = Backend::available()
+                .flat_map(algorithm.entry().lane_kernels)
                 .collect();
             let column = column();
-            Plan::new(algorithm, engines, |engine| cost(algorithm, engine, column))
+            Plan::new(algorithm, kernels, |kernel| cost(algorithm, kernel, column))
         })
     }
 
-    /// Only `backend`, which must be available and support the algorithm.
-    pub(crate) fn only(backend: Backend, algorithm: Algorithm) -> &'static Plan {
+    /// The kernels of `backend`, which must be available and support the algorithm.
+    fn of(backend: Backend, algorithm: Algorithm) -> &'static Plan {
         static PLANS: [[OnceLock<Plan>; Algorithm::ALL.len()]; Backend::ALL.len()] =
             [const { [const { OnceLock::new() }; Algorithm::ALL.len()] }; Backend::ALL.len()];
         assert!(backend.is_available());
         PLANS[backend as usize][algorithm as usize].get_or_init(|| {
             let column = column();
-            let engines = (algorithm.entry().engines)(backend);
-            Plan::new(algorithm, engines, |engine| cost(algorithm, engine, column))
+            let kernels = (algorithm.entry().lane_kernels)(backend);
+            Plan::new(algorithm, kernels, |kernel| cost(algorithm, kernel, column))
         })
     }
 
-    /// Finds, for each number of messages of equal length, the sequence of engines with the least sum of costs
-    /// (six messages may be best as four and two), and keeps its first engine: the scheduler asks again whenever
+    /// Finds, for each number of messages of equal length, the sequence of kernels with the least sum of costs
+    /// (six messages may be best as four and two), and keeps its first kernel: the scheduler asks again whenever
     /// the number of messages left changes.
-    fn new(algorithm: Algorithm, engines: Vec<Engine>, cost: impl Fn(&Engine) -> u32) -> Plan {
-        assert!(!engines.is_empty());
-        let costs: Vec<u64> = engines
+    fn new(
+        algorithm: Algorithm,
+        kernels: Vec<LaneKernel>,
+        cost: impl Fn(&LaneKernel) -> u32,
+    ) -> Plan {
+        assert!(!kernels.is_empty());
+        let costs: Vec<u64> = kernels
             .iter()
-            .map(|engine| u64::from(cost(engine)))
+            .map(|kernel| u64::from(cost(kernel)))
             .collect();
-        let mut least = [0; COUNTED + 1];
-        let mut choice = [0; COUNTED + 1];
-        for messages in 1..=COUNTED {
-            let sum = |i: usize| costs[i] + least[messages - messages.min(engines[i].lanes)];
-            // Of equal sums the widest engine first, so that lanes stay full while there are messages.
-            let best = (0..engines.len())
-                .min_by_key(|&i| (sum(i), usize::MAX - engines[i].lanes))
-                .expect("there are engines");
+        let mut least = [0; COUNTED_MESSAGES + 1];
+        let mut choice = [0; COUNTED_MESSAGES + 1];
+        for messages in 1..=COUNTED_MESSAGES {
+            let sum = |i: usize| costs[i] + least[messages - messages.min(kernels[i].lanes)];
+            // Of equal sums the widest kernel first, so that lanes stay full while there are messages.
+            let best = (0..kernels.len())
+                .min_by_key(|&i| (sum(i), usize::MAX - kernels[i].lanes))
+                .expect("there are kernels");
             least[messages] = sum(best);
             choice[messages] = best as u8;
         }
-        let rate = |&i: &usize| costs[i] * 1_000_000 / engines[i].lanes as u64;
-        choice[COUNTED] = (0..engines.len())
+        let rate = |&i: &usize| costs[i] * 1_000_000 / kernels[i].lanes as u64;
+        choice[COUNTED_MESSAGES] = (0..kernels.len())
             .min_by_key(rate)
-            .expect("there are engines") as u8;
-        let single = engines.iter().filter(|engine| engine.lanes == 1);
-        let single = single.min_by_key(|engine| cost(engine));
+            .expect("there are kernels") as u8;
+        let single = kernels.iter().filter(|kernel| kernel.lanes == 1);
+        let single = single.min_by_key(|kernel| cost(kernel));
         let entry = algorithm.entry();
         Plan {
             entry,
-            one: (entry.one)(single.map_or(Backend::Portable, |engine| engine.backend)),
+            one: (entry.one)(single.map_or(Backend::Portable, |kernel| kernel.backend)),
             initial: (entry.initial)(),
-            engines,
+            kernels,
             choice,
         }
     }
 
-    /// The most lanes that an engine has.
+    /// The most lanes that a kernel has.
     pub(crate) fn widest(&self) -> usize {
-        self.engines
+        self.kernels
             .iter()
-            .map(|engine| engine.lanes)
+            .map(|kernel| kernel.lanes)
             .fold(1, usize::max)
     }
 
-    /// The engine to run when `messages` are left.
+    /// The kernel to run when `messages` are left.
     #[inline]
-    pub(crate) fn engine(&self, messages: usize) -> &Engine {
-        &self.engines[usize::from(self.choice[messages.min(COUNTED)])]
+    pub(crate) fn kernel(&self, messages: usize) -> &LaneKernel {
+        &self.kernels[usize::from(self.choice[messages.min(COUNTED_MESSAGES)])]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vector::{LaneSet, MAX_LANES};
+    use crate::vector::{LANES_MAX, LaneSet};
 
-    /// Which engines the costs choose, for each processor: few messages go to SHA-NI, many to the widest.
+    /// Which kernels the costs choose, for each processor: few messages go to SHA-NI, many to the widest.
     #[test]
     fn choices() {
-        let engines = |algorithm: Algorithm| -> Vec<Engine> {
+        let kernels = |algorithm: Algorithm| -> Vec<LaneKernel> {
             Backend::ALL
                 .iter()
                 .copied()
-                .flat_map(algorithm.entry().engines)
+                .flat_map(algorithm.entry().lane_kernels)
                 .collect()
         };
         for &algorithm in Algorithm::ALL {
             for column in 0..3 {
-                let plan = Plan::new(algorithm, engines(algorithm), |engine| {
-                    cost(algorithm, engine, column)
+                let plan = Plan::new(algorithm, kernels(algorithm), |kernel| {
+                    cost(algorithm, kernel, column)
                 });
-                let chosen: Vec<_> = (1..=COUNTED)
-                    .map(|n| (plan.engine(n).backend, plan.engine(n).lanes))
+                let chosen: Vec<_> = (1..=COUNTED_MESSAGES)
+                    .map(|n| (plan.kernel(n).backend, plan.kernel(n).lanes))
                     .collect();
                 println!("{algorithm} {column}: {chosen:?}");
                 if cfg!(target_arch = "x86_64") {
@@ -213,7 +250,7 @@ mod tests {
                         assert_eq!(chosen[0], (Backend::ShaNi, 1));
                     }
                     // On Zen 4 four messages of SHA-256 with SHA-NI are as fast as vectors of them.
-                    assert!(chosen[COUNTED - 1].1 >= 4);
+                    assert!(chosen[COUNTED_MESSAGES - 1].1 >= 4);
                     // What is left is never fewer than the lanes by so much that one at a time were better.
                     for (n, &(backend, lanes)) in chosen.iter().enumerate() {
                         let sparse = n < lanes / 8 && Backend::ShaNi.supports(algorithm);
@@ -234,8 +271,8 @@ mod tests {
             let block = algorithm.entry().block_len;
             // A block more, so that lanes do not meet in one set of the cache.
             let stride = block * BLOCKS + 64;
-            let data = vec![0x5a_u8; MAX_LANES * stride];
-            for engine in Backend::available().flat_map(algorithm.entry().engines) {
+            let data = vec![0x5a_u8; LANES_MAX * stride];
+            for kernel in Backend::available().flat_map(algorithm.entry().lane_kernels) {
                 let mut set = LaneSet::new();
                 for (lane, pointer) in set.data.iter_mut().enumerate() {
                     *pointer = data[lane * stride..].as_ptr();
@@ -245,17 +282,17 @@ mod tests {
                     let start = std::time::Instant::now();
                     for _ in 0..5 {
                         // SAFETY: the backend is available; every pointer has BLOCKS blocks.
-                        unsafe { (engine.compress)(&mut set, BLOCKS) };
+                        unsafe { (kernel.compress)(&mut set, BLOCKS) };
                     }
                     best = best.min(start.elapsed().as_secs_f64() / (5 * BLOCKS) as f64);
                 }
-                let rate = 1e-9 * (block * engine.lanes) as f64 / best;
+                let rate = 1e-9 * (block * kernel.lanes) as f64 / best;
                 println!(
                     "    (Algorithm::{algorithm:?}, Backend::{:?}, {:2}, {:5}), // {rate:.2} GB/s, {:.1} a lane",
-                    engine.backend,
-                    engine.lanes,
+                    kernel.backend,
+                    kernel.lanes,
                     (best * 1e10) as u64,
-                    best * 1e10 / engine.lanes as f64
+                    best * 1e10 / kernel.lanes as f64
                 );
             }
         }

@@ -2,19 +2,19 @@
 //!
 //! All lanes advance by as many blocks as the lane with the fewest has left; then that lane gets its padding or
 //! the next message. Long messages start first, so that the last ones to end are short. When too few are left for
-//! the lanes, those go on, from the state that they have reached, with a narrower engine.
+//! the lanes, those go on, from the state that they have reached, with a narrower kernel.
 //!
 //! What goes through a lane is a *stretch* of a message, from any state: a whole message, or what one call adds to it.
 
 use crate::algorithm::Kernel;
-use crate::arch::Engine;
+use crate::arch::LaneKernel;
 use crate::digest::Digest;
 use crate::hasher::{End, Hasher, Update};
 use crate::plan::Plan;
-use crate::vector::{LaneSet, MAX_LANES, MAX_WORDS, Word};
+use crate::vector::{LANES_MAX, LaneSet, STATE_WORDS_MAX, Word};
 
 /// The words of one lane's state, of which the first `INITIAL.len()` count.
-type State<K> = [<K as Kernel>::Word; MAX_WORDS];
+type State<K> = [<K as Kernel>::Word; STATE_WORDS_MAX];
 
 /// Where a stretch begins, and whether its message ends with it.
 struct Start<'s, K: Kernel> {
@@ -37,7 +37,7 @@ trait Stretches<'a, K: Kernel> {
 /// The state before the first block.
 #[inline]
 fn initial_state<K: Kernel>() -> State<K> {
-    let mut state = [K::Word::default(); MAX_WORDS];
+    let mut state = [K::Word::default(); STATE_WORDS_MAX];
     state[..K::INITIAL.len()].copy_from_slice(K::INITIAL);
     state
 }
@@ -48,15 +48,15 @@ pub(crate) fn digest<K: Kernel>(state: &State<K>) -> Digest {
 }
 
 /// The largest block of an algorithm, in bytes.
-pub(crate) const MAX_BLOCK: usize = 128;
+pub(crate) const BLOCK_BYTES_MAX: usize = 128;
 
 /// Blocks that are put together from the bytes before the data and their beginning, or from their end and the padding.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Scratch([u8; 2 * MAX_BLOCK]);
+struct Scratch([u8; 2 * BLOCK_BYTES_MAX]);
 
 impl Scratch {
-    const EMPTY: Self = Self([0; 2 * MAX_BLOCK]);
+    const EMPTY: Self = Self([0; 2 * BLOCK_BYTES_MAX]);
 
     /// Writes the last bytes of a message, less than a block after the first `filled` that are here already, its padding
     /// and its length; returns the number of blocks.
@@ -135,8 +135,8 @@ struct Lanes<'a> {
     set: LaneSet,
     scratch: Vec<Scratch>,
     /// Blocks left to read at `set.data`.
-    left: [usize; MAX_LANES],
-    rest: [Rest<'a>; MAX_LANES],
+    left: [usize; LANES_MAX],
+    rest: [Rest<'a>; LANES_MAX],
     active: usize,
 }
 
@@ -151,8 +151,8 @@ impl<'a> Lanes<'a> {
         Self {
             set: LaneSet::new(),
             scratch: vec![Scratch::EMPTY; most],
-            left: [0; MAX_LANES],
-            rest: [rest; MAX_LANES],
+            left: [0; LANES_MAX],
+            rest: [rest; LANES_MAX],
             active: 0,
         }
     }
@@ -195,7 +195,7 @@ impl<'a> Lanes<'a> {
 
     #[inline]
     fn state<K: Kernel>(&self, lane: usize) -> State<K> {
-        let mut state = [K::Word::default(); MAX_WORDS];
+        let mut state = [K::Word::default(); STATE_WORDS_MAX];
         for (word, row) in state.iter_mut().zip(&self.set.state).take(K::INITIAL.len()) {
             *word = row.words()[lane];
         }
@@ -227,18 +227,18 @@ impl<'a> Lanes<'a> {
 
     /// Moves the lanes in use on by as many blocks as all of them have left, at most `most`; returns the number of lanes.
     #[inline]
-    fn step<K: Kernel>(&mut self, engine: &Engine, most: usize) -> usize {
-        let used = engine.lanes.min(self.active);
+    fn step<K: Kernel>(&mut self, kernel: &LaneKernel, most: usize) -> usize {
+        let used = kernel.lanes.min(self.active);
         let blocks = self.left[..used]
             .iter()
             .fold(most, |least, &left| least.min(left));
         // Lanes without a stretch read what lane 0 reads, and nobody looks at what becomes of their state.
-        for lane in used..engine.lanes {
+        for lane in used..kernel.lanes {
             self.set.data[lane] = self.set.data[0];
         }
-        // SAFETY: plans hold only engines that the processor can run. Each of the engine's lanes has `blocks` blocks
+        // SAFETY: plans hold only kernels that the processor can run. Each of the kernel's lanes has `blocks` blocks
         // left to read at `data`, of data borrowed for 'a or of its own scratch, or it reads with lane 0.
-        unsafe { (engine.compress)(&mut self.set, blocks) };
+        unsafe { (kernel.compress)(&mut self.set, blocks) };
         for lane in 0..used {
             self.left[lane] -= blocks;
             self.set.data[lane] = self.set.data[lane].wrapping_add(K::BLOCK * blocks);
@@ -252,17 +252,17 @@ fn run<'a, K: Kernel>(plan: &Plan, stretches: &mut impl Stretches<'a, K>) {
     let count = stretches.len();
     let order = longest_first((0..count).map(|index| stretches.data(index).len()));
     let place = |i: usize| order.as_ref().map_or(i, |order| order[i]);
-    let widest = plan.engine(count).lanes;
+    let widest = plan.kernel(count).lanes;
     let mut stagger = collide((0..count.min(widest)).map(|i| stretches.data(place(i))));
     let mut queue = (0..count).map(place);
     let mut lanes = Lanes::new(plan.widest().min(count));
     loop {
-        let mut engine = plan.engine(lanes.active + queue.len());
-        let mut fill = engine.lanes;
+        let mut kernel = plan.kernel(lanes.active + queue.len());
+        let mut fill = kernel.lanes;
         let mut most = usize::MAX;
         if stagger {
             fill = fill.min(lanes.active + STAGGER_LANES);
-            stagger = fill < engine.lanes && fill < lanes.active + queue.len();
+            stagger = fill < kernel.lanes && fill < lanes.active + queue.len();
             if stagger {
                 most = STAGGER_BLOCKS;
             }
@@ -278,9 +278,9 @@ fn run<'a, K: Kernel>(plan: &Plan, stretches: &mut impl Stretches<'a, K>) {
             return;
         }
         if stagger {
-            engine = plan.engine(lanes.active);
+            kernel = plan.kernel(lanes.active);
         }
-        let used = lanes.step::<K>(engine, most);
+        let used = lanes.step::<K>(kernel, most);
         // From the last lane down: what takes the place of a removed lane has been looked at already.
         for lane in (0..used).rev() {
             if lanes.left[lane] > 0 || lanes.go_on::<K>(lane, &[]) {
@@ -308,15 +308,15 @@ const STAGGER_BLOCKS: usize = 6;
 /// Blocks of 64 KiB, one after the other in memory, do: what 16 lanes read at one moment all falls into the same set
 /// of the caches, which has no room for as many. It costs half of the speed. So lanes then start a few at a time.
 fn collide<'a>(messages: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
-    const LINE: usize = 64;
-    const SETS: usize = 64;
-    const LONG: usize = 128 * LINE;
-    let mut starts = [0_u8; SETS];
-    for message in messages.filter(|message| message.len() >= LONG) {
-        starts[message.as_ptr().addr() / LINE % SETS] += 1;
+    const LINE_BYTES: usize = 64;
+    const CACHE_SETS: usize = 64;
+    const LONG_BYTES: usize = 128 * LINE_BYTES;
+    let mut starts = [0_u8; CACHE_SETS];
+    for message in messages.filter(|message| message.len() >= LONG_BYTES) {
+        starts[message.as_ptr().addr() / LINE_BYTES % CACHE_SETS] += 1;
     }
-    (0..SETS).any(|set| {
-        let near = (0..STAGGER_BLOCKS).map(|after| starts[(set + after) % SETS]);
+    (0..CACHE_SETS).any(|set| {
+        let near = (0..STAGGER_BLOCKS).map(|after| starts[(set + after) % CACHE_SETS]);
         usize::from(near.sum::<u8>()) > STAGGER_LANES + STAGGER_LANES / 2
     })
 }

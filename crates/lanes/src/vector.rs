@@ -4,14 +4,14 @@ use zeroize::Zeroize;
 
 use crate::prefetch::prefetch;
 
-/// The most lanes that one [`Engine`](crate::arch::Engine) may have.
-pub(crate) const MAX_LANES: usize = 64;
+/// The most lanes that one [`LaneKernel`](crate::arch::LaneKernel) may have.
+pub(crate) const LANES_MAX: usize = 64;
 
 /// How many bytes ahead of their use data is asked for: a few blocks, as long as memory takes to answer.
-const AHEAD: usize = 256;
+const AHEAD_BYTES: usize = 256;
 
 /// The most words of state that an algorithm may have.
-pub(crate) const MAX_WORDS: usize = 8;
+pub(crate) const STATE_WORDS_MAX: usize = 8;
 
 /// What an algorithm computes with: `u32` or `u64`.
 pub(crate) trait Word: Copy + Default + Into<u64> + 'static {
@@ -39,26 +39,26 @@ impl Word for u64 {
 /// The state of one message: its words side by side.
 #[derive(Clone, Copy, Zeroize)]
 #[repr(C, align(16))]
-pub(crate) struct State([u64; MAX_WORDS]);
+pub(crate) struct State([u64; STATE_WORDS_MAX]);
 
 impl State {
     /// These words, then zeros.
     pub(crate) fn new<W: Word>(words: &[W]) -> Self {
-        let mut state = Self([0; MAX_WORDS]);
+        let mut state = Self([0; STATE_WORDS_MAX]);
         state.words_mut()[..words.len()].copy_from_slice(words);
         state
     }
 
     /// All words.
     #[inline(always)]
-    pub(crate) fn words<W: Word>(&self) -> &[W; MAX_WORDS] {
+    pub(crate) fn words<W: Word>(&self) -> &[W; STATE_WORDS_MAX] {
         // SAFETY: words are plain integers of at most eight bytes.
         unsafe { &*self.0.as_ptr().cast() }
     }
 
     /// All words.
     #[inline(always)]
-    pub(crate) fn words_mut<W: Word>(&mut self) -> &mut [W; MAX_WORDS] {
+    pub(crate) fn words_mut<W: Word>(&mut self) -> &mut [W; STATE_WORDS_MAX] {
         // SAFETY: as for `words`; any bytes are good words.
         unsafe { &mut *self.0.as_mut_ptr().cast() }
     }
@@ -67,7 +67,7 @@ impl State {
 /// One word of state of every lane, side by side: as many `u32` as there may be lanes, or half as many `u64`.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub(crate) struct Row([u64; MAX_LANES / 2]);
+pub(crate) struct Row([u64; LANES_MAX / 2]);
 
 impl Row {
     /// As words, lane by lane.
@@ -97,17 +97,17 @@ impl Row {
 #[repr(C, align(64))]
 pub(crate) struct LaneSet {
     /// `state[word].words()[lane]`.
-    pub(crate) state: [Row; MAX_WORDS],
+    pub(crate) state: [Row; STATE_WORDS_MAX],
     /// The next unread byte of each lane.
-    pub(crate) data: [*const u8; MAX_LANES],
+    pub(crate) data: [*const u8; LANES_MAX],
 }
 
 impl LaneSet {
     /// Lanes with no state and no data.
     pub(crate) const fn new() -> Self {
         Self {
-            state: [Row([0; MAX_LANES / 2]); MAX_WORDS],
-            data: [core::ptr::null(); MAX_LANES],
+            state: [Row([0; LANES_MAX / 2]); STATE_WORDS_MAX],
+            data: [core::ptr::null(); LANES_MAX],
         }
     }
 }
@@ -156,7 +156,7 @@ impl<'a, V: Vector> Next<'a, V> {
 /// follows.
 #[inline(always)]
 pub(crate) fn ask_ahead(line: *const u8) {
-    prefetch(line.wrapping_add(AHEAD));
+    prefetch(line.wrapping_add(AHEAD_BYTES));
 }
 
 /// A register of `LANES` unsigned numbers.

@@ -1,6 +1,6 @@
 //! The one interface between modes and instruction sets.
 
-use super::cipher::{MAX_ROUND_KEYS, RoundKeys};
+use super::cipher::{ROUND_KEYS_MAX, RoundKeys};
 use super::{BLOCK, Block};
 
 /// A register of one, two or four blocks.
@@ -50,7 +50,7 @@ pub(super) trait BlockVector: Copy {
     /// # Safety
     ///
     /// The processor has the instruction set.
-    unsafe fn keys(round_keys: &[Block; MAX_ROUND_KEYS]) -> Self::Keys<'_>;
+    unsafe fn keys(round_keys: &[Block; ROUND_KEYS_MAX]) -> Self::Keys<'_>;
 
     /// Reads `count` blocks, less than `BLOCKS`; the others are zeros.
     ///

@@ -4,7 +4,7 @@ use super::Block;
 use super::block::BlockVector;
 
 /// Round keys of the longest key.
-pub(super) const MAX_ROUND_KEYS: usize = 15;
+pub(super) const ROUND_KEYS_MAX: usize = 15;
 
 /// The keys of a number of registers.
 pub(super) trait RoundKeys<V> {
@@ -19,16 +19,16 @@ pub(super) trait RoundKeys<V> {
 }
 
 /// One key for all blocks.
-pub(super) struct SameKey<V>([V; MAX_ROUND_KEYS]);
+pub(super) struct SameKey<V>([V; ROUND_KEYS_MAX]);
 
 impl<V: BlockVector> SameKey<V> {
     /// # Safety
     ///
     /// The processor has the instruction set.
     #[inline(always)]
-    pub(super) unsafe fn new(round_keys: &[Block; MAX_ROUND_KEYS]) -> Self {
+    pub(super) unsafe fn new(round_keys: &[Block; ROUND_KEYS_MAX]) -> Self {
         // SAFETY: the caller's promise.
-        let mut keys = unsafe { [V::broadcast(&round_keys[0]); MAX_ROUND_KEYS] };
+        let mut keys = unsafe { [V::broadcast(&round_keys[0]); ROUND_KEYS_MAX] };
         for (key, block) in keys.iter_mut().zip(round_keys).skip(1) {
             // SAFETY: the caller's promise.
             *key = unsafe { V::broadcast(block) };
@@ -45,10 +45,10 @@ impl<V: BlockVector> RoundKeys<V> for SameKey<V> {
 }
 
 /// One key for all blocks, read where it is needed: with nothing to prepare, short messages are quick.
-pub(super) struct KeyInPlace<'k>(&'k [Block; MAX_ROUND_KEYS]);
+pub(super) struct KeyInPlace<'k>(&'k [Block; ROUND_KEYS_MAX]);
 
 impl<'k> KeyInPlace<'k> {
-    pub(super) fn new(round_keys: &'k [Block; MAX_ROUND_KEYS]) -> Self {
+    pub(super) fn new(round_keys: &'k [Block; ROUND_KEYS_MAX]) -> Self {
         Self(round_keys)
     }
 }
@@ -56,7 +56,7 @@ impl<'k> KeyInPlace<'k> {
 impl<V: BlockVector> RoundKeys<V> for KeyInPlace<'_> {
     #[inline(always)]
     fn get(&self, round: usize, _register: usize) -> V {
-        debug_assert!(round < MAX_ROUND_KEYS);
+        debug_assert!(round < ROUND_KEYS_MAX);
         // SAFETY: there are values of this type where keys are added to them. A key has at most 14 rounds.
         unsafe { V::broadcast(self.0.get_unchecked(round)) }
     }

@@ -10,9 +10,9 @@ use super::key::{Key, erase};
 use super::{BLOCK, Backend, Block, Error};
 
 /// Bytes of a message that counters of 32 bits are enough for.
-const MAX_DATA: u64 = (1 << 36) - 32;
+const DATA_BYTES_MAX: u64 = (1 << 36) - 32;
 /// Bytes of additional data whose number of bits has 64 bits at most.
-const MAX_AAD: u64 = (1 << 61) - 1;
+const AAD_BYTES_MAX: u64 = (1 << 61) - 1;
 
 /// A key for [`Gcm`]: that of AES, and the powers of the hash key that follows from it. Overwritten with zeros when dropped.
 #[derive(Clone)]
@@ -170,7 +170,7 @@ impl Gcm {
     /// [`Error::TooLong`] above 2⁶¹ − 1 bytes, and if the message has begun.
     pub fn aad(&mut self, key: &GcmKey, mut data: &[u8]) -> Result<(), Error> {
         let len = self.aad_len.checked_add(data.len() as u64);
-        let len = len.filter(|&len| len <= MAX_AAD && self.data_len == 0);
+        let len = len.filter(|&len| len <= AAD_BYTES_MAX && self.data_len == 0);
         let len = len.ok_or(Error::TooLong)?;
         let begun = self.aad_len as usize % BLOCK;
         self.aad_len = len;
@@ -238,7 +238,9 @@ impl Gcm {
             return Ok(());
         }
         let len = self.data_len.checked_add(data.len() as u64);
-        let len = len.filter(|&len| len <= MAX_DATA).ok_or(Error::TooLong)?;
+        let len = len
+            .filter(|&len| len <= DATA_BYTES_MAX)
+            .ok_or(Error::TooLong)?;
         let mut begun = self.begun();
         if self.data_len == 0 && begun > 0 {
             // The additional data end.

@@ -6,13 +6,13 @@ use zeroize::Zeroize;
 
 use super::arch::Kernels;
 use super::block::BlockVector;
-use super::cipher::MAX_ROUND_KEYS;
+use super::cipher::ROUND_KEYS_MAX;
 use super::{BLOCK, Backend, Block, Error};
 
 /// The round keys of one direction, in the order of use. None of them straddles two cache lines.
 #[derive(Clone)]
 #[repr(align(16))]
-pub(super) struct RoundKeyBlocks(pub(super) [Block; MAX_ROUND_KEYS]);
+pub(super) struct RoundKeyBlocks(pub(super) [Block; ROUND_KEYS_MAX]);
 
 /// An expanded key of AES-128, AES-192 or AES-256. Overwritten with zeros when dropped.
 #[derive(Clone)]
@@ -61,8 +61,8 @@ impl Key {
     /// No key yet. The backend is available.
     pub(super) fn unset(backend: Backend) -> Key {
         Key {
-            encrypt: RoundKeyBlocks([[0; BLOCK]; MAX_ROUND_KEYS]),
-            decrypt: RoundKeyBlocks([[0; BLOCK]; MAX_ROUND_KEYS]),
+            encrypt: RoundKeyBlocks([[0; BLOCK]; ROUND_KEYS_MAX]),
+            decrypt: RoundKeyBlocks([[0; BLOCK]; ROUND_KEYS_MAX]),
             rounds: 0,
             kernels: backend.kernels(),
         }

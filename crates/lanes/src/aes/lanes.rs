@@ -1,8 +1,8 @@
 //! CBC encryption of many messages at once: one message a lane of 128 bits.
 
-use super::arch::Engine;
+use super::arch::CbcKernel;
 use super::block::BlockVector;
-use super::cipher::{MAX_ROUND_KEYS, RoundKeys};
+use super::cipher::{ROUND_KEYS_MAX, RoundKeys};
 use super::key::{Key, erase};
 use super::{BLOCK, Block};
 use crate::prefetch::prefetch;
@@ -11,28 +11,28 @@ use crate::prefetch::prefetch;
 pub(super) const CHUNK_BLOCKS: usize = 4;
 
 /// The same in bytes.
-pub(super) const CHUNK: usize = CHUNK_BLOCKS * BLOCK;
+pub(super) const CHUNK_BYTES: usize = CHUNK_BLOCKS * BLOCK;
 
 /// By how many bytes cache lines are fetched before they are read. There are more lanes than streams that processors
 /// notice, and from memory it is ten times as fast as without.
-pub(super) const AHEAD: usize = 4 * CHUNK;
+pub(super) const AHEAD_BYTES: usize = 4 * CHUNK_BYTES;
 
-/// The most lanes of an engine.
-pub(super) const MAX_LANES: usize = 48;
+/// The most lanes of a kernel.
+pub(super) const LANES_MAX: usize = 48;
 
 /// Where lanes stand.
 #[repr(align(64))]
 pub(super) struct LaneSet {
     /// The block of ciphertext before the next one.
-    pub(super) before: [Block; MAX_LANES],
+    pub(super) before: [Block; LANES_MAX],
     /// The next block.
-    pub(super) data: [*mut Block; MAX_LANES],
+    pub(super) data: [*mut Block; LANES_MAX],
 }
 
 /// The keys of lanes.
 pub(super) trait LaneKeys {
-    /// The engine's function for keys of this kind with so many rounds.
-    fn function(engine: &Engine, rounds: usize) -> EncryptLanes<Self>;
+    /// The kernel's function for keys of this kind with so many rounds.
+    fn function(kernel: &CbcKernel, rounds: usize) -> EncryptLanes<Self>;
     /// Gives a lane its message's key.
     fn set(&mut self, lane: usize, key: &Key);
     /// Gives a lane the key of another lane.
@@ -45,7 +45,7 @@ pub(super) trait LaneKeys {
 ///
 /// # Safety
 ///
-/// The processor has the engine's instruction set, and the pointers of the engine's lanes are each readable and writable
+/// The processor has the kernel's instruction set, and the pointers of the kernel's lanes are each readable and writable
 /// for `chunks` chunks. Two messages do not overlap, unless they are the same in everything.
 pub(super) type EncryptLanes<K> = unsafe fn(set: &mut LaneSet, keys: &K, chunks: usize);
 
@@ -53,8 +53,8 @@ pub(super) type EncryptLanes<K> = unsafe fn(set: &mut LaneSet, keys: &K, chunks:
 pub(super) struct OneKey<'k>(pub(super) &'k Key);
 
 impl LaneKeys for OneKey<'_> {
-    fn function(engine: &Engine, rounds: usize) -> EncryptLanes<Self> {
-        engine.one_key[(rounds - 10) / 2]
+    fn function(kernel: &CbcKernel, rounds: usize) -> EncryptLanes<Self> {
+        kernel.one_key[(rounds - 10) / 2]
     }
     #[inline]
     fn set(&mut self, _lane: usize, _key: &Key) {}
@@ -64,17 +64,17 @@ impl LaneKeys for OneKey<'_> {
 
 /// Each lane has its key. Overwritten with zeros when dropped.
 #[repr(align(64))]
-pub(super) struct OwnKeys([[Block; MAX_LANES]; MAX_ROUND_KEYS]);
+pub(super) struct OwnKeys([[Block; LANES_MAX]; ROUND_KEYS_MAX]);
 
 impl OwnKeys {
     pub(super) fn new() -> Self {
-        Self([[[0; BLOCK]; MAX_LANES]; MAX_ROUND_KEYS])
+        Self([[[0; BLOCK]; LANES_MAX]; ROUND_KEYS_MAX])
     }
 }
 
 impl LaneKeys for OwnKeys {
-    fn function(engine: &Engine, rounds: usize) -> EncryptLanes<Self> {
-        engine.own_keys[(rounds - 10) / 2]
+    fn function(kernel: &CbcKernel, rounds: usize) -> EncryptLanes<Self> {
+        kernel.own_keys[(rounds - 10) / 2]
     }
     #[inline]
     fn set(&mut self, lane: usize, key: &Key) {
@@ -139,7 +139,7 @@ pub(super) unsafe fn encrypt_lanes<V: BlockVector, const N: usize, const ROUNDS:
     keys: &impl RoundKeys<V>,
     chunks: usize,
 ) {
-    const { assert!(N * V::BLOCKS <= MAX_LANES) };
+    const { assert!(N * V::BLOCKS <= LANES_MAX) };
     let before = set.before.as_mut_ptr();
     let data = set.data.as_ptr();
     // SAFETY: the caller promises the instruction set; there are N * BLOCKS lanes.
@@ -162,8 +162,8 @@ pub(super) unsafe fn encrypt_lanes<V: BlockVector, const N: usize, const ROUNDS:
     // as it is, and the last one is read twice.
     *other = *now;
     for chunk in 0..chunks {
-        let previous = chunk.saturating_sub(1) * CHUNK;
-        let next = (chunk + 1).min(chunks - 1) * CHUNK;
+        let previous = chunk.saturating_sub(1) * CHUNK_BYTES;
+        let next = (chunk + 1).min(chunks - 1) * CHUNK_BYTES;
         for column in 0..4 {
             for (state, columns) in state.iter_mut().zip(&*now) {
                 *state = state.xor(columns[column]);
@@ -200,7 +200,12 @@ pub(super) unsafe fn encrypt_lanes<V: BlockVector, const N: usize, const ROUNDS:
         for half in 0..2 {
             // SAFETY: the caller promises so many chunks.
             unsafe {
-                V::store_columns(columns, data.add(i * V::BLOCKS), (chunks - 1) * CHUNK, half)
+                V::store_columns(
+                    columns,
+                    data.add(i * V::BLOCKS),
+                    (chunks - 1) * CHUNK_BYTES,
+                    half,
+                )
             };
         }
     }
@@ -234,7 +239,11 @@ unsafe fn move_piece<V: BlockVector, const N: usize>(
         } else {
             if half == 0 {
                 for lane in 0..V::BLOCKS {
-                    prefetch((*lanes.add(lane)).cast::<u8>().wrapping_add(next + AHEAD));
+                    prefetch(
+                        (*lanes.add(lane))
+                            .cast::<u8>()
+                            .wrapping_add(next + AHEAD_BYTES),
+                    );
                 }
             }
             V::load_columns(lanes, next, half, &mut buffer[register]);

@@ -193,9 +193,9 @@ pub(super) unsafe fn run<V: BlockVector, const N: usize>(mode: &mut impl Mode<V>
 }
 
 /// The most blocks for [`run_few`].
-pub(super) const FEW: usize = 8;
+pub(super) const FEW_BLOCKS_MAX: usize = 8;
 
-/// As [`run`] with at most [`FEW`] blocks: all at once, without a loop. So long as there are so few, wider registers save
+/// As [`run`] with at most [`FEW_BLOCKS_MAX`] blocks: all at once, without a loop. So long as there are so few, wider registers save
 /// nothing, and a program that works again and again in one place waits until what it wrote can be read.
 ///
 /// # Safety
@@ -213,7 +213,7 @@ pub(super) unsafe fn run_few<V: BlockVector>(mode: &mut impl Mode<V>, data: Bloc
             5 => run::<V, 5>(mode, data),
             6 => run::<V, 6>(mode, data),
             7 => run::<V, 7>(mode, data),
-            _ => run::<V, FEW>(mode, data),
+            _ => run::<V, FEW_BLOCKS_MAX>(mode, data),
         }
     }
 }

@@ -7,9 +7,11 @@
 
 use core::ptr;
 
-use super::arch::{Engine, Kernels};
+use super::arch::{CbcKernel, Kernels};
 use super::in_out::InOut;
-use super::lanes::{AHEAD, CHUNK, CHUNK_BLOCKS, LaneKeys, LaneSet, MAX_LANES, OneKey, OwnKeys};
+use super::lanes::{
+    AHEAD_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, LANES_MAX, LaneKeys, LaneSet, OneKey, OwnKeys,
+};
 use super::{BLOCK, Block, CbcJob};
 use crate::prefetch::prefetch;
 
@@ -76,11 +78,11 @@ struct Lanes<'k, K> {
     set: LaneSet,
     keys: &'k mut K,
     /// The last blocks of messages, where they are less than a chunk.
-    tails: [[Block; CHUNK_BLOCKS]; MAX_LANES],
+    tails: [[Block; CHUNK_BLOCKS]; LANES_MAX],
     /// Chunks left to read at `set.data`: of the message, or of its tail.
-    left: [usize; MAX_LANES],
-    in_tail: [bool; MAX_LANES],
-    job: [usize; MAX_LANES],
+    left: [usize; LANES_MAX],
+    in_tail: [bool; LANES_MAX],
+    job: [usize; LANES_MAX],
     active: usize,
 }
 
@@ -88,14 +90,14 @@ impl<'k, K: LaneKeys> Lanes<'k, K> {
     fn new(keys: &'k mut K) -> Self {
         Self {
             set: LaneSet {
-                before: [[0; BLOCK]; MAX_LANES],
-                data: [ptr::null_mut(); MAX_LANES],
+                before: [[0; BLOCK]; LANES_MAX],
+                data: [ptr::null_mut(); LANES_MAX],
             },
             keys,
-            tails: [[[0; BLOCK]; CHUNK_BLOCKS]; MAX_LANES],
-            left: [0; MAX_LANES],
-            in_tail: [false; MAX_LANES],
-            job: [0; MAX_LANES],
+            tails: [[[0; BLOCK]; CHUNK_BLOCKS]; LANES_MAX],
+            left: [0; LANES_MAX],
+            in_tail: [false; LANES_MAX],
+            job: [0; LANES_MAX],
             active: 0,
         }
     }
@@ -156,7 +158,7 @@ impl<'k, K: LaneKeys> Lanes<'k, K> {
 
     /// Advances all messages by the fewest chunks that one of them has left, and by no more than `most`.
     #[inline]
-    fn step(&mut self, engine: &Engine, rounds: usize, most: usize) {
+    fn step(&mut self, kernel: &CbcKernel, rounds: usize, most: usize) {
         let mut chunks = most;
         for lane in 0..self.active {
             chunks = chunks.min(self.left[lane]);
@@ -164,12 +166,12 @@ impl<'k, K: LaneKeys> Lanes<'k, K> {
                 self.set.data[lane] = self.tails[lane].as_mut_ptr();
             }
         }
-        for lane in self.active..engine.lanes {
+        for lane in self.active..kernel.lanes {
             self.copy(0, lane);
         }
-        // SAFETY: a key's backend, and with it the engine, is available. Each active lane has `chunks` chunks left, in its
+        // SAFETY: a key's backend, and with it the kernel, is available. Each active lane has `chunks` chunks left, in its
         // tail or in a message that its job borrows mutably and alone; the other lanes agree with lane 0.
-        unsafe { K::function(engine, rounds)(&mut self.set, self.keys, chunks) };
+        unsafe { K::function(kernel, rounds)(&mut self.set, self.keys, chunks) };
         for lane in 0..self.active {
             self.left[lane] -= chunks;
             self.set.data[lane] = self.set.data[lane].wrapping_add(chunks * CHUNK_BLOCKS);
@@ -195,7 +197,7 @@ impl<'k, K: LaneKeys> Lanes<'k, K> {
 /// Has the beginning of the message that will be started next brought into the cache: the lanes would all wait for it.
 /// From there on the kernel fetches ahead.
 fn fetch_start(data: &[u8]) {
-    for line in data[..data.len().min(AHEAD)].chunks(CHUNK) {
+    for line in data[..data.len().min(AHEAD_BYTES)].chunks(CHUNK_BYTES) {
         prefetch(line.as_ptr());
     }
 }
@@ -217,7 +219,7 @@ fn run<K: LaneKeys>(
 ) {
     let mut queue = group.iter().copied();
     let mut lanes = Lanes::new(keys);
-    let widest = kernels.engine(usize::MAX).lanes;
+    let widest = kernels.cbc_kernel(usize::MAX).lanes;
     let mut stagger = collide(group.iter().take(widest).map(|&index| &*jobs[index].data));
     loop {
         let mut fill = widest;
@@ -237,7 +239,7 @@ fn run<K: LaneKeys>(
         match lanes.active {
             0 => return,
             1 => return lanes.finish_alone(kernels, &mut jobs[lanes.job[0]]),
-            active => lanes.step(kernels.engine(active), rounds, most),
+            active => lanes.step(kernels.cbc_kernel(active), rounds, most),
         }
         // From the last lane down: what takes the place of a removed lane has been looked at already.
         for lane in (0..lanes.active).rev() {
@@ -275,14 +277,14 @@ const STAGGER_CHUNKS: usize = 4;
 /// Blocks of 64 KiB, one after the other in memory, do: all that lanes read and write at one moment falls into the same
 /// set of the caches, which has no room for as many. It takes two thirds of the speed. So lanes then start a few at a time.
 fn collide<'a>(messages: impl Iterator<Item = &'a [u8]>) -> bool {
-    const SETS: usize = 64;
-    const LONG: usize = 64 * CHUNK;
-    let mut starts = [0_u8; SETS];
-    for message in messages.filter(|message| message.len() >= LONG) {
-        starts[message.as_ptr().addr() / CHUNK % SETS] += 1;
+    const CACHE_SETS: usize = 64;
+    const LONG_BYTES: usize = 64 * CHUNK_BYTES;
+    let mut starts = [0_u8; CACHE_SETS];
+    for message in messages.filter(|message| message.len() >= LONG_BYTES) {
+        starts[message.as_ptr().addr() / CHUNK_BYTES % CACHE_SETS] += 1;
     }
-    (0..SETS).any(|set| {
-        let near = (0..STAGGER_CHUNKS).map(|after| starts[(set + after) % SETS]);
+    (0..CACHE_SETS).any(|set| {
+        let near = (0..STAGGER_CHUNKS).map(|after| starts[(set + after) % CACHE_SETS]);
         usize::from(near.sum::<u8>()) > STAGGER_LANES + STAGGER_LANES / 2
     })
 }

@@ -8,14 +8,13 @@ macro_rules! repeat {
 
 mod md5;
 mod sha1;
-pub(crate) mod sha256;
-pub(crate) mod sha512;
+pub(crate) mod sha2;
 
-use crate::arch::{CompressOne, Engine, Registers};
+use crate::arch::{CompressOne, LaneKernel, Registers};
 use crate::digest::Digest;
 use crate::hasher::{End, Update};
 use crate::plan::Plan;
-use crate::vector::{MAX_WORDS, Next, State, Vector, Word};
+use crate::vector::{Next, STATE_WORDS_MAX, State, Vector, Word};
 
 /// A hash of the Merkle–Damgård kind: blocks of 16 words, and the message's length in two words at the end.
 pub(crate) trait Kernel: 'static {
@@ -49,7 +48,7 @@ pub(crate) struct Entry {
     pub(crate) digest_len: usize,
     pub(crate) block_len: usize,
     pub(crate) count: fn(bool) -> crate::peak::Operations,
-    pub(crate) engines: fn(crate::Backend) -> Vec<Engine>,
+    pub(crate) lane_kernels: fn(crate::Backend) -> Vec<LaneKernel>,
     pub(crate) hash_many: fn(&Plan, &[&[u8]], &mut [Digest]),
     pub(crate) big_endian: bool,
     pub(crate) initial: fn() -> State,
@@ -79,7 +78,7 @@ macro_rules! algorithms {
             digest_len: <$kernel as Kernel>::DIGEST_LEN,
             block_len: <$kernel as Kernel>::BLOCK,
             count: crate::peak::count::<$kernel>,
-            engines: |backend| crate::arch::engines::<$kernel>(backend, Algorithm::$variant),
+            lane_kernels: |backend| crate::arch::lane_kernels::<$kernel>(backend, Algorithm::$variant),
             hash_many: crate::schedule::hash_many::<$kernel>,
             big_endian: <$kernel as Kernel>::BIG_ENDIAN,
             initial: || State::new(<$kernel as Kernel>::INITIAL),
@@ -90,7 +89,7 @@ macro_rules! algorithms {
         }),*];
 
         const _: () = {
-            $(assert!(<$kernel as Kernel>::INITIAL.len() <= MAX_WORDS);)*
+            $(assert!(<$kernel as Kernel>::INITIAL.len() <= STATE_WORDS_MAX);)*
         };
     };
 }
@@ -101,13 +100,13 @@ algorithms! {
     /// SHA-1 (FIPS 180-4): 20 bytes. Collisions are known, so it identifies only what nobody has reason to forge.
     Sha1 = sha1::Sha1, "sha1";
     /// SHA-224 (FIPS 180-4): 28 bytes.
-    Sha224 = sha256::Sha224, "sha224";
+    Sha224 = sha2::Sha224, "sha224";
     /// SHA-256 (FIPS 180-4): 32 bytes.
-    Sha256 = sha256::Sha256, "sha256";
+    Sha256 = sha2::Sha256, "sha256";
     /// SHA-384 (FIPS 180-4): 48 bytes.
-    Sha384 = sha512::Sha384, "sha384";
+    Sha384 = sha2::Sha384, "sha384";
     /// SHA-512 (FIPS 180-4): 64 bytes.
-    Sha512 = sha512::Sha512, "sha512";
+    Sha512 = sha2::Sha512, "sha512";
 }
 
 impl Algorithm {

@@ -1,18 +1,18 @@
-//! The instruction sets: one file each. A file implements [`Vector`] for its registers and lists its engines.
+//! The instruction sets: one file each. A file implements [`Vector`] for its registers and lists its kernels.
 
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86_64;
 
 use crate::algorithm::Kernel;
-use crate::vector::{LaneSet, MAX_LANES, MAX_WORDS, Next, State, Vector, Word};
+use crate::vector::{LANES_MAX, LaneSet, Next, STATE_WORDS_MAX, State, Vector, Word};
 use crate::{Algorithm, Backend};
 
 /// Adds `blocks` blocks of each lane to that lane's state. Does not move `data`.
 ///
 /// # Safety
 ///
-/// The processor has the engine's instruction set, and the first [`Engine::lanes`] pointers of `data` are each
+/// The processor has the kernel's instruction set, and the first [`LaneKernel::lanes`] pointers of `data` are each
 /// readable for `blocks` blocks of the algorithm.
 pub(crate) type Compress = unsafe fn(set: &mut LaneSet, blocks: usize);
 
@@ -25,7 +25,7 @@ pub(crate) type CompressOne = unsafe fn(state: &mut State, data: *const u8, bloc
 
 /// One way of adding blocks to the state of a number of messages at once.
 #[derive(Clone, Copy)]
-pub(crate) struct Engine {
+pub(crate) struct LaneKernel {
     pub(crate) backend: Backend,
     pub(crate) lanes: usize,
     pub(crate) compress: Compress,
@@ -53,13 +53,13 @@ impl Registers for u32 {}
 #[cfg(not(target_arch = "x86_64"))]
 impl Registers for u64 {}
 
-/// The engines of a backend for an algorithm. Empty if the backend cannot do it or was not compiled in.
+/// The kernels of a backend for an algorithm. Empty if the backend cannot do it or was not compiled in.
 ///
 /// Whether *this processor* can run them is [`Backend::is_available`]'s to say.
-pub(crate) fn engines<K: Kernel>(backend: Backend, algorithm: Algorithm) -> Vec<Engine> {
-    let engine = |(lanes, compress)| {
-        assert!(lanes * K::Word::BYTES <= MAX_LANES * u32::BYTES);
-        Engine {
+pub(crate) fn lane_kernels<K: Kernel>(backend: Backend, algorithm: Algorithm) -> Vec<LaneKernel> {
+    let kernel = |(lanes, compress)| {
+        assert!(lanes * K::Word::BYTES <= LANES_MAX * u32::BYTES);
+        LaneKernel {
             backend,
             lanes,
             compress,
@@ -67,23 +67,23 @@ pub(crate) fn engines<K: Kernel>(backend: Backend, algorithm: Algorithm) -> Vec<
     };
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
     let mut list: Vec<(usize, Compress)> = match backend {
-        Backend::Portable => portable::engines::<K>(),
+        Backend::Portable => portable::lane_kernels::<K>(),
         #[cfg(target_arch = "x86_64")]
-        Backend::Sse41 => x86_64::sse41::engines::<K>(),
+        Backend::Sse41 => x86_64::sse41::lane_kernels::<K>(),
         #[cfg(target_arch = "x86_64")]
-        Backend::Avx2 => x86_64::avx2::engines::<K>(),
+        Backend::Avx2 => x86_64::avx2::lane_kernels::<K>(),
         #[cfg(target_arch = "x86_64")]
-        Backend::Avx512 => x86_64::avx512::engines::<K>(),
+        Backend::Avx512 => x86_64::avx512::lane_kernels::<K>(),
         #[cfg(target_arch = "x86_64")]
-        Backend::ShaNi => x86_64::shani::engines(algorithm),
+        Backend::ShaNi => x86_64::shani::lane_kernels(algorithm),
         #[allow(unreachable_patterns)]
         _ => Vec::new(),
     };
     #[cfg(target_arch = "x86_64")]
-    list.extend(x86_64::sha512::engines(backend, algorithm));
+    list.extend(x86_64::sha512::lane_kernels(backend, algorithm));
     #[cfg(not(target_arch = "x86_64"))]
     let _ = algorithm;
-    list.into_iter().map(engine).collect()
+    list.into_iter().map(kernel).collect()
 }
 
 /// The way of a backend, if it has one, or else the portable way.
@@ -98,7 +98,7 @@ pub(crate) fn one<K: Kernel>(backend: Backend, algorithm: Algorithm) -> Compress
     portable::one::<K>
 }
 
-/// The body of every engine that is made of a [`Vector`].
+/// The body of every kernel that is made of a [`Vector`].
 ///
 /// # Safety
 ///
@@ -114,16 +114,16 @@ pub(crate) unsafe fn compress_lanes<K: Kernel, V: Vector<Word = K::Word>>(
     core::hint::black_box(&mut aligned);
 
     let words = K::INITIAL.len();
-    // SAFETY: the caller vouches for the instruction set; every row has room for as many lanes as an engine has.
-    let mut state = unsafe { [V::load(set.state[0].words().as_ptr()); MAX_WORDS] };
+    // SAFETY: the caller vouches for the instruction set; every row has room for as many lanes as a kernel has.
+    let mut state = unsafe { [V::load(set.state[0].words().as_ptr()); STATE_WORDS_MAX] };
     for (state, row) in state.iter_mut().zip(&set.state).take(words) {
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for the instruction set; every row has room for as many lanes as a kernel has.
         *state = unsafe { V::load(row.words().as_ptr()) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction set, and blocks behind each lane's pointer.
     unsafe { compress_blocks::<K, V>(&mut state, set.data.as_ptr(), blocks) };
     for (row, state) in set.state.iter_mut().zip(state).take(words) {
-        // SAFETY: every row has room for as many lanes as an engine has.
+        // SAFETY: every row has room for as many lanes as a kernel has.
         unsafe { state.store(row.words_mut().as_mut_ptr()) };
     }
 }
@@ -136,7 +136,7 @@ pub(crate) unsafe fn compress_lanes<K: Kernel, V: Vector<Word = K::Word>>(
 /// `blocks` blocks.
 #[inline(always)]
 pub(crate) unsafe fn compress_blocks<K: Kernel, V: Vector<Word = K::Word>>(
-    state: &mut [V; MAX_WORDS],
+    state: &mut [V; STATE_WORDS_MAX],
     data: *const *const u8,
     blocks: usize,
 ) {
@@ -159,7 +159,7 @@ pub(crate) unsafe fn compress_blocks<K: Kernel, V: Vector<Word = K::Word>>(
     for block in 1..=blocks {
         // Behind the last block there may be nothing to read, so it is read again.
         let offset = K::BLOCK * block.min(blocks - 1);
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for the instruction set, and for `blocks` blocks, one of which is at the offset.
         K::compress(state, this, unsafe { Next::new(data, offset, next) });
         core::mem::swap(&mut this, &mut next);
     }

@@ -13,13 +13,13 @@ macro_rules! one_lane {
 
             #[inline(always)]
             unsafe fn load(words: *const $word) -> Self {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller promises the instruction set and the words, which need not be aligned.
                 unsafe { words.read() }
             }
 
             #[inline(always)]
             unsafe fn store(self, words: *mut $word) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller promises the words, which need not be aligned.
                 unsafe { words.write(self) }
             }
 
@@ -31,7 +31,7 @@ macro_rules! one_lane {
                 block: &mut [Self; 16],
             ) {
                 type Bytes = [[u8; size_of::<$word>()]; 16];
-                // SAFETY: the caller's promise; bytes need no alignment.
+                // SAFETY: the caller promises 16 words behind the pointer; bytes need no alignment.
                 let bytes = unsafe { (*data).add(offset).cast::<Bytes>().read() };
                 for (to, from) in block.iter_mut().zip(bytes) {
                     *to = if BIG_ENDIAN {
@@ -97,7 +97,7 @@ macro_rules! one_lane {
 one_lane!(u32, "/* {0:e} */");
 one_lane!(u64, "/* {0:r} */");
 
-pub(crate) fn engines<K: Kernel>() -> Vec<(usize, Compress)> {
+pub(crate) fn lane_kernels<K: Kernel>() -> Vec<(usize, Compress)> {
     vec![(1, compress::<K> as Compress)]
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn engines<K: Kernel>() -> Vec<(usize, Compress)> {
 ///
 /// As [`Compress`]. Every processor has the instruction set.
 unsafe fn compress<K: Kernel>(set: &mut LaneSet, blocks: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: what the caller promises is what the callee asks for, with the same instruction set.
     unsafe { compress_lanes::<K, K::Word>(set, blocks) }
 }
 
@@ -113,6 +113,6 @@ unsafe fn compress<K: Kernel>(set: &mut LaneSet, blocks: usize) {
 ///
 /// As [`CompressOne`](super::CompressOne). Every processor has the instruction set.
 pub(crate) unsafe fn one<K: Kernel>(state: &mut State, data: *const u8, blocks: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: what the caller promises is what the callee asks for; every processor has the instructions.
     unsafe { compress_blocks::<K, K::Word>(state.words_mut(), &data, blocks) }
 }

@@ -12,11 +12,11 @@ use super::WINDOW;
 const LANES: usize = 16;
 
 /// How many bytes of each lane are loaded at once.
-const STEP: usize = 16;
+const STEP_BYTES: usize = 16;
 
 /// The longest stretch in bytes. Each hashes the window before it once more, so longer ones waste less; shorter ones
 /// waste less behind a hit, and are all in the first cache together. 256 and 512 are about the same (Zen 5).
-const STRETCH: usize = 256;
+const STRETCH_BYTES: usize = 256;
 
 /// Whether the processor has the instructions.
 pub(super) fn is_available() -> bool {
@@ -38,20 +38,20 @@ pub(super) unsafe fn rule_out(
     let planes = planes.each_ref().map(|plane| load_plane(plane));
     let limit = _mm512_set1_epi32(limit as i32);
     loop {
-        let stretch = STRETCH.min((data.len() - from) / LANES / STEP * STEP);
+        let stretch = STRETCH_BYTES.min((data.len() - from) / LANES / STEP_BYTES * STEP_BYTES);
         if stretch == 0 {
             return from;
         }
         let window = data.as_ptr().wrapping_add(from - WINDOW);
         let mut hashes = _mm512_setzero_si512();
-        for at in (0..WINDOW).step_by(STEP) {
+        for at in (0..WINDOW).step_by(STEP_BYTES) {
             // SAFETY: a lane ends within the data, and its window begins within it.
             for numbers in unsafe { numbers(&planes, window.add(at), stretch) } {
                 hashes = roll(hashes, numbers);
             }
         }
         let mut least = _mm512_set1_epi32(-1);
-        for at in (WINDOW..WINDOW + stretch).step_by(STEP) {
+        for at in (WINDOW..WINDOW + stretch).step_by(STEP_BYTES) {
             if at % 64 == 0 {
                 for lane in LANES..2 * LANES {
                     crate::prefetch::prefetch(window.wrapping_add(lane * stretch + at));
@@ -77,14 +77,18 @@ fn roll(hashes: __m512i, numbers: __m512i) -> __m512i {
     _mm512_add_epi32(_mm512_add_epi32(hashes, hashes), numbers)
 }
 
-/// The table's numbers for the next [`STEP`] bytes of each lane, a register a byte. Lanes are `stretch` bytes apart.
+/// The table's numbers for the next [`STEP_BYTES`] bytes of each lane, a register a byte. Lanes are `stretch` bytes apart.
 ///
 /// # Safety
 ///
 /// Those bytes are readable.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-unsafe fn numbers(planes: &[[__m512i; 4]; 4], bytes: *const u8, stretch: usize) -> [__m512i; STEP] {
+unsafe fn numbers(
+    planes: &[[__m512i; 4]; 4],
+    bytes: *const u8,
+    stretch: usize,
+) -> [__m512i; STEP_BYTES] {
     // Lanes 0, 4, 8 and 12 in the four parts of a register, 1, 5, 9 and 13 in the next…
     let rows: [__m512i; 4] = core::array::from_fn(|row| {
         // SAFETY: the caller's.
@@ -100,7 +104,7 @@ unsafe fn numbers(planes: &[[__m512i; 4]; 4], bytes: *const u8, stretch: usize) 
     let odd = interleave_bytes(rows[1], rows[3]);
     let [first, second] = interleave_bytes(even[0], odd[0]);
     let [third, fourth] = interleave_bytes(even[1], odd[1]);
-    let mut all = [_mm512_setzero_si512(); STEP];
+    let mut all = [_mm512_setzero_si512(); STEP_BYTES];
     for (four, bytes) in all
         .as_chunks_mut::<4>()
         .0

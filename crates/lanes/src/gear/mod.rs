@@ -20,7 +20,7 @@ pub const WINDOW: usize = 32;
 const STREAMS: usize = 4;
 
 /// …and bytes in each. Each hashes the window before it once more.
-const STRETCH: usize = 512;
+const STRETCH_BYTES: usize = 512;
 
 /// A gear hash with its table.
 #[derive(Clone)]
@@ -50,9 +50,10 @@ impl Gear {
     ///
     /// The processor lacks the backend.
     pub fn new_on(backend: Backend, table: [u32; 256]) -> Result<Self, BackendError> {
-        match backend.is_available() {
-            true => Ok(Self::with(table, backend)),
-            false => Err(BackendError::Unavailable(backend)),
+        if backend.is_available() {
+            Ok(Self::with(table, backend))
+        } else {
+            Err(BackendError::Unavailable(backend))
         }
     }
 
@@ -93,11 +94,13 @@ impl Gear {
             // SAFETY: there are planes only where the processor has the instructions; there is a window before `from`.
             return unsafe { avx512::rule_out(planes, data, from, limit) };
         }
-        while let Some((stretches, _)) = data[from..].split_first_chunk::<{ STREAMS * STRETCH }>() {
-            let (stretches, _) = stretches.as_chunks::<STRETCH>();
+        while let Some((stretches, _)) =
+            data[from..].split_first_chunk::<{ STREAMS * STRETCH_BYTES }>()
+        {
+            let (stretches, _) = stretches.as_chunks::<STRETCH_BYTES>();
             let mut hashes: [u32; STREAMS] =
-                core::array::from_fn(|stream| self.warm(data, from + stream * STRETCH));
-            for at in 0..STRETCH {
+                core::array::from_fn(|stream| self.warm(data, from + stream * STRETCH_BYTES));
+            for at in 0..STRETCH_BYTES {
                 let mut below = false;
                 for (hash, stretch) in hashes.iter_mut().zip(stretches) {
                     *hash = self.roll(*hash, stretch[at]);
@@ -107,7 +110,7 @@ impl Gear {
                     return from;
                 }
             }
-            from += STREAMS * STRETCH;
+            from += STREAMS * STRETCH_BYTES;
         }
         from
     }

@@ -1,238 +1,332 @@
-//! Eight blocks at once, on processors with AVX-512 IFMA: its instructions give the low or the high 52 bits of products
-//! of numbers of 52 bits, and add them to 64 bits, which do not overflow for long.
+//! Eight blocks at once, on processors with AVX-512 IFMA: its instructions give the low or the high
+//! 52 bits of products of numbers of 52 bits, and add them to 64 bits, which do not overflow for
+//! long.
 //!
-//! * NH: the eight products of a block are in the eight lanes of a register; a word is 52 bits and 12. What a block's
-//!   lanes hold is summed for eight blocks together, each sum ending in a lane of its own.
-//! * The polynomial: lane `i` takes every eighth coefficient from the `i`th on, and the eighth power of the point. So it
-//!   waits for itself once in eight blocks. A number is 43, 43 and 41 bits. The lanes are joined at the end.
+//! * NH: a lane takes every fourth pair of words of one of two blocks. What the lanes of a block
+//!   hold is summed for eight blocks together, each sum ending in a lane of its own. A word is 52
+//!   bits and 12.
+//! * The polynomial: lane `i` takes every eighth coefficient from the `i`th on, and the eighth power
+//!   of the point. So it waits for itself once in eight blocks. A number is 43, 43 and 41 bits. The
+//!   lanes are joined at the end.
+//!
+//! Everything here is inlined into [`absorb`], the one function that has the instruction set: a
+//! call would send all of its registers through memory. The test `hot_loops` looks at what the
+//! compiler made of it.
 
 use core::arch::x86_64::*;
 
 use super::{BLOCK, Key, Sum, WORDS, fold};
+use crate::prefetch::prefetch;
 
 /// Blocks at once.
-pub(super) const GROUP: usize = 8;
+pub(super) const GROUP_BLOCKS: usize = 8;
 
-/// How far ahead of its use data is asked for, in bytes: the processor by itself does not look beyond a page of 4 KiB.
-const AHEAD: usize = 6144;
+/// How many bytes ahead of its use data is asked for: the processor by itself does not look beyond
+/// a page of 4 KiB.
+const AHEAD_BYTES: usize = 6144;
 
-/// Bits of a number modulo 2¹²⁷ − 1, low ones first. In a product of the second and third part the third is worth
-/// 2¹²⁹, which is 4.
-const PARTS: [u32; 3] = [43, 43, 41];
+/// Bits of each part of a number modulo 2¹²⁷ − 1, low ones first. In a product of the second and
+/// third part the third is worth 2¹²⁹, which is 4.
+const PART_BITS: [u32; 3] = [43, 43, 41];
 
-/// A power of a point in parts, each in all lanes, ready to be multiplied with.
-struct Power {
-    /// Shifted so that the low 52 bits of a product are what remains in the same part, and the high ones go to the next.
-    parts: [__m512i; 3],
-    /// The highest part times 4.
-    wrapped: __m512i,
+/// Eight numbers of 64 bits. A value exists only where the processor has AVX-512 F and IFMA: only
+/// the constructor `zero` is `unsafe`, since it demands that.
+#[derive(Clone, Copy)]
+struct X8(__m512i);
+
+/// The operations that are one instruction each.
+macro_rules! operations {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident $(<const $constant:ident: $type:ty>)? ($($arg:ident),*) = $intrinsic:ident;
+    )*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        fn $name $(<const $constant: $type>)? (self, $($arg: Self),*) -> Self {
+            // SAFETY: a value of this type shows that the processor has the instruction set.
+            unsafe { Self($intrinsic $(::<$constant>)? (self.0, $($arg.0),*)) }
+        }
+    )*};
 }
 
-/// As [`Key::absorb`].
+impl X8 {
+    /// Zeros.
+    ///
+    /// # Safety
+    ///
+    /// The processor has AVX-512 F and IFMA.
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe { Self(_mm512_setzero_si512()) }
+    }
+
+    /// Reads eight numbers. `self` only proves that the processor has the instruction set.
+    #[inline(always)]
+    fn load(self, from: &[[u8; 8]; 8]) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set; the bytes
+        // are as long as a register, and need not be aligned.
+        unsafe { Self(_mm512_loadu_si512(from.as_ptr().cast())) }
+    }
+
+    /// The eight numbers.
+    #[inline(always)]
+    fn numbers(self) -> [u64; 8] {
+        let mut numbers = [0; 8];
+        // SAFETY: a value of this type shows that the processor has the instruction set; the array
+        // is as long as a register.
+        unsafe { _mm512_storeu_si512(numbers.as_mut_ptr().cast(), self.0) };
+        numbers
+    }
+
+    /// `number` in every lane. `self` only proves that the processor has the instruction set.
+    #[inline(always)]
+    fn splat(self, number: u64) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe { Self(_mm512_set1_epi64(number as i64)) }
+    }
+
+    /// The lowest `bits` bits of each number.
+    #[inline(always)]
+    fn low_bits(self, bits: u32) -> Self {
+        self.and(self.splat((1 << bits) - 1))
+    }
+
+    /// `number` in lane `LANE`, the others as they are.
+    #[inline(always)]
+    fn with_lane<const LANE: usize>(self, number: u64) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set.
+        unsafe { Self(_mm512_mask_set1_epi64(self.0, 1 << LANE, number as i64)) }
+    }
+
+    operations! {
+        /// Lane by lane, modulo 2⁶⁴.
+        fn add(other) = _mm512_add_epi64;
+        /// Bit by bit.
+        fn and(other) = _mm512_and_si512;
+        /// Bit by bit.
+        fn or(other) = _mm512_or_si512;
+        /// Shifts each number by `BITS` bits.
+        fn shift_left<const BITS: u32>() = _mm512_slli_epi64;
+        /// Shifts each number by `BITS` bits.
+        fn shift_right<const BITS: u32>() = _mm512_srli_epi64;
+        /// Adds the low 52 bits of the product of the low 52 bits of `a` and `b`.
+        fn add_product_low(a, b) = _mm512_madd52lo_epu64;
+        /// Adds the high 52 bits of the same product.
+        fn add_product_high(a, b) = _mm512_madd52hi_epu64;
+        /// The first numbers of all pairs of lanes, of `self` and `other` by turns.
+        fn first_of_pairs(other) = _mm512_unpacklo_epi64;
+        /// The second ones.
+        fn second_of_pairs(other) = _mm512_unpackhi_epi64;
+        /// Two pairs of lanes of `self`, then two of `other`, as `PAIRS` says, two bits for each.
+        fn shuffle_pairs<const PAIRS: i32>(other) = _mm512_shuffle_i64x2;
+    }
+}
+
+/// A power of a point in parts, each in all lanes, ready to be multiplied with.
+#[derive(Clone, Copy)]
+struct Power {
+    /// Shifted so that the low 52 bits of a product are what remains in the same part, and the high
+    /// ones go to the next.
+    parts: [X8; 3],
+    /// The highest part times 4.
+    wrapped: X8,
+}
+
+/// As [`Key::absorb_one`] and [`Key::absorb_two`], for `N` hashes.
+///
+/// # Safety
+///
+/// The processor has AVX-512 F and IFMA.
 #[target_feature(enable = "avx512f,avx512ifma")]
-pub(super) fn absorb<const N: usize>(
+pub(super) unsafe fn absorb<const N: usize>(
     key: &Key,
     sums: &mut [Sum; N],
-    groups: &[[[u8; BLOCK]; GROUP]],
+    groups: &[[[u8; BLOCK]; GROUP_BLOCKS]],
 ) {
-    let zero = _mm512_setzero_si512();
-    let mut nh = [[zero; 2]; N];
-    let mut power = [const { None }; N];
+    // SAFETY: the caller vouches for the instruction set.
+    let zero = unsafe { X8::zero() };
+    let mut nh = [NhKey::new(zero, &[0; WORDS]); N];
+    let mut powers = [Power::new(zero, 0); N];
     let mut state = [[zero; 3]; N];
     for hash in 0..N {
-        let (words, _) = key.nh[2 * hash..].as_chunks::<8>();
-        nh[hash] = words_by_turns(load(&words[0]), load(&words[1]));
-        power[hash] = Some(Power::new(key.eighth_powers[hash]));
+        nh[hash] = NhKey::new(
+            zero,
+            key.nh[2 * hash..].first_chunk().expect("two pairs more"),
+        );
+        powers[hash] = Power::new(zero, key.eighth_powers[hash]);
         // What was before goes on in the last lane, whose sum is multiplied no more in the end.
         for (part, number) in state[hash].iter_mut().zip(parts(sums[hash])) {
-            *part = _mm512_maskz_set1_epi64(1 << (GROUP - 1), number as i64);
+            *part = zero.with_lane::<{ GROUP_BLOCKS - 1 }>(number);
         }
     }
 
     for group in groups {
-        for line in (0..GROUP * BLOCK).step_by(64) {
-            let address = group.as_flattened().as_ptr().wrapping_add(AHEAD + line);
-            _mm_prefetch::<_MM_HINT_T0>(address.cast());
+        for line in (0..GROUP_BLOCKS * BLOCK).step_by(64) {
+            prefetch(
+                group
+                    .as_flattened()
+                    .as_ptr()
+                    .wrapping_add(AHEAD_BYTES + line),
+            );
         }
-        let mut halves = [[[zero; 4]; 3]; N];
-        for (pair, blocks) in group.as_chunks::<2>().0.iter().enumerate() {
-            let first = products(&nh, &blocks[0]);
-            let second = products(&nh, &blocks[1]);
+        let mut quarters = [[[zero; 4]; 3]; N];
+        for (two, blocks) in group.as_chunks().0.iter().enumerate() {
             for hash in 0..N {
+                let sums = nh[hash].sums(blocks);
                 for part in 0..3 {
-                    halves[hash][part][pair] = add_pairs(first[hash][part], second[hash][part]);
+                    quarters[hash][part][two] = sums[part];
                 }
             }
         }
         for hash in 0..N {
-            let mut nh_sums = [zero; 3];
+            // A loop: `map` would call what is not inlined into it.
+            let mut sums = [zero; 3];
             for part in 0..3 {
-                nh_sums[part] = add_quarters(halves[hash][part]);
+                sums[part] = add_quarters(quarters[hash][part]);
             }
-            let power = power[hash].as_ref().expect("one for each");
-            state[hash] = power.step(state[hash], coefficient(nh_sums));
+            state[hash] = powers[hash].step(state[hash], coefficient(sums));
         }
     }
 
     for hash in 0..N {
-        let mut lanes = [[0_u64; GROUP]; 3];
-        for (lanes, part) in lanes.iter_mut().zip(state[hash]) {
-            // SAFETY: as long as a register; unaligned.
-            unsafe { _mm512_storeu_si512(lanes.as_mut_ptr().cast(), part) };
-        }
-        sums[hash] = (0..GROUP).fold(0, |sum, lane| {
-            let [low, middle, high] = lanes.map(|part| u128::from(part[lane]));
-            let lane = fold(low + (middle << PARTS[0]) + (high << (PARTS[0] + PARTS[1])));
-            fold(key.points[hash].step(sum, 0) + fold(lane))
+        let [low, middle, high] = state[hash];
+        let (low, middle, high) = (low.numbers(), middle.numbers(), high.numbers());
+        sums[hash] = (0..GROUP_BLOCKS).fold(0, |sum, lane| {
+            let [low, middle, high] = [low, middle, high].map(|part| u128::from(part[lane]));
+            let number = low + (middle << PART_BITS[0]) + (high << (PART_BITS[0] + PART_BITS[1]));
+            fold(key.points[hash].step(sum, 0) + fold(fold(number)))
         });
     }
 }
 
-#[target_feature(enable = "avx512f")]
-fn load(words: &[u64; 8]) -> __m512i {
-    // SAFETY: as long as a register; unaligned.
-    unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
-}
+/// The key of NH: for each line of a block the first words of its four pairs and the second ones,
+/// each in two lanes, for two blocks.
+#[derive(Clone, Copy)]
+struct NhKey([[X8; 2]; 2]);
 
-/// The first words of all pairs of a block, and the second ones.
-#[target_feature(enable = "avx512f")]
-fn words_by_turns(low: __m512i, high: __m512i) -> [__m512i; 2] {
-    [
-        _mm512_unpacklo_epi64(low, high),
-        _mm512_unpackhi_epi64(low, high),
-    ]
-}
-
-/// The products of NH, one a lane, of which bits from 0, 52 and 104 on are apart; the last reach beyond bit 125.
-#[target_feature(enable = "avx512f,avx512ifma")]
-fn products<const N: usize>(nh: &[[__m512i; 2]; N], block: &[u8; BLOCK]) -> [[__m512i; 3]; N] {
-    let zero = _mm512_setzero_si512();
-    // SAFETY: a block is two registers; unaligned.
-    let [first, second] = unsafe {
-        let registers: *const __m512i = block.as_ptr().cast();
-        words_by_turns(
-            _mm512_loadu_si512(registers),
-            _mm512_loadu_si512(registers.add(1)),
-        )
-    };
-    let mut products = [[zero; 3]; N];
-    for (key, products) in nh.iter().zip(&mut products) {
-        let a = _mm512_add_epi64(first, key[0]);
-        let b = _mm512_add_epi64(second, key[1]);
-        let a_high = _mm512_srli_epi64::<52>(a);
-        let b_high = _mm512_srli_epi64::<52>(b);
-        let middle = _mm512_madd52hi_epu64(zero, a, b);
-        let middle = _mm512_madd52lo_epu64(middle, a, b_high);
-        let high = _mm512_madd52hi_epu64(zero, a, b_high);
-        let high = _mm512_madd52hi_epu64(high, a_high, b);
-        *products = [
-            _mm512_madd52lo_epu64(zero, a, b),
-            _mm512_madd52lo_epu64(middle, a_high, b),
-            _mm512_madd52lo_epu64(high, a_high, b_high),
-        ];
+impl NhKey {
+    /// `zero` only proves that the processor has the instruction set.
+    #[inline(always)]
+    fn new(zero: X8, words: &[u64; WORDS]) -> Self {
+        let mut key = [[zero; 2]; 2];
+        for (line, key) in key.iter_mut().enumerate() {
+            for (place, key) in key.iter_mut().enumerate() {
+                let mut lanes = [[0; 8]; 8];
+                for (lane, bytes) in lanes.iter_mut().enumerate() {
+                    *bytes = words[8 * line + 2 * (lane / 2) + place].to_le_bytes();
+                }
+                *key = zero.load(&lanes);
+            }
+        }
+        Self(key)
     }
-    products
+
+    /// Sums of two products of NH, one in each lane, of which bits from 0, 52 and 104 on are apart;
+    /// the last reach beyond bit 125. Even lanes are of the first block, odd ones of the second.
+    #[inline(always)]
+    fn sums(self, [first, second]: &[[u8; BLOCK]; 2]) -> [X8; 3] {
+        let zero = self.0[0][0].splat(0);
+        let [mut low, mut middle, mut high] = [zero; 3];
+        for (line, key) in self.0.into_iter().enumerate() {
+            let first = zero.load(&first.as_chunks().0.as_chunks().0[line]);
+            let second = zero.load(&second.as_chunks().0.as_chunks().0[line]);
+            let a = first.first_of_pairs(second).add(key[0]);
+            let b = first.second_of_pairs(second).add(key[1]);
+            let (a_high, b_high) = (a.shift_right::<52>(), b.shift_right::<52>());
+            low = low.add_product_low(a, b);
+            middle = middle
+                .add_product_high(a, b)
+                .add_product_low(a, b_high)
+                .add_product_low(a_high, b);
+            high = high
+                .add_product_high(a, b_high)
+                .add_product_high(a_high, b)
+                .add_product_low(a_high, b_high);
+        }
+        [low, middle, high]
+    }
 }
 
-/// In even lanes sums of two lanes of `a`, in odd ones of `b`.
-#[target_feature(enable = "avx512f")]
-fn add_pairs(a: __m512i, b: __m512i) -> __m512i {
-    let stay = _mm512_mask_blend_epi64(0b1010_1010, a, b);
-    let cross = _mm512_castpd_si512(_mm512_shuffle_pd::<0b0101_0101>(
-        _mm512_castsi512_pd(a),
-        _mm512_castsi512_pd(b),
-    ));
-    _mm512_add_epi64(stay, cross)
+/// Adds the even lanes of each and the odd ones: for lanes 0 and 1 those of the first, and so on.
+#[inline(always)]
+fn add_quarters([a, b, c, d]: [X8; 4]) -> X8 {
+    add_halves(add_halves(a, b), add_halves(c, d))
 }
 
-/// Adds the four pairs of lanes of each, for lanes 0 and 1 those of the first, and so on.
-#[target_feature(enable = "avx512f")]
-fn add_quarters([a, b, c, d]: [__m512i; 4]) -> __m512i {
-    let [ab, cd] = [add_distant(a, b), add_distant(c, d)];
-    _mm512_add_epi64(
-        _mm512_shuffle_i64x2::<0b10_00_10_00>(ab, cd),
-        _mm512_shuffle_i64x2::<0b11_01_11_01>(ab, cd),
-    )
-}
-
-/// In the low half sums of both halves of `a`, in the high half of `b`.
-#[target_feature(enable = "avx512f")]
-fn add_distant(a: __m512i, b: __m512i) -> __m512i {
-    let stay = _mm512_mask_blend_epi64(0b1111_0000, a, b);
-    _mm512_add_epi64(stay, _mm512_shuffle_i64x2::<0b01_00_11_10>(a, b))
+/// Adds neighbouring pairs of lanes: in the low half those of `a`, in the high half of `b`.
+#[inline(always)]
+fn add_halves(a: X8, b: X8) -> X8 {
+    let even = a.shuffle_pairs::<0b10_00_10_00>(b);
+    even.add(a.shuffle_pairs::<0b11_01_11_01>(b))
 }
 
 /// Sums of products in the parts of the polynomial's numbers, modulo 2¹²⁶.
-#[target_feature(enable = "avx512f")]
-fn coefficient([low, middle, high]: [__m512i; 3]) -> [__m512i; 3] {
-    let mask = |bits: u32| _mm512_set1_epi64((1 << bits) - 1);
-    let middle = _mm512_add_epi64(middle, _mm512_srli_epi64::<52>(low));
-    let high = _mm512_add_epi64(high, _mm512_srli_epi64::<52>(middle));
-    let low = _mm512_and_si512(low, mask(52));
-    let middle = _mm512_and_si512(middle, mask(52));
-    let high = _mm512_and_si512(high, mask(126 - 104));
+#[inline(always)]
+fn coefficient([low, middle, high]: [X8; 3]) -> [X8; 3] {
+    let middle = middle.add(low.shift_right::<52>());
+    let high = high.add(middle.shift_right::<52>());
+    let (low, middle, high) = (
+        low.low_bits(52),
+        middle.low_bits(52),
+        high.low_bits(126 - 104),
+    );
     // Bits 43 to 51 of `low` are nine, with which the middle part begins.
-    let second = _mm512_or_si512(_mm512_srli_epi64::<43>(low), _mm512_slli_epi64::<9>(middle));
+    let second = low.shift_right::<43>().or(middle.shift_left::<9>());
     [
-        _mm512_and_si512(low, mask(PARTS[0])),
-        _mm512_and_si512(second, mask(PARTS[1])),
-        _mm512_or_si512(
-            _mm512_srli_epi64::<34>(middle),
-            _mm512_slli_epi64::<18>(high),
-        ),
+        low.low_bits(PART_BITS[0]),
+        second.low_bits(PART_BITS[1]),
+        middle.shift_right::<34>().or(high.shift_left::<18>()),
     ]
 }
 
 impl Power {
-    #[target_feature(enable = "avx512f")]
-    fn new(number: Sum) -> Self {
-        let [low, middle, high] =
-            parts(number).map(|part| _mm512_set1_epi64((part << (52 - PARTS[0])) as i64));
+    /// The power `number`. `zero` only proves that the processor has the instruction set.
+    #[inline(always)]
+    fn new(zero: X8, number: Sum) -> Self {
+        let [low, middle, high] = parts(number);
+        let part = |part: u64| part << (52 - PART_BITS[0]);
+        let high = zero.splat(part(high));
         Self {
-            parts: [low, middle, high],
-            wrapped: _mm512_slli_epi64::<2>(high),
+            parts: [zero.splat(part(low)), zero.splat(part(middle)), high],
+            wrapped: high.shift_left::<2>(),
         }
     }
 
     /// `state` times this, plus a coefficient, in each lane. Parts may be longer by a bit.
-    #[target_feature(enable = "avx512f,avx512ifma")]
-    fn step(&self, state: [__m512i; 3], coefficient: [__m512i; 3]) -> [__m512i; 3] {
-        let zero = _mm512_setzero_si512();
+    #[inline(always)]
+    fn step(self, state: [X8; 3], coefficient: [X8; 3]) -> [X8; 3] {
+        let zero = state[0].splat(0);
         let [k0, k1, k2] = self.parts;
         let [a, b, c] = state;
-        let c4 = _mm512_slli_epi64::<2>(c);
+        let c4 = c.shift_left::<2>();
         // Of each part, which factors it is a sum of products of.
         let factors = [
             [(a, k0), (b, self.wrapped), (c4, k1)],
             [(a, k1), (b, k0), (c, self.wrapped)],
             [(a, k2), (b, k1), (c, k0)],
         ];
-        let mut low = [zero; 3];
-        let mut high = [zero; 3];
+        let (mut low, mut high) = ([zero; 3], [zero; 3]);
         for part in 0..3 {
             for (x, y) in factors[part] {
-                low[part] = _mm512_madd52lo_epu64(low[part], x, y);
-                high[part] = _mm512_madd52hi_epu64(high[part], x, y);
+                low[part] = low[part].add_product_low(x, y);
+                high[part] = high[part].add_product_high(x, y);
             }
-            low[part] = _mm512_add_epi64(_mm512_srli_epi64::<9>(low[part]), coefficient[part]);
+            low[part] = low[part].shift_right::<9>().add(coefficient[part]);
         }
-        let first = _mm512_add_epi64(low[0], _mm512_slli_epi64::<2>(high[2]));
-        let second = _mm512_add_epi64(low[1], high[0]);
-        let third = _mm512_add_epi64(low[2], high[1]);
-        let mask = |bits: u32| _mm512_set1_epi64((1 << bits) - 1);
+        let first = low[0].add(high[2].shift_left::<2>());
+        let second = low[1].add(high[0]);
+        let third = low[2].add(high[1]);
         [
-            _mm512_add_epi64(
-                _mm512_and_si512(first, mask(PARTS[0])),
-                _mm512_srli_epi64::<41>(third),
-            ),
-            _mm512_add_epi64(
-                _mm512_and_si512(second, mask(PARTS[1])),
-                _mm512_srli_epi64::<43>(first),
-            ),
-            _mm512_add_epi64(
-                _mm512_and_si512(third, mask(PARTS[2])),
-                _mm512_srli_epi64::<43>(second),
-            ),
+            first
+                .low_bits(PART_BITS[0])
+                .add(third.shift_right::<{ PART_BITS[2] }>()),
+            second
+                .low_bits(PART_BITS[1])
+                .add(first.shift_right::<{ PART_BITS[0] }>()),
+            third
+                .low_bits(PART_BITS[2])
+                .add(second.shift_right::<{ PART_BITS[1] }>()),
         ]
     }
 }
@@ -242,10 +336,8 @@ fn parts(number: Sum) -> [u64; 3] {
     let number = fold(number);
     let mask = |bits: u32| (1_u64 << bits) - 1;
     [
-        number as u64 & mask(PARTS[0]),
-        (number >> PARTS[0]) as u64 & mask(PARTS[1]),
-        (number >> (PARTS[0] + PARTS[1])) as u64,
+        number as u64 & mask(PART_BITS[0]),
+        (number >> PART_BITS[0]) as u64 & mask(PART_BITS[1]),
+        (number >> (PART_BITS[0] + PART_BITS[1])) as u64,
     ]
 }
-
-const _: () = assert!(WORDS == 16, "two registers");

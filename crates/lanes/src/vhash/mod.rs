@@ -1,14 +1,17 @@
-//! VHASH, the universal hash of VMAC (draft-krovetz-vmac-01): the half of a MAC that goes through the message.
+//! VHASH, the universal hash of VMAC (draft-krovetz-vmac-01): the half of a MAC that goes through
+//! the message.
 //!
-//! By itself it authenticates nothing; `tabane_engine::vmac` is the MAC. Three levels, each with a key of its own:
+//! By itself it authenticates nothing; `tabane_engine::vmac` is the MAC. Three levels, each with a
+//! key of its own:
 //!
 //! 1. *NH* sums products of pairs of 64-bit words of a block, the key added to each word: one product for 16 bytes. The
 //!    second hash of a tag of 128 bits is the same with the key shifted by a pair.
 //! 2. A *polynomial* modulo 2¹²⁷ − 1 has the sums of all blocks as its coefficients.
 //! 3. The value of the polynomial is hashed to 64 bits, by an inner product of two words modulo 2⁶⁴ − 257.
 //!
-//! Where there is AVX-512 IFMA (and `TABANE_SIMD` does not ask for another instruction set than AVX-512), the first two
-//! levels take eight blocks at once. Nothing here looks up a table by a secret or branches on one.
+//! Where there is AVX-512 IFMA (and `TABANE_SIMD` does not ask for another instruction set than
+//! AVX-512), the first two levels take eight blocks at once. Nothing here looks up a table by a
+//! secret or branches on one.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -18,7 +21,8 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 use crate::aes;
 use crate::backend::{self, Backend};
 
-/// Bytes in a block, for each of which the polynomial takes a step: the draft leaves it open, and takes this itself.
+/// Bytes in a block, for each of which the polynomial takes a step: the draft leaves it open, and
+/// takes this itself.
 pub const BLOCK: usize = 128;
 
 /// 64-bit words in a block.
@@ -34,12 +38,13 @@ pub type Sum = u128;
 /// The sums before the first block.
 pub const EMPTY: [Sum; 2] = [1; 2];
 
-/// The keys of all levels of two hashes, of which a tag of 64 bits needs the first. Overwritten with zeros when dropped.
+/// The keys of all levels of two hashes, of which a tag of 64 bits needs the first. Overwritten
+/// with zeros when dropped.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub struct Key {
     nh: [u64; WORDS + 2],
     points: [Point; 2],
-    /// Of the points, for [`avx512`].
+    /// The eighth power of each point, for [`avx512`].
     eighth_powers: [Sum; 2],
     end: [[u64; 2]; 2],
     /// Whether [`avx512`] may run.
@@ -92,13 +97,25 @@ impl Key {
         key
     }
 
-    /// Goes on with whole blocks, behind which the message goes on, in the first `N` hashes, one or two.
-    pub fn absorb<const N: usize>(&self, sums: &mut [Sum; N], mut blocks: &[[u8; BLOCK]]) {
+    /// Goes on with whole blocks, behind which the message goes on, in the first hash.
+    pub fn absorb_one(&self, sum: &mut Sum, blocks: &[[u8; BLOCK]]) {
+        self.absorb(core::array::from_mut(sum), blocks);
+    }
+
+    /// Goes on with whole blocks, behind which the message goes on, in both hashes.
+    pub fn absorb_two(&self, sums: &mut [Sum; 2], blocks: &[[u8; BLOCK]]) {
+        self.absorb(sums, blocks);
+    }
+
+    /// Not public: the compiler would make it in the crate that calls it, out of calls into this
+    /// one.
+    #[inline(always)]
+    fn absorb<const N: usize>(&self, sums: &mut [Sum; N], mut blocks: &[[u8; BLOCK]]) {
         #[cfg(target_arch = "x86_64")]
         if self.wide {
             let (groups, rest) = blocks.as_chunks();
             if !groups.is_empty() {
-                // SAFETY: the processor has AVX-512 F and IFMA.
+                // SAFETY: `wide` says that the processor has AVX-512 F and IFMA.
                 unsafe { avx512::absorb(self, sums, groups) };
             }
             blocks = rest;
@@ -111,8 +128,8 @@ impl Key {
         }
     }
 
-    /// The first `N` hashes, one or two, of a message that ends with this block, or part of one; it is empty only if
-    /// the message is.
+    /// The first `N` hashes, one or two, of a message that ends with this block, or part of one; it
+    /// is empty only if the message is.
     ///
     /// # Panics
     ///
@@ -177,8 +194,8 @@ fn hash_sum(sum: u128, key: &[u64; 2]) -> u64 {
     // Only 2¹²⁷ - 1 and 2¹²⁷ are too large now.
     let sum = (sum + ((sum + 1) >> 127)) & P127;
 
-    // Quotient and remainder of a division by 2⁶⁴ - 2³², where the digits to the base of 2³² are a, b, c, d:
-    // a·2⁶⁴ + b·2³² + c is (a·(2³² + 1) + b)·(2³² - 1), plus a + b + c.
+    // Quotient and remainder of a division by 2⁶⁴ - 2³², where the digits to the base of 2³² are a,
+    // b, c, d: a·2⁶⁴ + b·2³² + c is (a·(2³² + 1) + b)·(2³² - 1), plus a + b + c.
     let digit = |place: u32| (sum >> (32 * place)) as u64 & 0xffff_ffff;
     let rest = digit(3) + digit(2) + digit(1);
     let quotient = (digit(3) << 32) + digit(3) + digit(2) + rest / 0xffff_ffff;
@@ -189,7 +206,8 @@ fn hash_sum(sum: u128, key: &[u64; 2]) -> u64 {
     modulo_p64(product(first, second))
 }
 
-/// The remainder of a division by 2⁶⁴ − 257, without a division, whose time would tell about the number.
+/// The remainder of a division by 2⁶⁴ − 257, without a division, whose time would tell about the
+/// number.
 fn modulo_p64(number: u128) -> u64 {
     let fold = |number: u128| (number >> 64) * P64_GAP + u128::from(number as u64);
     let number = fold(fold(number));

@@ -2,22 +2,22 @@
 
 use core::arch::x86_64::*;
 
-use super::{OF_LAST, PRIME32, SECRET, STRIPE, STRIPES};
+use super::{BLOCK_STRIPES, OF_LAST, PRIME32, SECRET, STRIPE_BYTES};
 
 /// How far ahead of what is hashed the cache is asked for, in bytes.
-const AHEAD: usize = 512;
+const AHEAD_BYTES: usize = 512;
 
 /// Goes on with whole blocks, behind which the message goes on.
 #[target_feature(enable = "avx512f")]
-pub(super) fn absorb(sums: &mut [u64; 8], blocks: &[[[u8; STRIPE]; STRIPES]]) {
+pub(super) fn absorb(sums: &mut [u64; 8], blocks: &[[[u8; STRIPE_BYTES]; BLOCK_STRIPES]]) {
     // All in registers, since hardly one of them is within a line of the cache.
-    let keys: [__m512i; STRIPES] = core::array::from_fn(|number| key(8 * number));
-    let last_key = key(SECRET.len() - STRIPE);
+    let keys: [__m512i; BLOCK_STRIPES] = core::array::from_fn(|number| key(8 * number));
+    let last_key = key(SECRET.len() - STRIPE_BYTES);
     let prime = _mm512_set1_epi64(PRIME32[0] as i64);
     let mut state = load_sums(sums);
     macro_rules! add_stripes {
         ($block:ident: $($number:literal)*) => { $(
-            _mm_prefetch::<_MM_HINT_T0>($block[$number].as_ptr().wrapping_add(AHEAD).cast());
+            _mm_prefetch::<_MM_HINT_T0>($block[$number].as_ptr().wrapping_add(AHEAD_BYTES).cast());
             state = add_stripe(state, &$block[$number], keys[$number]);
         )* };
     }
@@ -34,7 +34,11 @@ pub(super) fn absorb(sums: &mut [u64; 8], blocks: &[[[u8; STRIPE]; STRIPES]]) {
 
 /// Ends with fewer stripes than a block, and the last 64 bytes of the message.
 #[target_feature(enable = "avx512f")]
-pub(super) fn finish(sums: &mut [u64; 8], stripes: &[[u8; STRIPE]], last: &[u8; STRIPE]) {
+pub(super) fn finish(
+    sums: &mut [u64; 8],
+    stripes: &[[u8; STRIPE_BYTES]],
+    last: &[u8; STRIPE_BYTES],
+) {
     let mut state = load_sums(sums);
     for (number, stripe) in stripes.iter().enumerate() {
         state = add_stripe(state, stripe, key(8 * number));
@@ -51,7 +55,7 @@ fn key(place: usize) -> __m512i {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn add_stripe(state: __m512i, stripe: &[u8; STRIPE], key: __m512i) -> __m512i {
+fn add_stripe(state: __m512i, stripe: &[u8; STRIPE_BYTES], key: __m512i) -> __m512i {
     let data = load(stripe);
     let keyed = _mm512_xor_si512(data, key);
     let product = _mm512_mul_epu32(keyed, _mm512_srli_epi64::<32>(keyed));
@@ -74,7 +78,7 @@ fn pin(mut value: __m512i) -> __m512i {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn load(bytes: &[u8; STRIPE]) -> __m512i {
+fn load(bytes: &[u8; STRIPE_BYTES]) -> __m512i {
     // SAFETY: 64 bytes, at any address.
     unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
 }

@@ -13,12 +13,12 @@ use crate::backend::{self, Backend};
 /// Messages of no more bytes than this are not hashed here.
 pub const SHORT: usize = 240;
 
-const STRIPE: usize = 64;
+const STRIPE_BYTES: usize = 64;
 
 /// Stripes between two scrambles.
-const STRIPES: usize = 16;
+const BLOCK_STRIPES: usize = 16;
 
-const BLOCK: usize = STRIPES * STRIPE;
+const BLOCK_BYTES: usize = BLOCK_STRIPES * STRIPE_BYTES;
 
 const PRIME32: [u64; 3] = [0x9e37_79b1, 0x85eb_ca77, 0xc2b2_ae3d];
 const PRIME64: [u64; 5] = [
@@ -30,9 +30,9 @@ const PRIME64: [u64; 5] = [
 ];
 
 /// Where in the secret what is for the last stripe begins, and what is for the two halves of the digest.
-const OF_LAST: usize = SECRET.len() - STRIPE - 7;
+const OF_LAST: usize = SECRET.len() - STRIPE_BYTES - 7;
 const OF_LOW: usize = 11;
-const OF_HIGH: usize = SECRET.len() - STRIPE - 11;
+const OF_HIGH: usize = SECRET.len() - STRIPE_BYTES - 11;
 
 /// The default secret.
 #[rustfmt::skip]
@@ -57,7 +57,7 @@ pub struct Xxh3 {
     /// Of all whole blocks but the last, behind which the message ends.
     sums: [u64; 8],
     /// The stripe before what has come since, and that: empty only if the message is.
-    last: [u8; STRIPE + BLOCK],
+    last: [u8; STRIPE_BYTES + BLOCK_BYTES],
     /// How much has come since.
     len: usize,
     total: u64,
@@ -90,7 +90,7 @@ impl Xxh3 {
     pub fn update(&mut self, mut part: &[u8]) {
         self.total += part.len() as u64;
         // A full block waits for the byte behind it, since the end of a message is hashed in another way.
-        let room = BLOCK - self.len;
+        let room = BLOCK_BYTES - self.len;
         if part.len() <= room {
             self.keep(part);
             return;
@@ -98,19 +98,19 @@ impl Xxh3 {
         if self.len > 0 {
             let (begin, rest) = part.split_at(room);
             self.keep(begin);
-            let (_, block) = self.last.split_at(STRIPE);
+            let (_, block) = self.last.split_at(STRIPE_BYTES);
             // SAFETY: only where there is AVX-512 has `new` made this.
             unsafe { avx512::absorb(&mut self.sums, block.as_chunks().0.as_chunks().0) };
-            self.last.copy_within(BLOCK.., 0);
+            self.last.copy_within(BLOCK_BYTES.., 0);
             self.len = 0;
             part = rest;
         }
-        let whole = (part.len() - 1) / BLOCK * BLOCK;
+        let whole = (part.len() - 1) / BLOCK_BYTES * BLOCK_BYTES;
         let (blocks, rest) = part.split_at(whole);
-        if let Some(stripe) = blocks.last_chunk::<STRIPE>() {
+        if let Some(stripe) = blocks.last_chunk::<STRIPE_BYTES>() {
             // SAFETY: as above.
             unsafe { avx512::absorb(&mut self.sums, blocks.as_chunks().0.as_chunks().0) };
-            self.last[..STRIPE].copy_from_slice(stripe);
+            self.last[..STRIPE_BYTES].copy_from_slice(stripe);
         }
         self.keep(rest);
     }
@@ -121,11 +121,11 @@ impl Xxh3 {
     ///
     /// The message, if it has no more bytes than [`SHORT`].
     pub fn finish(&self) -> Result<u128, &[u8]> {
-        let end = STRIPE + self.len;
+        let end = STRIPE_BYTES + self.len;
         if self.total <= SHORT as u64 {
-            return Err(&self.last[STRIPE..end]);
+            return Err(&self.last[STRIPE_BYTES..end]);
         }
-        let (stripes, _) = self.last[STRIPE..end - 1].as_chunks();
+        let (stripes, _) = self.last[STRIPE_BYTES..end - 1].as_chunks();
         let last = self.last[..end]
             .last_chunk()
             .expect("a stripe is before what has come");
@@ -138,7 +138,7 @@ impl Xxh3 {
     }
 
     fn keep(&mut self, bytes: &[u8]) {
-        self.last[STRIPE + self.len..][..bytes.len()].copy_from_slice(bytes);
+        self.last[STRIPE_BYTES + self.len..][..bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
     }
 }

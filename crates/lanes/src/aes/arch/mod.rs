@@ -5,6 +5,8 @@
 pub(super) mod aesni;
 pub(super) mod portable;
 #[cfg(target_arch = "x86_64")]
+mod register;
+#[cfg(target_arch = "x86_64")]
 pub(super) mod vaes;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod vaes256;
@@ -40,19 +42,19 @@ pub(super) struct Kernels {
     /// One message. Leaves the last block of ciphertext in `iv`.
     pub(super) cbc_encrypt: unsafe fn(key: &Key, iv: &mut Block, data: Blocks),
     /// Ways of CBC encryption of many messages, the one with the fewest lanes first.
-    pub(super) engines: &'static [Engine],
+    pub(super) cbc_kernels: &'static [CbcKernel],
 }
 
 impl Kernels {
-    /// The engine with the fewest lanes that are enough, or else the one with the most.
-    pub(super) fn engine(&self, lanes: usize) -> &Engine {
-        let enough = self.engines.iter().find(|engine| engine.lanes >= lanes);
-        enough.unwrap_or(&self.engines[self.engines.len() - 1])
+    /// The kernel with the fewest lanes that are enough, or else the one with the most.
+    pub(super) fn cbc_kernel(&self, lanes: usize) -> &CbcKernel {
+        let enough = self.cbc_kernels.iter().find(|kernel| kernel.lanes >= lanes);
+        enough.unwrap_or(&self.cbc_kernels[self.cbc_kernels.len() - 1])
     }
 }
 
 /// CBC encryption of a number of messages at once.
-pub(super) struct Engine {
+pub(super) struct CbcKernel {
     pub(super) lanes: usize,
     /// For 10, 12 and 14 rounds.
     pub(super) one_key: [for<'k> unsafe fn(&mut LaneSet, &OneKey<'k>, usize); 3],
@@ -71,14 +73,14 @@ macro_rules! kernels {
     ) => {
         pub(in super::super) static KERNELS: $crate::aes::arch::Kernels = {
             use $crate::aes::Block;
-            use $crate::aes::arch::{Engine, Kernels};
+            use $crate::aes::arch::{CbcKernel, Kernels};
             use $crate::aes::block::BlockVector;
             use $crate::aes::cipher::SameKey;
             use $crate::aes::ghash::{self, Powers};
             use $crate::aes::in_out::Blocks;
             use $crate::aes::key::{self, Key};
             use $crate::aes::lanes::{LaneSet, OneKey, OwnKeys, encrypt_lanes};
-            use $crate::aes::modes::{CbcDecrypt, Counter, EcbDecrypt, EcbEncrypt, FEW, chain, run, run_few};
+            use $crate::aes::modes::{CbcDecrypt, Counter, EcbDecrypt, EcbEncrypt, FEW_BLOCKS_MAX, chain, run, run_few};
 
             /// All of a message. A block alone is sooner ready in a register of its own.
             macro_rules! all {
@@ -94,7 +96,7 @@ macro_rules! kernels {
             /// As `all` with few blocks in registers of their own, for a mode in which nothing else takes time.
             macro_rules! few_or_all {
                 ($mode:ident $args:tt, $data:ident) => {
-                    if $data.count <= FEW {
+                    if $data.count <= FEW_BLOCKS_MAX {
                         run_few::<$single>(&mut $mode::new $args, $data)
                     } else {
                         run::<$register, $registers>(&mut $mode::new $args, $data)
@@ -170,10 +172,10 @@ macro_rules! kernels {
                 cbc_decrypt,
                 ctr,
                 cbc_encrypt,
-                engines: &[$({
+                cbc_kernels: &[$({
                     #$attribute
                     unsafe fn one_key<const ROUNDS: usize>(set: &mut LaneSet, key: &OneKey, chunks: usize) {
-                        // SAFETY: the caller's promise.
+                        // SAFETY: what the caller promises is what the callee asks for, with the same instruction set.
                         unsafe {
                             let keys = &SameKey::new(&key.0.encrypt.0);
                             encrypt_lanes::<$lane_register, $lane_registers, ROUNDS>(set, keys, chunks);
@@ -181,10 +183,10 @@ macro_rules! kernels {
                     }
                     #$attribute
                     unsafe fn own_keys<const ROUNDS: usize>(set: &mut LaneSet, keys: &OwnKeys, chunks: usize) {
-                        // SAFETY: the caller's promise.
+                        // SAFETY: what the caller promises is what the callee asks for, with the same instruction set.
                         unsafe { encrypt_lanes::<$lane_register, $lane_registers, ROUNDS>(set, keys, chunks) }
                     }
-                    Engine {
+                    CbcKernel {
                         lanes: $lane_registers * <$lane_register>::BLOCKS,
                         one_key: [one_key::<10>, one_key::<12>, one_key::<14>],
                         own_keys: [own_keys::<10>, own_keys::<12>, own_keys::<14>],

@@ -5,7 +5,7 @@
 
 use super::kernels;
 use crate::aes::block::{BlockVector, Polynomials};
-use crate::aes::cipher::{MAX_ROUND_KEYS, SameKey};
+use crate::aes::cipher::{ROUND_KEYS_MAX, SameKey};
 use crate::aes::{BLOCK, Block};
 
 /// Four blocks: word `k` holds bit `k` of each of their bytes. The byte in row `r` and column `c` of block `b` is at bit
@@ -286,7 +286,7 @@ impl BlockVector for Planes {
     type Keys<'k> = SameKey<Self>;
 
     #[inline(always)]
-    unsafe fn keys(round_keys: &[Block; MAX_ROUND_KEYS]) -> SameKey<Self> {
+    unsafe fn keys(round_keys: &[Block; ROUND_KEYS_MAX]) -> SameKey<Self> {
         // SAFETY: the caller's promise.
         unsafe { SameKey::new(round_keys) }
     }

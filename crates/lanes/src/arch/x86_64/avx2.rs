@@ -67,7 +67,7 @@ unsafe fn halves<const BIG_ENDIAN: bool, const BYTES: usize>(
     low: *const u8,
     high: *const u8,
 ) -> __m256i {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction set and 16 readable bytes behind each pointer.
     unsafe {
         let low = _mm256_castsi128_si256(_mm_loadu_si128(low.cast()));
         let both = _mm256_inserti128_si256::<1>(low, _mm_loadu_si128(high.cast()));
@@ -146,7 +146,7 @@ pub(super) unsafe fn load_block_4<const BIG_ENDIAN: bool>(
     }
 }
 
-pub(crate) fn engines<K: Kernel>() -> Vec<(usize, Compress)> {
+pub(crate) fn lane_kernels<K: Kernel>() -> Vec<(usize, Compress)> {
     vec![(
         <K::Word as Registers>::Avx2::LANES,
         compress::<K> as Compress,
@@ -158,6 +158,6 @@ pub(crate) fn engines<K: Kernel>() -> Vec<(usize, Compress)> {
 /// As [`Compress`]; the instruction set is AVX2.
 #[target_feature(enable = "avx2")]
 unsafe fn compress<K: Kernel>(set: &mut LaneSet, blocks: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: what the caller promises is what the callee asks for, with the same instruction set.
     unsafe { compress_lanes::<K, <K::Word as Registers>::Avx2>(set, blocks) }
 }

@@ -169,7 +169,7 @@ register! {
 /// The processor has AVX-512 F and BW, and `data` is readable for 64 bytes.
 #[inline(always)]
 unsafe fn line<const BIG_ENDIAN: bool, const BYTES: usize>(data: *const u8) -> __m512i {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction set and 64 readable bytes.
     unsafe {
         ask_ahead(data);
         let line = _mm512_loadu_si512(data.cast());
@@ -188,7 +188,7 @@ unsafe fn line<const BIG_ENDIAN: bool, const BYTES: usize>(data: *const u8) -> _
 /// The processor has AVX-512 F.
 #[inline(always)]
 unsafe fn transpose_16(r: [__m512i; 16]) -> [__m512i; 16] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction set; all is in registers.
     unsafe {
         let mut words = r;
         // Pairs of rows, then fours: within each 128-bit part, word `4 * part + i` of rows `4 * q ..` is in [4 * q + i].
@@ -220,7 +220,7 @@ unsafe fn transpose_16(r: [__m512i; 16]) -> [__m512i; 16] {
 /// The processor has AVX-512 F.
 #[inline(always)]
 unsafe fn transpose_8(r: [__m512i; 8]) -> [__m512i; 8] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction set; all is in registers.
     unsafe {
         let mut words = r;
         for i in 0..2 {
@@ -249,7 +249,7 @@ unsafe fn transpose_8(r: [__m512i; 8]) -> [__m512i; 8] {
 /// The processor has AVX-512 F.
 #[inline(always)]
 unsafe fn transpose_parts(r: [__m512i; 4]) -> [__m512i; 4] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction set; all is in registers.
     unsafe {
         let even01 = _mm512_shuffle_i32x4::<0x88>(r[0], r[1]);
         let even23 = _mm512_shuffle_i32x4::<0x88>(r[2], r[3]);
@@ -264,19 +264,19 @@ unsafe fn transpose_parts(r: [__m512i; 4]) -> [__m512i; 4] {
     }
 }
 
-pub(crate) fn engines<K: Kernel>() -> Vec<(usize, Compress)> {
+pub(crate) fn lane_kernels<K: Kernel>() -> Vec<(usize, Compress)> {
     let full = <K::Word as Registers>::Avx512::LANES;
-    let mut engines = vec![
+    let mut lane_kernels = vec![
         (full / 2, half::<K> as Compress),
         (full, several::<K, 1>),
         (2 * full, several::<K, 2>),
     ];
     if const { K::SHORT } {
-        engines.push((<K::Word as Registers>::Sse41::LANES, quarter::<K>));
-        engines.push((3 * full, several::<K, 3>));
-        engines.push((4 * full, several::<K, 4>));
+        lane_kernels.push((<K::Word as Registers>::Sse41::LANES, quarter::<K>));
+        lane_kernels.push((3 * full, several::<K, 3>));
+        lane_kernels.push((4 * full, several::<K, 4>));
     }
-    engines
+    lane_kernels
 }
 
 /// The registers of SSE4.1: of what they do in several steps the compiler makes rotates and three-operand logic.
@@ -286,7 +286,7 @@ pub(crate) fn engines<K: Kernel>() -> Vec<(usize, Compress)> {
 /// As [`Compress`]; the instruction set is AVX-512 F, BW and VL.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn quarter<K: Kernel>(set: &mut LaneSet, blocks: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: what the caller promises is what the callee asks for, with the same instruction set.
     unsafe { compress_lanes::<K, <K::Word as Registers>::Sse41>(set, blocks) }
 }
 
@@ -295,7 +295,7 @@ unsafe fn quarter<K: Kernel>(set: &mut LaneSet, blocks: usize) {
 /// As [`Compress`]; the instruction set is AVX-512 F, BW and VL.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn half<K: Kernel>(set: &mut LaneSet, blocks: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: what the caller promises is what the callee asks for, with the same instruction set.
     unsafe { compress_lanes::<K, <K::Word as Registers>::Avx512Half>(set, blocks) }
 }
 
@@ -306,6 +306,6 @@ unsafe fn half<K: Kernel>(set: &mut LaneSet, blocks: usize) {
 /// As [`Compress`]; the instruction set is AVX-512 F, BW and VL.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn several<K: Kernel, const N: usize>(set: &mut LaneSet, blocks: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: what the caller promises is what the callee asks for, with the same instruction set.
     unsafe { compress_lanes::<K, Several<<K::Word as Registers>::Avx512, N>>(set, blocks) }
 }

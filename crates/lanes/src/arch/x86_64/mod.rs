@@ -25,13 +25,13 @@ macro_rules! register {
 
             #[inline(always)]
             unsafe fn load(words: *const $word) -> Self {
-                // SAFETY: the caller's promise; unaligned.
+                // SAFETY: the caller promises the instruction set and the words, which need not be aligned.
                 unsafe { Self($load(words.cast())) }
             }
 
             #[inline(always)]
             unsafe fn store(self, words: *mut $word) {
-                // SAFETY: the caller's promise; unaligned.
+                // SAFETY: the caller promises the words, which need not be aligned.
                 unsafe { $store(words.cast(), self.0) }
             }
 
@@ -141,7 +141,7 @@ impl Registers for u64 {
 /// The processor has SSE2, as every x86-64 has.
 #[inline(always)]
 unsafe fn reverse<const BYTES: usize>() -> __m128i {
-    // SAFETY: as above.
+    // SAFETY: every x86-64 processor has SSE2.
     unsafe {
         if BYTES == 4 {
             _mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3)

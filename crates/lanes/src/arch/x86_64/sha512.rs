@@ -6,12 +6,12 @@
 use core::arch::x86_64::*;
 
 use super::reverse;
-use crate::algorithm::sha512::{K, round};
+use crate::algorithm::sha2::{K512, round};
 use crate::arch::{Compress, CompressOne};
 use crate::vector::{LaneSet, State};
 use crate::{Algorithm, Backend};
 
-pub(crate) fn engines(backend: Backend, algorithm: Algorithm) -> Vec<(usize, Compress)> {
+pub(crate) fn lane_kernels(backend: Backend, algorithm: Algorithm) -> Vec<(usize, Compress)> {
     match (algorithm, backend) {
         (Algorithm::Sha384 | Algorithm::Sha512, Backend::Avx2) => vec![(1, lane::<false>)],
         (Algorithm::Sha384 | Algorithm::Sha512, Backend::Avx512) => vec![(1, lane::<true>)],
@@ -32,7 +32,7 @@ pub(crate) fn one(backend: Backend, algorithm: Algorithm) -> Option<CompressOne>
 /// As [`Compress`] with one lane; the instruction sets are those of [`avx512`], or of [`avx2`].
 unsafe fn lane<const AVX512: bool>(set: &mut LaneSet, blocks: usize) {
     let mut state = State::new(&set.state.map(|row| row.words::<u64>()[0]));
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction set, and blocks behind the first lane's pointer.
     unsafe {
         if AVX512 {
             avx512(&mut state, set.data[0], blocks);
@@ -50,7 +50,7 @@ unsafe fn lane<const AVX512: bool>(set: &mut LaneSet, blocks: usize) {
 /// As [`CompressOne`]; the instruction sets are AVX2, BMI1 and BMI2.
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 unsafe fn avx2(state: &mut State, data: *const u8, blocks: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: what the caller promises is what the callee asks for, with the same instruction set.
     unsafe { compress(state.words_mut(), data, blocks) }
 }
 
@@ -59,7 +59,7 @@ unsafe fn avx2(state: &mut State, data: *const u8, blocks: usize) {
 /// As [`CompressOne`]; the instruction sets are AVX-512 F and VL, BMI1 and BMI2.
 #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
 unsafe fn avx512(state: &mut State, data: *const u8, blocks: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: what the caller promises is what the callee asks for, with the same instruction set.
     unsafe { compress(state.words_mut(), data, blocks) }
 }
 
@@ -80,7 +80,7 @@ unsafe fn compress(to: &mut [u64; 8], data: *const u8, blocks: usize) {
             for (i, pair) in w.iter_mut().enumerate() {
                 let bytes = _mm_loadu_si128(data.add(16 * i).cast());
                 *pair = _mm_shuffle_epi8(bytes, reverse::<8>());
-                add_constants(*pair, &mut sums[2 * i..], &K[2 * i..]);
+                add_constants(*pair, &mut sums[2 * i..], &K512[2 * i..]);
             }
             let mut v = state;
             for turn in 1..5 {
@@ -96,7 +96,7 @@ unsafe fn compress(to: &mut [u64; 8], data: *const u8, blocks: usize) {
                             _mm_alignr_epi8::<8>(w[($pair + 5) % 8], w[($pair + 4) % 8]),
                             w[($pair + 7) % 8],
                         );
-                        add_constants(w[$pair], &mut sums[$first..], &K[16 * turn + $first..]);
+                        add_constants(w[$pair], &mut sums[$first..], &K512[16 * turn + $first..]);
                     )*};
                 }
                 steps! { 0 0 1; 1 2 3; 2 4 5; 3 6 7; 4 8 9; 5 10 11; 6 12 13; 7 14 15; }
@@ -121,7 +121,7 @@ unsafe fn compress(to: &mut [u64; 8], data: *const u8, blocks: usize) {
 /// The processor has AVX.
 #[inline(always)]
 unsafe fn expand(w16: __m128i, w15: __m128i, w7: __m128i, w2: __m128i) -> __m128i {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction set; all is in registers.
     unsafe {
         macro_rules! mix {
             ($w:ident, $right:literal $left:literal, $right2:literal $left2:literal, $shift:literal) => {
@@ -147,7 +147,7 @@ unsafe fn expand(w16: __m128i, w15: __m128i, w7: __m128i, w2: __m128i) -> __m128
 #[inline(always)]
 unsafe fn add_constants(words: __m128i, sums: &mut [u64], constants: &[u64]) {
     let (sums, constants) = (&mut sums[..2], &constants[..2]);
-    // SAFETY: the caller's promise; both are two words long.
+    // SAFETY: the caller promises AVX; both slices are two words long, and need not be aligned.
     unsafe {
         let constants = _mm_loadu_si128(constants.as_ptr().cast());
         _mm_storeu_si128(sums.as_mut_ptr().cast(), _mm_add_epi64(words, constants));

@@ -2,12 +2,12 @@
 
 use core::arch::x86_64::*;
 
-use crate::algorithm::sha256::K;
+use crate::algorithm::sha2::K256;
 use crate::arch::{Compress, CompressOne};
 use crate::vector::{LaneSet, State};
 use crate::{Algorithm, Backend};
 
-pub(crate) fn engines(algorithm: Algorithm) -> Vec<(usize, Compress)> {
+pub(crate) fn lane_kernels(algorithm: Algorithm) -> Vec<(usize, Compress)> {
     match algorithm {
         Algorithm::Sha1 => vec![
             (1, sha1::<1> as Compress),
@@ -61,7 +61,7 @@ unsafe fn sha1<const N: usize>(set: &mut LaneSet, blocks: usize) {
     let mut abcd: [__m128i; N] =
         each!(N, i => _mm_set_epi32(word!(0, i), word!(1, i), word!(2, i), word!(3, i)));
     let mut e: [__m128i; N] = each!(N, i => _mm_set_epi32(word!(4, i), 0, 0, 0));
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction sets, and blocks behind the first `N` pointers.
     unsafe { sha1_blocks(&mut abcd, &mut e, &set.data[..N], blocks) };
     for i in 0..N {
         state[0].words_mut()[i] = _mm_extract_epi32::<3>(abcd[i]) as u32;
@@ -80,7 +80,7 @@ unsafe fn sha1<const N: usize>(set: &mut LaneSet, blocks: usize) {
 #[target_feature(enable = "sha,sse4.1")]
 unsafe fn sha1_one(state: &mut State, data: *const u8, blocks: usize) {
     let words = state.words_mut::<u32>();
-    // SAFETY: the caller's promise; four words are within.
+    // SAFETY: the caller promises the instruction sets and the blocks; the state is eight words of 64 bits long.
     unsafe {
         let mut abcd = [_mm_shuffle_epi32::<0x1b>(_mm_loadu_si128(
             words.as_ptr().cast(),
@@ -183,7 +183,7 @@ unsafe fn sha256<const N: usize>(set: &mut LaneSet, blocks: usize) {
         each!(N, i => _mm_set_epi32(word!(0, i), word!(1, i), word!(4, i), word!(5, i)));
     let mut cdgh: [__m128i; N] =
         each!(N, i => _mm_set_epi32(word!(2, i), word!(3, i), word!(6, i), word!(7, i)));
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction sets, and blocks behind the first `N` pointers.
     unsafe { sha256_blocks(&mut abef, &mut cdgh, &set.data[..N], blocks) };
     for i in 0..N {
         state[0].words_mut()[i] = _mm_extract_epi32::<3>(abef[i]) as u32;
@@ -205,7 +205,7 @@ unsafe fn sha256<const N: usize>(set: &mut LaneSet, blocks: usize) {
 #[target_feature(enable = "sha,sse4.1")]
 unsafe fn sha256_one(state: &mut State, data: *const u8, blocks: usize) {
     let words: *mut __m128i = state.words_mut::<u32>().as_mut_ptr().cast();
-    // SAFETY: the caller's promise; eight words are within.
+    // SAFETY: the caller promises the instruction sets and the blocks; the state is eight words of 64 bits long.
     unsafe {
         let abcd = _mm_shuffle_epi32::<0x1b>(_mm_loadu_si128(words));
         let efgh = _mm_shuffle_epi32::<0x1b>(_mm_loadu_si128(words.add(1)));
@@ -252,7 +252,7 @@ unsafe fn sha256_blocks<const N: usize>(
                             _mm_sha256msg2_epu32(_mm_add_epi32(w_4, w_7), w[($g + 3) % 4][i])
                         });
                     }
-                    let k = _mm_loadu_si128(K.as_ptr().add(4 * $g).cast());
+                    let k = _mm_loadu_si128(K256.as_ptr().add(4 * $g).cast());
                     for i in 0..N {
                         let sum = _mm_add_epi32(w[$g % 4][i], k);
                         cdgh[i] = _mm_sha256rnds2_epu32(cdgh[i], abef[i], sum);

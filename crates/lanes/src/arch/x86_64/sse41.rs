@@ -87,7 +87,7 @@ register! {
     }
 }
 
-pub(crate) fn engines<K: Kernel>() -> Vec<(usize, Compress)> {
+pub(crate) fn lane_kernels<K: Kernel>() -> Vec<(usize, Compress)> {
     vec![(
         <K::Word as Registers>::Sse41::LANES,
         compress::<K> as Compress,
@@ -99,6 +99,6 @@ pub(crate) fn engines<K: Kernel>() -> Vec<(usize, Compress)> {
 /// As [`Compress`]; the instruction set is SSE4.1.
 #[target_feature(enable = "sse4.1")]
 unsafe fn compress<K: Kernel>(set: &mut LaneSet, blocks: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: what the caller promises is what the callee asks for, with the same instruction set.
     unsafe { compress_lanes::<K, <K::Word as Registers>::Sse41>(set, blocks) }
 }
