@@ -357,8 +357,8 @@ impl Bed {
         let is_expected = |error: &anyhow::Error| match fault {
             Fault::RestartAll => true,
             Fault::FillDisk => error
-                .downcast_ref::<io::Error>()
-                .is_some_and(|error| error.kind() == io::ErrorKind::StorageFull),
+                .downcast_ref::<tabane_storage::StorageError>()
+                .is_some_and(|error| error.kind() == tabane_storage::StorageErrorKind::Full),
             _ => false,
         };
         match wrote {

@@ -188,11 +188,11 @@ impl Storage for Forgetful {
         self.directory.display().to_string()
     }
 
-    fn create(&self) -> io::Result<()> {
+    fn create(&self) -> tabane_storage::Result<()> {
         fs::create_dir_all(&self.directory)
     }
 
-    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+    fn put(&self, name: Name, parts: &[&[u8]]) -> tabane_storage::Result<()> {
         match name.kind {
             ObjectKind::Index => (),
             ObjectKind::Pack => {
@@ -206,16 +206,18 @@ impl Storage for Forgetful {
         Ok(())
     }
 
-    fn get(&self, name: Name, _: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+    fn get(&self, name: Name, _: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
         if name.kind != ObjectKind::Index {
             return fs::read(self.path(name));
         }
         let index = self.index.lock().expect("no panic");
         let bytes = index.get(&name.id).filter(|bytes| !bytes.is_empty());
-        bytes.cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+        bytes
+            .cloned()
+            .ok_or_else(|| tabane_storage::StorageErrorKind::NotFound.into())
     }
 
-    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+    fn list(&self, kind: ObjectKind) -> tabane_storage::Result<Vec<Listed>> {
         let listed = |id| Listed {
             id,
             len: 1,
@@ -240,17 +242,17 @@ impl Storage for Forgetful {
         Ok(found)
     }
 
-    fn stat(&self, name: Name) -> io::Result<u64> {
+    fn stat(&self, name: Name) -> tabane_storage::Result<u64> {
         if name.kind == ObjectKind::Pack {
             let there = self.packs.lock().expect("no panic").contains(&name.id);
             return there
                 .then_some(1)
-                .ok_or_else(|| io::ErrorKind::NotFound.into());
+                .ok_or_else(|| tabane_storage::StorageErrorKind::NotFound.into());
         }
         Ok(fs::metadata(self.path(name))?.len())
     }
 
-    fn delete(&self, name: Name) -> io::Result<()> {
+    fn delete(&self, name: Name) -> tabane_storage::Result<()> {
         fs::remove_file(self.path(name))
     }
 }

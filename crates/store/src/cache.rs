@@ -190,7 +190,7 @@ impl Cache {
         if !self.warned.swap(true, Ordering::Relaxed) {
             let root = self.root.display();
             (self.warn)(&format!(
-                "cannot use the cache in {root}: {error}; going on without it (choose another with --cache-dir, or --no-cache)"
+                "cannot use the cache in {root}: {error}; going on without it"
             ));
         }
     }

@@ -4,7 +4,6 @@
 //! any rule wants it.
 
 use std::fmt;
-use std::io;
 use std::str::FromStr;
 
 use jiff::tz::TimeZone;
@@ -323,7 +322,7 @@ pub fn group(snapshots: Vec<(Id, Snapshot)>, by: GroupBy) -> Vec<Group> {
 pub fn remove(repository: &Repository, id: Id) -> Result<()> {
     let name = Name::new(ObjectKind::Snapshot, id);
     match repository.storage().delete(name) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+        Err(error) if error.kind() != tabane_storage::StorageErrorKind::NotFound => {
             Err(Error::storage("remove", name)(error))
         }
         _ => Ok(()),

@@ -199,7 +199,7 @@ fn source(seconds: f64, sinks: &[String]) -> Result<()> {
 
 fn open(file: &Path, plan: Plan) -> Result<StripedStorage> {
     let options = RemoteOptions {
-        notice: Arc::new(|text| eprintln!("client: {text}")),
+        notice: Arc::new(|event| eprintln!("client: {}", event.text)),
         ..RemoteOptions::default()
     };
     Ok(cluster::open_file(file, &options, plan)?)

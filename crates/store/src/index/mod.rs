@@ -77,10 +77,7 @@ pub struct Index {
 
 /// An error for a run that names what there is not, though its seal is right.
 fn dangling() -> Error {
-    Error::damaged(
-        "the cache",
-        "it names a segment or a pack that there is not; `tabane cache` says where it is, remove it",
-    )
+    Error::CacheDamaged
 }
 
 /// A run, and how many packs and segments there are before it.
