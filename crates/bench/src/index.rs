@@ -193,34 +193,36 @@ impl Storage for Forgetful {
         self.directory.display().to_string()
     }
 
-    fn create(&self) -> io::Result<()> {
-        fs::create_dir_all(&self.directory)
+    fn create(&self) -> tabane_storage::Result<()> {
+        Ok(fs::create_dir_all(&self.directory)?)
     }
 
-    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+    fn put(&self, name: Name, parts: &[&[u8]]) -> tabane_storage::Result<()> {
         match name.kind {
             ObjectKind::Index => (),
             ObjectKind::Pack => {
                 self.packs.lock().expect("no panic").insert(name.id);
                 return Ok(());
             }
-            _ => return fs::write(self.path(name), parts.concat()),
+            _ => return Ok(fs::write(self.path(name), parts.concat())?),
         }
         let mut index = self.index.lock().expect("no panic");
         index.insert(name.id, parts.concat());
         Ok(())
     }
 
-    fn get(&self, name: Name, _: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+    fn get(&self, name: Name, _: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
         if name.kind != ObjectKind::Index {
-            return fs::read(self.path(name));
+            return Ok(fs::read(self.path(name))?);
         }
         let index = self.index.lock().expect("no panic");
         let bytes = index.get(&name.id).filter(|bytes| !bytes.is_empty());
-        bytes.cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+        bytes
+            .cloned()
+            .ok_or_else(|| tabane_storage::StorageErrorKind::NotFound.into())
     }
 
-    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+    fn list(&self, kind: ObjectKind) -> tabane_storage::Result<Vec<Listed>> {
         let listed = |id| Listed {
             id,
             len: 1,
@@ -245,18 +247,18 @@ impl Storage for Forgetful {
         Ok(found)
     }
 
-    fn stat(&self, name: Name) -> io::Result<u64> {
+    fn stat(&self, name: Name) -> tabane_storage::Result<u64> {
         if name.kind == ObjectKind::Pack {
             let there = self.packs.lock().expect("no panic").contains(&name.id);
             return there
                 .then_some(1)
-                .ok_or_else(|| io::ErrorKind::NotFound.into());
+                .ok_or_else(|| tabane_storage::StorageErrorKind::NotFound.into());
         }
         Ok(fs::metadata(self.path(name))?.len())
     }
 
-    fn delete(&self, name: Name) -> io::Result<()> {
-        fs::remove_file(self.path(name))
+    fn delete(&self, name: Name) -> tabane_storage::Result<()> {
+        Ok(fs::remove_file(self.path(name))?)
     }
 }
 

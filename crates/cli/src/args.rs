@@ -1,7 +1,6 @@
 //! The options that all commands take, and how they lead to a repository.
 
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -13,11 +12,12 @@ use clap::builder::{
 use clap::{Arg, ArgAction, Args, Command};
 use tabane_engine::gpu;
 use tabane_index::Cache;
-use tabane_storage::{Name, RemoteOptions, Storage};
+use tabane_storage::{Name, RemoteOptions, Storage, StorageError, StorageErrorKind};
 use tabane_store::{Error, InitOptions, Location, Repository};
 use tabane_striped::cluster::{self, Plan};
 use tabane_striped::{StripedStorage, set_file};
 
+use crate::advice;
 use crate::config;
 use crate::exit::{Failure, Result};
 use crate::format;
@@ -303,7 +303,7 @@ impl Global {
         match this.location()? {
             Location::Cluster(file) => {
                 cluster::open_file(&file, &this.remote_options(), this.repository.network.plan)
-                    .map_err(|error| set_failure("cluster", &file, &error))
+                    .map_err(|error| set_failure("cluster", &file, error))
             }
             _ => Ok(this.striped()?.1),
         }
@@ -328,7 +328,7 @@ impl Global {
             return Err(Failure::Usage(text.to_owned()));
         };
         let opened = set_file::open_file(&file, &this.remote_options());
-        let storage = opened.map_err(|error| set_failure("striped", &file, &error))?;
+        let storage = opened.map_err(|error| set_failure("striped", &file, error))?;
         Ok((file, storage))
     }
 
@@ -340,7 +340,7 @@ impl Global {
             upload_kib_per_s: network.limit_upload,
             download_kib_per_s: network.limit_download,
             patience: network.retry_for,
-            notice: Arc::new(|text| warn(text)),
+            notice: Arc::new(|event| warn(advice::explain_event(event))),
         }
     }
 
@@ -349,8 +349,8 @@ impl Global {
         let location = self.location()?;
         let opened = location.open(&self.remote_options(), self.repository.network.plan);
         opened.map_err(|error| match &location {
-            Location::Striped(file) => set_failure("striped", file, &error),
-            Location::Cluster(file) => set_failure("cluster", file, &error),
+            Location::Striped(file) => set_failure("striped", file, error),
+            Location::Cluster(file) => set_failure("cluster", file, error),
             _ => Failure::Usage(format!("cannot use this repository: {error}")),
         })
     }
@@ -369,8 +369,8 @@ impl Global {
             .map_err(Failure::Usage)?;
         let is_new = match set_file::read(&file) {
             Ok(listed) if listed == urls => false,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-            Err(error) => return Err(Failure::Other(error.to_string())),
+            Err(error) if error.kind() == StorageErrorKind::NotFound => true,
+            Err(error) => return Err(error.into()),
             Ok(_) => {
                 let text = format!(
                     "{} exists and lists other targets: choose another file",
@@ -381,12 +381,13 @@ impl Global {
         };
         let options = this.remote_options();
         let places = set_file::places(&urls, &options);
-        places
-            .and_then(|places| StripedStorage::form(places, fixed_roles))
-            .map_err(|error| Failure::Other(error.to_string()))?;
+        places.and_then(|places| StripedStorage::form(places, fixed_roles))?;
         if is_new {
-            set_file::write(&file, &urls, false)
-                .map_err(|error| Error::path("write", &file)(error))?;
+            set_file::write(&file, &urls, false).map_err(|source| Error::Storage {
+                action: "write",
+                what: file.display().to_string(),
+                source,
+            })?;
         }
         Ok(())
     }
@@ -408,7 +409,14 @@ impl Global {
     /// The repository, with a cache unless there should be none.
     fn cached(&self, repository: Repository) -> Repository {
         match self.cache_root().filter(|_| !self.repository.no_cache) {
-            Some(root) => repository.with_cache(Cache::new(root, |text: &str| warn(text))),
+            Some(root) => {
+                let told = |text: &str| {
+                    warn(format!(
+                        "{text} (choose another with --cache-dir, or --no-cache)"
+                    ));
+                };
+                repository.with_cache(Cache::new(root, told))
+            }
             None => repository,
         }
     }
@@ -449,9 +457,7 @@ impl Global {
                      --target URL --target URL`"
                 )))
             }
-            Location::Cluster(file) if self.storage().is_err() => {
-                cluster::form(&file).map_err(|error| Failure::Other(error.to_string()))
-            }
+            Location::Cluster(file) if self.storage().is_err() => Ok(cluster::form(&file)?),
             _ => Ok(()),
         }
     }
@@ -493,10 +499,12 @@ impl Global {
 }
 
 /// Why the set that a file lists cannot be opened.
-fn set_failure(kind: &str, file: &Path, error: &io::Error) -> Failure {
+fn set_failure(kind: &str, file: &Path, error: StorageError) -> Failure {
     match error.kind() {
-        io::ErrorKind::NotFound => Error::NoRepository(format!("{kind}:{}", file.display())).into(),
-        _ => Failure::Other(format!("cannot use this repository: {error}")),
+        StorageErrorKind::NotFound => {
+            Error::NoRepository(format!("{kind}:{}", file.display())).into()
+        }
+        _ => Failure::Storage("cannot use this repository: ", error),
     }
 }
 
@@ -505,7 +513,7 @@ fn exists(storage: &dyn Storage) -> Result<bool> {
     match storage.stat(Name::CONFIG) {
         Ok(_) => Ok(true),
         Err(error) => match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(false),
+            StorageErrorKind::NotFound | StorageErrorKind::NotADirectory => Ok(false),
             _ => Err(Error::storage("read", Name::CONFIG)(error).into()),
         },
     }

@@ -4,7 +4,10 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use tabane_storage::StorageError;
 use tabane_store::Error;
+
+use crate::advice;
 
 /// How a command ended. The numbers are restic's where it has one for the case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +77,8 @@ pub type Result<T> = std::result::Result<T, Failure>;
 pub enum Failure {
     /// The repository or the file system said no.
     Store(Error),
+    /// A storage said no; before that stands what it was asked for, if that is worth saying.
+    Storage(&'static str, StorageError),
     /// The arguments make no sense.
     Usage(String),
     /// Standard output cannot be written.
@@ -98,7 +103,10 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Store(error) => error.fmt(f),
+            Self::Store(error) => f.write_str(&advice::explain(error)),
+            Self::Storage(before, error) => {
+                write!(f, "{before}{}", advice::explain_storage(error))
+            }
             Self::Output(error) => write!(f, "cannot write to standard output: {error}"),
             Self::Usage(text) | Self::Other(text) => f.write_str(text),
         }
@@ -114,6 +122,12 @@ impl From<Error> for Failure {
 impl From<tabane_index::Error> for Failure {
     fn from(error: tabane_index::Error) -> Self {
         Self::Store(error.into())
+    }
+}
+
+impl From<StorageError> for Failure {
+    fn from(error: StorageError) -> Self {
+        Self::Storage("", error)
     }
 }
 

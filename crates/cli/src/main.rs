@@ -6,6 +6,7 @@
 // Only `streams` has some.
 #![deny(unsafe_code)]
 
+mod advice;
 mod args;
 mod commands;
 mod config;

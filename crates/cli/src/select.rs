@@ -7,6 +7,7 @@ use tabane_store::backup::resolve;
 use tabane_store::snapshot::{self, Filter, Snapshot};
 use tabane_store::{Id, Repository};
 
+use crate::advice;
 use crate::exit::{Exit, Result};
 use crate::output::warn;
 
@@ -58,7 +59,7 @@ impl Selection {
         if names.is_empty() {
             let listing = snapshot::list(repository, &filter)?;
             for error in &listing.damaged {
-                warn(error.to_string());
+                warn(advice::explain(error));
             }
             return Ok(Selected {
                 snapshots: listing.snapshots,

@@ -18,6 +18,9 @@ pub enum Error {
         /// How that shows.
         why: String,
     },
+    /// The cache names a segment or a pack that does not exist, though its seal is right.
+    #[error("the cache is damaged: it names a segment or a pack that does not exist")]
+    CacheDamaged,
     /// A file of the cache cannot be read.
     #[error("cannot read the cache file {path}: {source}")]
     Cache {
@@ -45,14 +48,6 @@ impl Error {
             what: what.to_string(),
             why: why.to_string(),
         }
-    }
-
-    /// An error for a run that names a segment or a pack that is not there, though its seal is right.
-    pub(crate) fn dangling() -> Self {
-        Self::damaged(
-            "the cache",
-            "it names a segment or a pack that does not exist",
-        )
     }
 
     /// An [`Error::Path`].

@@ -197,7 +197,7 @@ impl Index {
             None => {
                 let (packs, segments) = self.in_runs();
                 let segment = self.recent.segment(number - segments);
-                (packs, segment.ok_or_else(Error::dangling)?)
+                (packs, segment.ok_or(Error::CacheDamaged)?)
             }
         };
         Ok(SegmentEntry {
@@ -237,7 +237,7 @@ impl Index {
             Some(part) if number < part.packs_end() => part.run.pack(number - part.packs),
             _ => {
                 let pack = self.recent.pack(number - self.in_runs().0);
-                pack.ok_or_else(Error::dangling)
+                pack.ok_or(Error::CacheDamaged)
             }
         }
     }

@@ -292,13 +292,13 @@ impl Moved {
     /// The new number of a block, unless it is left out.
     fn block(&self, old: u32) -> Result<Option<u32>> {
         let before = self.old_blocks.partition_point(|first| *first <= old);
-        let pack = before.checked_sub(1).ok_or_else(Error::dangling)?;
+        let pack = before.checked_sub(1).ok_or(Error::CacheDamaged)?;
         match self.new_blocks[pack] {
             NONE => Ok(None),
             first => first
                 .checked_add(old - self.old_blocks[pack])
                 .map(Some)
-                .ok_or_else(Error::dangling),
+                .ok_or(Error::CacheDamaged),
         }
     }
 }
@@ -344,7 +344,7 @@ pub fn merge(
             old: pack,
             first_segment: segments_count,
         });
-        let sum = |count: u32, more: u32| count.checked_add(more).ok_or_else(Error::dangling);
+        let sum = |count: u32, more: u32| count.checked_add(more).ok_or(Error::CacheDamaged);
         segments_count = sum(segments_count, pack.segments)?;
         blocks_count = sum(blocks_count, pack.blocks)?;
     }
@@ -371,7 +371,7 @@ pub fn merge(
             let mut block = block?;
             let in_pack = block.place.segment.checked_sub(pack.old.first_segment);
             let moved = in_pack.and_then(|in_pack| pack.first_segment.checked_add(in_pack));
-            block.place.segment = moved.ok_or_else(Error::dangling)?;
+            block.place.segment = moved.ok_or(Error::CacheDamaged)?;
             writer.push(&block)?;
         }
     }
@@ -413,7 +413,7 @@ pub fn merge(
             let naming = naming?;
             let source = input.sources().get(naming.source as usize);
             let pack = moved.packs.get(naming.pack as usize);
-            let (source, &pack) = source.zip(pack).ok_or_else(Error::dangling)?;
+            let (source, &pack) = source.zip(pack).ok_or(Error::CacheDamaged)?;
             if let Some(&source) = numbers.get(source).filter(|_| pack != NONE) {
                 writer.push(&Naming { source, pack })?;
             }

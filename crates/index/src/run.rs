@@ -289,7 +289,7 @@ impl Run {
             let naming = naming?;
             let named = named.get_mut(naming.pack as usize);
             let is_current = is_current.get(naming.source as usize);
-            *named.ok_or_else(Error::dangling)? |= is_current.ok_or_else(Error::dangling)?;
+            *named.ok_or(Error::CacheDamaged)? |= is_current.ok_or(Error::CacheDamaged)?;
         }
         self.unnamed = (0..self.footer.packs.count)
             .filter(|number| !named[*number as usize])

@@ -49,12 +49,21 @@ pub struct Options {
     pub owner_root: bool,
 }
 
-/// Why nothing could be mounted, and what to do about it.
+/// Why nothing could be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The repository cannot be read.
     #[error(transparent)]
     Repository(#[from] Error),
+    /// The system has no FUSE.
+    #[error("there is no {0}")]
+    NoDevice(&'static str),
+    /// The system lets only root mount for other users.
+    #[error(
+        "cannot mount on {0} for other users: the system lets only root do so; put the line `user_allow_other` into \
+         /etc/fuse.conf"
+    )]
+    NotForOthers(String),
     /// The directory will not do, or the system.
     #[error("{0}")]
     Unusable(String),

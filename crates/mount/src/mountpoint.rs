@@ -17,7 +17,7 @@ const DEVICE: &str = "/dev/fuse";
 /// Finds out whether the snapshots can be mounted on the directory `path`, as far as that can be told without trying.
 ///
 /// # Errors
-/// [`MountError::Unusable`].
+/// [`MountError::Unusable`], [`MountError::NoDevice`].
 pub fn check(path: &Path) -> Result<(), MountError> {
     let shown = path.display();
     let refused = |text: String| Err(MountError::Unusable(text));
@@ -43,10 +43,7 @@ pub fn check(path: &Path) -> Result<(), MountError> {
     }
     match fs::metadata(DEVICE) {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => refused(format!(
-            "there is no {DEVICE}: load the kernel's module (`modprobe fuse`); a container must be given the device \
-             (`--device {DEVICE} --cap-add SYS_ADMIN`). `tabane restore` and `tabane dump` need none of it"
-        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(MountError::NoDevice(DEVICE)),
         Err(error) => refused(format!("cannot use {DEVICE}: {error}")),
     }
 }
@@ -79,10 +76,9 @@ pub fn not_mounted(path: &Path, error: &io::Error) -> MountError {
             "cannot mount on {shown}: only root may, and the helper fusermount3 that lets others is missing; install \
              the package fuse3, or run as root"
         ),
-        io::ErrorKind::PermissionDenied if said.contains("user_allow_other") => format!(
-            "cannot mount on {shown} for other users: the system lets only root do so; put the line \
-             `user_allow_other` into /etc/fuse.conf, or leave --allow-other out"
-        ),
+        io::ErrorKind::PermissionDenied if said.contains("user_allow_other") => {
+            return MountError::NotForOthers(shown.to_string());
+        }
         io::ErrorKind::PermissionDenied => format!(
             "cannot mount on {shown}: {}; check the permissions of {DEVICE}, or run as root",
             said.trim()

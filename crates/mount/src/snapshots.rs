@@ -1,7 +1,6 @@
 //! Which snapshots there are at the moment.
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -133,7 +132,7 @@ impl Lister {
                 }
                 Ok(_) => state.ignored.push(id),
                 // Forgotten since it was listed.
-                Err(Error::Storage { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if error.is_not_found() => {}
                 Err(error) => {
                     errors.push(error);
                     state.ignored.push(id);

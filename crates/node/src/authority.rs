@@ -1,7 +1,6 @@
 //! The authority of a cluster: makes the certificate of each client and node.
 
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +9,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 use serde::{Deserialize, Serialize};
-use tabane_storage::Id;
+use tabane_storage::{Id, Result, StorageError, StorageErrorKind};
 use tabane_striped::cluster::file::{ClusterFile, Credentials, NodeAddress, NodeFile, write};
 use tabane_striped::cluster::{tls, wire};
 
@@ -51,14 +50,12 @@ fn beside(cluster: &Path, what: &str) -> PathBuf {
 ///
 /// # Errors
 /// When a name is no name for a node, or a file is there already or cannot be written.
-pub fn create(path: &Path, nodes: &[NodeAddress]) -> io::Result<Vec<PathBuf>> {
+pub fn create(path: &Path, nodes: &[NodeAddress]) -> Result<Vec<PathBuf>> {
     for (number, node) in nodes.iter().enumerate() {
         check_name(&node.name)?;
         if nodes[..number].iter().any(|other| other.name == node.name) {
-            return Err(io::Error::other(format!(
-                "two nodes are called {}",
-                node.name
-            )));
+            let text = format!("two nodes are called {}", node.name);
+            return Err(StorageError::new(StorageErrorKind::Invalid, text));
         }
         check_address(node, &nodes[..number])?;
     }
@@ -90,14 +87,14 @@ pub fn create(path: &Path, nodes: &[NodeAddress]) -> io::Result<Vec<PathBuf>> {
 /// Makes another node's file, and adds the node to that of the client. Returns what was written.
 ///
 /// # Errors
-/// As [`create`]; [`io::ErrorKind::AlreadyExists`] when there is a node of that name.
-pub fn add(path: &Path, node: &NodeAddress) -> io::Result<PathBuf> {
+/// As [`create`]; [`StorageErrorKind::AlreadyExists`] when there is a node of that name.
+pub fn add(path: &Path, node: &NodeAddress) -> Result<PathBuf> {
     check_name(&node.name)?;
     let _alone = alone(path)?;
     let mut file = ClusterFile::read(path)?;
     if file.nodes.iter().any(|other| other.name == node.name) {
         let text = format!("the cluster has a node {} already", node.name);
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        return Err(StorageError::new(StorageErrorKind::AlreadyExists, text));
     }
     check_address(node, &file.nodes)?;
     let authority = AuthorityFile::read(path)?;
@@ -112,7 +109,7 @@ pub fn add(path: &Path, node: &NodeAddress) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// When the file cannot be read or written.
-pub fn change(path: &Path, change: impl FnOnce(&mut Vec<NodeAddress>)) -> io::Result<()> {
+pub fn change(path: &Path, change: impl FnOnce(&mut Vec<NodeAddress>)) -> Result<()> {
     let _alone = alone(path)?;
     let mut file = ClusterFile::read(path)?;
     change(&mut file.nodes);
@@ -120,7 +117,7 @@ pub fn change(path: &Path, change: impl FnOnce(&mut Vec<NodeAddress>)) -> io::Re
 }
 
 /// Nobody else changes the files of a cluster for as long as what this returns is kept.
-fn alone(path: &Path) -> io::Result<File> {
+fn alone(path: &Path) -> Result<File> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -136,7 +133,7 @@ fn write_node(
     cluster: Id,
     node: &NodeAddress,
     replace: bool,
-) -> io::Result<PathBuf> {
+) -> Result<PathBuf> {
     let until = SystemTime::now() + VALIDITY;
     let credentials = authority.issue(&node.name, Some(&node.name), until)?;
     let file = node_path(path, &node.name);
@@ -146,7 +143,7 @@ fn write_node(
 
 impl AuthorityFile {
     /// That of the cluster of this file.
-    fn read(cluster: &Path) -> io::Result<Self> {
+    fn read(cluster: &Path) -> Result<Self> {
         let path = authority_path(cluster);
         let bytes = std::fs::read(&path).map_err(|error| {
             let text = format!(
@@ -154,18 +151,16 @@ impl AuthorityFile {
                 path.display(),
                 cluster.display()
             );
-            io::Error::new(error.kind(), text)
+            StorageError::new(error.kind().into(), text)
         })?;
-        serde_json::from_slice(&bytes).map_err(io::Error::other)
+        serde_json::from_slice(&bytes).map_err(|error| {
+            let text = format!("the file {} cannot be used: {error}", path.display());
+            StorageError::new(StorageErrorKind::Invalid, text)
+        })
     }
 
     /// Credentials of a node, or of a client.
-    fn issue(
-        &self,
-        subject: &str,
-        node: Option<&str>,
-        until: SystemTime,
-    ) -> io::Result<Credentials> {
+    fn issue(&self, subject: &str, node: Option<&str>, until: SystemTime) -> Result<Credentials> {
         let signer = KeyPair::try_from(self.key.as_slice()).map_err(failed)?;
         // Of the authority's certificate, others repeat its name and its key's, which are the same each time.
         let issuer = Issuer::new(authority_params(self.cluster), signer);
@@ -208,7 +203,7 @@ fn params(subject: &str, until: SystemTime) -> CertificateParams {
     params
 }
 
-fn check_name(name: &str) -> io::Result<()> {
+fn check_name(name: &str) -> Result<()> {
     let is_good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     match !name.is_empty()
         && name.len() <= 32
@@ -218,8 +213,8 @@ fn check_name(name: &str) -> io::Result<()> {
         && name != "authority"
     {
         true => Ok(()),
-        false => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
+        false => Err(StorageError::new(
+            StorageErrorKind::Invalid,
             format!(
                 "{name:?} is no name for a node: use up to 32 small letters, digits and hyphens"
             ),
@@ -228,19 +223,23 @@ fn check_name(name: &str) -> io::Result<()> {
 }
 
 /// Two nodes are not found at the same place; port 0 is any.
-fn check_address(node: &NodeAddress, others: &[NodeAddress]) -> io::Result<()> {
+fn check_address(node: &NodeAddress, others: &[NodeAddress]) -> Result<()> {
     let is_same = |other: &&NodeAddress| other.address == node.address;
     match others.iter().find(is_same) {
-        Some(other) if !node.address.ends_with(":0") => Err(io::Error::other(format!(
-            "{} and {} would both be at {}",
-            other.name, node.name, node.address
-        ))),
+        Some(other) if !node.address.ends_with(":0") => Err(StorageError::new(
+            StorageErrorKind::Invalid,
+            format!(
+                "{} and {} would both be at {}",
+                other.name, node.name, node.address
+            ),
+        )),
         _ => Ok(()),
     }
 }
 
-fn failed(error: impl std::fmt::Display) -> io::Error {
-    io::Error::other(format!("cannot make a certificate: {error}"))
+fn failed(error: impl std::fmt::Display) -> StorageError {
+    let text = format!("cannot make a certificate: {error}");
+    StorageError::new(StorageErrorKind::Permanent, text)
 }
 
 #[cfg(test)]
@@ -253,7 +252,7 @@ mod tests {
     use crate::{Server, ServerOptions};
 
     /// What a client is told by a node, when one of them was given a certificate that ends then.
-    fn answer(client_until: SystemTime, node_until: SystemTime) -> io::Result<()> {
+    fn answer(client_until: SystemTime, node_until: SystemTime) -> Result<()> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cluster.json");
         let mut nodes = ["a", "b", "c"].map(|name| NodeAddress {

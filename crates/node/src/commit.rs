@@ -1,16 +1,15 @@
 //! Makes parts of stripes durable, all at once that are waiting.
 
-use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 
-use tabane_storage::Draft;
+use tabane_storage::{Draft, Result};
 
 use crate::counters::Counters;
 use crate::home::Home;
 use crate::lock;
 
 /// Is told what became of a draft.
-pub type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
+pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// Drafts that wait to be made durable.
 #[derive(Default)]

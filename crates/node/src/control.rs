@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::{ServerConnection, StreamOwned};
-use tabane_storage::{OBJECT_LEN_MAX, Storage};
+use tabane_storage::{OBJECT_LEN_MAX, Storage, StorageErrorKind};
 use tabane_striped::cluster::wire::{
-    self, REQUEST_MAX, Reply, Request, SessionId, Status, invalid,
+    self, REQUEST_MAX, Reply, Request, SessionId, Status, malformed,
 };
 
 use crate::server::{Hasty, Shared};
@@ -67,10 +67,10 @@ fn answer_all(
         let mut body = Vec::new();
         let done = answer(shared, stream, own, request, &mut body);
         let reply = match done {
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(error) if error.kind() == StorageErrorKind::Malformed => {
                 let _ = wire::send(stream, &Reply::failed(&error));
                 let _ = stream.flush();
-                return Err(error);
+                return Err(io::Error::other(error));
             }
             done => done.unwrap_or_else(|error| Reply::failed(&error)),
         };
@@ -86,7 +86,7 @@ fn answer(
     own: &mut Option<(SessionId, Arc<Session>)>,
     request: Request,
     body: &mut Vec<u8>,
-) -> io::Result<Reply> {
+) -> tabane_storage::Result<Reply> {
     let storage = shared.home.storage();
     Ok(match request {
         Request::Create => {
@@ -95,12 +95,12 @@ fn answer(
         }
         Request::Put(name, len) => {
             if len > 2 * OBJECT_LEN_MAX {
-                return Err(invalid("an object that is longer than any"));
+                return Err(malformed("an object that is longer than any"));
             }
             let mut object = Vec::new();
             stream.take(len).read_to_end(&mut object)?;
             if object.len() as u64 != len {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+                return Err(StorageErrorKind::PastEnd.into());
             }
             storage.put(name, &[&object])?;
             shared.counters.received_bytes.add(len);
@@ -109,7 +109,7 @@ fn answer(
         }
         Request::Get(name, range) => {
             if range.is_some_and(|(start, end)| end < start || end - start > 2 * OBJECT_LEN_MAX) {
-                return Err(invalid("a range that makes no sense"));
+                return Err(malformed("a range that makes no sense"));
             }
             *body = storage.get(name, range.map(|(start, end)| start..end))?;
             Reply::Bytes(body.len() as u64)
@@ -134,12 +134,12 @@ fn answer(
         }),
         Request::Open(open) => {
             if own.is_some() {
-                return Err(invalid("a connection opens one session"));
+                return Err(malformed("a connection opens one session"));
             }
             let (session, tokens) = Session::open(&open, Arc::clone(&shared.counters))?;
             if !shared.remember(open.session, &session) {
                 session.close();
-                return Err(invalid("there is a session of that name, or too many"));
+                return Err(malformed("there is a session of that name, or too many"));
             }
             *own = Some((open.session, session));
             Reply::Opened(tokens, shared.fabric.clone())

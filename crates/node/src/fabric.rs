@@ -105,8 +105,7 @@ mod without {
     impl Listener {
         /// Says so.
         pub fn bind(_: &FabricAddress) -> io::Result<Self> {
-            let text =
-                "this program was built without libfabric: build it with --features libfabric";
+            let text = "this program was built without libfabric";
             Err(io::Error::new(io::ErrorKind::Unsupported, text))
         }
 

@@ -1,14 +1,13 @@
 //! The directory of a node: whose it is, and that only one daemon serves it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, StatVfsMountFlags, flock};
 use serde::{Deserialize, Serialize};
-use tabane_storage::Id;
-use tabane_storage::LocalStorage;
+use tabane_storage::{Id, LocalStorage, Result, StorageError, StorageErrorKind};
 use tabane_striped::cluster::file::NodeFile;
 
 /// Says whose directory this is. Locked while a daemon serves it.
@@ -36,10 +35,10 @@ impl Home {
     ///
     /// # Errors
     /// One sentence, when it is another node's or another cluster's, another daemon serves it, or it cannot be used.
-    pub fn open(root: &Path, node: &NodeFile) -> io::Result<Self> {
+    pub fn open(root: &Path, node: &NodeFile) -> Result<Self> {
         let refuse = |why: String| {
             let text = format!("cannot serve {}: {why}", root.display());
-            io::Error::other(text)
+            StorageError::new(StorageErrorKind::Permanent, text)
         };
         let stamp = Stamp {
             format: 1,

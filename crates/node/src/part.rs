@@ -7,9 +7,11 @@ use std::time::Duration;
 use tabane_fabric::{Sender, Tail};
 use tabane_lanes::xor_of;
 use tabane_parity::schedule::{Arrived, Kind, Node, Part, rebuild};
-use tabane_storage::{Draft, LocalStorage, Name, OBJECT_LEN_MAX, Storage};
+use tabane_storage::{
+    Draft, LocalStorage, Name, OBJECT_LEN_MAX, Result, Storage, StorageError, StorageErrorKind,
+};
 use tabane_striped::cluster::STALL;
-use tabane_striped::cluster::wire::{FrameHeader, Source, Stripe, invalid};
+use tabane_striped::cluster::wire::{FrameHeader, Source, Stripe, malformed};
 use tabane_striped::container::{Geometry, HEADER_LEN, ROLES_MAX, checksum, open_sector};
 
 /// Others give up on a node that stalls before those do that wait for them.
@@ -40,7 +42,7 @@ impl Work {
     ///
     /// # Errors
     /// When what the client asks makes no sense.
-    pub fn new(stripe: &Stripe, me: usize, bases: &mut [u64]) -> io::Result<Self> {
+    pub fn new(stripe: &Stripe, me: usize, bases: &mut [u64]) -> Result<Self> {
         let roles = stripe.by_role.len();
         let members: Vec<usize> = stripe.by_role.iter().map(|&member| member.into()).collect();
         let mut sorted = members.clone();
@@ -50,7 +52,7 @@ impl Work {
             && (1..=15).contains(&stripe.generation)
             && stripe.object_len <= OBJECT_LEN_MAX;
         if !is_sound {
-            return Err(invalid("a stripe that makes no sense"));
+            return Err(malformed("a stripe that makes no sense"));
         }
         let geometry = Geometry::stripe(stripe.object_len, stripe.generation, roles);
         let layout = geometry.layout();
@@ -65,9 +67,9 @@ impl Work {
             }
         };
         let schedule =
-            schedule.ok_or_else(|| invalid("there is no such schedule for so many nodes"))?;
+            schedule.ok_or_else(|| malformed("there is no such schedule for so many nodes"))?;
         let role = members.iter().position(|&member| member == me);
-        let role = role.ok_or_else(|| invalid("a stripe of which this node has no part"))?;
+        let role = role.ok_or_else(|| malformed("a stripe of which this node has no part"))?;
         let mut part = schedule.part(&layout, role, stripe.lag.into());
         let mut read = Vec::new();
         if let Source::Nodes { .. } = stripe.source {
@@ -121,7 +123,7 @@ impl Work {
         tails: &mut [Option<Tail>],
         peers: &mut [Option<Sender>],
         storage: &LocalStorage,
-    ) -> io::Result<u64> {
+    ) -> Result<u64> {
         if !self.read.is_empty() {
             self.check_header(storage)?;
         }
@@ -147,8 +149,9 @@ impl Work {
                 };
                 let peer = peers[self.members[sent.to]].as_mut();
                 let peer = peer
-                    .ok_or_else(|| invalid("a stripe is sent to a member that was not joined"))?;
-                peer.send(&[&header.to_bytes(payload), payload])?;
+                    .ok_or_else(|| malformed("a stripe is sent to a member that was not joined"))?;
+                let sent = peer.send(&[&header.to_bytes(payload), payload]);
+                sent.map_err(of_peer)?;
                 relayed += payload.len() as u64;
             }
             if let Some(done) = step.checked_sub(longest) {
@@ -163,7 +166,7 @@ impl Work {
     ///
     /// # Errors
     /// As [`Work::relay`].
-    pub fn pass(&self, tails: &mut [Option<Tail>]) -> io::Result<()> {
+    pub fn pass(&self, tails: &mut [Option<Tail>]) -> Result<()> {
         (0..self.geometry.sectors()).try_for_each(|sector| self.release(tails, sector))
     }
 
@@ -172,11 +175,7 @@ impl Work {
     ///
     /// # Errors
     /// As [`Work::relay`].
-    pub fn store(
-        &self,
-        tails: &mut [Option<Tail>],
-        draft: io::Result<Draft>,
-    ) -> io::Result<io::Result<Draft>> {
+    pub fn store(&self, tails: &mut [Option<Tail>], draft: Result<Draft>) -> Result<Result<Draft>> {
         let (mut buffer, kept) = (Vec::new(), Kept::new());
         let object = self.name.id;
         let mut draft = draft.and_then(|draft| {
@@ -204,7 +203,7 @@ impl Work {
     }
 
     /// That what is kept here under the object's name is this node's part of the stripe.
-    fn check_header(&self, storage: &LocalStorage) -> io::Result<()> {
+    fn check_header(&self, storage: &LocalStorage) -> Result<()> {
         let header = storage.get(self.name, Some(0..HEADER_LEN))?;
         match Geometry::parse(self.name.id, &header) == Some((self.geometry, self.role)) {
             true => Ok(()),
@@ -219,7 +218,7 @@ impl Work {
         sector: u64,
         of: &[Arrived],
         kept: &mut Kept,
-    ) -> io::Result<()> {
+    ) -> Result<()> {
         let rows = of.iter().filter_map(|from| self.kept_row(*from));
         for row in rows {
             if kept.contains_key(&(sector, row)) {
@@ -252,7 +251,7 @@ impl Work {
         sector: u64,
         of: &[Arrived],
         buffer: &'a mut Vec<u8>,
-    ) -> io::Result<&'a [u8]> {
+    ) -> Result<&'a [u8]> {
         let range = self.geometry.sector(sector);
         let len = (range.end - range.start) as usize;
         let arrived = of.iter().map(|from| {
@@ -262,7 +261,7 @@ impl Work {
             let member = self.members[from.from];
             let tail = tails[member].as_ref();
             let tail =
-                tail.ok_or_else(|| invalid("a stripe needs a member that has not joined"))?;
+                tail.ok_or_else(|| malformed("a stripe needs a member that has not joined"))?;
             let before = self.part.number(*from, sector, self.geometry.sectors());
             let number = self.bases[member] + before;
             let header = FrameHeader {
@@ -270,9 +269,10 @@ impl Work {
                 sector: sector as u32,
                 index: from.index as u32,
             };
-            header.open(tail.frame(number, PATIENCE)?, len)
+            let frame = tail.frame(number, PATIENCE).map_err(of_peer)?;
+            header.open(frame, len).map_err(of_peer)
         });
-        let arrived = arrived.collect::<io::Result<Vec<&[u8]>>>()?;
+        let arrived = arrived.collect::<Result<Vec<&[u8]>>>()?;
         match arrived[..] {
             [one] => Ok(one),
             _ => {
@@ -284,7 +284,7 @@ impl Work {
     }
 
     /// Gives back what arrived for a sector and those before; what this consumer has no use for has to arrive as well.
-    fn release(&self, tails: &mut [Option<Tail>], sector: u64) -> io::Result<()> {
+    fn release(&self, tails: &mut [Option<Tail>], sector: u64) -> Result<()> {
         let sectors = self.geometry.sectors();
         for (from, &member) in self.members.iter().enumerate() {
             let step = match sector + 1 == sectors {
@@ -294,14 +294,27 @@ impl Work {
             let arrived = self.part.arrived_before(from, step, sectors);
             if let (Some(tail), 1..) = (&mut tails[member], arrived) {
                 let end = self.bases[member] + arrived;
-                tail.frame(end - 1, PATIENCE)?;
-                tail.release(end)?;
+                tail.frame(end - 1, PATIENCE).map_err(of_peer)?;
+                tail.release(end).map_err(of_peer)?;
             }
         }
         Ok(())
     }
 }
 
-fn damaged(name: Name) -> io::Error {
-    io::Error::other(format!("what is kept of {name} is damaged"))
+fn damaged(name: Name) -> StorageError {
+    let text = format!("what is kept of {name} is damaged");
+    StorageError::new(StorageErrorKind::Damaged, text).about(name)
+}
+
+/// What an error of a connection for data comes to: a peer that is gone ends the session.
+fn of_peer(error: io::Error) -> StorageError {
+    let kind = match error.kind() {
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::NotConnected => StorageErrorKind::SessionOver,
+        _ => StorageErrorKind::Permanent,
+    };
+    StorageError::new(kind, error.to_string())
 }

@@ -20,7 +20,7 @@ use crate::counters::Counters;
 use crate::fabric::Listener;
 use crate::home::Home;
 use crate::lock;
-use crate::session::{Session, set_patience};
+use crate::session::{Session, blame, set_patience};
 use crate::{control, metrics};
 
 /// Connections at a time. One takes a thread, and nobody has said who he is when it is made.
@@ -88,7 +88,7 @@ impl Server {
     ///
     /// # Errors
     /// One sentence, when the directory is another's or cannot be used, the credentials cannot be used, or nobody can listen there.
-    pub fn start(options: ServerOptions) -> io::Result<Self> {
+    pub fn start(options: ServerOptions) -> tabane_storage::Result<Self> {
         let home = Arc::new(Home::open(&options.directory, &options.node)?);
         let tls = tls::server(&options.node.credentials)?;
         let listener = listen(&options.listen)?;
@@ -187,10 +187,9 @@ impl Server {
 
 impl Shared {
     /// The session of this name.
-    pub fn session(&self, id: SessionId) -> io::Result<Arc<Session>> {
+    pub fn session(&self, id: SessionId) -> tabane_storage::Result<Arc<Session>> {
         let session = lock(&self.sessions).get(&id).cloned();
-        session
-            .ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "there is no such session"))
+        session.ok_or_else(|| blame("there is no such session"))
     }
 
     /// Keeps a session, unless there is one of that name, or too many.
@@ -298,7 +297,7 @@ impl Shared {
 
 /// What a connection without a token for a ring ends with.
 pub fn without_permission() -> io::Error {
-    wire::invalid("it has no permission for any ring")
+    io::Error::other("it has no permission for any ring")
 }
 
 /// A connection until it has said what it is for, which may take [`PATIENCE`] in all: bytes that come one by one are none the better.

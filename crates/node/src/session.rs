@@ -8,7 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail};
-use tabane_striped::cluster::wire::{Open, Peer, Stripe, Token, invalid, random_id};
+use tabane_storage::{Result, StorageError, StorageErrorKind};
+use tabane_striped::cluster::wire::{Open, Peer, Stripe, Token, malformed, random_id};
 use tabane_striped::cluster::{STALL, data_endpoint};
 
 use crate::commit::Commits;
@@ -62,7 +63,7 @@ struct State {
 }
 
 /// Where the answer for a stripe goes.
-type Answer = mpsc::Sender<io::Result<()>>;
+type Answer = mpsc::Sender<Result<()>>;
 
 struct Waiting {
     work: Arc<Work>,
@@ -87,14 +88,14 @@ impl Session {
     ///
     /// # Errors
     /// When the client asks for something that makes no sense, or for too much.
-    pub fn open(open: &Open, counters: Arc<Counters>) -> io::Result<(Arc<Self>, Vec<Token>)> {
+    pub fn open(open: &Open, counters: Arc<Counters>) -> Result<(Arc<Self>, Vec<Token>)> {
         let is_sound = (3..=MEMBERS_MAX).contains(&open.members)
             && open.me < open.members
             && [open.client_ring, open.peer_ring]
                 .iter()
                 .all(|len| (4096..=RING_MAX).contains(len));
         if !is_sound {
-            return Err(invalid(
+            return Err(malformed(
                 "a session that makes no sense, or rings that are too large",
             ));
         }
@@ -180,7 +181,7 @@ impl Session {
     ///
     /// # Errors
     /// When one of them is not there, or does not let this node in.
-    pub fn join(&self, peers: Vec<Option<Peer>>) -> io::Result<()> {
+    pub fn join(&self, peers: Vec<Option<Peer>>) -> Result<()> {
         for (member, peer) in peers.into_iter().enumerate() {
             let Some(peer) = peer else { continue };
             let endpoint = data_endpoint(&peer.address, peer.token, peer.fabric.as_ref())
@@ -198,20 +199,20 @@ impl Session {
     /// Takes part in a stripe; returns when this node's part of it is durable.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotConnected`] when the session is at an end; why the part cannot be stored.
+    /// [`StorageErrorKind::SessionOver`] when the session is at an end; why the part cannot be stored.
     pub fn stripe(
         self: &Arc<Self>,
         stripe: Stripe,
         home: &Arc<Home>,
         commits: &Arc<Commits>,
-    ) -> io::Result<()> {
+    ) -> Result<()> {
         let (answer, answered) = mpsc::channel();
         let mut state = lock(&self.state);
         if state.is_closed {
             return Err(closed());
         }
         if stripe.number < state.next || state.early.len() >= WAITING_MAX {
-            return Err(invalid("a stripe out of order"));
+            return Err(malformed("a stripe out of order"));
         }
         state.last = Instant::now();
         state.early.insert(stripe.number, (stripe, answer));
@@ -289,13 +290,13 @@ impl Session {
                 let draft = work.store(&mut to_store, home.storage().draft(work.name))?;
                 let counters = Arc::clone(&session.counters);
                 let len = work.stored_len();
-                let done = move |result: io::Result<()>| {
+                let done = move |result: Result<()>| {
                     match &result {
                         Ok(()) => {
                             counters.stripes.add(1);
                             counters.stored_bytes.add(len);
                         }
-                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                        Err(error) if error.kind() == StorageErrorKind::AlreadyExists => {}
                         Err(_) => counters.failed_stripes.add(1),
                     }
                     // Whoever asked may be gone.
@@ -311,7 +312,7 @@ impl Session {
     }
 
     /// Does something for each stripe in turn, until the session is at an end.
-    fn each(&self, consumer: usize, mut act: impl FnMut(Waiting) -> io::Result<()>) {
+    fn each(&self, consumer: usize, mut act: impl FnMut(Waiting) -> Result<()>) {
         for number in 0.. {
             let Some(waiting) = self.take(consumer, number) else {
                 return;
@@ -319,7 +320,7 @@ impl Session {
             let answer = waiting.answer.clone();
             if let Err(error) = act(waiting) {
                 self.counters.failed_stripes.add(1);
-                let _ = answer.send(Err(ended_by(&error)));
+                let _ = answer.send(Err(ended_by(error)));
                 self.close();
                 return;
             }
@@ -363,21 +364,19 @@ pub fn set_patience(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(Some(STALL))
 }
 
-fn blame(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, why.to_owned())
+/// What ends a session.
+pub fn blame(why: &str) -> StorageError {
+    StorageError::new(StorageErrorKind::SessionOver, why)
 }
 
 /// What a session that ends with this error answers. That a peer is gone has a reason elsewhere.
-fn ended_by(error: &io::Error) -> io::Error {
+fn ended_by(error: StorageError) -> StorageError {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof
-        | io::ErrorKind::BrokenPipe
-        | io::ErrorKind::ConnectionReset
-        | io::ErrorKind::NotConnected => blame(&error.to_string()),
-        _ => io::Error::other(error.to_string()),
+        StorageErrorKind::SessionOver => error,
+        _ => StorageError::new(StorageErrorKind::Permanent, error.to_string()),
     }
 }
 
-fn closed() -> io::Error {
+fn closed() -> StorageError {
     blame("the session is at an end")
 }

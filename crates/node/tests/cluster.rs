@@ -1,7 +1,7 @@
 //! Nodes in this process, and a repository's storage over them. With the feature `libfabric` all their data go that way.
 
 use std::fs;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tabane_node::{Server, ServerOptions, authority};
 use tabane_parity::schedule::Kind;
 use tabane_storage::{Id, Progress};
-use tabane_storage::{LocalStorage, Name, ObjectKind, RemoteOptions, Storage};
+use tabane_storage::{LocalStorage, Name, ObjectKind, RemoteOptions, Storage, StorageErrorKind};
 use tabane_striped::cluster::file::{ClusterFile, NodeAddress, NodeFile};
 use tabane_striped::cluster::{self, Plan, wire};
 use tabane_striped::{HealOptions, Place, StripedStorage};
@@ -102,7 +102,7 @@ impl Bed {
     fn open(&self, plan: Plan) -> StripedStorage {
         let notices = Arc::clone(&self.notices);
         let options = RemoteOptions {
-            notice: Arc::new(move |text| notices.lock().unwrap().push(text.to_owned())),
+            notice: Arc::new(move |event| notices.lock().unwrap().push(event.text.clone())),
             ..RemoteOptions::default()
         };
         cluster::open_file(&self.file(), &options, plan).unwrap()
@@ -219,7 +219,7 @@ fn every_plan_stores_the_bytes_of_striped_storage() {
                 twin.put(name, &[&bytes]).unwrap();
                 assert!(storage.get(name, None).unwrap() == bytes, "{plan:?}, {len}");
                 let again = storage.put(name, &[&bytes]).unwrap_err();
-                assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+                assert_eq!(again.kind(), StorageErrorKind::AlreadyExists);
             }
         }
         assert_eq!(bed.notices(), Vec::<String>::new());
@@ -403,8 +403,22 @@ fn a_heal_goes_around_what_nodes_cannot_rebuild() {
     assert!(bed.shards() == before, "{report:?}");
 }
 
+#[test]
+fn too_few_nodes_are_not_taken_for_an_object_that_is_not_there() {
+    let mut bed = Bed::new(5);
+    let storage = bed.open(Plan::Auto);
+    let (name, bytes) = object(800, 900_000);
+    storage.put(name, &[&bytes]).unwrap();
+    (0..3).for_each(|number| bed.stop(number));
+    let error = storage.get(name, None).unwrap_err();
+    assert_eq!(error.kind(), StorageErrorKind::TooFewTargets, "{error}");
+    assert_eq!(error.object(), Some(name));
+    let text = error.to_string();
+    assert!(text.starts_with("3 of 5 targets are missing"), "{text}");
+}
+
 /// Why it was refused.
-fn refusal(error: io::Result<impl Sized>) -> String {
+fn refusal(error: tabane_storage::Result<impl Sized>) -> String {
     error.err().expect("it is refused").to_string()
 }
 

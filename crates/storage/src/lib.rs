@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod buffer;
-mod failure;
+mod error;
 mod hash;
 mod id;
 mod limit;
@@ -21,7 +21,7 @@ mod retry;
 mod storage;
 pub mod sync;
 
-pub use failure::Failure;
+pub use error::{Result, StorageError, StorageErrorKind};
 pub use hash::{object_id, random};
 pub use id::{ID_LEN, Id};
 pub use limit::Limiter;
@@ -29,6 +29,6 @@ pub use local::{Draft, LocalStorage, write_whole};
 pub use location::Location;
 pub use name::{Name, ObjectKind};
 pub use object::{ObjectStorage, RemoteLocation, Service};
-pub use options::{Notice, RemoteOptions};
+pub use options::{Event, EventKind, Notice, RemoteOptions};
 pub use progress::Progress;
 pub use storage::{Listed, OBJECT_LEN_MAX, Storage};

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{CWD, OFlags, RenameFlags};
 
 use crate::buffer;
+use crate::error::{Result, StorageError, StorageErrorKind};
 use crate::hash::random;
 use crate::id::Id;
 use crate::name::{Name, ObjectKind};
@@ -84,11 +85,12 @@ impl LocalStorage {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn draft(&self, name: Name) -> io::Result<Draft> {
+    pub fn draft(&self, name: Name) -> Result<Draft> {
         let temporary = self.temporary();
-        let file = self.create_temporary(&temporary)?;
+        let file = self.create_temporary(&temporary).map_err(about(name))?;
         Ok(Draft {
             file,
+            name,
             temporary,
             path: self.path(name),
         })
@@ -97,8 +99,8 @@ impl LocalStorage {
     /// Gives drafts their names, whole and durable. That of several at once costs less than of each by itself: what they need of the
     /// file system's journal goes together, and each directory is synced once.
     ///
-    /// For each there is one result; [`io::ErrorKind::AlreadyExists`] where the name is taken.
-    pub fn publish(&self, drafts: impl IntoIterator<Item = Draft>) -> Vec<io::Result<()>> {
+    /// For each there is one result; [`StorageErrorKind::AlreadyExists`] where the name is taken.
+    pub fn publish(&self, drafts: impl IntoIterator<Item = Draft>) -> Vec<Result<()>> {
         let mut drafts: Vec<_> = drafts.into_iter().map(|draft| (draft, Ok(()))).collect();
         for (draft, result) in &mut drafts {
             *result = draft.file.sync_all();
@@ -119,18 +121,48 @@ impl LocalStorage {
         folders.sort();
         folders.dedup();
         let synced = folders.iter().try_for_each(|folder| sync_directory(folder));
-        let results = drafts
-            .into_iter()
-            .map(|(_, result)| match (&synced, result) {
-                (Err(error), Ok(())) => Err(io::Error::new(error.kind(), error.to_string())),
-                (_, result) => result,
-            });
+        let synced = synced.map_err(StorageError::from);
+        let results = drafts.into_iter().map(|(draft, result)| {
+            let result = result.map_err(StorageError::from);
+            result
+                .and_then(|()| synced.clone())
+                .map_err(|error| error.about(draft.name))
+        });
         results.collect()
+    }
+
+    fn read(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+        // Of a pipe in its place nobody would ever read anything.
+        let mut file = File::options()
+            .read(true)
+            .custom_flags(OFlags::NONBLOCK.bits() as i32)
+            .open(self.path(name))?;
+        match range {
+            None => {
+                let mut bytes = Vec::new();
+                (&file).take(OBJECT_LEN_MAX).read_to_end(&mut bytes)?;
+                match file.read(&mut [0])? {
+                    0 => Ok(bytes),
+                    _ => Err(io::Error::other("it is longer than any object")),
+                }
+            }
+            Some(range) => {
+                let len = range.end - range.start;
+                file.seek(SeekFrom::Start(range.start))?;
+                // Not zeroed first, as `read_exact` would need it.
+                let mut bytes = buffer::with_capacity(len as usize);
+                match file.take(len).read_to_end(&mut bytes)? as u64 {
+                    read if read == len => Ok(bytes),
+                    _ => Err(io::ErrorKind::UnexpectedEof.into()),
+                }
+            }
+        }
     }
 }
 
 /// An object that is being written, in any order. It vanishes when it is dropped without having got its name.
 pub struct Draft {
+    name: Name,
     file: File,
     temporary: PathBuf,
     path: PathBuf,
@@ -141,7 +173,11 @@ impl Draft {
     ///
     /// # Errors
     /// When they cannot be written.
-    pub fn write_at(&self, offset: u64, parts: [&[u8]; 2]) -> io::Result<()> {
+    pub fn write_at(&self, offset: u64, parts: [&[u8]; 2]) -> Result<()> {
+        self.write_all_at(offset, parts).map_err(about(self.name))
+    }
+
+    fn write_all_at(&self, offset: u64, parts: [&[u8]; 2]) -> io::Result<()> {
         let slices = parts.map(IoSlice::new);
         let written = rustix::io::pwritev(&self.file, &slices, offset)?;
         let mut at = 0;
@@ -196,12 +232,13 @@ impl Storage for LocalStorage {
         self.root.display().to_string()
     }
 
-    fn create(&self) -> io::Result<()> {
+    fn create(&self) -> Result<()> {
         create_directory(&self.root).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => {
-                io::Error::new(error.kind(), "there is something that is no directory")
-            }
-            _ => error,
+            io::ErrorKind::AlreadyExists => StorageError::new(
+                StorageErrorKind::AlreadyExists,
+                "there is something that is no directory",
+            ),
+            _ => error.into(),
         })?;
         for entry in fs::read_dir(&self.root)? {
             // What an interrupted creation left behind is no obstacle.
@@ -211,24 +248,25 @@ impl Storage for LocalStorage {
                     .iter()
                     .any(|kind| *kind != ObjectKind::Config && name == kind.name());
             if !ours {
-                return Err(io::ErrorKind::DirectoryNotEmpty.into());
+                return Err(StorageErrorKind::NotEmpty.into());
             }
         }
         for kind in [ObjectKind::Pack, ObjectKind::Index, ObjectKind::Snapshot] {
             // A repository that has lost its config is not to be buried under a new one.
             if self.list(kind).is_ok_and(|found| !found.is_empty()) {
-                return Err(io::ErrorKind::DirectoryNotEmpty.into());
+                return Err(StorageErrorKind::NotEmpty.into());
             }
         }
         self.make_folders()?;
         match self.root.parent() {
-            Some(parent) if parent.as_os_str().is_empty() => sync_directory(Path::new(".")),
-            Some(parent) => sync_directory(parent),
-            None => Ok(()),
+            Some(parent) if parent.as_os_str().is_empty() => sync_directory(Path::new("."))?,
+            Some(parent) => sync_directory(parent)?,
+            None => {}
         }
+        Ok(())
     }
 
-    fn make_folders(&self) -> io::Result<()> {
+    fn make_folders(&self) -> Result<()> {
         for kind in ObjectKind::ALL {
             if kind != ObjectKind::Config {
                 create_directory(&self.root.join(kind.name()))?;
@@ -240,47 +278,24 @@ impl Storage for LocalStorage {
             create_directory(&packs.join(hex::encode([first])))?;
         }
         sync_directory(&packs)?;
-        sync_directory(&self.root)
+        Ok(sync_directory(&self.root)?)
     }
 
-    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+    fn put(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
         let draft = self.draft(name)?;
         for part in parts {
-            (&draft.file).write_all(part)?;
+            let written = (&draft.file).write_all(part);
+            written.map_err(about(name))?;
         }
         let mut published = self.publish([draft]);
         published.pop().expect("it has one result for each")
     }
 
-    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
-        // Of a pipe in its place nobody would ever read anything.
-        let mut file = File::options()
-            .read(true)
-            .custom_flags(OFlags::NONBLOCK.bits() as i32)
-            .open(self.path(name))?;
-        match range {
-            None => {
-                let mut bytes = Vec::new();
-                (&file).take(OBJECT_LEN_MAX).read_to_end(&mut bytes)?;
-                match file.read(&mut [0])? {
-                    0 => Ok(bytes),
-                    _ => Err(io::Error::other("it is longer than any object")),
-                }
-            }
-            Some(range) => {
-                let len = range.end - range.start;
-                file.seek(SeekFrom::Start(range.start))?;
-                // Not zeroed first, as `read_exact` would need it.
-                let mut bytes = buffer::with_capacity(len as usize);
-                match file.take(len).read_to_end(&mut bytes)? as u64 {
-                    read if read == len => Ok(bytes),
-                    _ => Err(io::ErrorKind::UnexpectedEof.into()),
-                }
-            }
-        }
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>> {
+        self.read(name, range).map_err(about(name))
     }
 
-    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+    fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
         let mut found = Vec::new();
         match kind {
             ObjectKind::Config => {
@@ -304,17 +319,19 @@ impl Storage for LocalStorage {
         Ok(found)
     }
 
-    fn stat(&self, name: Name) -> io::Result<u64> {
-        Ok(fs::metadata(self.path(name))?.len())
+    fn stat(&self, name: Name) -> Result<u64> {
+        let metadata = fs::metadata(self.path(name)).map_err(about(name))?;
+        Ok(metadata.len())
     }
 
-    fn delete(&self, name: Name) -> io::Result<()> {
+    fn delete(&self, name: Name) -> Result<()> {
         let path = self.path(name);
-        fs::remove_file(&path)?;
-        sync_directory(path.parent().expect("an object is below the root"))
+        let folder = path.parent().expect("an object is below the root");
+        let deleted = fs::remove_file(&path).and_then(|()| sync_directory(folder));
+        deleted.map_err(about(name))
     }
 
-    fn remove_leftovers(&self, age: Duration) -> io::Result<u64> {
+    fn remove_leftovers(&self, age: Duration) -> Result<u64> {
         let folder = self.root.join(TEMPORARY);
         let now = self.now()?;
         let mut removed = 0;
@@ -324,7 +341,7 @@ impl Storage for LocalStorage {
                 Ok(metadata) => metadata.modified()?,
                 // It got its name meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             };
             let is_ours = entry.file_name().len() == 2 * TEMPORARY_NAME_LEN;
             if is_ours && now.duration_since(modified).is_ok_and(|old| old >= age) {
@@ -356,6 +373,11 @@ fn list_folder(folder: &Path, found: &mut Vec<Listed>) -> io::Result<()> {
     Ok(())
 }
 
+/// What an error of the file system comes to that is about one object.
+fn about(name: Name) -> impl Fn(io::Error) -> StorageError {
+    move |error| StorageError::from(error).about(name)
+}
+
 fn listed(id: Id, metadata: &fs::Metadata) -> io::Result<Listed> {
     Ok(Listed {
         id,
@@ -367,8 +389,8 @@ fn listed(id: Id, metadata: &fs::Metadata) -> io::Result<Listed> {
 /// Writes a file whole or not at all, with this mode less the umask; `replace` says whether there may be one.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`]; when it cannot be written.
-pub fn write_whole(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> io::Result<()> {
+/// [`StorageErrorKind::AlreadyExists`]; when it cannot be written.
+pub fn write_whole(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let temporary = path.with_file_name(name);
@@ -380,11 +402,12 @@ pub fn write_whole(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> io::R
         .open(&temporary)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    match replace {
+    let renamed = match replace {
         true => fs::rename(&temporary, path),
         false => rename_without_replacing(&temporary, path)
             .inspect_err(|_| drop(fs::remove_file(&temporary))),
-    }
+    };
+    Ok(renamed?)
 }
 
 /// Renames, but not to a name that is taken.

@@ -1,7 +1,6 @@
 //! Where objects can be: one style of URL for all kinds of place, and what opens them.
 
 use std::ffi::OsStr;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -62,7 +61,7 @@ impl Location {
     ///
     /// # Errors
     /// When something that the service needs is missing from the environment.
-    pub fn open(&self, options: &RemoteOptions) -> io::Result<Arc<dyn Storage>> {
+    pub fn open(&self, options: &RemoteOptions) -> crate::error::Result<Arc<dyn Storage>> {
         Ok(match self {
             Self::Directory(path) => Arc::new(LocalStorage::new(path)),
             Self::Remote(remote) => Arc::new(ObjectStorage::connect(remote, options)?),

@@ -3,8 +3,47 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Is told what a person should know while an operation goes on, in one sentence; called from many threads.
-pub type Notice = Arc<dyn Fn(&str) + Send + Sync>;
+/// Is told what a person should know while an operation goes on; called from many threads.
+pub type Notice = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// What a person should know while an operation goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What may be done about it follows from this.
+    pub kind: EventKind,
+    /// One sentence.
+    pub text: String,
+}
+
+/// What may be done about an [`Event`] follows from this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// There is nothing to do about it.
+    Note,
+    /// Targets of a set are missing from the beginning.
+    TargetsMissing {
+        /// All targets of the set are nodes of a cluster.
+        are_nodes: bool,
+    },
+    /// A target of a set fails, and is not used any more.
+    TargetFails,
+    /// A place has a target that another has replaced.
+    TargetReplaced {
+        /// The place is a node of a cluster.
+        is_node: bool,
+    },
+}
+
+impl Event {
+    /// An event about which there is nothing to do.
+    pub fn note(text: impl Into<String>) -> Self {
+        Self {
+            kind: EventKind::Note,
+            text: text.into(),
+        }
+    }
+}
 
 /// How a storage behind a network is used.
 #[derive(Clone)]

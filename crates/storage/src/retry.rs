@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::failure::Failure;
+use crate::error::StorageError;
 use crate::hash::random;
-use crate::options::{Notice, RemoteOptions};
+use crate::options::{Event, Notice, RemoteOptions};
 use crate::sync::lock;
 
 /// A server that has never answered is given this long, silence included: it is probably the wrong one.
@@ -71,19 +71,20 @@ impl Outages {
         state.since = None;
         if std::mem::take(&mut state.told) {
             drop(state);
-            (self.notice)("the storage answers again");
+            (self.notice)(&Event::note("the storage answers again"));
         }
     }
 
     /// Tells of an outage, once and not before it has lasted a while. Returns whether the server was ever reached.
-    fn failed(&self, failure: &Failure, now: Instant) -> bool {
+    fn failed(&self, failure: &StorageError, now: Instant) -> bool {
         let mut state = lock(&self.state);
         let reached = state.reached;
         let since = *state.since.get_or_insert(now);
         if now - since >= SILENCE && !std::mem::replace(&mut state.told, true) {
             drop(state);
             let patience = self.patience.as_secs();
-            (self.notice)(&format!("{failure}; trying again for up to {patience} s"));
+            let text = format!("{failure}; trying again for up to {patience} s");
+            (self.notice)(&Event::note(text));
         }
         reached
     }
@@ -103,7 +104,7 @@ impl Attempts<'_> {
     }
 
     /// How long to wait before the next try, or nothing if there should be none.
-    pub fn failed(&mut self, failure: &Failure, now: Instant) -> Option<Duration> {
+    pub fn failed(&mut self, failure: &StorageError, now: Instant) -> Option<Duration> {
         let first_failure = *self.first_failure.get_or_insert(now);
         let (since, patience) = match self.outages.failed(failure, now) {
             true => (first_failure, self.outages.patience),
@@ -135,20 +136,20 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::failure::FailureKind;
+    use crate::error::StorageErrorKind;
 
     fn outages(told: &Arc<Mutex<Vec<String>>>) -> Outages {
         let told = Arc::clone(told);
         Outages::new(&RemoteOptions {
             patience: Duration::from_secs(300),
-            notice: Arc::new(move |text| lock(&told).push(text.to_owned())),
+            notice: Arc::new(move |event| lock(&told).push(event.text.clone())),
             ..RemoteOptions::default()
         })
     }
 
     /// Fails until it is given up; returns after how long that was.
     fn persist(outages: &Outages, start: Instant) -> Duration {
-        let failure = Failure::new(FailureKind::Passing, "connection refused");
+        let failure = StorageError::new(StorageErrorKind::Retryable, "connection refused");
         let (mut attempts, mut now) = (outages.attempts(), start);
         while let Some(delay) = attempts.failed(&failure, now) {
             assert!(delay <= DELAY_MAX && delay >= DELAY_MIN / 2, "{delay:?}");
@@ -211,7 +212,7 @@ mod tests {
     fn a_short_outage_is_not_told() {
         let told = Arc::default();
         let outages = outages(&told);
-        let failure = Failure::new(FailureKind::Passing, "reset");
+        let failure = StorageError::new(StorageErrorKind::Retryable, "reset");
         let (mut attempts, mut now) = (outages.attempts(), Instant::now());
         for _ in 0..3 {
             now += attempts.failed(&failure, now).unwrap();

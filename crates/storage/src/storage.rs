@@ -1,12 +1,12 @@
 //! The trait of every place that holds objects.
 
 use std::any::Any;
-use std::io;
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Result, StorageErrorKind};
 use crate::id::Id;
 use crate::name::{Name, ObjectKind};
 
@@ -29,9 +29,9 @@ pub(crate) fn replace_in_two_steps<S: Storage + ?Sized>(
     storage: &S,
     name: Name,
     parts: &[&[u8]],
-) -> io::Result<()> {
+) -> Result<()> {
     match storage.delete(name) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Err(error) if error.kind() != StorageErrorKind::NotFound => Err(error),
         _ => storage.put(name, parts),
     }
 }
@@ -54,34 +54,34 @@ pub trait Storage: Any + Send + Sync {
     /// Makes the place ready to hold a new repository.
     ///
     /// # Errors
-    /// [`io::ErrorKind::DirectoryNotEmpty`] when it holds something else.
-    fn create(&self) -> io::Result<()>;
+    /// [`StorageErrorKind::NotEmpty`] when it holds something else.
+    fn create(&self) -> Result<()>;
 
     /// Makes the folders that a place has from its creation on, where somebody has removed them. There is nothing to do
     /// where there are no folders.
     ///
     /// # Errors
     /// When they cannot be made.
-    fn make_folders(&self) -> io::Result<()> {
+    fn make_folders(&self) -> Result<()> {
         Ok(())
     }
 
     /// Writes an object, whole or not at all. Its bytes are `parts`, one behind the other.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`] when there is one of that name, which stays as it is.
-    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()>;
+    /// [`StorageErrorKind::AlreadyExists`] when there is one of that name, which stays as it is.
+    fn put(&self, name: Name, parts: &[&[u8]]) -> Result<()>;
 
     /// Reads an object, or `range` of it.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`]; [`io::ErrorKind::UnexpectedEof`] when the object ends before the range does;
-    /// [`io::ErrorKind::InvalidData`] when it was there, and is damaged beyond what the storage can mend.
-    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>>;
+    /// [`StorageErrorKind::NotFound`]; [`StorageErrorKind::PastEnd`] when the object ends before the range does;
+    /// [`StorageErrorKind::Damaged`] when it was there, and is damaged beyond what the storage can mend.
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>>;
 
     /// The objects of a kind, in no order. What was put or deleted before the call is listed or not listed; what is
     /// put or deleted meanwhile may be either.
-    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>>;
+    fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>>;
 
     /// Whether an object of `len` bytes that is there as a whole is listed with the length `listed`. A storage that does not
     /// keep objects as they are may know their lengths only about, without reading them.
@@ -92,27 +92,27 @@ pub trait Storage: Any + Send + Sync {
     /// Length of an object in bytes.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`].
-    fn stat(&self, name: Name) -> io::Result<u64>;
+    /// [`StorageErrorKind::NotFound`].
+    fn stat(&self, name: Name) -> Result<u64>;
 
     /// Removes an object.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`].
-    fn delete(&self, name: Name) -> io::Result<()>;
+    /// [`StorageErrorKind::NotFound`].
+    fn delete(&self, name: Name) -> Result<()>;
 
     /// Puts an object in the place of one of that name that is damaged, if there still is one. If it stops in between, neither
     /// may be there.
     ///
     /// # Errors
     /// As [`Storage::put`] and [`Storage::delete`].
-    fn replace(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+    fn replace(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
         replace_in_two_steps(self, name, parts)
     }
 
     /// Removes what interrupted writes have left behind that is at least this old; returns how many pieces. There is
     /// nothing where none can be left.
-    fn remove_leftovers(&self, age: Duration) -> io::Result<u64> {
+    fn remove_leftovers(&self, age: Duration) -> Result<u64> {
         let _ = age;
         Ok(0)
     }

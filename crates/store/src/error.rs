@@ -1,10 +1,10 @@
-//! What can go wrong, each with what to do next.
+//! What can go wrong. What to do next is up to the program that tells it.
 
 use std::io;
 
 use crate::operations::exclude::ExcludeError;
 use tabane_storage::Id;
-use tabane_storage::{Failure, Name};
+use tabane_storage::{Name, StorageError, StorageErrorKind};
 
 /// The result of everything that touches a repository.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -14,9 +14,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// There is nothing at this place.
-    #[error(
-        "there is no repository at {0}: check the path, or create one with `tabane init --repo {0}`"
-    )]
+    #[error("there is no repository at {0}")]
     NoRepository(String),
     /// The repository is no longer the one that was opened.
     #[error(
@@ -58,27 +56,23 @@ pub enum Error {
     #[error("key {} is the one in use: open the repository with another password to remove it", .0.short())]
     KeyInUse(Id),
     /// More than one key has that prefix.
-    #[error(
-        "{0:?} could mean several keys: give more digits of the ID (`tabane key list` lists them)"
-    )]
+    #[error("{0:?} could mean several keys: give more digits of the ID")]
     AmbiguousKey(String),
     /// The storage failed.
-    #[error("cannot {action} {what}: {source}{}", hint(source))]
+    #[error("cannot {action} {what}: {source}")]
     Storage {
         /// What was tried: "read", "write", …
         action: &'static str,
         /// On what.
         what: String,
         /// Why not.
-        source: io::Error,
+        source: StorageError,
     },
     /// A target of a set was taken for a repository.
-    #[error(
-        "{0} is part of a striped repository, and this is one of its targets: name the set instead, `--repo striped:FILE`"
-    )]
+    #[error("{0} is part of a striped repository, and this is one of its targets")]
     OfStripedSet(String),
     /// An object is not what was written.
-    #[error("{what} is damaged: {why}; run `tabane check --read-data` to see what is affected")]
+    #[error("{what} is damaged: {why}")]
     Damaged {
         /// Which object, or which part of it.
         what: String,
@@ -94,59 +88,45 @@ pub enum Error {
         why: String,
     },
     /// A block that a snapshot needs is in no index.
-    #[error("block {0} is missing from the repository; run `tabane check` to see what is affected")]
+    #[error("block {0} is missing from the repository")]
     MissingBlock(Id),
     /// Blocks that a new snapshot needs were removed while it was made.
-    #[error(
-        "a prune removed blocks that this snapshot was about to use, so it was not made; run the command again \
-         (`tabane prune` with a `--grace` longer than backups take avoids this)"
-    )]
+    #[error("a prune removed blocks that this snapshot was about to use, so it was not made")]
     RemovedMeanwhile,
     /// An object is gone that the index names.
-    #[error(
-        "{0}; run the command again: it now looks for what is gone, and stores again what it still finds; then see `tabane check`"
-    )]
+    #[error("{0}")]
     ObjectGone(Box<Error>),
     /// Somebody else is pruning.
-    #[error(
-        "{0} is pruning this repository: wait until it is done (if it died, `tabane unlock` removes what it left)"
-    )]
+    #[error("{0} is pruning this repository")]
     PruneRunning(String),
     /// Somebody else has removed what this prune was about to copy.
     #[error("another prune has removed packs meanwhile; nothing is lost, run the command again")]
     PruneOvertaken,
     /// Something that may be needed cannot be told from what is not.
-    #[error(
-        "nothing was removed, since not everything that is needed is known: {0}; run `tabane check`, then `tabane repair`"
-    )]
+    #[error("nothing was removed, since not everything that is needed is known: {0}")]
     CannotPrune(String),
     /// A file of the local cache cannot be read.
-    #[error(
-        "cannot read the cache file {path}: {source}; run the command again, or with `--no-cache`"
-    )]
+    #[error("cannot read the cache file {path}: {source}")]
     Cache {
         /// The file.
         path: String,
         /// Why not.
         source: io::Error,
     },
+    /// The cache names what there is not, though it is as it was written.
+    #[error("the cache is damaged: it names a segment or a pack that does not exist")]
+    CacheDamaged,
     /// No snapshot has that name.
-    #[error("no snapshot matches {0:?}: `tabane snapshots` lists them")]
+    #[error("no snapshot matches {0:?}")]
     NoSnapshot(String),
     /// What a repair of snapshots would give up may be there.
-    #[error(
-        "what snapshots miss is in packs that no index object names: run `tabane repair index` first"
-    )]
+    #[error("what snapshots miss is in packs that no index object names")]
     PacksUnindexed,
     /// Some snapshot cannot be read, and it may be the latest.
-    #[error(
-        "cannot tell which snapshot is the latest ({0}): name one by its ID (`tabane snapshots` lists them); `tabane forget ID` removes one that is damaged"
-    )]
+    #[error("cannot tell which snapshot is the latest ({0})")]
     LatestUnclear(Box<Error>),
     /// More than one snapshot has that prefix.
-    #[error(
-        "{prefix:?} could mean {count} snapshots: give more digits of the ID (`tabane snapshots` lists them)"
-    )]
+    #[error("{prefix:?} could mean {count} snapshots: give more digits of the ID")]
     AmbiguousSnapshot {
         /// What was asked for.
         prefix: String,
@@ -154,10 +134,10 @@ pub enum Error {
         count: usize,
     },
     /// No key has that name.
-    #[error("no key matches {0:?}: `tabane key list` lists them")]
+    #[error("no key matches {0:?}")]
     NoKey(String),
     /// A path is not in the snapshot.
-    #[error("{path} is not in snapshot {snapshot}: `tabane ls {snapshot}` lists what is")]
+    #[error("{path} is not in snapshot {snapshot}")]
     NoSuchPath {
         /// The path that was asked for.
         path: String,
@@ -168,7 +148,7 @@ pub enum Error {
     #[error("{0}")]
     WrongKind(String),
     /// A source or target path cannot be used.
-    #[error("cannot {action} {path}: {source}{}", hint(source))]
+    #[error("cannot {action} {path}: {source}")]
     Path {
         /// What was tried.
         action: &'static str,
@@ -177,30 +157,35 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// The repositories name blocks by different hashes.
+    #[error(
+        "the source names blocks by their {from}, the target by their {to}, so every block and directory would have to be \
+         made anew"
+    )]
+    OtherHash {
+        /// The hash of the source.
+        from: String,
+        /// The hash of the target.
+        to: String,
+    },
     /// An option has an unusable value.
     #[error("{0}")]
     Invalid(String),
+    /// Another part of the operation has failed, and has said why.
+    #[error("{0}")]
+    Interrupted(&'static str),
 }
 
 impl Error {
     /// Whether an object is not there.
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Storage { source, .. } if source.kind() == io::ErrorKind::NotFound)
-    }
-
-    /// What is wrong, without the advice to look for more: for a list of all that is.
-    pub fn finding(&self) -> String {
-        match self {
-            Self::Damaged { what, why } => format!("{what} is damaged: {why}"),
-            Self::MissingBlock(block) => format!("block {block} is missing"),
-            error => error.to_string(),
-        }
+        matches!(self, Self::Storage { source, .. } if source.kind() == StorageErrorKind::NotFound)
     }
 
     /// An [`Error::Storage`] for an object; [`Error::Damaged`] where the storage says that it no longer has what was written.
-    pub fn storage(action: &'static str, name: Name) -> impl FnOnce(io::Error) -> Self {
+    pub fn storage(action: &'static str, name: Name) -> impl FnOnce(StorageError) -> Self {
         move |source| match source.kind() {
-            io::ErrorKind::InvalidData => Self::damaged(name, source),
+            StorageErrorKind::Damaged => Self::damaged(name, source),
             _ => Self::Storage {
                 action,
                 what: name.to_string(),
@@ -235,6 +220,7 @@ impl From<tabane_index::Error> for Error {
         match error {
             tabane_index::Error::Damaged { what, why } => Self::Damaged { what, why },
             tabane_index::Error::Cache { path, source } => Self::Cache { path, source },
+            tabane_index::Error::CacheDamaged => Self::CacheDamaged,
             tabane_index::Error::Path {
                 action,
                 path,
@@ -252,21 +238,5 @@ impl From<tabane_index::Error> for Error {
 impl From<ExcludeError> for Error {
     fn from(error: ExcludeError) -> Self {
         Self::Invalid(error.to_string())
-    }
-}
-
-/// What to do about the commonest failures of a file system.
-fn hint(error: &io::Error) -> &'static str {
-    if error.get_ref().is_some_and(|cause| cause.is::<Failure>()) {
-        // It has said so itself.
-        return "";
-    }
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; free some space and run the command again, nothing already stored is lost"
-        }
-        io::ErrorKind::PermissionDenied => "; check the permissions, or run as another user",
-        io::ErrorKind::ReadOnlyFilesystem => "; mount it writable, or choose another place",
-        _ => "",
     }
 }

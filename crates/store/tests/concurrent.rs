@@ -5,7 +5,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
-use std::{fs, io, ops::Range, thread};
+use std::{fs, ops::Range, thread};
 
 use common::memory::MemoryStorage;
 use common::tree::{random_bytes, small_tree, write};
@@ -178,26 +178,26 @@ impl<F: Fn() + Send + Sync + 'static> Storage for Hooked<F> {
     fn location(&self) -> String {
         self.inner.location()
     }
-    fn create(&self) -> io::Result<()> {
+    fn create(&self) -> tabane_storage::Result<()> {
         self.inner.create()
     }
-    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+    fn put(&self, name: Name, parts: &[&[u8]]) -> tabane_storage::Result<()> {
         self.inner.put(name, parts)
     }
-    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
         self.inner.get(name, range)
     }
-    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+    fn list(&self, kind: ObjectKind) -> tabane_storage::Result<Vec<Listed>> {
         let listed = self.inner.list(kind);
         if kind == self.kind && !self.done.swap(true, Ordering::SeqCst) {
             (self.hook)();
         }
         listed
     }
-    fn stat(&self, name: Name) -> io::Result<u64> {
+    fn stat(&self, name: Name) -> tabane_storage::Result<u64> {
         self.inner.stat(name)
     }
-    fn delete(&self, name: Name) -> io::Result<()> {
+    fn delete(&self, name: Name) -> tabane_storage::Result<()> {
         self.inner.delete(name)
     }
 }

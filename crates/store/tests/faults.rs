@@ -333,10 +333,10 @@ fn a_full_disk() {
     let result = back_up_observed(&repository, &[&source], backup_options(), &Arc::default());
     let error = result.unwrap_err();
     assert!(
-        matches!(&error, Error::Storage { source, .. } if source.kind() == ErrorKind::StorageFull),
+        matches!(&error, Error::Storage { source, .. } if source.kind() == tabane_storage::StorageErrorKind::Full),
         "{error}"
     );
-    assert!(error.to_string().contains("free some space"), "{error}");
+    assert!(error.to_string().contains("cannot write packs/"), "{error}");
     assert_eq!(fs::read_dir(path.join("tmp")).unwrap().count(), 0);
     let repository = open(LocalStorage::new(&path));
     assert_clean(&repository);

@@ -6,7 +6,6 @@ use std::any::Any;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::ErrorKind;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -53,13 +52,16 @@ fn creating(storage: &dyn Storage) {
     assert!(!storage.location().is_empty());
     assert_eq!(
         storage.stat(Name::CONFIG).unwrap_err().kind(),
-        ErrorKind::NotFound
+        tabane_storage::StorageErrorKind::NotFound
     );
     storage.create().unwrap();
     for kind in ObjectKind::ALL {
         match kind {
             ObjectKind::Config => {
-                assert_eq!(storage.list(kind).unwrap_err().kind(), ErrorKind::NotFound);
+                assert_eq!(
+                    storage.list(kind).unwrap_err().kind(),
+                    tabane_storage::StorageErrorKind::NotFound
+                );
             }
             _ => assert_eq!(storage.list(kind).unwrap(), [], "{kind:?}"),
         }
@@ -103,7 +105,11 @@ fn objects(storage: &dyn Storage) {
             assert!(listed[0].modified > before && listed[0].modified < soon);
 
             let twice = storage.put(name, &[b"other"]).unwrap_err();
-            assert_eq!(twice.kind(), ErrorKind::AlreadyExists, "{name}");
+            assert_eq!(
+                twice.kind(),
+                tabane_storage::StorageErrorKind::AlreadyExists,
+                "{name}"
+            );
             assert_eq!(
                 storage.stat(name).unwrap(),
                 len as u64,
@@ -118,7 +124,11 @@ fn objects(storage: &dyn Storage) {
                 storage.get(name, Some(0..1)).unwrap_err(),
                 storage.get(name, Some(0..0)).unwrap_err(),
             ] {
-                assert_eq!(error.kind(), ErrorKind::NotFound, "{name}: {error}");
+                assert_eq!(
+                    error.kind(),
+                    tabane_storage::StorageErrorKind::NotFound,
+                    "{name}: {error}"
+                );
             }
         }
     }
@@ -136,7 +146,7 @@ fn bad_names_and_ranges(storage: &dyn Storage) {
         let error = storage.get(pack, Some(start..end)).unwrap_err();
         assert_eq!(
             error.kind(),
-            ErrorKind::UnexpectedEof,
+            tabane_storage::StorageErrorKind::PastEnd,
             "{start}..{end}: {error}"
         );
     }
@@ -182,7 +192,11 @@ fn races(storage: &dyn Storage, rounds: u32) -> Vec<usize> {
                         match storage.put(config, &[&bytes]) {
                             Ok(()) => Some(number),
                             Err(error) => {
-                                assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
+                                assert_eq!(
+                                    error.kind(),
+                                    tabane_storage::StorageErrorKind::AlreadyExists,
+                                    "{error}"
+                                );
                                 None
                             }
                         }
@@ -267,7 +281,7 @@ fn storages_beside_each_other_do_not_mix() {
     beside.create().unwrap();
     for storage in [&inner, &outer] {
         let error = storage.create().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::DirectoryNotEmpty);
+        assert_eq!(error.kind(), tabane_storage::StorageErrorKind::NotEmpty);
     }
 }
 

@@ -1,13 +1,11 @@
 //! Changes which targets a set has.
 
-use std::io;
-
 use crate::container::{GENERATION_MAX, ROLES_MAX};
 use crate::open::{put_description, refusal, refuse_within};
 use crate::place::Place;
 use crate::set::{Description, Identity, Member, new_id};
 use crate::striped::StripedStorage;
-use tabane_storage::{Id, Name, ObjectKind, Storage};
+use tabane_storage::{Id, Name, ObjectKind, Result, Storage, StorageError, StorageErrorKind};
 
 impl StripedStorage {
     /// Spreads new stripes over this place as well, which must be empty. What is there stays where it is. The set must be opened
@@ -15,13 +13,14 @@ impl StripedStorage {
     ///
     /// # Errors
     /// One sentence, when a target is missing, there are as many as there can be, or the place cannot be used.
-    pub fn add(&self, place: &Place) -> io::Result<()> {
+    pub fn add(&self, place: &Place) -> Result<()> {
         let (_, newest) = self.newest();
         if newest.len() == ROLES_MAX || self.generations.len() == usize::from(GENERATION_MAX) {
-            return Err(refusal(format!(
-                "a set has at most {ROLES_MAX} targets, and can grow {} times: make a new one, and `tabane copy` into it",
+            let text = format!(
+                "a set has at most {ROLES_MAX} targets, and can grow {} times",
                 GENERATION_MAX - 1
-            )));
+            );
+            return Err(StorageError::new(StorageErrorKind::TooManyTargets, text));
         }
         // The place itself may be known, of an earlier attempt that was interrupted.
         let mut all = self.targets.all().iter();
@@ -45,7 +44,7 @@ impl StripedStorage {
     ///
     /// # Errors
     /// One sentence, when there is no such target, data would be lost without it, or the place cannot be used.
-    pub fn replace(&self, old: &str, place: &Place) -> io::Result<String> {
+    pub fn replace(&self, old: &str, place: &Place) -> Result<String> {
         let all = self.targets.all();
         let is_old = |number: &usize| {
             let target = &all[*number];
@@ -53,21 +52,16 @@ impl StripedStorage {
         };
         let named: Vec<usize> = (0..all.len()).filter(is_old).collect();
         if named.is_empty() && all.iter().any(|target| target.url == place.url) {
-            return Err(refusal(format!(
-                "{old:?} is no target, and {} is one: if this command ran before, it has done all it does, and `tabane heal` does the rest",
-                place.url
-            )));
+            let text = format!("{old:?} is no target, and {} is one", place.url);
+            return Err(StorageError::new(StorageErrorKind::AlreadyReplaced, text));
         }
         let [number] = named[..] else {
-            return Err(refusal(format!(
-                "{old:?} names no target, or several: `tabane targets` lists them"
-            )));
+            let text = format!("{old:?} names no target, or several");
+            return Err(StorageError::new(StorageErrorKind::NoSuchTarget, text));
         };
         if self.targets.is_up(number) && !self.survey()?.spare.contains(&number) {
-            return Err(refusal(format!(
-                "{} has what would be lost without it: run `tabane heal` first",
-                all[number].url
-            )));
+            let text = format!("{} has what would be lost without it", all[number].url);
+            return Err(StorageError::new(StorageErrorKind::TargetNeeded, text));
         }
         let member = self.new_member(place)?;
         match self.targets.position(member.id) {
@@ -87,14 +81,14 @@ impl StripedStorage {
     }
 
     /// Makes a place ready to be a target; one on which an earlier attempt has begun to is as good.
-    fn new_member(&self, place: &Place) -> io::Result<Member> {
+    fn new_member(&self, place: &Place) -> Result<Member> {
         refuse_within(
             &place.url,
             self.targets.all().iter().map(|target| &*target.url),
         )?;
-        let cannot = |error: io::Error| {
+        let cannot = |error: StorageError| {
             let why = match error.kind() {
-                io::ErrorKind::DirectoryNotEmpty => "it is not empty".to_owned(),
+                StorageErrorKind::NotEmpty => "it is not empty".to_owned(),
                 _ => error.to_string(),
             };
             refusal(format!("cannot use {}: {why}", place.url))
@@ -141,8 +135,8 @@ impl StripedStorage {
     ///
     /// Of two who change the set at once, one at least finds what the other has put, since both look after they have put theirs: who
     /// finds another's takes its own back.
-    fn announce(&self, place: &Place, description: &Description) -> io::Result<()> {
-        let cannot = |url: &str, error: io::Error| {
+    fn announce(&self, place: &Place, description: &Description) -> Result<()> {
+        let cannot = |url: &str, error: StorageError| {
             refusal(format!(
                 "cannot write to {url}: {error}; mend that, then run the same command again: it ends what this one began"
             ))
@@ -173,22 +167,21 @@ impl StripedStorage {
         let is_new = *description != self.description;
         for (url, storage) in stay.iter().filter(|_| is_new) {
             match storage.delete(Name::new(ObjectKind::Set, own)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error) if error.kind() != StorageErrorKind::NotFound => {
                     return Err(cannot(url, error));
                 }
                 _ => {}
             }
         }
-        Err(refusal(
-            "somebody else has just changed the targets, and nothing was changed here: see `tabane targets`, then run the same command \
-             again if it is still wanted"
-                .to_owned(),
+        Err(StorageError::new(
+            StorageErrorKind::Overtaken,
+            "somebody else has just changed the targets, and nothing was changed here",
         ))
     }
 }
 
 /// Whether nobody has put another description of the set on this target that is as new.
-fn is_latest(storage: &dyn Storage, description: &Description) -> io::Result<bool> {
+fn is_latest(storage: &dyn Storage, description: &Description) -> Result<bool> {
     let (own, _) = description.to_object();
     for listed in storage.list(ObjectKind::Set)? {
         if listed.id == own {
@@ -196,7 +189,7 @@ fn is_latest(storage: &dyn Storage, description: &Description) -> io::Result<boo
         }
         let bytes = match storage.get(Name::new(ObjectKind::Set, listed.id), None) {
             // Somebody has just taken it back.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) if error.kind() == StorageErrorKind::NotFound => continue,
             read => read?,
         };
         let other = Description::parse(listed.id, &bytes);

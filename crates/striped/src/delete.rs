@@ -1,21 +1,20 @@
 //! Removes objects, also from targets that are away.
 
 use std::collections::HashMap;
-use std::io;
 use std::time::{Duration, SystemTime};
 
 use crate::list::{Holding, merge};
 use crate::striped::{REPLICAS, StripedStorage};
 use tabane_storage::sync::lock;
-use tabane_storage::{Id, Name, ObjectKind};
+use tabane_storage::{Id, Name, ObjectKind, Result, StorageErrorKind};
 
 impl StripedStorage {
     /// Removes an object. What a target that is away has of it must not come back to life with it, so this is written down
     /// first; packs need not be, since nothing refers to one that was removed.
-    pub(super) fn delete_object(&self, name: Name) -> io::Result<()> {
+    pub(super) fn delete_object(&self, name: Name) -> Result<()> {
         self.check_enough()?;
         if self.is_deleted(name.id) {
-            return Err(io::ErrorKind::NotFound.into());
+            return Err(StorageErrorKind::NotFound.into());
         }
         let up = self.targets.up();
         let named_by_hash = !matches!(name.kind, ObjectKind::Pack | ObjectKind::Config);
@@ -27,7 +26,7 @@ impl StripedStorage {
         for (number, deleted) in self.targets.each(&up, |_, storage| storage.delete(name)) {
             match deleted {
                 Ok(()) => found = true,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if error.kind() == StorageErrorKind::NotFound => {}
                 Err(error) => {
                     self.targets.give_up(number, &error);
                     if named_by_hash {
@@ -39,12 +38,12 @@ impl StripedStorage {
         self.check_enough()?;
         match found {
             true => Ok(()),
-            false => Err(io::ErrorKind::NotFound.into()),
+            false => Err(StorageErrorKind::NotFound.into()),
         }
     }
 
     /// Says on three targets, or on all in use, that an object is deleted.
-    fn write_down(&self, name: Name) -> io::Result<()> {
+    fn write_down(&self, name: Name) -> Result<()> {
         let mark = Name::new(ObjectKind::Deleted, name.id);
         let mut written = 0;
         for number in self.replica_order(name.id) {
@@ -52,7 +51,7 @@ impl StripedStorage {
                 continue;
             };
             match target.put(mark, &[name.kind.name().as_bytes()]) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(error) if error.kind() != StorageErrorKind::AlreadyExists => {
                     self.targets.give_up(number, &error);
                 }
                 _ => written += 1,
@@ -67,7 +66,7 @@ impl StripedStorage {
     }
 
     /// Removes what interrupted writes have left on targets, and containers that are too few to be an object.
-    pub(super) fn remove_all_leftovers(&self, age: Duration) -> io::Result<u64> {
+    pub(super) fn remove_all_leftovers(&self, age: Duration) -> Result<u64> {
         let up = self.targets.up();
         let mut removed = 0;
         for (_, count) in self
@@ -103,7 +102,7 @@ impl StripedStorage {
                 for (_, deleted) in self.targets.each(&up, |_, storage| storage.delete(name)) {
                     match deleted {
                         Ok(()) => removed += 1,
-                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                        Err(error) if error.kind() == StorageErrorKind::NotFound => {}
                         Err(error) => return Err(error),
                     }
                 }

@@ -1,13 +1,12 @@
 //! Reads objects, or parts of them.
 
-use std::io;
 use std::ops::Range;
 
 use crate::container::{Geometry, HEADER_LEN};
 use crate::read::{StripeReader, open_replica, wants};
 use crate::striped::StripedStorage;
 use tabane_storage::sync::lock;
-use tabane_storage::{Name, ObjectKind, Storage};
+use tabane_storage::{Name, ObjectKind, Result, Storage, StorageError, StorageErrorKind};
 
 /// What was found under a name.
 enum Found {
@@ -17,7 +16,7 @@ enum Found {
 }
 
 impl StripedStorage {
-    pub(super) fn get_object(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+    pub(super) fn get_object(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>> {
         match self.find(name)? {
             Found::Stripe(geometry) => {
                 let range = range.unwrap_or(0..geometry.object_len);
@@ -28,18 +27,18 @@ impl StripedStorage {
                 Some(range) => object
                     .get(range.start as usize..range.end as usize)
                     .map(<[u8]>::to_vec)
-                    .ok_or_else(|| io::ErrorKind::UnexpectedEof.into()),
+                    .ok_or_else(|| StorageErrorKind::PastEnd.into()),
             },
         }
     }
 
-    pub(super) fn stat_object(&self, name: Name) -> io::Result<u64> {
+    pub(super) fn stat_object(&self, name: Name) -> Result<u64> {
         let found = self.find(name)?;
         if let Found::Stripe(_) = found {
             // A header alone says nothing of the other containers.
             let holding = self.holding(name)?;
             if holding.is_none_or(|holding| self.listed_len(&holding).is_none()) {
-                return Err(io::ErrorKind::NotFound.into());
+                return Err(StorageErrorKind::NotFound.into());
             }
         }
         Ok(match found {
@@ -49,9 +48,9 @@ impl StripedStorage {
     }
 
     /// Asks one target after the other how an object is laid out.
-    fn find(&self, name: Name) -> io::Result<Found> {
+    fn find(&self, name: Name) -> Result<Found> {
         if self.is_deleted(name.id) {
-            return Err(io::ErrorKind::NotFound.into());
+            return Err(StorageErrorKind::NotFound.into());
         }
         if let Some(geometry) = lock(&self.known).get(&name.id) {
             return Ok(Found::Stripe(*geometry));
@@ -68,34 +67,29 @@ impl StripedStorage {
                 }
                 Ok(Some(found)) => return Ok(found),
                 Ok(None) => damaged.push(self.targets.all()[number].url.clone()),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if error.kind() == StorageErrorKind::NotFound => {}
                 Err(error) => self.failed_to_read(number, &error),
             }
         }
         self.check_enough()?;
         if damaged.is_empty() {
-            return Err(io::ErrorKind::NotFound.into());
+            return Err(StorageErrorKind::NotFound.into());
         }
         let text = format!("what {} have of it is damaged", damaged.join(", "));
-        Err(io::Error::new(io::ErrorKind::InvalidData, text))
+        Err(StorageError::new(StorageErrorKind::Damaged, text))
     }
 
     /// How an object is laid out, from the first header that is as it was written.
-    pub(super) fn geometry(&self, name: Name) -> io::Result<Geometry> {
+    pub(super) fn geometry(&self, name: Name) -> Result<Geometry> {
         Ok(match self.find(name)? {
             Found::Stripe(geometry) => geometry,
             Found::Replica(object) => Geometry::replica(object.len() as u64),
         })
     }
 
-    fn get_striped(
-        &self,
-        name: Name,
-        geometry: Geometry,
-        range: Range<u64>,
-    ) -> io::Result<Vec<u8>> {
+    fn get_striped(&self, name: Name, geometry: Geometry, range: Range<u64>) -> Result<Vec<u8>> {
         if range.end > geometry.object_len {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            return Err(StorageErrorKind::PastEnd.into());
         }
         let layout = geometry.layout();
         let mut wanted = wants(&geometry, &layout, &range);
@@ -110,10 +104,10 @@ impl StripedStorage {
         let reader = StripeReader::new(self, name, geometry, window);
         let mut reader = reader.ok_or_else(|| {
             let text = "it is striped over targets that this set does not know".to_owned();
-            io::Error::new(io::ErrorKind::InvalidData, text)
+            StorageError::new(StorageErrorKind::Damaged, text)
         })?;
         if let Err(error) = reader.obtain(&wanted) {
-            if error.kind() == io::ErrorKind::NotFound {
+            if error.kind() == StorageErrorKind::NotFound {
                 lock(&self.known).remove(&name.id);
             }
             return Err(error);
@@ -139,21 +133,17 @@ impl StripedStorage {
 
     /// A target did not give what it was asked for. One that does not answer is left alone; a fault of one object is not
     /// yet one of the target.
-    pub(super) fn failed_to_read(&self, number: usize, error: &io::Error) {
-        use io::ErrorKind::{
-            HostUnreachable, NetworkUnreachable, NotConnected, PermissionDenied, TimedOut,
-        };
-        if let HostUnreachable | NetworkUnreachable | NotConnected | PermissionDenied | TimedOut =
-            error.kind()
-        {
+    pub(super) fn failed_to_read(&self, number: usize, error: &StorageError) {
+        use StorageErrorKind::{Denied, Retryable, SessionOver, Unauthorized, Unreachable};
+        if let Denied | Retryable | SessionOver | Unauthorized | Unreachable = error.kind() {
             self.targets.give_up(number, error);
         }
     }
 }
 
 /// What one target has of an object; nothing if that is damaged.
-fn find_on(target: &dyn Storage, name: Name) -> io::Result<Option<Found>> {
-    let short = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
+fn find_on(target: &dyn Storage, name: Name) -> Result<Option<Found>> {
+    let short = |error: &StorageError| error.kind() == StorageErrorKind::PastEnd;
     // A pack is probably a stripe, anything else a replica.
     let bytes = match name.kind {
         ObjectKind::Pack => target.get(name, Some(0..HEADER_LEN)),

@@ -4,7 +4,6 @@
 //! worst. With `read_data` every byte is read, and so damage is found that no listing shows.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -19,7 +18,7 @@ use tabane_storage::Id;
 use tabane_storage::Limiter;
 use tabane_storage::Progress;
 use tabane_storage::sync::lock;
-use tabane_storage::{Name, ObjectKind};
+use tabane_storage::{Name, ObjectKind, Result, StorageError, StorageErrorKind};
 
 /// Objects that are worked on at once.
 const WORKERS: usize = 4;
@@ -115,7 +114,7 @@ impl Healing<'_> {
     }
 
     /// Counts what was put, and whether it is there.
-    fn count_put(&self, target: usize, done: io::Result<()>, parts: &[&[u8]]) -> bool {
+    fn count_put(&self, target: usize, done: Result<()>, parts: &[&[u8]]) -> bool {
         let is_there = self.is_done(target, done);
         if is_there {
             let bytes: usize = parts.iter().map(|part| part.len()).sum();
@@ -129,9 +128,9 @@ impl Healing<'_> {
 
     /// Whether a target did this. One that is full or may not be written to is left out like one that does not answer: the others are
     /// to be healed all the same, and a heal that leaves one out says so in the end.
-    fn is_done(&self, target: usize, done: io::Result<()>) -> bool {
+    fn is_done(&self, target: usize, done: Result<()>) -> bool {
         match done {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(error) if error.kind() != StorageErrorKind::AlreadyExists => {
                 self.storage.targets.give_up(target, &error);
                 false
             }
@@ -145,7 +144,7 @@ impl StripedStorage {
     ///
     /// # Errors
     /// When too few targets answer. What cannot be healed is told to `observer` and counted.
-    pub fn heal(&self, options: HealOptions, observer: &dyn Progress) -> io::Result<HealReport> {
+    pub fn heal(&self, options: HealOptions, observer: &dyn Progress) -> Result<HealReport> {
         let healing = Healing {
             storage: self,
             options,
@@ -175,7 +174,7 @@ impl StripedStorage {
         Ok(report)
     }
 
-    fn heal_objects(&self, healing: &Healing, objects: &[(Name, Holding)]) -> io::Result<()> {
+    fn heal_objects(&self, healing: &Healing, objects: &[(Name, Holding)]) -> Result<()> {
         let weight = |(name, holding): &(Name, Holding)| {
             let is_work = healing.options.read_data
                 || holding.wrong != 0
@@ -213,7 +212,7 @@ impl StripedStorage {
         }
     }
 
-    fn heal_object(&self, healing: &Healing, name: Name, holding: &Holding) -> io::Result<()> {
+    fn heal_object(&self, healing: &Healing, name: Name, holding: &Holding) -> Result<()> {
         if self.is_fragment(holding) {
             healing.count(|report| report.fragments += 1);
             return Ok(());
@@ -226,8 +225,8 @@ impl StripedStorage {
             return Ok(());
         }
         let healed = match holding.generation() {
-            _ if is_cut => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
+            _ if is_cut => Err(StorageError::new(
+                StorageErrorKind::Damaged,
                 "what targets have of it was cut short",
             )),
             0 => self.heal_replicas(healing, name, holding, &lacking),
@@ -239,7 +238,7 @@ impl StripedStorage {
             Err(error) => {
                 match error.kind() {
                     // It was deleted meanwhile.
-                    io::ErrorKind::NotFound if self.holding(name)?.is_none() => {}
+                    StorageErrorKind::NotFound if self.holding(name)?.is_none() => {}
                     _ => {
                         healing.observer.problem(&format!("{name}: {error}"));
                         healing.count(|report| report.unhealed_objects += 1);
@@ -251,7 +250,7 @@ impl StripedStorage {
     }
 
     /// Makes every target say who it is and who the others are.
-    fn heal_descriptions(&self, healing: &Healing) -> io::Result<()> {
+    fn heal_descriptions(&self, healing: &Healing) -> Result<()> {
         let (current, bytes) = self.description.to_object();
         for number in self.targets.up() {
             let Some(target) = self.targets.storage(number) else {
@@ -292,7 +291,7 @@ impl StripedStorage {
     }
 
     /// When all targets are there, what was deleted while one was away is deleted from it too.
-    fn apply_deletions(&self, healing: &Healing) -> io::Result<()> {
+    fn apply_deletions(&self, healing: &Healing) -> Result<()> {
         let lists = self.raw_lists(ObjectKind::Deleted)?;
         let up = self.targets.up();
         if up.len() < self.targets.all().len() {
@@ -325,7 +324,7 @@ impl StripedStorage {
             for name in names.chain([mark]) {
                 for (number, deleted) in self.targets.each(&up, |_, target| target.delete(name)) {
                     match deleted {
-                        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        Err(error) if error.kind() != StorageErrorKind::NotFound => {
                             self.targets.give_up(number, &error);
                             return self.check_enough();
                         }

@@ -1,14 +1,13 @@
 //! Which objects there are, and which targets hold what of them, from listings alone.
 
 use std::collections::HashMap;
-use std::io;
 use std::time::SystemTime;
 
 use crate::container;
 use crate::open::refusal;
 use crate::striped::StripedStorage;
 use tabane_storage::sync::lock;
-use tabane_storage::{Id, Listed, Name, ObjectKind};
+use tabane_storage::{Id, Listed, Name, ObjectKind, Result, StorageErrorKind};
 
 /// What targets hold of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +64,7 @@ pub fn merge(lists: &[(usize, Vec<Listed>)]) -> HashMap<Id, Vec<Holding>> {
 impl StripedStorage {
     /// What each target in use lists. One that is there and has no folder for this kind has lost what was in it, which is like
     /// any other damage.
-    pub(super) fn raw_lists(&self, kind: ObjectKind) -> io::Result<Vec<(usize, Vec<Listed>)>> {
+    pub(super) fn raw_lists(&self, kind: ObjectKind) -> Result<Vec<(usize, Vec<Listed>)>> {
         let lists = self
             .targets
             .each(&self.targets.up(), |_, storage| storage.list(kind));
@@ -74,7 +73,7 @@ impl StripedStorage {
             match list {
                 Ok(list) => answered.push((number, list)),
                 Err(error)
-                    if error.kind() == io::ErrorKind::NotFound
+                    if error.kind() == StorageErrorKind::NotFound
                         && (kind == ObjectKind::Config || self.says_who_it_is(number)) =>
                 {
                     answered.push((number, Vec::new()));
@@ -96,7 +95,7 @@ impl StripedStorage {
     }
 
     /// Where more targets are `without` a folder than may be lost, what was in it must not be taken for removed.
-    fn check_folders(&self, kind: ObjectKind, without: &[usize]) -> io::Result<()> {
+    fn check_folders(&self, kind: ObjectKind, without: &[usize]) -> Result<()> {
         let has = |number: &&usize| self.targets.is_up(**number) && !without.contains(number);
         let is_enough =
             |targets: &Vec<usize>| targets.iter().filter(has).count() + 2 >= targets.len();
@@ -113,7 +112,7 @@ impl StripedStorage {
     }
 
     /// What targets hold of all objects of a kind, those that were deleted left out.
-    pub(super) fn holdings(&self, kind: ObjectKind) -> io::Result<Vec<(Id, Holding)>> {
+    pub(super) fn holdings(&self, kind: ObjectKind) -> Result<Vec<(Id, Holding)>> {
         let mut merged = merge(&self.raw_lists(kind)?);
         if kind != ObjectKind::Pack && kind != ObjectKind::Config {
             // After the objects: who deletes one says so first.
@@ -168,7 +167,7 @@ impl StripedStorage {
         })
     }
 
-    pub(super) fn list_objects(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+    pub(super) fn list_objects(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
         let found = self.holdings(kind)?.into_iter();
         let found = found.filter(|(_, holding)| !self.is_fragment(holding));
         let found = found.map(|(id, holding)| Listed {
@@ -178,13 +177,13 @@ impl StripedStorage {
         });
         let found: Vec<Listed> = found.collect();
         match kind {
-            ObjectKind::Config if found.is_empty() => Err(io::ErrorKind::NotFound.into()),
+            ObjectKind::Config if found.is_empty() => Err(StorageErrorKind::NotFound.into()),
             _ => Ok(found),
         }
     }
 
     /// What is there of one object, asking each target in use for its length.
-    pub(super) fn holding(&self, name: Name) -> io::Result<Option<Holding>> {
+    pub(super) fn holding(&self, name: Name) -> Result<Option<Holding>> {
         let stats = self
             .targets
             .each(&self.targets.up(), |_, storage| storage.stat(name));
@@ -196,7 +195,7 @@ impl StripedStorage {
                     let modified = SystemTime::UNIX_EPOCH;
                     lists.push((number, vec![Listed { id, len, modified }]));
                 }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if error.kind() == StorageErrorKind::NotFound => {}
                 Err(error) => self.targets.give_up(number, &error),
             }
         }

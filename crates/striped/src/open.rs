@@ -1,19 +1,20 @@
 //! Finds out which targets are where, and makes new sets.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::thread;
 
 use crate::place::{Place, is_node_url};
 use crate::set::{Description, Identity, Member, new_id};
 use crate::targets::{Target, Targets};
-use tabane_storage::{Id, Name, Notice, ObjectKind, Storage};
+use tabane_storage::{
+    Event, EventKind, Id, Name, Notice, ObjectKind, Result, Storage, StorageError, StorageErrorKind,
+};
 
 /// What a place answered.
 pub struct Answer {
     pub place: Place,
     /// Nothing where there is none.
-    pub identity: io::Result<Option<Identity>>,
+    pub identity: Result<Option<Identity>>,
     /// Whether there are descriptions of a set.
     pub is_described: bool,
     /// Those of them that can be read.
@@ -42,15 +43,15 @@ fn ask_one(place: Place) -> Answer {
     let identity = match place.storage.get(Name::TARGET, None) {
         Ok(bytes) => Identity::parse(&bytes)
             .map(Some)
-            .map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why)),
+            .map_err(|why| StorageError::new(StorageErrorKind::Damaged, why)),
         Err(error) => match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(None),
+            StorageErrorKind::NotFound | StorageErrorKind::NotADirectory => Ok(None),
             _ => Err(error),
         },
     };
     let answers = match &identity {
         Ok(_) => true,
-        Err(error) => error.kind() == io::ErrorKind::InvalidData,
+        Err(error) => error.kind() == StorageErrorKind::Damaged,
     };
     let (mut is_described, mut descriptions, mut deleted) = (false, Vec::new(), Vec::new());
     if answers {
@@ -60,7 +61,7 @@ fn ask_one(place: Place) -> Answer {
             let name = Name::new(ObjectKind::Set, listed.id);
             let bytes = place.storage.get(name, None).ok();
             let parsed = bytes.map(|bytes| Description::parse(listed.id, &bytes));
-            descriptions.extend(parsed.and_then(Result::ok));
+            descriptions.extend(parsed.and_then(|parsed| parsed.ok()));
         }
         deleted.extend(names(ObjectKind::Deleted).map(|listed| listed.id));
     }
@@ -87,7 +88,7 @@ pub const NOT_LISTED: &str = "this cluster file does not have it: get the newest
 ///
 /// # Errors
 /// One sentence, when too few of them are there, or one is where it should not be.
-pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
+pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
     let Some(description) = description_of_most(&answers) else {
         return Err(nothing_known(&answers));
     };
@@ -115,13 +116,14 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
                 match members.position(|member| member.id == identity.target) {
                     Some(number) => number,
                     None => {
-                        let advice = match is_node_url(url) {
-                            true => "forget it with `tabane cluster remove`",
-                            false => "take it out of the set file",
-                        };
-                        notice(&format!(
-                            "{url} was a target of this repository and was replaced by another: it is not used, {advice}"
-                        ));
+                        notice(&Event {
+                            kind: EventKind::TargetReplaced {
+                                is_node: is_node_url(url),
+                            },
+                            text: format!(
+                                "{url} was a target of this repository and was replaced by another: it is not used"
+                            ),
+                        });
                         continue;
                     }
                 }
@@ -141,7 +143,7 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> io::Result<Found> {
                 continue;
             }
             // Where the target was when it was last seen there is one that cannot tell who it is.
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => match of_url() {
+            Err(error) if error.kind() == StorageErrorKind::Damaged => match of_url() {
                 Some(number) => number,
                 None => continue,
             },
@@ -230,7 +232,7 @@ fn set_of_most(answers: &[Answer]) -> Option<Id> {
 ///
 /// # Errors
 /// When there are too few, one of them does not answer, or holds something else.
-pub fn form(places: Vec<Place>, fixed_roles: bool) -> io::Result<()> {
+pub fn form(places: Vec<Place>, fixed_roles: bool) -> Result<()> {
     if places.len() < 3 {
         return Err(refusal(format!(
             "{} targets are too few: surviving the loss of two takes at least 3",
@@ -250,7 +252,7 @@ pub fn form(places: Vec<Place>, fixed_roles: bool) -> io::Result<()> {
     let mut set = None;
     for answer in &answers {
         let url = &answer.place.url;
-        let blame = |error: &io::Error| refusal(format!("cannot use the target {url}: {error}"));
+        let blame = |error: &StorageError| refusal(format!("cannot use the target {url}: {error}"));
         match &answer.identity {
             Ok(Some(identity)) if set.is_some_and(|set| set != identity.set) => {
                 return Err(refusal(format!(
@@ -263,7 +265,7 @@ pub fn form(places: Vec<Place>, fixed_roles: bool) -> io::Result<()> {
                 .storage
                 .create()
                 .map_err(|error| match error.kind() {
-                    io::ErrorKind::DirectoryNotEmpty => refusal(format!(
+                    StorageErrorKind::NotEmpty => refusal(format!(
                         "{url} is not empty: choose empty or new places for targets"
                     )),
                     _ => blame(&error),
@@ -285,7 +287,7 @@ pub fn form(places: Vec<Place>, fixed_roles: bool) -> io::Result<()> {
                 put.map_err(|error| {
                     let url = &answer.place.url;
                     refusal(match error.kind() {
-                        io::ErrorKind::AlreadyExists => {
+                        StorageErrorKind::AlreadyExists => {
                             format!("{url} is listed twice, in other words, or somebody else makes a target there just now")
                         }
                         _ => format!("cannot write to {url}: {error}"),
@@ -327,7 +329,7 @@ pub fn form(places: Vec<Place>, fixed_roles: bool) -> io::Result<()> {
 }
 
 /// Refuses a place inside of another, since both would be lost at once.
-pub fn refuse_within<'a>(url: &str, others: impl IntoIterator<Item = &'a str>) -> io::Result<()> {
+pub fn refuse_within<'a>(url: &str, others: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let is_in = |inner: &str, outer: &str| {
         let rest = inner.strip_prefix(outer.trim_end_matches('/'));
         rest.is_some_and(|rest| {
@@ -345,16 +347,16 @@ pub fn refuse_within<'a>(url: &str, others: impl IntoIterator<Item = &'a str>) -
 }
 
 /// Puts a description, which may be there.
-pub fn put_description(storage: &dyn Storage, description: &Description) -> io::Result<()> {
+pub fn put_description(storage: &dyn Storage, description: &Description) -> Result<()> {
     let (id, bytes) = description.to_object();
     match storage.put(Name::new(ObjectKind::Set, id), &[&bytes]) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == StorageErrorKind::AlreadyExists => Ok(()),
         done => done,
     }
 }
 
 /// Nothing says which targets there are.
-fn nothing_known(answers: &[Answer]) -> io::Error {
+fn nothing_known(answers: &[Answer]) -> StorageError {
     let of = |answer: &Answer| match &answer.identity {
         Ok(Some(_)) => format!("{}: its description of the set is lost", answer.place.url),
         Ok(None) => format!("{}: there is nothing", answer.place.url),
@@ -362,15 +364,16 @@ fn nothing_known(answers: &[Answer]) -> io::Error {
     };
     let each: Vec<String> = answers.iter().map(of).collect();
     let list = list_of(answers.iter().map(|answer| &answer.place.url));
-    let text = match each.is_empty() {
-        true => format!("the {list} lists no targets"),
-        false => format!(
-            "none of the places in the {list} says that it is a target ({}): bring them back; if `tabane init` was \
-             interrupted, run it again with the same targets",
-            each.join("; ")
+    match each.is_empty() {
+        true => refusal(format!("the {list} lists no targets")),
+        false => StorageError::new(
+            StorageErrorKind::NoTargets,
+            format!(
+                "none of the places in the {list} says that it is a target ({})",
+                each.join("; ")
+            ),
         ),
-    };
-    refusal(text)
+    }
 }
 
 /// What such places are listed in.
@@ -382,6 +385,6 @@ fn list_of<'a>(urls: impl IntoIterator<Item = &'a String>) -> &'static str {
 }
 
 /// An error that is one sentence for a person.
-pub fn refusal(text: String) -> io::Error {
-    io::Error::other(text)
+pub fn refusal(text: String) -> StorageError {
+    StorageError::new(StorageErrorKind::Permanent, text)
 }

@@ -1,7 +1,5 @@
 //! Puts an object on several targets at once.
 
-use std::io;
-
 use tabane_parity::encode;
 
 use crate::container::{Container, Geometry, REPLICA_MAX};
@@ -9,7 +7,7 @@ use crate::open::refusal;
 use crate::sender::{Placed, Puts, Relayed};
 use crate::striped::StripedStorage;
 use tabane_storage::buffer::Buffer;
-use tabane_storage::{Name, ObjectKind};
+use tabane_storage::{Name, ObjectKind, Result, StorageErrorKind};
 
 /// What became of a container that was put.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,7 +22,7 @@ enum Put {
 
 impl StripedStorage {
     /// Puts an object. It is durable on every target in use that should have a part of it when this returns.
-    pub(super) fn put_object(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+    pub(super) fn put_object(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
         self.check_enough()?;
         let joined;
         let object: &[u8] = match parts {
@@ -42,7 +40,7 @@ impl StripedStorage {
     }
 
     /// Several may put different configs at once: the first target decides whose it is.
-    fn put_config(&self, name: Name, object: &[u8]) -> io::Result<()> {
+    fn put_config(&self, name: Name, object: &[u8]) -> Result<()> {
         let geometry = Geometry::replica(object.len() as u64);
         let cell = padded(object, &geometry);
         let container = Container::new(&geometry, name.id, 0, [cell.as_ref()]);
@@ -57,14 +55,14 @@ impl StripedStorage {
                     self.put_each(others, name, |_| parts.clone())?;
                     return self.check_enough();
                 }
-                [(_, Put::There)] => return Err(io::ErrorKind::AlreadyExists.into()),
+                [(_, Put::There)] => return Err(StorageErrorKind::AlreadyExists.into()),
                 _ => {}
             }
         }
     }
 
     /// Puts so many copies, or on all targets in use if they are fewer.
-    fn put_replicas(&self, name: Name, object: &[u8], count: usize) -> io::Result<()> {
+    fn put_replicas(&self, name: Name, object: &[u8], count: usize) -> Result<()> {
         let geometry = Geometry::replica(object.len() as u64);
         let cell = padded(object, &geometry);
         let container = Container::new(&geometry, name.id, 0, [cell.as_ref()]);
@@ -89,7 +87,7 @@ impl StripedStorage {
         acknowledge(new)
     }
 
-    fn put_stripe(&self, name: Name, object: &[u8]) -> io::Result<()> {
+    fn put_stripe(&self, name: Name, object: &[u8]) -> Result<()> {
         let (generation, targets) = self.newest();
         let geometry = Geometry::stripe(object.len() as u64, generation, targets.len());
         let by_role = self
@@ -128,7 +126,7 @@ impl StripedStorage {
         object: &[u8],
         geometry: &Geometry,
         by_role: &[usize],
-    ) -> io::Result<Puts> {
+    ) -> Result<Puts> {
         let layout = geometry.layout();
         let cells = encode_cells(object, geometry)?;
         let parts_of = |target: usize| {
@@ -149,7 +147,7 @@ impl StripedStorage {
         numbers: &[usize],
         name: Name,
         parts: impl Fn(usize) -> Vec<&'a [u8]> + Sync,
-    ) -> io::Result<Vec<(usize, Put)>> {
+    ) -> Result<Vec<(usize, Put)>> {
         let puts = self
             .targets
             .each(numbers, |number, storage| storage.put(name, &parts(number)));
@@ -160,16 +158,12 @@ impl StripedStorage {
     }
 
     /// What a put came to. A target that is full, or that may not be written to, is not left out in silence.
-    fn judge(&self, number: usize, put: io::Result<()>) -> io::Result<Put> {
-        use io::ErrorKind::{
-            AlreadyExists, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
-        };
+    fn judge(&self, number: usize, put: Result<()>) -> Result<Put> {
+        use StorageErrorKind::{AlreadyExists, Denied, Full, ReadOnly, Unauthorized};
         let Err(error) = put else { return Ok(Put::New) };
         match error.kind() {
             AlreadyExists => Ok(Put::There),
-            StorageFull | QuotaExceeded | PermissionDenied | ReadOnlyFilesystem => {
-                Err(self.targets.blame(number, &error))
-            }
+            Full | Denied | ReadOnly | Unauthorized => Err(self.targets.blame(number, &error)),
             _ => {
                 self.targets.give_up(number, &error);
                 Ok(Put::Down)
@@ -178,10 +172,10 @@ impl StripedStorage {
     }
 }
 
-fn acknowledge(new: bool) -> io::Result<()> {
+fn acknowledge(new: bool) -> Result<()> {
     match new {
         true => Ok(()),
-        false => Err(io::ErrorKind::AlreadyExists.into()),
+        false => Err(StorageErrorKind::AlreadyExists.into()),
     }
 }
 
@@ -241,7 +235,7 @@ pub fn data_cells<'a>(object: &'a [u8], geometry: &Geometry) -> Vec<Cell<'a>> {
 }
 
 /// All cells of the stripe of an object.
-pub fn encode_cells<'a>(object: &'a [u8], geometry: &Geometry) -> io::Result<Vec<Cell<'a>>> {
+pub fn encode_cells<'a>(object: &'a [u8], geometry: &Geometry) -> Result<Vec<Cell<'a>>> {
     let (layout, cell_len) = (geometry.layout(), geometry.cell_len() as usize);
     let mut cells = data_cells(object, geometry);
     let is_data: std::collections::HashSet<usize> = layout.data_cells().iter().copied().collect();

@@ -1,7 +1,6 @@
 //! Reads cells of a stripe, and computes those that cannot be read from others.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,8 +9,8 @@ use tabane_parity::{Layout, Plan, recover_plan};
 use crate::container::{self, Geometry};
 use crate::striped::StripedStorage;
 use tabane_storage::Id;
-use tabane_storage::Name;
 use tabane_storage::buffer::{self, Buffer};
+use tabane_storage::{Name, Result, StorageError, StorageErrorKind};
 
 /// What is known of a sector of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,9 +153,9 @@ impl<'a> StripeReader<'a> {
     /// Reads what is wanted, and computes what of it cannot be read.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] when so many containers are absent that there is no such object;
-    /// [`io::ErrorKind::InvalidData`] when too much is damaged.
-    pub fn obtain(&mut self, wants: &[Want]) -> io::Result<()> {
+    /// [`StorageErrorKind::NotFound`] when so many containers are absent that there is no such object;
+    /// [`StorageErrorKind::Damaged`] when too much is damaged.
+    pub fn obtain(&mut self, wants: &[Want]) -> Result<()> {
         self.read(wants);
         loop {
             let gaps = self.gaps(wants);
@@ -237,7 +236,7 @@ impl<'a> StripeReader<'a> {
                 bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 found.push((span, first.start, bytes));
             }
-            Ok::<_, io::Error>(found)
+            Ok::<_, StorageError>(found)
         });
         self.bytes_read += bytes_read.into_inner();
         let answered: Vec<usize> = fetched.iter().map(|(number, _)| *number).collect();
@@ -252,9 +251,9 @@ impl<'a> StripeReader<'a> {
                 }
                 Err(error) => {
                     match error.kind() {
-                        io::ErrorKind::NotFound => {}
+                        StorageErrorKind::NotFound => {}
                         // It is shorter than it was written.
-                        io::ErrorKind::UnexpectedEof => drop(self.damaged.insert(role)),
+                        StorageErrorKind::PastEnd => drop(self.damaged.insert(role)),
                         _ => self.storage.failed_to_read(number, &error),
                     }
                     self.give_up_role(role);
@@ -289,7 +288,7 @@ impl<'a> StripeReader<'a> {
                     buffer::give_back(bytes);
                 }
                 Err(error) => {
-                    if error.kind() != io::ErrorKind::NotFound {
+                    if error.kind() != StorageErrorKind::NotFound {
                         self.storage.failed_to_read(number, &error);
                     }
                     self.give_up_role(role);
@@ -448,9 +447,12 @@ impl<'a> StripeReader<'a> {
         }
     }
 
-    fn unreadable(&self) -> io::Error {
+    fn unreadable(&self) -> StorageError {
+        if let Err(error) = self.storage.check_enough() {
+            return error;
+        }
         if self.absent.len() > 2 && self.damaged.is_empty() {
-            return io::ErrorKind::NotFound.into();
+            return StorageErrorKind::NotFound.into();
         }
         let all = self.storage.targets.all();
         let of = |roles: &BTreeSet<usize>| -> Vec<&str> {
@@ -473,7 +475,7 @@ impl<'a> StripeReader<'a> {
                 absent.join(", ")
             },
         );
-        io::Error::new(io::ErrorKind::InvalidData, text)
+        StorageError::new(StorageErrorKind::Damaged, text)
     }
 }
 

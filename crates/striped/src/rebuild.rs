@@ -1,18 +1,18 @@
 //! Rebuilds the parts of one object that are missing or damaged.
 
 use std::collections::BTreeSet;
-use std::io;
 
 use tabane_parity::{recover_plan, repair_plan};
 
 use crate::container::{Container, Geometry};
 use crate::heal::Healing;
 use crate::list::Holding;
+use crate::open::refusal;
 use crate::read::{StripeReader, open_replica};
 use crate::sender::Placed;
 use crate::striped::StripedStorage;
-use tabane_storage::Name;
 use tabane_storage::buffer::Buffer;
+use tabane_storage::{Name, Result, StorageError, StorageErrorKind};
 
 impl StripedStorage {
     /// Puts copies where they are missing or damaged; returns whether there was something to do, and it is done.
@@ -22,7 +22,7 @@ impl StripedStorage {
         name: Name,
         holding: &Holding,
         lacking: &[usize],
-    ) -> io::Result<bool> {
+    ) -> Result<bool> {
         let has = |number: &usize| (holding.holders | holding.wrong) >> number & 1 == 1;
         let holders = self.targets.up().into_iter().filter(has);
         let (mut good, mut damaged) = (None, Vec::new());
@@ -46,14 +46,14 @@ impl StripedStorage {
                         None => damaged.push(number),
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if error.kind() == StorageErrorKind::NotFound => {}
                 Err(error) => self.failed_to_read(number, &error),
             }
         }
         healing.count(|report| report.damaged_parts += damaged.len() as u64);
         let Some(object) = good else {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
+            return Err(StorageError::new(
+                StorageErrorKind::Damaged,
                 "no copy of it can be read that is as it was written",
             ));
         };
@@ -77,11 +77,11 @@ impl StripedStorage {
         name: Name,
         holding: &Holding,
         lacking: &[usize],
-    ) -> io::Result<bool> {
+    ) -> Result<bool> {
         let geometry = self.geometry(name)?;
         if geometry.generation != holding.generation() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
+            return Err(StorageError::new(
+                StorageErrorKind::Damaged,
                 "no part of it has the length that its headers say",
             ));
         }
@@ -155,7 +155,7 @@ impl StripedStorage {
         let had_work = !(to_put.is_empty() && to_replace.is_empty());
         while let Some(role) = to_replace.pop_first() {
             if !reader.survives_without(role, &missing, &to_replace) {
-                return Err(io::Error::other(format!(
+                return Err(refusal(format!(
                     "its damaged part on {} is needed until missing targets are back, and was not replaced",
                     self.targets.all()[by_role[role]].url
                 )));

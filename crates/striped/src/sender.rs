@@ -1,8 +1,6 @@
 //! What puts a whole stripe at once, where targets can make its parities among themselves.
 
-use std::io;
-
-use tabane_storage::Name;
+use tabane_storage::{Name, Result};
 
 use crate::container::Geometry;
 use crate::targets::Targets;
@@ -13,7 +11,7 @@ pub trait StripeSender: Send + Sync {
     ///
     /// # Errors
     /// When the object is no stripe of this geometry.
-    fn put(&self, targets: &Targets, placed: &Placed, object: &[u8]) -> io::Result<Relayed>;
+    fn put(&self, targets: &Targets, placed: &Placed, object: &[u8]) -> Result<Relayed>;
 
     /// Rebuilds what a role keeps of an object, of which `others` lack their parts, too, without a byte of it coming here. Says
     /// whether the part is durable now; if it is not, it takes somebody who reads what the other parts are.
@@ -33,7 +31,7 @@ pub struct Placed<'a> {
 }
 
 /// What became of a stripe at each of its targets.
-pub type Puts = Vec<(usize, io::Result<()>)>;
+pub type Puts = Vec<(usize, Result<()>)>;
 
 /// What became of a stripe that was to go by way of nodes.
 pub enum Relayed {

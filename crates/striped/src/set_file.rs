@@ -12,13 +12,12 @@
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use toml::de::{DeTable, DeValue};
 
-use tabane_storage::{Location, RemoteOptions, write_whole};
+use tabane_storage::{Location, RemoteOptions, StorageError, StorageErrorKind, write_whole};
 
 use crate::open::refusal;
 use crate::place::Place;
@@ -28,8 +27,8 @@ use crate::unusable::Unusable;
 /// Opens the set that a file lists.
 ///
 /// # Errors
-/// [`io::ErrorKind::NotFound`] when there is no such file; as [`StripedStorage::open`].
-pub fn open_file(path: &Path, options: &RemoteOptions) -> io::Result<StripedStorage> {
+/// [`StorageErrorKind::NotFound`] when there is no such file; as [`StripedStorage::open`].
+pub fn open_file(path: &Path, options: &RemoteOptions) -> tabane_storage::Result<StripedStorage> {
     let urls = read(path)?;
     let shown = format!("striped:{}", path.display());
     let place = |url: &String| {
@@ -39,7 +38,7 @@ pub fn open_file(path: &Path, options: &RemoteOptions) -> io::Result<StripedStor
         let url = url.clone();
         Ok(Place { url, storage })
     };
-    let places: io::Result<Vec<Place>> = urls.iter().map(place).collect();
+    let places: tabane_storage::Result<Vec<Place>> = urls.iter().map(place).collect();
     StripedStorage::open(shown, places?, options.notice.clone())
 }
 
@@ -47,7 +46,7 @@ pub fn open_file(path: &Path, options: &RemoteOptions) -> io::Result<StripedStor
 ///
 /// # Errors
 /// One sentence about the first that cannot be used.
-pub fn places(urls: &[String], options: &RemoteOptions) -> io::Result<Vec<Place>> {
+pub fn places(urls: &[String], options: &RemoteOptions) -> tabane_storage::Result<Vec<Place>> {
     let place = |url: &String| {
         let storage = location(url)?.open(options)?;
         let url = url.clone();
@@ -56,19 +55,19 @@ pub fn places(urls: &[String], options: &RemoteOptions) -> io::Result<Vec<Place>
     urls.iter().map(place).collect()
 }
 
-fn location(url: &str) -> io::Result<Location> {
+fn location(url: &str) -> tabane_storage::Result<Location> {
     Location::parse(url.as_ref(), "").map_err(refusal)
 }
 
 /// Reads the URLs; relative directories are below that of the file.
 ///
 /// # Errors
-/// [`io::ErrorKind::NotFound`]; one sentence about the first mistake.
-pub fn read(path: &Path) -> io::Result<Vec<String>> {
+/// [`StorageErrorKind::NotFound`]; one sentence about the first mistake.
+pub fn read(path: &Path) -> tabane_storage::Result<Vec<String>> {
     let text = fs::read_to_string(path)?;
     let wrong = |why: String| {
         let text = format!("the set file {} cannot be used: {why}", path.display());
-        io::Error::new(io::ErrorKind::InvalidInput, text)
+        StorageError::new(StorageErrorKind::Invalid, text)
     };
     let urls = parse(&text).map_err(wrong)?;
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -142,8 +141,8 @@ pub fn text(urls: &[String]) -> String {
 /// Writes the file, which must not exist or say the same, unless it is to be replaced.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`]; when it cannot be written.
-pub fn write(path: &Path, urls: &[String], replace: bool) -> io::Result<()> {
+/// [`StorageErrorKind::AlreadyExists`]; when it cannot be written.
+pub fn write(path: &Path, urls: &[String], replace: bool) -> tabane_storage::Result<()> {
     write_whole(path, text(urls).as_bytes(), 0o666, replace)
 }
 

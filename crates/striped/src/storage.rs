@@ -1,10 +1,9 @@
 //! A set of targets as one storage.
 
-use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-use tabane_storage::{Listed, Name, ObjectKind, Storage};
+use tabane_storage::{Listed, Name, ObjectKind, Result, Storage, StorageErrorKind};
 
 use crate::container::Geometry;
 use crate::striped::StripedStorage;
@@ -23,25 +22,27 @@ impl Storage for StripedStorage {
             .unwrap_or(1)
     }
 
-    fn create(&self) -> io::Result<()> {
+    fn create(&self) -> Result<()> {
         for kind in [ObjectKind::Pack, ObjectKind::Index, ObjectKind::Snapshot] {
             // A repository that has lost its config is not to be buried under a new one.
             if !self.list(kind)?.is_empty() {
-                return Err(io::ErrorKind::DirectoryNotEmpty.into());
+                return Err(StorageErrorKind::NotEmpty.into());
             }
         }
         Ok(())
     }
 
-    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+    fn put(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
         self.put_object(name, parts)
+            .map_err(|error| error.about(name))
     }
 
-    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>> {
         self.get_object(name, range)
+            .map_err(|error| error.about(name))
     }
 
-    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+    fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
         self.list_objects(kind)
     }
 
@@ -53,15 +54,15 @@ impl Storage for StripedStorage {
             || stripes.any(|geometry| geometry.listed_len() == listed)
     }
 
-    fn stat(&self, name: Name) -> io::Result<u64> {
-        self.stat_object(name)
+    fn stat(&self, name: Name) -> Result<u64> {
+        self.stat_object(name).map_err(|error| error.about(name))
     }
 
-    fn delete(&self, name: Name) -> io::Result<()> {
-        self.delete_object(name)
+    fn delete(&self, name: Name) -> Result<()> {
+        self.delete_object(name).map_err(|error| error.about(name))
     }
 
-    fn remove_leftovers(&self, age: Duration) -> io::Result<u64> {
+    fn remove_leftovers(&self, age: Duration) -> Result<u64> {
         self.remove_all_leftovers(age)
     }
 }

@@ -1,11 +1,12 @@
 //! The targets of a set in use: which of them has which part of what, and whether there are enough.
 
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::sync::Mutex;
 
 use tabane_storage::sync::lock;
-use tabane_storage::{Id, Notice, ObjectKind};
+use tabane_storage::{
+    Event, EventKind, Id, Notice, ObjectKind, Result, StorageError, StorageErrorKind,
+};
 
 use crate::container::Geometry;
 use crate::open;
@@ -40,7 +41,7 @@ impl StripedStorage {
     ///
     /// # Errors
     /// One sentence, when too few of them are there, or one is where it should not be.
-    pub fn open(location: String, places: Vec<Place>, notice: Notice) -> io::Result<Self> {
+    pub fn open(location: String, places: Vec<Place>, notice: Notice) -> Result<Self> {
         let found = open::find(open::ask(places), notice)?;
         let (description, targets) = (found.description, found.targets);
         let numbers = |ids: &Vec<Id>| {
@@ -67,7 +68,7 @@ impl StripedStorage {
     ///
     /// # Errors
     /// One sentence, when there are too few, one of them does not answer, or holds something else.
-    pub fn form(places: Vec<Place>, fixed_roles: bool) -> io::Result<()> {
+    pub fn form(places: Vec<Place>, fixed_roles: bool) -> Result<()> {
         open::form(places, fixed_roles)
     }
 
@@ -83,12 +84,9 @@ impl StripedStorage {
         self.targets.all().iter().map(|target| target.url.as_str())
     }
 
-    /// What puts another target in the place of one.
-    pub fn replace_command(&self) -> &'static str {
-        match self.urls().all(is_node_url) {
-            true => "tabane cluster replace",
-            false => "tabane targets replace",
-        }
+    /// Whether all targets are nodes of a cluster.
+    pub fn is_of_nodes(&self) -> bool {
+        self.urls().all(is_node_url)
     }
 
     pub(crate) fn tell_of_missing(&self) {
@@ -102,28 +100,24 @@ impl StripedStorage {
             1 => "one more may be lost",
             _ => "none of the others may be lost",
         };
-        let is_lost = |why: String| why != open::NOT_LISTED;
-        let advice = match all
-            .iter()
-            .filter_map(|target| target.why_down())
-            .any(is_lost)
-        {
-            true => format!(
-                "; run `tabane heal` when they are back, or replace them with `{}`",
-                self.replace_command()
-            ),
-            false => String::new(),
+        let mut why = all.iter().filter_map(|target| target.why_down());
+        let kind = match why.any(|why| why != open::NOT_LISTED) {
+            true => EventKind::TargetsMissing {
+                are_nodes: self.is_of_nodes(),
+            },
+            false => EventKind::Note,
         };
-        self.targets.tell(&format!(
-            "{} of {} targets missing ({}): going on without, {more}{advice}",
+        let text = format!(
+            "{} of {} targets missing ({}): going on without, {more}",
             missing.len(),
             all.len(),
             missing.join("; "),
-        ));
+        );
+        self.targets.tell(&Event { kind, text });
     }
 
     /// Whether all generations have enough targets in use.
-    pub(crate) fn check_enough(&self) -> io::Result<()> {
+    pub(crate) fn check_enough(&self) -> Result<()> {
         let is_short = |targets: &&Vec<usize>| {
             let up = targets.iter().filter(|&&number| self.targets.is_up(number));
             up.count() + 2 < targets.len()
@@ -143,12 +137,13 @@ impl StripedStorage {
             true => "targets",
             false => "targets that there were before others were added",
         };
-        Err(open::refusal(format!(
+        let text = format!(
             "{} of {} {which} are missing, and only two may be: {}",
             missing.len(),
             short.len(),
             missing.join(", ")
-        )))
+        );
+        Err(StorageError::new(StorageErrorKind::TooFewTargets, text))
     }
 
     /// The number that new stripes have for their generation, and its targets.

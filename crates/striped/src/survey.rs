@@ -1,13 +1,12 @@
 //! What each target has and lacks, and which of them could be lost now.
 
 use std::collections::BTreeSet;
-use std::io;
 
 use serde::Serialize;
 
 use crate::list::Holding;
 use crate::striped::StripedStorage;
-use tabane_storage::{Id, Name, ObjectKind};
+use tabane_storage::{Id, Name, ObjectKind, Result};
 
 /// What is known of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -46,6 +45,15 @@ pub struct Survey {
 impl Survey {
     /// Says in one sentence what could be lost now.
     pub fn statement(&self) -> String {
+        self.statement_and_rest().0
+    }
+
+    /// How many pairs of targets that can be lost the statement does not name.
+    pub fn unnamed_pairs(&self) -> usize {
+        self.statement_and_rest().1
+    }
+
+    fn statement_and_rest(&self) -> (String, usize) {
         let up = self
             .targets
             .iter()
@@ -54,10 +62,16 @@ impl Survey {
         let pairs = up * up.saturating_sub(1) / 2;
         let url = |&number: &usize| self.targets[number].url.as_str();
         if up > 0 && self.spare_pairs.len() == pairs && pairs > 0 {
-            return "any two targets can be lost now without losing data".to_owned();
+            let all = "any two targets can be lost now without losing data";
+            return (all.to_owned(), 0);
         }
         let singles = match self.spare.len() {
-            0 => return "no target can be lost now without losing data".to_owned(),
+            0 => {
+                return (
+                    "no target can be lost now without losing data".to_owned(),
+                    0,
+                );
+            }
             spare if spare == up => "any one target can be lost now without losing data".to_owned(),
             _ => {
                 let names: Vec<&str> = self.spare.iter().map(url).collect();
@@ -66,7 +80,7 @@ impl Survey {
             }
         };
         if self.spare_pairs.is_empty() {
-            return format!("{singles}, no two");
+            return (format!("{singles}, no two"), 0);
         }
         // A target that lacks much may be lost with any other: then it says enough which these are.
         let with_any = |&number: &usize| {
@@ -77,15 +91,11 @@ impl Survey {
         let is_said = |(a, b): &(usize, usize)| with_any.contains(a) || with_any.contains(b);
         if !with_any.is_empty() && self.spare_pairs.iter().all(is_said) {
             let names: Vec<&str> = with_any.iter().map(url).collect();
-            return format!(
-                "{singles}; two only if one of them is {}",
-                names.join(" or ")
-            );
+            let names = names.join(" or ");
+            return (format!("{singles}; two only if one of them is {names}"), 0);
         }
-        format!(
-            "{singles}; of {pairs} pairs {} (`tabane targets --json` lists them)",
-            self.spare_pairs.len()
-        )
+        let named = self.spare_pairs.len();
+        (format!("{singles}; of {pairs} pairs {named}"), named)
     }
 }
 
@@ -94,7 +104,7 @@ impl StripedStorage {
     ///
     /// # Errors
     /// When too few targets answer.
-    pub fn survey(&self) -> io::Result<Survey> {
+    pub fn survey(&self) -> Result<Survey> {
         let mut found = Vec::new();
         for kind in ObjectKind::ALL {
             let holdings = self.holdings(kind)?.into_iter();

@@ -1,11 +1,10 @@
 //! The targets of a set: which of them answer, and asking several at once.
 
-use std::io;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use tabane_storage::sync::lock;
-use tabane_storage::{Id, Notice, Storage};
+use tabane_storage::{Event, EventKind, Id, Notice, Storage, StorageError, StorageErrorKind};
 
 /// A target of the set.
 pub struct Target {
@@ -90,26 +89,30 @@ impl Targets {
     }
 
     /// Tells the person something.
-    pub fn tell(&self, text: &str) {
-        (self.notice)(text);
+    pub fn tell(&self, event: &Event) {
+        (self.notice)(event);
     }
 
     /// Leaves a target alone from now on, since it failed.
-    pub fn give_up(&self, number: usize, error: &io::Error) {
+    pub fn give_up(&self, number: usize, error: &StorageError) {
         let target = &self.all[number];
-        let why = error.to_string();
+        use StorageErrorKind::{Retryable, SessionOver, Unreachable};
+        let why = match (error.kind(), error.object()) {
+            // It is all the same which object was wanted.
+            (Retryable | SessionOver | Unreachable, _) | (_, None) => error.to_string(),
+            (_, Some(object)) => format!("{object}: {error}"),
+        };
         if lock(&target.down).replace(why.clone()).is_none() {
-            self.tell(&format!(
-                "target {} fails ({why}): going on without it; `tabane heal` brings it up to date when it is back",
-                target.url
-            ));
+            let text = format!("target {} fails ({why}): going on without it", target.url);
+            let kind = EventKind::TargetFails;
+            self.tell(&Event { kind, text });
         }
     }
 
     /// An error of a target that ends the operation, with the target's name.
-    pub fn blame(&self, number: usize, error: &io::Error) -> io::Error {
+    pub fn blame(&self, number: usize, error: &StorageError) -> StorageError {
         let text = format!("target {}: {error}", self.all[number].url);
-        io::Error::new(error.kind(), text)
+        StorageError::new(error.kind(), text)
     }
 
     /// Does something with each of these targets that is in use, with all at once; the results in their order.

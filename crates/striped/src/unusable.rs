@@ -1,29 +1,26 @@
 //! A place that cannot even be asked, since something that its service needs is not set.
 
-use std::io;
 use std::ops::Range;
 
-use tabane_storage::{Listed, Name, ObjectKind, Storage};
+use tabane_storage::{Listed, Name, ObjectKind, Result, Storage, StorageError};
 
 /// Says why, whatever it is asked.
 pub struct Unusable {
     location: String,
-    kind: io::ErrorKind,
-    why: String,
+    why: StorageError,
 }
 
 impl Unusable {
     /// In the place of what could not be opened.
-    pub fn new(location: String, error: &io::Error) -> Self {
+    pub fn new(location: String, error: &StorageError) -> Self {
         Self {
             location,
-            kind: error.kind(),
-            why: error.to_string(),
+            why: error.clone(),
         }
     }
 
-    fn refuse<T>(&self) -> io::Result<T> {
-        Err(io::Error::new(self.kind, self.why.clone()))
+    fn refuse<T>(&self) -> Result<T> {
+        Err(self.why.clone())
     }
 }
 
@@ -32,27 +29,27 @@ impl Storage for Unusable {
         self.location.clone()
     }
 
-    fn create(&self) -> io::Result<()> {
+    fn create(&self) -> Result<()> {
         self.refuse()
     }
 
-    fn put(&self, _: Name, _: &[&[u8]]) -> io::Result<()> {
+    fn put(&self, _: Name, _: &[&[u8]]) -> Result<()> {
         self.refuse()
     }
 
-    fn get(&self, _: Name, _: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+    fn get(&self, _: Name, _: Option<Range<u64>>) -> Result<Vec<u8>> {
         self.refuse()
     }
 
-    fn list(&self, _: ObjectKind) -> io::Result<Vec<Listed>> {
+    fn list(&self, _: ObjectKind) -> Result<Vec<Listed>> {
         self.refuse()
     }
 
-    fn stat(&self, _: Name) -> io::Result<u64> {
+    fn stat(&self, _: Name) -> Result<u64> {
         self.refuse()
     }
 
-    fn delete(&self, _: Name) -> io::Result<()> {
+    fn delete(&self, _: Name) -> Result<()> {
         self.refuse()
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -311,8 +311,8 @@ impl Bed {
         let is_expected = |error: &anyhow::Error| match fault {
             Fault::RestartAll => true,
             Fault::FillDisk => error
-                .downcast_ref::<io::Error>()
-                .is_some_and(|error| error.kind() == io::ErrorKind::StorageFull),
+                .downcast_ref::<tabane_storage::StorageError>()
+                .is_some_and(|error| error.kind() == tabane_storage::StorageErrorKind::Full),
             _ => false,
         };
         match wrote {

@@ -191,7 +191,7 @@ fn node(file: &Path, dir: &Path, fabric: Option<&str>) -> Result<()> {
 
 fn open(file: &Path, plan: Plan) -> Result<StripedStorage> {
     let options = RemoteOptions {
-        notice: Arc::new(|text| eprintln!("client: {text}")),
+        notice: Arc::new(|event| eprintln!("client: {}", event.text)),
         ..RemoteOptions::default()
     };
     Ok(cluster::open_file(file, &options, plan)?)
@@ -223,7 +223,7 @@ fn client(file: &Path, plan: Plan, seconds: f64, object_bytes: usize) -> Result<
     let storage = open(file, plan)?;
     let object = Random::at(1).noise(object_bytes);
     let number = AtomicU64::new(0);
-    let put = || -> io::Result<()> {
+    let put = || -> Result<(), tabane_storage::StorageError> {
         let mut id = [0; 32];
         id[..4].copy_from_slice(&std::process::id().to_be_bytes());
         let number = number.fetch_add(1, Ordering::Relaxed);

@@ -1,7 +1,6 @@
 //! A storage in memory, whose objects can be tampered with, and whose clock is set by hand.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -59,14 +58,14 @@ impl Storage for MemoryStorage {
         "memory".to_owned()
     }
 
-    fn create(&self) -> io::Result<()> {
+    fn create(&self) -> tabane_storage::Result<()> {
         Ok(())
     }
 
-    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+    fn put(&self, name: Name, parts: &[&[u8]]) -> tabane_storage::Result<()> {
         let mut state = self.0.lock().unwrap();
         if state.objects.contains_key(&name) {
-            return Err(io::ErrorKind::AlreadyExists.into());
+            return Err(tabane_storage::StorageErrorKind::AlreadyExists.into());
         }
         state.objects.insert(name, parts.concat());
         state.clock += Duration::from_millis(1);
@@ -75,19 +74,22 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
-    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
         let state = self.0.lock().unwrap();
-        let bytes = state.objects.get(&name).ok_or(io::ErrorKind::NotFound)?;
+        let bytes = state
+            .objects
+            .get(&name)
+            .ok_or(tabane_storage::StorageErrorKind::NotFound)?;
         match range {
             None => Ok(bytes.clone()),
             Some(range) => bytes
                 .get(range.start as usize..range.end as usize)
                 .map(<[u8]>::to_vec)
-                .ok_or_else(|| io::ErrorKind::UnexpectedEof.into()),
+                .ok_or_else(|| tabane_storage::StorageErrorKind::PastEnd.into()),
         }
     }
 
-    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+    fn list(&self, kind: ObjectKind) -> tabane_storage::Result<Vec<Listed>> {
         let state = self.0.lock().unwrap();
         let of_kind = state.objects.iter().filter(|(name, _)| name.kind == kind);
         let listed = of_kind.map(|(name, bytes)| Listed {
@@ -98,14 +100,19 @@ impl Storage for MemoryStorage {
         Ok(listed.collect())
     }
 
-    fn stat(&self, name: Name) -> io::Result<u64> {
+    fn stat(&self, name: Name) -> tabane_storage::Result<u64> {
         let state = self.0.lock().unwrap();
-        let bytes = state.objects.get(&name).ok_or(io::ErrorKind::NotFound)?;
+        let bytes = state
+            .objects
+            .get(&name)
+            .ok_or(tabane_storage::StorageErrorKind::NotFound)?;
         Ok(bytes.len() as u64)
     }
 
-    fn delete(&self, name: Name) -> io::Result<()> {
+    fn delete(&self, name: Name) -> tabane_storage::Result<()> {
         let removed = self.0.lock().unwrap().objects.remove(&name);
-        removed.map(|_| ()).ok_or(io::ErrorKind::NotFound.into())
+        removed
+            .map(|_| ())
+            .ok_or(tabane_storage::StorageErrorKind::NotFound.into())
     }
 }

@@ -8,6 +8,7 @@ use serde_json::json;
 use tabane_store::check::{self, ReadData};
 use tabane_striped::{StripedStorage, TargetState};
 
+use crate::advice;
 use crate::args::Global;
 use crate::exit::{Exit, Result};
 use crate::format;
@@ -85,6 +86,9 @@ impl Check {
         let report = check::check(&repository, read_data, reporter);
         progress.stop();
         let report = report?;
+        if report.unreferenced_packs > 0 && report.problems > 0 {
+            warn("packs are in no index: run `tabane repair index` first, and remove nothing");
+        }
         let elapsed = progress.elapsed();
         let failed = report.problems > 0;
         metrics.gauge("problems", "What the latest check found.", report.problems);
@@ -97,9 +101,9 @@ impl Check {
         let survey = striped.map(|storage| storage.survey());
         let statement = survey.as_ref().map(|survey| match survey {
             Ok(survey) if failed => {
-                format!("apart from the problems above, {}", survey.statement())
+                format!("apart from the problems above, {}", advice::statement(survey))
             }
-            Ok(survey) => survey.statement(),
+            Ok(survey) => advice::statement(survey),
             Err(error) => format!("what targets hold cannot be told: {error}"),
         });
         // A target that is missing was spoken of already.

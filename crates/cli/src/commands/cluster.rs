@@ -1,6 +1,5 @@
 //! `tabane cluster`
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +7,13 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use tabane_node::authority;
+use tabane_storage::{StorageError, StorageErrorKind};
 use tabane_striped::cluster::file::NodeAddress;
 use tabane_striped::cluster::{self, NodeStorage, Plan};
 use tabane_striped::{HealOptions, Survey};
 
 use super::{cluster_bench, heal};
+use crate::advice;
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
@@ -183,14 +184,14 @@ fn create(global: &Global, file: &Path, nodes: &[NodeAddress]) -> Result<Exit> {
         return Err(Failure::Usage(text.to_owned()));
     }
     let written = authority::create(file, nodes).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => {
+        StorageErrorKind::AlreadyExists => {
             let text = format!(
                 "there are files of a cluster beside {}: choose another name",
                 file.display()
             );
             Failure::Other(text)
         }
-        _ => failed(error),
+        _ => error.into(),
     })?;
     if global.json {
         print_json(&json!({"message_type": "cluster_created", "files": written}))?;
@@ -210,7 +211,7 @@ fn create(global: &Global, file: &Path, nodes: &[NodeAddress]) -> Result<Exit> {
 }
 
 fn status(global: &Global, watch: Option<Duration>) -> Result<Exit> {
-    let nodes = cluster::nodes(&global.cluster()?).map_err(failed)?;
+    let nodes = cluster::nodes(&global.cluster()?)?;
     loop {
         let exit = show(global, &nodes)?;
         match watch {
@@ -228,12 +229,17 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
             .collect();
         let answers = asking.into_iter().map(|thread| thread.join());
         answers
-            .map(|answer| answer.unwrap_or_else(|_| Err(io::Error::other("it cannot be asked"))))
+            .map(|answer| {
+                answer.unwrap_or_else(|_| {
+                    let text = "it cannot be asked";
+                    Err(StorageError::new(StorageErrorKind::Permanent, text))
+                })
+            })
             .collect()
     });
     let survey = survey(global)?;
     let statement = match &survey {
-        Ok(Some(survey)) => survey.statement(),
+        Ok(Some(survey)) => advice::statement(survey),
         Ok(None) => "no node has a repository yet: `tabane init` makes one".to_owned(),
         Err(why) => format!("{why}. What missing nodes keep is not lost: bring them back"),
     };
@@ -320,7 +326,7 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
 fn survey(global: &Global) -> Result<std::result::Result<Option<Survey>, String>> {
     let storage = match cluster::open_file(&global.cluster()?, &global.remote_options(), Plan::Auto) {
         Ok(storage) => storage,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ok(None)),
+        Err(error) if error.kind() == StorageErrorKind::NotFound => return Ok(Ok(None)),
         Err(error) => return Ok(Err(error.to_string())),
     };
     Ok(storage
@@ -341,14 +347,14 @@ fn remove(global: &Global, name: &str) -> Result<Exit> {
             )));
         }
     }
-    authority::change(&file, |nodes| nodes.retain(|node| node.name != name)).map_err(failed)?;
+    authority::change(&file, |nodes| nodes.retain(|node| node.name != name))?;
     say(global, name, format!("{name} is forgotten"))?;
     Ok(Exit::Success)
 }
 
 /// The node of this name.
 fn known(file: &Path, name: &str) -> Result<Arc<NodeStorage>> {
-    let nodes = cluster::nodes(file).map_err(failed)?;
+    let nodes = cluster::nodes(file)?;
     let names: Vec<&str> = nodes.iter().map(|node| node.name()).collect();
     let text = format!(
         "the cluster has no node {name}: there are {}",
@@ -395,8 +401,8 @@ fn change(global: &Global, old: Option<&str>, new: &NodeAddress) -> Result<Exit>
             say(global, &new.name, text)?;
             return Ok(Exit::Success);
         }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(failed(error)),
+        Err(error) if error.kind() == StorageErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error.into()),
     }
     let node = known(&file, &new.name)?;
     if node.address() != new.address {
@@ -415,19 +421,17 @@ fn change(global: &Global, old: Option<&str>, new: &NodeAddress) -> Result<Exit>
     let storage = global.set()?;
     let place = cluster::place(node);
     match old {
-        None => storage.add(&place).map_err(failed)?,
+        None => storage.add(&place)?,
         Some(old) => {
             let is_target = |name: &str| storage.urls().any(|url| url == cluster::node_url(name));
             // Whoever ran this before may have been interrupted when only the file was left to change.
             if is_target(old) || !is_target(&new.name) {
                 storage
-                    .replace(&cluster::node_url(old), &place)
-                    .map_err(failed)?;
+                    .replace(&cluster::node_url(old), &place)?;
             }
             // It may have taken its own place, empty.
             let is_gone = |node: &NodeAddress| node.name == old && node.name != new.name;
-            authority::change(&file, |nodes| nodes.retain(|node| !is_gone(node)))
-                .map_err(failed)?;
+            authority::change(&file, |nodes| nodes.retain(|node| !is_gone(node)))?;
         }
     }
     let text = format!(
@@ -437,8 +441,4 @@ fn change(global: &Global, old: Option<&str>, new: &NodeAddress) -> Result<Exit>
     );
     say(global, &new.name, text)?;
     Ok(Exit::Success)
-}
-
-fn failed(error: io::Error) -> Failure {
-    Failure::Other(error.to_string())
 }

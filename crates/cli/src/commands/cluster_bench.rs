@@ -1,12 +1,11 @@
 //! `tabane cluster bench`
 
-use std::io;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tabane_storage::{Name, ObjectKind, Storage};
+use tabane_storage::{Name, ObjectKind, Storage, StorageError, StorageErrorKind};
 use tabane_store::Id;
 use tabane_striped::StripedStorage;
 use tabane_striped::cluster::Plan;
@@ -44,7 +43,7 @@ pub fn run(global: &Global, plans: &[String], seconds: f64) -> Result<Exit> {
         global.repository.network.plan = plan;
         let storage = global.set()?;
         let measured = measure(&storage, name, seconds);
-        let measured = measured.map_err(|error| Failure::Other(error.to_string()))?;
+        let measured = measured?;
         let bytes = (measured.objects * OBJECT_LEN) as u64;
         if global.json {
             let rate = |time| format::megabytes_per_second(bytes, time);
@@ -74,7 +73,7 @@ pub fn run(global: &Global, plans: &[String], seconds: f64) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-fn measure(storage: &StripedStorage, plan: &str, seconds: f64) -> io::Result<Measured> {
+fn measure(storage: &StripedStorage, plan: &str, seconds: f64) -> tabane_storage::Result<Measured> {
     let object = vec![7; OBJECT_LEN];
     let (names, slowest) = (Mutex::new(Vec::new()), Mutex::new(Duration::ZERO));
     let begun = Instant::now();
@@ -98,7 +97,8 @@ fn measure(storage: &StripedStorage, plan: &str, seconds: f64) -> io::Result<Mea
         at_once(|| {
             while let Some(&name) = next(&left) {
                 if storage.get(name, None)? != object {
-                    return Err(io::Error::other(format!("{name} is not what was written")));
+                    let text = format!("{name} is not what was written");
+                    return Err(StorageError::new(StorageErrorKind::Damaged, text));
                 }
             }
             Ok(())
@@ -109,7 +109,7 @@ fn measure(storage: &StripedStorage, plan: &str, seconds: f64) -> io::Result<Mea
     let deleted = at_once(|| {
         while let Some(&name) = next(&left) {
             match storage.delete(name) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Err(error) if error.kind() != StorageErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
@@ -130,7 +130,7 @@ fn next<'a>(names: &Mutex<std::slice::Iter<'a, Name>>) -> Option<&'a Name> {
 }
 
 /// Does the same in several threads; the first error counts.
-fn at_once(act: impl Fn() -> io::Result<()> + Sync) -> io::Result<()> {
+fn at_once(act: impl Fn() -> tabane_storage::Result<()> + Sync) -> tabane_storage::Result<()> {
     thread::scope(|scope| {
         let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(&act)).collect();
         let results = threads.into_iter().map(|thread| thread.join());

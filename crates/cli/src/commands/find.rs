@@ -12,6 +12,7 @@ use tabane_store::node::{Node, Time};
 use tabane_storage::ObjectKind;
 use tabane_store::{Id, Repository};
 
+use crate::advice;
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
@@ -153,7 +154,7 @@ impl Find {
             });
             for directory in unreadable {
                 let path = directory.path.display();
-                let error = directory.error;
+                let error = advice::explain(&directory.error);
                 warn(format!("{path} of snapshot {}: {error}", id.short()));
                 exit = Exit::Failure;
             }

@@ -9,6 +9,7 @@ use tabane_store::snapshot::{self, Snapshot, split_tags};
 use tabane_store::{Id, Repository};
 
 use super::prune::{self, Limits};
+use crate::advice;
 use crate::args::{Global, parse};
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
@@ -301,7 +302,7 @@ impl Forget {
         for &id in going.iter().filter(|_| !self.dry_run) {
             match snapshot::remove(repository, id) {
                 Ok(()) => removed += 1,
-                Err(error) => warn(error.to_string()),
+                Err(error) => warn(advice::explain(&error)),
             }
         }
         if !global.json && !global.quiet {

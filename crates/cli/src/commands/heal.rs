@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::json;
 use tabane_striped::{HealOptions, HealReport};
 
+use crate::advice;
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
@@ -52,7 +53,7 @@ pub fn heal(global: &Global, options: HealOptions) -> Result<Exit> {
     };
     let report = storage.heal(options, &reporter);
     progress.stop();
-    let report = report.map_err(|error| Failure::Other(format!("cannot heal: {error}")))?;
+    let report = report.map_err(|error| Failure::Storage("cannot heal: ", error))?;
     if global.json {
         let mut object = into_object(json!({"message_type": "summary"}));
         let report = serde_json::to_value(report).unwrap_or_default();
@@ -81,7 +82,7 @@ pub fn heal(global: &Global, options: HealOptions) -> Result<Exit> {
             "{} missing, so not everything is protected as it should be: bring back what is missing and run this again, or \
              `{}` it first",
             format::count(report.missing_targets, "target"),
-            storage.replace_command()
+            advice::replace_command(storage.is_of_nodes())
         ));
     }
     Ok(Exit::Failure)

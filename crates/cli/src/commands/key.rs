@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tabane_store::key::{self, KdfCost};
 use tabane_store::{Id, Repository};
 
+use crate::advice;
 use crate::args::Global;
 use crate::exit::{Exit, Result};
 use crate::format;
@@ -101,7 +102,7 @@ impl Key {
 fn list(global: &Global, repository: &Repository) -> Result<Exit> {
     let key::Listing { keys, damaged } = key::list(repository.storage())?;
     for error in &damaged {
-        warn(error.to_string());
+        warn(advice::explain(error));
     }
     let exit = match damaged.is_empty() {
         true => Exit::Success,

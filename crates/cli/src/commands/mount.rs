@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::json;
 use tabane_mount::{MountError, Options, Unmounted};
 
+use crate::advice;
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::{Output, print_json, warn};
@@ -99,7 +100,7 @@ impl From<MountError> for Failure {
     fn from(error: MountError) -> Self {
         match error {
             MountError::Repository(error) => Self::Store(error),
-            MountError::Unusable(text) => Self::Other(text),
+            error => Self::Other(advice::explain_mount(&error)),
         }
     }
 }

@@ -78,7 +78,7 @@ impl Node {
         };
         let (stop, stopped) = mpsc::channel();
         process::on_signal(move || drop(stop));
-        let server = Server::start(options).map_err(|error| Failure::Other(error.to_string()))?;
+        let server = Server::start(options)?;
         if global.json {
             print_json(&json!({
                 "message_type": "serving",

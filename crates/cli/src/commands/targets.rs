@@ -5,6 +5,7 @@ use serde_json::json;
 use tabane_striped::{Survey, set_file};
 
 use super::heal::fragments;
+use crate::advice;
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
@@ -66,10 +67,10 @@ impl Targets {
 
 fn show(global: &Global) -> Result<Exit> {
     let storage = global.set()?;
-    let survey = storage.survey().map_err(failed)?;
+    let survey = storage.survey()?;
     if global.json {
         let mut object = into_object(json!({"message_type": "targets"}));
-        object.insert("statement".to_owned(), survey.statement().into());
+        object.insert("statement".to_owned(), advice::statement(&survey).into());
         let survey = serde_json::to_value(survey).unwrap_or_default();
         object.append(&mut into_object(survey));
         print_json(&object.into())?;
@@ -102,7 +103,7 @@ fn print(survey: &Survey) -> Result<()> {
         ]);
     }
     table.print(&mut output)?;
-    output.line(survey.statement())?;
+    output.line(advice::statement(survey))?;
     if survey.incomplete_objects > 0 {
         let objects = format::count(survey.incomplete_objects, "object");
         output.line(format!("{objects} incomplete: run `tabane heal`"))?;
@@ -119,8 +120,8 @@ fn change(global: &Global, old: Option<&str>, new: &str) -> Result<Exit> {
     let url = |url: &str| set_file::absolute(url, ".".as_ref()).map_err(Failure::Usage);
     let new = url(new)?;
     let places = set_file::places(std::slice::from_ref(&new), &global.remote_options());
-    let place = &places.map_err(failed)?[0];
-    let mut urls = set_file::read(&file).map_err(failed)?;
+    let place = &places?[0];
+    let mut urls = set_file::read(&file)?;
     let is_target = |url: &str| storage.urls().any(|known| known == url);
     match old {
         None if urls.contains(&new) && is_target(&new) => {
@@ -128,7 +129,7 @@ fn change(global: &Global, old: Option<&str>, new: &str) -> Result<Exit> {
             return Err(Failure::Other(text));
         }
         // One that the file does not list comes of an earlier attempt that was interrupted.
-        None => storage.add(place).map_err(failed)?,
+        None => storage.add(place)?,
         Some(old) => {
             // It may be the start of an ID, or a directory that is named from here.
             let old = match url(old) {
@@ -139,7 +140,7 @@ fn change(global: &Global, old: Option<&str>, new: &str) -> Result<Exit> {
             let is_done = urls.contains(&old) && !is_target(&old) && is_target(&new);
             let replaced = match is_done {
                 true => old,
-                false => storage.replace(&old, place).map_err(failed)?,
+                false => storage.replace(&old, place)?,
             };
             urls.retain(|url| *url != replaced);
         }
@@ -147,7 +148,7 @@ fn change(global: &Global, old: Option<&str>, new: &str) -> Result<Exit> {
     if !urls.contains(&new) {
         urls.push(new.clone());
     }
-    set_file::write(&file, &urls, true).map_err(failed)?;
+    set_file::write(&file, &urls, true)?;
     if global.json {
         print_json(&json!({"message_type": "targets_changed", "added": new}))?;
     } else if !global.quiet {
@@ -161,8 +162,4 @@ fn change(global: &Global, old: Option<&str>, new: &str) -> Result<Exit> {
         output.finish()?;
     }
     Ok(Exit::Success)
-}
-
-fn failed(error: std::io::Error) -> Failure {
-    Failure::Other(error.to_string())
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use crate::failure::{Failure, FailureKind};
+use crate::error::{StorageError, StorageErrorKind};
 
 /// Keys and region of a profile, each if it is there.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Profile {
 ///
 /// # Errors
 /// When the profile that was named has no keys.
-pub fn read() -> Result<Profile, Failure> {
+pub fn read() -> Result<Profile, StorageError> {
     let named = std::env::var("AWS_PROFILE").ok();
     let text = |variable: &str, usual: &str| {
         let path = match std::env::var_os(variable) {
@@ -33,8 +33,8 @@ pub fn read() -> Result<Profile, Failure> {
     let config = text("AWS_CONFIG_FILE", "config").unwrap_or_default();
     let profile = parse(&credentials, &config, named.as_deref().unwrap_or("default"));
     match (named, &profile.keys) {
-        (Some(name), None) => Err(Failure::new(
-            FailureKind::Lasting,
+        (Some(name), None) => Err(StorageError::new(
+            StorageErrorKind::Permanent,
             format!("profile {name:?} has no keys in ~/.aws/credentials"),
         )),
         _ => Ok(profile),

@@ -11,14 +11,14 @@ use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 use super::aws_profile;
 use super::location::{RemoteLocation, Service};
 use super::transport::Transport;
-use crate::failure::{Failure, FailureKind};
+use crate::error::{StorageError, StorageErrorKind};
 use crate::limit::Limiter;
 
 /// Connects to nothing yet.
 pub fn connect(
     location: &RemoteLocation,
     upload: Option<Arc<Limiter>>,
-) -> Result<Arc<dyn ObjectStore>, Failure> {
+) -> Result<Arc<dyn ObjectStore>, StorageError> {
     // Whoever calls tries again, with new signatures and for longer.
     let retry = RetryConfig {
         backoff: BackoffConfig::default(),
@@ -72,12 +72,12 @@ pub fn connect(
     built.map_err(|error| {
         let first = super::first_cause(&error);
         let text = format!("{first}: set {}", location.service.credentials());
-        Failure::new(FailureKind::Lasting, text)
+        StorageError::new(StorageErrorKind::Permanent, text)
     })
 }
 
 /// Adds what the files of Amazon's tools say, where the environment says nothing.
-fn with_profile(mut builder: AmazonS3Builder) -> Result<AmazonS3Builder, Failure> {
+fn with_profile(mut builder: AmazonS3Builder) -> Result<AmazonS3Builder, StorageError> {
     let is_set = |name: &str| std::env::var_os(name).is_some();
     let sources = [
         "AWS_ACCESS_KEY_ID",

@@ -3,9 +3,9 @@
 mod aws_profile;
 mod connect;
 mod location;
+mod refusal;
 mod transport;
 
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode}
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 
-use crate::failure::{Failure, FailureKind, causes};
+use crate::error::{Result, StorageError, StorageErrorKind, causes};
 use crate::hash::random;
 use crate::id::Id;
 use crate::limit::Limiter;
@@ -37,8 +37,6 @@ const LISTED_IN_ORDER: usize = 5000;
 
 /// What is small is given this long. Uploads may take longer, as long as they move.
 const TIMEOUT: Duration = Duration::from_secs(120);
-
-type Result<T> = std::result::Result<T, Failure>;
 
 /// Objects below a prefix of an object store.
 ///
@@ -68,7 +66,7 @@ impl ObjectStorage {
     ///
     /// # Errors
     /// When something that the service needs is missing from the environment.
-    pub fn connect(location: &RemoteLocation, options: &RemoteOptions) -> io::Result<Self> {
+    pub fn connect(location: &RemoteLocation, options: &RemoteOptions) -> Result<Self> {
         let upload = options.upload_kib_per_s.map(Limiter::new).map(Arc::new);
         let store = connect::connect(location, upload)?;
         let mut storage = Self::new(store, &location.prefix, location.to_string(), options)?;
@@ -85,10 +83,10 @@ impl ObjectStorage {
         prefix: &str,
         location: String,
         options: &RemoteOptions,
-    ) -> io::Result<Self> {
+    ) -> Result<Self> {
         let root = Path::parse(prefix).map_err(|error| {
-            Failure::new(
-                FailureKind::Lasting,
+            StorageError::new(
+                StorageErrorKind::Permanent,
                 format!("{prefix:?} is no prefix: {error}"),
             )
         })?;
@@ -123,9 +121,9 @@ impl ObjectStorage {
     }
 
     /// Waits for an operation, which is tried again while its failures are passing.
-    fn run<T>(&self, operation: impl AsyncFnMut(bool) -> Result<T>) -> io::Result<T> {
+    fn run<T>(&self, operation: impl AsyncFnMut(bool) -> Result<T>) -> Result<T> {
         let runtime = self.runtime.as_ref().expect("it is taken at the end");
-        Ok(runtime.block_on(self.persist(operation))?)
+        runtime.block_on(self.persist(operation))
     }
 
     /// An operation is told whether it was tried before.
@@ -140,7 +138,7 @@ impl ObjectStorage {
                 None => operation(attempts.is_again()).await,
             };
             let failure = match done {
-                Err(failure) if failure.kind == FailureKind::Passing => failure,
+                Err(failure) if failure.kind() == StorageErrorKind::Retryable => failure,
                 done => {
                     self.outages.answered();
                     return done;
@@ -149,9 +147,7 @@ impl ObjectStorage {
             let now = Instant::now();
             let Some(delay) = attempts.failed(&failure, now) else {
                 let tried = attempts.tried_for(now).as_secs();
-                return Err(failure.and(&format!(
-                    ", for {tried} s; nothing already stored is lost: check the network and the server, and run the command again"
-                )));
+                return Err(failure.and(&format!(", for {tried} s")));
             };
             tokio::time::sleep(delay).await;
         }
@@ -167,7 +163,7 @@ impl ObjectStorage {
                 .store
                 .put_opts(path, bytes.clone().into(), PutMode::Create.into());
             match put.await.map_err(explain) {
-                Err(failure) if failure.kind == FailureKind::Unsupported => {
+                Err(failure) if failure.kind() == StorageErrorKind::Unsupported => {
                     self.unconditional.store(true, Ordering::Relaxed);
                 }
                 done => return done.map(drop),
@@ -175,7 +171,7 @@ impl ObjectStorage {
         }
         // All but `config` are named by their bytes: whoever else puts one puts the same. So a look before is enough.
         if !again && within(TIMEOUT, self.store.head(path)).await.is_ok() {
-            return Err(already_exists());
+            return Err(StorageErrorKind::AlreadyExists.into());
         }
         let put = self.store.put(path, bytes.clone().into()).await;
         put.map(drop).map_err(explain)
@@ -211,11 +207,11 @@ impl ObjectStorage {
         };
         let found = within(TIMEOUT, self.store.get_opts(path, options)).await;
         let found = match (found, &range) {
-            (Err(failure), Some(range)) if failure.kind == FailureKind::Lasting => {
+            (Err(failure), Some(range)) if failure.kind() == StorageErrorKind::Permanent => {
                 // Services say in many ways that there is no such part.
                 let size = within(TIMEOUT, self.store.head(path)).await?.size;
                 return Err(match range.end > size {
-                    true => past_end(),
+                    true => StorageErrorKind::PastEnd.into(),
                     false => failure,
                 });
             }
@@ -223,11 +219,11 @@ impl ObjectStorage {
         };
         let len = found.range.end - found.range.start;
         if asked.is_some_and(|asked| asked != len) {
-            return Err(past_end());
+            return Err(StorageErrorKind::PastEnd.into());
         }
         if len > OBJECT_LEN_MAX {
             let text = "it is longer than any object";
-            return Err(Failure::new(FailureKind::Lasting, text));
+            return Err(StorageError::new(StorageErrorKind::Permanent, text));
         }
         let mut bytes = Vec::with_capacity(len as usize);
         let mut pieces = found.into_stream();
@@ -239,8 +235,8 @@ impl ObjectStorage {
         }
         match bytes.len() as u64 == len {
             true => Ok(bytes),
-            false => Err(Failure::new(
-                FailureKind::Passing,
+            false => Err(StorageError::new(
+                StorageErrorKind::Retryable,
                 "the server sent less than it promised",
             )),
         }
@@ -253,8 +249,8 @@ impl ObjectStorage {
         let is_clear = match &found {
             Ok(_) => true,
             // Perhaps there is not even a bucket.
-            Err(failure) if failure.kind == FailureKind::NotFound => name != Name::CONFIG,
-            Err(failure) => failure.kind == FailureKind::Passing,
+            Err(failure) if failure.kind() == StorageErrorKind::NotFound => name != Name::CONFIG,
+            Err(failure) => failure.kind() == StorageErrorKind::Retryable,
         };
         match is_clear {
             true => found,
@@ -326,7 +322,7 @@ impl Storage for ObjectStorage {
         self.connections
     }
 
-    fn create(&self) -> io::Result<()> {
+    fn create(&self) -> Result<()> {
         // What an interrupted creation left behind is no obstacle.
         let harmless = [TEMPORARY, ObjectKind::Key.name()].map(|folder| self.path(folder));
         self.run(async |_| {
@@ -337,24 +333,24 @@ impl Storage for ObjectStorage {
                 .iter()
                 .any(|folder| !harmless.contains(folder));
             match other || !found.objects.is_empty() {
-                true => Err(Failure::new(FailureKind::NotEmpty, "it is not empty")),
+                true => Err(StorageErrorKind::NotEmpty.into()),
                 false => Ok(()),
             }
         })
     }
 
-    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+    fn put(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
         let bytes = Bytes::from(parts.concat());
         let path = self.object(name);
         self.run(
             async |again| match self.put_new(&path, &bytes, again).await {
-                Err(failure) if failure.kind == FailureKind::AlreadyExists && again => {
+                Err(failure) if failure.kind() == StorageErrorKind::AlreadyExists && again => {
                     match self.has(name, &bytes).await {
                         Ok(true) => Ok(()),
                         Ok(false) => Err(failure),
-                        Err(missing) if missing.kind == FailureKind::NotFound => {
+                        Err(missing) if missing.kind() == StorageErrorKind::NotFound => {
                             let text = "the server is still busy with an earlier try";
-                            Err(Failure::new(FailureKind::Passing, text))
+                            Err(StorageError::new(StorageErrorKind::Retryable, text))
                         }
                         Err(other) => Err(other),
                     }
@@ -362,23 +358,25 @@ impl Storage for ObjectStorage {
                 done => done,
             },
         )
+        .map_err(|error| error.about(name))
     }
 
-    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>> {
         let path = self.object(name);
         self.run(async |_| match &range {
             Some(range) if range.is_empty() => {
                 let size = self.head(name).await?.size;
                 match range.start <= size {
                     true => Ok(Vec::new()),
-                    false => Err(past_end()),
+                    false => Err(StorageErrorKind::PastEnd.into()),
                 }
             }
             _ => self.read(&path, range.clone()).await,
         })
+        .map_err(|error| error.about(name))
     }
 
-    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+    fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
         let found = match kind {
             ObjectKind::Config => vec![self.run(async |_| self.head(Name::CONFIG).await)?],
             _ => {
@@ -418,25 +416,29 @@ impl Storage for ObjectStorage {
         Ok(listed.collect())
     }
 
-    fn stat(&self, name: Name) -> io::Result<u64> {
+    fn stat(&self, name: Name) -> Result<u64> {
         self.run(async |_| Ok(self.head(name).await?.size))
+            .map_err(|error| error.about(name))
     }
 
-    fn delete(&self, name: Name) -> io::Result<()> {
+    fn delete(&self, name: Name) -> Result<()> {
         let path = self.object(name);
         self.run(async |again| {
             // Most services say of an object that is not there that it is deleted.
             match within(TIMEOUT, self.store.head(&path)).await {
-                Err(failure) if failure.kind == FailureKind::NotFound && again => return Ok(()),
+                Err(failure) if failure.kind() == StorageErrorKind::NotFound && again => {
+                    return Ok(());
+                }
                 found => found?,
             };
             within(TIMEOUT, self.store.delete(&path)).await
         })
+        .map_err(|error| error.about(name))
     }
 
     /// At once where the service replaces objects. Besides, servers over a file system may remove the folder of what was
     /// deleted under an upload that was acknowledged (versitygw 1.8 does).
-    fn replace(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+    fn replace(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
         if self.is_webdav {
             return replace_in_two_steps(self, name, parts);
         }
@@ -446,6 +448,7 @@ impl Storage for ObjectStorage {
             let put = self.store.put(&path, bytes.clone().into()).await;
             put.map(drop).map_err(explain)
         })
+        .map_err(|error| error.about(name))
     }
 }
 
@@ -469,18 +472,18 @@ async fn within<T>(
     }
 }
 
-fn explain(error: object_store::Error) -> Failure {
+fn explain(error: object_store::Error) -> StorageError {
     use object_store::Error::{AlreadyExists, NotFound, NotImplemented};
-    if let Some(failure) = Failure::within(&error) {
+    if let Some(failure) = StorageError::within(&error) {
         return failure.clone();
     }
     let kind = match &error {
-        NotFound { .. } => FailureKind::NotFound,
-        AlreadyExists { .. } => FailureKind::AlreadyExists,
-        NotImplemented { .. } => FailureKind::Unsupported,
-        _ => FailureKind::Lasting,
+        NotFound { .. } => return StorageErrorKind::NotFound.into(),
+        AlreadyExists { .. } => return StorageErrorKind::AlreadyExists.into(),
+        NotImplemented { .. } => StorageErrorKind::Unsupported,
+        _ => StorageErrorKind::Permanent,
     };
-    Failure::new(kind, first_cause(&error))
+    StorageError::new(kind, first_cause(&error))
 }
 
 fn first_cause(error: &object_store::Error) -> String {
@@ -490,14 +493,6 @@ fn first_cause(error: &object_store::Error) -> String {
         .unwrap_or_default()
 }
 
-fn already_exists() -> Failure {
-    Failure::new(FailureKind::AlreadyExists, "it is there already")
-}
-
-fn no_answer() -> Failure {
-    Failure::new(FailureKind::Passing, "the server does not answer")
-}
-
-fn past_end() -> Failure {
-    Failure::new(FailureKind::PastEnd, "it ends before that")
+fn no_answer() -> StorageError {
+    StorageErrorKind::Retryable.into()
 }

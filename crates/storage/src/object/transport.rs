@@ -1,6 +1,6 @@
 //! HTTP as the object stores want it, with typed refusals and a limit on uploads.
 //!
-//! Every request of every service goes through here. What a server refuses becomes a [`Failure`] while its explanation
+//! Every request of every service goes through here. What a server refuses becomes a [`StorageError`] while its explanation
 //! is at hand: behind the interface of `object_store` only a text would be left of it. No URL, header or credential
 //! gets into an error.
 
@@ -24,7 +24,8 @@ use object_store::{ClientOptions, HeaderMap};
 use reqwest::StatusCode;
 
 use super::location::Service;
-use crate::failure::{Failure, FailureKind, Refusal, causes};
+use super::refusal::Refusal;
+use crate::error::{StorageError, StorageErrorKind, causes};
 use crate::limit::Limiter;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -76,7 +77,7 @@ impl Transport {
         service: Service,
         upload: Option<Arc<Limiter>>,
         login: Option<(String, String)>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, StorageError> {
         let client = reqwest::Client::builder()
             .user_agent(concat!("tabane/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
@@ -98,7 +99,7 @@ impl Transport {
         &self,
         request: reqwest::Request,
         sent: &AtomicU64,
-    ) -> Result<reqwest::Response, Failure> {
+    ) -> Result<reqwest::Response, StorageError> {
         let mut answer = pin!(self.client.execute(request));
         let mut before = 0;
         loop {
@@ -108,13 +109,13 @@ impl Transport {
             let now = sent.load(Ordering::Relaxed);
             if std::mem::replace(&mut before, now) == now {
                 let text = "the server does not answer";
-                return Err(Failure::new(FailureKind::Passing, text));
+                return Err(StorageError::new(StorageErrorKind::Retryable, text));
             }
         }
     }
 
     /// Lets pass what `object_store` understands itself, and explains the rest.
-    async fn judge(&self, response: HttpResponse) -> Result<HttpResponse, Failure> {
+    async fn judge(&self, response: HttpResponse) -> Result<HttpResponse, StorageError> {
         let status = response.status();
         let by_crate = [
             StatusCode::NOT_MODIFIED,
@@ -152,7 +153,12 @@ impl HttpService for Transport {
         let (parts, body) = request.into_parts();
         let url: reqwest::Url = match parts.uri.to_string().parse() {
             Ok(url) => url,
-            Err(_) => return Err(failed(Failure::new(FailureKind::Lasting, "it is no URL"))),
+            Err(_) => {
+                return Err(failed(StorageError::new(
+                    StorageErrorKind::Permanent,
+                    "it is no URL",
+                )));
+            }
         };
         let host = url.host_str().unwrap_or_default().to_owned();
         let makes_folder = parts.method.as_str() == "MKCOL";
@@ -177,7 +183,10 @@ impl HttpService for Transport {
                 "there are no credentials: set {}",
                 self.service.credentials()
             );
-            return Err(failed(Failure::new(FailureKind::Denied, text)));
+            return Err(failed(StorageError::new(
+                StorageErrorKind::Unauthorized,
+                text,
+            )));
         }
         let mut response = answer.map_err(failed)?;
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
@@ -194,7 +203,7 @@ impl HttpService for Transport {
 }
 
 /// A failure on its way through `object_store`, which is to do nothing about it.
-fn failed(failure: Failure) -> HttpError {
+fn failed(failure: StorageError) -> HttpError {
     HttpError::new(HttpErrorKind::Unknown, failure)
 }
 
@@ -222,7 +231,7 @@ fn in_pieces(
 }
 
 /// What went wrong before there was an answer, or while it came.
-fn explain(error: &reqwest::Error) -> Failure {
+fn explain(error: &reqwest::Error) -> StorageError {
     let first = causes(error)
         .last()
         .map(ToString::to_string)
@@ -232,20 +241,20 @@ fn explain(error: &reqwest::Error) -> Failure {
     if first.contains("InvalidContentType") {
         let text =
             "the server does not speak TLS: check host and port, or write http:// if that is meant";
-        return Failure::new(FailureKind::Lasting, text);
+        return StorageError::new(StorageErrorKind::Permanent, text);
     }
     if first.contains("certificate") {
         let text = format!(
             "{what}: if the server is the right one, add its authority to the system's certificates or name its file in SSL_CERT_FILE"
         );
-        return Failure::new(FailureKind::Lasting, text);
+        return StorageError::new(StorageErrorKind::Permanent, text);
     }
     if error.is_builder() {
-        return Failure::new(FailureKind::Lasting, what);
+        return StorageError::new(StorageErrorKind::Permanent, what);
     }
     match error.is_timeout() {
-        true => Failure::new(FailureKind::Passing, "the server does not answer"),
-        false => Failure::new(FailureKind::Passing, what.to_ascii_lowercase()),
+        true => StorageError::new(StorageErrorKind::Retryable, "the server does not answer"),
+        false => StorageError::new(StorageErrorKind::Retryable, what.to_ascii_lowercase()),
     }
 }
 

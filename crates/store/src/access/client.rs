@@ -228,7 +228,7 @@ pub fn forget_dead(repository: &Arc<Repository>, all: bool) -> Result<Forgotten>
     for seen in &removed {
         let name = Name::new(ObjectKind::Client, seen.id);
         match repository.storage().delete(name) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() != tabane_storage::StorageErrorKind::NotFound => {
                 return Err(Error::storage("remove", name)(error));
             }
             _ => {}

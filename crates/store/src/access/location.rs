@@ -1,7 +1,6 @@
 //! Where a repository can be, and what opens it.
 
 use std::ffi::OsStr;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -41,7 +40,11 @@ impl Location {
     ///
     /// # Errors
     /// When something that the service needs is missing from the environment, or too many targets are missing.
-    pub fn open(&self, options: &RemoteOptions, plan: Plan) -> io::Result<Arc<dyn Storage>> {
+    pub fn open(
+        &self,
+        options: &RemoteOptions,
+        plan: Plan,
+    ) -> tabane_storage::Result<Arc<dyn Storage>> {
         match self {
             Self::Single(place) => place.open(options),
             Self::Striped(file) => Ok(Arc::new(tabane_striped::set_file::open_file(

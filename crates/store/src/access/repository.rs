@@ -1,7 +1,6 @@
 //! A repository: a storage, its keys and its configuration.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -17,7 +16,7 @@ use crate::format::removal::Removal;
 use tabane_index::{Cache, Index, IndexObjects, IndexSegment, PackContents, PageKeys, Removed};
 use tabane_storage::Id;
 use tabane_storage::sync::try_each;
-use tabane_storage::{Listed, Name, ObjectKind, Storage};
+use tabane_storage::{Listed, Name, ObjectKind, Storage, StorageError, StorageErrorKind};
 use tabane_storage::{object_id, random};
 
 /// What is chosen when a repository is made.
@@ -87,10 +86,8 @@ impl Repository {
         let exists = || storage.stat(Name::CONFIG).is_ok();
         storage.create().map_err(|source| match source.kind() {
             // Somebody else was faster.
-            io::ErrorKind::DirectoryNotEmpty if exists() => {
-                Error::RepositoryExists(location.clone())
-            }
-            io::ErrorKind::DirectoryNotEmpty => Error::NotEmpty(location.clone()),
+            StorageErrorKind::NotEmpty if exists() => Error::RepositoryExists(location.clone()),
+            StorageErrorKind::NotEmpty => Error::NotEmpty(location.clone()),
             _ => Error::Storage {
                 action: "create",
                 what: format!("a repository at {location}"),
@@ -106,7 +103,7 @@ impl Repository {
             // The key opens nothing; if it stays, `open` passes it over.
             let _ = key::delete(&*storage, key);
             return Err(match source.kind() {
-                io::ErrorKind::AlreadyExists => Error::RepositoryExists(location),
+                StorageErrorKind::AlreadyExists => Error::RepositoryExists(location),
                 _ => Error::storage("write", Name::CONFIG)(source),
             });
         }
@@ -174,7 +171,7 @@ impl Repository {
     pub(crate) fn has(&self, name: Name) -> Result<bool> {
         match self.storage.stat(name) {
             Ok(_) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) if error.kind() == StorageErrorKind::NotFound => Ok(false),
             Err(error) => Err(Error::storage("read", name)(error)),
         }
     }
@@ -348,7 +345,7 @@ impl Repository {
     /// When the storage fails.
     pub(crate) fn delete_if_there(&self, name: Name) -> Result<()> {
         match self.storage.delete(name) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error) if error.kind() != StorageErrorKind::NotFound => {
                 Err(Error::storage("remove", name)(error))
             }
             _ => Ok(()),
@@ -561,9 +558,9 @@ impl IndexObjects for Repository {
 }
 
 /// Whether an error of reading `config` means that there is no repository.
-fn is_absent(error: &io::Error) -> bool {
+fn is_absent(error: &StorageError) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+        StorageErrorKind::NotFound | StorageErrorKind::NotADirectory
     )
 }

@@ -1,7 +1,6 @@
 //! Decoded segments that many readers share, some of them decoded before they are asked for.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
@@ -13,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::format::node::{Node, Piece};
 use crate::format::tree;
 use tabane_index::{BlockLocation, Index};
-use tabane_storage::Id;
 use tabane_storage::sync::lock;
+use tabane_storage::{Id, StorageErrorKind};
 
 /// Segments that may wait to be decoded ahead; of more, those that were asked for first are given up.
 const QUEUED_SEGMENTS: usize = 64;
@@ -440,7 +439,7 @@ fn place(index: &Index, number: u32) -> Result<Place> {
 fn may_be_elsewhere(error: &Error) -> bool {
     match error {
         Error::MissingBlock(_) => true,
-        Error::Storage { source, .. } => source.kind() == io::ErrorKind::NotFound,
+        Error::Storage { source, .. } => source.kind() == StorageErrorKind::NotFound,
         _ => false,
     }
 }

@@ -1,9 +1,7 @@
 //! The snapshots of a repository: writing, finding and removing them.
 
-use std::io;
-
 use jiff::Timestamp;
-use tabane_storage::{Id, Name, ObjectKind};
+use tabane_storage::{Id, Name, ObjectKind, StorageErrorKind};
 
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
@@ -40,7 +38,7 @@ pub fn replace(repository: &Repository, old: Id, snapshot: &Snapshot) -> Result<
 pub fn remove(repository: &Repository, id: Id) -> Result<()> {
     let name = Name::new(ObjectKind::Snapshot, id);
     match repository.storage().delete(name) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+        Err(error) if error.kind() != StorageErrorKind::NotFound => {
             Err(Error::storage("remove", name)(error))
         }
         _ => Ok(()),

@@ -523,9 +523,7 @@ impl Encoder {
     fn upload(&mut self) -> Result<()> {
         if self.shared.failed.load(Ordering::Relaxed) {
             // Whoever failed has said why; this only ends the run.
-            return Err(Error::Invalid(
-                "another part of the run has failed".to_owned(),
-            ));
+            return Err(Error::Interrupted("another part of the run has failed"));
         }
         if let (Some(pack), Some(uploads)) = (self.pack.take(), &self.uploads) {
             let (bytes, contents) = pack.finish();

@@ -76,7 +76,7 @@ struct Run {
 
 impl Run {
     fn error(&self, error: &Error) {
-        self.problem(&error.finding());
+        self.problem(&error.to_string());
     }
 
     fn problem(&self, what: &dyn std::fmt::Display) {
@@ -123,9 +123,7 @@ pub fn check(
     if report.unreferenced_packs > 0 {
         let why = match report.problems {
             0 => "an interrupted backup left them, or one is running; no snapshot needs them",
-            _ => {
-                "what is missing may be in them: run `tabane repair index` first, and remove nothing"
-            }
+            _ => "what is missing may be in them",
         };
         let count = report.unreferenced_packs;
         run.observer.note(&format!(
@@ -260,7 +258,7 @@ fn check_snapshots(
             && let Ok(false) = is_whole(&mut reader, index, &snapshot.root)
         {
             let why =
-                "whoever made it was stopped before it was confirmed; `tabane prune` removes it";
+                "whoever made it was stopped before it was confirmed; the next prune removes it";
             run.observer
                 .note(&format!("{what} was never finished: {why}"));
             continue;
@@ -296,7 +294,7 @@ fn check_tree(
         let nodes = match reader.read_directory(index, &content) {
             Ok(nodes) => nodes,
             Err(error) => {
-                run.problem(&format_args!("{what}{path}: {}", error.finding()));
+                run.problem(&format_args!("{what}{path}: {error}"));
                 continue;
             }
         };

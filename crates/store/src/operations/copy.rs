@@ -54,7 +54,8 @@ pub struct Copied {
 /// Whether blocks of one repository can be blocks of the other.
 ///
 /// # Errors
-/// [`Error::Invalid`] if they are named by different hashes, by one with known collisions, or if it is the same repository.
+/// [`Error::OtherHash`]; [`Error::Invalid`] if blocks are named by a hash with known collisions, or if it is the same
+/// repository.
 pub fn compatible(from: &Repository, to: &Repository) -> Result<()> {
     let (source, target) = (from.config(), to.config());
     if source.id == target.id {
@@ -63,11 +64,10 @@ pub fn compatible(from: &Repository, to: &Repository) -> Result<()> {
         ));
     }
     if source.hash != target.hash {
-        return Err(Error::Invalid(format!(
-            "the source names blocks by their {}, the target by their {}, so every block and directory would have to be \
-             made anew: copy into a repository made with `tabane init --hash {0}`, or restore and back up again",
-            source.hash, target.hash
-        )));
+        return Err(Error::OtherHash {
+            from: source.hash.to_string(),
+            to: target.hash.to_string(),
+        });
     }
     if source.hash == Algorithm::Sha1 {
         return Err(Error::Invalid(

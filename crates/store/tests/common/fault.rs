@@ -1,6 +1,5 @@
 //! A storage that fails, or kills the process, at a chosen operation.
 
-use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::abort;
@@ -83,7 +82,7 @@ impl<S: Storage> FaultyStorage<S> {
         Arc::clone(&self.done)
     }
 
-    fn act<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    fn act<T>(&self, act: impl FnOnce() -> tabane_storage::Result<T>) -> tabane_storage::Result<T> {
         match self.fault {
             Fault::Tear => return act(),
             Fault::Cut if self.done.load(Ordering::SeqCst) >= self.at => return Err(injected()),
@@ -120,7 +119,7 @@ impl<S: Storage> FaultyStorage<S> {
         abort();
     }
 
-    fn cut(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+    fn cut(&self, name: Name, parts: &[&[u8]]) -> tabane_storage::Result<()> {
         let number = self.done.fetch_add(1, Ordering::SeqCst) + 1;
         if number < self.at {
             return self.inner.put(name, parts);
@@ -134,8 +133,11 @@ impl<S: Storage> FaultyStorage<S> {
     }
 }
 
-fn injected() -> io::Error {
-    io::Error::other("injected fault")
+fn injected() -> tabane_storage::StorageError {
+    tabane_storage::StorageError::new(
+        tabane_storage::StorageErrorKind::Permanent,
+        "injected fault",
+    )
 }
 
 impl<S: Storage> Storage for FaultyStorage<S> {
@@ -143,11 +145,11 @@ impl<S: Storage> Storage for FaultyStorage<S> {
         self.inner.location()
     }
 
-    fn create(&self) -> io::Result<()> {
+    fn create(&self) -> tabane_storage::Result<()> {
         self.act(|| self.inner.create())
     }
 
-    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+    fn put(&self, name: Name, parts: &[&[u8]]) -> tabane_storage::Result<()> {
         match self.fault {
             Fault::Tear => self.tear(parts),
             Fault::Cut => return self.cut(name, parts),
@@ -156,19 +158,19 @@ impl<S: Storage> Storage for FaultyStorage<S> {
         self.act(|| self.inner.put(name, parts))
     }
 
-    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
         self.act(|| self.inner.get(name, range))
     }
 
-    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+    fn list(&self, kind: ObjectKind) -> tabane_storage::Result<Vec<Listed>> {
         self.act(|| self.inner.list(kind))
     }
 
-    fn stat(&self, name: Name) -> io::Result<u64> {
+    fn stat(&self, name: Name) -> tabane_storage::Result<u64> {
         self.act(|| self.inner.stat(name))
     }
 
-    fn delete(&self, name: Name) -> io::Result<()> {
+    fn delete(&self, name: Name) -> tabane_storage::Result<()> {
         self.act(|| self.inner.delete(name))
     }
 }

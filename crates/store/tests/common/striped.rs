@@ -23,7 +23,7 @@ pub fn new_set(storages: Vec<Arc<dyn Storage>>, fixed_roles: bool) -> StripedSto
 }
 
 /// The set at these places; what it tells is dropped.
-pub fn open(places: Vec<Place>) -> std::io::Result<StripedStorage> {
+pub fn open(places: Vec<Place>) -> tabane_storage::Result<StripedStorage> {
     StripedStorage::open("a set".to_owned(), places, Arc::new(|_| {}))
 }
 
@@ -34,7 +34,7 @@ pub struct Told(Arc<Mutex<Vec<String>>>);
 impl Told {
     pub fn notice(&self) -> Notice {
         let told = Arc::clone(&self.0);
-        Arc::new(move |text| told.lock().unwrap().push(text.to_owned()))
+        Arc::new(move |event| told.lock().unwrap().push(event.text.clone()))
     }
 
     pub fn all(&self) -> Vec<String> {

@@ -1,6 +1,5 @@
 //! A client is stopped just before it puts an object, long enough to be taken for dead, and others go on.
 
-use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,9 +52,12 @@ impl Stopped {
         })
     }
 
-    fn live(&self) -> io::Result<&MemoryStorage> {
+    fn live(&self) -> tabane_storage::Result<&MemoryStorage> {
         match self.dead.load(Ordering::Relaxed) {
-            true => Err(io::Error::other("this client is dead")),
+            true => Err(tabane_storage::StorageError::new(
+                tabane_storage::StorageErrorKind::Permanent,
+                "this client is dead",
+            )),
             false => Ok(&self.inner),
         }
     }
@@ -65,10 +67,10 @@ impl Storage for Stopped {
     fn location(&self) -> String {
         self.inner.location()
     }
-    fn create(&self) -> io::Result<()> {
+    fn create(&self) -> tabane_storage::Result<()> {
         self.inner.create()
     }
-    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+    fn put(&self, name: Name, parts: &[&[u8]]) -> tabane_storage::Result<()> {
         let meanwhile = {
             let mut meanwhile = self.meanwhile.lock().unwrap();
             meanwhile.take_if(|(kind, _)| *kind == name.kind)
@@ -83,16 +85,16 @@ impl Storage for Stopped {
         }
         put
     }
-    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
         self.live()?.get(name, range)
     }
-    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+    fn list(&self, kind: ObjectKind) -> tabane_storage::Result<Vec<Listed>> {
         self.live()?.list(kind)
     }
-    fn stat(&self, name: Name) -> io::Result<u64> {
+    fn stat(&self, name: Name) -> tabane_storage::Result<u64> {
         self.live()?.stat(name)
     }
-    fn delete(&self, name: Name) -> io::Result<()> {
+    fn delete(&self, name: Name) -> tabane_storage::Result<()> {
         self.live()?.delete(name)
     }
 }

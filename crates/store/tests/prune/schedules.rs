@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
@@ -153,11 +152,14 @@ impl Slow {
     fn act<T>(
         &self,
         what: impl fmt::Display,
-        act: impl FnOnce() -> io::Result<T>,
-    ) -> io::Result<T> {
+        act: impl FnOnce() -> tabane_storage::Result<T>,
+    ) -> tabane_storage::Result<T> {
         let dead = self.turns.begin(self.client);
         let result = match dead {
-            true => Err(io::Error::other("this client is dead")),
+            true => Err(tabane_storage::StorageError::new(
+                tabane_storage::StorageErrorKind::Permanent,
+                "this client is dead",
+            )),
             false => act(),
         };
         if self.turns.tells {
@@ -178,24 +180,24 @@ impl Storage for Slow {
     fn connections(&self) -> usize {
         1
     }
-    fn create(&self) -> io::Result<()> {
+    fn create(&self) -> tabane_storage::Result<()> {
         self.act("create", || self.inner.create())
     }
-    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+    fn put(&self, name: Name, parts: &[&[u8]]) -> tabane_storage::Result<()> {
         self.act(format_args!("put {name}"), || self.inner.put(name, parts))
     }
-    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
         self.act(format_args!("get {name}"), || self.inner.get(name, range))
     }
-    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+    fn list(&self, kind: ObjectKind) -> tabane_storage::Result<Vec<Listed>> {
         self.act(format_args!("list {}", kind.name()), || {
             self.inner.list(kind)
         })
     }
-    fn stat(&self, name: Name) -> io::Result<u64> {
+    fn stat(&self, name: Name) -> tabane_storage::Result<u64> {
         self.act(format_args!("stat {name}"), || self.inner.stat(name))
     }
-    fn delete(&self, name: Name) -> io::Result<()> {
+    fn delete(&self, name: Name) -> tabane_storage::Result<()> {
         self.act(format_args!("delete {name}"), || self.inner.delete(name))
     }
 }
@@ -284,7 +286,7 @@ impl Simulation<'_> {
             self.promises.lock().unwrap().forgotten.insert(*id);
             let name = Name::new(ObjectKind::Snapshot, *id);
             match repository.storage().delete(name) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error) if error.kind() != tabane_storage::StorageErrorKind::NotFound => {
                     return Err(Error::storage("remove", name)(error));
                 }
                 _ => {}

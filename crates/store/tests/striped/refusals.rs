@@ -1,7 +1,6 @@
 //! What cannot be right is refused in one sentence.
 
 use std::fs;
-use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -215,28 +214,28 @@ impl Storage for ReadOnly {
         self.0.location()
     }
 
-    fn create(&self) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    fn create(&self) -> tabane_storage::Result<()> {
+        Err(tabane_storage::StorageErrorKind::ReadOnly.into())
     }
 
-    fn put(&self, _name: Name, _parts: &[&[u8]]) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    fn put(&self, _name: Name, _parts: &[&[u8]]) -> tabane_storage::Result<()> {
+        Err(tabane_storage::StorageErrorKind::ReadOnly.into())
     }
 
-    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
         self.0.get(name, range)
     }
 
-    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+    fn list(&self, kind: ObjectKind) -> tabane_storage::Result<Vec<Listed>> {
         self.0.list(kind)
     }
 
-    fn stat(&self, name: Name) -> io::Result<u64> {
+    fn stat(&self, name: Name) -> tabane_storage::Result<u64> {
         self.0.stat(name)
     }
 
-    fn delete(&self, _name: Name) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    fn delete(&self, _name: Name) -> tabane_storage::Result<()> {
+        Err(tabane_storage::StorageErrorKind::ReadOnly.into())
     }
 }
 

@@ -1,14 +1,12 @@
 //! The files that say who is who in a cluster: one for its clients, one for each node. `tabane cluster create` writes them.
 
 use std::fs;
-use std::io;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use tabane_storage::Id;
-use tabane_storage::write_whole;
+use tabane_storage::{Id, Result, StorageError, StorageErrorKind, write_whole};
 
 /// The format that this program writes, and the latest that it reads.
 const FORMAT: u8 = 1;
@@ -76,8 +74,8 @@ impl ClusterFile {
     /// Reads one.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`]; one sentence about what is wrong with it.
-    pub fn read(path: &Path) -> io::Result<Self> {
+    /// [`StorageErrorKind::NotFound`]; one sentence about what is wrong with it.
+    pub fn read(path: &Path) -> Result<Self> {
         let file: Self = read(path).map_err(|error| match read::<NodeFile>(path) {
             Ok(node) => wrong(
                 path,
@@ -106,7 +104,7 @@ impl NodeFile {
     ///
     /// # Errors
     /// As [`ClusterFile::read`].
-    pub fn read(path: &Path) -> io::Result<Self> {
+    pub fn read(path: &Path) -> Result<Self> {
         let file: Self = read(path).map_err(|error| match read::<ClusterFile>(path) {
             Ok(_) => wrong(
                 path,
@@ -119,11 +117,11 @@ impl NodeFile {
     }
 }
 
-fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
+fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     serde_json::from_slice(&fs::read(path)?).map_err(|error| wrong(path, &error.to_string()))
 }
 
-fn check_format(path: &Path, format: u8) -> io::Result<()> {
+fn check_format(path: &Path, format: u8) -> Result<()> {
     match format {
         FORMAT => Ok(()),
         _ => Err(wrong(
@@ -133,16 +131,16 @@ fn check_format(path: &Path, format: u8) -> io::Result<()> {
     }
 }
 
-fn wrong(path: &Path, why: &str) -> io::Error {
+fn wrong(path: &Path, why: &str) -> StorageError {
     let text = format!("the file {} cannot be used: {why}", path.display());
-    io::Error::new(io::ErrorKind::InvalidInput, text)
+    StorageError::new(StorageErrorKind::Invalid, text)
 }
 
 /// Writes a file that only its owner may read, whole or not at all; `replace` says whether there may be one.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`]; when it cannot be written.
-pub fn write(path: &Path, file: &impl Serialize, replace: bool) -> io::Result<()> {
+/// [`StorageErrorKind::AlreadyExists`]; when it cannot be written.
+pub fn write(path: &Path, file: &impl Serialize, replace: bool) -> Result<()> {
     let mut text = serde_json::to_vec_pretty(file).expect("it is plain data");
     text.push(b'\n');
     write_whole(path, &text, 0o600, replace)

@@ -13,11 +13,10 @@ mod session;
 pub mod tls;
 pub mod wire;
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use tabane_storage::{Name, RemoteOptions};
+use tabane_storage::{Name, RemoteOptions, Result, StorageErrorKind};
 
 use crate::place::Place;
 use crate::striped::StripedStorage;
@@ -33,8 +32,8 @@ pub use session::{Rings, STALL, data_endpoint};
 /// Opens the repository over the cluster that a file describes.
 ///
 /// # Errors
-/// [`io::ErrorKind::NotFound`] when there is no such file, or nothing on any node yet; as [`StripedStorage::open`].
-pub fn open_file(path: &Path, options: &RemoteOptions, plan: Plan) -> io::Result<StripedStorage> {
+/// [`StorageErrorKind::NotFound`] when there is no such file, or nothing on any node yet; as [`StripedStorage::open`].
+pub fn open_file(path: &Path, options: &RemoteOptions, plan: Plan) -> Result<StripedStorage> {
     let limits = Arc::new(Limits::new(options));
     let places = places(path, &limits)?;
     let location = format!("cluster:{}", path.display());
@@ -42,7 +41,7 @@ pub fn open_file(path: &Path, options: &RemoteOptions, plan: Plan) -> io::Result
     match opened {
         Ok(storage) => Ok(storage.with_sender(Box::new(Relay::new(plan, limits)))),
         Err(error) => Err(match places.iter().all(is_blank) {
-            true => io::ErrorKind::NotFound.into(),
+            true => StorageErrorKind::NotFound.into(),
             false => error,
         }),
     }
@@ -52,7 +51,7 @@ pub fn open_file(path: &Path, options: &RemoteOptions, plan: Plan) -> io::Result
 ///
 /// # Errors
 /// As [`StripedStorage::form`].
-pub fn form(path: &Path) -> io::Result<()> {
+pub fn form(path: &Path) -> Result<()> {
     StripedStorage::form(places(path, &Arc::default())?, false)
 }
 
@@ -60,11 +59,11 @@ pub fn form(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// When the file cannot be used.
-pub fn nodes(path: &Path) -> io::Result<Vec<Arc<NodeStorage>>> {
+pub fn nodes(path: &Path) -> Result<Vec<Arc<NodeStorage>>> {
     nodes_within(path, &Arc::default())
 }
 
-fn nodes_within(path: &Path, limits: &Arc<Limits>) -> io::Result<Vec<Arc<NodeStorage>>> {
+fn nodes_within(path: &Path, limits: &Arc<Limits>) -> Result<Vec<Arc<NodeStorage>>> {
     let file = ClusterFile::read(path)?;
     let config = tls::client(&file.credentials)?;
     let nodes = file.nodes.into_iter();
@@ -82,7 +81,7 @@ pub fn place(node: Arc<NodeStorage>) -> Place {
     }
 }
 
-fn places(path: &Path, limits: &Arc<Limits>) -> io::Result<Vec<Place>> {
+fn places(path: &Path, limits: &Arc<Limits>) -> Result<Vec<Place>> {
     let nodes = nodes_within(path, limits)?;
     Ok(nodes.into_iter().map(place).collect())
 }
@@ -90,5 +89,5 @@ fn places(path: &Path, limits: &Arc<Limits>) -> io::Result<Vec<Place>> {
 /// Whether a node answers and has nothing.
 fn is_blank(place: &Place) -> bool {
     let answer = place.storage.stat(Name::TARGET);
-    answer.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    answer.is_err_and(|error| error.kind() == StorageErrorKind::NotFound)
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::file::NodeAddress;
@@ -15,7 +16,9 @@ use super::session::STALL;
 use super::tls;
 use super::wire::{self, REPLY_MAX, Reply, Request, Status};
 use tabane_storage::sync::lock;
-use tabane_storage::{Listed, Name, OBJECT_LEN_MAX, ObjectKind, Storage};
+use tabane_storage::{
+    Listed, Name, OBJECT_LEN_MAX, ObjectKind, Result, Storage, StorageError, StorageErrorKind,
+};
 
 /// How long it may take to be let in.
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
@@ -105,12 +108,16 @@ impl NodeStorage {
     }
 
     /// A new control connection.
-    pub fn channel(&self) -> io::Result<Channel> {
-        let stream = self.connect()?;
+    pub fn channel(&self) -> Result<Channel> {
+        let name = tls::name_of(&self.node.name)?;
+        self.dial(name).map_err(|error| self.blame(error))
+    }
+
+    fn dial(&self, name: ServerName<'static>) -> io::Result<Channel> {
+        let stream = connect(&self.node.address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(CONNECT))?;
         stream.set_write_timeout(Some(SILENCE))?;
-        let name = tls::name_of(&self.node.name)?;
         let client = ClientConnection::new(Arc::clone(&self.config), name);
         let mut tls = StreamOwned::new(client.map_err(io::Error::other)?, stream);
         wire::greet(&mut tls)?;
@@ -126,7 +133,7 @@ impl NodeStorage {
     ///
     /// # Errors
     /// When it does not answer.
-    pub fn status(&self) -> io::Result<Status> {
+    pub fn status(&self) -> Result<Status> {
         match self.ask(&Request::Status, &[])? {
             Reply::Status(status) => Ok(status),
             other => Err(self.unexpected(&other)),
@@ -134,25 +141,23 @@ impl NodeStorage {
     }
 
     /// Asks over an idle connection, or a new one; a connection that was idle may have been closed meanwhile.
-    pub fn ask(&self, request: &Request, parts: &[&[u8]]) -> io::Result<Reply> {
+    pub fn ask(&self, request: &Request, parts: &[&[u8]]) -> Result<Reply> {
         self.with(|channel| channel.ask(request, parts))
     }
 
     /// Asks, and leaves it to whoever wants the answer to wait for it.
-    pub fn begin(&self, request: &Request) -> io::Result<Asked<'_>> {
+    pub fn begin(&self, request: &Request) -> Result<Asked<'_>> {
         let used = lock(&self.idle).pop();
-        let channel = used.map_or_else(|| self.channel(), Ok);
-        let asked = channel.and_then(|mut channel| {
-            channel.send(request, &[])?;
-            Ok(Asked {
-                node: self,
-                channel,
-            })
-        });
-        asked.map_err(|error| self.blame(error))
+        let mut channel = used.map_or_else(|| self.channel(), Ok)?;
+        let sent = channel.send(request, &[]);
+        sent.map_err(|error| self.blame(error))?;
+        Ok(Asked {
+            node: self,
+            channel,
+        })
     }
 
-    fn with<T>(&self, act: impl Fn(&mut Channel) -> io::Result<T>) -> io::Result<T> {
+    fn with<T>(&self, act: impl Fn(&mut Channel) -> io::Result<T>) -> Result<T> {
         let used = lock(&self.idle).pop();
         if let Some(mut channel) = used {
             match act(&mut channel) {
@@ -165,14 +170,14 @@ impl NodeStorage {
                 Err(error) => return Err(self.blame(error)),
             }
         }
-        let mut channel = self.channel().map_err(|error| self.blame(error))?;
+        let mut channel = self.channel()?;
         let done = act(&mut channel).map_err(|error| self.blame(error))?;
         lock(&self.idle).push(channel);
         Ok(done)
     }
 
     /// An error on the way to the node: as long as it lasts the node is not to be used.
-    fn blame(&self, error: io::Error) -> io::Error {
+    pub(super) fn blame(&self, error: io::Error) -> StorageError {
         let certificate = error.get_ref().and_then(|error| error.downcast_ref());
         let why = match error.kind() {
             _ if certificate.is_some_and(tls::is_about_time) => format!(
@@ -185,24 +190,24 @@ impl NodeStorage {
             _ => error.to_string(),
         };
         let text = format!("node {} ({}): {why}", self.node.name, self.node.address);
-        io::Error::new(io::ErrorKind::NotConnected, text)
+        StorageError::new(StorageErrorKind::Unreachable, text)
     }
 
-    fn unexpected(&self, reply: &Reply) -> io::Error {
+    fn unexpected(&self, reply: &Reply) -> StorageError {
         match reply {
-            Reply::Failed(reason, text) => reason.to_error(text),
+            Reply::Failed(kind, text) => StorageError::new(*kind, text),
             _ => self.blame(wire::invalid("it answers something else")),
         }
     }
 
-    fn done(&self, request: &Request, parts: &[&[u8]]) -> io::Result<()> {
+    fn done(&self, request: &Request, parts: &[&[u8]]) -> Result<()> {
         match self.ask(request, parts)? {
             Reply::Done => Ok(()),
             other => Err(self.unexpected(&other)),
         }
     }
 
-    fn count(&self, request: &Request) -> io::Result<u64> {
+    fn count(&self, request: &Request) -> Result<u64> {
         match self.ask(request, &[])? {
             Reply::Count(count) => Ok(count),
             other => Err(self.unexpected(&other)),
@@ -218,7 +223,7 @@ pub struct Asked<'a> {
 
 impl Asked<'_> {
     /// Waits for the answer.
-    pub fn answer(mut self) -> io::Result<Reply> {
+    pub fn answer(mut self) -> Result<Reply> {
         let answer = self.channel.receive();
         let answer = answer.map_err(|error| self.node.blame(error))?;
         lock(&self.node.idle).push(self.channel);
@@ -272,40 +277,44 @@ impl Storage for NodeStorage {
         CONNECTIONS
     }
 
-    fn create(&self) -> io::Result<()> {
+    fn create(&self) -> Result<()> {
         self.done(&Request::Create, &[])
     }
 
-    fn put(&self, name: Name, parts: &[&[u8]]) -> io::Result<()> {
+    fn put(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         self.done(&Request::Put(name, len as u64), parts)
+            .map_err(|error| error.about(name))
     }
 
-    fn get(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>> {
         let request = Request::Get(name, range.map(|range| (range.start, range.end)));
         let got = self.with(|channel| match channel.ask(&request, &[])? {
             Reply::Bytes(len) => Ok(Ok(channel.read(len)?)),
             other => Ok(Err(other)),
         });
-        got?.map_err(|other| self.unexpected(&other))
+        got.and_then(|got| got.map_err(|other| self.unexpected(&other)))
+            .map_err(|error| error.about(name))
     }
 
-    fn list(&self, kind: ObjectKind) -> io::Result<Vec<Listed>> {
+    fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
         match self.ask(&Request::List(kind), &[])? {
             Reply::List(list) => Ok(list),
             other => Err(self.unexpected(&other)),
         }
     }
 
-    fn stat(&self, name: Name) -> io::Result<u64> {
+    fn stat(&self, name: Name) -> Result<u64> {
         self.count(&Request::Stat(name))
+            .map_err(|error| error.about(name))
     }
 
-    fn delete(&self, name: Name) -> io::Result<()> {
+    fn delete(&self, name: Name) -> Result<()> {
         self.done(&Request::Delete(name), &[])
+            .map_err(|error| error.about(name))
     }
 
-    fn remove_leftovers(&self, age: Duration) -> io::Result<u64> {
+    fn remove_leftovers(&self, age: Duration) -> Result<u64> {
         self.count(&Request::RemoveLeftovers(age.as_secs()))
     }
 }

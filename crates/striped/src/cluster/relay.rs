@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::io;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -14,12 +13,13 @@ use super::limits::Limits;
 use super::mixer::Mixer;
 use super::node::NodeStorage;
 use super::session::{STALL, Session};
-use super::wire::{Reason, Reply, Request, Source, Stripe};
+use super::wire::{Reply, Request, Source, Stripe};
 use crate::container::SECTOR_LEN;
 use crate::put::{data_cells, encode_cells};
 use crate::sender::{Placed, Relayed, StripeSender};
 use crate::targets::Targets;
 use tabane_storage::sync::{lock, try_each};
+use tabane_storage::{Event, Result, StorageError, StorageErrorKind};
 
 /// For how long nothing is sent by way of other nodes after that has failed.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ pub enum Plan {
 impl FromStr for Plan {
     type Err = String;
 
-    fn from_str(name: &str) -> Result<Self, String> {
+    fn from_str(name: &str) -> std::result::Result<Self, String> {
         match name {
             "auto" => Ok(Self::Auto),
             _ => match name.parse() {
@@ -81,15 +81,15 @@ impl Relay {
         let mut state = lock(&self.state);
         state.sessions.clear();
         if state.paused_until.replace(Instant::now() + PAUSE).is_none() {
-            targets.tell(&format!(
+            targets.tell(&Event::note(format!(
                 "nodes cannot make parities among themselves ({why}): sending everything from here for a while"
-            ));
+            )));
         }
     }
 }
 
 impl StripeSender for Relay {
-    fn put(&self, targets: &Targets, placed: &Placed, object: &[u8]) -> io::Result<Relayed> {
+    fn put(&self, targets: &Targets, placed: &Placed, object: &[u8]) -> Result<Relayed> {
         let Some(nodes) = nodes(placed, targets) else {
             return Ok(Relayed::NotTried);
         };
@@ -164,10 +164,13 @@ impl StripeSender for Relay {
                     Ok(())
                 }
                 // What has nothing to do with its storage, sending it everything may mend.
-                Ok(Reply::Failed(Reason::NotConnected | Reason::Other, text)) => {
+                Ok(Reply::Failed(
+                    StorageErrorKind::SessionOver | StorageErrorKind::Permanent,
+                    text,
+                )) => {
                     return fail(&text);
                 }
-                Ok(Reply::Failed(reason, text)) => Err(reason.to_error(&text)),
+                Ok(Reply::Failed(kind, text)) => Err(StorageError::new(kind, text)),
                 Ok(_) => return fail("a node answers something else"),
                 Err(error) => return fail(&error.to_string()),
             };
@@ -199,19 +202,19 @@ impl StripeSender for Relay {
         });
         // The next one may begin while nodes are at this one.
         drop(state);
-        let failures: Vec<io::Error> = match asked {
+        let failures: Vec<StorageError> = match asked {
             Ok(asked) => {
                 let answers = asked.into_iter().map(|asked| match asked.answer()? {
-                    Reply::Stored(_) | Reply::Failed(Reason::AlreadyExists, _) => Ok(()),
-                    Reply::Failed(reason, text) => Err(reason.to_error(&text)),
-                    _ => Err(io::Error::other("a node answers something else")),
+                    Reply::Stored(_) | Reply::Failed(StorageErrorKind::AlreadyExists, _) => Ok(()),
+                    Reply::Failed(kind, text) => Err(StorageError::new(kind, text)),
+                    _ => Err(super::wire::malformed("a node answers something else")),
                 });
                 answers.filter_map(Result::err).collect()
             }
             Err(error) => vec![error],
         };
         // When one fails, the session ends for the others, who say that.
-        let is_cause = |error: &&io::Error| error.kind() != io::ErrorKind::NotConnected;
+        let is_cause = |error: &&StorageError| error.kind() != StorageErrorKind::SessionOver;
         let cause = failures.iter().find(is_cause).or(failures.first());
         if let Some(cause) = cause {
             self.pause(targets, &cause.to_string());
@@ -231,7 +234,7 @@ impl State {
         &mut self,
         generation: u8,
         nodes: &[&NodeStorage],
-    ) -> io::Result<(&mut Session, &mut Mixer)> {
+    ) -> Result<(&mut Session, &mut Mixer)> {
         let mixer = &mut self.mixer;
         let session = match self.sessions.entry(generation) {
             Entry::Occupied(session) => session.into_mut(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tabane_fabric::{Endpoint, FRAME_SHARE, Sender, Tcp};
 use tabane_parity::Layout;
 use tabane_parity::schedule::{Kind, Node, Schedule};
+use tabane_storage::{Result, StorageError, StorageErrorKind};
 
 use super::limits::Limits;
 use super::node::{Channel, NodeStorage};
@@ -41,9 +42,9 @@ pub struct Session {
 
 impl Session {
     /// Opens a session with these nodes.
-    pub fn open(nodes: &[&NodeStorage]) -> io::Result<Self> {
-        let layout =
-            Layout::new(nodes.len()).map_err(|error| io::Error::other(error.to_string()))?;
+    pub fn open(nodes: &[&NodeStorage]) -> Result<Self> {
+        let layout = Layout::new(nodes.len())
+            .map_err(|error| StorageError::new(StorageErrorKind::Permanent, error.to_string()))?;
         let Rings {
             client: client_ring,
             peer: peer_ring,
@@ -60,7 +61,8 @@ impl Session {
                 client_ring: client_ring as u32,
                 peer_ring: peer_ring as u32,
             };
-            match owner.ask(&Request::Open(open), &[])? {
+            let answer = owner.ask(&Request::Open(open), &[]);
+            match answer.map_err(|error| node.blame(error))? {
                 Reply::Opened(tokens, fabric) if tokens.len() == nodes.len() + 1 => {
                     Ok((owner, tokens, fabric))
                 }
@@ -70,6 +72,7 @@ impl Session {
         let endpoints = at_once(&numbered, |&(me, node)| {
             let (_, tokens, fabric) = &opened[me];
             data_endpoint(node.address(), tokens[nodes.len()], fabric.as_ref())
+                .map_err(|error| node.blame(error))
         })?;
         let clients = at_once(&numbered, |&(me, node)| {
             let peer = |(number, other): &(usize, &NodeStorage)| {
@@ -300,16 +303,13 @@ impl Rings {
 }
 
 /// Does something for each at once; the first error counts.
-fn at_once<T: Sync, R: Send>(
-    items: &[T],
-    act: impl Fn(&T) -> io::Result<R> + Sync,
-) -> io::Result<Vec<R>> {
+fn at_once<T: Sync, R: Send>(items: &[T], act: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
     tabane_storage::sync::try_each(items, items.len(), act)
 }
 
-fn refused(reply: &Reply) -> io::Error {
+fn refused(reply: &Reply) -> StorageError {
     match reply {
-        Reply::Failed(_, text) => io::Error::other(text.clone()),
-        _ => wire::invalid("a node answers something else"),
+        Reply::Failed(_, text) => StorageError::new(StorageErrorKind::Permanent, text),
+        _ => wire::malformed("a node answers something else"),
     }
 }

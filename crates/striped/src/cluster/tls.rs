@@ -1,6 +1,5 @@
 //! Mutual TLS: who is not of the cluster is not listened to.
 
-use std::io;
 use std::sync::Arc;
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
@@ -10,6 +9,8 @@ use rustls::{
     version,
 };
 
+use tabane_storage::{Result, StorageError, StorageErrorKind};
+
 use super::file::Credentials;
 
 /// What the certificate of a node of this name is for.
@@ -17,7 +18,7 @@ pub fn server_name(node: &str) -> String {
     format!("{node}.node.tabane")
 }
 
-pub(super) fn name_of(node: &str) -> io::Result<ServerName<'static>> {
+pub(super) fn name_of(node: &str) -> Result<ServerName<'static>> {
     ServerName::try_from(server_name(node)).map_err(unusable)
 }
 
@@ -25,7 +26,7 @@ pub(super) fn name_of(node: &str) -> io::Result<ServerName<'static>> {
 ///
 /// # Errors
 /// When the credentials cannot be used.
-pub fn client(credentials: &Credentials) -> io::Result<Arc<ClientConfig>> {
+pub fn client(credentials: &Credentials) -> Result<Arc<ClientConfig>> {
     let (certificates, key) = own(credentials);
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&version::TLS13])
@@ -40,7 +41,7 @@ pub fn client(credentials: &Credentials) -> io::Result<Arc<ClientConfig>> {
 ///
 /// # Errors
 /// As [`client`].
-pub fn server(credentials: &Credentials) -> io::Result<Arc<ServerConfig>> {
+pub fn server(credentials: &Credentials) -> Result<Arc<ServerConfig>> {
     let (certificates, key) = own(credentials);
     let verifier =
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots(credentials)?), provider())
@@ -70,7 +71,7 @@ fn provider() -> Arc<crypto::CryptoProvider> {
     Arc::new(crypto::aws_lc_rs::default_provider())
 }
 
-fn roots(credentials: &Credentials) -> io::Result<RootCertStore> {
+fn roots(credentials: &Credentials) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     let authority = CertificateDer::from(credentials.authority.clone());
     roots.add(authority).map_err(unusable)?;
@@ -83,6 +84,7 @@ fn own(credentials: &Credentials) -> (Vec<CertificateDer<'static>>, PrivateKeyDe
     (vec![certificate], key.into())
 }
 
-fn unusable(error: impl std::fmt::Display) -> io::Error {
-    io::Error::other(format!("the credentials cannot be used: {error}"))
+fn unusable(error: impl std::fmt::Display) -> StorageError {
+    let text = format!("the credentials cannot be used: {error}");
+    StorageError::new(StorageErrorKind::Permanent, text)
 }

@@ -7,8 +7,7 @@ use std::str::FromStr;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use tabane_storage::Id;
-use tabane_storage::{Listed, Name, ObjectKind};
+use tabane_storage::{Id, Listed, Name, ObjectKind, StorageError, StorageErrorKind};
 
 /// The version of the protocol that this program speaks.
 pub const VERSION: u16 = 3;
@@ -191,7 +190,7 @@ pub enum Reply {
     /// How the node is.
     Status(Status),
     /// It cannot be done.
-    Failed(Reason, String),
+    Failed(StorageErrorKind, String),
 }
 
 /// How a node is.
@@ -213,56 +212,27 @@ pub struct Status {
     pub relayed_bytes: u64,
 }
 
-/// The kinds of error that a caller may have to tell apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub enum Reason {
-    NotFound,
-    AlreadyExists,
-    UnexpectedEof,
-    DirectoryNotEmpty,
-    PermissionDenied,
-    ReadOnlyFilesystem,
-    StorageFull,
-    /// The session is at an end, since a member or the client failed.
-    NotConnected,
-    Other,
-}
+/// The kinds of error that version 3 of the protocol has, by their numbers. Any other goes as the last of them.
+const SENT_KINDS: [StorageErrorKind; 9] = [
+    StorageErrorKind::NotFound,
+    StorageErrorKind::AlreadyExists,
+    StorageErrorKind::PastEnd,
+    StorageErrorKind::NotEmpty,
+    StorageErrorKind::Denied,
+    StorageErrorKind::ReadOnly,
+    StorageErrorKind::Full,
+    StorageErrorKind::SessionOver,
+    StorageErrorKind::Permanent,
+];
 
 impl Reply {
-    /// What an error comes to.
-    pub fn failed(error: &io::Error) -> Self {
-        let reason = match error.kind() {
-            io::ErrorKind::NotFound => Reason::NotFound,
-            io::ErrorKind::AlreadyExists => Reason::AlreadyExists,
-            io::ErrorKind::UnexpectedEof => Reason::UnexpectedEof,
-            io::ErrorKind::DirectoryNotEmpty => Reason::DirectoryNotEmpty,
-            io::ErrorKind::PermissionDenied => Reason::PermissionDenied,
-            io::ErrorKind::ReadOnlyFilesystem => Reason::ReadOnlyFilesystem,
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Reason::StorageFull,
-            io::ErrorKind::NotConnected => Reason::NotConnected,
-            _ => Reason::Other,
+    /// What tells of an error.
+    pub fn failed(error: &StorageError) -> Self {
+        let kind = match SENT_KINDS.contains(&error.kind()) {
+            true => error.kind(),
+            false => StorageErrorKind::Permanent,
         };
-        Self::Failed(reason, error.to_string())
-    }
-}
-
-impl Reason {
-    /// The error that it stands for, of the node of this name.
-    pub fn to_error(self, text: &str) -> io::Error {
-        let kind = match self {
-            // Callers know what these mean.
-            Self::NotFound => return io::ErrorKind::NotFound.into(),
-            Self::AlreadyExists => return io::ErrorKind::AlreadyExists.into(),
-            Self::UnexpectedEof => return io::ErrorKind::UnexpectedEof.into(),
-            Self::DirectoryNotEmpty => return io::ErrorKind::DirectoryNotEmpty.into(),
-            Self::PermissionDenied => io::ErrorKind::PermissionDenied,
-            Self::ReadOnlyFilesystem => io::ErrorKind::ReadOnlyFilesystem,
-            Self::StorageFull => io::ErrorKind::StorageFull,
-            Self::NotConnected => io::ErrorKind::NotConnected,
-            Self::Other => io::ErrorKind::Other,
-        };
-        io::Error::new(kind, text)
+        Self::Failed(kind, error.to_string())
     }
 }
 
@@ -308,7 +278,7 @@ pub fn check_greeting(stream: &mut impl Read, magic: &[u8; 8]) -> io::Result<()>
         _ => Err(io::Error::new(
             io::ErrorKind::Unsupported,
             format!(
-                "the peer speaks version {version} of the protocol, this program {VERSION}: install the same version of tabane on both"
+                "the peer speaks version {version} of the protocol, this program {VERSION}: install the same version on both"
             ),
         )),
     }
@@ -395,9 +365,14 @@ impl FrameHeader {
     }
 }
 
-/// What a peer says makes no sense.
-pub fn invalid(text: &str) -> io::Error {
+/// What a peer says makes no sense, read from a stream.
+pub(super) fn invalid(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+/// What a peer asks for makes no sense.
+pub fn malformed(text: &str) -> StorageError {
+    StorageError::new(StorageErrorKind::Malformed, text)
 }
 
 /// The ID of a session or a token.
@@ -434,6 +409,25 @@ mod tests {
             // Whatever it is taken for, it is no reason to panic.
             let _ = receive::<Request>(&mut bytes.as_slice(), 100);
             let _ = receive::<Reply>(&mut bytes.as_slice(), 100);
+        }
+    }
+
+    /// Nodes and clients of other releases have these numbers, which must not change.
+    #[test]
+    fn errors_are_sent_as_they_have_always_been() {
+        for (number, kind) in (0..).zip(SENT_KINDS) {
+            let reply = Reply::failed(&StorageError::new(kind, "why"));
+            let bytes = postcard::to_allocvec(&reply).unwrap();
+            assert_eq!(bytes, [8, number, 3, b'w', b'h', b'y'], "{kind:?}");
+            assert_eq!(postcard::from_bytes::<Reply>(&bytes).unwrap(), reply);
+        }
+        for kind in StorageErrorKind::ALL {
+            let Reply::Failed(sent, _) = Reply::failed(&kind.into()) else {
+                panic!("it is a failure");
+            };
+            let is_sent = SENT_KINDS.contains(&kind);
+            assert_eq!(sent == kind, is_sent, "{kind:?}");
+            assert!(is_sent || sent == StorageErrorKind::Permanent, "{kind:?}");
         }
     }
 

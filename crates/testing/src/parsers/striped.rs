@@ -53,7 +53,7 @@ fn places(disks: &[MemoryStorage]) -> Vec<Place> {
     places.collect()
 }
 
-fn open(disks: &[MemoryStorage]) -> std::io::Result<StripedStorage> {
+fn open(disks: &[MemoryStorage]) -> tabane_storage::Result<StripedStorage> {
     StripedStorage::open("a set".to_owned(), places(disks), Arc::new(|_| {}))
 }
 

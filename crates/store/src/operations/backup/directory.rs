@@ -111,6 +111,6 @@ impl Assembler {
         let encoder = self.encoder.into_inner().expect("no panic under this lock");
         encoder.flush()?;
         let root = self.root.into_inner().expect("no panic under this lock");
-        root.ok_or_else(|| Error::Invalid("the backup ended before its time".to_owned()))
+        root.ok_or(Error::Interrupted("the backup ended before its time"))
     }
 }

@@ -64,7 +64,7 @@ pub fn repair_packs(
                 damaged.insert(id, bytes);
             }
             Err(error @ Error::Damaged { .. }) => {
-                observer.note(&error.finding());
+                observer.note(&error.to_string());
                 damaged.insert(id, salvage_with(repository, id, &mut named)?);
             }
             Err(error) => return Err(error),

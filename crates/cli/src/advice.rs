@@ -1,0 +1,320 @@
+//! What to do about a problem. The crates below say what failed and why; which command or option helps is known here alone.
+
+use tabane_mount::MountError;
+use tabane_storage::{Event, EventKind, StorageError, StorageErrorKind};
+use tabane_store::Error;
+use tabane_striped::Survey;
+
+/// What to do about an error of the repository, if there is something.
+pub fn of(error: &Error) -> Option<String> {
+    let advice = match error {
+        Error::NoRepository(place) => {
+            return Some(format!(
+                "check the path, or create one with `tabane init --repo {place}`"
+            ));
+        }
+        Error::AmbiguousKey(_) | Error::NoKey(_) => "`tabane key list` lists them",
+        Error::Storage { source, .. } => return of_kind(source.kind()).map(str::to_owned),
+        Error::Path { source, .. } => return of_kind(source.kind().into()).map(str::to_owned),
+        Error::OfStripedSet(_) => "name the set instead, `--repo striped:FILE`",
+        Error::Damaged { .. } => "run `tabane check --read-data` to see what is affected",
+        Error::MissingBlock(_) => "run `tabane check` to see what is affected",
+        Error::RemovedMeanwhile => {
+            "run the command again (`tabane prune` with a `--grace` longer than backups take avoids this)"
+        }
+        Error::ObjectGone(_) => {
+            "run the command again: it now looks for what is gone, and stores again what it still finds; then see \
+             `tabane check`"
+        }
+        Error::PruneRunning(_) => {
+            "wait until it is done (if it died, `tabane unlock` removes what it left)"
+        }
+        Error::CannotPrune(_) => "run `tabane check`, then `tabane repair`",
+        Error::Cache { .. } => "run the command again, or with `--no-cache`",
+        Error::CacheDamaged => "`tabane cache` says where it is: remove it",
+        Error::NoSnapshot(_) | Error::AmbiguousSnapshot { .. } => "`tabane snapshots` lists them",
+        Error::PacksUnindexed => "run `tabane repair index` first",
+        Error::LatestUnclear(_) => {
+            "name one by its ID (`tabane snapshots` lists them); `tabane forget ID` removes one that is damaged"
+        }
+        Error::NoSuchPath { snapshot, .. } => {
+            return Some(format!("`tabane ls {snapshot}` lists what is"));
+        }
+        Error::OtherHash { from, .. } => {
+            return Some(format!(
+                "copy into a repository made with `tabane init --hash {from}`, or restore and back up again"
+            ));
+        }
+        _ => return None,
+    };
+    Some(advice.to_owned())
+}
+
+/// What to do about an error of a storage, if there is something.
+pub fn of_kind(kind: StorageErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        StorageErrorKind::Full => {
+            "free some space or raise the quota, and run the command again: nothing already stored is lost"
+        }
+        StorageErrorKind::Denied => "check the permissions, or run as another user",
+        StorageErrorKind::ReadOnly => "mount it writable, or choose another place",
+        StorageErrorKind::Retryable => {
+            "nothing already stored is lost: check the network and the server, and run the command again"
+        }
+        StorageErrorKind::NoTargets => {
+            "bring them back; if `tabane init` was interrupted, run it again with the same targets"
+        }
+        StorageErrorKind::TooFewTargets => "bring back what is missing, and run the command again",
+        StorageErrorKind::TooManyTargets => "make a new set, and `tabane copy` into it",
+        StorageErrorKind::AlreadyReplaced => {
+            "if this command ran before, it has done all it does, and `tabane heal` does the rest"
+        }
+        StorageErrorKind::NoSuchTarget => "`tabane targets` lists them",
+        StorageErrorKind::TargetNeeded => "run `tabane heal` first",
+        StorageErrorKind::Overtaken => {
+            "see `tabane targets`, then run the same command again if it is still wanted"
+        }
+        _ => return None,
+    })
+}
+
+/// What to do when nothing can be mounted, if there is something.
+pub fn of_mount(error: &MountError) -> Option<String> {
+    match error {
+        MountError::Repository(error) => of(error),
+        MountError::NoDevice(device) => Some(format!(
+            "load the kernel's module (`modprobe fuse`); a container must be given the device (`--device {device} \
+             --cap-add SYS_ADMIN`); `tabane restore` and `tabane dump` need none of it"
+        )),
+        MountError::NotForOthers(_) => Some("or leave `--allow-other` out".to_owned()),
+        MountError::Unusable(_) => None,
+    }
+}
+
+/// An error of the repository, and what to do about it.
+pub fn explain(error: &Error) -> String {
+    with(error.to_string(), of(error).as_deref())
+}
+
+/// Why nothing can be mounted, and what to do about it.
+pub fn explain_mount(error: &MountError) -> String {
+    with(error.to_string(), of_mount(error).as_deref())
+}
+
+/// An error of a storage, and what to do about it.
+pub fn explain_storage(error: &StorageError) -> String {
+    with(error.to_string(), of_kind(error.kind()))
+}
+
+/// What a storage tells, and what to do about it.
+pub fn explain_event(event: &Event) -> String {
+    let advice = match event.kind {
+        EventKind::TargetsMissing { are_nodes } => Some(format!(
+            "run `tabane heal` when they are back, or replace them with `{}`",
+            replace_command(are_nodes)
+        )),
+        EventKind::TargetFails => {
+            Some("`tabane heal` brings it up to date when it is back".to_owned())
+        }
+        EventKind::TargetReplaced { is_node: true } => {
+            Some("forget it with `tabane cluster remove`".to_owned())
+        }
+        EventKind::TargetReplaced { is_node: false } => {
+            Some("take it out of the set file".to_owned())
+        }
+        _ => None,
+    };
+    with(event.text.clone(), advice.as_deref())
+}
+
+/// What puts another target in the place of one; `are_nodes` says whether targets are the nodes of a cluster.
+pub fn replace_command(are_nodes: bool) -> &'static str {
+    if are_nodes {
+        "tabane cluster replace"
+    } else {
+        "tabane targets replace"
+    }
+}
+
+/// What could be lost now, in one sentence.
+pub fn statement(survey: &Survey) -> String {
+    let statement = survey.statement();
+    match survey.unnamed_pairs() {
+        0 => statement,
+        _ => format!("{statement} (`tabane targets --json` lists them)"),
+    }
+}
+
+fn with(mut text: String, advice: Option<&str>) -> String {
+    if let Some(advice) = advice {
+        text.push_str("; ");
+        text.push_str(advice);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use tabane_storage::Id;
+
+    use super::*;
+
+    /// Every error that has ever told what to do still does, and the others' sentences say it themselves.
+    #[test]
+    fn each_error_that_a_command_or_an_option_helps_with_says_so() {
+        let text = || "X".to_owned();
+        let not_found = || Error::NoSnapshot(text());
+        let storage = |kind: StorageErrorKind| Error::Storage {
+            action: "read",
+            what: text(),
+            source: kind.into(),
+        };
+        let path = |kind: io::ErrorKind| Error::Path {
+            action: "read",
+            path: text(),
+            source: kind.into(),
+        };
+        let advised = [
+            (Error::NoRepository(text()), "`tabane init --repo X`"),
+            (Error::AmbiguousKey(text()), "`tabane key list`"),
+            (Error::OfStripedSet(text()), "`--repo striped:FILE`"),
+            (Error::damaged("X", "Y"), "`tabane check --read-data`"),
+            (Error::MissingBlock(Id([0; 32])), "`tabane check`"),
+            (Error::RemovedMeanwhile, "`--grace`"),
+            (
+                Error::ObjectGone(Box::new(not_found())),
+                "run the command again",
+            ),
+            (Error::PruneRunning(text()), "`tabane unlock`"),
+            (Error::CannotPrune(text()), "`tabane repair`"),
+            (
+                Error::Cache {
+                    path: text(),
+                    source: io::ErrorKind::Other.into(),
+                },
+                "`--no-cache`",
+            ),
+            (Error::CacheDamaged, "`tabane cache`"),
+            (not_found(), "`tabane snapshots`"),
+            (Error::PacksUnindexed, "`tabane repair index`"),
+            (
+                Error::LatestUnclear(Box::new(not_found())),
+                "`tabane forget ID`",
+            ),
+            (
+                Error::AmbiguousSnapshot {
+                    prefix: text(),
+                    count: 2,
+                },
+                "`tabane snapshots`",
+            ),
+            (Error::NoKey(text()), "`tabane key list`"),
+            (
+                Error::NoSuchPath {
+                    path: text(),
+                    snapshot: text(),
+                },
+                "`tabane ls X`",
+            ),
+            (
+                Error::OtherHash {
+                    from: "blake3".to_owned(),
+                    to: text(),
+                },
+                "`tabane init --hash blake3`",
+            ),
+            (storage(StorageErrorKind::Full), "free some space"),
+            (storage(StorageErrorKind::Denied), "check the permissions"),
+            (storage(StorageErrorKind::ReadOnly), "mount it writable"),
+            (storage(StorageErrorKind::Retryable), "check the network"),
+            (path(io::ErrorKind::StorageFull), "free some space"),
+            (path(io::ErrorKind::QuotaExceeded), "free some space"),
+            (
+                path(io::ErrorKind::PermissionDenied),
+                "check the permissions",
+            ),
+            (path(io::ErrorKind::ReadOnlyFilesystem), "mount it writable"),
+        ];
+        for (error, says) in advised {
+            let plain = error.to_string();
+            assert!(!plain.contains("tabane "), "{plain}");
+            let explained = explain(&error);
+            assert!(explained.starts_with(&format!("{plain}; ")), "{explained}");
+            assert!(explained.contains(says), "{explained}");
+        }
+        let own = [
+            Error::RepositoryGone(text()),
+            Error::RepositoryExists(text()),
+            Error::NotEmpty(text()),
+            Error::NewerFormat { found: 2, known: 1 },
+            Error::NoKeys,
+            Error::WrongPassword {
+                keys: 1,
+                location: text(),
+            },
+            Error::KeyInUse(Id([0; 32])),
+            Error::NotReadBack { why: text() },
+            Error::PruneOvertaken,
+            Error::WrongKind(text()),
+            Error::Invalid(text()),
+            Error::Interrupted("X"),
+        ];
+        for error in own {
+            assert_eq!(explain(&error), error.to_string());
+        }
+    }
+
+    #[test]
+    fn each_kind_of_a_storages_error_is_advised_upon_or_deliberately_not() {
+        use StorageErrorKind::*;
+        for kind in StorageErrorKind::ALL {
+            let is_advised = of_kind(kind).is_some();
+            let has_nothing = matches!(
+                kind,
+                NotFound
+                    | AlreadyExists
+                    | PastEnd
+                    | NotEmpty
+                    | SessionOver
+                    | Permanent
+                    // Its text names the variables that hold the credentials.
+                    | Unauthorized
+                    | Unreachable
+                    | Unsupported
+                    | Damaged
+                    | NotADirectory
+                    | Malformed
+                    | Invalid
+            );
+            assert_ne!(is_advised, has_nothing, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_storage_tells_comes_with_what_to_do() {
+        for (kind, says) in [
+            (
+                EventKind::TargetsMissing { are_nodes: false },
+                "`tabane targets replace`",
+            ),
+            (
+                EventKind::TargetsMissing { are_nodes: true },
+                "`tabane cluster replace`",
+            ),
+            (EventKind::TargetFails, "`tabane heal`"),
+            (
+                EventKind::TargetReplaced { is_node: true },
+                "`tabane cluster remove`",
+            ),
+            (EventKind::TargetReplaced { is_node: false }, "set file"),
+        ] {
+            let text = "X".to_owned();
+            let explained = explain_event(&Event { kind, text });
+            assert!(explained.starts_with("X; "), "{explained}");
+            assert!(explained.contains(says), "{explained}");
+        }
+        assert_eq!(explain_event(&Event::note("X")), "X");
+    }
+}

@@ -1,0 +1,263 @@
+//! Why a storage could not do what was asked: a kind to decide upon, and a sentence for a person.
+
+use std::fmt;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use crate::name::Name;
+
+/// The result of everything that touches a storage.
+pub type Result<T> = std::result::Result<T, StorageError>;
+
+/// What a caller may have to tell apart.
+///
+/// The first nine are sent in the protocol between clients and nodes, by their numbers: their order is part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum StorageErrorKind {
+    /// There is no such object.
+    NotFound,
+    /// There is an object of that name.
+    AlreadyExists,
+    /// The object ends before what was asked for.
+    PastEnd,
+    /// The place holds something else.
+    NotEmpty,
+    /// The file system forbids it.
+    Denied,
+    /// The file system can only be read.
+    ReadOnly,
+    /// There is no room left.
+    Full,
+    /// The session with a node is at an end, since a member or the client failed.
+    SessionOver,
+    /// Anything else that stays as it is.
+    Permanent,
+    /// A server does not accept the credentials.
+    Unauthorized,
+    /// The same request may succeed later.
+    Retryable,
+    /// A node or a network file system does not answer.
+    Unreachable,
+    /// The server cannot do this at all.
+    Unsupported,
+    /// The object was there, and is damaged beyond what the storage can mend.
+    Damaged,
+    /// A part of the path is no directory.
+    NotADirectory,
+    /// A peer sent what makes no sense.
+    Malformed,
+    /// A file or a name that a person gave cannot be used.
+    Invalid,
+    /// More targets of a set are missing than may be.
+    TooFewTargets,
+    /// None of the places of a set says that it is a target.
+    NoTargets,
+    /// The set cannot have more targets.
+    TooManyTargets,
+    /// No target is called that, or several are.
+    NoSuchTarget,
+    /// The new target is one already, and the old one is none.
+    AlreadyReplaced,
+    /// The target has what would be lost without it.
+    TargetNeeded,
+    /// Somebody else has changed the targets meanwhile.
+    Overtaken,
+}
+
+impl StorageErrorKind {
+    /// All kinds.
+    pub const ALL: [Self; 24] = [
+        Self::NotFound,
+        Self::AlreadyExists,
+        Self::PastEnd,
+        Self::NotEmpty,
+        Self::Denied,
+        Self::ReadOnly,
+        Self::Full,
+        Self::SessionOver,
+        Self::Permanent,
+        Self::Unauthorized,
+        Self::Retryable,
+        Self::Unreachable,
+        Self::Unsupported,
+        Self::Damaged,
+        Self::NotADirectory,
+        Self::Malformed,
+        Self::Invalid,
+        Self::TooFewTargets,
+        Self::NoTargets,
+        Self::TooManyTargets,
+        Self::NoSuchTarget,
+        Self::AlreadyReplaced,
+        Self::TargetNeeded,
+        Self::Overtaken,
+    ];
+
+    /// The sentence of an error that has nothing to add to its kind.
+    fn sentence(self) -> &'static str {
+        match self {
+            Self::NotFound => "it is not there",
+            Self::AlreadyExists => "it is there already",
+            Self::PastEnd => "it ends before that",
+            Self::NotEmpty => "it is not empty",
+            Self::Denied => "permission denied",
+            Self::ReadOnly => "the file system is read-only",
+            Self::Full => "no space is left",
+            Self::SessionOver => "the session is at an end",
+            Self::Permanent => "it cannot be done",
+            Self::Unauthorized => "the server does not accept the credentials",
+            Self::Retryable | Self::Unreachable => "the server does not answer",
+            Self::Unsupported => "the server cannot do this",
+            Self::Damaged => "it is damaged",
+            Self::NotADirectory => "a part of the path is no directory",
+            Self::Malformed => "what was received makes no sense",
+            Self::Invalid => "it cannot be used",
+            Self::TooFewTargets => "too many targets are missing",
+            Self::NoTargets => "no place holds a target",
+            Self::TooManyTargets => "the set cannot have more targets",
+            Self::NoSuchTarget => "there is no such target",
+            Self::AlreadyReplaced => "the target is replaced already",
+            Self::TargetNeeded => "the target has what would be lost without it",
+            Self::Overtaken => "somebody else has changed the targets",
+        }
+    }
+}
+
+/// Why a storage could not do what was asked. Its text is one sentence, which does not repeat the object's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageError {
+    kind: StorageErrorKind,
+    object: Option<Name>,
+    text: String,
+}
+
+impl StorageError {
+    /// An error that `text` explains.
+    pub fn new(kind: StorageErrorKind, text: impl Into<String>) -> Self {
+        Self {
+            kind,
+            object: None,
+            text: text.into(),
+        }
+    }
+
+    /// This error, about the object `name` unless it is about another.
+    #[must_use]
+    pub fn about(mut self, name: Name) -> Self {
+        self.object.get_or_insert(name);
+        self
+    }
+
+    /// This error, with more to say.
+    #[must_use]
+    pub fn and(mut self, more: &str) -> Self {
+        self.text.push_str(more);
+        self
+    }
+
+    /// What a caller decides upon.
+    pub fn kind(&self) -> StorageErrorKind {
+        self.kind
+    }
+
+    /// The object that it is about, if it is about one.
+    pub fn object(&self) -> Option<Name> {
+        self.object
+    }
+
+    /// The error of a storage that is somewhere within another error.
+    pub fn within<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Self> {
+        causes(error).find_map(|cause| cause.downcast_ref())
+    }
+}
+
+impl fmt::Display for StorageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for StorageError {}
+
+impl From<StorageErrorKind> for StorageError {
+    fn from(kind: StorageErrorKind) -> Self {
+        Self::new(kind, kind.sentence())
+    }
+}
+
+impl From<io::Error> for StorageError {
+    fn from(error: io::Error) -> Self {
+        Self::new(error.kind().into(), error.to_string())
+    }
+}
+
+/// The one place that says what the errors of the operating system come to.
+impl From<io::ErrorKind> for StorageErrorKind {
+    fn from(kind: io::ErrorKind) -> Self {
+        match kind {
+            io::ErrorKind::NotFound => Self::NotFound,
+            io::ErrorKind::AlreadyExists => Self::AlreadyExists,
+            io::ErrorKind::UnexpectedEof => Self::PastEnd,
+            io::ErrorKind::DirectoryNotEmpty => Self::NotEmpty,
+            io::ErrorKind::PermissionDenied => Self::Denied,
+            io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,
+            io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::NotConnected
+            | io::ErrorKind::TimedOut => Self::Unreachable,
+            io::ErrorKind::Unsupported => Self::Unsupported,
+            io::ErrorKind::NotADirectory => Self::NotADirectory,
+            io::ErrorKind::InvalidData => Self::Malformed,
+            io::ErrorKind::InvalidInput => Self::Invalid,
+            _ => Self::Permanent,
+        }
+    }
+}
+
+/// An error and what caused it, the first cause last.
+pub(crate) fn causes<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_operating_system_keep_their_text_and_get_a_kind() {
+        use StorageErrorKind::*;
+        // The numbers of Linux.
+        for (number, kind) in [
+            (2, NotFound),
+            (17, AlreadyExists),
+            (39, NotEmpty),
+            (13, Denied),
+            (1, Denied),
+            (30, ReadOnly),
+            (28, Full),
+            (122, Full),
+            (20, NotADirectory),
+            (110, Unreachable),
+            (107, Unreachable),
+            (5, Permanent),
+        ] {
+            let system = io::Error::from_raw_os_error(number);
+            let text = system.to_string();
+            let error = StorageError::from(system);
+            assert_eq!((error.kind(), error.to_string()), (kind, text));
+        }
+    }
+
+    #[test]
+    fn an_error_keeps_the_object_that_it_was_about_first() {
+        let error = StorageError::from(StorageErrorKind::NotFound);
+        assert_eq!(error.object(), None);
+        let error = error.about(Name::TARGET).about(Name::CONFIG);
+        assert_eq!(error.object(), Some(Name::TARGET));
+    }
+}
