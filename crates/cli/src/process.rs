@@ -90,7 +90,7 @@ pub fn exit_on_signals() -> Result<()> {
             {
                 // What waits for a disk or a network that does not answer, would never end.
                 std::thread::spawn(|| {
-                    std::thread::sleep(PATIENCE);
+                    std::thread::sleep(EXIT_TIMEOUT);
                     exit_interrupted();
                 });
             } else {
@@ -123,7 +123,7 @@ fn exit_interrupted() {
 }
 
 /// How long a command may take to end by itself.
-const PATIENCE: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whether the command ends by itself after a signal.
 static ENDS_ITSELF: AtomicBool = AtomicBool::new(false);
@@ -132,7 +132,7 @@ static ENDS_ITSELF: AtomicBool = AtomicBool::new(false);
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// From now on, only the second of these signals ends the program at once. After the first, the command does that itself, since
-/// it has something to remove before; if that takes longer than [`PATIENCE`], it is ended. Returns what asks for the first.
+/// it has something to remove before; if that takes longer than [`EXIT_TIMEOUT`], it is ended. Returns what asks for the first.
 pub fn end_after_signals() -> fn() -> bool {
     ENDS_ITSELF.store(true, Ordering::Relaxed);
     || INTERRUPTED.load(Ordering::Relaxed)

@@ -42,16 +42,16 @@ const BATCH_BLOCKS: u32 = 1 << 19;
 const FAN_IN: usize = 64;
 
 /// A run is merged with what is new if it is less than so many times as long.
-const RATIO: u64 = 4;
+const MERGE_LEN_RATIO: u64 = 4;
 
 /// Runs of fewer blocks are always merged.
-const SMALL: u64 = 1 << 16;
+const ALWAYS_MERGED_BLOCKS: u64 = 1 << 16;
 
 /// Packs that one request lists; to list all is then as cheap as to ask for so many times fewer, one by one.
 const PACKS_PER_LIST: u32 = 1000;
 
 /// Index objects may vanish while they are read, and runs while they are opened: how often the same one may.
-const ATTEMPTS: usize = 5;
+const OPEN_ATTEMPTS_MAX: usize = 5;
 
 /// So begins the tag that tells backup programs of a cache (<https://bford.info/cachedir/>).
 const CACHEDIR_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
@@ -92,7 +92,7 @@ impl Cache {
             };
             let attempts = attempts.entry(cause).or_default();
             *attempts += 1;
-            if *attempts == ATTEMPTS {
+            if *attempts == OPEN_ATTEMPTS_MAX {
                 return result.map_err(LoadError::into_error);
             }
         }
@@ -159,7 +159,7 @@ impl Cache {
     /// Opens all runs; removes those that are damaged.
     fn open_runs<O: IndexObjects>(&self, objects: &O, folder: &Path) -> Vec<Run> {
         let mut runs = Vec::new();
-        for _ in 0..ATTEMPTS {
+        for _ in 0..OPEN_ATTEMPTS_MAX {
             runs.clear();
             let names = match names(folder) {
                 Ok(names) => names,
@@ -380,7 +380,7 @@ impl<O: IndexObjects> Folding<'_, O> {
         let mut chosen = Vec::new();
         for at in order {
             let len = u64::from(runs[at].len());
-            let wanted = must(at) || len < SMALL.max(RATIO * sum);
+            let wanted = must(at) || len < ALWAYS_MERGED_BLOCKS.max(MERGE_LEN_RATIO * sum);
             // Blocks of a run have numbers of 32 bits.
             if wanted && sum + len < u64::from(u32::MAX) {
                 sum += len;

@@ -363,11 +363,11 @@ impl Run {
 /// The first entry that is not before `key`, looked for from `guess` on, which is near: so most searches stay within one or
 /// two lines of the processor's cache.
 fn first_from(entries: &[TableEntry], guess: usize, key: u32) -> usize {
-    const NEAR: usize = 64;
-    let before = entries[..guess].iter().rev().take(NEAR);
+    const NEAR_ENTRIES: usize = 64;
+    let before = entries[..guess].iter().rev().take(NEAR_ENTRIES);
     let mut at = guess - before.take_while(|entry| entry.key >= key).count();
     if at == guess {
-        let behind = entries[guess..].iter().take(NEAR);
+        let behind = entries[guess..].iter().take(NEAR_ENTRIES);
         at += behind.take_while(|entry| entry.key < key).count();
     }
     // Not near, since IDs are not always as random as they should be.

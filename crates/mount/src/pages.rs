@@ -19,7 +19,7 @@ use crate::trees::Directory;
 const LEN_MAX: u64 = 128 << 10;
 
 /// Ranges that may wait; of more, those that were asked for first are given up.
-const WAITING: usize = 16;
+const WAITING_READS_MAX: usize = 16;
 
 /// Gives the kernel the contents of files, in a thread of its own: the kernel may have it wait for a page until a
 /// request is answered.
@@ -70,7 +70,7 @@ impl Pages {
     /// Says that these files of a directory will be read soon; returns at once.
     pub fn put(&self, directory: &Arc<Directory>, files: Range<usize>) {
         let mut state = self.shared.lock();
-        if state.waiting.len() == WAITING {
+        if state.waiting.len() == WAITING_READS_MAX {
             state.waiting.pop_front();
         }
         state.waiting.push_back((Arc::clone(directory), files));

@@ -12,7 +12,7 @@ use tabane_store::{Error, Id, Repository, Result};
 use crate::layout::{Directory, Entry, layout};
 
 /// The storage is asked again after this time, when somebody looks.
-const PAUSE: Duration = Duration::from_secs(2);
+const RELOAD_PAUSE: Duration = Duration::from_secs(2);
 
 /// What there was when it was last looked at.
 pub struct Listing {
@@ -98,7 +98,7 @@ impl Lister {
     pub fn look(&self) -> Look {
         let mut state = self.state.lock().expect("no panic under this lock");
         let (mut more, mut errors) = (false, Vec::new());
-        if state.at.elapsed() >= PAUSE {
+        if state.at.elapsed() >= RELOAD_PAUSE {
             match self.list(&mut state, &mut errors) {
                 Ok(found_more) => more = found_more,
                 Err(error) => errors.push(error),

@@ -14,10 +14,10 @@ use tabane_striped::cluster::file::{ClusterFile, Credentials, NodeAddress, NodeF
 use tabane_striped::cluster::{tls, wire};
 
 /// How long certificates are valid.
-const VALIDITY: Duration = Duration::from_secs(3650 * 86_400);
+const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(3650 * 86_400);
 
 /// How much a clock may be behind that of the machine on which certificates are made.
-const BEHIND: Duration = Duration::from_secs(86_400);
+const CLOCK_SKEW_MAX: Duration = Duration::from_secs(86_400);
 
 /// The key that signs certificates, as it is kept.
 #[derive(Serialize, Deserialize)]
@@ -74,7 +74,7 @@ pub fn create(path: &Path, nodes: &[NodeAddress]) -> Result<Vec<PathBuf>> {
     for node in nodes {
         written.push(write_node(path, &authority, cluster, node, false)?);
     }
-    let client = authority.issue("client", None, SystemTime::now() + VALIDITY)?;
+    let client = authority.issue("client", None, SystemTime::now() + CERTIFICATE_LIFETIME)?;
     write(
         path,
         &ClusterFile::new(cluster, nodes.to_vec(), client),
@@ -134,7 +134,7 @@ fn write_node(
     node: &NodeAddress,
     replace: bool,
 ) -> Result<PathBuf> {
-    let until = SystemTime::now() + VALIDITY;
+    let until = SystemTime::now() + CERTIFICATE_LIFETIME;
     let credentials = authority.issue(&node.name, Some(&node.name), until)?;
     let file = node_path(path, &node.name);
     write(&file, &NodeFile::new(cluster, node, credentials), replace)?;
@@ -188,7 +188,7 @@ impl AuthorityFile {
 
 /// What the certificate of a cluster's authority says.
 fn authority_params(cluster: Id) -> CertificateParams {
-    let until = SystemTime::now() + VALIDITY;
+    let until = SystemTime::now() + CERTIFICATE_LIFETIME;
     let mut params = params(&format!("Tabane cluster {cluster}"), until);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -198,7 +198,7 @@ fn authority_params(cluster: Id) -> CertificateParams {
 fn params(subject: &str, until: SystemTime) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, subject);
-    params.not_before = (SystemTime::now() - BEHIND).into();
+    params.not_before = (SystemTime::now() - CLOCK_SKEW_MAX).into();
     params.not_after = until.into();
     params
 }

@@ -15,7 +15,7 @@ use crate::server::{Hasty, Shared};
 use crate::session::Session;
 
 /// How long a client that is let in may take to send what he has announced, or to take an answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 type Stream = StreamOwned<ServerConnection, TcpStream>;
 
@@ -40,7 +40,7 @@ pub fn serve(shared: &Arc<Shared>, stream: TcpStream) -> io::Result<()> {
         wire::greet(&mut stream)?;
     }
     greeted?;
-    stream.sock.set_write_timeout(Some(PATIENCE))?;
+    stream.sock.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let mut own = None;
     let served = answer_all(shared, &mut stream, &mut own);
     // A session ends with the connection that opened it.
@@ -63,7 +63,7 @@ fn answer_all(
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             request => request?,
         };
-        stream.sock.set_read_timeout(Some(PATIENCE))?;
+        stream.sock.set_read_timeout(Some(REQUEST_TIMEOUT))?;
         let mut body = Vec::new();
         let done = answer(shared, stream, own, request, &mut body);
         let reply = match done {

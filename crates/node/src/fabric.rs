@@ -18,7 +18,7 @@ mod with {
     use std::time::Duration;
 
     use tabane_fabric::{FabricListener, FabricRequest};
-    use tabane_striped::cluster::STALL;
+    use tabane_striped::cluster::STALL_TIMEOUT;
 
     use super::*;
 
@@ -83,10 +83,10 @@ mod with {
     fn admit(shared: &Shared, request: FabricRequest) -> io::Result<()> {
         let token = *request.token();
         let admitted = shared.admit(&token, |ring| {
-            let endpoint = request.accept(ring, Some(STALL))?;
+            let endpoint = request.accept(ring, Some(STALL_TIMEOUT))?;
             shared.counters.fabric_connections.add(1);
             // A ring may be idle for as long as its session lasts; only credit has to go out.
-            Ok(endpoint.limits(None, Some(STALL)))
+            Ok(endpoint.limits(None, Some(STALL_TIMEOUT)))
         })?;
         admitted
             .ok_or_else(crate::server::without_permission)?

@@ -10,12 +10,12 @@ use tabane_parity::schedule::{Arrived, Kind, Node, Part, rebuild};
 use tabane_storage::{
     Draft, LocalStorage, Name, OBJECT_LEN_MAX, Result, Storage, StorageError, StorageErrorKind,
 };
-use tabane_striped::cluster::STALL;
+use tabane_striped::cluster::STALL_TIMEOUT;
 use tabane_striped::cluster::wire::{FrameHeader, Source, Stripe, malformed};
 use tabane_striped::container::{Geometry, HEADER_LEN, ROLES_MAX, checksum, open_sector};
 
 /// Others give up on a node that stalls before those do that wait for them.
-const PATIENCE: Duration = STALL;
+const FRAME_TIMEOUT: Duration = STALL_TIMEOUT;
 
 /// Sectors of a node's own cells, by sector and row.
 type Kept = BTreeMap<(u64, usize), Vec<u8>>;
@@ -269,7 +269,7 @@ impl Work {
                 sector: sector as u32,
                 index: from.index as u32,
             };
-            let frame = tail.frame(number, PATIENCE).map_err(of_peer)?;
+            let frame = tail.frame(number, FRAME_TIMEOUT).map_err(of_peer)?;
             header.open(frame, len).map_err(of_peer)
         });
         let arrived = arrived.collect::<Result<Vec<&[u8]>>>()?;
@@ -294,7 +294,7 @@ impl Work {
             let arrived = self.part.arrived_before(from, step, sectors);
             if let (Some(tail), 1..) = (&mut tails[member], arrived) {
                 let end = self.bases[member] + arrived;
-                tail.frame(end - 1, PATIENCE).map_err(of_peer)?;
+                tail.frame(end - 1, FRAME_TIMEOUT).map_err(of_peer)?;
                 tail.release(end).map_err(of_peer)?;
             }
         }

@@ -30,7 +30,7 @@ const CONNECTIONS_MAX: usize = 4096;
 const SESSIONS_MAX: usize = 256;
 
 /// How long a connection may take to say what it is for.
-const PATIENCE: Duration = Duration::from_secs(10);
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often the same trouble is logged at most.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
@@ -250,8 +250,8 @@ impl Shared {
 
     /// Finds out what a connection is for.
     fn serve(self: &Arc<Self>, mut stream: TcpStream) -> io::Result<()> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
+        stream.set_write_timeout(Some(GREETING_TIMEOUT))?;
         let mut hasty = Hasty::new(&stream);
         let mut first = [0];
         match stream.peek(&mut first).map_err(|_| hasty.late())? {
@@ -300,7 +300,7 @@ pub fn without_permission() -> io::Error {
     io::Error::other("it has no permission for any ring")
 }
 
-/// A connection until it has said what it is for, which may take [`PATIENCE`] in all: bytes that come one by one are none the better.
+/// A connection until it has said what it is for, which may take [`GREETING_TIMEOUT`] in all: bytes that come one by one are none the better.
 pub struct Hasty<'a> {
     stream: &'a TcpStream,
     end: Instant,
@@ -308,14 +308,14 @@ pub struct Hasty<'a> {
 
 impl<'a> Hasty<'a> {
     pub fn new(stream: &'a TcpStream) -> Self {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + GREETING_TIMEOUT;
         Self { stream, end }
     }
 
     fn late(&self) -> io::Error {
         let text = format!(
             "it has not said what it is for within {} s",
-            PATIENCE.as_secs()
+            GREETING_TIMEOUT.as_secs()
         );
         io::Error::new(io::ErrorKind::TimedOut, text)
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail};
 use tabane_storage::{Result, StorageError, StorageErrorKind};
 use tabane_striped::cluster::wire::{Open, Peer, Stripe, Token, malformed, random_id};
-use tabane_striped::cluster::{STALL, data_endpoint};
+use tabane_striped::cluster::{STALL_TIMEOUT, data_endpoint};
 
 use crate::commit::Commits;
 use crate::counters::Counters;
@@ -19,7 +19,7 @@ use crate::lock;
 use crate::part::Work;
 
 /// Consumers of each ring: one relays, one stores.
-const TAILS: usize = 2;
+const TAILS_PER_RING: usize = 2;
 
 /// Bytes of a ring at most, so that a client cannot take all memory.
 const RING_MAX: u32 = 16 << 20;
@@ -28,7 +28,7 @@ const RING_MAX: u32 = 16 << 20;
 const MEMBERS_MAX: u8 = 32;
 
 /// For how long a session counts as busy after it was opened, and after a stripe: several times what one takes.
-const BUSY: Duration = Duration::from_secs(2);
+const BUSY_DURATION: Duration = Duration::from_secs(2);
 
 /// Stripes that wait at most: a client has a few at a time.
 const WAITING_MAX: usize = 64;
@@ -45,12 +45,12 @@ struct State {
     /// Who may still connect, and the ring for him.
     expected: HashMap<Token, Expected>,
     /// What has arrived of each member, and of the client in the last place: for who relays, and for who stores.
-    tails: [Vec<Option<Tail>>; TAILS],
+    tails: [Vec<Option<Tail>>; TAILS_PER_RING],
     peers: Vec<Option<Sender>>,
     /// All connections of the session.
     endpoints: Vec<Arc<dyn Endpoint>>,
     /// Stripes that are known and not begun, by number, and who waits for each.
-    waiting: [HashMap<u64, Waiting>; TAILS],
+    waiting: [HashMap<u64, Waiting>; TAILS_PER_RING],
     /// Frames that the stripes so far take, and the number of the next stripe.
     bases: Vec<u64>,
     next: u64,
@@ -153,7 +153,7 @@ impl Session {
         let Some(expected) = lock(&self.state).expected.remove(token) else {
             return Ok(None);
         };
-        let ring = Arc::new(Ring::new(expected.capacity, TAILS));
+        let ring = Arc::new(Ring::new(expected.capacity, TAILS_PER_RING));
         // Without the lock: this may take as long as the peer likes.
         let connected = connect(Arc::clone(&ring));
         let mut state = lock(&self.state);
@@ -240,7 +240,9 @@ impl Session {
         }
         // Over libfabric who connects may be ready before the node that lets him in.
         let is_incomplete = |state: &mut State| !state.is_closed && !state.is_complete(self.me);
-        let waited = self.changed.wait_timeout_while(state, STALL, is_incomplete);
+        let waited = self
+            .changed
+            .wait_timeout_while(state, STALL_TIMEOUT, is_incomplete);
         let (mut state, waited) = waited.expect("no panic under this lock");
         if waited.timed_out() {
             return Err(blame("not all members have connected"));
@@ -256,7 +258,7 @@ impl Session {
 
     /// Whether it writes, or is about to.
     pub fn is_busy(&self) -> bool {
-        lock(&self.state).last.elapsed() < BUSY
+        lock(&self.state).last.elapsed() < BUSY_DURATION
     }
 
     /// Starts who relays and who stores.
@@ -361,7 +363,7 @@ impl Session {
 pub fn set_patience(stream: &TcpStream) -> io::Result<()> {
     // A ring may be idle for as long as its session lasts; only credit has to go out.
     stream.set_read_timeout(None)?;
-    stream.set_write_timeout(Some(STALL))
+    stream.set_write_timeout(Some(STALL_TIMEOUT))
 }
 
 /// What ends a session.

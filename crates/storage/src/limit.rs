@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::sync::lock;
 
 /// How much of the time in which nothing was sent may be made up for.
-const BURST: Duration = Duration::from_millis(250);
+const BURST_DURATION_MAX: Duration = Duration::from_millis(250);
 
 /// A token bucket that everything in one direction shares.
 pub struct Limiter {
@@ -38,7 +38,7 @@ impl Limiter {
     /// How long `bytes` more have to wait if they want to go `now`.
     fn delay(&self, bytes: usize, now: Instant) -> Duration {
         let mut busy_until = lock(&self.busy_until);
-        let idle_from = now.checked_sub(BURST).unwrap_or(now);
+        let idle_from = now.checked_sub(BURST_DURATION_MAX).unwrap_or(now);
         let start = busy_until.map_or(idle_from, |until| until.max(idle_from));
         let end = start + Duration::from_secs_f64(bytes as f64 / self.bytes_per_s);
         *busy_until = Some(end);

@@ -9,13 +9,13 @@ use crate::options::{Event, Notice, RemoteOptions};
 use crate::sync::lock;
 
 /// A server that has never answered is given this long, silence included: it is probably the wrong one.
-const FIRST_CONTACT: Duration = Duration::from_secs(15);
+const FIRST_CONTACT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What a first answer may take at least, however impatient the person is.
 const FIRST_ANSWER_MIN: Duration = Duration::from_secs(3);
 
 /// A shorter outage is not worth a word.
-const SILENCE: Duration = Duration::from_secs(5);
+const UNTOLD_OUTAGE_MAX: Duration = Duration::from_secs(5);
 
 const DELAY_MIN: Duration = Duration::from_millis(100);
 const DELAY_MAX: Duration = Duration::from_secs(10);
@@ -80,7 +80,7 @@ impl Outages {
         let mut state = lock(&self.state);
         let reached = state.reached;
         let since = *state.since.get_or_insert(now);
-        if now - since >= SILENCE && !std::mem::replace(&mut state.told, true) {
+        if now - since >= UNTOLD_OUTAGE_MAX && !std::mem::replace(&mut state.told, true) {
             drop(state);
             let patience = self.patience.as_secs();
             let text = format!("{failure}; trying again for up to {patience} s");
@@ -100,7 +100,7 @@ impl Attempts<'_> {
     pub fn time_limit(&self) -> Option<Duration> {
         let reached = lock(&self.outages.state).reached;
         let patience = self.outages.patience;
-        (!reached).then(|| patience.clamp(FIRST_ANSWER_MIN, FIRST_CONTACT))
+        (!reached).then(|| patience.clamp(FIRST_ANSWER_MIN, FIRST_CONTACT_TIMEOUT))
     }
 
     /// How long to wait before the next try, or nothing if there should be none.
@@ -108,7 +108,10 @@ impl Attempts<'_> {
         let first_failure = *self.first_failure.get_or_insert(now);
         let (since, patience) = match self.outages.failed(failure, now) {
             true => (first_failure, self.outages.patience),
-            false => (self.started, self.outages.patience.min(FIRST_CONTACT)),
+            false => (
+                self.started,
+                self.outages.patience.min(FIRST_CONTACT_TIMEOUT),
+            ),
         };
         self.failures += 1;
         let left = patience.saturating_sub(now - since);
@@ -165,7 +168,7 @@ mod tests {
         let start = Instant::now();
         let took = persist(&outages, start);
         assert!(
-            took >= FIRST_CONTACT && took < FIRST_CONTACT + DELAY_MAX,
+            took >= FIRST_CONTACT_TIMEOUT && took < FIRST_CONTACT_TIMEOUT + DELAY_MAX,
             "{took:?}"
         );
         outages.answered();

@@ -36,7 +36,7 @@ const TEMPORARY: &str = "tmp";
 const LISTED_IN_ORDER: usize = 5000;
 
 /// What is small is given this long. Uploads may take longer, as long as they move.
-const TIMEOUT: Duration = Duration::from_secs(120);
+const SMALL_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Objects below a prefix of an object store.
 ///
@@ -170,7 +170,11 @@ impl ObjectStorage {
             }
         }
         // All but `config` are named by their bytes: whoever else puts one puts the same. So a look before is enough.
-        if !again && within(TIMEOUT, self.store.head(path)).await.is_ok() {
+        if !again
+            && within(SMALL_REQUEST_TIMEOUT, self.store.head(path))
+                .await
+                .is_ok()
+        {
             return Err(StorageErrorKind::AlreadyExists.into());
         }
         let put = self.store.put(path, bytes.clone().into()).await;
@@ -183,9 +187,13 @@ impl ObjectStorage {
         let temporary = self.path(&format!("{TEMPORARY}/{random}"));
         let put = self.store.put(&temporary, bytes.clone().into()).await;
         put.map_err(explain)?;
-        let copied = within(TIMEOUT, self.store.copy_if_not_exists(&temporary, path)).await;
+        let copied = within(
+            SMALL_REQUEST_TIMEOUT,
+            self.store.copy_if_not_exists(&temporary, path),
+        )
+        .await;
         // If it stays it is rubbish.
-        let _ = within(TIMEOUT, self.store.delete(&temporary)).await;
+        let _ = within(SMALL_REQUEST_TIMEOUT, self.store.delete(&temporary)).await;
         copied
     }
 
@@ -195,7 +203,10 @@ impl ObjectStorage {
         match name.kind {
             ObjectKind::Config => Ok(self.read(&path, None).await? == *bytes),
             // The name is the hash of the bytes.
-            _ => Ok(within(TIMEOUT, self.store.head(&path)).await?.size == bytes.len() as u64),
+            _ => Ok(within(SMALL_REQUEST_TIMEOUT, self.store.head(&path))
+                .await?
+                .size
+                == bytes.len() as u64),
         }
     }
 
@@ -205,11 +216,13 @@ impl ObjectStorage {
             range: range.clone().map(Into::into),
             ..GetOptions::default()
         };
-        let found = within(TIMEOUT, self.store.get_opts(path, options)).await;
+        let found = within(SMALL_REQUEST_TIMEOUT, self.store.get_opts(path, options)).await;
         let found = match (found, &range) {
             (Err(failure), Some(range)) if failure.kind() == StorageErrorKind::Permanent => {
                 // Services say in many ways that there is no such part.
-                let size = within(TIMEOUT, self.store.head(path)).await?.size;
+                let size = within(SMALL_REQUEST_TIMEOUT, self.store.head(path))
+                    .await?
+                    .size;
                 return Err(match range.end > size {
                     true => StorageErrorKind::PastEnd.into(),
                     false => failure,
@@ -227,7 +240,7 @@ impl ObjectStorage {
         }
         let mut bytes = Vec::with_capacity(len as usize);
         let mut pieces = found.into_stream();
-        while let Some(piece) = within(TIMEOUT, pieces.try_next()).await? {
+        while let Some(piece) = within(SMALL_REQUEST_TIMEOUT, pieces.try_next()).await? {
             bytes.extend_from_slice(&piece);
             if let Some(limiter) = &self.download {
                 limiter.wait(piece.len()).await;
@@ -245,7 +258,7 @@ impl ObjectStorage {
     /// Length and time of an object.
     async fn head(&self, name: Name) -> Result<ObjectMeta> {
         let path = self.object(name);
-        let found = within(TIMEOUT, self.store.head(&path)).await;
+        let found = within(SMALL_REQUEST_TIMEOUT, self.store.head(&path)).await;
         let is_clear = match &found {
             Ok(_) => true,
             // Perhaps there is not even a bucket.
@@ -255,7 +268,9 @@ impl ObjectStorage {
         match is_clear {
             true => found,
             // An answer to HEAD has no room for an explanation.
-            false => Ok(within(TIMEOUT, self.store.get(&path)).await?.meta),
+            false => Ok(within(SMALL_REQUEST_TIMEOUT, self.store.get(&path))
+                .await?
+                .meta),
         }
     }
 
@@ -267,7 +282,11 @@ impl ObjectStorage {
         enough: usize,
     ) -> Result<bool> {
         if self.is_webdav {
-            let listed = within(TIMEOUT, self.store.list_with_delimiter(Some(prefix))).await?;
+            let listed = within(
+                SMALL_REQUEST_TIMEOUT,
+                self.store.list_with_delimiter(Some(prefix)),
+            )
+            .await?;
             *found = listed.objects;
             return Ok(true);
         }
@@ -275,7 +294,7 @@ impl ObjectStorage {
             None => self.store.list(Some(prefix)),
             Some(last) => self.store.list_with_offset(Some(prefix), &last.location),
         };
-        while let Some(object) = within(TIMEOUT, objects.try_next()).await? {
+        while let Some(object) = within(SMALL_REQUEST_TIMEOUT, objects.try_next()).await? {
             found.push(object);
             if found.len() >= enough {
                 return Ok(false);
@@ -327,7 +346,7 @@ impl Storage for ObjectStorage {
         let harmless = [TEMPORARY, ObjectKind::Key.name()].map(|folder| self.path(folder));
         self.run(async |_| {
             let list = self.store.list_with_delimiter(Some(&self.root));
-            let found = within(TIMEOUT, list).await?;
+            let found = within(SMALL_REQUEST_TIMEOUT, list).await?;
             let other = found
                 .common_prefixes
                 .iter()
@@ -425,13 +444,13 @@ impl Storage for ObjectStorage {
         let path = self.object(name);
         self.run(async |again| {
             // Most services say of an object that is not there that it is deleted.
-            match within(TIMEOUT, self.store.head(&path)).await {
+            match within(SMALL_REQUEST_TIMEOUT, self.store.head(&path)).await {
                 Err(failure) if failure.kind() == StorageErrorKind::NotFound && again => {
                     return Ok(());
                 }
                 found => found?,
             };
-            within(TIMEOUT, self.store.delete(&path)).await
+            within(SMALL_REQUEST_TIMEOUT, self.store.delete(&path)).await
         })
         .map_err(|error| error.about(name))
     }

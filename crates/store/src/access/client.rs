@@ -21,7 +21,7 @@ use tabane_storage::sync::lock;
 use tabane_storage::{Name, ObjectKind};
 
 /// A client renews its object this often.
-const RENEWAL: Duration = Duration::from_secs(5 * 60);
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
 /// A client on another machine is dead when it has not done so for this long. A laptop may sleep for a night and go on.
 const SILENCE_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -128,7 +128,7 @@ impl Presence {
         let (sender, receiver) = channel();
         let renewed = Arc::clone(&shared);
         let renew = move || {
-            while receiver.recv_timeout(RENEWAL) == Err(RecvTimeoutError::Timeout) {
+            while receiver.recv_timeout(RENEWAL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 // If it fails now, it may work the next time, long before anybody takes this process for dead.
                 let _ = renewed.renew();
             }

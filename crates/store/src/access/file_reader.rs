@@ -11,7 +11,7 @@ use tabane_storage::sync::lock;
 const AHEAD_MIN: u64 = 1 << 20;
 
 /// Reads that are at most this far from where another ended go on there: a kernel asks for several parts at once.
-const REORDERED: u64 = 1 << 20;
+const REORDERED_BYTES_MAX: u64 = 1 << 20;
 
 /// One file of a snapshot, for any number of threads.
 ///
@@ -118,7 +118,7 @@ impl FileReader {
     /// Asks for what will be wanted if the file is read from front to back.
     fn read_ahead(&self, offset: u64, end: u64) {
         let mut progress = lock(&self.progress);
-        if offset.abs_diff(progress.end) > REORDERED {
+        if offset.abs_diff(progress.end) > REORDERED_BYTES_MAX {
             *progress = Progress {
                 end,
                 ahead: 0,

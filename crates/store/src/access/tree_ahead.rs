@@ -11,7 +11,7 @@ use tabane_index::Index;
 use tabane_storage::sync::lock;
 
 /// So many directories wait at most.
-const WAITING: usize = 64;
+const DIRECTORIES_AHEAD_MAX: usize = 64;
 
 /// Threads that read, if the storage takes several requests at a time.
 const READERS_MAX: usize = 4;
@@ -98,7 +98,7 @@ impl TreesAhead<'_> {
         // It is usually the last one, if nobody has begun it.
         state.announced.pop_if(|last| last == content);
         // Not for each one that there is room for again: to wake a thread takes about as long as to read a directory.
-        if state.done.len() <= WAITING / 2 {
+        if state.done.len() <= DIRECTORIES_AHEAD_MAX / 2 {
             self.shared.wake_reader(&state);
         }
         drop(state);
@@ -118,7 +118,7 @@ impl Shared {
     fn read_announced(&self, reader: &mut BlockReader, index: &Index) {
         let mut state = lock(&self.state);
         while !state.closed {
-            let has_room = state.done.len() + state.being_read.len() < WAITING;
+            let has_room = state.done.len() + state.being_read.len() < DIRECTORIES_AHEAD_MAX;
             let Some(content) = has_room.then(|| state.announced.pop()).flatten() else {
                 state.idle += 1;
                 state = self.work.wait(state).expect("no reader panics");

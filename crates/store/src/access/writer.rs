@@ -33,7 +33,7 @@ use tabane_storage::{Name, ObjectKind};
 use crate::access::buffers::Buffers;
 
 /// Packs that wait to be written: more would only hold memory.
-const WAITING: usize = 2;
+const WAITING_PACKS_MAX: usize = 2;
 
 /// It is written, too, when one has waited for so long: a slow line makes few packs before somebody hangs up.
 const INDEX_EVERY: Duration = Duration::from_secs(60);
@@ -153,7 +153,7 @@ impl Writer {
     }
 
     fn start_uploads(&mut self) {
-        let (sender, receiver) = sync_channel(WAITING);
+        let (sender, receiver) = sync_channel(WAITING_PACKS_MAX);
         let receiver = Arc::new(Mutex::new(receiver));
         self.uploads = Some(sender);
         self.threads = (0..self.shared.repository.storage().connections())

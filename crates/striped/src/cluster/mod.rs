@@ -27,7 +27,7 @@ use relay::Relay;
 pub use crate::place::node_url;
 pub use node::NodeStorage;
 pub use relay::Plan;
-pub use session::{Rings, STALL, data_endpoint};
+pub use session::{Rings, STALL_TIMEOUT, data_endpoint};
 
 /// Opens the repository over the cluster that a file describes.
 ///

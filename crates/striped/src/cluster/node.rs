@@ -12,7 +12,7 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use super::file::NodeAddress;
 use super::limits::{Limits, PIECE_LEN};
 #[cfg(target_os = "linux")]
-use super::session::STALL;
+use super::session::STALL_TIMEOUT;
 use super::tls;
 use super::wire::{self, REPLY_MAX, Reply, Request, Status};
 use tabane_storage::sync::lock;
@@ -24,14 +24,14 @@ use tabane_storage::{
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
 
 /// For how long a node may say nothing: longer than anything that it does for one request.
-const SILENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How often a peer that says nothing is asked whether it is there.
 #[cfg(target_os = "linux")]
-const PROBE: Duration = Duration::from_secs(5);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Operations that are worth having in flight.
-const CONNECTIONS: usize = 4;
+const CONNECTIONS_PER_NODE: usize = 4;
 
 /// A control connection, over which one request at a time is answered.
 pub struct Channel {
@@ -117,12 +117,12 @@ impl NodeStorage {
         let stream = connect(&self.node.address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(CONNECT))?;
-        stream.set_write_timeout(Some(SILENCE))?;
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         let client = ClientConnection::new(Arc::clone(&self.config), name);
         let mut tls = StreamOwned::new(client.map_err(io::Error::other)?, stream);
         wire::greet(&mut tls)?;
         wire::expect_greeting(&mut tls)?;
-        tls.sock.set_read_timeout(Some(SILENCE))?;
+        tls.sock.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(Channel {
             stream: tls,
             limits: Arc::clone(&self.limits),
@@ -253,9 +253,9 @@ fn watch(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     #[cfg(target_os = "linux")]
     {
-        sockopt::set_tcp_keepidle(stream, PROBE)?;
-        sockopt::set_tcp_keepintvl(stream, PROBE)?;
-        sockopt::set_tcp_user_timeout(stream, STALL.as_millis() as u32)?;
+        sockopt::set_tcp_keepidle(stream, PROBE_TIMEOUT)?;
+        sockopt::set_tcp_keepintvl(stream, PROBE_TIMEOUT)?;
+        sockopt::set_tcp_user_timeout(stream, STALL_TIMEOUT.as_millis() as u32)?;
     }
     Ok(())
 }
@@ -274,7 +274,7 @@ impl Storage for NodeStorage {
     }
 
     fn connections(&self) -> usize {
-        CONNECTIONS
+        CONNECTIONS_PER_NODE
     }
 
     fn create(&self) -> Result<()> {

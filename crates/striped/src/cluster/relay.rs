@@ -12,7 +12,7 @@ use tabane_parity::schedule::Kind;
 use super::limits::Limits;
 use super::mixer::Mixer;
 use super::node::NodeStorage;
-use super::session::{STALL, Session};
+use super::session::{STALL_TIMEOUT, Session};
 use super::wire::{Reply, Request, Source, Stripe};
 use crate::container::SECTOR_LEN;
 use crate::put::{data_cells, encode_cells};
@@ -22,7 +22,7 @@ use tabane_storage::sync::{lock, try_each};
 use tabane_storage::{Event, Result, StorageError, StorageErrorKind};
 
 /// For how long nothing is sent by way of other nodes after that has failed.
-const PAUSE: Duration = Duration::from_secs(60);
+const RELAY_PAUSE: Duration = Duration::from_secs(60);
 
 /// How stripes are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,7 +80,11 @@ impl Relay {
     fn pause(&self, targets: &Targets, why: &str) {
         let mut state = lock(&self.state);
         state.sessions.clear();
-        if state.paused_until.replace(Instant::now() + PAUSE).is_none() {
+        if state
+            .paused_until
+            .replace(Instant::now() + RELAY_PAUSE)
+            .is_none()
+        {
             targets.tell(&Event::note(format!(
                 "nodes cannot make parities among themselves ({why}): sending everything from here for a while"
             )));
@@ -97,7 +101,7 @@ impl StripeSender for Relay {
         // Nodes give up on who sends too slowly to one of them, while it sends to the others.
         let layout = geometry.layout();
         let of_sector = layout.data_cells().len() as u64 * SECTOR_LEN;
-        if self.limits.least_seconds(of_sector) > STALL.as_secs_f64() / 2.0 {
+        if self.limits.least_seconds(of_sector) > STALL_TIMEOUT.as_secs_f64() / 2.0 {
             return Ok(Relayed::NotTried);
         }
         let fail = |why: &str| {

@@ -19,7 +19,7 @@ use super::wire::{
 use crate::container::{Geometry, SECTOR_LEN};
 
 /// For how long a node may take no data. Nodes give up on each other after as long.
-pub const STALL: Duration = Duration::from_secs(20);
+pub const STALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// By how many sectors what nodes send is behind what the client sends, at most.
 const LAG_MAX: usize = 3;
@@ -220,8 +220,8 @@ pub fn data_endpoint(
         return Ok(endpoint);
     }
     let mut stream = super::node::connect(address)?;
-    stream.set_read_timeout(Some(STALL))?;
-    stream.set_write_timeout(Some(STALL))?;
+    stream.set_read_timeout(Some(STALL_TIMEOUT))?;
+    stream.set_write_timeout(Some(STALL_TIMEOUT))?;
     stream.write_all(&wire::greeting(DATA_MAGIC))?;
     stream.write_all(&token)?;
     wire::check_greeting(&mut stream, DATA_MAGIC)?;
@@ -246,7 +246,9 @@ fn fabric_endpoint(fabric: &FabricAddress, token: &Token) -> Option<Arc<dyn Endp
     } = fabric;
     let limit = Some(super::node::CONNECT);
     let endpoint = tabane_fabric::Fabric::connect(provider, host, *port, token, limit).ok()?;
-    Some(Arc::new(endpoint.limits(Some(STALL), Some(STALL))))
+    Some(Arc::new(
+        endpoint.limits(Some(STALL_TIMEOUT), Some(STALL_TIMEOUT)),
+    ))
 }
 
 #[cfg(not(feature = "libfabric"))]

@@ -13,7 +13,7 @@ use tabane_storage::{Name, ObjectKind};
 pub(crate) const PACKS_MAX: usize = 1024;
 
 /// An object that names fewer packs is small.
-const SMALL: usize = 128;
+const SMALL_INDEX_PACKS: usize = 128;
 
 /// So many small objects are left alone.
 const SMALL_OBJECTS_MAX: usize = 8;
@@ -31,7 +31,7 @@ pub fn rewrite(
     gone: &HashSet<Id>,
     removals: &BTreeSet<Id>,
 ) -> Result<u64> {
-    let small = |packs: &IndexSegment| packs.len() < SMALL;
+    let small = |packs: &IndexSegment| packs.len() < SMALL_INDEX_PACKS;
     let merge = objects.values().filter(|packs| small(packs)).count() > SMALL_OBJECTS_MAX;
     let old: Vec<Id> = objects
         .iter()
