@@ -162,10 +162,6 @@ impl Progress for Quiet {
     fn problem(&self, what: &str) {
         eprintln!("heal: {what}");
     }
-
-    fn note(&self, _what: &str) {}
-
-    fn progress(&self, _done_bytes: u64, _total_bytes: u64) {}
 }
 
 /// A node's process.
@@ -306,9 +302,7 @@ impl Bed {
     }
 
     fn open(&self) -> Result<StripedStorage> {
-        let options = RemoteOptions {
-            ..RemoteOptions::default()
-        };
+        let options = RemoteOptions::default();
         Ok(cluster::open_file(&self.file(), &options, Plan::Auto)?)
     }
 

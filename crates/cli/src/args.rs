@@ -296,13 +296,12 @@ impl Global {
 
     /// How storages are used.
     pub fn remote_options(&self) -> RemoteOptions {
-        RemoteOptions {
-            connections: self.network.connections.into(),
-            upload_kib_per_s: self.network.limit_upload,
-            download_kib_per_s: self.network.limit_download,
-            patience: self.network.retry_for,
-            notice: Arc::new(|text| warn(text)),
-        }
+        RemoteOptions::default()
+            .connections(self.network.connections.into())
+            .upload_kib_per_s(self.network.limit_upload)
+            .download_kib_per_s(self.network.limit_download)
+            .patience(self.network.retry_for)
+            .notice(Arc::new(|text| warn(text)))
     }
 
     /// The storage that `--repo` names.

@@ -198,10 +198,7 @@ fn source(seconds: f64, sinks: &[String]) -> Result<()> {
 }
 
 fn open(file: &Path, plan: Plan) -> Result<StripedStorage> {
-    let options = RemoteOptions {
-        notice: Arc::new(|text| eprintln!("client: {text}")),
-        ..RemoteOptions::default()
-    };
+    let options = RemoteOptions::default().notice(Arc::new(|text| eprintln!("client: {text}")));
     Ok(cluster::open_file(file, &options, plan)?)
 }
 
@@ -220,10 +217,6 @@ impl Progress for Told {
     fn problem(&self, what: &str) {
         eprintln!("client: {what}");
     }
-
-    fn note(&self, _what: &str) {}
-
-    fn progress(&self, _done_bytes: u64, _total_bytes: u64) {}
 }
 
 fn client(file: &Path, plan: Plan, seconds: f64, object_bytes: usize) -> Result<()> {

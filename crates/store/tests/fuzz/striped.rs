@@ -11,7 +11,7 @@ use tabane_store::Id;
 use tabane_striped::{HealOptions, HealReport, Place, StripedStorage, set_file};
 
 use crate::memory::{MemoryStorage, Objects};
-use crate::parsers::{Deaf, sha256};
+use crate::parsers::sha256;
 
 const TARGETS: usize = 5;
 
@@ -56,11 +56,8 @@ fn open(disks: &[MemoryStorage]) -> std::io::Result<StripedStorage> {
 }
 
 fn heal(storage: &StripedStorage) -> Option<HealReport> {
-    let options = HealOptions {
-        read_data: true,
-        limit_kib_per_s: None,
-    };
-    storage.heal(options, &Deaf).ok()
+    let options = HealOptions::default().read_data(true);
+    storage.heal(options, &()).ok()
 }
 
 /// Targets of their own, on which one may write.
