@@ -3,6 +3,7 @@
 #   make            builds the tabane command, optimised
 #   make test       first INSTALLS packages that the tests use (with apt-get, as root or by sudo; two
 #                   servers below the target folder, with go and pip), then runs every test
+#   make package    makes the package of each crate, as for crates.io, without building it
 #   make lint       formatting, clippy and documentation, warnings as errors
 #   make sanitize   the tests of the crate with unsafe code, under AddressSanitizer (x86-64 Linux)
 #   make fuzz       runs one fuzz target for a while: FUZZ=backends SECONDS=60, or FUZZ=stored PARSER=directory
@@ -60,8 +61,23 @@ test-all:
 	@$(MAKE) test-tools
 	$(CARGO_TEST) --all-targets -- --show-output
 	$(CARGO_TEST) --doc
+	@$(MAKE) test-examples
 	@$(MAKE) test-libfabric
 	@$(MAKE) test-simd
+
+# The examples, which cargo test has built: each must end well.
+EXAMPLES = backup_restore read_a_snapshot striped hash_many
+test-examples: test-programs
+	@examples=$$($(TARGET))/debug/examples; \
+	for example in $(EXAMPLES); do \
+		echo; echo "=== example $$example ==="; "$$examples/$$example" || exit 1; \
+	done
+
+# Every crate that others can use makes a package that crates.io would take.
+LABORATORY = --exclude tabane-bench --exclude tabane-papers --exclude tabane-testing --exclude tabane-provider \
+	--exclude tabane-capi
+package:
+	$(CARGO) package $(CARGOFLAGS) --workspace $(LABORATORY) --no-verify --allow-dirty --quiet
 
 # Rings and clusters once more, with what needs a library of the system.
 LIBFABRIC = /usr/include/rdma/fabric.h
@@ -225,5 +241,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: all build gpu-check fuzz test test-all test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: all build gpu-check fuzz package test test-all test-examples test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

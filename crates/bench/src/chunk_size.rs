@@ -9,11 +9,11 @@ use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use tabane_storage::{LocalStorage, ObjectKind, Storage};
-use tabane_store::backup::{self, BackupOptions, Outcome, Parent, Source};
+use tabane_store::backup::{BackupOptions, Parent};
 use tabane_store::chunker::Chunking;
 use tabane_store::compress::Compression;
 use tabane_store::key::{KdfCost, Password};
-use tabane_store::{InitOptions, Repository, host};
+use tabane_store::{InitOptions, Progress, Repository};
 
 /// Back up generations of a tree with blocks of different lengths, and compare sizes and speed.
 ///
@@ -45,12 +45,10 @@ pub struct Args {
 /// Reports what could not be read, and nothing else.
 struct Quiet;
 
-impl backup::Observer for Quiet {
+impl Progress for Quiet {
     fn warning(&self, path: &Path, what: &str) {
         eprintln!("{}: {what}", path.display());
     }
-    fn entry(&self, _: &Path, _: Outcome) {}
-    fn read(&self, _: u64) {}
 }
 
 /// Runs the benchmark.
@@ -89,33 +87,17 @@ fn generations(args: &Args, name: &str, chunking: Chunking) -> Result<()> {
     let work = tempfile::tempdir_in(&args.work)?;
     let storage = Arc::new(LocalStorage::new(work.path().join("repository")));
     let password: Password = b"benchmark".to_vec().into();
-    let options = InitOptions {
-        chunking,
-        kdf_cost: KdfCost::WEAKEST,
-        ..InitOptions::default()
-    };
-    let repository = Arc::new(Repository::init(storage.clone(), &password, options)?);
+    let options = InitOptions::default()
+        .chunking(chunking)
+        .kdf_cost(KdfCost::WEAKEST);
+    let repository = Repository::init(storage.clone(), &password, options)?.with_progress(Quiet);
     let mb = |bytes: u64| bytes as f64 / 1e6;
     for (number, generation) in args.generations.iter().enumerate() {
         let (wall, cpu) = (Instant::now(), cpu_s());
-        let host = host::describe();
-        let options = BackupOptions {
-            excludes: Default::default(),
-            one_file_system: false,
-            with_atime: false,
-            parent: Parent::None,
-            dry_run: false,
-            compression: args.compression,
-            verify: true,
-            hostname: host.hostname,
-            username: host.username,
-            tags: Vec::new(),
-            time: jiff::Timestamp::now(),
-        };
-        let source = Source::Paths(vec![generation.clone()]);
-        let summary = backup::backup(&repository, &source, options, Arc::new(Quiet))?
-            .snapshot
-            .summary;
+        let options = BackupOptions::default()
+            .parent(Parent::None)
+            .compression(args.compression);
+        let summary = repository.backup(options, &[generation])?.snapshot.summary;
         let (wall_s, cpu_s) = (wall.elapsed().as_secs_f64(), cpu_s() - cpu);
         let size =
             |kind| -> Result<u64> { Ok(storage.list(kind)?.iter().map(|object| object.len).sum()) };

@@ -277,10 +277,7 @@ fn cache(directory: &Path) -> Cache {
 /// Makes a repository whose index has so many blocks, and its cache.
 fn make(directory: &Path, blocks: u64) -> Result<()> {
     let storage = Arc::new(Forgetful::new(&directory.join("repository")));
-    let options = InitOptions {
-        kdf_cost: KdfCost::WEAKEST,
-        ..InitOptions::default()
-    };
+    let options = InitOptions::default().kdf_cost(KdfCost::WEAKEST);
     let repository =
         Repository::init(storage.clone(), &password(), options)?.with_cache(cache(directory));
     let blocks_per_object = BLOCKS_PER_PACK * PACKS_PER_OBJECT;

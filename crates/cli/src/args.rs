@@ -335,13 +335,12 @@ impl Global {
     /// How storages are used.
     pub fn remote_options(&self) -> RemoteOptions {
         let network = &self.repository.network;
-        RemoteOptions {
-            connections: network.connections.into(),
-            upload_kib_per_s: network.limit_upload,
-            download_kib_per_s: network.limit_download,
-            patience: network.retry_for,
-            notice: Arc::new(|event| warn(advice::explain_event(event))),
-        }
+        RemoteOptions::default()
+            .connections(network.connections.into())
+            .upload_kib_per_s(network.limit_upload)
+            .download_kib_per_s(network.limit_download)
+            .patience(network.retry_for)
+            .notice(Arc::new(|event| warn(advice::explain_event(event))))
     }
 
     /// The storage that `--repo` names.

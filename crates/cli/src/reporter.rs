@@ -1,16 +1,36 @@
-//! Tells a person what a long look at a repository finds.
+//! Tells a person how an operation on a repository goes on.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tabane_store::Outcome;
+
 use crate::progress::Progress;
 
-/// Shows what a check or a heal finds.
+/// Shows what an operation reports.
 pub struct Reporter {
-    /// Where to.
-    pub progress: Arc<Progress>,
-    /// Without what is harmless.
-    pub quiet: bool,
+    progress: Arc<Progress>,
+    /// Whether notes are left out.
+    without_notes: bool,
+}
+
+impl Reporter {
+    /// Shows it with `progress`.
+    pub fn new(progress: &Arc<Progress>) -> Self {
+        Self {
+            progress: Arc::clone(progress),
+            without_notes: false,
+        }
+    }
+
+    /// Leaves notes out if `quiet`.
+    pub fn without_notes(self, quiet: bool) -> Self {
+        Self {
+            without_notes: quiet,
+            ..self
+        }
+    }
 }
 
 impl tabane_store::Progress for Reporter {
@@ -18,15 +38,36 @@ impl tabane_store::Progress for Reporter {
         self.progress.problem(what);
     }
 
+    fn warning(&self, path: &Path, what: &str) {
+        self.progress.path_warning(path, what);
+    }
+
     fn note(&self, what: &str) {
-        if !self.quiet {
+        if !self.without_notes {
             self.progress.note(what);
         }
     }
 
-    fn progress(&self, done_bytes: u64, total_bytes: u64) {
+    fn entry(&self, path: &Path, outcome: Outcome) {
+        self.progress.entry(path);
+        let (level, action) = match outcome {
+            Outcome::New => (1, "new"),
+            Outcome::Changed => (1, "changed"),
+            Outcome::Unmodified => (2, "unmodified"),
+            Outcome::Directory | Outcome::Other => (2, "stored"),
+            Outcome::Restored => (1, "restored"),
+        };
+        self.progress.verbose(level, action, path);
+    }
+
+    fn bytes(&self, done: u64, total: u64) {
         let counters = self.progress.counters();
-        counters.bytes.store(done_bytes, Ordering::Relaxed);
-        counters.total_bytes.store(total_bytes, Ordering::Relaxed);
+        counters.bytes.store(done, Ordering::Relaxed);
+        counters.total_bytes.store(total, Ordering::Relaxed);
+    }
+
+    fn packs(&self, done: u64, _total: u64) {
+        let counters = self.progress.counters();
+        counters.entries.store(done, Ordering::Relaxed);
     }
 }

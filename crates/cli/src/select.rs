@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tabane_store::backup::resolve;
-use tabane_store::snapshot::{self, Filter, Snapshot};
+use tabane_store::snapshot::{Filter, Snapshot};
 use tabane_store::{Id, Repository};
 
 use crate::advice;
@@ -44,7 +44,7 @@ impl Selection {
         let absolute = |path: &PathBuf| {
             // What is not there any more is taken as it is written.
             let resolved = resolve(path).or_else(|_| std::path::absolute(path));
-            snapshot::path_text(resolved.as_ref().unwrap_or(path))
+            tabane_store::snapshot::path_text(resolved.as_ref().unwrap_or(path))
         };
         Filter {
             hosts: self.host.clone(),
@@ -57,7 +57,7 @@ impl Selection {
     pub fn list(&self, repository: &Repository, names: &[String]) -> Result<Selected> {
         let filter = self.filter();
         if names.is_empty() {
-            let listing = snapshot::list(repository, &filter)?;
+            let listing = repository.snapshots(&filter)?;
             for error in &listing.damaged {
                 warn(advice::explain(error));
             }
@@ -71,7 +71,7 @@ impl Selection {
         }
         let mut found = names
             .iter()
-            .map(|name| snapshot::find(repository, name, &filter))
+            .map(|name| repository.find_snapshot(name, &filter))
             .collect::<tabane_store::Result<Vec<_>>>()?;
         found.sort_by_key(|(id, snapshot)| (snapshot.time, *id));
         found.dedup_by_key(|(id, _)| *id);
@@ -94,11 +94,7 @@ pub struct Place {
 impl Place {
     /// Finds the snapshot.
     pub fn find(&self, repository: &Repository, selection: &Selection) -> Result<(Id, Snapshot)> {
-        Ok(snapshot::find(
-            repository,
-            &self.snapshot,
-            &selection.filter(),
-        )?)
+        Ok(repository.find_snapshot(&self.snapshot, &selection.filter())?)
     }
 
     /// `path` below this place; `/` at its beginning means the place itself.

@@ -39,7 +39,7 @@ const NAME_LEN_MAX: u32 = 255;
 
 /// The file system.
 pub struct Snapshots {
-    repository: Arc<Repository>,
+    repository: Repository,
     cache: Arc<SegmentCache>,
     lister: Lister,
     trees: Trees,
@@ -89,7 +89,7 @@ impl Snapshots {
     /// # Errors
     /// When the storage fails.
     pub fn new(
-        repository: &Arc<Repository>,
+        repository: &Repository,
         cache: Arc<SegmentCache>,
         options: Options,
         report: Box<dyn Fn(&str) + Send + Sync>,
@@ -97,7 +97,7 @@ impl Snapshots {
         let (lister, look) = Lister::new(repository, options.filter)?;
         let views = Views::default();
         let this = Self {
-            repository: Arc::clone(repository),
+            repository: repository.clone(),
             trees: Trees::new(Arc::clone(&cache)),
             files: Files::new(Arc::clone(&cache)),
             cache,

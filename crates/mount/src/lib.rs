@@ -80,7 +80,7 @@ pub struct Mounted {
 /// # Errors
 /// When the repository cannot be read, the directory cannot be used, or the system has no FUSE.
 pub fn mount(
-    repository: &Arc<Repository>,
+    repository: &Repository,
     path: &Path,
     options: Options,
     report: impl Fn(&str) + Send + Sync + 'static,

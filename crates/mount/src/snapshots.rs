@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use jiff::tz::TimeZone;
 use tabane_storage::ObjectKind;
-use tabane_store::snapshot::{self, Filter, Snapshot};
+use tabane_store::snapshot::{Filter, Snapshot};
 use tabane_store::{Error, Id, Repository, Result};
 
 use crate::layout::{Directory, Entry, layout};
@@ -23,7 +23,7 @@ pub struct Listing {
 
 /// Lists snapshots, and reads each once.
 pub struct Lister {
-    repository: Arc<Repository>,
+    repository: Repository,
     filter: Filter,
     state: Mutex<State>,
 }
@@ -71,9 +71,9 @@ impl Lister {
     ///
     /// # Errors
     /// When the storage fails.
-    pub fn new(repository: &Arc<Repository>, filter: Filter) -> Result<(Self, Look)> {
+    pub fn new(repository: &Repository, filter: Filter) -> Result<(Self, Look)> {
         let lister = Self {
-            repository: Arc::clone(repository),
+            repository: repository.clone(),
             filter,
             state: Mutex::new(State {
                 listing: Arc::new(Listing {
@@ -125,7 +125,7 @@ impl Lister {
                 gone -= 1;
                 continue;
             }
-            match snapshot::load(&self.repository, id) {
+            match self.repository.load_snapshot(id) {
                 Ok(snapshot) if self.filter.allows(&snapshot) => {
                     snapshots.insert(id, snapshot);
                     more = true;

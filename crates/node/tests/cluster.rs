@@ -22,10 +22,6 @@ impl Progress for Quiet {
     fn problem(&self, what: &str) {
         panic!("{what}");
     }
-
-    fn note(&self, _what: &str) {}
-
-    fn progress(&self, _done_bytes: u64, _total_bytes: u64) {}
 }
 
 struct Bed {
@@ -101,10 +97,9 @@ impl Bed {
 
     fn open(&self, plan: Plan) -> StripedStorage {
         let notices = Arc::clone(&self.notices);
-        let options = RemoteOptions {
-            notice: Arc::new(move |event| notices.lock().unwrap().push(event.text.clone())),
-            ..RemoteOptions::default()
-        };
+        let options = RemoteOptions::default().notice(Arc::new(move |event| {
+            notices.lock().unwrap().push(event.text.clone())
+        }));
         cluster::open_file(&self.file(), &options, plan).unwrap()
     }
 
@@ -446,11 +441,9 @@ fn only_the_nodes_own_directory_is_served_and_by_one_daemon() {
 #[test]
 fn limits_hold_for_all_nodes_together() {
     let bed = Bed::new(3);
-    let options = RemoteOptions {
-        upload_kib_per_s: Some(1000),
-        download_kib_per_s: Some(1000),
-        ..RemoteOptions::default()
-    };
+    let options = RemoteOptions::default()
+        .upload_kib_per_s(Some(1000))
+        .download_kib_per_s(Some(1000));
     let storage = cluster::open_file(&bed.file(), &options, Plan::Auto).unwrap();
     let (name, bytes) = object(1, 700_000);
     // A quarter of a second may be made up for.

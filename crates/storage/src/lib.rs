@@ -1,9 +1,4 @@
-//! Where objects live: a small trait, and one file for each kind of place.
-//!
-//! An object is a name ([`Name`]: a kind and a 32-byte [`Id`]) and its bytes. It is written once and never changed.
-//! [`Storage`] is the trait, [`LocalStorage`] keeps objects as files, [`ObjectStorage`] in S3, Google Cloud Storage, Azure or
-//! WebDAV. What objects mean is up to the crates above.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod buffer;
@@ -18,6 +13,7 @@ mod object;
 mod options;
 mod progress;
 mod retry;
+mod setters;
 mod storage;
 pub mod sync;
 
@@ -30,5 +26,5 @@ pub use location::Location;
 pub use name::{Name, ObjectKind};
 pub use object::{ObjectStorage, RemoteLocation, Service};
 pub use options::{Event, EventKind, Notice, RemoteOptions};
-pub use progress::Progress;
+pub use progress::{Outcome, Progress};
 pub use storage::{Listed, OBJECT_LEN_MAX, Storage};

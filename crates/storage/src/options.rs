@@ -47,6 +47,7 @@ impl Event {
 
 /// How a storage behind a network is used.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct RemoteOptions {
     /// Requests at a time.
     pub connections: usize,
@@ -59,6 +60,14 @@ pub struct RemoteOptions {
     /// Is told of outages that last.
     pub notice: Notice,
 }
+
+crate::setters!(RemoteOptions {
+    set => connections: usize,
+    into => upload_kib_per_s: Option<u64>,
+    into => download_kib_per_s: Option<u64>,
+    set => patience: Duration,
+    set => notice: Notice,
+});
 
 impl Default for RemoteOptions {
     fn default() -> Self {

@@ -1,13 +1,101 @@
-//! Who is told what a long look at a repository finds.
+//! Who hears how an operation goes on.
 
-/// Is told what happens; called from many threads.
+use std::path::Path;
+use std::sync::Arc;
+
+/// Hears how an operation goes on. Methods are called from many threads; those that are not
+/// implemented do nothing, so `()` hears nothing at all.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use tabane_storage::Progress;
+///
+/// /// Counts what is wrong.
+/// #[derive(Default)]
+/// struct Problems(AtomicU64);
+///
+/// impl Progress for Problems {
+///     fn problem(&self, what: &str) {
+///         self.0.fetch_add(1, Ordering::Relaxed);
+///         eprintln!("{what}");
+///     }
+/// }
+/// # Problems::default().note("nothing is printed");
+/// ```
 pub trait Progress: Send + Sync {
-    /// Something is wrong or lost.
-    fn problem(&self, what: &str);
+    /// A part of the repository is damaged or lost.
+    fn problem(&self, what: &str) {
+        let _ = what;
+    }
+
+    /// An entry could not be stored or restored as it is: it is missing, or changed meanwhile.
+    fn warning(&self, path: &Path, what: &str) {
+        let _ = (path, what);
+    }
 
     /// Something is worth knowing, and harmless.
-    fn note(&self, what: &str);
+    fn note(&self, what: &str) {
+        let _ = what;
+    }
 
-    /// So many bytes were worked on, of so many in all.
-    fn progress(&self, done_bytes: u64, total_bytes: u64);
+    /// A backup or a restore has finished with an entry.
+    fn entry(&self, path: &Path, outcome: Outcome) {
+        let _ = (path, outcome);
+    }
+
+    /// The operation has worked on `done` bytes of `total`; a `total` of 0 means that nobody knows.
+    /// Calls of several threads may arrive in another order than they were made in.
+    fn bytes(&self, done: u64, total: u64) {
+        let _ = (done, total);
+    }
+
+    /// A prune has deleted, or a repair has read, `done` packs of `total`.
+    fn packs(&self, done: u64, total: u64) {
+        let _ = (done, total);
+    }
+}
+
+/// What became of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A backup stored a file that the parent snapshot does not have.
+    New,
+    /// A backup stored a file that differs from the parent snapshot's.
+    Changed,
+    /// A backup took a file from the parent snapshot unread.
+    Unmodified,
+    /// A backup stored a directory.
+    Directory,
+    /// A backup stored a link, device or other entry without content.
+    Other,
+    /// A restore wrote an entry, or found it as it should be.
+    Restored,
+}
+
+impl Progress for () {}
+
+impl<P: Progress + ?Sized> Progress for Arc<P> {
+    fn problem(&self, what: &str) {
+        (**self).problem(what);
+    }
+
+    fn warning(&self, path: &Path, what: &str) {
+        (**self).warning(path, what);
+    }
+
+    fn note(&self, what: &str) {
+        (**self).note(what);
+    }
+
+    fn entry(&self, path: &Path, outcome: Outcome) {
+        (**self).entry(path, outcome);
+    }
+
+    fn bytes(&self, done: u64, total: u64) {
+        (**self).bytes(done, total);
+    }
+
+    fn packs(&self, done: u64, total: u64) {
+        (**self).packs(done, total);
+    }
 }

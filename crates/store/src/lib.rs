@@ -1,24 +1,4 @@
-//! The Tabane repository.
-//!
-//! A repository is a set of immutable objects in a [`tabane_storage::Storage`]: *packs* hold blocks, *index* objects say
-//! where each block is, *snapshots* name the root of a directory tree whose files are lists of blocks. Objects are
-//! named by the hash of their bytes and are never changed, so a crash leaves rubbish, never damage, and any number
-//! of clients can write at once. `docs/format.md` has every byte.
-//!
-//! ```no_run
-//! use std::sync::Arc;
-//! use tabane_storage::LocalStorage;
-//! use tabane_store::Repository;
-//!
-//! let storage = Arc::new(LocalStorage::new("/backup"));
-//! let password = b"correct horse".to_vec().into();
-//! let repository = Arc::new(Repository::open(storage, &password)?);
-//! for (id, snapshot) in tabane_store::snapshot::list(&repository, &Default::default())?.snapshots {
-//!     println!("{} {}", id.short(), snapshot.time);
-//! }
-//! # Ok::<(), tabane_store::Error>(())
-//! ```
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod access;
@@ -26,24 +6,40 @@ mod error;
 mod format;
 mod operations;
 
-pub use access::{
-    browse, client, file_reader, location::Location, repository::InitOptions,
-    repository::Repository, segment_cache, snapshots as snapshot,
-};
+pub use access::location::Location;
+pub use access::repository::{InitOptions, Repository};
+pub use access::{browse, client, file_reader, segment_cache, snapshots as snapshot};
 pub use error::{Error, Result};
 pub use format::config::{BLOCK_HASHES, Config, parse_block_hash};
+pub use format::key::Password;
 pub use format::{chunker, compress, host, key, node};
+pub use operations::backup::BackupOptions;
+pub use operations::check::CheckOptions;
+pub use operations::copy::CopyOptions;
+pub use operations::exclude::{ExcludeOptions, IncludeOptions};
+pub use operations::prune::PruneOptions;
+pub use operations::repair::RepairOptions;
+pub use operations::restore::RestoreOptions;
+pub use operations::rewrite::RewriteOptions;
 pub use operations::{
     backup, check, copy, diff, dump, exclude, find, forget, prune, repair, restore, rewrite,
     self_test, stats,
 };
 pub use tabane_engine::Algorithm;
-pub use tabane_index as index;
-pub use tabane_storage::{Id, Progress};
+pub use tabane_index::Cache;
+pub use tabane_storage::{Id, LocalStorage, Outcome, Progress, RemoteOptions, Storage};
+pub use tabane_striped::cluster::Plan;
 
 /// The parts of which repositories are made, for programs that measure or attack them. They may change at any time.
 #[doc(hidden)]
 pub mod parts {
     pub use crate::access::{examine, reader, removal};
+    pub use crate::format::crypto::MasterKey;
     pub use crate::format::{pack, tree};
+    pub use tabane_index as index;
+
+    /// The secret from which a repository's keys come.
+    pub fn master(repository: &crate::Repository) -> &MasterKey {
+        repository.master()
+    }
 }

@@ -14,8 +14,7 @@ use common::{
     init_options, open, password, process, scratch,
 };
 use tabane_storage::{Listed, LocalStorage, Name, ObjectKind, Storage};
-use tabane_store::backup::BackupOptions;
-use tabane_store::check::{ReadData, check};
+use tabane_store::check::{CheckOptions, ReadData};
 use tabane_store::{Error, Repository, snapshot};
 
 /// Sources that have half of their bytes in common.
@@ -37,9 +36,7 @@ fn check_all(repository: &Path, sources: &[PathBuf]) {
     let repository = open(LocalStorage::new(repository));
     let report = assert_clean(&repository);
     assert_eq!(report.unreferenced_packs, 0);
-    let listed = snapshot::list(&repository, &Default::default())
-        .unwrap()
-        .snapshots;
+    let listed = repository.snapshots(&Default::default()).unwrap().snapshots;
     for source in sources {
         let of_source =
             |snapshot: &snapshot::Snapshot| snapshot.paths == [source.to_str().unwrap().to_owned()];
@@ -96,10 +93,7 @@ fn backups_of_the_same_files() {
     let repository = open(LocalStorage::new(&repository));
     let report = assert_clean(&repository);
     assert_eq!(report.snapshots, 4);
-    for (id, _) in snapshot::list(&repository, &Default::default())
-        .unwrap()
-        .snapshots
-    {
+    for (id, _) in repository.snapshots(&Default::default()).unwrap().snapshots {
         assert_restores(&repository, id, &source, &source);
     }
 }
@@ -224,8 +218,10 @@ fn a_backup_that_ends_during_a_check() {
         };
         let repository = open(hooked);
         let recorder = Arc::new(Recorder::default());
-        let observer: Arc<Recorder> = Arc::clone(&recorder);
-        let report = check(&repository, ReadData::All, observer).unwrap();
+        let report = repository
+            .with_progress(Arc::clone(&recorder))
+            .check(CheckOptions::default().read_data(ReadData::All))
+            .unwrap();
         assert_eq!(recorder.warnings(), [], "after {} were listed", kind.name());
         assert_eq!(report.problems, 0);
     }
@@ -249,10 +245,7 @@ fn a_backup_that_ends_during_a_backup() {
             kind,
             done: AtomicBool::new(false),
             hook: move || {
-                let options = BackupOptions {
-                    tags: vec!["inner".to_owned()],
-                    ..backup_options()
-                };
+                let options = backup_options().tags(vec!["inner".to_owned()]);
                 back_up_with(&first, &[&inner], options);
             },
         };

@@ -11,24 +11,22 @@ use common::tree::{random_bytes, write};
 use common::{Place, assert_clean, assert_restores, back_up, id, init, open};
 use tabane_storage::{LocalStorage, ObjectKind};
 use tabane_store::compress::Compression;
-use tabane_store::copy::{Copied, CopyOptions, Observer, copy};
-use tabane_store::{Repository, snapshot};
+use tabane_store::copy::{Copied, CopyOptions};
+use tabane_store::{Progress, Repository};
 
-struct Silent;
+struct NeverTooMuch;
 
-impl Observer for Silent {
-    fn progress(&self, done_bytes: u64, total_bytes: u64) {
+impl Progress for NeverTooMuch {
+    fn bytes(&self, done_bytes: u64, total_bytes: u64) {
         assert!(done_bytes <= total_bytes);
     }
 }
 
 fn copy_all(from: &Arc<Repository>, to: &Arc<Repository>) -> tabane_store::Result<Copied> {
-    let snapshots = snapshot::list(from, &Default::default())?.snapshots;
-    let options = CopyOptions {
-        compression: Compression::Off,
-        dry_run: false,
-    };
-    copy(from, to, &snapshots, options, Arc::new(Silent))
+    let snapshots = from.snapshots(&Default::default())?.snapshots;
+    let options = CopyOptions::default().compression(Compression::Off);
+    from.with_progress(NeverTooMuch)
+        .copy_to(options, to, &snapshots)
 }
 
 fn copied(repository: &Arc<Repository>) -> usize {

@@ -14,8 +14,7 @@ use tabane_store::node::{HardLink, Kind, Node, Piece, Time, Xattr};
 use tabane_store::parts::pack::{
     self, BlockKind, Codec, PackContents, PackWriter, Segment, SegmentReader,
 };
-use tabane_store::parts::tree;
-use tabane_store::snapshot;
+use tabane_store::parts::{self, tree};
 
 fn ids() -> impl Strategy<Value = Id> {
     any::<[u8; 32]>().prop_map(Id)
@@ -159,34 +158,34 @@ proptest! {
     #[test]
     fn any_bytes_as_a_pack(bytes in bytes(500), salt: [u8; 32]) {
         let repository = init(MemoryStorage::default());
-        prop_assert!(pack::read_contents(repository.master(), &bytes, "it").is_err());
+        prop_assert!(pack::read_contents(parts::master(&repository), &bytes, "it").is_err());
         let begun = [b"TABANEP\x01", salt.as_slice(), &bytes].concat();
-        prop_assert!(pack::read_contents(repository.master(), &begun, "it").is_err());
+        prop_assert!(pack::read_contents(parts::master(&repository), &begun, "it").is_err());
     }
 
     #[test]
     fn a_pack_whose_footer_is_anything(footer in bytes(300), salt: [u8; 32]) {
         let repository = init(MemoryStorage::default());
-        let key = repository.master().object_key(ObjectKind::Pack, &salt);
+        let key = parts::master(&repository).object_key(ObjectKind::Pack, &salt);
         let mut pack = [b"TABANEP\x01", salt.as_slice(), &footer].concat();
         key.seal(0, &mut pack, 40);
         let len = pack.len() as u32 - 40;
         pack.extend_from_slice(&len.to_le_bytes());
-        let _ = pack::read_contents(repository.master(), &pack, "it");
+        let _ = pack::read_contents(parts::master(&repository), &pack, "it");
     }
 
     #[test]
     fn a_pack_whose_footer_lies(mut contents in contents(), salt: [u8; 32], body in bytes(300)) {
         let repository = init(MemoryStorage::default());
         contents.salt = salt;
-        let key = repository.master().object_key(ObjectKind::Pack, &salt);
+        let key = parts::master(&repository).object_key(ObjectKind::Pack, &salt);
         let mut pack = [b"TABANEP\x01", salt.as_slice(), &body].concat();
         let start = pack.len();
         pack.extend_from_slice(&postcard::to_stdvec(&contents).unwrap());
         key.seal(0, &mut pack, start);
         let len = (pack.len() - start) as u32;
         pack.extend_from_slice(&len.to_le_bytes());
-        if let Ok(read) = pack::read_contents(repository.master(), &pack, "it") {
+        if let Ok(read) = pack::read_contents(parts::master(&repository), &pack, "it") {
             prop_assert_eq!(read.segments_len(), body.len() as u64);
         }
     }
@@ -195,14 +194,14 @@ proptest! {
     fn packs_come_back(blocks in vec(bytes(3000), 1..10), kind in 0..2) {
         let repository = init(MemoryStorage::default());
         let kind = if kind == 0 { BlockKind::Data } else { BlockKind::Tree };
-        let mut writer = PackWriter::new(repository.master(), kind, Vec::new());
+        let mut writer = PackWriter::new(parts::master(&repository), kind, Vec::new());
         for block in &blocks {
             writer.push(Codec::Stored, block, vec![(Id::default(), block.len() as u32)]);
         }
         let (pack, contents) = writer.finish();
-        let read = pack::read_contents(repository.master(), &pack, "it").unwrap();
+        let read = pack::read_contents(parts::master(&repository), &pack, "it").unwrap();
         prop_assert_eq!(&read, &contents);
-        let key = repository.master().object_key(ObjectKind::Pack, &read.salt);
+        let key = parts::master(&repository).object_key(ObjectKind::Pack, &read.salt);
         let (mut reader, mut at) = (SegmentReader::default(), 40);
         for (number, (segment, block)) in read.segments.iter().zip(&blocks).enumerate() {
             let sealed = &pack[at..at + segment.stored_len as usize];
@@ -216,7 +215,7 @@ proptest! {
     #[test]
     fn a_segment_that_is_no_zstd_frame(bytes in bytes(300), raw_len in 0..1_000_000_usize) {
         let repository = init(MemoryStorage::default());
-        let key = repository.master().object_key(ObjectKind::Pack, &[7; 32]);
+        let key = parts::master(&repository).object_key(ObjectKind::Pack, &[7; 32]);
         let mut sealed = bytes;
         key.seal(1, &mut sealed, 0);
         let name = || "it".to_owned();
@@ -244,7 +243,7 @@ proptest! {
         let _ = repository.read_index_segment(index);
         let _ = repository.load_index();
         let id = repository.put_sealed(ObjectKind::Snapshot, &bytes).unwrap();
-        let _ = snapshot::load(&repository, id);
-        let _ = snapshot::list(&repository, &Default::default());
+        let _ = repository.load_snapshot(id);
+        let _ = repository.snapshots(&Default::default());
     }
 }

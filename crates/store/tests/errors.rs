@@ -16,8 +16,7 @@ use common::{
 use tabane_storage::{LocalStorage, Name, ObjectKind};
 use tabane_store::chunker::Chunking;
 use tabane_store::key::{self, KdfCost, Password};
-use tabane_store::restore::{RestoreOptions, restore};
-use tabane_store::{Error, Id, InitOptions, Repository, snapshot};
+use tabane_store::{Error, Id, InitOptions, Repository};
 
 fn try_init(path: &Path, options: InitOptions) -> Result<Repository, Error> {
     Repository::init(Arc::new(LocalStorage::new(path)), &password(), options)
@@ -183,13 +182,9 @@ fn a_target_that_is_a_file() {
     let target = place.path("file");
     write(&target, b"precious");
     for target in [target.clone(), target.join("below")] {
-        let result = restore(
-            &place.repository,
-            id(&made),
-            &made.snapshot,
-            restore_options(&target),
-            Arc::new(Recorder::default()),
-        );
+        let result = place
+            .repository
+            .restore(restore_options(&target), id(&made), &made.snapshot);
         assert_error!(result, Error::WrongKind(_) | Error::Path { .. });
     }
     assert_eq!(fs::read(&target).unwrap(), b"precious");
@@ -198,7 +193,7 @@ fn a_target_that_is_a_file() {
 #[test]
 fn names_of_snapshots() {
     let place = Place::new();
-    let find = |name: &str| snapshot::find(&place.repository, name, &Default::default());
+    let find = |name: &str| place.repository.find_snapshot(name, &Default::default());
     assert_error!(find("latest"), Error::NoSnapshot(_));
     let mut ids: Vec<Id> = Vec::new();
     // Two of seventeen begin with the same digit.
@@ -245,10 +240,7 @@ fn unreadable_files_are_reported_and_the_rest_is_stored() {
     fs::set_permissions(place.source.join("many"), open).unwrap();
     assert_eq!(made.snapshot.summary.errors, 2);
     assert_eq!(recorder.warnings().len(), 2);
-    let options = RestoreOptions {
-        subpath: place.source.clone(),
-        ..restore_options(&place.path("target"))
-    };
+    let options = restore_options(&place.path("target")).subpath(place.source.clone());
     common::restore_with(&place.repository, id(&made), options);
     assert!(place.path("target").join("text").exists());
 }
@@ -261,8 +253,8 @@ fn several_passwords() {
     let cost = init_options().kdf_cost;
     let second: Password = b"battery staple".to_vec().into();
     let storage = LocalStorage::new(&path);
-    let added = key::add(&storage, repository.master(), &second, cost).unwrap();
-    let result = key::add(&storage, repository.master(), &Vec::new().into(), cost);
+    let added = repository.add_key(&second, cost).unwrap();
+    let result = repository.add_key(&Vec::new().into(), cost);
     assert_error!(result, Error::Invalid(_));
     let keys = key::list(&storage).unwrap().keys;
     assert_eq!(keys.len(), 2);
@@ -291,7 +283,7 @@ fn a_new_password() {
     let second: Password = b"battery staple".to_vec().into();
     let cost = init_options().kdf_cost;
     assert!(repository.replace_key(Id::default()).is_err());
-    let new = key::add(repository.storage(), repository.master(), &second, cost).unwrap();
+    let new = repository.add_key(&second, cost).unwrap();
     repository.replace_key(new).unwrap();
     assert_error!(
         try_open(&path, &password()),
@@ -322,7 +314,7 @@ fn names_of_keys() {
     }
     for _ in 0..16 {
         let cost = init_options().kdf_cost;
-        key::add(&storage, repository.master(), &password(), cost).unwrap();
+        repository.add_key(&password(), cost).unwrap();
     }
     let ambiguous = (0..16)
         .map(|digit| key::find(&storage, &format!("{digit:x}")))
@@ -335,13 +327,9 @@ fn a_damaged_key_does_not_lock_out_the_others() {
     let storage = MemoryStorage::default();
     let repository = init(storage.clone());
     let second: Password = b"battery staple".to_vec().into();
-    key::add(
-        &storage,
-        repository.master(),
-        &second,
-        init_options().kdf_cost,
-    )
-    .unwrap();
+    repository
+        .add_key(&second, init_options().kdf_cost)
+        .unwrap();
     let first = Name::new(ObjectKind::Key, repository.key());
     storage.set(first, b"garbage".to_vec());
     Repository::open(Arc::new(storage.clone()), &second).unwrap();

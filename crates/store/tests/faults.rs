@@ -14,13 +14,12 @@ use common::fault::{Fault, FaultyStorage};
 use common::mount::Mount;
 use common::tree::{link_tree, random_bytes, small_tree, write};
 use common::{
-    Recorder, assert_clean, back_up, back_up_observed, backup_options, compare, id, init,
-    init_options, open, password, process, restore_options, restore_with, scratch,
+    assert_clean, back_up, back_up_observed, backup_options, compare, id, init, init_options, open,
+    password, process, restore_options, restore_with, scratch,
 };
 use tabane_storage::LocalStorage;
 use tabane_store::exclude::IncludeOptions;
-use tabane_store::restore::{RestoreOptions, restore};
-use tabane_store::{Error, Id, Repository, snapshot};
+use tabane_store::{Error, Id, Repository};
 use tempfile::TempDir;
 
 /// Three packs of data, since a pack has 16 MiB.
@@ -109,14 +108,9 @@ impl Point<'_> {
 /// All files of a snapshot but the big one.
 fn restored(repository: &Arc<Repository>, id: Id, source: &Path) -> Contents {
     let target = scratch();
-    let options = RestoreOptions {
-        subpath: source.to_owned(),
-        includes: IncludeOptions {
-            exclude: vec!["big".to_owned()],
-            ..IncludeOptions::default()
-        },
-        ..restore_options(target.path())
-    };
+    let options = restore_options(target.path())
+        .subpath(source.to_owned())
+        .includes(IncludeOptions::default().exclude(vec!["big".to_owned()]));
     restore_with(repository, id, options);
     compare::contents(target.path())
 }
@@ -363,12 +357,10 @@ fn a_full_disk_under_the_target_of_a_restore() {
     write(source.join("big"), &random_bytes(1, 20 << 20));
     let repository = init(LocalStorage::new(dir.path().join("repository")));
     let made = back_up(&repository, &[&source]);
-    let result = restore(
-        &repository,
-        id(&made),
-        &snapshot::load(&repository, id(&made)).unwrap(),
+    let result = repository.restore(
         restore_options(&disk.join("target")),
-        Arc::new(Recorder::default()),
+        id(&made),
+        &repository.load_snapshot(id(&made)).unwrap(),
     );
     let error = result.unwrap_err();
     assert!(

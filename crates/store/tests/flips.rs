@@ -13,9 +13,8 @@ use common::memory::{MemoryStorage, Objects};
 use common::tree::{random_bytes, text, write};
 use common::{Recorder, back_up, compare, id, init, password, restore_options, scratch};
 use tabane_storage::{Name, ObjectKind};
-use tabane_store::check::{ReadData, check};
-use tabane_store::restore::{RestoreOptions, restore};
-use tabane_store::{Id, Repository, snapshot};
+use tabane_store::check::{CheckOptions, ReadData};
+use tabane_store::{Id, Repository};
 use tempfile::TempDir;
 
 type Contents = BTreeMap<PathBuf, Vec<u8>>;
@@ -59,8 +58,7 @@ impl Sample {
                 return true;
             };
             let repository = Arc::new(repository);
-            let observer = Arc::new(Recorder::default());
-            let checked = check(&repository, ReadData::All, observer);
+            let checked = repository.check(CheckOptions::default().read_data(ReadData::All));
             for (id, contents) in &self.snapshots {
                 self.restore(&repository, *id, contents, what);
             }
@@ -71,17 +69,15 @@ impl Sample {
 
     /// Restores a snapshot, and wants no wrong byte, and nothing missing that nobody spoke of.
     fn restore(&self, repository: &Arc<Repository>, id: Id, contents: &Contents, what: &str) {
-        let Ok(loaded) = snapshot::load(repository, id) else {
+        let Ok(loaded) = repository.load_snapshot(id) else {
             return;
         };
         let target = scratch();
-        let options = RestoreOptions {
-            subpath: self.source.clone(),
-            ..restore_options(target.path())
-        };
+        let options = restore_options(target.path()).subpath(self.source.clone());
         let recorder = Arc::new(Recorder::default());
-        let observer: Arc<Recorder> = Arc::clone(&recorder);
-        let result = restore(repository, id, &loaded, options, observer);
+        let result = repository
+            .with_progress(Arc::clone(&recorder))
+            .restore(options, id, &loaded);
         let found = compare::contents(target.path());
         let warnings = recorder.warnings();
         // Directories that could not be read are named by their path in the snapshot.

@@ -15,7 +15,7 @@ use tabane_storage::{Name, ObjectKind};
 use tabane_store::backup::{Backup, BackupOptions, Outcome, Parent};
 use tabane_store::browse::Browser;
 use tabane_store::node::Node;
-use tabane_store::snapshot::{self, Summary};
+use tabane_store::snapshot::Summary;
 
 /// A source that was backed up once.
 fn backed_up() -> (Place, Backup) {
@@ -212,10 +212,7 @@ fn an_insertion_adds_what_is_around_it() {
 #[test]
 fn no_parent_on_request() {
     let (place, _) = backed_up();
-    let options = BackupOptions {
-        parent: Parent::None,
-        ..backup_options()
-    };
+    let options = backup_options().parent(Parent::None);
     let made = back_up_with(&place.repository, &[&place.source], options);
     let summary = &made.snapshot.summary;
     assert_eq!(made.snapshot.parent, None);
@@ -233,24 +230,15 @@ fn which_parent() {
             .parent
     };
     let source: &[&Path] = &[&place.source];
-    let other_host = BackupOptions {
-        hostname: "another".to_owned(),
-        ..backup_options()
-    };
+    let other_host = backup_options().hostname("another".to_owned());
     assert_eq!(parent(other_host, source), None);
     let below = place.source.join("many");
     assert_eq!(parent(backup_options(), &[&below]), None);
     // A backup of another time is not compared with one from after it.
-    let early = BackupOptions {
-        time: "2001-02-03T04:05:06Z".parse().unwrap(),
-        ..backup_options()
-    };
+    let early = backup_options().time("2001-02-03T04:05:06Z".parse::<jiff::Timestamp>().unwrap());
     assert_eq!(parent(early, source), None);
     assert_eq!(parent(backup_options(), source), first.id);
-    let chosen = BackupOptions {
-        parent: Parent::Snapshot(id(&first)),
-        ..backup_options()
-    };
+    let chosen = backup_options().parent(Parent::Snapshot(id(&first)));
     assert_eq!(parent(chosen, source), first.id);
 }
 
@@ -278,16 +266,13 @@ fn a_dry_run_stores_nothing() {
     let (place, _) = backed_up();
     write(place.source.join("new"), &random_bytes(4, 5 << 20));
     let before = compare::listing(&place.path("repository"));
-    let options = BackupOptions {
-        dry_run: true,
-        ..backup_options()
-    };
+    let options = backup_options().dry_run(true);
     let made = back_up_with(&place.repository, &[&place.source], options);
     assert_eq!(compare::listing(&place.path("repository")), before);
     assert_eq!(made.id, None);
     let summary = &made.snapshot.summary;
     assert_eq!(summary.files_new, 1);
     assert!(summary.added_bytes >= 5 << 20 && summary.stored_bytes == 0);
-    let listed = snapshot::list(&place.repository, &Default::default()).unwrap();
+    let listed = place.repository.snapshots(&Default::default()).unwrap();
     assert_eq!(listed.snapshots.len(), 1);
 }

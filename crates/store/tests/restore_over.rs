@@ -14,7 +14,8 @@ use common::{
 use tabane_store::Error;
 use tabane_store::backup::Backup;
 use tabane_store::exclude::IncludeOptions;
-use tabane_store::restore::{RestoreOptions, RestoreSummary};
+use tabane_store::restore::RestoreSummary;
+use tabane_store::{Outcome, Progress};
 
 /// A source that was backed up and restored once.
 struct Restored {
@@ -284,9 +285,8 @@ fn subpaths() {
     let place = Place::new();
     small_tree(&place.source, 13);
     let made = back_up(&place.repository, &[&place.source]);
-    let options = |name: &str, target: &str| RestoreOptions {
-        subpath: place.source.join(name),
-        ..restore_options(&place.path(target))
+    let options = |name: &str, target: &str| {
+        restore_options(&place.path(target)).subpath(place.source.join(name))
     };
     restore_with(&place.repository, id(&made), options("many", "directory"));
     compare::assert_same_contents(&place.source.join("many"), &place.path("directory"));
@@ -299,13 +299,9 @@ fn subpaths() {
     );
     for missing in ["nothing", "text/below a file"] {
         let snapshot = &made.snapshot;
-        let result = tabane_store::restore::restore(
-            &place.repository,
-            id(&made),
-            snapshot,
-            options(missing, "missing"),
-            std::sync::Arc::new(common::Recorder::default()),
-        );
+        let result = place
+            .repository
+            .restore(options(missing, "missing"), id(&made), snapshot);
         let error = result.unwrap_err();
         assert!(matches!(error, Error::NoSuchPath { .. }), "{error}");
         assert!(!place.path("missing").exists());
@@ -318,15 +314,11 @@ fn includes() {
     small_tree(&place.source, 14);
     let made = back_up(&place.repository, &[&place.source]);
     let only = |include: &[&str], exclude: &[&str], target: &str| {
-        let strings = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        let options = RestoreOptions {
-            includes: IncludeOptions {
-                include: strings(include),
-                exclude: strings(exclude),
-                ..IncludeOptions::default()
-            },
-            ..place.source_into(&place.path(target))
-        };
+        let options = place.source_into(&place.path(target)).includes(
+            IncludeOptions::default()
+                .include(include.iter().copied())
+                .exclude(exclude.iter().copied()),
+        );
         restore_with(&place.repository, id(&made), options);
         let found = compare::listing(&place.path(target));
         let names = found.keys().map(|path| path.to_str().unwrap().to_owned());
@@ -354,10 +346,7 @@ fn a_dry_run_writes_nothing() {
     let place = Place::new();
     small_tree(&place.source, 15);
     let made = back_up(&place.repository, &[&place.source]);
-    let options = RestoreOptions {
-        dry_run: true,
-        ..place.source_into(&place.path("target"))
-    };
+    let options = place.source_into(&place.path("target")).dry_run(true);
     let summary = restore_with(&place.repository, id(&made), options);
     assert!(summary.files > 40 && summary.restored_bytes == 0);
     assert!(!place.path("target").exists());
@@ -369,10 +358,7 @@ fn verify_reads_what_was_restored() {
     small_tree(&place.source, 16);
     write(place.source.join("big"), &random_bytes(17, 9 << 20));
     let made = back_up(&place.repository, &[&place.source]);
-    let options = || RestoreOptions {
-        verify: true,
-        ..place.source_into(&place.path("target"))
-    };
+    let options = || place.source_into(&place.path("target")).verify(true);
     let summary = restore_with(&place.repository, id(&made), options());
     assert_eq!(summary.verified_bytes, summary.total_bytes);
 }
@@ -384,41 +370,33 @@ fn verify_notices_what_changed_meanwhile() {
         target: PathBuf,
         recorder: common::Recorder,
     }
-    impl tabane_store::restore::Observer for Meddler {
+    impl Progress for Meddler {
         fn warning(&self, path: &Path, what: &str) {
-            tabane_store::restore::Observer::warning(&self.recorder, path, what);
+            self.recorder.warning(path, what);
         }
-        fn planned(&self, _files: u64, _bytes: u64) {}
-        fn entry(&self, path: &Path) {
+
+        fn entry(&self, path: &Path, _outcome: Outcome) {
             if path == Path::new("empty directory") {
                 flip(&self.target.join("big"), 7 << 20);
                 resize(&self.target.join("random"), 10);
                 fs::remove_file(self.target.join("one byte")).unwrap();
             }
         }
-        fn restored(&self, _bytes: u64) {}
     }
     let place = Place::new();
     small_tree(&place.source, 18);
     write(place.source.join("big"), &random_bytes(19, 9 << 20));
     let made = back_up(&place.repository, &[&place.source]);
     let target = place.path("target");
-    let options = RestoreOptions {
-        verify: true,
-        ..place.source_into(&target)
-    };
+    let options = place.source_into(&target).verify(true);
     let meddler = std::sync::Arc::new(Meddler {
         target,
         recorder: common::Recorder::default(),
     });
-    let observer: std::sync::Arc<Meddler> = std::sync::Arc::clone(&meddler);
-    let summary = tabane_store::restore::restore(
-        &place.repository,
-        id(&made),
-        &made.snapshot,
-        options,
-        observer,
-    );
+    let summary = place
+        .repository
+        .with_progress(std::sync::Arc::clone(&meddler))
+        .restore(options, id(&made), &made.snapshot);
     assert_eq!(summary.unwrap().errors, 3);
     let mut names: Vec<PathBuf> = meddler
         .recorder

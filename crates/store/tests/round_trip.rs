@@ -10,17 +10,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::tree::{random_bytes, set_mtime, small_tree, sparse, text, write};
 use common::{
-    Place, Recorder, assert_clean, back_up, back_up_with, backup_options, compare, id, is_root,
-    not_checked, process, restore_options, restore_with,
+    Place, assert_clean, back_up, back_up_with, backup_options, compare, id, is_root, not_checked,
+    process, restore_options, restore_with,
 };
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use tabane_store::Algorithm;
-use tabane_store::backup::{BackupOptions, Source, backup};
+use tabane_store::backup::Source;
 use tabane_store::chunker::Chunking;
 use tabane_store::compress::Compression;
 
@@ -367,10 +366,7 @@ fn times_of_last_access() {
         },
     };
     rustix::fs::utimensat(CWD, &file, &times, AtFlags::empty()).unwrap();
-    let options = BackupOptions {
-        with_atime: true,
-        ..backup_options()
-    };
+    let options = backup_options().with_atime(true);
     let made = back_up_with(&place.repository, &[&place.source], options);
     place.restore_source(&made, &place.path("target"));
     let stat = fs::metadata(place.path("target").join("file")).unwrap();
@@ -488,10 +484,7 @@ fn every_compression() {
     ] {
         let place = Place::new();
         small_tree(&place.source, 15);
-        let options = BackupOptions {
-            compression,
-            ..backup_options()
-        };
+        let options = backup_options().compression(compression);
         let made = back_up_with(&place.repository, &[&place.source], options);
         place.restore_source(&made, &place.path("target"));
         compare::assert_same_contents(&place.source, &place.path("target"));
@@ -538,8 +531,10 @@ fn standard_input() {
     child.stdin.take().unwrap().write_all(&bytes).unwrap();
     assert!(child.wait().unwrap().success());
     let target = place.path("target");
-    let (found, snapshot) =
-        tabane_store::snapshot::find(&place.repository, "latest", &Default::default()).unwrap();
+    let (found, snapshot) = place
+        .repository
+        .find_snapshot("latest", &Default::default())
+        .unwrap();
     assert_eq!(snapshot.paths, ["/dump.sql"]);
     restore_with(&place.repository, found, restore_options(&target));
     assert_eq!(compare::contents(&target), {
@@ -552,9 +547,8 @@ fn standard_input() {
 fn child_that_backs_up_its_standard_input() {
     let Some(task) = process::task() else { return };
     let repository = common::open(tabane_storage::LocalStorage::new(&task[0]));
-    let observer = Arc::new(Recorder::default());
     let source = Source::Stdin(PathBuf::from("dump.sql"));
-    backup(&repository, &source, backup_options(), observer).unwrap();
+    repository.backup(backup_options(), source).unwrap();
 }
 
 fn make_node(path: &Path, kind: FileType, device: u64) {

@@ -28,13 +28,7 @@ fn stored(place: &Place, paths: &[&Path], options: BackupOptions) -> Vec<String>
 }
 
 fn excluding(patterns: &[&str]) -> BackupOptions {
-    BackupOptions {
-        excludes: ExcludeOptions {
-            patterns: patterns.iter().map(|text| (*text).to_owned()).collect(),
-            ..ExcludeOptions::default()
-        },
-        ..backup_options()
-    }
+    backup_options().excludes(ExcludeOptions::default().patterns(patterns.iter().copied()))
 }
 
 #[test]
@@ -158,7 +152,7 @@ fn a_source_that_is_not_there() {
     let error = result.unwrap_err();
     assert!(matches!(error, Error::Path { .. }), "{error}");
     assert!(error.to_string().contains("missing"), "{error}");
-    let listed = tabane_store::snapshot::list(&place.repository, &Default::default());
+    let listed = place.repository.snapshots(&Default::default());
     assert_eq!(listed.unwrap().snapshots.len(), 1);
 }
 
@@ -173,13 +167,7 @@ fn excludes() {
         found,
         ["source", "source/keep", "source/sub", "source/sub/keep"]
     );
-    let too_large = BackupOptions {
-        excludes: ExcludeOptions {
-            larger_than: Some(1000),
-            ..ExcludeOptions::default()
-        },
-        ..backup_options()
-    };
+    let too_large = backup_options().excludes(ExcludeOptions::default().larger_than(Some(1000)));
     write(place.source.join("large"), &random_bytes(1, 1001));
     let found = stored(&place, &[&place.source], too_large);
     assert!(!found.contains(&"source/large".to_owned()));
@@ -198,14 +186,11 @@ fn ignore_files_and_cache_tags() {
         b"Signature: 8a477f597d28d172789f06886806bc55\n",
     );
     write(place.source.join("cached/thing"), b"x");
-    let options = BackupOptions {
-        excludes: ExcludeOptions {
-            caches: true,
-            ignore_files: vec![".gitignore".to_owned()],
-            ..ExcludeOptions::default()
-        },
-        ..backup_options()
-    };
+    let options = backup_options().excludes(
+        ExcludeOptions::default()
+            .caches(true)
+            .ignore_files(vec![".gitignore".to_owned()]),
+    );
     assert_eq!(
         stored(&place, &[&place.source], options),
         [
@@ -243,10 +228,7 @@ fn one_file_system() {
         return;
     };
     write(inner.join("foreign"), b"x");
-    let options = || BackupOptions {
-        one_file_system: true,
-        ..backup_options()
-    };
+    let options = || backup_options().one_file_system(true);
     let found = stored(&place, &[&place.source], options());
     assert_eq!(found, ["source", "source/file", "source/mounted"]);
     let found = stored(&place, &[&inner], options());

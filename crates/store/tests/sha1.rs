@@ -7,7 +7,7 @@ use std::fs;
 use common::tree::{random_bytes, write};
 use common::{Place, assert_clean, back_up, back_up_with, backup_options};
 use tabane_store::Algorithm;
-use tabane_store::backup::{BackupOptions, Parent};
+use tabane_store::backup::Parent;
 
 /// The first 320 bytes of the two files of Stevens, Bursztein, Karpman, Albertini and Markov, "The first collision
 /// for full SHA-1" (CRYPTO 2017, <https://shattered.io>): what both begin with…
@@ -107,10 +107,7 @@ fn duplicates_in_one_run_and_in_the_next() {
 
 /// Backs up with every file read once more. Only the directories above the source may have changed: others use them.
 fn again(place: &Place) -> tabane_store::snapshot::Summary {
-    let options = BackupOptions {
-        parent: Parent::None,
-        ..backup_options()
-    };
+    let options = backup_options().parent(Parent::None);
     back_up(&place.repository, &[&place.source]);
     back_up_with(&place.repository, &[&place.source], options)
         .snapshot

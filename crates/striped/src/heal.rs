@@ -25,12 +25,18 @@ const WORKERS: usize = 4;
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct HealOptions {
     /// Read everything, instead of only what it takes to rebuild what is missing.
     pub read_data: bool,
     /// Read at most so many KiB a second.
     pub limit_kib_per_s: Option<u64>,
 }
+
+tabane_storage::setters!(HealOptions {
+    set => read_data: bool,
+    into => limit_kib_per_s: Option<u64>,
+});
 
 /// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -198,7 +204,7 @@ impl StripedStorage {
                     return;
                 }
                 let done = done.fetch_add(weight, Ordering::Relaxed) + weight;
-                healing.observer.progress(done, total);
+                healing.observer.bytes(done, total);
             }
         };
         thread::scope(|scope| {

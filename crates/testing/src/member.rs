@@ -190,10 +190,8 @@ fn node(file: &Path, dir: &Path, fabric: Option<&str>) -> Result<()> {
 }
 
 fn open(file: &Path, plan: Plan) -> Result<StripedStorage> {
-    let options = RemoteOptions {
-        notice: Arc::new(|event| eprintln!("client: {}", event.text)),
-        ..RemoteOptions::default()
-    };
+    let options =
+        RemoteOptions::default().notice(Arc::new(|event| eprintln!("client: {}", event.text)));
     Ok(cluster::open_file(file, &options, plan)?)
 }
 
@@ -213,10 +211,6 @@ impl Progress for Told {
     fn problem(&self, what: &str) {
         eprintln!("client: {what}");
     }
-
-    fn note(&self, _what: &str) {}
-
-    fn progress(&self, _done_bytes: u64, _total_bytes: u64) {}
 }
 
 fn client(file: &Path, plan: Plan, seconds: f64, object_bytes: usize) -> Result<()> {

@@ -4,14 +4,13 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
-use tabane_store::backup::{self, BackupOptions, Observer, Outcome, Parent, Source};
+use tabane_store::backup::{self, BackupOptions, Parent, Source};
 use tabane_store::compress::Compression;
-use tabane_store::snapshot::{self, Summary};
+use tabane_store::snapshot::Summary;
 use tabane_store::exclude::{ExcludeOptions, Excludes};
 use tabane_store::{Error, Repository};
 
@@ -21,6 +20,7 @@ use crate::format;
 use crate::metrics::{Metrics, MetricsFile};
 use crate::output::{Output, into_object, print_json, warn};
 use crate::progress::Progress;
+use crate::reporter::Reporter;
 
 /// Store files and directories as a new snapshot
 #[derive(Args)]
@@ -190,8 +190,8 @@ impl Backup {
             warn_of_itself(&repository, &source, &options.excludes)?;
         }
         let progress = Progress::start(global);
-        let reporter = Arc::new(Reporter(Arc::clone(&progress)));
-        let made = backup::backup(&repository, &source, options, reporter);
+        let repository = repository.with_progress(Reporter::new(&progress));
+        let made = repository.backup(options, source);
         progress.stop();
         let made = made?;
         report(global, &made, &progress)?;
@@ -236,31 +236,31 @@ impl Backup {
         let parent = match &self.parent {
             _ if self.force => Parent::None,
             Some(name) => {
-                Parent::Snapshot(snapshot::find(repository, name, &Default::default())?.0)
+                Parent::Snapshot(repository.find_snapshot(name, &Default::default())?.0)
             }
             None => Parent::Latest,
         };
-        let here = tabane_store::host::describe();
-        Ok(BackupOptions {
-            excludes: ExcludeOptions {
-                patterns: self.exclude,
-                insensitive: self.iexclude,
-                files: self.exclude_file,
-                caches: self.exclude_caches,
-                if_present: self.exclude_if_present,
-                ignore_files: self.ignore_file,
-                larger_than: self.exclude_larger_than,
-            },
-            one_file_system: self.one_file_system,
-            with_atime: self.with_atime,
-            parent,
-            dry_run: self.dry_run,
-            compression: self.compression,
-            verify: !self.no_extra_verify,
-            hostname: self.host.unwrap_or(here.hostname),
-            username: here.username,
-            tags: self.tag.into_iter().filter(|tag| !tag.is_empty()).collect(),
-            time: self.time.unwrap_or_else(Timestamp::now),
+        let excludes = ExcludeOptions::default()
+            .patterns(self.exclude)
+            .insensitive(self.iexclude)
+            .files(self.exclude_file)
+            .caches(self.exclude_caches)
+            .if_present(self.exclude_if_present)
+            .ignore_files(self.ignore_file)
+            .larger_than(self.exclude_larger_than);
+        let options = BackupOptions::default()
+            .excludes(excludes)
+            .one_file_system(self.one_file_system)
+            .with_atime(self.with_atime)
+            .parent(parent)
+            .dry_run(self.dry_run)
+            .compression(self.compression)
+            .verify(!self.no_extra_verify)
+            .tags(self.tag.into_iter().filter(|tag| !tag.is_empty()))
+            .time(self.time);
+        Ok(match self.host {
+            Some(host) => options.hostname(host),
+            None => options,
         })
     }
 }
@@ -324,28 +324,6 @@ fn warn_of_itself(
         }
     }
     Ok(())
-}
-
-struct Reporter(Arc<Progress>);
-
-impl Observer for Reporter {
-    fn warning(&self, path: &Path, what: &str) {
-        self.0.path_warning(path, what);
-    }
-
-    fn entry(&self, path: &Path, outcome: Outcome) {
-        self.0.entry(path);
-        match outcome {
-            Outcome::New => self.0.verbose(1, "new", path),
-            Outcome::Changed => self.0.verbose(1, "changed", path),
-            Outcome::Unmodified => self.0.verbose(2, "unmodified", path),
-            Outcome::Directory | Outcome::Other => self.0.verbose(2, "stored", path),
-        }
-    }
-
-    fn read(&self, bytes: u64) {
-        self.0.bytes(bytes);
-    }
 }
 
 fn measure(summary: &Summary, metrics: &mut Metrics) {

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tabane_storage::{Name, ObjectKind};
-use tabane_store::{Algorithm, Error, Id, Repository, key, snapshot};
+use tabane_store::{Algorithm, Error, Id, Repository, key};
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
@@ -68,7 +68,7 @@ impl Cat {
                 print(&mut output, &serde_json::to_value(&key.file).expect(PLAIN))?;
             }
             Kind::Snapshot => {
-                let (_, snapshot) = snapshot::find(&repository, &id, &Default::default())?;
+                let (_, snapshot) = repository.find_snapshot(&id, &Default::default())?;
                 print(&mut output, &serde_json::to_value(&snapshot).expect(PLAIN))?;
             }
             Kind::Index => {

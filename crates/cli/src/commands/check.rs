@@ -1,11 +1,10 @@
 //! `tabane check`
 
 use std::any::Any;
-use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
-use tabane_store::check::{self, ReadData};
+use tabane_store::check::{CheckOptions, ReadData};
 use tabane_striped::{StripedStorage, TargetState};
 
 use crate::advice;
@@ -79,11 +78,9 @@ impl Check {
             None => ReadData::Nothing,
         };
         let progress = Progress::start(global);
-        let reporter = Arc::new(Reporter {
-            progress: Arc::clone(&progress),
-            quiet: global.quiet,
-        });
-        let report = check::check(&repository, read_data, reporter);
+        let reporter = Reporter::new(&progress).without_notes(global.quiet);
+        let told = repository.with_progress(reporter);
+        let report = told.check(CheckOptions::default().read_data(read_data));
         progress.stop();
         let report = report?;
         if report.unreferenced_packs > 0 && report.problems > 0 {

@@ -146,10 +146,9 @@ impl Cluster {
             Action::Heal => heal::heal(global, HealOptions::default()),
             Action::Scrub { limit } => heal::heal(
                 global,
-                HealOptions {
-                    read_data: true,
-                    limit_kib_per_s: limit,
-                },
+                HealOptions::default()
+                    .read_data(true)
+                    .limit_kib_per_s(limit),
             ),
         }
     }
@@ -324,7 +323,8 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
 
 /// What is known of the repository, if there is one; or why nothing is.
 fn survey(global: &Global) -> Result<std::result::Result<Option<Survey>, String>> {
-    let storage = match cluster::open_file(&global.cluster()?, &global.remote_options(), Plan::Auto) {
+    let storage = match cluster::open_file(&global.cluster()?, &global.remote_options(), Plan::Auto)
+    {
         Ok(storage) => storage,
         Err(error) if error.kind() == StorageErrorKind::NotFound => return Ok(Ok(None)),
         Err(error) => return Ok(Err(error.to_string())),

@@ -1,18 +1,16 @@
 //! `tabane copy`
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
 use clap::Args;
 use serde_json::json;
 use tabane_store::compress::Compression;
-use tabane_store::copy::{self, Copied, CopyOptions, Observer};
+use tabane_store::copy::{Copied, CopyOptions};
 
 use crate::args::{FromRepository, Global, parse};
 use crate::exit::{Exit, Result};
 use crate::format;
 use crate::output::{Output, warn};
 use crate::progress::Progress;
+use crate::reporter::Reporter;
 use crate::select::{Selected, Selection};
 
 /// Copy snapshots from another repository into this one
@@ -54,7 +52,7 @@ impl Copy {
     pub fn run(self, global: &Global) -> Result<Exit> {
         let from = self.from.of(global)?.open()?;
         let to = global.open()?;
-        copy::compatible(&from, &to)?;
+        from.check_copy_to(&to)?;
         let (source, target) = (from.config(), to.config());
         let same_cuts =
             source.chunking == target.chunking && source.chunker_secret == target.chunker_secret;
@@ -65,13 +63,12 @@ impl Copy {
             );
         }
         let Selected { snapshots, exit } = self.selection.list(&from, &self.snapshots)?;
-        let options = CopyOptions {
-            compression: self.compression,
-            dry_run: self.dry_run,
-        };
+        let options = CopyOptions::default()
+            .compression(self.compression)
+            .dry_run(self.dry_run);
         let progress = Progress::start(global);
-        let reporter = Arc::new(Reporter(Arc::clone(&progress)));
-        let copied = copy::copy(&from, &to, &snapshots, options, reporter);
+        let from = from.with_progress(Reporter::new(&progress));
+        let copied = from.copy_to(options, &to, &snapshots);
         progress.stop();
         let copied = copied?;
         match global.json {
@@ -79,16 +76,6 @@ impl Copy {
             false => print(global, &copied, self.dry_run, &progress)?,
         }
         Ok(exit)
-    }
-}
-
-struct Reporter(Arc<Progress>);
-
-impl Observer for Reporter {
-    fn progress(&self, done_bytes: u64, total_bytes: u64) {
-        let counters = self.0.counters();
-        counters.bytes.store(done_bytes, Ordering::Relaxed);
-        counters.total_bytes.store(total_bytes, Ordering::Relaxed);
     }
 }
 

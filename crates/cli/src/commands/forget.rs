@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use tabane_store::forget::{self, Age, Count, Group, GroupBy, Period, Rule};
-use tabane_store::snapshot::{self, Snapshot, split_tags};
+use tabane_store::snapshot::{Snapshot, split_tags};
 use tabane_store::{Id, Repository};
 
 use super::prune::{self, Limits};
@@ -205,7 +205,7 @@ impl Forget {
         rules: &[Rule],
         metrics: &mut Metrics,
     ) -> Result<(Exit, Vec<Id>)> {
-        let listing = snapshot::list(repository, &self.selection.filter())?;
+        let listing = repository.snapshots(&self.selection.filter())?;
         for error in &listing.damaged {
             warn(format!("{error}; it stays, unless it is named"));
         }
@@ -274,7 +274,7 @@ impl Forget {
         let mut named = self
             .snapshots
             .iter()
-            .map(|name| snapshot::find_id(repository, name, &filter))
+            .map(|name| repository.find_snapshot_id(name, &filter))
             .collect::<tabane_store::Result<Vec<Id>>>()?;
         named.sort();
         named.dedup();
@@ -300,7 +300,7 @@ impl Forget {
     fn remove(&self, global: &Global, repository: &Repository, going: &[Id]) -> Result<bool> {
         let mut removed = 0;
         for &id in going.iter().filter(|_| !self.dry_run) {
-            match snapshot::remove(repository, id) {
+            match repository.remove_snapshot(id) {
                 Ok(()) => removed += 1,
                 Err(error) => warn(advice::explain(&error)),
             }

@@ -1,6 +1,5 @@
 //! `tabane heal`
 
-use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
@@ -35,10 +34,7 @@ pub struct Heal {
 impl Heal {
     /// Does it.
     pub fn run(self, global: &Global) -> Result<Exit> {
-        let options = HealOptions {
-            read_data: self.read_data,
-            limit_kib_per_s: None,
-        };
+        let options = HealOptions::default().read_data(self.read_data);
         heal(global, options)
     }
 }
@@ -47,10 +43,7 @@ impl Heal {
 pub fn heal(global: &Global, options: HealOptions) -> Result<Exit> {
     let storage = global.set()?;
     let progress = Progress::start(global);
-    let reporter = Reporter {
-        progress: Arc::clone(&progress),
-        quiet: global.quiet,
-    };
+    let reporter = Reporter::new(&progress).without_notes(global.quiet);
     let report = storage.heal(options, &reporter);
     progress.stop();
     let report = report.map_err(|error| Failure::Storage("cannot heal: ", error))?;

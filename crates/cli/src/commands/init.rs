@@ -73,10 +73,7 @@ fn parse_chunking(text: &str) -> std::result::Result<Chunking, String> {
 impl Init {
     /// Does it.
     pub fn run(self, global: &Global) -> Result<Exit> {
-        let mut options = InitOptions {
-            hash: self.hash,
-            ..InitOptions::default()
-        };
+        let mut options = InitOptions::default().hash(self.hash);
         if let Some(chunking) = self.chunk_size {
             options.chunking = chunking;
         }

@@ -142,12 +142,7 @@ fn list(global: &Global, repository: &Repository) -> Result<Exit> {
 
 fn add(repository: &Repository, new: &NewPassword) -> Result<Id> {
     let password = password::of_new_key(new.new_password_file.as_deref())?;
-    Ok(key::add(
-        repository.storage(),
-        repository.master(),
-        &password,
-        KdfCost::default(),
-    )?)
+    Ok(repository.add_key(&password, KdfCost::default())?)
 }
 
 fn say(global: &Global, value: Value, text: impl FnOnce() -> String) -> Result<()> {

@@ -2,12 +2,11 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tabane_store::prune::{self, MaxUnused, Observer, PlanStats, PruneOptions, PruneReport};
+use tabane_store::prune::{MaxUnused, PlanStats, PruneOptions, PruneReport};
 use tabane_store::{Id, Repository};
 
 use crate::args::Global;
@@ -16,6 +15,7 @@ use crate::format;
 use crate::metrics::{Metrics, MetricsFile};
 use crate::output::{Output, into_object, print_json};
 use crate::progress::Progress;
+use crate::reporter::Reporter;
 
 /// Remove what no snapshot needs
 #[derive(Args)]
@@ -81,11 +81,10 @@ impl Prune {
 
 impl Limits {
     fn options(&self) -> PruneOptions {
-        PruneOptions {
-            max_unused: self.max_unused,
-            max_repack_bytes: self.max_repack_size.unwrap_or(u64::MAX),
-            grace: self.grace,
-        }
+        PruneOptions::default()
+            .max_unused(self.max_unused)
+            .max_repack_bytes(self.max_repack_size.unwrap_or(u64::MAX))
+            .grace(self.grace)
     }
 }
 
@@ -97,7 +96,7 @@ pub fn dry_run(
     forgotten: &HashSet<Id>,
 ) -> Result<Exit> {
     let progress = Progress::start(global);
-    let plan = prune::plan_without(repository, limits.options(), forgotten);
+    let plan = repository.preview_prune(limits.options(), forgotten);
     progress.stop();
     report_plan(global, plan?.stats(), true)?;
     Ok(Exit::Success)
@@ -111,14 +110,13 @@ pub fn run(
     metrics: &mut Metrics,
 ) -> Result<Exit> {
     let progress = Progress::start(global);
-    let plan = prune::plan(repository, limits.options(), false);
+    let plan = repository.plan_prune(limits.options());
     progress.stop();
     let plan = plan?;
     let stats = *plan.stats();
     report_plan(global, &stats, false)?;
     let progress = Progress::start(global);
-    let observer: Arc<dyn Observer> = Arc::new(Reporter(Arc::clone(&progress)));
-    let report = plan.execute(&observer);
+    let report = plan.with_progress(Reporter::new(&progress)).execute();
     progress.stop();
     let report = report?;
     let deleted = "Bytes of packs that the latest run deleted.";
@@ -221,22 +219,4 @@ fn print(head: Value, rest: Value) -> Result<()> {
     let mut object = into_object(head);
     object.append(&mut into_object(rest));
     print_json(&object.into())
-}
-
-struct Reporter(Arc<Progress>);
-
-impl Observer for Reporter {
-    fn note(&self, what: &str) {
-        self.0.note(what);
-    }
-
-    fn copied(&self, done_bytes: u64, total_bytes: u64) {
-        let counters = self.0.counters();
-        counters.bytes.store(done_bytes, Ordering::Relaxed);
-        counters.total_bytes.store(total_bytes, Ordering::Relaxed);
-    }
-
-    fn deleted(&self, done: u64, _total: u64) {
-        self.0.counters().entries.store(done, Ordering::Relaxed);
-    }
 }

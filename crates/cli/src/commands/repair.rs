@@ -5,11 +5,10 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use tabane_store::repair::{self, Observer, RepairOptions, Repaired};
+use tabane_store::repair::{RepairOptions, Repaired};
 use tabane_storage::ObjectKind;
 use tabane_store::{Error, Id, Repository};
 
@@ -18,6 +17,7 @@ use crate::exit::{Exit, Failure, Result};
 use crate::format;
 use crate::output::{Output, into_object, print_json, warn};
 use crate::progress::Progress;
+use crate::reporter::Reporter;
 use crate::select::Selection;
 
 /// Mend a damaged repository
@@ -128,7 +128,7 @@ impl Repair {
                 dry_run,
                 selection,
             } => {
-                let options = RepairOptions { forget, dry_run };
+                let options = RepairOptions::default().forget(forget).dry_run(dry_run);
                 self::snapshots(global, &repository, &snapshots, options, &selection)
             }
         }
@@ -137,7 +137,9 @@ impl Repair {
 
 fn index(global: &Global, repository: &Arc<Repository>, all: bool, dry_run: bool) -> Result<Exit> {
     let progress = Progress::start(global);
-    let report = repair::repair_index(repository, all, dry_run, &Reporter(Arc::clone(&progress)));
+    let options = RepairOptions::default().all_packs(all).dry_run(dry_run);
+    let repository = repository.with_progress(Reporter::new(&progress));
+    let report = repository.repair_index(options);
     progress.stop();
     let report = report?;
     say(global, json!(report), dry_run, || {
@@ -195,8 +197,8 @@ fn packs(
             })
             .map_err(Error::path("keep a copy in", &path))
     };
-    let reporter = Reporter(Arc::clone(&progress));
-    let report = repair::repair_packs(repository, &ids, dry_run, &reporter, keep);
+    let repository = repository.with_progress(Reporter::new(&progress));
+    let report = repository.repair_packs(RepairOptions::default().dry_run(dry_run), &ids, keep);
     progress.stop();
     let report = report?;
     let damaged = report.damaged_packs.len() as u64;
@@ -264,8 +266,8 @@ fn snapshots(
     }
     let count = selected.snapshots.len() as u64;
     let progress = Progress::start(global);
-    let reporter = Reporter(Arc::clone(&progress));
-    let report = repair::repair_snapshots(repository, &selected.snapshots, options, &reporter);
+    let repository = repository.with_progress(Reporter::new(&progress));
+    let report = repository.repair_snapshots(options, &selected.snapshots);
     progress.stop();
     let report = report?;
     let repaired = report.repaired.len() as u64;
@@ -375,16 +377,4 @@ fn say(
         output.line("dry run: nothing was changed")?;
     }
     output.finish()
-}
-
-struct Reporter(Arc<Progress>);
-
-impl Observer for Reporter {
-    fn note(&self, what: &str) {
-        self.0.note(what);
-    }
-
-    fn progress(&self, done: u64, _total: u64) {
-        self.0.counters().entries.store(done, Ordering::Relaxed);
-    }
 }

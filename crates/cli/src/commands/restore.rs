@@ -1,12 +1,10 @@
 //! `tabane restore`
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tabane_store::restore::{self, Observer, RestoreOptions};
+use tabane_store::restore::RestoreOptions;
 use tabane_store::exclude::IncludeOptions;
 
 use crate::args::Global;
@@ -14,6 +12,7 @@ use crate::exit::{Exit, Failure, Result};
 use crate::format;
 use crate::output::{Output, into_object, print_json, warn};
 use crate::progress::Progress;
+use crate::reporter::Reporter;
 use crate::select::{Place, PlaceParser, Selection};
 
 /// Bring files back from a snapshot
@@ -70,23 +69,21 @@ impl Restore {
         let (id, snapshot) = self.place.find(&repository, &self.selection)?;
         let chosen =
             !(self.include.is_empty() && self.iinclude.is_empty() && self.include_file.is_empty());
-        let options = RestoreOptions {
-            target: self.target.clone(),
-            subpath: self.place.path.clone(),
-            includes: IncludeOptions {
-                include: self.include,
-                include_insensitive: self.iinclude,
-                include_files: self.include_file,
-                exclude: self.exclude,
-                exclude_insensitive: self.iexclude,
-                exclude_files: self.exclude_file,
-            },
-            verify: self.verify,
-            dry_run: self.dry_run,
-        };
+        let includes = IncludeOptions::default()
+            .include(self.include)
+            .include_insensitive(self.iinclude)
+            .include_files(self.include_file)
+            .exclude(self.exclude)
+            .exclude_insensitive(self.iexclude)
+            .exclude_files(self.exclude_file);
+        let options = RestoreOptions::new(&self.target)
+            .subpath(&self.place.path)
+            .includes(includes)
+            .verify(self.verify)
+            .dry_run(self.dry_run);
         let progress = Progress::start(global);
-        let reporter = Arc::new(Reporter(Arc::clone(&progress)));
-        let summary = restore::restore(&repository, id, &snapshot, options, reporter);
+        let repository = repository.with_progress(Reporter::new(&progress));
+        let summary = repository.restore(options, id, &snapshot);
         progress.stop();
         let summary = summary?;
         let elapsed = progress.elapsed();
@@ -157,29 +154,5 @@ impl Restore {
             return Ok(Exit::Failure);
         }
         Ok(Exit::Success)
-    }
-}
-
-struct Reporter(Arc<Progress>);
-
-impl Observer for Reporter {
-    fn warning(&self, path: &Path, what: &str) {
-        self.0.path_warning(path, what);
-    }
-
-    fn planned(&self, _: u64, bytes: u64) {
-        self.0
-            .counters()
-            .total_bytes
-            .store(bytes, Ordering::Relaxed);
-    }
-
-    fn entry(&self, path: &Path) {
-        self.0.entry(path);
-        self.0.verbose(1, "restored", path);
-    }
-
-    fn restored(&self, bytes: u64) {
-        self.0.bytes(bytes);
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tabane_store::rewrite::{self, RewriteOptions, Rewritten};
+use tabane_store::rewrite::{RewriteOptions, Rewritten};
 use tabane_store::exclude::ExcludeOptions;
 
 use crate::args::Global;
@@ -56,19 +56,17 @@ impl Rewrite {
     /// Does it.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
-        let options = RewriteOptions {
-            excludes: ExcludeOptions {
-                patterns: self.exclude,
-                insensitive: self.iexclude,
-                files: self.exclude_file,
-                larger_than: self.exclude_larger_than,
-                ..ExcludeOptions::default()
-            },
-            forget: self.forget,
-            dry_run: self.dry_run,
-        };
+        let excludes = ExcludeOptions::default()
+            .patterns(self.exclude)
+            .insensitive(self.iexclude)
+            .files(self.exclude_file)
+            .larger_than(self.exclude_larger_than);
+        let options = RewriteOptions::default()
+            .excludes(excludes)
+            .forget(self.forget)
+            .dry_run(self.dry_run);
         let Selected { snapshots, exit } = self.selection.list(&repository, &self.snapshots)?;
-        let rewritten = rewrite::rewrite(&repository, &snapshots, &options)?;
+        let rewritten = repository.rewrite(&options, &snapshots)?;
         let mut output = Output::new();
         let count = rewritten.len() as u64;
         for Rewritten { old, new, excluded } in rewritten {

@@ -27,10 +27,9 @@ pub struct Scrub {
 impl Scrub {
     /// Does it.
     pub fn run(self, global: &Global) -> Result<Exit> {
-        let options = HealOptions {
-            read_data: true,
-            limit_kib_per_s: self.limit,
-        };
+        let options = HealOptions::default()
+            .read_data(true)
+            .limit_kib_per_s(self.limit);
         heal::heal(global, options)
     }
 }

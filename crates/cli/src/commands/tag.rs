@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use tabane_store::snapshot::{self, split_tags};
+use tabane_store::snapshot::split_tags;
 
 use crate::args::Global;
 use crate::exit::{Exit, Result};
@@ -53,7 +53,7 @@ impl Tag {
             }
             snapshot.tags = tags;
             snapshot.original = Some(snapshot.original.unwrap_or(id));
-            let new = snapshot::replace(&repository, id, &snapshot)?;
+            let new = repository.replace_snapshot(id, &snapshot)?;
             changed += 1;
             if global.json {
                 output.json(&json!({

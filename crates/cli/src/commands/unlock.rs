@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use tabane_store::client::{self, Forgotten, Purpose, Seen};
+use tabane_store::client::{Forgotten, Purpose, Seen};
 
 use crate::args::Global;
 use crate::exit::{Exit, Result};
@@ -30,7 +30,7 @@ impl Unlock {
     /// Does it.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
-        let Forgotten { removed, left } = client::forget_dead(&repository, self.all)?;
+        let Forgotten { removed, left } = repository.forget_dead_clients(self.all)?;
         if global.json {
             for seen in &removed {
                 print_json(&json!({

@@ -270,12 +270,10 @@ impl Bench {
     fn new(folder: &Path, chunking: Chunking, hash: Algorithm) -> Result<Self> {
         let storage = Arc::new(LocalStorage::new(folder));
         let password: Password = b"benchmark".to_vec().into();
-        let options = InitOptions {
-            chunking,
-            hash,
-            kdf_cost: KdfCost::WEAKEST,
-            ..InitOptions::default()
-        };
+        let options = InitOptions::default()
+            .chunking(chunking)
+            .hash(hash)
+            .kdf_cost(KdfCost::WEAKEST);
         let repository = Arc::new(Repository::init(storage.clone(), &password, options)?);
         Ok(Self {
             reader: BlockReader::new(&repository),
@@ -399,7 +397,11 @@ impl Bench {
         self.clock.end(Stage::Compress);
         let pack = self.pack.get_or_insert_with(|| {
             let buffer = mem::take(&mut self.pack_buffer);
-            PackWriter::new(self.repository.master(), BlockKind::Data, buffer)
+            PackWriter::new(
+                tabane_store::parts::master(&self.repository),
+                BlockKind::Data,
+                buffer,
+            )
         });
         pack.push(codec, encoded, mem::take(&mut segment.blocks));
         segment.raw.clear();

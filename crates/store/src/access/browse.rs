@@ -24,13 +24,13 @@ impl Browser {
     ///
     /// # Errors
     /// When the storage fails or the index is damaged.
-    pub fn new(repository: &Arc<Repository>) -> Result<Self> {
+    pub fn new(repository: &Repository) -> Result<Self> {
         let index = Arc::new(repository.load_index()?);
         Ok(Self::with_index(repository, index))
     }
 
     /// A browser with an index that is loaded already.
-    pub fn with_index(repository: &Arc<Repository>, index: Arc<Index>) -> Self {
+    pub fn with_index(repository: &Repository, index: Arc<Index>) -> Self {
         Self {
             index,
             reader: BlockReader::new(repository),
@@ -148,10 +148,10 @@ pub struct Entry {
 /// Everything below a directory: each directory before what is in it, and in it by name.
 ///
 /// ```no_run
-/// # fn example(repository: &std::sync::Arc<tabane_store::Repository>) -> tabane_store::Result<()> {
+/// # fn example(repository: &tabane_store::Repository) -> tabane_store::Result<()> {
 /// use tabane_store::browse::{Browser, Walk, root};
 ///
-/// let (_, snapshot) = tabane_store::snapshot::find(repository, "latest", &Default::default())?;
+/// let (_, snapshot) = repository.find_snapshot("latest", &Default::default())?;
 /// let mut browser = Browser::new(repository)?;
 /// let mut walk = Walk::below("/".as_ref(), &root(&snapshot));
 /// while let Some(entry) = walk.next(&mut browser)? {

@@ -100,7 +100,7 @@ pub struct Presence {
 }
 
 struct Shared {
-    repository: Arc<Repository>,
+    repository: Repository,
     /// What was said last, and the name of that object.
     said: Mutex<(Id, Client)>,
 }
@@ -110,7 +110,7 @@ impl Presence {
     ///
     /// # Errors
     /// When the storage fails.
-    pub fn announce(repository: &Arc<Repository>, purpose: Purpose) -> Result<Self> {
+    pub fn announce(repository: &Repository, purpose: Purpose) -> Result<Self> {
         let host = host::describe();
         let client = Client {
             purpose,
@@ -122,7 +122,7 @@ impl Presence {
         };
         let id = put(repository, &client)?;
         let shared = Arc::new(Shared {
-            repository: Arc::clone(repository),
+            repository: repository.clone(),
             said: Mutex::new((id, client)),
         });
         let (sender, receiver) = channel();
@@ -216,25 +216,27 @@ pub struct Forgotten {
     pub left: Vec<Seen>,
 }
 
-/// Removes what clients have left that died, or with `all` of any; returns what that was.
-///
-/// # Errors
-/// When the storage fails.
-pub fn forget_dead(repository: &Arc<Repository>, all: bool) -> Result<Forgotten> {
-    let own = Presence::announce(repository, Purpose::Prune)?;
-    let (seen, now) = own.others()?;
-    let (removed, left): (Vec<Seen>, Vec<Seen>) =
-        seen.into_iter().partition(|seen| all || seen.is_dead(now));
-    for seen in &removed {
-        let name = Name::new(ObjectKind::Client, seen.id);
-        match repository.storage().delete(name) {
-            Err(error) if error.kind() != tabane_storage::StorageErrorKind::NotFound => {
-                return Err(Error::storage("remove", name)(error));
+impl Repository {
+    /// Removes what clients have left that died, or with `all` of any; returns what that was.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub fn forget_dead_clients(&self, all: bool) -> Result<Forgotten> {
+        let own = Presence::announce(self, Purpose::Prune)?;
+        let (seen, now) = own.others()?;
+        let (removed, left): (Vec<Seen>, Vec<Seen>) =
+            seen.into_iter().partition(|seen| all || seen.is_dead(now));
+        for seen in &removed {
+            let name = Name::new(ObjectKind::Client, seen.id);
+            match self.storage().delete(name) {
+                Err(error) if error.kind() != tabane_storage::StorageErrorKind::NotFound => {
+                    return Err(Error::storage("remove", name)(error));
+                }
+                _ => {}
             }
-            _ => {}
         }
+        Ok(Forgotten { removed, left })
     }
-    Ok(Forgotten { removed, left })
 }
 
 fn put(repository: &Repository, client: &Client) -> Result<Id> {

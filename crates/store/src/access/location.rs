@@ -27,7 +27,8 @@ impl Location {
     ///
     /// # Errors
     /// One sentence that says what is wrong and what is known.
-    pub fn parse(given: &OsStr) -> Result<Self, String> {
+    pub fn parse(given: impl AsRef<OsStr>) -> Result<Self, String> {
+        let given = given.as_ref();
         match given.to_str().and_then(|text| text.split_once(':')) {
             Some(("striped", file)) if !file.is_empty() => Ok(Self::Striped(file.into())),
             Some(("cluster", file)) if !file.is_empty() => Ok(Self::Cluster(file.into())),

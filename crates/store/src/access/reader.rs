@@ -45,7 +45,7 @@ const CACHED_SEGMENTS: usize = 16;
 
 /// Reads blocks, one caller at a time; make one for each thread.
 pub struct BlockReader {
-    repository: Arc<Repository>,
+    repository: Repository,
     segments: SegmentReader,
     /// The latest used at the back.
     cache: VecDeque<(Id, u32, Arc<[u8]>)>,
@@ -53,9 +53,9 @@ pub struct BlockReader {
 
 impl BlockReader {
     /// A reader with an empty cache.
-    pub fn new(repository: &Arc<Repository>) -> Self {
+    pub fn new(repository: &Repository) -> Self {
         Self {
-            repository: Arc::clone(repository),
+            repository: repository.clone(),
             segments: SegmentReader::default(),
             cache: VecDeque::new(),
         }

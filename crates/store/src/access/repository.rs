@@ -1,6 +1,7 @@
 //! A repository: a storage, its keys and its configuration.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -16,11 +17,12 @@ use crate::format::removal::Removal;
 use tabane_index::{Cache, Index, IndexObjects, IndexSegment, PackContents, PageKeys, Removed};
 use tabane_storage::Id;
 use tabane_storage::sync::try_each;
-use tabane_storage::{Listed, Name, ObjectKind, Storage, StorageError, StorageErrorKind};
+use tabane_storage::{Listed, Name, ObjectKind, Progress, Storage, StorageError, StorageErrorKind};
 use tabane_storage::{object_id, random};
 
 /// What is chosen when a repository is made.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct InitOptions {
     /// The hash that names blocks.
     pub hash: Algorithm,
@@ -31,6 +33,13 @@ pub struct InitOptions {
     /// What guessing a password costs.
     pub kdf_cost: KdfCost,
 }
+
+tabane_storage::setters!(InitOptions {
+    set => hash: Algorithm,
+    set => chunking: Chunking,
+    into => chunker_secret: Option<Id>,
+    set => kdf_cost: KdfCost,
+});
 
 impl Default for InitOptions {
     fn default() -> Self {
@@ -43,8 +52,16 @@ impl Default for InitOptions {
     }
 }
 
-/// An open repository.
+/// An open repository. A clone is another handle of the same one, and costs little.
+#[derive(Clone)]
 pub struct Repository {
+    opened: Arc<Opened>,
+    cache: Option<Arc<Cache>>,
+    progress: Arc<dyn Progress>,
+}
+
+/// What all handles of a repository share.
+struct Opened {
     storage: Arc<dyn Storage>,
     master: MasterKey,
     key: Id,
@@ -52,7 +69,6 @@ pub struct Repository {
     /// The object of the config: no other repository has the same.
     sealed_config: Vec<u8>,
     chunker: Chunker,
-    cache: Option<Cache>,
 }
 
 impl Repository {
@@ -107,15 +123,14 @@ impl Repository {
                 _ => Error::storage("write", Name::CONFIG)(source),
             });
         }
-        Ok(Self {
+        Ok(Self::new(Opened {
             storage,
             master,
             key,
             config,
             sealed_config: sealed,
             chunker,
-            cache: None,
-        })
+        }))
     }
 
     /// Opens a repository with one of its passwords.
@@ -141,15 +156,22 @@ impl Repository {
         let config: Config =
             serde_json::from_slice(&json).map_err(|error| Error::damaged("config", error))?;
         let chunker = Chunker::new(config.chunking, &config.chunker_secret)?;
-        Ok(Self {
+        Ok(Self::new(Opened {
             storage,
             master,
             key,
             config,
             sealed_config: sealed,
             chunker,
+        }))
+    }
+
+    fn new(opened: Opened) -> Self {
+        Self {
+            opened: Arc::new(opened),
             cache: None,
-        })
+            progress: Arc::new(()),
+        }
     }
 
     /// Makes sure that the repository is still there: it may have been deleted, and another one made in its place.
@@ -157,10 +179,10 @@ impl Repository {
     /// # Errors
     /// [`Error::RepositoryGone`]; when the storage fails.
     pub(crate) fn verify_presence(&self) -> Result<()> {
-        match self.storage.get(Name::CONFIG, None) {
-            Ok(bytes) if bytes == self.sealed_config => Ok(()),
+        match self.opened.storage.get(Name::CONFIG, None) {
+            Ok(bytes) if bytes == self.opened.sealed_config => Ok(()),
             Err(error) if !is_absent(&error) => Err(Error::storage("read", Name::CONFIG)(error)),
-            _ => Err(Error::RepositoryGone(self.storage.location())),
+            _ => Err(Error::RepositoryGone(self.opened.storage.location())),
         }
     }
 
@@ -169,7 +191,7 @@ impl Repository {
     /// # Errors
     /// When the storage fails.
     pub(crate) fn has(&self, name: Name) -> Result<bool> {
-        match self.storage.stat(name) {
+        match self.opened.storage.stat(name) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == StorageErrorKind::NotFound => Ok(false),
             Err(error) => Err(Error::storage("read", name)(error)),
@@ -178,8 +200,22 @@ impl Repository {
 
     /// Keeps what is known of the repository in a cache.
     pub fn with_cache(mut self, cache: Cache) -> Self {
-        self.cache = Some(cache);
+        self.cache = Some(Arc::new(cache));
         self
+    }
+
+    /// Another handle of the repository: `progress` hears how the operations go on that are called
+    /// with it.
+    pub fn with_progress(&self, progress: impl Progress + 'static) -> Self {
+        Self {
+            progress: Arc::new(progress),
+            ..self.clone()
+        }
+    }
+
+    /// Who hears how operations go on.
+    pub(crate) fn progress(&self) -> &Arc<dyn Progress> {
+        &self.progress
     }
 
     /// Whether what is known of the repository is kept in a cache.
@@ -191,23 +227,31 @@ impl Repository {
     /// what they held.
     pub(crate) fn forget_cached(&self) {
         if let Some(cache) = &self.cache {
-            cache.forget(self.config.id);
+            cache.forget(self.opened.config.id);
         }
     }
 
     /// Where the objects are.
     pub fn storage(&self) -> &dyn Storage {
-        &*self.storage
+        &*self.opened.storage
     }
 
     /// The secret from which object keys come.
-    pub fn master(&self) -> &MasterKey {
-        &self.master
+    pub(crate) fn master(&self) -> &MasterKey {
+        &self.opened.master
     }
 
     /// The key that the password opened.
     pub fn key(&self) -> Id {
-        self.key
+        self.opened.key
+    }
+
+    /// Adds a password, whose guessing costs `cost`; returns the ID of its key.
+    ///
+    /// # Errors
+    /// An unusable cost, an empty password, or when the storage fails.
+    pub fn add_key(&self, password: &Password, cost: KdfCost) -> Result<Id> {
+        key::add(self.storage(), self.master(), password, cost)
     }
 
     /// Removes a key other than the one that opened the repository, so that the last one stays.
@@ -215,10 +259,10 @@ impl Repository {
     /// # Errors
     /// [`Error::KeyInUse`], or when the storage fails.
     pub fn remove_key(&self, id: Id) -> Result<()> {
-        if id == self.key {
+        if id == self.opened.key {
             return Err(Error::KeyInUse(id));
         }
-        key::delete(&*self.storage, id)
+        key::delete(&*self.opened.storage, id)
     }
 
     /// Removes the key that opened the repository, now that there is `new`.
@@ -226,24 +270,26 @@ impl Repository {
     /// # Errors
     /// [`Error::KeyInUse`] when they are the same; when `new` cannot be read, or the storage fails.
     pub fn replace_key(&self, new: Id) -> Result<()> {
-        if new == self.key {
+        if new == self.opened.key {
             return Err(Error::KeyInUse(new));
         }
-        key::load(&*self.storage, new)?;
-        key::delete(&*self.storage, self.key)
+        key::load(&*self.opened.storage, new)?;
+        key::delete(&*self.opened.storage, self.opened.key)
     }
 
     /// What is fixed for the repository's life.
     pub fn config(&self) -> &Config {
-        &self.config
+        &self.opened.config
     }
 
     /// The repository's chunker.
+    #[doc(hidden)]
     pub fn chunker(&self) -> &Chunker {
-        &self.chunker
+        &self.opened.chunker
     }
 
     /// Whether bytes with this digest are the block of this name.
+    #[doc(hidden)]
     pub fn is_block(&self, block: &Id, digest: &Digest) -> bool {
         block.0.starts_with(digest.as_ref())
     }
@@ -264,12 +310,17 @@ impl Repository {
     ///
     /// # Errors
     /// When the storage fails.
+    #[doc(hidden)]
     pub fn list_with_times(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
-        let mut listed = self.storage.list(kind).map_err(|source| Error::Storage {
-            action: "list",
-            what: kind.name().to_owned(),
-            source,
-        })?;
+        let mut listed = self
+            .opened
+            .storage
+            .list(kind)
+            .map_err(|source| Error::Storage {
+                action: "list",
+                what: kind.name().to_owned(),
+                source,
+            })?;
         listed.sort_by_key(|object| object.id);
         Ok(listed)
     }
@@ -278,10 +329,12 @@ impl Repository {
     ///
     /// # Errors
     /// When the storage fails.
+    #[doc(hidden)]
     pub fn put_sealed(&self, kind: ObjectKind, payload: &[u8]) -> Result<Id> {
-        let sealed = self.master.seal_object(kind, payload);
+        let sealed = self.opened.master.seal_object(kind, payload);
         let name = Name::new(kind, object_id(&[&sealed]));
-        self.storage
+        self.opened
+            .storage
             .put(name, &[&sealed])
             .map_err(Error::storage("write", name))?;
         Ok(name.id)
@@ -291,22 +344,27 @@ impl Repository {
     ///
     /// # Errors
     /// When the storage fails or the object is damaged.
+    #[doc(hidden)]
     pub fn get_sealed(&self, kind: ObjectKind, id: Id) -> Result<Vec<u8>> {
         let name = Name::new(kind, id);
         let sealed = self
+            .opened
             .storage
             .get(name, None)
             .map_err(Error::storage("read", name))?;
         if object_id(&[&sealed]) != id {
             return Err(Error::damaged(name, "its bytes do not match its name"));
         }
-        self.master.open_object(kind, sealed, &name.to_string())
+        self.opened
+            .master
+            .open_object(kind, sealed, &name.to_string())
     }
 
     /// Reads one object of the index.
     ///
     /// # Errors
     /// When the storage fails or the object is damaged.
+    #[doc(hidden)]
     pub fn read_index_segment(&self, id: Id) -> Result<IndexSegment> {
         let payload = self.get_sealed(ObjectKind::Index, id)?;
         postcard::from_bytes(&payload)
@@ -344,7 +402,7 @@ impl Repository {
     /// # Errors
     /// When the storage fails.
     pub(crate) fn delete_if_there(&self, name: Name) -> Result<()> {
-        match self.storage.delete(name) {
+        match self.opened.storage.delete(name) {
             Err(error) if error.kind() != StorageErrorKind::NotFound => {
                 Err(Error::storage("remove", name)(error))
             }
@@ -384,10 +442,14 @@ impl Repository {
                 .filter(|id| !found.contains_key(id))
                 .copied()
                 .collect();
-            let objects = try_each(&unread, self.storage.connections(), |&id| match read(id) {
-                Err(error) if error.is_not_found() => Ok(Err(error)),
-                object => object.map(Ok),
-            })?;
+            let objects = try_each(
+                &unread,
+                self.opened.storage.connections(),
+                |&id| match read(id) {
+                    Err(error) if error.is_not_found() => Ok(Err(error)),
+                    object => object.map(Ok),
+                },
+            )?;
             for (id, object) in unread.into_iter().zip(objects) {
                 match object {
                     Ok(object) => drop(found.insert(id, object)),
@@ -421,6 +483,7 @@ impl Repository {
     ///
     /// # Errors
     /// When the storage fails or an index object is damaged.
+    #[doc(hidden)]
     pub fn read_index(&self) -> Result<BTreeMap<Id, IndexSegment>> {
         self.read_all(ObjectKind::Index, |id| self.read_index_segment(id))
     }
@@ -460,6 +523,7 @@ impl Repository {
     ///
     /// # Errors
     /// [`Error::RepositoryGone`]; when the storage fails.
+    #[doc(hidden)]
     pub fn write_index_segment(&self, packs: &[(Id, PackContents)]) -> Result<Id> {
         // Another repository in the same place could not be opened with it.
         self.verify_presence()?;
@@ -484,6 +548,7 @@ impl Repository {
     ///
     /// # Errors
     /// When the storage fails or an index object is damaged.
+    #[doc(hidden)]
     pub fn load_index_and_lost(&self) -> Result<(Index, Vec<Id>)> {
         let mut index = match &self.cache {
             Some(cache) => cache.load_index(self)?,
@@ -501,7 +566,7 @@ impl Repository {
         let mut absent = HashSet::new();
         for pack in index.packs() {
             let pack = pack?;
-            let is_whole = |&listed| self.storage.is_listed_as(listed, pack.len);
+            let is_whole = |&listed| self.opened.storage.is_listed_as(listed, pack.len);
             if !there.get(&pack.id).is_some_and(is_whole) {
                 absent.insert(pack.id);
             }
@@ -513,15 +578,22 @@ impl Repository {
     }
 }
 
+impl fmt::Debug for Repository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let location = self.storage().location();
+        f.debug_tuple("Repository").field(&location).finish()
+    }
+}
+
 impl IndexObjects for Repository {
     type Error = Error;
 
     fn repository(&self) -> Id {
-        self.config.id
+        self.opened.config.id
     }
 
     fn keys(&self) -> &dyn PageKeys {
-        &self.master
+        &self.opened.master
     }
 
     fn removals(&self) -> Result<Removed> {

@@ -35,7 +35,7 @@ pub struct SegmentCache {
 }
 
 struct Shared {
-    repository: Arc<Repository>,
+    repository: Repository,
     loaded: RwLock<Loaded>,
     state: Mutex<State>,
     /// A segment was decoded, or could not be.
@@ -98,9 +98,9 @@ impl SegmentCache {
     ///
     /// # Errors
     /// When the storage fails or the index is damaged.
-    pub fn new(repository: &Arc<Repository>, limit: usize) -> Result<Self> {
+    pub fn new(repository: &Repository, limit: usize) -> Result<Self> {
         let shared = Arc::new(Shared {
-            repository: Arc::clone(repository),
+            repository: repository.clone(),
             loaded: RwLock::new(Loaded {
                 index: Arc::new(repository.load_index()?),
                 again: None,

@@ -8,69 +8,6 @@ use crate::error::{Error, Result};
 
 pub use crate::format::snapshot::*;
 
-/// Writes a snapshot; returns its ID.
-///
-/// # Errors
-/// When the storage fails.
-pub fn save(repository: &Repository, snapshot: &Snapshot) -> Result<Id> {
-    let json = serde_json::to_vec(snapshot).expect("a snapshot is plain data");
-    repository.put_sealed(ObjectKind::Snapshot, &json)
-}
-
-/// Puts a snapshot that needs the same blocks in the place of another; returns its ID.
-///
-/// # Errors
-/// [`Error::NoSnapshot`] when the other has been removed meanwhile; when the storage fails, both may be there.
-pub fn replace(repository: &Repository, old: Id, snapshot: &Snapshot) -> Result<Id> {
-    let id = save(repository, snapshot)?;
-    if !repository.has(Name::new(ObjectKind::Snapshot, old))? {
-        remove(repository, id)?;
-        return Err(Error::NoSnapshot(old.to_string()));
-    }
-    // Until now the old one has kept the blocks, and from now on the new one does.
-    remove(repository, old).map(|()| id)
-}
-
-/// Removes a snapshot; what it alone needed stays until the repository is pruned. That it is gone already is no error.
-///
-/// # Errors
-/// When the storage fails.
-pub fn remove(repository: &Repository, id: Id) -> Result<()> {
-    let name = Name::new(ObjectKind::Snapshot, id);
-    match repository.storage().delete(name) {
-        Err(error) if error.kind() != StorageErrorKind::NotFound => {
-            Err(Error::storage("remove", name)(error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Reads a snapshot.
-///
-/// # Errors
-/// When the storage fails or the snapshot is damaged.
-pub fn load(repository: &Repository, id: Id) -> Result<Snapshot> {
-    load_from(repository, ObjectKind::Snapshot, id)
-}
-
-/// Reads a snapshot, or one that is about to be.
-pub(crate) fn load_from(repository: &Repository, kind: ObjectKind, id: Id) -> Result<Snapshot> {
-    let json = repository.get_sealed(kind, id)?;
-    serde_json::from_slice(&json)
-        .map_err(|error| Error::damaged(format!("snapshot {}", id.short()), error))
-}
-
-/// Snapshots that are about to be, or whose clients died before they could say that they lack nothing: rule 3 of
-/// [`crate::access::removal`]. A snapshot that is equal to one of them may lack something.
-///
-/// # Errors
-/// When the storage fails.
-pub(crate) fn announced(repository: &Repository) -> Result<Vec<Snapshot>> {
-    let kind = ObjectKind::Pending;
-    let read = repository.read_each(kind, |id| load_from(repository, kind, id))?;
-    Ok(read.into_values().flatten().collect())
-}
-
 /// Snapshots that can be read, and those that cannot.
 #[derive(Debug, Default)]
 pub struct Listing {
@@ -80,92 +17,157 @@ pub struct Listing {
     pub damaged: Vec<Error>,
 }
 
-/// All snapshots that `filter` allows. Those that cannot be read don't hide the others.
-///
-/// # Errors
-/// When the storage cannot be listed.
-pub fn list(repository: &Repository, filter: &Filter) -> Result<Listing> {
-    let mut listing = Listing::default();
-    // Some may be forgotten meanwhile, or replaced by others.
-    for (id, snapshot) in repository.read_each(ObjectKind::Snapshot, |id| load(repository, id))? {
-        match snapshot {
-            Ok(snapshot) if filter.allows(&snapshot) => listing.snapshots.push((id, snapshot)),
-            Ok(_) => {}
-            Err(error) => listing.damaged.push(error),
+impl Repository {
+    /// Writes a snapshot; returns its ID.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub fn save_snapshot(&self, snapshot: &Snapshot) -> Result<Id> {
+        let json = serde_json::to_vec(snapshot).expect("a snapshot is plain data");
+        self.put_sealed(ObjectKind::Snapshot, &json)
+    }
+
+    /// Puts a snapshot that needs the same blocks in the place of another; returns its ID.
+    ///
+    /// # Errors
+    /// [`Error::NoSnapshot`] when the other has been removed meanwhile; when the storage fails, both may be there.
+    pub fn replace_snapshot(&self, old: Id, snapshot: &Snapshot) -> Result<Id> {
+        let id = self.save_snapshot(snapshot)?;
+        if !self.has(Name::new(ObjectKind::Snapshot, old))? {
+            self.remove_snapshot(id)?;
+            return Err(Error::NoSnapshot(old.to_string()));
+        }
+        // Until now the old one has kept the blocks, and from now on the new one does.
+        self.remove_snapshot(old).map(|()| id)
+    }
+
+    /// Removes a snapshot; what it alone needed stays until the repository is pruned. That it is gone already is no error.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub fn remove_snapshot(&self, id: Id) -> Result<()> {
+        let name = Name::new(ObjectKind::Snapshot, id);
+        match self.storage().delete(name) {
+            Err(error) if error.kind() != StorageErrorKind::NotFound => {
+                Err(Error::storage("remove", name)(error))
+            }
+            _ => Ok(()),
         }
     }
-    listing
-        .snapshots
-        .sort_by_key(|(id, snapshot)| (snapshot.time, *id));
-    Ok(listing)
-}
 
-/// The snapshot that `name` means: `latest` of those that `filter` allows, an ID, or its beginning.
-///
-/// # Errors
-/// [`Error::NoSnapshot`], [`Error::AmbiguousSnapshot`], [`Error::LatestUnclear`], damage, or when the storage fails.
-pub fn find(repository: &Repository, name: &str, filter: &Filter) -> Result<(Id, Snapshot)> {
-    match name {
-        "latest" => find_latest(repository, filter),
-        _ => {
-            let id = find_by_prefix(repository, name)?;
-            Ok((id, load(repository, id)?))
+    /// Reads a snapshot.
+    ///
+    /// # Errors
+    /// When the storage fails or the snapshot is damaged.
+    pub fn load_snapshot(&self, id: Id) -> Result<Snapshot> {
+        self.load_snapshot_from(ObjectKind::Snapshot, id)
+    }
+
+    /// Reads a snapshot, or one that is about to be.
+    pub(crate) fn load_snapshot_from(&self, kind: ObjectKind, id: Id) -> Result<Snapshot> {
+        let json = self.get_sealed(kind, id)?;
+        serde_json::from_slice(&json)
+            .map_err(|error| Error::damaged(format!("snapshot {}", id.short()), error))
+    }
+
+    /// Snapshots that are about to be, or whose clients died before they could say that they lack nothing: rule 3 of
+    /// [`crate::access::removal`]. A snapshot that is equal to one of them may lack something.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn announced_snapshots(&self) -> Result<Vec<Snapshot>> {
+        let kind = ObjectKind::Pending;
+        let read = self.read_each(kind, |id| self.load_snapshot_from(kind, id))?;
+        Ok(read.into_values().flatten().collect())
+    }
+
+    /// All snapshots that `filter` allows. Those that cannot be read don't hide the others.
+    ///
+    /// # Errors
+    /// When the storage cannot be listed.
+    pub fn snapshots(&self, filter: &Filter) -> Result<Listing> {
+        let mut listing = Listing::default();
+        // Some may be forgotten meanwhile, or replaced by others.
+        for (id, snapshot) in self.read_each(ObjectKind::Snapshot, |id| self.load_snapshot(id))? {
+            match snapshot {
+                Ok(snapshot) if filter.allows(&snapshot) => listing.snapshots.push((id, snapshot)),
+                Ok(_) => {}
+                Err(error) => listing.damaged.push(error),
+            }
+        }
+        listing
+            .snapshots
+            .sort_by_key(|(id, snapshot)| (snapshot.time, *id));
+        Ok(listing)
+    }
+
+    /// The snapshot that `name` means: `latest` of those that `filter` allows, an ID, or its beginning.
+    ///
+    /// # Errors
+    /// [`Error::NoSnapshot`], [`Error::AmbiguousSnapshot`], [`Error::LatestUnclear`], damage, or when the storage fails.
+    pub fn find_snapshot(&self, name: &str, filter: &Filter) -> Result<(Id, Snapshot)> {
+        match name {
+            "latest" => self.find_latest(filter),
+            _ => {
+                let id = self.find_by_prefix(name)?;
+                Ok((id, self.load_snapshot(id)?))
+            }
         }
     }
-}
 
-/// As [`find`], except for `latest` the snapshot itself is not read: it may be damaged.
-///
-/// # Errors
-/// As [`find`].
-pub fn find_id(repository: &Repository, name: &str, filter: &Filter) -> Result<Id> {
-    match name {
-        "latest" => Ok(find_latest(repository, filter)?.0),
-        _ => find_by_prefix(repository, name),
+    /// As [`Repository::find_snapshot`], except for `latest` the snapshot itself is not read: it may be damaged.
+    ///
+    /// # Errors
+    /// As [`Repository::find_snapshot`].
+    pub fn find_snapshot_id(&self, name: &str, filter: &Filter) -> Result<Id> {
+        match name {
+            "latest" => Ok(self.find_latest(filter)?.0),
+            _ => self.find_by_prefix(name),
+        }
     }
-}
 
-fn find_latest(repository: &Repository, filter: &Filter) -> Result<(Id, Snapshot)> {
-    let Listing {
-        mut snapshots,
-        mut damaged,
-    } = list(repository, filter)?;
-    match (damaged.pop(), snapshots.pop()) {
-        (Some(error), _) => Err(Error::LatestUnclear(Box::new(error))),
-        (None, Some(latest)) => Ok(latest),
-        (None, None) => Err(Error::NoSnapshot("latest".to_owned())),
+    fn find_latest(&self, filter: &Filter) -> Result<(Id, Snapshot)> {
+        let Listing {
+            mut snapshots,
+            mut damaged,
+        } = self.snapshots(filter)?;
+        match (damaged.pop(), snapshots.pop()) {
+            (Some(error), _) => Err(Error::LatestUnclear(Box::new(error))),
+            (None, Some(latest)) => Ok(latest),
+            (None, None) => Err(Error::NoSnapshot("latest".to_owned())),
+        }
     }
-}
 
-fn find_by_prefix(repository: &Repository, prefix: &str) -> Result<Id> {
-    let listed = repository.list(ObjectKind::Snapshot)?;
-    let mut matching = listed
-        .iter()
-        .map(|&(id, _)| id)
-        .filter(|id| id.has_prefix(prefix));
-    match (matching.next(), matching.count()) {
-        (Some(id), 0) if !prefix.is_empty() => Ok(id),
-        (Some(_), others) if !prefix.is_empty() => Err(Error::AmbiguousSnapshot {
-            prefix: prefix.to_owned(),
-            count: others + 1,
-        }),
-        _ => Err(Error::NoSnapshot(prefix.to_owned())),
+    fn find_by_prefix(&self, prefix: &str) -> Result<Id> {
+        let listed = self.list(ObjectKind::Snapshot)?;
+        let mut matching = listed
+            .iter()
+            .map(|&(id, _)| id)
+            .filter(|id| id.has_prefix(prefix));
+        match (matching.next(), matching.count()) {
+            (Some(id), 0) if !prefix.is_empty() => Ok(id),
+            (Some(_), others) if !prefix.is_empty() => Err(Error::AmbiguousSnapshot {
+                prefix: prefix.to_owned(),
+                count: others + 1,
+            }),
+            _ => Err(Error::NoSnapshot(prefix.to_owned())),
+        }
     }
-}
 
-/// The latest snapshot of the same machine and paths, from before `time`: what a backup compares with.
-///
-/// # Errors
-/// When the storage fails. Damaged snapshots are passed over.
-pub fn find_parent(
-    repository: &Repository,
-    hostname: &str,
-    paths: &[String],
-    time: Timestamp,
-) -> Result<Option<(Id, Snapshot)>> {
-    let mut snapshots = list(repository, &Filter::default())?.snapshots;
-    snapshots.retain(|(_, snapshot)| {
-        snapshot.hostname == hostname && snapshot.paths == paths && snapshot.time <= time
-    });
-    Ok(snapshots.pop())
+    /// The latest snapshot of the same machine and paths, from before `time`: what a backup compares with.
+    ///
+    /// # Errors
+    /// When the storage fails. Damaged snapshots are passed over.
+    pub fn find_parent_snapshot(
+        &self,
+        hostname: &str,
+        paths: &[String],
+        time: Timestamp,
+    ) -> Result<Option<(Id, Snapshot)>> {
+        let mut snapshots = self.snapshots(&Filter::default())?.snapshots;
+        snapshots.retain(|(_, snapshot)| {
+            snapshot.hostname == hostname && snapshot.paths == paths && snapshot.time <= time
+        });
+        Ok(snapshots.pop())
+    }
 }

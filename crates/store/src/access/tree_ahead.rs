@@ -1,7 +1,7 @@
 //! Directories of snapshots, read by other threads before they are wanted.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Condvar, Mutex};
 
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
@@ -47,7 +47,7 @@ struct State {
 
 /// Calls `body` with something that reads ahead.
 pub fn with_trees_ahead<R>(
-    repository: &Arc<Repository>,
+    repository: &Repository,
     index: &Index,
     body: impl FnOnce(&mut TreesAhead) -> R,
 ) -> R {

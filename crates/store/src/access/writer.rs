@@ -46,7 +46,7 @@ pub struct Writer {
 }
 
 struct Shared {
-    repository: Arc<Repository>,
+    repository: Repository,
     dry_run: bool,
     /// What is durable.
     index: RwLock<Index>,
@@ -129,9 +129,9 @@ struct OpenSegment {
 
 impl Writer {
     /// A writer into `repository`, which holds what `index` says. With `dry_run` it only counts.
-    pub fn new(repository: &Arc<Repository>, index: Index, dry_run: bool) -> Self {
+    pub fn new(repository: &Repository, index: Index, dry_run: bool) -> Self {
         let shared = Arc::new(Shared {
-            repository: Arc::clone(repository),
+            repository: repository.clone(),
             dry_run,
             index: RwLock::new(index),
             pending: Mutex::default(),
@@ -669,7 +669,7 @@ mod tests {
         let mut pack = None;
         let steal = |encoder: &mut Encoder| {
             encoder.close_segment(true).unwrap();
-            let repository = Arc::clone(&encoder.shared.repository);
+            let repository = encoder.shared.repository.clone();
             pack = encoder.pack.take().map(|pack| (repository, pack.finish()));
         };
         store_with(compression, steal, true).0.unwrap();

@@ -82,7 +82,7 @@ pub struct Key {
 ///
 /// # Errors
 /// When the storage fails, or for an empty password.
-pub fn add(
+pub(crate) fn add(
     storage: &dyn Storage,
     master: &MasterKey,
     password: &Password,
@@ -146,7 +146,7 @@ pub fn list(storage: &dyn Storage) -> Result<Listing> {
 /// # Errors
 /// [`Error::WrongPassword`] when none opens; [`Error::Damaged`] when one that cannot be read, or what `is_right`
 /// looks at, may be the reason.
-pub fn open(
+pub(crate) fn open(
     storage: &dyn Storage,
     password: &Password,
     is_right: impl Fn(&MasterKey) -> Result<()>,

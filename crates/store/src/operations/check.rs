@@ -12,7 +12,6 @@ use crate::access::reach::is_whole;
 use crate::access::reader::{self, BlockReader};
 use crate::access::removal::Removals;
 use crate::access::repository::Repository;
-use crate::access::snapshots;
 use crate::error::{Error, Result};
 use crate::format::key;
 use crate::format::node::{self, Node, Piece};
@@ -21,14 +20,26 @@ use crate::format::snapshot::Snapshot;
 use crate::operations::salvage::salvage;
 use tabane_index::Index;
 use tabane_storage::Id;
-use tabane_storage::Progress;
 use tabane_storage::sync::lock;
 use tabane_storage::{Name, ObjectKind};
 
+/// What is checked.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct CheckOptions {
+    /// Which packs are read.
+    pub read_data: ReadData,
+}
+
+tabane_storage::setters!(CheckOptions {
+    set => read_data: ReadData,
+});
+
 /// Which packs are read and compared with their digests.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum ReadData {
     /// None: only the structure is checked.
+    #[default]
     Nothing,
     /// All.
     All,
@@ -67,8 +78,7 @@ pub struct CheckReport {
 }
 
 struct Run {
-    repository: Arc<Repository>,
-    observer: Arc<dyn Progress>,
+    repository: Repository,
     problems: AtomicU64,
     /// Blocks that were read and found to be damaged.
     bad_blocks: Mutex<HashSet<Id>>,
@@ -81,56 +91,53 @@ impl Run {
 
     fn problem(&self, what: &dyn std::fmt::Display) {
         self.problems.fetch_add(1, Ordering::Relaxed);
-        self.observer.problem(&what.to_string());
+        self.repository.progress().problem(&what.to_string());
     }
 }
 
-/// Checks a repository.
-///
-/// Problems are reported one by one and counted; they are no error.
-///
-/// # Errors
-/// When the storage cannot be listed.
-pub fn check(
-    repository: &Arc<Repository>,
-    read_data: ReadData,
-    observer: Arc<dyn Progress>,
-) -> Result<CheckReport> {
-    let run = Arc::new(Run {
-        repository: Arc::clone(repository),
-        observer,
-        problems: AtomicU64::new(0),
-        bad_blocks: Mutex::default(),
-    });
-    let mut report = CheckReport::default();
-    // So that no prune takes packs away meanwhile. A repository that cannot be written to cannot be pruned from here, and can be checked.
-    let _presence = Presence::announce(repository, Purpose::Restore);
-    check_keys(&run)?;
-    let removals = read_removals(&run)?;
-    // Before the index: so the index knows all that the snapshots need, even if a backup ends meanwhile.
-    let announced = snapshots::announced(repository)?;
-    let snapshots = read_snapshots(&run, &mut report)?;
-    let contents = read_index(&run, &mut report)?;
-    let (packs, index) = check_packs(&run, &contents, &removals, &mut report)?;
-    report.packs = contents.len() as u64;
-    report.blocks = index.len();
-    let chosen = choose(read_data, packs);
-    report.read_packs = chosen.len() as u64;
-    report.read_bytes = read_packs(&run, chosen, &contents);
-    // In the end, so that the files that damaged blocks belong to can be named.
-    check_snapshots(&run, &index, snapshots, &announced);
-    report.problems = run.problems.load(Ordering::Relaxed);
-    if report.unreferenced_packs > 0 {
-        let why = match report.problems {
-            0 => "an interrupted backup left them, or one is running; no snapshot needs them",
-            _ => "what is missing may be in them",
-        };
-        let count = report.unreferenced_packs;
-        run.observer.note(&format!(
-            "{count} pack(s) are in no index that could be read: {why}"
-        ));
+impl Repository {
+    /// Checks whether everything is there, and is what was written.
+    ///
+    /// Problems are reported one by one and counted; they are no error.
+    ///
+    /// # Errors
+    /// When the storage cannot be listed.
+    pub fn check(&self, options: CheckOptions) -> Result<CheckReport> {
+        let run = Arc::new(Run {
+            repository: self.clone(),
+            problems: AtomicU64::new(0),
+            bad_blocks: Mutex::default(),
+        });
+        let mut report = CheckReport::default();
+        // So that no prune takes packs away meanwhile. A repository that cannot be written to cannot be pruned from here, and can be checked.
+        let _presence = Presence::announce(self, Purpose::Restore);
+        check_keys(&run)?;
+        let removals = read_removals(&run)?;
+        // Before the index: so the index knows all that the snapshots need, even if a backup ends meanwhile.
+        let announced = self.announced_snapshots()?;
+        let snapshots = read_snapshots(&run, &mut report)?;
+        let contents = read_index(&run, &mut report)?;
+        let (packs, index) = check_packs(&run, &contents, &removals, &mut report)?;
+        report.packs = contents.len() as u64;
+        report.blocks = index.len();
+        let chosen = choose(options.read_data, packs);
+        report.read_packs = chosen.len() as u64;
+        report.read_bytes = read_packs(&run, chosen, &contents);
+        // In the end, so that the files that damaged blocks belong to can be named.
+        check_snapshots(&run, &index, snapshots, &announced);
+        report.problems = run.problems.load(Ordering::Relaxed);
+        if report.unreferenced_packs > 0 {
+            let why = match report.problems {
+                0 => "an interrupted backup left them, or one is running; no snapshot needs them",
+                _ => "what is missing may be in them",
+            };
+            let count = report.unreferenced_packs;
+            run.repository.progress().note(&format!(
+                "{count} pack(s) are in no index that could be read: {why}"
+            ));
+        }
+        Ok(report)
     }
-    Ok(report)
 }
 
 fn check_keys(run: &Run) -> Result<()> {
@@ -208,7 +215,7 @@ fn check_packs(
             .iter()
             .flat_map(|segment| &segment.blocks);
         match blocks.all(|(block, _)| index.find(block).is_ok_and(|place| place.is_some())) {
-            true => run.observer.note(&format!(
+            true => run.repository.progress().note(&format!(
                 "{name}: {why}, but everything in it is stored elsewhere"
             )),
             false => run.problem(&format_args!("{name}: {why}")),
@@ -232,7 +239,7 @@ fn read_snapshots(run: &Run, report: &mut CheckReport) -> Result<Vec<(Id, Snapsh
     let mut readable = Vec::new();
     let repository = &run.repository;
     let snapshots =
-        repository.read_each(ObjectKind::Snapshot, |id| snapshots::load(repository, id))?;
+        repository.read_each(ObjectKind::Snapshot, |id| repository.load_snapshot(id))?;
     for (id, snapshot) in snapshots {
         report.snapshots += 1;
         match snapshot {
@@ -259,7 +266,8 @@ fn check_snapshots(
         {
             let why =
                 "whoever made it was stopped before it was confirmed; the next prune removes it";
-            run.observer
+            run.repository
+                .progress()
                 .note(&format!("{what} was never finished: {why}"));
             continue;
         }
@@ -388,7 +396,7 @@ fn read_packs(run: &Arc<Run>, packs: Vec<(Id, u64)>, contents: &Contents) -> u64
                 run.error(&error);
             }
             let done = done.fetch_add(len, Ordering::Relaxed) + len;
-            run.observer.progress(done, total);
+            run.repository.progress().bytes(done, total);
         });
     }
     pool.finish();

@@ -7,7 +7,6 @@ use crate::access::reach::Reach;
 use crate::access::reader::BlockReader;
 use crate::access::removal;
 use crate::access::repository::Repository;
-use crate::access::snapshots;
 use crate::error::{Error, Result};
 use crate::format::snapshot::Snapshot;
 use crate::operations::repack;
@@ -20,11 +19,7 @@ use tabane_storage::{Name, ObjectKind};
 /// # Errors
 /// [`Error::RemovedMeanwhile`] when a block is gone, [`Error::RepositoryGone`] when all is; when the storage fails. There is
 /// no snapshot then.
-pub fn commit(
-    repository: &Arc<Repository>,
-    snapshot: &Snapshot,
-    removals: &BTreeSet<Id>,
-) -> Result<Id> {
+pub fn commit(repository: &Repository, snapshot: &Snapshot, removals: &BTreeSet<Id>) -> Result<Id> {
     let new = New {
         repository,
         snapshot,
@@ -39,7 +34,7 @@ pub fn commit(
 /// # Errors
 /// As [`commit`].
 pub(crate) fn commit_beside(
-    repository: &Arc<Repository>,
+    repository: &Repository,
     old: Id,
     own: &HashSet<Id>,
     snapshot: &Snapshot,
@@ -55,7 +50,7 @@ pub(crate) fn commit_beside(
 
 /// A snapshot that is about to be.
 struct New<'a> {
-    repository: &'a Arc<Repository>,
+    repository: &'a Repository,
     snapshot: &'a Snapshot,
     /// The snapshot that keeps all but these blocks; if there is none, all that it needs is to be looked after.
     beside: Option<(Id, &'a HashSet<Id>)>,
@@ -92,7 +87,7 @@ impl New<'_> {
     /// Then it is taken back, not made whole where it is: others may be about to remove it, since it lacks something.
     fn attempt(&self, removals: &BTreeSet<Id>) -> Result<Option<Id>> {
         let repository = self.repository;
-        let id = snapshots::save(repository, self.snapshot)?;
+        let id = repository.save_snapshot(self.snapshot)?;
         let stands = || -> Result<bool> {
             let stands = removal::names(repository)? == *removals && self.is_old_there()?;
             repository.verify_presence()?;

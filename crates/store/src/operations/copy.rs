@@ -21,6 +21,7 @@ use tabane_storage::Id;
 
 /// How to copy.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct CopyOptions {
     /// How hard to compress in the target.
     pub compression: Compression,
@@ -28,10 +29,18 @@ pub struct CopyOptions {
     pub dry_run: bool,
 }
 
-/// Is told what happens; called from many threads.
-pub trait Observer: Send + Sync {
-    /// So many bytes of blocks were copied, of so many in all.
-    fn progress(&self, done_bytes: u64, total_bytes: u64);
+tabane_storage::setters!(CopyOptions {
+    set => compression: Compression,
+    set => dry_run: bool,
+});
+
+impl Default for CopyOptions {
+    fn default() -> Self {
+        Self {
+            compression: Compression::AUTO,
+            dry_run: false,
+        }
+    }
 }
 
 /// What was done.
@@ -51,104 +60,106 @@ pub struct Copied {
     pub blocks_present: u64,
 }
 
-/// Whether blocks of one repository can be blocks of the other.
-///
-/// # Errors
-/// [`Error::OtherHash`]; [`Error::Invalid`] if blocks are named by a hash with known collisions, or if it is the same
-/// repository.
-pub fn compatible(from: &Repository, to: &Repository) -> Result<()> {
-    let (source, target) = (from.config(), to.config());
-    if source.id == target.id {
-        return Err(Error::Invalid(
-            "both are the same repository: there is nothing to copy".to_owned(),
-        ));
-    }
-    if source.hash != target.hash {
-        return Err(Error::OtherHash {
-            from: source.hash.to_string(),
-            to: target.hash.to_string(),
-        });
-    }
-    if source.hash == Algorithm::Sha1 {
-        return Err(Error::Invalid(
+impl Repository {
+    /// Makes sure that blocks of this repository can be blocks of the other.
+    ///
+    /// # Errors
+    /// [`Error::OtherHash`]; [`Error::Invalid`] if blocks are named by a hash with known collisions, or if it is the same
+    /// repository.
+    pub fn check_copy_to(&self, to: &Repository) -> Result<()> {
+        let (source, target) = (self.config(), to.config());
+        if source.id == target.id {
+            return Err(Error::Invalid(
+                "both are the same repository: there is nothing to copy".to_owned(),
+            ));
+        }
+        if source.hash != target.hash {
+            return Err(Error::OtherHash {
+                from: source.hash.to_string(),
+                to: target.hash.to_string(),
+            });
+        }
+        if source.hash == Algorithm::Sha1 {
+            return Err(Error::Invalid(
             "both repositories name blocks by their SHA-1, which different blocks can share, so a block of one could be \
              taken for another of the other: restore and back up again, into a repository with another hash"
                 .to_owned(),
         ));
-    }
-    Ok(())
-}
-
-/// Copies snapshots, and all they need, from one repository into another. What is there already is passed over, so a copy
-/// that was interrupted goes on where it was.
-///
-/// # Errors
-/// [`compatible`]'s; a block that is missing or damaged in the source; or when a storage fails. What was copied until
-/// then stays, and is found by the next run.
-pub fn copy(
-    from: &Arc<Repository>,
-    to: &Arc<Repository>,
-    snapshots: &[(Id, Snapshot)],
-    options: CopyOptions,
-    observer: Arc<dyn Observer>,
-) -> Result<Copied> {
-    compatible(from, to)?;
-    let mut copied = Copied::default();
-    let there = snapshots::list(to, &snapshots::Filter::default())?.snapshots;
-    let mut new = Vec::new();
-    for (id, snapshot) in snapshots {
-        let copy = as_copied(*id, snapshot);
-        match there.iter().find(|there| is_copy(there, &copy)) {
-            Some((present, _)) => copied.present.push((*id, *present)),
-            None => new.push((*id, copy)),
         }
+        Ok(())
     }
-    // Where the source can be written to.
-    let _reading = Presence::announce(from, Purpose::Restore);
-    let source = Arc::new(from.load_index()?);
-    // Before anything is looked up: from now on a prune of the target leaves alone what is found there.
-    let _presence = match options.dry_run {
-        true => None,
-        false => Some(Presence::announce(to, Purpose::Backup)?),
-    };
-    let target = to.load_index()?;
-    let removals = target.removals().clone();
-    let mut reader = BlockReader::new(from);
-    let mut reach = Reach::default();
-    for (_, snapshot) in &new {
-        reach.add(&mut reader, &source, &snapshot.root)?;
-    }
-    let mut missing = Vec::new();
-    for &block in reach.blocks() {
-        match target.keeps(&block)? {
-            true => copied.blocks_present += 1,
-            false => {
-                let place = source.find(&block)?.ok_or(Error::MissingBlock(block))?;
-                copied.bytes += u64::from(place.len);
-                missing.push(block);
+
+    /// Copies snapshots, and all they need, into another repository. What is there already is passed over, so a copy
+    /// that was interrupted goes on where it was.
+    ///
+    /// # Errors
+    /// [`Repository::check_copy_to`]'s; a block that is missing or damaged in the source; or when a storage fails. What was copied until
+    /// then stays, and is found by the next run.
+    pub fn copy_to(
+        &self,
+        options: CopyOptions,
+        to: &Repository,
+        snapshots: &[(Id, Snapshot)],
+    ) -> Result<Copied> {
+        self.check_copy_to(to)?;
+        let mut copied = Copied::default();
+        let there = to.snapshots(&snapshots::Filter::default())?.snapshots;
+        let mut new = Vec::new();
+        for (id, snapshot) in snapshots {
+            let copy = as_copied(*id, snapshot);
+            match there.iter().find(|there| is_copy(there, &copy)) {
+                Some((present, _)) => copied.present.push((*id, *present)),
+                None => new.push((*id, copy)),
             }
         }
+        // Where the source can be written to.
+        let _reading = Presence::announce(self, Purpose::Restore);
+        let source = Arc::new(self.load_index()?);
+        // Before anything is looked up: from now on a prune of the target leaves alone what is found there.
+        let _presence = match options.dry_run {
+            true => None,
+            false => Some(Presence::announce(to, Purpose::Backup)?),
+        };
+        let target = to.load_index()?;
+        let removals = target.removals().clone();
+        let mut reader = BlockReader::new(self);
+        let mut reach = Reach::default();
+        for (_, snapshot) in &new {
+            reach.add(&mut reader, &source, &snapshot.root)?;
+        }
+        let mut missing = Vec::new();
+        for &block in reach.blocks() {
+            match target.keeps(&block)? {
+                true => copied.blocks_present += 1,
+                false => {
+                    let place = source.find(&block)?.ok_or(Error::MissingBlock(block))?;
+                    copied.bytes += u64::from(place.len);
+                    missing.push(block);
+                }
+            }
+        }
+        copied.blocks = missing.len() as u64;
+        if options.dry_run {
+            copied.snapshots = new.iter().map(|(id, _)| (*id, None)).collect();
+            return Ok(copied);
+        }
+        let ends = Ends {
+            from: self,
+            index: &source,
+            to,
+            there: target,
+        };
+        let total = copied.bytes;
+        let observer = Arc::clone(self.progress());
+        let progress = move |done| observer.bytes(done, total);
+        let written = repack::copy_between(ends, missing, options.compression, progress)?;
+        copied.stored_bytes = written.stored_bytes;
+        for (id, snapshot) in new {
+            let copy = commit(to, &snapshot, &removals)?;
+            copied.snapshots.push((id, Some(copy)));
+        }
+        Ok(copied)
     }
-    copied.blocks = missing.len() as u64;
-    if options.dry_run {
-        copied.snapshots = new.iter().map(|(id, _)| (*id, None)).collect();
-        return Ok(copied);
-    }
-    let ends = Ends {
-        from,
-        index: &source,
-        to,
-        there: target,
-    };
-    let total = copied.bytes;
-    let progress = move |done| observer.progress(done, total);
-    let written = repack::copy_between(ends, missing, options.compression, progress)?;
-    copied.stored_bytes = written.stored_bytes;
-    for (id, snapshot) in new {
-        let copy = commit(to, &snapshot, &removals)?;
-        copied.snapshots.push((id, Some(copy)));
-    }
-    Ok(copied)
 }
 
 /// A snapshot as it is in the target, where nobody knows its parent.

@@ -7,12 +7,10 @@ use std::ffi::OsStr;
 use std::ops::AddAssign;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
-use crate::access::snapshots;
 use crate::access::writer::{Encoder, Writer};
 use crate::error::{Error, Result};
 use crate::format::compress::Compression;
@@ -89,7 +87,7 @@ pub struct Edited<C> {
 /// # Errors
 /// When `edit` does, or the storage fails. Every snapshot is there then, old or new.
 pub fn edit<E: Edit>(
-    repository: &Arc<Repository>,
+    repository: &Repository,
     index: Index,
     snapshots: &[(Id, Snapshot)],
     edit: &mut E,
@@ -142,7 +140,7 @@ pub fn edit<E: Edit>(
             }
         }
         if new.is_some() && forget {
-            snapshots::remove(repository, old)?;
+            repository.remove_snapshot(old)?;
         }
         done.push(Edited { old, new, changes });
     }
@@ -153,9 +151,9 @@ type Snapshots = Vec<(Id, Snapshot)>;
 
 /// The snapshots that lack nothing as far as their clients could tell, and those of which that is not known.
 fn confirmed_and_others(repository: &Repository) -> Result<(Snapshots, Snapshots)> {
-    let made = snapshots::list(repository, &Filter::default())?.snapshots;
+    let made = repository.snapshots(&Filter::default())?.snapshots;
     // Now, since a snapshot of which none is announced any more has been confirmed.
-    let announced = snapshots::announced(repository)?;
+    let announced = repository.announced_snapshots()?;
     Ok(made
         .into_iter()
         .partition(|(_, snapshot)| !announced.contains(snapshot)))

@@ -80,6 +80,7 @@ pub enum ExcludeError {
 
 /// What a backup is to leave out.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ExcludeOptions {
     /// Patterns.
     pub patterns: Vec<String>,
@@ -100,6 +101,16 @@ pub struct ExcludeOptions {
     /// Leaves out regular files with more bytes than this.
     pub larger_than: Option<u64>,
 }
+
+tabane_storage::setters!(ExcludeOptions {
+    each pattern => patterns: String,
+    each insensitive_pattern => insensitive: String,
+    each file => files: PathBuf,
+    set => caches: bool,
+    each if_file_present => if_present: String,
+    each ignore_file => ignore_files: String,
+    into => larger_than: Option<u64>,
+});
 
 /// Decides what a backup leaves out. Cheap to share, not to clone.
 #[derive(Clone, Debug)]
@@ -602,6 +613,7 @@ fn build(builder: &GitignoreBuilder) -> Result<Gitignore, ExcludeError> {
 
 /// What of a snapshot is to be restored.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct IncludeOptions {
     /// Patterns for what is restored, with all below; without any, everything is.
     pub include: Vec<String>,
@@ -616,6 +628,15 @@ pub struct IncludeOptions {
     /// Files of such patterns, as [`ExcludeOptions::files`].
     pub exclude_files: Vec<PathBuf>,
 }
+
+tabane_storage::setters!(IncludeOptions {
+    each include_pattern => include: String,
+    each include_insensitive_pattern => include_insensitive: String,
+    each include_file => include_files: PathBuf,
+    each exclude_pattern => exclude: String,
+    each exclude_insensitive_pattern => exclude_insensitive: String,
+    each exclude_file => exclude_files: PathBuf,
+});
 
 /// Decides what of a snapshot is restored, by the paths in it.
 #[derive(Clone, Debug)]

@@ -29,11 +29,11 @@ type Wanted = (u32, Vec<(Id, BlockLocation)>);
 /// Where blocks come from, and where they go.
 pub struct Ends<'a> {
     /// The repository that has them.
-    pub from: &'a Arc<Repository>,
+    pub from: &'a Repository,
     /// Its index.
     pub index: &'a Arc<Index>,
     /// The one that they are written to, perhaps the same.
-    pub to: &'a Arc<Repository>,
+    pub to: &'a Repository,
     /// What that has, and is not written again.
     pub there: Index,
 }
@@ -44,7 +44,7 @@ pub struct Ends<'a> {
 /// # Errors
 /// As [`copy_between`].
 pub fn copy(
-    repository: &Arc<Repository>,
+    repository: &Repository,
     index: &Arc<Index>,
     blocks: impl IntoIterator<Item = Id>,
     progress: impl Fn(u64) + Send + Sync + 'static,
@@ -104,7 +104,7 @@ pub fn copy_between(
     let (done, progress) = (Arc::new(AtomicU64::new(0)), Arc::new(progress));
     for (segment, wanted) in segments {
         let (index, done, progress) = (Arc::clone(index), Arc::clone(&done), Arc::clone(&progress));
-        let repository = Arc::clone(from);
+        let repository = from.clone();
         pool.submitter().submit(move |worker: &mut Worker, _| {
             if worker.data.has_failed() {
                 return;

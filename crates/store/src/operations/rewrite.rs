@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::ops::AddAssign;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::access::client::{Presence, Purpose};
 use crate::access::deep_stack::DEPTH_MAX;
@@ -27,6 +26,7 @@ pub struct Excluded {
 
 /// How to rewrite.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct RewriteOptions {
     /// What to leave out: by patterns and size. What looks into directories of a source has no meaning here.
     pub excludes: ExcludeOptions,
@@ -35,6 +35,12 @@ pub struct RewriteOptions {
     /// Find out what would be left out, and change nothing.
     pub dry_run: bool,
 }
+
+tabane_storage::setters!(RewriteOptions {
+    set => excludes: ExcludeOptions,
+    set => forget: bool,
+    set => dry_run: bool,
+});
 
 /// A snapshot that has something which is excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,38 +53,40 @@ pub struct Rewritten {
     pub excluded: Excluded,
 }
 
-/// Makes a snapshot without what is excluded of each that has some of it; with the tag `rewrite` if the old ones stay.
-///
-/// # Errors
-/// Unusable patterns; when a directory cannot be read, or the storage fails. Every snapshot is there then, old or new.
-pub fn rewrite(
-    repository: &Arc<Repository>,
-    snapshots: &[(Id, Snapshot)],
-    options: &RewriteOptions,
-) -> Result<Vec<Rewritten>> {
-    let mut exclusion = Exclusion {
-        excludes: Excludes::new(&options.excludes)?,
-        tag: !options.forget,
-    };
-    let _presence = match options.dry_run {
-        true => None,
-        false => Some(Presence::announce(repository, Purpose::Backup)?),
-    };
-    let index = repository.load_index()?;
-    let edited = edit(
-        repository,
-        index,
-        snapshots,
-        &mut exclusion,
-        options.forget,
-        options.dry_run,
-    )?;
-    let rewritten = edited.into_iter().map(|edited| Rewritten {
-        old: edited.old,
-        new: edited.new,
-        excluded: edited.changes,
-    });
-    Ok(rewritten.collect())
+impl Repository {
+    /// Makes a snapshot without what is excluded of each that has some of it; with the tag `rewrite` if the old ones stay.
+    ///
+    /// # Errors
+    /// Unusable patterns; when a directory cannot be read, or the storage fails. Every snapshot is there then, old or new.
+    pub fn rewrite(
+        &self,
+        options: &RewriteOptions,
+        snapshots: &[(Id, Snapshot)],
+    ) -> Result<Vec<Rewritten>> {
+        let mut exclusion = Exclusion {
+            excludes: Excludes::new(&options.excludes)?,
+            tag: !options.forget,
+        };
+        let _presence = match options.dry_run {
+            true => None,
+            false => Some(Presence::announce(self, Purpose::Backup)?),
+        };
+        let index = self.load_index()?;
+        let edited = edit(
+            self,
+            index,
+            snapshots,
+            &mut exclusion,
+            options.forget,
+            options.dry_run,
+        )?;
+        let rewritten = edited.into_iter().map(|edited| Rewritten {
+            old: edited.old,
+            new: edited.new,
+            excluded: edited.changes,
+        });
+        Ok(rewritten.collect())
+    }
 }
 
 impl AddAssign for Excluded {

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
-use std::sync::Arc;
 
 use crate::access::browse::Browser;
 use crate::access::repository::Repository;
@@ -119,7 +118,7 @@ pub fn of_repository(browser: &Browser, repository: &Repository) -> Result<Repos
 /// When a directory cannot be read.
 pub fn of_snapshots<'a>(
     browser: &mut Browser,
-    repository: &Arc<Repository>,
+    repository: &Repository,
     snapshots: impl IntoIterator<Item = &'a Snapshot>,
 ) -> Result<Stats> {
     let mut counter = Counter {

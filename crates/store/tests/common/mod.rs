@@ -7,16 +7,16 @@ pub mod striped;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tabane_storage::{LocalStorage, Storage};
-use tabane_store::backup::{self, Backup, BackupOptions, Outcome, Parent, Source, backup};
-use tabane_store::check::{CheckReport, ReadData, check};
+use tabane_store::backup::{Backup, BackupOptions};
+use tabane_store::check::{CheckOptions, CheckReport, ReadData};
 use tabane_store::chunker::Chunking;
-use tabane_store::compress::Compression;
 use tabane_store::key::{KdfCost, Password};
-use tabane_store::restore::{self, RestoreOptions, RestoreSummary, restore};
-use tabane_store::{Algorithm, Id, InitOptions, Repository, snapshot};
+use tabane_store::restore::{RestoreOptions, RestoreSummary};
+use tabane_store::{Algorithm, Id, InitOptions, Outcome, Progress, Repository};
 pub use tabane_testing::{
     compare, files as tree, gateway, is_root, memory, mount, not_checked, scratch,
 };
@@ -29,10 +29,7 @@ pub fn password() -> Password {
 
 /// The usual options, but for a password that costs nothing to guess.
 pub fn init_options() -> InitOptions {
-    InitOptions {
-        kdf_cost: KdfCost::WEAKEST,
-        ..InitOptions::default()
-    }
+    InitOptions::default().kdf_cost(KdfCost::WEAKEST)
 }
 
 pub fn init(storage: impl Storage + 'static) -> Arc<Repository> {
@@ -48,29 +45,11 @@ pub fn open(storage: impl Storage + 'static) -> Arc<Repository> {
 }
 
 pub fn backup_options() -> BackupOptions {
-    BackupOptions {
-        excludes: Default::default(),
-        one_file_system: false,
-        with_atime: false,
-        parent: Parent::Latest,
-        dry_run: false,
-        compression: Compression::AUTO,
-        verify: true,
-        hostname: "host".to_owned(),
-        username: "user".to_owned(),
-        tags: Vec::new(),
-        time: jiff::Timestamp::now(),
-    }
+    BackupOptions::default().hostname("host").username("user")
 }
 
 pub fn restore_options(target: &Path) -> RestoreOptions {
-    RestoreOptions {
-        target: target.to_owned(),
-        subpath: PathBuf::from("/"),
-        includes: Default::default(),
-        verify: false,
-        dry_run: false,
-    }
+    RestoreOptions::new(target)
 }
 
 type ReadHook = Box<dyn Fn(u64) + Send + Sync>;
@@ -82,6 +61,7 @@ pub struct Recorder {
     warnings: Mutex<Vec<(PathBuf, String)>>,
     notes: Mutex<Vec<String>>,
     entries: Mutex<Vec<(PathBuf, Outcome)>>,
+    read: AtomicU64,
     on_read: Option<ReadHook>,
     on_entry: Option<EntryHook>,
 }
@@ -121,9 +101,17 @@ impl Recorder {
     }
 }
 
-impl backup::Observer for Recorder {
+impl Progress for Recorder {
+    fn problem(&self, what: &str) {
+        self.warn(Path::new(""), what);
+    }
+
     fn warning(&self, path: &Path, what: &str) {
         self.warn(path, what);
+    }
+
+    fn note(&self, what: &str) {
+        self.notes.lock().unwrap().push(what.to_owned());
     }
 
     fn entry(&self, path: &Path, outcome: Outcome) {
@@ -134,35 +122,12 @@ impl backup::Observer for Recorder {
         self.entries.lock().unwrap().push(entry);
     }
 
-    fn read(&self, bytes: u64) {
+    fn bytes(&self, done: u64, _total: u64) {
         if let Some(hook) = &self.on_read {
-            hook(bytes);
+            let before = self.read.fetch_max(done, Ordering::Relaxed);
+            hook(done.saturating_sub(before));
         }
     }
-}
-
-impl restore::Observer for Recorder {
-    fn warning(&self, path: &Path, what: &str) {
-        self.warn(path, what);
-    }
-
-    fn planned(&self, _files: u64, _bytes: u64) {}
-
-    fn entry(&self, _path: &Path) {}
-
-    fn restored(&self, _bytes: u64) {}
-}
-
-impl tabane_store::Progress for Recorder {
-    fn problem(&self, what: &str) {
-        self.warn(Path::new(""), what);
-    }
-
-    fn note(&self, what: &str) {
-        self.notes.lock().unwrap().push(what.to_owned());
-    }
-
-    fn progress(&self, _done_bytes: u64, _total_bytes: u64) {}
 }
 
 /// Backs up, and wants no warning.
@@ -188,9 +153,9 @@ pub fn back_up_observed(
     options: BackupOptions,
     recorder: &Arc<Recorder>,
 ) -> tabane_store::Result<Backup> {
-    let paths = paths.iter().map(|path| path.to_path_buf()).collect();
-    let observer: Arc<Recorder> = Arc::clone(recorder);
-    backup(repository, &Source::Paths(paths), options, observer)
+    repository
+        .with_progress(Arc::clone(recorder))
+        .backup(options, paths)
 }
 
 /// Restores what the options say, and wants no warning.
@@ -211,9 +176,9 @@ pub fn restore_observed(
     options: RestoreOptions,
 ) -> (RestoreSummary, Vec<(PathBuf, String)>) {
     let recorder = Arc::new(Recorder::default());
-    let loaded = snapshot::load(repository, id).expect("the snapshot loads");
-    let observer: Arc<Recorder> = Arc::clone(&recorder);
-    let summary = restore(repository, id, &loaded, options, observer).expect("restore");
+    let loaded = repository.load_snapshot(id).expect("the snapshot loads");
+    let repository = repository.with_progress(Arc::clone(&recorder));
+    let summary = repository.restore(options, id, &loaded).expect("restore");
     (summary, recorder.warnings())
 }
 
@@ -223,10 +188,7 @@ pub fn assert_restores(repository: &Arc<Repository>, id: Id, subpath: &Path, exp
     restore_with(
         repository,
         id,
-        RestoreOptions {
-            subpath: subpath.to_owned(),
-            ..restore_options(target.path())
-        },
+        restore_options(target.path()).subpath(subpath.to_owned()),
     );
     compare::assert_same_contents(expected, target.path());
 }
@@ -234,8 +196,10 @@ pub fn assert_restores(repository: &Arc<Repository>, id: Id, subpath: &Path, exp
 /// Reads everything in the repository, and wants no problem.
 pub fn assert_clean(repository: &Arc<Repository>) -> CheckReport {
     let recorder = Arc::new(Recorder::default());
-    let observer: Arc<Recorder> = Arc::clone(&recorder);
-    let report = check(repository, ReadData::All, observer).expect("check");
+    let told = repository.with_progress(Arc::clone(&recorder));
+    let report = told
+        .check(CheckOptions::default().read_data(ReadData::All))
+        .expect("check");
     assert_eq!(recorder.warnings(), [], "the check found problems");
     assert_eq!(report.problems, 0);
     report
@@ -266,17 +230,11 @@ impl Place {
     }
 
     pub fn hashing(hash: Algorithm) -> Self {
-        Self::with(InitOptions {
-            hash,
-            ..init_options()
-        })
+        Self::with(init_options().hash(hash))
     }
 
     pub fn chunking(chunking: Chunking) -> Self {
-        Self::with(InitOptions {
-            chunking,
-            ..init_options()
-        })
+        Self::with(init_options().chunking(chunking))
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -299,10 +257,7 @@ impl Place {
     }
 
     pub fn source_into(&self, target: &Path) -> RestoreOptions {
-        RestoreOptions {
-            subpath: self.source.clone(),
-            ..restore_options(target)
-        }
+        restore_options(target).subpath(self.source.clone())
     }
 }
 

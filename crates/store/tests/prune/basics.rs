@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::backup::Backup;
-use tabane_store::client::{self, Presence, Purpose};
-use tabane_store::prune::{MaxUnused, Observer, PruneOptions, PruneReport, plan};
-use tabane_store::{Error, Repository, snapshot};
+use tabane_store::client::{Presence, Purpose};
+use tabane_store::prune::{MaxUnused, PruneOptions, PruneReport};
+use tabane_store::{Error, Repository};
 use tempfile::TempDir;
 
 use crate::common::memory::MemoryStorage;
@@ -17,32 +17,20 @@ use crate::common::{
     assert_clean, assert_restores, back_up, id, init, open, restore_options, restore_with, scratch,
 };
 
-/// Hears nothing.
-pub struct Deaf;
-
-impl Observer for Deaf {
-    fn note(&self, _what: &str) {}
-    fn copied(&self, _done_bytes: u64, _total_bytes: u64) {}
-    fn deleted(&self, _done: u64, _total: u64) {}
-}
-
 /// Leaves nothing unused.
-pub const TIGHT: PruneOptions = PruneOptions {
-    max_unused: MaxUnused::Bytes(0),
-    max_repack_bytes: u64::MAX,
-    grace: Duration::ZERO,
-};
+pub fn tight() -> PruneOptions {
+    PruneOptions::default().max_unused(MaxUnused::Bytes(0))
+}
 
 pub fn prune_with(
     repository: &Arc<Repository>,
     options: PruneOptions,
 ) -> tabane_store::Result<PruneReport> {
-    let observer: Arc<dyn Observer> = Arc::new(Deaf);
-    plan(repository, options, false)?.execute(&observer)
+    repository.plan_prune(options)?.execute()
 }
 
 fn prune(repository: &Arc<Repository>) -> PruneReport {
-    prune_with(repository, TIGHT).expect("prune")
+    prune_with(repository, tight()).expect("prune")
 }
 
 /// A directory with one file, a repository, and a backup of the one in the other.
@@ -88,7 +76,9 @@ fn what_is_forgotten_goes_and_the_rest_stays() {
     let made = [&first, &second].map(|source| back_up(&repository, &[source]));
     let whole = pack_bytes(&storage);
 
-    let planned = plan(&repository, TIGHT, true).unwrap();
+    let planned = repository
+        .preview_prune(tight(), &Default::default())
+        .unwrap();
     assert_eq!(planned.stats().snapshots, 2);
     assert_eq!(
         planned.stats().unused_packs + planned.stats().repacked_packs,
@@ -98,7 +88,9 @@ fn what_is_forgotten_goes_and_the_rest_stays() {
 
     forget(&storage, id(&made[0]));
     let objects = storage.objects();
-    let planned = plan(&repository, TIGHT, true).unwrap();
+    let planned = repository
+        .preview_prune(tight(), &Default::default())
+        .unwrap();
     let stats = *planned.stats();
     assert!(storage.objects() == objects, "a dry run wrote something");
     assert!(stats.repacked_packs > 0);
@@ -149,14 +141,18 @@ fn little_waste_is_left_alone() {
     back_up(&repository, &[dir.path()]);
     forget(&storage, id(&made));
     let options = PruneOptions::default();
-    let planned = plan(&repository, options, true).unwrap();
+    let planned = repository
+        .preview_prune(options, &Default::default())
+        .unwrap();
     // In a pack of its own, or with others.
     assert!(planned.stats().left_unused_bytes + planned.stats().unused_bytes >= 60_000);
     assert_eq!(planned.stats().repacked_packs, 0);
     prune_with(&repository, options).unwrap();
     assert_clean(&repository);
     prune(&repository);
-    let planned = plan(&repository, TIGHT, true).unwrap();
+    let planned = repository
+        .preview_prune(tight(), &Default::default())
+        .unwrap();
     assert_eq!(planned.stats().used_bytes, planned.stats().pack_bytes);
 }
 
@@ -174,7 +170,9 @@ fn what_a_running_client_may_need_stays() {
     let report = prune(&repository);
     assert_eq!(report.deleted_packs, 0);
     assert!(report.waiting_packs > 0, "the first snapshot's packs wait");
-    let planned = plan(&repository, TIGHT, true).unwrap();
+    let planned = repository
+        .preview_prune(tight(), &Default::default())
+        .unwrap();
     assert!(
         planned.stats().young_packs > 0,
         "the second's are not touched"
@@ -192,7 +190,7 @@ fn the_dead_hold_nothing_back_for_ever() {
     std::mem::forget(Presence::announce(&repository, Purpose::Backup).unwrap());
     std::mem::forget(Presence::announce(&repository, Purpose::Prune).unwrap());
     assert!(matches!(
-        prune_with(&repository, TIGHT),
+        prune_with(&repository, tight()),
         Err(Error::PruneRunning(_))
     ));
     assert_eq!(count(&storage, ObjectKind::Client), 2);
@@ -203,17 +201,11 @@ fn the_dead_hold_nothing_back_for_ever() {
 
     std::mem::forget(Presence::announce(&repository, Purpose::Prune).unwrap());
     assert_eq!(
-        client::forget_dead(&repository, false)
-            .unwrap()
-            .removed
-            .len(),
+        repository.forget_dead_clients(false).unwrap().removed.len(),
         0
     );
     assert_eq!(
-        client::forget_dead(&repository, true)
-            .unwrap()
-            .removed
-            .len(),
+        repository.forget_dead_clients(true).unwrap().removed.len(),
         1
     );
     prune(&repository);
@@ -224,10 +216,7 @@ fn grace_lets_what_is_condemned_live_on() {
     let (_dir, storage, repository, made) = with_one_backup();
     forget(&storage, id(&made));
     let hour = Duration::from_secs(3600);
-    let options = PruneOptions {
-        grace: hour,
-        ..TIGHT
-    };
+    let options = tight().grace(hour);
     // Too young to be condemned, then too short a time condemned.
     for _ in 0..2 {
         let report = prune_with(&repository, options).unwrap();
@@ -284,7 +273,7 @@ fn damage_stops_a_prune() {
                 }
                 let before = damaged.objects();
                 let repository = open(damaged.clone());
-                match prune_with(&repository, TIGHT) {
+                match prune_with(&repository, tight()) {
                     Err(_) => assert!(damaged.objects() == before, "{name}: something was changed"),
                     // Only what was forgotten needed it.
                     Ok(_) => {
@@ -325,7 +314,8 @@ fn many_small_backups_end_in_few_objects() {
     let id = id(&last.unwrap());
     restore_with(&repository, id, restore_options(target.path()));
     assert_eq!(
-        snapshot::list(&repository, &Default::default())
+        repository
+            .snapshots(&Default::default())
             .unwrap()
             .snapshots
             .len(),

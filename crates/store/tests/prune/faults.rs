@@ -10,12 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tabane_storage::{LocalStorage, Name, ObjectKind, Storage};
-use tabane_store::prune::plan;
-use tabane_store::repair::{RepairOptions, repair_index, repair_snapshots};
-use tabane_store::{Id, Repository, snapshot};
+use tabane_store::repair::RepairOptions;
+use tabane_store::{Id, Repository};
 
-use super::basics::{TIGHT, prune_with};
-use super::repair::Quiet;
+use super::basics::{prune_with, tight};
 use crate::common::fault::{Fault, FaultyStorage};
 use crate::common::tree::{link_tree, random_bytes, small_tree, write};
 use crate::common::{
@@ -38,20 +36,19 @@ impl Work {
     fn run(self, repository: &Arc<Repository>) -> tabane_store::Result<()> {
         match self {
             Self::ForgetAndPrune => {
-                let listing = snapshot::list(repository, &Default::default())?;
+                let listing = repository.snapshots(&Default::default())?;
                 if let [(first, _), _, _] = listing.snapshots[..] {
-                    snapshot::remove(repository, first)?;
+                    repository.remove_snapshot(first)?;
                 }
-                prune_with(repository, TIGHT).map(|_| ())
+                prune_with(repository, tight()).map(|_| ())
             }
-            Self::RepairIndex => repair_index(repository, false, false, &Quiet).map(|_| ()),
+            Self::RepairIndex => repository
+                .repair_index(RepairOptions::default())
+                .map(|_| ()),
             Self::RepairSnapshots => {
-                let snapshots = snapshot::list(repository, &Default::default())?.snapshots;
-                let options = RepairOptions {
-                    forget: true,
-                    dry_run: false,
-                };
-                repair_snapshots(repository, &snapshots, options, &Quiet).map(|_| ())
+                let snapshots = repository.snapshots(&Default::default())?.snapshots;
+                let options = RepairOptions::default().forget(true).dry_run(false);
+                repository.repair_snapshots(options, &snapshots).map(|_| ())
             }
         }
     }
@@ -97,7 +94,7 @@ impl Base {
                 // The contents of the changed file, and nothing else.
                 made.remove(1);
                 LocalStorage::new(&path).delete(largest_new[1]).unwrap();
-                repair_index(&repository, false, false, &Quiet).unwrap();
+                repository.repair_index(RepairOptions::default()).unwrap();
             }
         }
         Self {
@@ -123,10 +120,7 @@ impl Base {
         assert_clean(&repository);
         for (id, contents) in &self.stay {
             let target = scratch();
-            let options = tabane_store::restore::RestoreOptions {
-                subpath: self.source.clone(),
-                ..restore_options(target.path())
-            };
+            let options = restore_options(target.path()).subpath(self.source.clone());
             restore_with(&repository, *id, options);
             assert!(compare::contents(target.path()) == *contents, "{what}");
         }
@@ -140,9 +134,11 @@ impl Base {
             "{what}"
         );
         // What is left of the other clients of this process does not matter here.
-        tabane_store::client::forget_dead(&repository, true).unwrap();
-        prune_with(&repository, TIGHT).unwrap();
-        let planned = plan(&repository, TIGHT, true).unwrap();
+        repository.forget_dead_clients(true).unwrap();
+        prune_with(&repository, tight()).unwrap();
+        let planned = repository
+            .preview_prune(tight(), &Default::default())
+            .unwrap();
         assert_eq!(
             planned.stats().used_bytes,
             planned.stats().pack_bytes,

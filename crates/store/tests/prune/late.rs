@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use tabane_index::Cache;
 use tabane_storage::{Listed, Name, ObjectKind, Storage};
-use tabane_store::backup::{BackupOptions, Parent};
+use tabane_store::backup::Parent;
 use tabane_store::exclude::ExcludeOptions;
-use tabane_store::rewrite::{RewriteOptions, rewrite};
-use tabane_store::{Error, Id, Repository, snapshot};
+use tabane_store::rewrite::RewriteOptions;
+use tabane_store::{Error, Id, Repository};
 
-use super::basics::{TIGHT, prune_with};
+use super::basics::{prune_with, tight};
 use crate::common::memory::MemoryStorage;
 use crate::common::tree::{random_bytes, write};
 use crate::common::{
@@ -111,9 +111,9 @@ fn remove_all(storage: &MemoryStorage) {
     let repository = open(storage.clone());
     for round in 0..2 {
         for snapshot in names(storage, ObjectKind::Snapshot) {
-            snapshot::remove(&repository, snapshot).unwrap();
+            repository.remove_snapshot(snapshot).unwrap();
         }
-        prune_with(&repository, TIGHT).expect("prune");
+        prune_with(&repository, tight()).expect("prune");
         if round == 0 {
             back_up(&repository, &[dir.path()]);
         }
@@ -138,24 +138,20 @@ fn a_rewritten_snapshot_whose_old_one_was_forgotten_meanwhile_lacks_nothing() {
         let (storage, repository, old) = with_two_files(dir.path());
         let others = storage.clone();
         let meanwhile = move || {
-            snapshot::remove(&repository, old).unwrap();
+            repository.remove_snapshot(old).unwrap();
             if removed {
                 others.wait(DAY);
             }
-            prune_with(&repository, TIGHT).expect("prune");
+            prune_with(&repository, tight()).expect("prune");
         };
         // What is new of the new one comes after all that: it alone is there to stay.
         let stopped = Stopped::open(&storage, ObjectKind::Pack, false, Box::new(meanwhile));
-        let options = RewriteOptions {
-            excludes: ExcludeOptions {
-                patterns: vec!["b".to_owned()],
-                ..ExcludeOptions::default()
-            },
-            forget: true,
-            dry_run: false,
-        };
-        let snapshot = snapshot::load(&stopped, old).unwrap();
-        let result = rewrite(&stopped, &[(old, snapshot)], &options);
+        let options = RewriteOptions::default()
+            .excludes(ExcludeOptions::default().patterns(vec!["b".to_owned()]))
+            .forget(true)
+            .dry_run(false);
+        let snapshot = stopped.load_snapshot(old).unwrap();
+        let result = stopped.rewrite(&options, &[(old, snapshot)]);
         match removed {
             true => assert!(matches!(result, Err(Error::RemovedMeanwhile)), "{result:?}"),
             false => assert!(result.is_ok(), "{result:?}"),
@@ -163,7 +159,7 @@ fn a_rewritten_snapshot_whose_old_one_was_forgotten_meanwhile_lacks_nothing() {
         let repository = open(storage.clone());
         assert_clean(&repository);
         storage.wait(DAY);
-        prune_with(&repository, TIGHT).expect("prune");
+        prune_with(&repository, tight()).expect("prune");
         assert_clean(&repository);
         let left = names(&storage, ObjectKind::Snapshot).len();
         assert_eq!(left, usize::from(!removed));
@@ -177,14 +173,14 @@ fn a_late_index_object_of_a_prune_names_no_pack_that_is_gone() {
     write(dir.path().join("c"), &random_bytes(3, 100_000));
     back_up(&repository, &[dir.path()]);
     // Its index object has to be rewritten, with a pack that stays.
-    snapshot::remove(&repository, first).unwrap();
+    repository.remove_snapshot(first).unwrap();
     let others = storage.clone();
     let meanwhile = move || {
         others.wait(DAY);
         remove_all(&others);
     };
     let stopped = Stopped::open(&storage, ObjectKind::Index, false, Box::new(meanwhile));
-    let result = prune_with(&stopped, TIGHT);
+    let result = prune_with(&stopped, tight());
     assert!(matches!(result, Err(Error::PruneOvertaken)), "{result:?}");
     assert_clean(&open(storage));
 }
@@ -213,7 +209,7 @@ fn a_late_snapshot_is_taken_back_or_goes_with_the_next_prune() {
         let repository = open(storage.clone());
         // It is no loss: nobody was told of it.
         assert_clean(&repository);
-        prune_with(&repository, TIGHT).expect("prune");
+        prune_with(&repository, tight()).expect("prune");
         assert_clean(&repository);
         for kind in [
             ObjectKind::Snapshot,
@@ -266,10 +262,7 @@ fn a_backup_whose_parent_goes_while_it_is_compared_says_so() {
             remove_all(&storage);
         }
     });
-    let options = BackupOptions {
-        parent: Parent::Snapshot(parent),
-        ..backup_options()
-    };
+    let options = backup_options().parent(Parent::Snapshot(parent));
     let result = back_up_observed(&repository, &[dir.path()], options, &Arc::new(observer));
     assert!(matches!(result, Err(Error::RemovedMeanwhile)), "{result:?}");
 }

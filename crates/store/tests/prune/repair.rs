@@ -4,26 +4,17 @@ use std::fs;
 use std::path::PathBuf;
 
 use tabane_storage::{Name, ObjectKind, Storage};
-use tabane_store::backup::{BackupOptions, Parent};
-use tabane_store::check::{ReadData, check};
-use tabane_store::repair::{Observer, repair_index, repair_packs};
+use tabane_store::backup::Parent;
+use tabane_store::check::{CheckOptions, ReadData};
+use tabane_store::repair::RepairOptions;
 use tabane_store::{Error, Id};
 use tempfile::TempDir;
 
 use crate::common::memory::{MemoryStorage, Objects};
 use crate::common::tree::{random_bytes, small_tree, write};
 use crate::common::{
-    Recorder, assert_clean, assert_restores, back_up, back_up_with, backup_options, id, init, open,
-    scratch,
+    assert_clean, assert_restores, back_up, back_up_with, backup_options, id, init, open, scratch,
 };
-
-/// Hears nothing.
-pub struct Quiet;
-
-impl Observer for Quiet {
-    fn note(&self, _what: &str) {}
-    fn progress(&self, _done: u64, _total: u64) {}
-}
 
 /// A repository with three snapshots, of which the last has all of the source.
 struct Sample {
@@ -80,15 +71,17 @@ fn any_part_of_the_index_is_made_anew() {
             }
             let repository = open(storage.clone());
             let before = storage.objects();
-            let planned = repair_index(&repository, false, true, &Quiet).unwrap();
+            let planned = repository
+                .repair_index(RepairOptions::default().dry_run(true))
+                .unwrap();
             assert!(storage.objects() == before, "a dry run wrote something");
-            let report = repair_index(&repository, false, false, &Quiet).unwrap();
+            let report = repository.repair_index(RepairOptions::default()).unwrap();
             assert_eq!(report, planned);
             assert!(report.added_packs >= 2 * set.len() as u64, "set {number}");
             assert_eq!(report.unreadable_packs, 0);
             assert_clean(&repository);
             assert_restores(&repository, sample.last, &sample.source, &sample.source);
-            let again = repair_index(&repository, false, false, &Quiet).unwrap();
+            let again = repository.repair_index(RepairOptions::default()).unwrap();
             assert_eq!((again.added_packs, again.replaced_objects), (0, 0));
         }
     }
@@ -99,9 +92,11 @@ fn a_sound_index_is_left_alone_unless_all_packs_are_to_be_read() {
     let sample = Sample::new();
     let storage = MemoryStorage::new(sample.objects.clone());
     let repository = open(storage.clone());
-    repair_index(&repository, false, false, &Quiet).unwrap();
+    repository.repair_index(RepairOptions::default()).unwrap();
     assert!(storage.objects() == sample.objects);
-    let report = repair_index(&repository, true, false, &Quiet).unwrap();
+    let report = repository
+        .repair_index(RepairOptions::default().all_packs(true))
+        .unwrap();
     assert_eq!(report.read_packs, report.packs);
     assert_eq!(report.replaced_objects, 3);
     assert_clean(&repository);
@@ -114,7 +109,7 @@ fn packs_that_are_gone_are_named_no_more() {
     let lost = sample.names(ObjectKind::Pack)[0];
     storage.remove(lost);
     let repository = open(storage);
-    let report = repair_index(&repository, false, false, &Quiet).unwrap();
+    let report = repository.repair_index(RepairOptions::default()).unwrap();
     assert_eq!((report.lost_packs, report.replaced_objects), (1, 1));
     let index = repository.read_index().unwrap();
     assert!(index.values().flatten().all(|(pack, _)| *pack != lost.id));
@@ -140,32 +135,34 @@ fn what_is_sound_in_a_damaged_pack_is_saved() {
                 .collect();
             let before = storage.objects();
             let never = |_, _: &[u8]| panic!("nothing is removed in a dry run");
-            let found = repair_packs(&repository, &all, true, &Quiet, never).unwrap();
+            let found = repository
+                .repair_packs(RepairOptions::default().dry_run(true), &all, never)
+                .unwrap();
             assert!(storage.objects() == before, "a dry run wrote something");
             let mut kept = Vec::new();
             let keep = |id, bytes: &[u8]| {
                 kept.push((id, bytes.to_vec()));
                 Ok(())
             };
-            let report = repair_packs(&repository, &all, false, &Quiet, keep).unwrap();
+            let report = repository
+                .repair_packs(RepairOptions::default(), &all, keep)
+                .unwrap();
             assert_eq!(kept, [(name.id, bytes)]);
             assert_eq!(report.damaged_packs, [name.id]);
             assert_eq!(report.lost_blocks, found.lost_blocks);
             saved += report.saved_blocks;
             lost += report.lost_blocks;
             assert!(storage.stat(name).is_err());
-            let observer = std::sync::Arc::new(Recorder::default());
-            let checked = check(&repository, ReadData::All, observer).unwrap();
+            let checked = repository
+                .check(CheckOptions::default().read_data(ReadData::All))
+                .unwrap();
             assert_eq!(
                 checked.problems == 0,
                 report.lost_blocks == 0,
                 "{name} at {at}"
             );
             // What was lost and is still at its source is stored again.
-            let options = BackupOptions {
-                parent: Parent::None,
-                ..backup_options()
-            };
+            let options = backup_options().parent(Parent::None);
             let made = back_up_with(&repository, &[&sample.source], options);
             assert_restores(&repository, id(&made), &sample.source, &sample.source);
         }
@@ -183,7 +180,7 @@ fn a_copy_that_cannot_be_kept_stops_a_repair() {
     storage.set(name, bytes);
     let before = storage.objects();
     let refuse = |_, _: &[u8]| Err(Error::Invalid("no room".to_owned()));
-    let result = repair_packs(&open(storage.clone()), &[name.id], false, &Quiet, refuse);
+    let result = open(storage.clone()).repair_packs(RepairOptions::default(), &[name.id], refuse);
     assert!(matches!(result, Err(Error::Invalid(_))));
     assert!(storage.objects() == before);
     assert!(fs::exists(&sample.source).unwrap());

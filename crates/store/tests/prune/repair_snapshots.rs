@@ -8,21 +8,18 @@ use std::sync::Arc;
 
 use tabane_storage::{Name, ObjectKind};
 use tabane_store::browse::Browser;
-use tabane_store::check::{ReadData, check};
+use tabane_store::check::{CheckOptions, ReadData};
 use tabane_store::chunker::Chunking;
 use tabane_store::node::{Kind, Piece};
-use tabane_store::repair::{
-    Observer, RepairOptions, Repaired, repair_index, repair_packs, repair_snapshots,
-};
-use tabane_store::snapshot::{self, Snapshot};
-use tabane_store::{Id, InitOptions, Repository};
+use tabane_store::repair::{RepairOptions, Repaired};
+use tabane_store::snapshot::Snapshot;
+use tabane_store::{Id, Progress, Repository};
 use tempfile::TempDir;
 
-use super::repair::Quiet;
 use crate::common::memory::{MemoryStorage, Objects};
 use crate::common::tree::{random_bytes, small_tree, text, write};
 use crate::common::{
-    Recorder, assert_clean, assert_restores, back_up, compare, id, init_options, init_with, open,
+    assert_clean, assert_restores, back_up, compare, id, init_options, init_with, open,
     restore_options, restore_with, scratch,
 };
 
@@ -44,10 +41,7 @@ impl Sample {
         write(source.join("large/random"), &random_bytes(2, 1_500_000));
         write(source.join("large/text"), &text(1_500_000));
         let storage = MemoryStorage::default();
-        let options = InitOptions {
-            chunking: Chunking::Fixed { len: 16 << 10 },
-            ..init_options()
-        };
+        let options = init_options().chunking(Chunking::Fixed { len: 16 << 10 });
         let repository = init_with(storage.clone(), options);
         let mut made = Vec::new();
         for seed in 0..3 {
@@ -75,7 +69,7 @@ impl Sample {
     fn expected(&self, number: usize, lost: &HashSet<Id>) -> Option<Contents> {
         let repository = open(MemoryStorage::new(self.objects.clone()));
         let (id, contents) = &self.made[number];
-        let root = snapshot::load(&repository, *id).unwrap().root;
+        let root = repository.load_snapshot(*id).unwrap().root;
         if is_lost(&root, lost) {
             return None;
         }
@@ -121,14 +115,14 @@ fn is_lost(content: &[Piece], lost: &HashSet<Id>) -> bool {
 }
 
 fn snapshots(repository: &Repository) -> Vec<(Id, Snapshot)> {
-    let listing = snapshot::list(repository, &Default::default()).unwrap();
+    let listing = repository.snapshots(&Default::default()).unwrap();
     assert!(listing.damaged.is_empty());
     listing.snapshots
 }
 
 fn repair(repository: &Arc<Repository>, forget: bool, dry_run: bool) -> Vec<Repaired> {
-    let options = RepairOptions { forget, dry_run };
-    let report = repair_snapshots(repository, &snapshots(repository), options, &Quiet);
+    let options = RepairOptions::default().forget(forget).dry_run(dry_run);
+    let report = repository.repair_snapshots(options, &snapshots(repository));
     report.unwrap().repaired
 }
 
@@ -177,8 +171,10 @@ fn all_is_left_that_was_not_in_the_pack_that_is_lost() {
             let repository = open(storage.clone());
             let all = repository.list(ObjectKind::Pack).unwrap();
             let all: Vec<Id> = all.into_iter().map(|(id, _)| id).collect();
-            repair_packs(&repository, &all, false, &Quiet, |_, _| Ok(())).unwrap();
-            repair_index(&repository, false, false, &Quiet).unwrap();
+            repository
+                .repair_packs(RepairOptions::default(), &all, |_, _| Ok(()))
+                .unwrap();
+            repository.repair_index(RepairOptions::default()).unwrap();
             let index = repository.load_index().unwrap();
             let pristine = open(MemoryStorage::new(sample.objects.clone()));
             let lost: HashSet<Id> = pristine
@@ -193,11 +189,10 @@ fn all_is_left_that_was_not_in_the_pack_that_is_lost() {
             let planned = repair(&repository, true, true);
             assert!(storage.objects() == before, "a dry run wrote something");
             let report = {
-                let options = RepairOptions {
-                    forget: true,
-                    dry_run: false,
-                };
-                repair_snapshots(&repository, &snapshots(&repository), options, &Quiet).unwrap()
+                let options = RepairOptions::default().forget(true).dry_run(false);
+                repository
+                    .repair_snapshots(options, &snapshots(&repository))
+                    .unwrap()
             };
             let losses = |repaired: &[Repaired]| -> Vec<_> {
                 repaired.iter().map(|one| (one.old, one.lost)).collect()
@@ -220,10 +215,10 @@ fn all_is_left_that_was_not_in_the_pack_that_is_lost() {
                 };
                 damaged_files += repaired.lost.damaged_files;
                 lost_directories += repaired.lost.lost_directories;
-                let snapshot = snapshot::load(&repository, now).unwrap();
+                let snapshot = repository.load_snapshot(now).unwrap();
                 assert_eq!(snapshot.tags, ["repaired"]);
                 assert_eq!(snapshot.original, Some(*old));
-                assert!(snapshot::load(&repository, *old).is_err());
+                assert!(repository.load_snapshot(*old).is_err());
             }
             assert!(repair(&repository, true, false).is_empty(), "{what}");
             // What is still at its source is taken for new, though it looks as it did.
@@ -242,11 +237,10 @@ fn all_is_left_that_was_not_in_the_pack_that_is_lost() {
 #[derive(Default)]
 struct Notes(std::sync::Mutex<Vec<String>>);
 
-impl Observer for Notes {
+impl Progress for Notes {
     fn note(&self, what: &str) {
         self.0.lock().unwrap().push(what.to_owned());
     }
-    fn progress(&self, _done: u64, _total: u64) {}
 }
 
 #[test]
@@ -257,14 +251,17 @@ fn old_snapshots_stay_unless_they_are_to_be_forgotten_and_nothing_is_made_twice(
     let largest = largest.max_by_key(|pack| sample.objects[pack].len());
     storage.remove(largest.unwrap());
     let repository = open(storage.clone());
-    let notes = Notes::default();
+    let notes = Arc::new(Notes::default());
     let all = snapshots(&repository);
     let options = RepairOptions::default();
-    let report = repair_snapshots(&repository, &all, options, &notes).unwrap();
+    let report = repository
+        .with_progress(Arc::clone(&notes))
+        .repair_snapshots(options, &all)
+        .unwrap();
     let first = report.repaired;
     assert_eq!(first.len(), 3);
     // Each damaged file is named once, though three snapshots have it.
-    let notes = notes.0.into_inner().unwrap();
+    let notes = notes.0.lock().unwrap();
     let named = notes.iter().filter(|note| note.contains("large/random"));
     assert_eq!(named.count(), 1, "{notes:#?}");
     assert_eq!(snapshots(&repository).len(), 6);
@@ -273,8 +270,8 @@ fn old_snapshots_stay_unless_they_are_to_be_forgotten_and_nothing_is_made_twice(
     assert_eq!(repair(&repository, true, false), first);
     assert_eq!(snapshots(&repository).len(), 3);
     // The index still names the pack, and nobody needs it.
-    let checked = check(&repository, ReadData::All, Arc::new(Recorder::default()));
+    let checked = repository.check(CheckOptions::default().read_data(ReadData::All));
     assert_eq!(checked.unwrap().problems, 1);
-    repair_index(&repository, false, false, &Quiet).unwrap();
+    repository.repair_index(RepairOptions::default()).unwrap();
     assert_clean(&repository);
 }

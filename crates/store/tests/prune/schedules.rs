@@ -12,13 +12,13 @@ use std::thread;
 use std::time::Duration;
 
 use tabane_storage::{Listed, Name, ObjectKind, Storage};
-use tabane_store::backup::{BackupOptions, Parent};
+use tabane_store::backup::Parent;
 use tabane_store::chunker::Chunking;
 use tabane_store::exclude::ExcludeOptions;
-use tabane_store::rewrite::{RewriteOptions, rewrite};
-use tabane_store::{Error, Id, InitOptions, Repository, snapshot};
+use tabane_store::rewrite::RewriteOptions;
+use tabane_store::{Error, Id, Repository};
 
-use super::basics::{TIGHT, prune_with};
+use super::basics::{prune_with, tight};
 use crate::common::memory::MemoryStorage;
 use crate::common::tree::{random_bytes, write};
 use crate::common::{
@@ -265,10 +265,7 @@ struct Simulation<'a> {
 impl Simulation<'_> {
     fn back_up(&self, repository: &Arc<Repository>, source: u64) -> tabane_store::Result<()> {
         let paths = &self.sources.paths;
-        let options = BackupOptions {
-            parent: Parent::Latest,
-            ..backup_options()
-        };
+        let options = backup_options().parent(Parent::Latest);
         let path = &paths[source as usize % paths.len()];
         let made = back_up_observed(repository, &[path], options, &Arc::default())?;
         let id = made.id.expect("it was no dry run");
@@ -296,14 +293,10 @@ impl Simulation<'_> {
     }
 
     fn rewrite(&self, repository: &Arc<Repository>, choice: u64) -> tabane_store::Result<()> {
-        let options = RewriteOptions {
-            excludes: ExcludeOptions {
-                patterns: vec![format!("{}", choice % 6)],
-                ..ExcludeOptions::default()
-            },
-            forget: true,
-            dry_run: false,
-        };
+        let options = RewriteOptions::default()
+            .excludes(ExcludeOptions::default().patterns(vec![format!("{}", choice % 6)]))
+            .forget(true)
+            .dry_run(false);
         let old = {
             let mut promises = self.promises.lock().unwrap();
             let Some(old) = promises.kept().nth(choice as usize % 3) else {
@@ -312,8 +305,8 @@ impl Simulation<'_> {
             promises.forgotten.insert(old);
             old
         };
-        let snapshot = snapshot::load(repository, old)?;
-        let rewritten = rewrite(repository, &[(old, snapshot)], &options)?;
+        let snapshot = repository.load_snapshot(old)?;
+        let rewritten = repository.rewrite(&options, &[(old, snapshot)])?;
         // If it had none of them it stays, unless somebody else forgets it.
         if let Some(new) = rewritten.first().and_then(|rewritten| rewritten.new) {
             self.promises.lock().unwrap().made.push(new);
@@ -334,8 +327,8 @@ impl Simulation<'_> {
                     Task::BackUp => self.back_up(&repository, choice),
                     Task::ForgetAndPrune => self
                         .forget(&repository, choice)
-                        .and_then(|()| prune_with(&repository, TIGHT).map(|_| ())),
-                    Task::Prune => prune_with(&repository, TIGHT).map(|_| ()),
+                        .and_then(|()| prune_with(&repository, tight()).map(|_| ())),
+                    Task::Prune => prune_with(&repository, tight()).map(|_| ()),
                     Task::Rewrite => self.rewrite(&repository, choice),
                 };
                 match done {
@@ -381,10 +374,7 @@ impl fmt::Debug for Simulation<'_> {
 fn run(seed: u64, sources: &Sources, tells: bool) -> usize {
     let mut random = Random(seed);
     let storage = MemoryStorage::default();
-    let options = InitOptions {
-        chunking: Chunking::Fixed { len: 1024 },
-        ..init_options()
-    };
+    let options = init_options().chunking(Chunking::Fixed { len: 1024 });
     let repository = init_with(storage.clone(), options);
     let simulation = Simulation {
         sources,
@@ -448,7 +438,7 @@ fn run(seed: u64, sources: &Sources, tells: bool) -> usize {
     // waits for one any more.
     storage.wait(Duration::from_secs(31 * 24 * 3600));
     for _ in 0..2 {
-        prune_with(&repository, TIGHT).expect("the last prune");
+        prune_with(&repository, tight()).expect("the last prune");
     }
     // Every snapshot that is there is whole, also those whose client died before it was told.
     assert_clean(&repository);
@@ -456,7 +446,9 @@ fn run(seed: u64, sources: &Sources, tells: bool) -> usize {
     for kind in [ObjectKind::Client, ObjectKind::Pending] {
         assert_eq!(storage.list(kind).unwrap(), [], "rubbish is left");
     }
-    let planned = tabane_store::prune::plan(&repository, TIGHT, true).unwrap();
+    let planned = repository
+        .preview_prune(tight(), &Default::default())
+        .unwrap();
     let stats = planned.stats();
     assert_eq!(
         stats.used_bytes, stats.pack_bytes,

@@ -19,24 +19,21 @@ impl Progress for Quiet {
         panic!("{what}");
     }
 
-    fn note(&self, _what: &str) {}
-
-    fn progress(&self, done_bytes: u64, total_bytes: u64) {
+    fn bytes(&self, done_bytes: u64, total_bytes: u64) {
         assert!(done_bytes <= total_bytes);
     }
 }
 
-pub const READ_ALL: HealOptions = HealOptions {
-    read_data: true,
-    limit_kib_per_s: None,
-};
+pub fn read_all() -> HealOptions {
+    HealOptions::default().read_data(true)
+}
 
 pub fn heal(storage: &StripedStorage) -> HealReport {
     storage.heal(HealOptions::default(), &Quiet).unwrap()
 }
 
 pub fn scrub(storage: &StripedStorage) -> HealReport {
-    storage.heal(READ_ALL, &Quiet).unwrap()
+    storage.heal(read_all(), &Quiet).unwrap()
 }
 
 /// Numbers that look random and are always the same.

@@ -9,21 +9,14 @@ use std::time::Duration;
 use tabane_parity::Layout;
 
 use tabane_storage::{Name, ObjectKind, Storage};
-use tabane_store::backup::{BackupOptions, Parent};
-use tabane_store::check::{ReadData, check};
-use tabane_store::prune::{self, PruneOptions};
-use tabane_store::repair::{self, PacksReport, repair_packs};
+use tabane_store::backup::Parent;
+use tabane_store::check::{CheckOptions, ReadData};
+use tabane_store::prune::PruneOptions;
+use tabane_store::repair::{PacksReport, RepairOptions};
 use tabane_store::{Error, Id, Repository};
 
 use crate::bed::{Bed, Random};
 use crate::common::{Recorder, assert_clean, back_up_with, backup_options, id};
-
-struct Quiet;
-
-impl repair::Observer for Quiet {
-    fn note(&self, _what: &str) {}
-    fn progress(&self, _done: u64, _total: u64) {}
-}
 
 const HEADER_LEN: usize = 64;
 
@@ -39,8 +32,10 @@ fn packs(bed: &Bed, number: usize, striped: bool) -> impl Iterator<Item = (PathB
 /// What a check of all data finds.
 fn problems(repository: &Arc<Repository>) -> Vec<String> {
     let recorder = Arc::new(Recorder::default());
-    let observer: Arc<Recorder> = Arc::clone(&recorder);
-    check(repository, ReadData::All, observer).unwrap();
+    repository
+        .with_progress(Arc::clone(&recorder))
+        .check(CheckOptions::default().read_data(ReadData::All))
+        .unwrap();
     let warnings = recorder.warnings().into_iter();
     warnings.map(|(_, what)| what).collect()
 }
@@ -49,18 +44,19 @@ fn repaired(repository: &Arc<Repository>) -> PacksReport {
     let packs = repository.list(ObjectKind::Pack).unwrap();
     let packs: Vec<_> = packs.into_iter().map(|(id, _)| id).collect();
     let keep = |_, _: &[u8]| Ok(());
-    let planned = repair_packs(repository, &packs, true, &Quiet, keep).unwrap();
-    let report = repair_packs(repository, &packs, false, &Quiet, keep).unwrap();
+    let planned = repository
+        .repair_packs(RepairOptions::default().dry_run(true), &packs, keep)
+        .unwrap();
+    let report = repository
+        .repair_packs(RepairOptions::default(), &packs, keep)
+        .unwrap();
     assert_eq!(report, planned);
     report
 }
 
 /// What is lost and still at its source is stored again, and nothing is left to mend.
 fn store_again(bed: &Bed, first: Id) {
-    let options = BackupOptions {
-        parent: Parent::None,
-        ..backup_options()
-    };
+    let options = backup_options().parent(Parent::None);
     let made = back_up_with(&bed.repository(), &[&bed.source()], options);
     bed.assert_restores(id(&made));
     // It may miss a directory above the source, which others have changed meanwhile.
@@ -158,7 +154,7 @@ fn a_snapshot_that_is_cut_short_everywhere_is_not_taken_for_removed() {
             matches!(&found[..], [one] if one.contains("damaged")),
             "{found:?}"
         );
-        let planned = prune::plan(&bed.repository(), PruneOptions::default(), false);
+        let planned = bed.repository().plan_prune(PruneOptions::default());
         assert!(matches!(planned, Err(Error::CannotPrune(_))), "{len}");
         storage
             .delete(Name::new(ObjectKind::Snapshot, first))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tabane_storage::{Name, ObjectKind, Storage};
-use tabane_store::{Repository, prune, snapshot};
+use tabane_store::{PruneOptions, Repository};
 use tabane_striped::StripedStorage;
 
 use crate::bed::{Bed, Quiet, Random, heal, scrub};
@@ -99,7 +99,8 @@ fn what_was_removed_does_not_come_back() {
 }
 
 fn snapshot_count(repository: &Arc<Repository>) -> usize {
-    snapshot::list(repository, &Default::default())
+    repository
+        .snapshots(&Default::default())
         .unwrap()
         .snapshots
         .len()
@@ -121,19 +122,8 @@ fn names(storage: &StripedStorage) -> Vec<Name> {
 }
 
 fn prune_all(repository: &Arc<Repository>) {
-    let options = prune::PruneOptions {
-        grace: Duration::ZERO,
-        ..Default::default()
-    };
-    struct Silent;
-    impl prune::Observer for Silent {
-        fn note(&self, _what: &str) {}
-        fn copied(&self, _done_bytes: u64, _total_bytes: u64) {}
-        fn deleted(&self, _done: u64, _total: u64) {}
-    }
-    let plan = prune::plan(repository, options, false).unwrap();
-    let observer: Arc<dyn prune::Observer> = Arc::new(Silent);
-    plan.execute(&observer).unwrap();
+    let plan = repository.plan_prune(PruneOptions::default()).unwrap();
+    plan.execute().unwrap();
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tabane_store::{Id, Repository};
 use tabane_striped::{HealOptions, StripedStorage};
 use tempfile::TempDir;
 
-use crate::bed::{Quiet, READ_ALL, Random, heal};
+use crate::bed::{Quiet, Random, heal, read_all};
 use crate::common::fault::{Fault, FaultyStorage};
 use crate::common::memory::MemoryStorage;
 use crate::common::striped::{open, places};
@@ -182,7 +182,7 @@ fn while_a_backup_is_made() {
 fn heal_dies(filled: &Filled, damaged: &Disks) {
     let heal = |storages| {
         let storage = open(places(storages)).map_err(text)?;
-        let report = storage.heal(READ_ALL, &Silent).map_err(text)?;
+        let report = storage.heal(read_all(), &Silent).map_err(text)?;
         match report.unhealed_objects {
             0 => Ok(()),
             _ => Err(format!("{report:?}")),
@@ -190,7 +190,7 @@ fn heal_dies(filled: &Filled, damaged: &Disks) {
     };
     at_every_operation(damaged, &DEATHS, heal, |left, _, _, at| {
         filled.assert_kept(&left, at);
-        set_of(&left).heal(READ_ALL, &Quiet).unwrap();
+        set_of(&left).heal(read_all(), &Quiet).unwrap();
         for (healed, whole) in left.iter().zip(&filled.disks) {
             assert!(healed.objects() == whole.objects(), "operation {at}");
         }
@@ -200,11 +200,7 @@ fn heal_dies(filled: &Filled, damaged: &Disks) {
 /// Dead storages make problems; those are not looked at.
 struct Silent;
 
-impl tabane_store::Progress for Silent {
-    fn problem(&self, _what: &str) {}
-    fn note(&self, _what: &str) {}
-    fn progress(&self, _done_bytes: u64, _total_bytes: u64) {}
-}
+impl tabane_store::Progress for Silent {}
 
 #[test]
 fn while_missing_parts_are_healed() {

@@ -7,7 +7,7 @@ use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::Id;
 use tabane_striped::{HealOptions, StripedStorage};
 
-use crate::bed::{Quiet, READ_ALL, Random};
+use crate::bed::{Quiet, Random, read_all};
 use crate::common::memory::MemoryStorage;
 use crate::common::striped::{open, places};
 
@@ -100,7 +100,7 @@ fn torn(count: usize, len: usize, rows: usize) {
             // That a container is too short is seen from listings; it is no fragment.
             let options = match tear {
                 Tear::Cut => HealOptions::default(),
-                _ => READ_ALL,
+                _ => read_all(),
             };
             if let Tear::Cut = tear {
                 storage.remove_leftovers(Default::default()).unwrap();

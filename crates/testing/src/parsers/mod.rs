@@ -21,7 +21,7 @@ use tabane_index::{Index, IndexSegment};
 use tabane_lanes::{Algorithm, hash_many};
 use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::browse::{self, Browser};
-use tabane_store::check::{self, ReadData};
+use tabane_store::check::CheckOptions;
 use tabane_store::chunker::{BLOCK_LEN_MAX, Chunking};
 use tabane_store::exclude::{ExcludeOptions, Excludes};
 use tabane_store::forget::{self, Age, Count, Period, Rule};
@@ -31,9 +31,9 @@ use tabane_store::parts::pack::{
     self, BlockKind, Codec, PackContents, PackWriter, SEGMENT_LEN_MAX, Segment, SegmentReader,
 };
 use tabane_store::parts::removal::{Removal, Removals};
-use tabane_store::parts::tree;
-use tabane_store::restore::{self, RestoreOptions};
-use tabane_store::snapshot::{self, Filter, Snapshot, Summary};
+use tabane_store::parts::{self, tree};
+use tabane_store::restore::RestoreOptions;
+use tabane_store::snapshot::{Filter, Snapshot, Summary};
 use tabane_store::{Id, InitOptions, Repository, client, diff, dump, stats};
 
 use crate::memory::MemoryStorage;
@@ -144,7 +144,7 @@ thread_local! {
     static REPOSITORY: (MemoryStorage, Arc<Repository>) = {
         let storage = MemoryStorage::default();
         let kdf_cost = KdfCost::WEAKEST;
-        let options = InitOptions { kdf_cost, ..InitOptions::default() };
+        let options = InitOptions::default().kdf_cost(kdf_cost);
         let repository = Repository::init(Arc::new(storage.clone()), &password(), options);
         (storage, Arc::new(repository.expect("init")))
     };
@@ -184,19 +184,19 @@ fn object(input: &[u8]) {
     };
     let (storage, repository) = empty_repository();
     let kind = ObjectKind::ALL[usize::from(first) % ObjectKind::ALL.len()];
-    let opened = repository.master().open_object(kind, bytes.to_vec(), "it");
+    let opened = parts::master(&repository).open_object(kind, bytes.to_vec(), "it");
     if let Ok(payload) = opened {
         // Nobody else has the key.
         assert!(object_payloads().contains(&&payload[..]));
     }
-    let _ = pack::read_contents(repository.master(), bytes, "it");
+    let _ = pack::read_contents(parts::master(&repository), bytes, "it");
     if !matches!(kind, ObjectKind::Config | ObjectKind::Key) {
         let id = put_raw(&storage, kind, bytes);
         let _ = repository.get_sealed(kind, id);
-        let _ = pack::fetch_contents(repository.storage(), repository.master(), id);
+        let _ = pack::fetch_contents(repository.storage(), parts::master(&repository), id);
     }
     let _ = repository.load_index();
-    let _ = snapshot::list(&repository, &Filter::default());
+    let _ = repository.snapshots(&Filter::default());
     let _ = client::list(&repository);
 }
 
@@ -209,11 +209,11 @@ fn object_samples() -> Vec<Vec<u8>> {
     let mut samples = Vec::new();
     for (number, kind) in ObjectKind::ALL.into_iter().enumerate() {
         for payload in object_payloads() {
-            let sealed = repository.master().seal_object(kind, payload);
+            let sealed = parts::master(&repository).seal_object(kind, payload);
             samples.push([&[number as u8], &sealed[..]].concat());
         }
     }
-    let mut writer = PackWriter::new(repository.master(), BlockKind::Data, Vec::new());
+    let mut writer = PackWriter::new(parts::master(&repository), BlockKind::Data, Vec::new());
     writer.push(
         Codec::Stored,
         BLOCK,
@@ -285,7 +285,7 @@ fn key_samples() -> Vec<Vec<u8>> {
 
 fn config(input: &[u8]) {
     let (storage, repository) = empty_repository();
-    let sealed = repository.master().seal_object(ObjectKind::Config, input);
+    let sealed = parts::master(&repository).seal_object(ObjectKind::Config, input);
     let storage = MemoryStorage::new(storage.objects());
     storage.set(Name::CONFIG, sealed);
     let Ok(opened) = Repository::open(Arc::new(storage.clone()), &password()) else {
@@ -301,7 +301,7 @@ fn config(input: &[u8]) {
     assert!(keeps, "{:?}", config.chunking);
     assert!(tabane_store::BLOCK_HASHES.contains(&config.hash));
     let json = serde_json::to_vec(config).expect("JSON");
-    let sealed = opened.master().seal_object(ObjectKind::Config, &json);
+    let sealed = parts::master(&opened).seal_object(ObjectKind::Config, &json);
     storage.set(Name::CONFIG, sealed);
     let again = Repository::open(Arc::new(storage), &password()).expect("a config that comes back");
     assert_eq!(serde_json::to_vec(again.config()).expect("JSON"), json);
@@ -327,14 +327,14 @@ fn footer(input: &[u8]) {
     pack.resize(HEADER_LEN + body_len.min(1 << 20) as usize, 0);
     let footer_at = pack.len();
     pack.extend_from_slice(input);
-    let key = repository.master().object_key(ObjectKind::Pack, &salt);
+    let key = parts::master(&repository).object_key(ObjectKind::Pack, &salt);
     key.seal(0, &mut pack, footer_at);
     let sealed_len = (pack.len() - footer_at) as u32;
     pack.extend_from_slice(&sealed_len.to_le_bytes());
 
-    let read = pack::read_contents(repository.master(), &pack, "it");
+    let read = pack::read_contents(parts::master(&repository), &pack, "it");
     let id = put_raw(&storage, ObjectKind::Pack, &pack);
-    let fetched = pack::fetch_contents(repository.storage(), repository.master(), id);
+    let fetched = pack::fetch_contents(repository.storage(), parts::master(&repository), id);
     assert_eq!(read.is_ok(), fetched.is_ok());
     let Ok(contents) = read else {
         return;
@@ -417,7 +417,7 @@ fn segment(input: &[u8]) {
     };
     let raw_len = (head & !(1 << 31)) as usize % (SEGMENT_LEN_MAX + 1);
     let (_, repository) = empty_repository();
-    let key = repository.master().object_key(ObjectKind::Pack, &[7; 32]);
+    let key = parts::master(&repository).object_key(ObjectKind::Pack, &[7; 32]);
     let mut sealed = encoded.to_vec();
     key.seal(1, &mut sealed, 0);
     let opened = SegmentReader::default().open(&key, 0, codec, raw_len, &sealed, String::new);
@@ -514,7 +514,7 @@ fn directory(input: &[u8]) {
     let (storage, repository) = empty_repository();
     let mut packs = Vec::new();
     for (kind, block) in [(BlockKind::Tree, input), (BlockKind::Data, BLOCK)] {
-        let mut writer = PackWriter::new(repository.master(), kind, Vec::new());
+        let mut writer = PackWriter::new(parts::master(&repository), kind, Vec::new());
         writer.push(
             Codec::Stored,
             block,
@@ -532,7 +532,7 @@ fn directory(input: &[u8]) {
         len: input.len() as u32,
     };
     let snapshot = snapshot_of(vec![root]);
-    let id = snapshot::save(&repository, &snapshot).expect("save");
+    let id = repository.save_snapshot(&snapshot).expect("save");
 
     let mut browser = Browser::new(&repository).expect("an index");
     let (root, empty) = (
@@ -547,15 +547,9 @@ fn directory(input: &[u8]) {
     for node in &nodes {
         let _ = dump::file(&mut browser, node, &mut Room(1 << 16));
     }
-    let _ = check::check(&repository, ReadData::Nothing, Arc::new(Deaf));
-    let options = RestoreOptions {
-        target: PathBuf::from("/nowhere"),
-        subpath: PathBuf::from("/"),
-        includes: Default::default(),
-        verify: false,
-        dry_run: true,
-    };
-    let _ = restore::restore(&repository, id, &snapshot, options, Arc::new(Deaf));
+    let _ = repository.check(CheckOptions::default());
+    let options = RestoreOptions::new("/nowhere").dry_run(true);
+    let _ = repository.restore(options, id, &snapshot);
 }
 
 /// An output with room for so many bytes: a hole can be longer than any patience.
@@ -573,22 +567,6 @@ impl io::Write for Room {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// Does not listen.
-struct Deaf;
-
-impl tabane_store::Progress for Deaf {
-    fn problem(&self, _: &str) {}
-    fn note(&self, _: &str) {}
-    fn progress(&self, _: u64, _: u64) {}
-}
-
-impl restore::Observer for Deaf {
-    fn warning(&self, _: &Path, _: &str) {}
-    fn planned(&self, _: u64, _: u64) {}
-    fn entry(&self, _: &Path) {}
-    fn restored(&self, _: u64) {}
 }
 
 fn directory_samples() -> Vec<Vec<u8>> {
@@ -668,23 +646,30 @@ fn snapshot(input: &[u8]) {
     let id = repository
         .put_sealed(ObjectKind::Snapshot, input)
         .expect("put");
-    let listing = snapshot::list(&repository, &Filter::default()).expect("a list");
-    let Ok(read) = snapshot::load(&repository, id) else {
+    let listing = repository.snapshots(&Filter::default()).expect("a list");
+    let Ok(read) = repository.load_snapshot(id) else {
         assert_eq!((listing.snapshots.len(), listing.damaged.len()), (0, 1));
         return;
     };
-    let other = snapshot::save(&repository, &snapshot_of(Vec::new())).expect("save");
-    let written = snapshot::save(&repository, &read).expect("save");
-    let again = snapshot::load(&repository, written).expect("a snapshot that comes back");
+    let other = repository
+        .save_snapshot(&snapshot_of(Vec::new()))
+        .expect("save");
+    let written = repository.save_snapshot(&read).expect("save");
+    let again = repository
+        .load_snapshot(written)
+        .expect("a snapshot that comes back");
     let json = |snapshot: &Snapshot| serde_json::to_vec(snapshot).expect("JSON");
     assert_eq!(json(&again), json(&read));
-    assert!(snapshot::load(&repository, other).is_ok());
+    assert!(repository.load_snapshot(other).is_ok());
 
-    let listing = snapshot::list(&repository, &Filter::default()).expect("a list");
+    let listing = repository.snapshots(&Filter::default()).expect("a list");
     assert_eq!((listing.snapshots.len(), listing.damaged.len()), (3, 0));
-    let _ = snapshot::find(&repository, "latest", &Filter::default()).expect("a latest one");
-    let _ =
-        snapshot::find_parent(&repository, &read.hostname, &read.paths, read.time).expect("a list");
+    let _ = repository
+        .find_snapshot("latest", &Filter::default())
+        .expect("a latest one");
+    let _ = repository
+        .find_parent_snapshot(&read.hostname, &read.paths, read.time)
+        .expect("a list");
     let age: Age = "65535y65535m65535d65535h".parse().expect("an age");
     let year: Age = "1y".parse().expect("an age");
     let mut rules = vec![Rule::Tags(read.tags.clone())];
@@ -850,7 +835,7 @@ thread_local! {
         let name = format!("tabane-fuzz-{}-{}", std::process::id(),
         sha256(thread.as_bytes()).short());
         let root = std::env::temp_dir().join(name);
-        let options = InitOptions { kdf_cost: KdfCost::WEAKEST, ..InitOptions::default() };
+        let options = InitOptions::default().kdf_cost(KdfCost::WEAKEST);
         let repository = Repository::init(Arc::new(MemoryStorage::default()), &password(), options)
             .expect("init")
             .with_cache(Cache::new(root.clone(), |_: &str| ()));
@@ -872,7 +857,7 @@ fn cache(input: &[u8]) {
         return;
     };
     let (repository, root) = INDEXED.with(Clone::clone);
-    let key = repository.master().page_key(salt);
+    let key = parts::master(&repository).page_key(salt);
     let mut file = salt.to_vec();
     file.resize(PAGE_LEN, 0);
     let mut pages = payloads.chunks(PAGE_LEN - TAG_LEN).zip(1..).peekable();
@@ -914,7 +899,7 @@ fn cache_samples() -> Vec<Vec<u8>> {
     for entry in fs::read_dir(folder).expect("a folder") {
         let file = fs::read(entry.expect("an entry").path()).expect("a file");
         let (salt, _) = file.split_first_chunk::<32>().expect("a salt");
-        let key = repository.master().page_key(salt);
+        let key = parts::master(&repository).page_key(salt);
         let mut sample = salt.to_vec();
         let pages = file.len() / PAGE_LEN;
         for number in 1..pages {
@@ -942,11 +927,9 @@ fn patterns(input: &[u8]) {
     };
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let insensitive = lines.split_off(lines.len() / 2);
-    let options = ExcludeOptions {
-        patterns: lines,
-        insensitive,
-        ..ExcludeOptions::default()
-    };
+    let options = ExcludeOptions::default()
+        .patterns(lines)
+        .insensitive(insensitive);
     let Ok(excludes) = Excludes::new(&options) else {
         return;
     };

@@ -10,7 +10,7 @@ use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::Id;
 use tabane_striped::{HealOptions, HealReport, Place, StripedStorage, set_file};
 
-use super::{Deaf, sha256};
+use super::sha256;
 use crate::memory::{MemoryStorage, Objects};
 
 const TARGETS: usize = 5;
@@ -58,11 +58,8 @@ fn open(disks: &[MemoryStorage]) -> tabane_storage::Result<StripedStorage> {
 }
 
 fn heal(storage: &StripedStorage) -> Option<HealReport> {
-    let options = HealOptions {
-        read_data: true,
-        limit_kib_per_s: None,
-    };
-    storage.heal(options, &Deaf).ok()
+    let options = HealOptions::default().read_data(true);
+    storage.heal(options, &()).ok()
 }
 
 /// Targets of their own, on which one may write.

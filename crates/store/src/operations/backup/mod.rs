@@ -32,6 +32,8 @@ use crate::operations::exclude::ExcludeOptions;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
+pub use tabane_storage::Outcome;
+
 use directory::Assembler;
 use walk::{Sources, Walker};
 
@@ -39,6 +41,7 @@ pub use walk::resolve;
 
 /// What to back up, and how.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct BackupOptions {
     /// What to leave out.
     pub excludes: ExcludeOptions,
@@ -60,8 +63,43 @@ pub struct BackupOptions {
     pub username: String,
     /// Tags of the snapshot.
     pub tags: Vec<String>,
-    /// Time of the snapshot.
-    pub time: Timestamp,
+    /// Time of the snapshot; when the backup begins if nothing else is chosen.
+    pub time: Option<Timestamp>,
+}
+
+tabane_storage::setters!(BackupOptions {
+    set => excludes: ExcludeOptions,
+    set => one_file_system: bool,
+    set => with_atime: bool,
+    set => parent: Parent,
+    set => dry_run: bool,
+    set => compression: Compression,
+    set => verify: bool,
+    into => hostname: String,
+    into => username: String,
+    each tag => tags: String,
+    into => time: Option<Timestamp>,
+});
+
+impl Default for BackupOptions {
+    /// Reads what has changed since the latest snapshot of this machine and these paths, and
+    /// verifies what it stores.
+    fn default() -> Self {
+        let here = crate::format::host::describe();
+        Self {
+            excludes: ExcludeOptions::default(),
+            one_file_system: false,
+            with_atime: false,
+            parent: Parent::Latest,
+            dry_run: false,
+            compression: Compression::AUTO,
+            verify: true,
+            hostname: here.hostname,
+            username: here.username,
+            tags: Vec::new(),
+            time: None,
+        }
+    }
 }
 
 /// Which snapshot a backup compares files with, by size, times and inode.
@@ -84,31 +122,16 @@ pub enum Source {
     Stdin(PathBuf),
 }
 
-/// Is told what happens; called from many threads.
-pub trait Observer: Send + Sync {
-    /// Something could not be stored as it is: it is missing, or changed while it was read.
-    fn warning(&self, path: &Path, what: &str);
-
-    /// An entry is done.
-    fn entry(&self, path: &Path, outcome: Outcome);
-
-    /// Bytes of file contents were read.
-    fn read(&self, bytes: u64);
+impl<P: AsRef<Path>> From<&[P]> for Source {
+    fn from(paths: &[P]) -> Self {
+        Self::Paths(paths.iter().map(|path| path.as_ref().to_owned()).collect())
+    }
 }
 
-/// What became of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// A file that the parent does not have.
-    New,
-    /// A file that differs from the parent's.
-    Changed,
-    /// A file taken from the parent unread.
-    Unmodified,
-    /// A directory that was entered.
-    Directory,
-    /// A link, device or other entry without content.
-    Other,
+impl<P: AsRef<Path>, const N: usize> From<&[P; N]> for Source {
+    fn from(paths: &[P; N]) -> Self {
+        Self::from(paths.as_slice())
+    }
 }
 
 /// What a backup made.
@@ -122,10 +145,11 @@ pub struct Backup {
 
 /// What the threads of a backup share.
 struct Run {
-    repository: Arc<Repository>,
+    repository: Repository,
     writer: Writer,
-    observer: Arc<dyn Observer>,
     options: BackupOptions,
+    /// Of the snapshot.
+    time: Timestamp,
     assembler: Assembler,
     counters: Counters,
     /// Arenas of bundles.
@@ -148,7 +172,7 @@ impl Run {
     /// Reports something that will be missing from the snapshot.
     fn error(&self, path: &Path, what: &dyn std::fmt::Display) {
         self.counters.errors.fetch_add(1, Ordering::Relaxed);
-        self.observer.warning(path, &what.to_string());
+        self.repository.progress().warning(path, &what.to_string());
     }
 
     /// Gives a node the extended attributes that were read; if they could not be, that is reported, and the node looks
@@ -163,6 +187,13 @@ impl Run {
         }
     }
 
+    /// Counts bytes of file contents that were read.
+    fn count_read(&self, bytes: u64) {
+        let before = self.counters.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        // Nobody knows how many there will be.
+        self.repository.progress().bytes(before + bytes, 0);
+    }
+
     /// Counts an entry of `size` bytes.
     fn count(&self, path: &Path, outcome: Outcome, size: u64) {
         let counters = &self.counters;
@@ -171,44 +202,39 @@ impl Run {
             Outcome::Changed => &counters.files_changed,
             Outcome::Unmodified => &counters.files_unmodified,
             Outcome::Directory => &counters.directories,
-            Outcome::Other => &counters.others,
+            Outcome::Other | Outcome::Restored => &counters.others,
         };
         counter.fetch_add(1, Ordering::Relaxed);
         counters.total_bytes.fetch_add(size, Ordering::Relaxed);
-        self.observer.entry(path, outcome);
+        self.repository.progress().entry(path, outcome);
     }
 }
 
-/// Stores `source` as a new snapshot.
-///
-/// Entries that cannot be read are reported, counted in [`Summary::errors`] and left out; that is no error.
-///
-/// # Errors
-/// Unusable options, a source path that does not exist, or when the repository fails. Nothing that was in the
-/// repository is lost then, and what is indexed already is not read again by the next backup.
-pub fn backup(
-    repository: &Arc<Repository>,
-    source: &Source,
-    options: BackupOptions,
-    observer: Arc<dyn Observer>,
-) -> Result<Backup> {
-    make(repository, source, options, observer).map_err(|error| {
-        let vanished =
-            error.is_not_found() || matches!(error, Error::RemovedMeanwhile | Error::ObjectGone(_));
-        match vanished.then(|| repository.verify_presence()) {
-            Some(Err(gone @ Error::RepositoryGone(_))) => gone,
-            _ => error,
-        }
-    })
+impl Repository {
+    /// Stores `source` as a new snapshot: paths, as in `&["/home/ada"]`, or a [`Source`].
+    ///
+    /// Entries that cannot be read are reported, counted in [`Summary::errors`] and left out; that is
+    /// no error.
+    ///
+    /// # Errors
+    /// Unusable options, a source path that does not exist, or when the repository fails. Nothing that
+    /// was in the repository is lost then, and what is indexed already is not read again by the next
+    /// backup.
+    pub fn backup(&self, options: BackupOptions, source: impl Into<Source>) -> Result<Backup> {
+        make(self, &source.into(), options).map_err(|error| {
+            let vanished = error.is_not_found()
+                || matches!(error, Error::RemovedMeanwhile | Error::ObjectGone(_));
+            match vanished.then(|| self.verify_presence()) {
+                Some(Err(gone @ Error::RepositoryGone(_))) => gone,
+                _ => error,
+            }
+        })
+    }
 }
 
-fn make(
-    repository: &Arc<Repository>,
-    source: &Source,
-    options: BackupOptions,
-    observer: Arc<dyn Observer>,
-) -> Result<Backup> {
+fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Result<Backup> {
     let start = Timestamp::now();
+    let time = options.time.unwrap_or(start);
     let Sources { paths, missing } = walk::sources(source)?;
     // Those that are missing today are found again by the same names.
     let mut named: Vec<_> = paths
@@ -223,10 +249,8 @@ fn make(
         .collect();
     let parent = match options.parent {
         Parent::None => None,
-        Parent::Snapshot(id) => Some((id, snapshots::load(repository, id)?)),
-        Parent::Latest => {
-            snapshots::find_parent(repository, &options.hostname, &path_texts, options.time)?
-        }
+        Parent::Snapshot(id) => Some((id, repository.load_snapshot(id)?)),
+        Parent::Latest => repository.find_parent_snapshot(&options.hostname, &path_texts, time)?,
     };
     // Before anything is looked up: from now on a prune leaves alone what this backup finds.
     let _presence = match options.dry_run {
@@ -242,7 +266,7 @@ fn make(
     for pack in lost {
         let name = Name::new(ObjectKind::Pack, pack).path();
         let what = "is missing or cut short: what it held is stored again where it is still there";
-        observer.warning(Path::new(&name), what);
+        repository.progress().warning(Path::new(&name), what);
     }
     let writer = Writer::new(repository, index, options.dry_run);
     let encoder = |kind| {
@@ -255,10 +279,10 @@ fn make(
     let pool = Pool::for_all_processors(|| encoder(BlockKind::Data));
     let assembler = Assembler::new(encoder(BlockKind::Tree));
     let run = Arc::new(Run {
-        repository: Arc::clone(repository),
+        repository: repository.clone(),
         writer,
-        observer,
         options,
+        time,
         assembler,
         counters: Counters::default(),
         buffers: Buffers::default(),
@@ -295,7 +319,7 @@ fn make(
 
     let counters = run.counters;
     let snapshot = Snapshot {
-        time: run.options.time,
+        time: run.time,
         hostname: run.options.hostname,
         username: run.options.username,
         paths: path_texts,

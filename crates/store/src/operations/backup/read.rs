@@ -98,7 +98,7 @@ impl Batch {
                         bundle.add(at..at + block_len, files.len());
                         at += block_len;
                     }
-                    run.observer.read((len - start) as u64);
+                    run.count_read((len - start) as u64);
                     files.push((job, node));
                 }
                 // It has grown since the walker saw it, or it has holes.
@@ -234,7 +234,7 @@ fn warn_if_changed(
     let now = read::node_from_stat(OsStr::new(""), &stat, false)?.node;
     if (now.size(), now.mtime, now.ctime) != (opened.size(), opened.mtime, opened.ctime) {
         let what = "changed while it was read; the snapshot has what was read";
-        run.observer.warning(&job.path, what);
+        run.repository.progress().warning(&job.path, what);
     }
     Ok(now)
 }
@@ -243,7 +243,8 @@ fn warn_if_changed(
 fn unreadable(run: &Run, job: FileJob, error: io::Error, encoder: &Encoder) {
     match error.kind() {
         io::ErrorKind::NotFound => run
-            .observer
+            .repository
+            .progress()
             .warning(&job.path, "vanished before it was read"),
         _ => run.error(&job.path, &error),
     }
@@ -424,11 +425,7 @@ impl<'a> Cutter<'a> {
             let wanted = (len - total).min((room - bundle.arena.len()) as u64);
             let count = file.by_ref().take(wanted).read_to_end(&mut bundle.arena)? as u64;
             total += count;
-            self.run.observer.read(count);
-            self.run
-                .counters
-                .read_bytes
-                .fetch_add(count, Ordering::Relaxed);
+            self.run.count_read(count);
             let end = count < wanted || total == len;
             let mut at = 0;
             let lens: Vec<usize> = chunker.blocks(&bundle.arena, end).collect();

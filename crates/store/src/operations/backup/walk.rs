@@ -134,7 +134,7 @@ impl<'a> Walker<'a> {
     pub fn stdin(self, path: &Path) -> Result<()> {
         let root = Directory::new(None, None, 1);
         let name = path.file_name().unwrap_or(OsStr::new("stdin"));
-        let now = self.run.options.time;
+        let now = self.run.time;
         let time = Time {
             s: now.as_second(),
             ns: now.subsec_nanosecond().unsigned_abs(),
@@ -247,7 +247,7 @@ impl<'a> Walker<'a> {
             let entered = above.scope.enter(&self.excludes, fd.as_fd(), path, &listed);
             for problem in &entered.problems {
                 let text = problem.error.to_string();
-                self.run.observer.warning(&problem.path, &text);
+                self.run.repository.progress().warning(&problem.path, &text);
             }
             scope = entered.scope;
             names.extend(match entered.decision {
@@ -368,7 +368,7 @@ impl<'a> Walker<'a> {
             Err(error @ Error::MissingBlock(_)) => {
                 let text =
                     format!("its files are read again: the parent snapshot's directory: {error}");
-                self.run.observer.warning(path, &text);
+                self.run.repository.progress().warning(path, &text);
                 Ok(Vec::new())
             }
             result => result,
@@ -380,7 +380,8 @@ impl<'a> Walker<'a> {
         match error.kind() {
             io::ErrorKind::NotFound => self
                 .run
-                .observer
+                .repository
+                .progress()
                 .warning(path, "vanished before it was read"),
             _ => self.run.error(path, error),
         }

@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::operations::repack;
 use tabane_storage::Id;
 use tabane_storage::sync::try_each;
-use tabane_storage::{Name, ObjectKind};
+use tabane_storage::{Name, ObjectKind, Progress};
 
 pub use choose::MaxUnused;
 use choose::{Candidate, choose};
@@ -35,6 +35,7 @@ const LEFTOVER_AGE_MIN: Duration = Duration::from_secs(24 * 3600);
 
 /// How a repository is pruned.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct PruneOptions {
     /// How much may be left unused.
     pub max_unused: MaxUnused,
@@ -44,6 +45,12 @@ pub struct PruneOptions {
     pub grace: Duration,
 }
 
+tabane_storage::setters!(PruneOptions {
+    set => max_unused: MaxUnused,
+    set => max_repack_bytes: u64,
+    set => grace: Duration,
+});
+
 impl Default for PruneOptions {
     fn default() -> Self {
         Self {
@@ -52,18 +59,6 @@ impl Default for PruneOptions {
             grace: Duration::ZERO,
         }
     }
-}
-
-/// Is told what happens; called from many threads.
-pub trait Observer: Send + Sync {
-    /// Something is worth knowing.
-    fn note(&self, what: &str);
-
-    /// So many bytes of blocks were copied, of so many.
-    fn copied(&self, done_bytes: u64, total_bytes: u64);
-
-    /// So many packs were deleted, of so many.
-    fn deleted(&self, done: u64, total: u64);
 }
 
 /// What a prune is going to do. Bytes are those of packs.
@@ -129,8 +124,8 @@ pub struct PruneReport {
 }
 
 /// What is going to be done.
-pub struct Plan {
-    repository: Arc<Repository>,
+pub struct PrunePlan {
+    repository: Repository,
     options: PruneOptions,
     /// Nothing for a plan that is only to be looked at.
     presence: Option<Presence>,
@@ -143,37 +138,36 @@ pub struct Plan {
     stats: PlanStats,
 }
 
-/// Finds out what is to be removed. With `dry_run` nothing at all is written, and the plan cannot be carried out.
-///
-/// # Errors
-/// [`Error::PruneRunning`]; [`Error::CannotPrune`] when something that a snapshot needs is not there, or a snapshot cannot be
-/// read; when the storage fails.
-pub fn plan(repository: &Arc<Repository>, options: PruneOptions, dry_run: bool) -> Result<Plan> {
-    let presence = match dry_run {
-        true => None,
-        false => Some(announce(repository)?),
-    };
-    make_plan(repository, options, presence, &HashSet::new())
-}
+impl Repository {
+    /// Finds out which packs no snapshot needs; [`PrunePlan::execute`] removes them.
+    ///
+    /// # Errors
+    /// [`Error::PruneRunning`]; [`Error::CannotPrune`] when something that a snapshot needs is not
+    /// there, or a snapshot cannot be read; when the storage fails.
+    pub fn plan_prune(&self, options: PruneOptions) -> Result<PrunePlan> {
+        make_plan(self, options, Some(announce(self)?), &HashSet::new())
+    }
 
-/// As [`plan`] with `dry_run`, as if the snapshots `forgotten` were gone.
-///
-/// # Errors
-/// As [`plan`].
-pub fn plan_without(
-    repository: &Arc<Repository>,
-    options: PruneOptions,
-    forgotten: &HashSet<Id>,
-) -> Result<Plan> {
-    make_plan(repository, options, None, forgotten)
+    /// As [`Repository::plan_prune`], as if the snapshots `forgotten` were gone. Nothing at all is
+    /// written, and the plan cannot be carried out.
+    ///
+    /// # Errors
+    /// As [`Repository::plan_prune`].
+    pub fn preview_prune(
+        &self,
+        options: PruneOptions,
+        forgotten: &HashSet<Id>,
+    ) -> Result<PrunePlan> {
+        make_plan(self, options, None, forgotten)
+    }
 }
 
 fn make_plan(
-    repository: &Arc<Repository>,
+    repository: &Repository,
     options: PruneOptions,
     presence: Option<Presence>,
     forgotten: &HashSet<Id>,
-) -> Result<Plan> {
+) -> Result<PrunePlan> {
     let mut reach = Reach::default();
     let view = View::load(
         repository,
@@ -182,8 +176,8 @@ fn make_plan(
         BTreeMap::new(),
         &mut reach,
     )?;
-    let mut plan = Plan {
-        repository: Arc::clone(repository),
+    let mut plan = PrunePlan {
+        repository: repository.clone(),
         options,
         presence,
         reach,
@@ -197,7 +191,7 @@ fn make_plan(
 }
 
 /// Announces a prune, unless there is one already.
-pub(crate) fn announce(repository: &Arc<Repository>) -> Result<Presence> {
+pub(crate) fn announce(repository: &Repository) -> Result<Presence> {
     let presence = Presence::announce(repository, Purpose::Prune)?;
     let (others, now) = presence.others()?;
     let is_other_prune = |seen: &&Seen| {
@@ -227,7 +221,14 @@ pub(crate) fn forget_packs(repository: &Repository, packs: &HashSet<Id>) -> Resu
     index_objects::rewrite(repository, &repository.read_index()?, packs, &removals).map(|_| ())
 }
 
-impl Plan {
+impl PrunePlan {
+    /// The same plan, and `progress` hears how it is carried out.
+    #[must_use]
+    pub fn with_progress(mut self, progress: impl Progress + 'static) -> Self {
+        self.repository = self.repository.with_progress(progress);
+        self
+    }
+
     /// What it is going to do.
     pub fn stats(&self) -> &PlanStats {
         &self.stats
@@ -315,15 +316,14 @@ impl Plan {
     /// When the storage fails. Nothing is lost then, and the next prune goes on.
     ///
     /// # Panics
-    /// When the plan was made with `dry_run`.
-    pub fn execute(self, observer: &Arc<dyn Observer>) -> Result<PruneReport> {
+    /// When the plan is one of [`Repository::preview_prune`].
+    pub fn execute(self) -> Result<PruneReport> {
         let presence = self.presence.expect("a plan that may be carried out");
         let mut run = Run {
             repository: self.repository,
             options: self.options,
             presence,
             reach: self.reach,
-            observer: Arc::clone(observer),
             report: PruneReport {
                 index_objects_before: self.view.segments.len() as u64,
                 ..PruneReport::default()
@@ -371,11 +371,10 @@ impl Plan {
 
 /// A prune at work.
 struct Run {
-    repository: Arc<Repository>,
+    repository: Repository,
     options: PruneOptions,
     presence: Presence,
     reach: Reach,
-    observer: Arc<dyn Observer>,
     report: PruneReport,
 }
 
@@ -394,8 +393,8 @@ impl Run {
         if blocks.is_empty() {
             return Ok(());
         }
-        let observer = Arc::clone(&self.observer);
-        let progress = move |done| observer.copied(done, total);
+        let observer = Arc::clone(self.repository.progress());
+        let progress = move |done| observer.bytes(done, total);
         let written = repack::copy(&self.repository, index, blocks, progress);
         let written = written.map_err(|error| match error {
             Error::RemovedMeanwhile => Error::PruneOvertaken,
@@ -423,7 +422,7 @@ impl Run {
         try_each(&due, repository.storage().connections(), |id| {
             repository.delete_if_there(Name::new(ObjectKind::Pack, *id))?;
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-            self.observer.deleted(done, due.len() as u64);
+            repository.progress().packs(done, due.len() as u64);
             Ok::<_, Error>(())
         })?;
         self.report.deleted_packs += due.len() as u64;
@@ -464,7 +463,7 @@ impl Run {
         let removed = self.repository.storage().remove_leftovers(LEFTOVER_AGE_MIN);
         match removed {
             Ok(count) => self.report.leftovers = count,
-            Err(error) => self.observer.note(&format!(
+            Err(error) => self.repository.progress().note(&format!(
                 "cannot remove leftovers of interrupted writes: {error}"
             )),
         }

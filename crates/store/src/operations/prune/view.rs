@@ -9,7 +9,6 @@ use crate::access::reach::{Reach, is_whole};
 use crate::access::reader::BlockReader;
 use crate::access::removal::{Removal, Removals};
 use crate::access::repository::Repository;
-use crate::access::snapshots;
 use crate::error::{Error, Result};
 use crate::format::pack::BlockKind;
 use tabane_index::{Index, IndexSegment};
@@ -54,7 +53,7 @@ impl View {
     /// [`Error::CannotPrune`] when something that a snapshot needs is not there, or a snapshot cannot be read; when the
     /// storage fails.
     pub fn load(
-        repository: &Arc<Repository>,
+        repository: &Repository,
         presence: Option<&Presence>,
         forgotten: &HashSet<Id>,
         mut known: BTreeMap<Id, IndexSegment>,
@@ -86,7 +85,7 @@ impl View {
     }
 
     fn try_load(
-        repository: &Arc<Repository>,
+        repository: &Repository,
         presence: Option<&Presence>,
         forgotten: &HashSet<Id>,
         known: BTreeMap<Id, IndexSegment>,
@@ -94,8 +93,7 @@ impl View {
     ) -> Result<Self> {
         let removals = Removals::load(repository)?;
         let removal_times = times(repository, ObjectKind::Removal)?;
-        let read =
-            |kind| repository.read_each(kind, |id| snapshots::load_from(repository, kind, id));
+        let read = |kind| repository.read_each(kind, |id| repository.load_snapshot_from(kind, id));
         // A pending snapshot that is gone from its place has become a snapshot before those are listed.
         let pending_snapshots = read(ObjectKind::Pending)?;
         let pending = repository.list_with_times(ObjectKind::Pending)?;

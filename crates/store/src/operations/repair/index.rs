@@ -1,11 +1,11 @@
 //! Makes the index name what is there. Everything needed for that is in the packs: each has at its end what it holds.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::exclusive::{Observer, exclusive};
+use super::RepairOptions;
+use super::exclusive::exclusive;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::pack::{self, PackContents};
@@ -14,7 +14,7 @@ use tabane_index::IndexSegment;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
-/// What [`repair_index`] did, or would do.
+/// What [`Repository::repair_index`] did, or would do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct IndexReport {
     /// Packs that are there.
@@ -25,7 +25,7 @@ pub struct IndexReport {
     pub added_packs: u64,
     /// Packs that the index named and that are not there as it said.
     pub lost_packs: u64,
-    /// Packs that don't say what they hold: [`repair_packs`](super::repair_packs) may save some of it.
+    /// Packs that don't say what they hold: [`Repository::repair_packs`] may save some of it.
     pub unreadable_packs: u64,
     /// Index objects that could not be read.
     pub damaged_objects: u64,
@@ -33,115 +33,113 @@ pub struct IndexReport {
     pub replaced_objects: u64,
 }
 
-/// Makes the index name what is there: packs that it does not name, or not as they are, are asked what they hold. With
-/// `all` every pack is asked. With `dry_run` nothing is written.
-///
-/// # Errors
-/// [`Error::PruneRunning`]; when the storage fails. The old index stays until the new one is durable.
-pub fn repair_index(
-    repository: &Arc<Repository>,
-    all: bool,
-    dry_run: bool,
-    observer: &dyn Observer,
-) -> Result<IndexReport> {
-    let _presence = exclusive(repository, dry_run)?;
-    let mut report = IndexReport::default();
-    remove_damaged_removals(repository, dry_run, observer)?;
-    let objects =
-        repository.read_each(ObjectKind::Index, |id| repository.read_index_segment(id))?;
-    let listed = repository.list(ObjectKind::Pack)?;
-    report.packs = listed.len() as u64;
-    let lens: HashMap<Id, u64> = listed.iter().copied().collect();
+impl Repository {
+    /// Makes the index name what is there: packs that it does not name, or not as they are, are asked what they hold. With
+    /// [`RepairOptions::all_packs`] every pack is asked.
+    ///
+    /// # Errors
+    /// [`Error::PruneRunning`]; when the storage fails. The old index stays until the new one is durable.
+    pub fn repair_index(&self, options: RepairOptions) -> Result<IndexReport> {
+        let RepairOptions {
+            all_packs: all,
+            dry_run,
+            ..
+        } = options;
+        let _presence = exclusive(self, dry_run)?;
+        let mut report = IndexReport::default();
+        remove_damaged_removals(self, dry_run)?;
+        let objects = self.read_each(ObjectKind::Index, |id| self.read_index_segment(id))?;
+        let listed = self.list(ObjectKind::Pack)?;
+        report.packs = listed.len() as u64;
+        let lens: HashMap<Id, u64> = listed.iter().copied().collect();
 
-    let is_whole = |listed, contents: &PackContents| {
-        let storage = repository.storage();
-        storage.is_listed_as(listed, contents.object_len())
-    };
-    // What the index says and is so.
-    let mut named: HashSet<Id> = HashSet::new();
-    let mut replaced: Vec<Id> = Vec::new();
-    let mut kept = IndexSegment::new();
-    // What it says of packs that are there and have another length.
-    let mut doubtful: HashMap<Id, PackContents> = HashMap::new();
-    for (id, object) in objects {
-        let segment = match object {
-            Ok(segment) => segment,
-            Err(error) => {
-                observer.note(&error.to_string());
-                report.damaged_objects += 1;
-                replaced.push(id);
+        let is_whole = |listed, contents: &PackContents| {
+            let storage = self.storage();
+            storage.is_listed_as(listed, contents.object_len())
+        };
+        // What the index says and is so.
+        let mut named: HashSet<Id> = HashSet::new();
+        let mut replaced: Vec<Id> = Vec::new();
+        let mut kept = IndexSegment::new();
+        // What it says of packs that are there and have another length.
+        let mut doubtful: HashMap<Id, PackContents> = HashMap::new();
+        for (id, object) in objects {
+            let segment = match object {
+                Ok(segment) => segment,
+                Err(error) => {
+                    self.progress().note(&error.to_string());
+                    report.damaged_objects += 1;
+                    replaced.push(id);
+                    continue;
+                }
+            };
+            let is_right = |(pack, contents): &(Id, PackContents)| {
+                !all && lens
+                    .get(pack)
+                    .is_some_and(|&listed| is_whole(listed, contents))
+                    && contents.validate(&pack.short()).is_ok()
+            };
+            if segment.iter().all(is_right) {
+                named.extend(segment.iter().map(|(pack, _)| *pack));
                 continue;
             }
-        };
-        let is_right = |(pack, contents): &(Id, PackContents)| {
-            !all && lens
-                .get(pack)
-                .is_some_and(|&listed| is_whole(listed, contents))
-                && contents.validate(&pack.short()).is_ok()
-        };
-        if segment.iter().all(is_right) {
-            named.extend(segment.iter().map(|(pack, _)| *pack));
-            continue;
+            replaced.push(id);
+            let (right, wrong): (Vec<_>, Vec<_>) = segment.into_iter().partition(is_right);
+            let gone = wrong.iter().filter(|(pack, _)| !lens.contains_key(pack));
+            report.lost_packs += gone.count() as u64;
+            named.extend(right.iter().map(|(pack, _)| *pack));
+            kept.extend(right);
+            let valid = |(pack, contents): &(Id, PackContents)| {
+                lens.contains_key(pack) && contents.validate(&pack.short()).is_ok()
+            };
+            doubtful.extend(wrong.into_iter().filter(valid));
         }
-        replaced.push(id);
-        let (right, wrong): (Vec<_>, Vec<_>) = segment.into_iter().partition(is_right);
-        let gone = wrong.iter().filter(|(pack, _)| !lens.contains_key(pack));
-        report.lost_packs += gone.count() as u64;
-        named.extend(right.iter().map(|(pack, _)| *pack));
-        kept.extend(right);
-        let valid = |(pack, contents): &(Id, PackContents)| {
-            lens.contains_key(pack) && contents.validate(&pack.short()).is_ok()
-        };
-        doubtful.extend(wrong.into_iter().filter(valid));
-    }
 
-    let unnamed: Vec<Id> = listed
-        .into_iter()
-        .map(|(id, _)| id)
-        .filter(|id| !named.contains(id))
-        .collect();
-    for (number, &id) in unnamed.iter().enumerate() {
-        match pack::fetch_contents(repository.storage(), repository.master(), id) {
-            Ok(contents) => {
-                kept.push((id, contents));
-                report.added_packs += 1;
+        let unnamed: Vec<Id> = listed
+            .into_iter()
+            .map(|(id, _)| id)
+            .filter(|id| !named.contains(id))
+            .collect();
+        for (number, &id) in unnamed.iter().enumerate() {
+            match pack::fetch_contents(self.storage(), self.master(), id) {
+                Ok(contents) => {
+                    kept.push((id, contents));
+                    report.added_packs += 1;
+                }
+                Err(error @ Error::Damaged { .. }) => {
+                    self.progress().note(&error.to_string());
+                    report.unreadable_packs += 1;
+                    // With it `repair_packs` can save what is sound.
+                    kept.extend(doubtful.remove(&id).map(|contents| (id, contents)));
+                }
+                // Removed meanwhile.
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
             }
-            Err(error @ Error::Damaged { .. }) => {
-                observer.note(&error.to_string());
-                report.unreadable_packs += 1;
-                // With it `repair_packs` can save what is sound.
-                kept.extend(doubtful.remove(&id).map(|contents| (id, contents)));
-            }
-            // Removed meanwhile.
-            Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(error),
+            report.read_packs += 1;
+            self.progress()
+                .packs(number as u64 + 1, unnamed.len() as u64);
         }
-        report.read_packs += 1;
-        observer.progress(number as u64 + 1, unnamed.len() as u64);
+        report.replaced_objects = replaced.len() as u64;
+        if dry_run {
+            return Ok(report);
+        }
+        for packs in kept.chunks(prune::PACKS_MAX) {
+            self.write_index_segment(packs)?;
+        }
+        for id in replaced {
+            self.delete_if_there(Name::new(ObjectKind::Index, id))?;
+        }
+        Ok(report)
     }
-    report.replaced_objects = replaced.len() as u64;
-    if dry_run {
-        return Ok(report);
-    }
-    for packs in kept.chunks(prune::PACKS_MAX) {
-        repository.write_index_segment(packs)?;
-    }
-    for id in replaced {
-        repository.delete_if_there(Name::new(ObjectKind::Index, id))?;
-    }
-    Ok(report)
 }
 
 /// Removals that nobody can read condemn nothing; what they named is found to be unused anew.
-fn remove_damaged_removals(
-    repository: &Repository,
-    dry_run: bool,
-    observer: &dyn Observer,
-) -> Result<()> {
+fn remove_damaged_removals(repository: &Repository, dry_run: bool) -> Result<()> {
     let removals = repository.read_each(ObjectKind::Removal, |id| repository.read_removal(id))?;
     for (id, removal) in removals {
         if let Err(error @ Error::Damaged { .. }) = removal {
-            observer.note(&error.to_string());
+            repository.progress().note(&error.to_string());
             if !dry_run {
                 repository.delete_if_there(Name::new(ObjectKind::Removal, id))?;
             }

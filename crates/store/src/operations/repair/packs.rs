@@ -2,11 +2,11 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::exclusive::{Observer, exclusive};
+use super::RepairOptions;
+use super::exclusive::exclusive;
 use crate::access::removal::{self, Removal, Removals};
 use crate::access::repository::Repository;
 use crate::access::writer::{Encoder, Writer, flush};
@@ -19,7 +19,7 @@ use tabane_index::Index;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
-/// What [`repair_packs`] did, or would do.
+/// What [`Repository::repair_packs`] did, or would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PacksReport {
     /// Packs that were looked at.
@@ -34,99 +34,103 @@ pub struct PacksReport {
     pub lost_blocks: u64,
 }
 
-/// Reads packs, saves the sound blocks of the damaged ones into new packs, and removes these. `keep` is given each of them first,
-/// as it is. With `dry_run` it is only found out which they are.
-///
-/// # Errors
-/// [`Error::PruneRunning`]; what `keep` returns; when the storage fails. A damaged pack is removed only when what can be saved of it is durable.
-pub fn repair_packs(
-    repository: &Arc<Repository>,
-    packs: &[Id],
-    dry_run: bool,
-    observer: &dyn Observer,
-    mut keep: impl FnMut(Id, &[u8]) -> Result<()>,
-) -> Result<PacksReport> {
-    let _presence = exclusive(repository, dry_run)?;
-    let mut report = PacksReport::default();
-    let mut named: HashMap<Id, PackContents> = HashMap::new();
-    let objects = repository.read_index()?;
-    for (pack, contents) in objects.values().flatten() {
-        named.insert(*pack, contents.clone());
-    }
-    let mut damaged: BTreeMap<Id, Vec<u8>> = BTreeMap::new();
-    for (number, &id) in packs.iter().enumerate() {
-        let name = Name::new(ObjectKind::Pack, id);
-        let read = repository.storage().get(name, None);
-        match read.map_err(Error::storage("read", name)) {
-            Ok(bytes) if tabane_storage::object_id(&[&bytes]) == id => {}
-            Ok(bytes) => {
-                observer.note(&format!("{name} is damaged"));
-                damaged.insert(id, bytes);
-            }
-            Err(error @ Error::Damaged { .. }) => {
-                observer.note(&error.to_string());
-                damaged.insert(id, salvage_with(repository, id, &mut named)?);
-            }
-            Err(error) => return Err(error),
+impl Repository {
+    /// Reads packs, saves the sound blocks of the damaged ones into new packs, and removes these. `keep` is given each of them first,
+    /// as it is. With [`RepairOptions::dry_run`] it is only found out which they are.
+    ///
+    /// # Errors
+    /// [`Error::PruneRunning`]; what `keep` returns; when the storage fails. A damaged pack is removed only when what can be saved of it is durable.
+    pub fn repair_packs(
+        &self,
+        options: RepairOptions,
+        packs: &[Id],
+        mut keep: impl FnMut(Id, &[u8]) -> Result<()>,
+    ) -> Result<PacksReport> {
+        let dry_run = options.dry_run;
+        let _presence = exclusive(self, dry_run)?;
+        let mut report = PacksReport::default();
+        let mut named: HashMap<Id, PackContents> = HashMap::new();
+        let objects = self.read_index()?;
+        for (pack, contents) in objects.values().flatten() {
+            named.insert(*pack, contents.clone());
         }
-        observer.progress(number as u64 + 1, packs.len() as u64);
-    }
-    report.packs = packs.len() as u64;
-    report.damaged_packs = damaged.keys().copied().collect();
-    if damaged.is_empty() {
-        return Ok(report);
-    }
+        let mut damaged: BTreeMap<Id, Vec<u8>> = BTreeMap::new();
+        for (number, &id) in packs.iter().enumerate() {
+            let name = Name::new(ObjectKind::Pack, id);
+            let read = self.storage().get(name, None);
+            match read.map_err(Error::storage("read", name)) {
+                Ok(bytes) if tabane_storage::object_id(&[&bytes]) == id => {}
+                Ok(bytes) => {
+                    self.progress().note(&format!("{name} is damaged"));
+                    damaged.insert(id, bytes);
+                }
+                Err(error @ Error::Damaged { .. }) => {
+                    self.progress().note(&error.to_string());
+                    damaged.insert(id, salvage_with(self, id, &mut named)?);
+                }
+                Err(error) => return Err(error),
+            }
+            self.progress().packs(number as u64 + 1, packs.len() as u64);
+        }
+        report.packs = packs.len() as u64;
+        report.damaged_packs = damaged.keys().copied().collect();
+        if damaged.is_empty() {
+            return Ok(report);
+        }
 
-    // Where else blocks are.
-    let removals = Removals::load(repository)?;
-    let mut elsewhere = Index::as_of(removals.names(), removals.condemned());
-    let there: HashMap<Id, u64> = repository.list(ObjectKind::Pack)?.into_iter().collect();
-    for (pack, contents) in &named {
-        let is_whole = |&listed: &u64| {
-            let storage = repository.storage();
-            storage.is_listed_as(listed, contents.object_len())
+        // Where else blocks are.
+        let removals = Removals::load(self)?;
+        let mut elsewhere = Index::as_of(removals.names(), removals.condemned());
+        let there: HashMap<Id, u64> = self.list(ObjectKind::Pack)?.into_iter().collect();
+        for (pack, contents) in &named {
+            let is_whole = |&listed: &u64| {
+                let storage = self.storage();
+                storage.is_listed_as(listed, contents.object_len())
+            };
+            if !damaged.contains_key(pack) && there.get(pack).is_some_and(is_whole) {
+                elsewhere.add(*pack, contents)?;
+            }
+        }
+        let writer = Writer::new(self, Index::default(), dry_run);
+        let encoder = |kind| writer.encoder(kind, Compression::AUTO);
+        let mut save = Save {
+            repository: self,
+            elsewhere: &elsewhere,
+            reader: SegmentReader::default(),
+            data: encoder(BlockKind::Data),
+            tree: encoder(BlockKind::Tree),
+            report: &mut report,
         };
-        if !damaged.contains_key(pack) && there.get(pack).is_some_and(is_whole) {
-            elsewhere.add(*pack, contents)?;
+        for (id, bytes) in &damaged {
+            if !dry_run {
+                keep(*id, bytes)?;
+            }
+            let name = Name::new(ObjectKind::Pack, *id).to_string();
+            let own = pack::read_contents(self.master(), bytes, &name);
+            match named.get(id).cloned().or(own.ok()) {
+                Some(contents) => save.pack(&contents, bytes)?,
+                None => self
+                    .progress()
+                    .note(&format!("nothing says what {name} held")),
+            }
         }
-    }
-    let writer = Writer::new(repository, Index::default(), dry_run);
-    let encoder = |kind| writer.encoder(kind, Compression::AUTO);
-    let mut save = Save {
-        repository,
-        elsewhere: &elsewhere,
-        reader: SegmentReader::default(),
-        data: encoder(BlockKind::Data),
-        tree: encoder(BlockKind::Tree),
-        report: &mut report,
-    };
-    for (id, bytes) in &damaged {
-        if !dry_run {
-            keep(*id, bytes)?;
+        let Save { data, tree, .. } = save;
+        flush(vec![data]).and(flush(vec![tree]))?;
+        writer.finish()?;
+        if dry_run {
+            return Ok(report);
         }
-        let name = Name::new(ObjectKind::Pack, *id).to_string();
-        let own = pack::read_contents(repository.master(), bytes, &name);
-        match named.get(id).cloned().or(own.ok()) {
-            Some(contents) => save.pack(&contents, bytes)?,
-            None => observer.note(&format!("nothing says what {name} held")),
+        let packs: Vec<Id> = damaged.into_keys().collect();
+        let removal = Removal {
+            packs: packs.clone(),
+        };
+        removal::save(self, &removal)?;
+        for &id in &packs {
+            self.delete_if_there(Name::new(ObjectKind::Pack, id))?;
         }
+        prune::forget_packs(self, &packs.into_iter().collect())?;
+        Ok(report)
     }
-    let Save { data, tree, .. } = save;
-    flush(vec![data]).and(flush(vec![tree]))?;
-    writer.finish()?;
-    if dry_run {
-        return Ok(report);
-    }
-    let packs: Vec<Id> = damaged.into_keys().collect();
-    let removal = Removal {
-        packs: packs.clone(),
-    };
-    removal::save(repository, &removal)?;
-    for &id in &packs {
-        repository.delete_if_there(Name::new(ObjectKind::Pack, id))?;
-    }
-    prune::forget_packs(repository, &packs.into_iter().collect())?;
-    Ok(report)
 }
 
 /// What is left of a pack that cannot be read as a whole; nothing if neither the index, which is `named`, nor the pack itself

@@ -9,14 +9,13 @@ use std::ffi::OsStr;
 use std::ops::AddAssign;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::exclusive::{Observer, exclusive};
+use super::RepairOptions;
+use super::exclusive::exclusive;
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
-use crate::access::snapshots;
 use crate::error::{Error, Result};
 use crate::format::node::{Kind, Node, Piece, Time};
 use crate::format::pack;
@@ -24,22 +23,13 @@ use crate::format::snapshot::Snapshot;
 use crate::operations::edit::{Edit, Trees, edit};
 use tabane_index::Index;
 use tabane_storage::Id;
-use tabane_storage::ObjectKind;
+use tabane_storage::{ObjectKind, Progress};
 
 /// What the name of a file that misses a part gets at its end.
 const SUFFIX: &str = ".repaired";
 
 /// Bytes of the longest name of a file on Linux.
 const NAME_LEN_MAX: usize = 255;
-
-/// How to repair snapshots.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RepairOptions {
-    /// Remove the old snapshots.
-    pub forget: bool,
-    /// Find out what is lost, and change nothing.
-    pub dry_run: bool,
-}
 
 /// What a snapshot misses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -63,7 +53,7 @@ pub struct Repaired {
     pub lost: Lost,
 }
 
-/// What [`repair_snapshots`] did, or would do.
+/// What [`Repository::repair_snapshots`] did, or would do.
 #[derive(Clone, Debug, Default)]
 pub struct SnapshotsReport {
     /// Snapshots that missed something.
@@ -72,78 +62,72 @@ pub struct SnapshotsReport {
     pub unreadable: Vec<Id>,
 }
 
-/// Makes a snapshot without what is lost, with the tag `repaired`, of each that misses something. What is lost is what the
-/// index does not know, or what packs that it knows don't hold: index and packs should have been repaired before.
-///
-/// # Errors
-/// [`Error::PruneRunning`]; when the storage fails. Every snapshot is there then, old or new.
-pub fn repair_snapshots(
-    repository: &Arc<Repository>,
-    snapshots: &[(Id, Snapshot)],
-    options: RepairOptions,
-    observer: &dyn Observer,
-) -> Result<SnapshotsReport> {
-    let _presence = exclusive(repository, options.dry_run)?;
-    let index = load_index(repository)?;
-    let mut report = SnapshotsReport::default();
-    let (mut readable, mut missing_roots) = (Vec::new(), Vec::new());
-    let mut reader = BlockReader::new(repository);
-    for (id, snapshot) in snapshots {
-        match reader.read_directory(&index, &snapshot.root) {
-            Err(error) if is_loss(&error) => {
-                observer.note(&format!(
-                    "snapshot {}: its first directory cannot be read: {error}",
-                    id.short()
-                ));
-                if let Error::MissingBlock(block) = error {
-                    missing_roots.push(block);
+impl Repository {
+    /// Makes a snapshot without what is lost, with the tag `repaired`, of each that misses something. What is lost is what the
+    /// index does not know, or what packs that it knows don't hold: index and packs should have been repaired before.
+    ///
+    /// # Errors
+    /// [`Error::PruneRunning`]; when the storage fails. Every snapshot is there then, old or new.
+    pub fn repair_snapshots(
+        &self,
+        options: RepairOptions,
+        snapshots: &[(Id, Snapshot)],
+    ) -> Result<SnapshotsReport> {
+        let _presence = exclusive(self, options.dry_run)?;
+        let index = load_index(self)?;
+        let mut report = SnapshotsReport::default();
+        let (mut readable, mut missing_roots) = (Vec::new(), Vec::new());
+        let mut reader = BlockReader::new(self);
+        for (id, snapshot) in snapshots {
+            match reader.read_directory(&index, &snapshot.root) {
+                Err(error) if is_loss(&error) => {
+                    self.progress().note(&format!(
+                        "snapshot {}: its first directory cannot be read: {error}",
+                        id.short()
+                    ));
+                    if let Error::MissingBlock(block) = error {
+                        missing_roots.push(block);
+                    }
+                    report.unreadable.push(*id);
                 }
-                report.unreadable.push(*id);
+                Err(error) => return Err(error),
+                Ok(_) => readable.push((*id, snapshot.clone())),
             }
-            Err(error) => return Err(error),
-            Ok(_) => readable.push((*id, snapshot.clone())),
         }
-    }
-    let unindexed = unindexed_blocks(repository, &index)?;
-    if !(options.dry_run || unindexed.is_empty()) {
-        let is_there = missing_roots.iter().any(|block| unindexed.contains(block));
-        let mut probe = Repair::new(&Nobody, unindexed);
-        let again = load_index(repository)?;
-        edit(
-            repository,
-            again,
+        let unindexed = unindexed_blocks(self, &index)?;
+        if !(options.dry_run || unindexed.is_empty()) {
+            let is_there = missing_roots.iter().any(|block| unindexed.contains(block));
+            let mut probe = Repair::new(&(), unindexed);
+            let again = load_index(self)?;
+            edit(self, again, &readable, &mut probe, options.forget, true)?;
+            if is_there || probe.misses_unindexed {
+                return Err(Error::PacksUnindexed);
+            }
+        }
+        let mut repair = Repair::new(&**self.progress(), HashSet::new());
+        let edited = edit(
+            self,
+            index,
             &readable,
-            &mut probe,
+            &mut repair,
             options.forget,
-            true,
+            options.dry_run,
         )?;
-        if is_there || probe.misses_unindexed {
-            return Err(Error::PacksUnindexed);
+        report.repaired = edited
+            .into_iter()
+            .map(|edited| Repaired {
+                old: edited.old,
+                new: edited.new,
+                lost: edited.changes,
+            })
+            .collect();
+        if options.forget && !options.dry_run {
+            for &id in &report.unreadable {
+                self.remove_snapshot(id)?;
+            }
         }
+        Ok(report)
     }
-    let mut repair = Repair::new(observer, HashSet::new());
-    let edited = edit(
-        repository,
-        index,
-        &readable,
-        &mut repair,
-        options.forget,
-        options.dry_run,
-    )?;
-    report.repaired = edited
-        .into_iter()
-        .map(|edited| Repaired {
-            old: edited.old,
-            new: edited.new,
-            lost: edited.changes,
-        })
-        .collect();
-    if options.forget && !options.dry_run {
-        for &id in &report.unreadable {
-            snapshots::remove(repository, id)?;
-        }
-    }
-    Ok(report)
 }
 
 /// The index of what is there. Were a pack to vanish while it is read, what it held and a prune has copied elsewhere might
@@ -188,14 +172,6 @@ fn unindexed_blocks(repository: &Repository, index: &Index) -> Result<HashSet<Id
     Ok(blocks)
 }
 
-/// Is told, and does nothing.
-struct Nobody;
-
-impl Observer for Nobody {
-    fn note(&self, _: &str) {}
-    fn progress(&self, _: u64, _: u64) {}
-}
-
 /// Whether what was to be read is lost. Anything else may be there the next time.
 fn is_loss(error: &Error) -> bool {
     matches!(error, Error::MissingBlock(_) | Error::Damaged { .. })
@@ -211,7 +187,7 @@ impl AddAssign for Lost {
 
 /// Takes out what is lost.
 struct Repair<'a> {
-    observer: &'a dyn Observer,
+    progress: &'a dyn Progress,
     /// What that was told: the same is lost from many snapshots.
     told: HashSet<String>,
     /// Blocks that are there, though not in the index.
@@ -221,9 +197,9 @@ struct Repair<'a> {
 }
 
 impl<'a> Repair<'a> {
-    fn new(observer: &'a dyn Observer, unindexed: HashSet<Id>) -> Self {
+    fn new(progress: &'a dyn Progress, unindexed: HashSet<Id>) -> Self {
         Self {
-            observer,
+            progress,
             told: HashSet::new(),
             unindexed,
             misses_unindexed: false,
@@ -254,7 +230,7 @@ impl<'a> Repair<'a> {
 
     fn note(&mut self, what: String) {
         if !self.told.contains(&what) {
-            self.observer.note(&what);
+            self.progress.note(&what);
             self.told.insert(what);
         }
     }

@@ -339,7 +339,7 @@ fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], block
             Ok(failures) => attribute_errors(run, &file.path, &failures),
             Err(error) => run.io_error(&file.path, "finish", error),
         }
-        run.observer.entry(&file.path);
+        run.entry(&file.path);
         return;
     }
     let before = file.outstanding.load(Ordering::Relaxed);
@@ -357,10 +357,7 @@ fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], block
                 bytes += part.len() as u64;
             }
         }
-        run.counters
-            .restored_bytes
-            .fetch_add(bytes, Ordering::Relaxed);
-        run.observer.restored(bytes);
+        run.count(&run.counters.restored_bytes, bytes);
         if file.outstanding.fetch_sub(blocks, Ordering::AcqRel) == blocks {
             // A file may end in a hole, and an existing one be longer than it should be.
             if file.has_holes() || file.may_exist && open.metadata()?.len() != file.node.size() {
@@ -368,7 +365,7 @@ fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], block
             }
             attribute_errors(run, &file.path, &apply(open.as_fd(), &file.node));
             close(run, &mut lock(&file.state));
-            run.observer.entry(&file.path);
+            run.entry(&file.path);
         }
         Ok(())
     })();
@@ -488,10 +485,7 @@ fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) ->
                 .filter(|(_, wanted)| !**wanted)
                 .map(|((_, _, len), _)| u64::from(len))
                 .sum();
-            run.counters
-                .skipped_bytes
-                .fetch_add(right, Ordering::Relaxed);
-            run.observer.restored(right);
+            run.count(&run.counters.skipped_bytes, right);
             let mut state = lock(&file.state);
             state.begun = true;
             state.right = all_right;

@@ -18,13 +18,14 @@ use crate::error::{Error, Result};
 use crate::format::snapshot::Snapshot;
 use crate::operations::exclude::IncludeOptions;
 use tabane_index::Index;
-use tabane_storage::Id;
 use tabane_storage::sync::lock;
+use tabane_storage::{Id, Outcome};
 
 use plan::Plan;
 
 /// What to restore, and where to.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RestoreOptions {
     /// The directory that takes what is restored; made if it is not there.
     pub target: PathBuf,
@@ -38,20 +39,26 @@ pub struct RestoreOptions {
     pub dry_run: bool,
 }
 
-/// Is told what happens; called from many threads.
-pub trait Observer: Send + Sync {
-    /// Something could not be restored as it was.
-    fn warning(&self, path: &Path, what: &str);
-
-    /// The plan is made: so many bytes are to be restored.
-    fn planned(&self, files: u64, bytes: u64);
-
-    /// An entry is done.
-    fn entry(&self, path: &Path);
-
-    /// Bytes of file contents were written, or found to be right.
-    fn restored(&self, bytes: u64);
+impl RestoreOptions {
+    /// Restores everything into the directory `target`.
+    pub fn new(target: impl Into<PathBuf>) -> Self {
+        Self {
+            target: target.into(),
+            subpath: PathBuf::from("/"),
+            includes: IncludeOptions::default(),
+            verify: false,
+            dry_run: false,
+        }
+    }
 }
+
+tabane_storage::setters!(RestoreOptions {
+    into => target: PathBuf,
+    into => subpath: PathBuf,
+    set => includes: IncludeOptions,
+    set => verify: bool,
+    set => dry_run: bool,
+});
 
 /// What a restore did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -76,10 +83,9 @@ pub struct RestoreSummary {
 
 /// What the threads of a restore share.
 struct Run {
-    repository: Arc<Repository>,
+    repository: Repository,
     index: Index,
     options: RestoreOptions,
-    observer: Arc<dyn Observer>,
     counters: Counters,
     failure: Mutex<Option<Error>>,
     /// Files that are kept open.
@@ -88,6 +94,8 @@ struct Run {
 
 #[derive(Default)]
 struct Counters {
+    /// Bytes of all files, once that is known.
+    total_bytes: AtomicU64,
     restored_bytes: AtomicU64,
     skipped_bytes: AtomicU64,
     verified_bytes: AtomicU64,
@@ -95,9 +103,24 @@ struct Counters {
 }
 
 impl Run {
+    /// Counts bytes that are done in the counter for them, and tells of all that are.
+    fn count(&self, counter: &AtomicU64, bytes: u64) {
+        counter.fetch_add(bytes, Ordering::Relaxed);
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.counters;
+        let done = load(&counters.restored_bytes) + load(&counters.skipped_bytes);
+        let total = load(&counters.total_bytes);
+        self.repository.progress().bytes(done, total);
+    }
+
+    /// Tells that an entry is done.
+    fn entry(&self, path: &Path) {
+        self.repository.progress().entry(path, Outcome::Restored);
+    }
+
     fn error(&self, path: &Path, what: &dyn std::fmt::Display) {
         self.counters.errors.fetch_add(1, Ordering::Relaxed);
-        self.observer.warning(path, &what.to_string());
+        self.repository.progress().warning(path, &what.to_string());
     }
 
     /// Reports an error that concerns one file, or ends the restore if the disk is full.
@@ -119,61 +142,63 @@ impl Run {
     }
 }
 
-/// Restores `snapshot`.
-///
-/// Entries that cannot be restored are reported and counted in [`RestoreSummary::errors`]; that is no error.
-///
-/// # Errors
-/// Unusable options, a target that cannot be used, a full disk, or when the repository cannot be read at all.
-pub fn restore(
-    repository: &Arc<Repository>,
-    snapshot_id: Id,
-    snapshot: &Snapshot,
-    options: RestoreOptions,
-    observer: Arc<dyn Observer>,
-) -> Result<RestoreSummary> {
-    // So that no prune takes packs away meanwhile, where this repository can be written to.
-    let _presence = Presence::announce(repository, Purpose::Restore);
-    let run = Arc::new(Run {
-        repository: Arc::clone(repository),
-        index: repository.load_index()?,
-        options,
-        observer,
-        counters: Counters::default(),
-        failure: Mutex::default(),
-        open_files: AtomicU32::new(0),
-    });
-    let Plan {
-        target,
-        files,
-        links,
-        directories,
-        mut summary,
-    } = plan::make(&run, snapshot_id, snapshot)?;
-    run.observer.planned(summary.files, summary.total_bytes);
-    if !run.options.dry_run {
-        let target = Arc::new(target.expect("there is a target unless nothing is written"));
-        let files = Arc::new(files);
-        files::write_all(&run, &target, &files);
-        for file in files.iter().filter(|file| file.has_failed()) {
-            summary.files -= 1;
-            summary.total_bytes = summary.total_bytes.saturating_sub(file.node.size());
+impl Repository {
+    /// Restores `snapshot`.
+    ///
+    /// Entries that cannot be restored are reported and counted in [`RestoreSummary::errors`]; that is no error.
+    ///
+    /// # Errors
+    /// Unusable options, a target that cannot be used, a full disk, or when the repository cannot be read at all.
+    pub fn restore(
+        &self,
+        options: RestoreOptions,
+        snapshot_id: Id,
+        snapshot: &Snapshot,
+    ) -> Result<RestoreSummary> {
+        // So that no prune takes packs away meanwhile, where this repository can be written to.
+        let _presence = Presence::announce(self, Purpose::Restore);
+        let run = Arc::new(Run {
+            repository: self.clone(),
+            index: self.load_index()?,
+            options,
+            counters: Counters::default(),
+            failure: Mutex::default(),
+            open_files: AtomicU32::new(0),
+        });
+        let Plan {
+            target,
+            files,
+            links,
+            directories,
+            mut summary,
+        } = plan::make(&run, snapshot_id, snapshot)?;
+        let total = &run.counters.total_bytes;
+        total.store(summary.total_bytes, Ordering::Relaxed);
+        run.count(&run.counters.restored_bytes, 0);
+        if !run.options.dry_run {
+            let target = Arc::new(target.expect("there is a target unless nothing is written"));
+            let files = Arc::new(files);
+            files::write_all(&run, &target, &files);
+            for file in files.iter().filter(|file| file.has_failed()) {
+                summary.files -= 1;
+                summary.total_bytes = summary.total_bytes.saturating_sub(file.node.size());
+            }
+            plan::link_all(&run, &target, &files, &links);
+            plan::finish_directories(&run, &target, &directories);
+            if run.options.verify && !run.has_failed() {
+                files::verify_all(&run, &target, &files);
+            }
+            let synced = rustix::fs::syncfs(&*target);
+            synced.map_err(|error| Error::path("write", &run.options.target)(error.into()))?;
         }
-        plan::link_all(&run, &target, &files, &links);
-        plan::finish_directories(&run, &target, &directories);
-        if run.options.verify && !run.has_failed() {
-            files::verify_all(&run, &target, &files);
+        if let Some(error) = lock(&run.failure).take() {
+            return Err(error);
         }
-        let synced = rustix::fs::syncfs(&*target);
-        synced.map_err(|error| Error::path("write", &run.options.target)(error.into()))?;
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        summary.restored_bytes = load(&run.counters.restored_bytes);
+        summary.skipped_bytes = load(&run.counters.skipped_bytes);
+        summary.verified_bytes = load(&run.counters.verified_bytes);
+        summary.errors = load(&run.counters.errors);
+        Ok(summary)
     }
-    if let Some(error) = lock(&run.failure).take() {
-        return Err(error);
-    }
-    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    summary.restored_bytes = load(&run.counters.restored_bytes);
-    summary.skipped_bytes = load(&run.counters.skipped_bytes);
-    summary.verified_bytes = load(&run.counters.verified_bytes);
-    summary.errors = load(&run.counters.errors);
-    Ok(summary)
 }

@@ -337,7 +337,7 @@ impl Planner<'_, '_> {
             Ok(failures) => attribute_errors(self.run, &path, &failures),
             Err(error) => self.run.io_error(&path, "make", error),
         }
-        self.run.observer.entry(&path);
+        self.run.entry(&path);
     }
 }
 
@@ -397,7 +397,7 @@ pub fn link_all(run: &Run, target: &OwnedFd, files: &[File], links: &[Link]) {
         if let Err(error) = linked {
             run.io_error(path, "link", error);
         }
-        run.observer.entry(path);
+        run.entry(path);
     }
 }
 
@@ -437,7 +437,7 @@ fn finish_directory(run: &Run, target: &OwnedFd, path: &Path, node: &Node) {
         Ok(failures) => attribute_errors(run, path, &failures),
         Err(error) => run.io_error(path, "finish", error),
     }
-    run.observer.entry(path);
+    run.entry(path);
 }
 
 /// Reports attributes that could not be restored.

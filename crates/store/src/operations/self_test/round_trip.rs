@@ -7,15 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use super::outcome::{Outcome, noise};
 use crate::access::repository::{InitOptions, Repository};
-use crate::access::snapshots;
 use crate::error::Result;
-use crate::format::compress::Compression;
 use crate::format::key::KdfCost;
-use crate::operations::backup::{
-    self, BackupOptions, Outcome as EntryOutcome, Parent, Source, backup,
-};
-use crate::operations::check::{ReadData, check};
-use crate::operations::restore::{self, RestoreOptions, restore};
+use crate::operations::backup::{self, BackupOptions, Parent};
+use crate::operations::check::{CheckOptions, ReadData};
+use crate::operations::restore::RestoreOptions;
 use tabane_storage::LocalStorage;
 use tabane_storage::Progress;
 use tabane_storage::random;
@@ -50,42 +46,17 @@ fn go(scratch: &Path, told: &Arc<Told>) -> Result<()> {
         fs::write(&path, bytes).map_err(failed(&path))?;
     }
     let storage = Arc::new(LocalStorage::new(scratch.join("repository")));
-    let options = InitOptions {
-        // The password protects nothing here.
-        kdf_cost: KdfCost::WEAKEST,
-        ..InitOptions::default()
-    };
+    // The password protects nothing here.
+    let options = InitOptions::default().kdf_cost(KdfCost::WEAKEST);
     let password = b"self-test".to_vec().into();
-    let repository = Arc::new(Repository::init(storage, &password, options)?);
-    let options = BackupOptions {
-        excludes: Default::default(),
-        one_file_system: false,
-        with_atime: false,
-        parent: Parent::None,
-        dry_run: false,
-        compression: Compression::AUTO,
-        verify: true,
-        hostname: String::new(),
-        username: String::new(),
-        tags: Vec::new(),
-        time: jiff::Timestamp::now(),
-    };
-    let paths = Source::Paths(vec![source.clone()]);
-    let observer: Arc<Told> = Arc::clone(told);
-    let made = backup(&repository, &paths, options, observer)?;
+    let repository = Repository::init(storage, &password, options)?.with_progress(Arc::clone(told));
+    let options = BackupOptions::default().parent(Parent::None);
+    let made = repository.backup(options, &[&source])?;
     let id = made.id.expect("it was no dry run");
-    let observer: Arc<Told> = Arc::clone(told);
-    check(&repository, ReadData::All, observer)?;
-    let options = RestoreOptions {
-        target: target.clone(),
-        subpath: backup::resolve(&source).map_err(crate::Error::path("read", &source))?,
-        includes: Default::default(),
-        verify: true,
-        dry_run: false,
-    };
-    let observer: Arc<Told> = Arc::clone(told);
-    let snapshot = snapshots::load(&repository, id)?;
-    restore(&repository, id, &snapshot, options, observer)?;
+    repository.check(CheckOptions::default().read_data(ReadData::All))?;
+    let subpath = backup::resolve(&source).map_err(crate::Error::path("read", &source))?;
+    let options = RestoreOptions::new(&target).subpath(subpath).verify(true);
+    repository.restore(options, id, &repository.load_snapshot(id)?)?;
     for (name, bytes) in &files {
         let path = target.join(name);
         let found = fs::read(&path).map_err(crate::Error::path("read", &path))?;
@@ -119,36 +90,14 @@ impl Told {
     }
 }
 
-impl backup::Observer for Told {
-    fn warning(&self, path: &Path, what: &str) {
-        self.tell(format!("{}: {what}", path.display()));
-    }
-
-    fn entry(&self, _path: &Path, _outcome: EntryOutcome) {}
-
-    fn read(&self, _bytes: u64) {}
-}
-
-impl restore::Observer for Told {
-    fn warning(&self, path: &Path, what: &str) {
-        self.tell(format!("{}: {what}", path.display()));
-    }
-
-    fn planned(&self, _files: u64, _bytes: u64) {}
-
-    fn entry(&self, _path: &Path) {}
-
-    fn restored(&self, _bytes: u64) {}
-}
-
 impl Progress for Told {
     fn problem(&self, what: &str) {
         self.tell(what.to_owned());
     }
 
-    fn note(&self, _what: &str) {}
-
-    fn progress(&self, _done_bytes: u64, _total_bytes: u64) {}
+    fn warning(&self, path: &Path, what: &str) {
+        self.tell(format!("{}: {what}", path.display()));
+    }
 }
 
 /// A directory that goes with everything in it.
