@@ -32,7 +32,7 @@ use crate::operations::exclude::ExcludeOptions;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
-pub use tabane_storage::Outcome;
+use tabane_storage::Outcome;
 
 use directory::Assembler;
 use walk::{Sources, Walker};
