@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::tree::{random_bytes, set_mtime, write};
 use common::{Place, Recorder, assert_clean, back_up_observed, backup_options, compare, id};
-use tabane_store::backup::{Backup, Outcome};
+use tabane_store::Outcome;
+use tabane_store::backup::Backup;
 
 /// Long enough to be read in several parts.
 const LEN: usize = 30 << 20;

@@ -12,7 +12,8 @@ use common::{
     Place, Recorder, back_up, back_up_observed, back_up_with, backup_options, compare, id,
 };
 use tabane_storage::{Name, ObjectKind};
-use tabane_store::backup::{Backup, BackupOptions, Outcome, Parent};
+use tabane_store::Outcome;
+use tabane_store::backup::{Backup, BackupOptions, Parent};
 use tabane_store::browse::Browser;
 use tabane_store::node::Node;
 use tabane_store::snapshot::Summary;

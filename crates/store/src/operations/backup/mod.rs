@@ -29,10 +29,7 @@ use crate::format::pack::BlockKind;
 use crate::format::snapshot::{Snapshot, Summary};
 use crate::operations::commit::commit;
 use crate::operations::exclude::ExcludeOptions;
-use tabane_storage::Id;
-use tabane_storage::{Name, ObjectKind};
-
-pub use tabane_storage::Outcome;
+use tabane_storage::{Id, Name, ObjectKind, Outcome};
 
 use directory::Assembler;
 use walk::{Sources, Walker};

@@ -112,10 +112,6 @@ impl Batch {
                 }
             }
         }
-        let read_bytes = bundle.arena.len() as u64;
-        run.counters
-            .read_bytes
-            .fetch_add(read_bytes, Ordering::Relaxed);
         let stored = store(run, &bundle, encoder).and_then(|pieces| {
             for ((_, &file), piece) in bundle.iter().zip(pieces) {
                 if let Kind::File { content, .. } = &mut files[file].1.kind {
