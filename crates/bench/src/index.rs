@@ -189,7 +189,7 @@ impl Storage for Forgetful {
     }
 
     fn create(&self) -> tabane_storage::Result<()> {
-        fs::create_dir_all(&self.directory)
+        Ok(fs::create_dir_all(&self.directory)?)
     }
 
     fn put(&self, name: Name, parts: &[&[u8]]) -> tabane_storage::Result<()> {
@@ -199,7 +199,7 @@ impl Storage for Forgetful {
                 self.packs.lock().expect("no panic").insert(name.id);
                 return Ok(());
             }
-            _ => return fs::write(self.path(name), parts.concat()),
+            _ => return Ok(fs::write(self.path(name), parts.concat())?),
         }
         let mut index = self.index.lock().expect("no panic");
         index.insert(name.id, parts.concat());
@@ -208,7 +208,7 @@ impl Storage for Forgetful {
 
     fn get(&self, name: Name, _: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
         if name.kind != ObjectKind::Index {
-            return fs::read(self.path(name));
+            return Ok(fs::read(self.path(name))?);
         }
         let index = self.index.lock().expect("no panic");
         let bytes = index.get(&name.id).filter(|bytes| !bytes.is_empty());
@@ -253,7 +253,7 @@ impl Storage for Forgetful {
     }
 
     fn delete(&self, name: Name) -> tabane_storage::Result<()> {
-        fs::remove_file(self.path(name))
+        Ok(fs::remove_file(self.path(name))?)
     }
 }
 

@@ -230,7 +230,7 @@ fn client(file: &Path, plan: Plan, seconds: f64, object_bytes: usize) -> Result<
     let storage = open(file, plan)?;
     let object = noise(object_bytes);
     let number = AtomicU64::new(0);
-    let put = || -> io::Result<()> {
+    let put = || -> tabane_storage::Result<()> {
         let mut id = [0; 32];
         id[..4].copy_from_slice(&std::process::id().to_be_bytes());
         let number = number.fetch_add(1, Ordering::Relaxed);
