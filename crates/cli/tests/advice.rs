@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LIBRARIES: [&str; 8] = [
-    "storage", "striped", "store", "node", "copy", "sum", "engine", "mount",
+const LIBRARIES: [&str; 9] = [
+    "storage", "striped", "index", "store", "node", "copy", "sum", "engine", "mount",
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -134,7 +134,7 @@ pub enum Error {
         count: usize,
     },
     /// No key has that name.
-    #[error("no key matches {0:?}")]
+    #[error("no key matches {0:?} in this repository")]
     NoKey(String),
     /// A path is not in the snapshot.
     #[error("{path} is not in snapshot {snapshot}")]

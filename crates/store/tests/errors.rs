@@ -26,7 +26,7 @@ fn try_open(path: &Path, password: &Password) -> Result<Repository, Error> {
     Repository::open(Arc::new(LocalStorage::new(path)), password)
 }
 
-/// One sentence without line breaks, or names of the code, that says what to do.
+/// One sentence without line breaks, or names of the code, that says what is wrong.
 fn assert_clear(error: &Error) {
     let text = error.to_string();
     assert!(!text.contains('\n') && text.len() > 20, "{text}");
@@ -63,7 +63,7 @@ fn no_repository() {
     for name in ["missing", "file", "file/below", ""] {
         let result = try_open(&dir.path().join(name), &password());
         let error = assert_error!(result, Error::NoRepository(_));
-        assert!(error.to_string().contains("init"), "{error}");
+        assert!(error.to_string().contains("no repository at"), "{error}");
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }

@@ -3,7 +3,6 @@
 use tabane_parity::encode;
 
 use crate::container::{Container, Geometry, REPLICA_MAX};
-use crate::open::refusal;
 use crate::sender::{Placed, Puts, Relayed};
 use crate::striped::StripedStorage;
 use tabane_storage::buffer::Buffer;
@@ -101,7 +100,7 @@ impl StripedStorage {
                     generation: targets,
                     by_role: &by_role,
                 };
-                sender.put(&self.targets, &placed, object)?
+                sender.put(&self.targets, &placed, object)
             }
             None => Relayed::NotTried,
         };
@@ -109,7 +108,7 @@ impl StripedStorage {
         let mut new = matches!(relayed, Relayed::Failed);
         let puts = match relayed {
             Relayed::Put(puts) => puts,
-            _ => self.put_cells(name, object, &geometry, &by_role)?,
+            _ => self.put_cells(name, object, &geometry, &by_role),
         };
         for (number, put) in puts {
             new |= self.judge(number, put)? == Put::New;
@@ -120,25 +119,18 @@ impl StripedStorage {
     }
 
     /// Computes all cells of a stripe here, and puts them on each target.
-    fn put_cells(
-        &self,
-        name: Name,
-        object: &[u8],
-        geometry: &Geometry,
-        by_role: &[usize],
-    ) -> Result<Puts> {
+    fn put_cells(&self, name: Name, object: &[u8], geometry: &Geometry, by_role: &[usize]) -> Puts {
         let layout = geometry.layout();
-        let cells = encode_cells(object, geometry)?;
+        let cells = encode_cells(object, geometry);
         let parts_of = |target: usize| {
             let role = by_role.iter().position(|&number| number == target);
             let role = role.expect("every target has a role");
             let cells = layout.cells_of_role(role).map(|cell| cells[cell].as_ref());
             Container::new(geometry, name.id, role, cells)
         };
-        let puts = self.targets.each(by_role, |number, storage| {
+        self.targets.each(by_role, |number, storage| {
             storage.put(name, &parts_of(number).parts())
-        });
-        Ok(puts)
+        })
     }
 
     /// Puts a container on each of these targets.
@@ -235,7 +227,7 @@ pub fn data_cells<'a>(object: &'a [u8], geometry: &Geometry) -> Vec<Cell<'a>> {
 }
 
 /// All cells of the stripe of an object.
-pub fn encode_cells<'a>(object: &'a [u8], geometry: &Geometry) -> Result<Vec<Cell<'a>>> {
+pub fn encode_cells<'a>(object: &'a [u8], geometry: &Geometry) -> Vec<Cell<'a>> {
     let (layout, cell_len) = (geometry.layout(), geometry.cell_len() as usize);
     let mut cells = data_cells(object, geometry);
     let is_data: std::collections::HashSet<usize> = layout.data_cells().iter().copied().collect();
@@ -244,6 +236,6 @@ pub fn encode_cells<'a>(object: &'a [u8], geometry: &Geometry) -> Result<Vec<Cel
             *cell = Cell::Own(Buffer::of(cell_len));
         }
     }
-    encode(&layout, &mut cells).map_err(|error| refusal(error.to_string()))?;
-    Ok(cells)
+    encode(&layout, &mut cells).expect("the cells are those of the layout, and of one length");
+    cells
 }

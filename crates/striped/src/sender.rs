@@ -7,11 +7,8 @@ use crate::targets::Targets;
 
 /// Puts and rebuilds stripes in a way of its own, where that is possible.
 pub trait StripeSender: Send + Sync {
-    /// Puts all parts of a stripe.
-    ///
-    /// # Errors
-    /// When the object is no stripe of this geometry.
-    fn put(&self, targets: &Targets, placed: &Placed, object: &[u8]) -> Result<Relayed>;
+    /// Puts all parts of a stripe of an object.
+    fn put(&self, targets: &Targets, placed: &Placed, object: &[u8]) -> Relayed;
 
     /// Rebuilds what a role keeps of an object, of which `others` lack their parts, too, without a byte of it coming here. Says
     /// whether the part is durable now; if it is not, it takes somebody who reads what the other parts are.

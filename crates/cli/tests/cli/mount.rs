@@ -472,6 +472,6 @@ fn what_cannot_be_mounted_on_is_refused_with_a_reason() {
         .stdin(Stdio::null());
     run(&mut unshare).fails(
         1,
-        "there is no /dev/fuse: load the kernel's module (`modprobe fuse`)",
+        "there is no /dev/fuse; load the kernel's module (`modprobe fuse`)",
     );
 }

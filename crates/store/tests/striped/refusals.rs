@@ -51,7 +51,7 @@ fn too_few_targets_are_named() {
         bed.lose(number);
     }
     let text = refused(bed.places());
-    assert_says(&text, &["none of the places", "bring them back"]);
+    assert_says(&text, &["none of the places", "target-4: there is nothing"]);
     assert_says(&refused(Vec::new()), &["lists no targets"]);
 }
 
@@ -147,7 +147,7 @@ fn of_two_changes_at_once_one_is_made() {
         };
         assert_says(
             &refused.unwrap_err().to_string(),
-            &["somebody else", "same command again"],
+            &["somebody else", "nothing was changed here"],
         );
         let mut places = bed.places();
         places.extend([new("other"), new("one")]);
@@ -330,7 +330,10 @@ fn a_target_alone_is_no_repository() {
     let alone = || Arc::new(LocalStorage::new(bed.target(1)));
     let error = Repository::open(alone(), &password()).err().unwrap();
     assert!(matches!(error, Error::OfStripedSet(_)), "{error}");
-    assert_says(&error.to_string(), &["--repo striped:FILE"]);
+    assert_says(
+        &error.to_string(),
+        &["part of a striped repository", "one of its targets"],
+    );
     let error = Repository::init(alone(), &password(), init_options())
         .err()
         .unwrap();

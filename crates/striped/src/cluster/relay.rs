@@ -93,25 +93,25 @@ impl Relay {
 }
 
 impl StripeSender for Relay {
-    fn put(&self, targets: &Targets, placed: &Placed, object: &[u8]) -> Result<Relayed> {
+    fn put(&self, targets: &Targets, placed: &Placed, object: &[u8]) -> Relayed {
         let Some(nodes) = nodes(placed, targets) else {
-            return Ok(Relayed::NotTried);
+            return Relayed::NotTried;
         };
         let geometry = &placed.geometry;
         // Nodes give up on who sends too slowly to one of them, while it sends to the others.
         let layout = geometry.layout();
         let of_sector = layout.data_cells().len() as u64 * SECTOR_LEN;
         if self.limits.least_seconds(of_sector) > STALL_TIMEOUT.as_secs_f64() / 2.0 {
-            return Ok(Relayed::NotTried);
+            return Relayed::NotTried;
         }
         let fail = |why: &str| {
             self.pause(targets, why);
-            Ok(Relayed::Failed)
+            Relayed::Failed
         };
 
         let mut state = lock(&self.state);
         if state.is_paused() {
-            return Ok(Relayed::NotTried);
+            return Relayed::NotTried;
         }
         let (opened, mixer) = match state.session(geometry.generation, &nodes) {
             Ok(opened) => opened,
@@ -129,7 +129,7 @@ impl StripeSender for Relay {
         let mut possible = kinds.filter_map(|kind| Some((kind, kind.schedule(&layout)?)));
         let (kind, schedule) = possible.next().expect("there is always a shared one");
         let cells = match kind {
-            Kind::Direct => encode_cells(object, geometry)?,
+            Kind::Direct => encode_cells(object, geometry),
             _ => data_cells(object, geometry),
         };
         let members = members(placed);
@@ -181,7 +181,7 @@ impl StripeSender for Relay {
             puts.push((target, put));
         }
         lock(&self.state).mixer.share_among(clients, &layout);
-        Ok(Relayed::Put(puts))
+        Relayed::Put(puts)
     }
 
     fn rebuild(&self, targets: &Targets, placed: &Placed, role: usize, others: &[usize]) -> bool {
