@@ -148,9 +148,10 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         return whole.checked_mul(1 << shift).ok_or_else(unusable);
     }
     let value = digits.parse::<f64>().map_err(|_| unusable())? * (1_u64 << shift) as f64;
-    match value >= 0.0 && value < u64::MAX as f64 {
-        true => Ok(value as u64),
-        false => Err(unusable()),
+    if value >= 0.0 && value < u64::MAX as f64 {
+        Ok(value as u64)
+    } else {
+        Err(unusable())
     }
 }
 

@@ -52,9 +52,10 @@ impl Output {
 
     /// Writes the bytes of a name, as [`Output::path`].
     pub fn name(&mut self, name: &[u8]) -> Result<()> {
-        match self.terminal {
-            true => self.stdout.write_all(format::escape(name).as_bytes())?,
-            false => self.stdout.write_all(name)?,
+        if self.terminal {
+            self.stdout.write_all(format::escape(name).as_bytes())?
+        } else {
+            self.stdout.write_all(name)?
         }
         Ok(())
     }

@@ -61,9 +61,10 @@ fn given(global: &Global) -> Result<Option<Password>> {
     if let Some(command) = &global.repository.password_command {
         return from_command(command).map(Some);
     }
-    let prefix = match global.repository.is_source {
-        true => "TABANE_FROM_PASSWORD",
-        false => "TABANE_PASSWORD",
+    let prefix = if global.repository.is_source {
+        "TABANE_FROM_PASSWORD"
+    } else {
+        "TABANE_PASSWORD"
     };
     let variable = |suffix| {
         let value = std::env::var_os(format!("{prefix}{suffix}"));
@@ -90,12 +91,13 @@ fn from_file(path: &Path) -> Result<Password> {
     };
     let file = std::fs::File::open(path).map_err(cannot)?;
     let password = read(file).map_err(cannot)?;
-    match password.is_empty() {
-        true => Err(Failure::Other(format!(
+    if password.is_empty() {
+        Err(Failure::Other(format!(
             "the password file {} is empty",
             path.display()
-        ))),
-        false => Ok(password),
+        )))
+    } else {
+        Ok(password)
     }
 }
 
@@ -116,9 +118,10 @@ fn from_command(command: &OsStr) -> Result<Password> {
     if !status.success() {
         return Err(cannot(format!("failed ({status})")));
     }
-    match password.is_empty() {
-        true => Err(cannot("printed nothing".to_owned())),
-        false => Ok(password),
+    if password.is_empty() {
+        Err(cannot("printed nothing".to_owned()))
+    } else {
+        Ok(password)
     }
 }
 

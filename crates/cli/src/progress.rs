@@ -66,9 +66,10 @@ impl Progress {
         let counters = Arc::<Counters>::default();
         let start = Instant::now();
         let draws = !global.json && !global.quiet && can_draw;
-        let bar = match draws {
-            true => ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()),
-            false => ProgressBar::hidden(),
+        let bar = if draws {
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr())
+        } else {
+            ProgressBar::hidden()
         };
         let style = ProgressStyle::with_template("{wide_msg}").expect("it is well-formed");
         bar.set_style(style);
@@ -161,19 +162,21 @@ impl Progress {
     /// Something is wrong with what was looked at.
     pub fn problem(&self, what: &str) {
         self.counters.warnings.fetch_add(1, Ordering::Relaxed);
-        match self.json {
-            true => print_line(&into_object(
+        if self.json {
+            print_line(&into_object(
                 json!({"message_type": "problem", "what": what}),
-            )),
-            false => self.bar.suspend(|| warn(what)),
+            ))
+        } else {
+            self.bar.suspend(|| warn(what))
         }
     }
 
     /// Something is worth knowing.
     pub fn note(&self, what: &str) {
-        match self.json {
-            true => print_line(&into_object(json!({"message_type": "note", "what": what}))),
-            false => self.bar.suspend(|| warn(what)),
+        if self.json {
+            print_line(&into_object(json!({"message_type": "note", "what": what})))
+        } else {
+            self.bar.suspend(|| warn(what))
         }
     }
 

@@ -63,9 +63,10 @@ impl Selection {
             }
             return Ok(Selected {
                 snapshots: listing.snapshots,
-                exit: match listing.damaged.is_empty() {
-                    true => Exit::Success,
-                    false => Exit::Failure,
+                exit: if listing.damaged.is_empty() {
+                    Exit::Success
+                } else {
+                    Exit::Failure
                 },
             });
         }

@@ -21,9 +21,10 @@ impl Cursor {
     /// Where a frame of so many bytes begins: a frame that does not fit before the end of the ring goes to its beginning.
     pub fn start(&self, len: usize) -> u64 {
         let left = self.capacity - self.head % self.capacity;
-        match len as u64 <= left {
-            true => self.head,
-            false => self.head + left,
+        if len as u64 <= left {
+            self.head
+        } else {
+            self.head + left
         }
     }
 }
@@ -227,9 +228,10 @@ impl Ring {
             state.released = end;
             state.first += 1;
         }
-        match state.owed >= state.cursor.capacity / FRAME_SHARE as u64 {
-            true => std::mem::take(&mut state.owed),
-            false => 0,
+        if state.owed >= state.cursor.capacity / FRAME_SHARE as u64 {
+            std::mem::take(&mut state.owed)
+        } else {
+            0
         }
     }
 

@@ -139,9 +139,10 @@ impl Driver {
         // SAFETY: gives a constant string, or leaves the pointer null for a code that it does not know.
         unsafe {
             (self.error_string)(code, &mut text);
-            match text.is_null() {
-                true => format!("error {code}"),
-                false => CStr::from_ptr(text).to_string_lossy().into_owned(),
+            if text.is_null() {
+                format!("error {code}")
+            } else {
+                CStr::from_ptr(text).to_string_lossy().into_owned()
             }
         }
     }

@@ -358,9 +358,10 @@ impl<O: IndexObjects> Folding<'_, O> {
             }
             Loaded::Ok(())
         })?;
-        let batch = match objects.is_empty() {
-            true => None,
-            false => Some(Batch::new(objects)?),
+        let batch = if objects.is_empty() {
+            None
+        } else {
+            Some(Batch::new(objects)?)
         };
         let none_stale = runs.iter().all(|run| !is_stale(run, self.current));
         if batch.is_none() && none_stale && runs.len() == before {

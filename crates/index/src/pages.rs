@@ -121,9 +121,10 @@ impl PageWriter {
         self.page.resize(start + T::LEN, 0);
         record.encode(&mut self.page[start..]);
         self.section.count = self.section.count.checked_add(1).ok_or_else(too_many)?;
-        match self.page.len() + T::LEN > PAYLOAD_LEN {
-            true => self.end_page(),
-            false => Ok(()),
+        if self.page.len() + T::LEN > PAYLOAD_LEN {
+            self.end_page()
+        } else {
+            Ok(())
         }
     }
 

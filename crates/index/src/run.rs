@@ -372,9 +372,10 @@ fn first_from(entries: &[TableEntry], guess: usize, key: u32) -> usize {
     }
     // Not near, since IDs are not always as random as they should be.
     let is_first = at == 0 || entries[at - 1].key < key;
-    match is_first && entries.get(at).is_none_or(|entry| entry.key >= key) {
-        true => at,
-        false => entries.partition_point(|entry| entry.key < key),
+    if is_first && entries.get(at).is_none_or(|entry| entry.key >= key) {
+        at
+    } else {
+        entries.partition_point(|entry| entry.key < key)
     }
 }
 
@@ -417,9 +418,10 @@ impl From<PackRecord> for PackEntry {
         Self {
             id: record.id,
             salt: record.salt,
-            kind: match record.is_tree {
-                true => BlockKind::Tree,
-                false => BlockKind::Data,
+            kind: if record.is_tree {
+                BlockKind::Tree
+            } else {
+                BlockKind::Data
             },
             len: record.len,
         }

@@ -165,9 +165,12 @@ impl Snapshots {
     /// An entry of the directory of views with this path.
     fn view_entry(&self, listing: &Listing, above: &str, name: &str, entry: &Entry) -> Found {
         let new_number = || self.trees.new_number();
-        let join = || match above.is_empty() {
-            true => name.to_owned(),
-            false => format!("{above}/{name}"),
+        let join = || {
+            if above.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{above}/{name}")
+            }
         };
         let inode = match entry {
             Entry::Directory(_) => self.number(View::Directory(join()), new_number),

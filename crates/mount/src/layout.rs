@@ -30,9 +30,10 @@ pub fn layout<'a>(
 ) -> Directory {
     let [mut ids, mut times, mut hosts, mut tags] = [const { Directory::new() }; 4];
     for (id, snapshot) in snapshots {
-        let short = match ids.contains_key(&id.short()) {
-            true => id.to_string(),
-            false => id.short(),
+        let short = if ids.contains_key(&id.short()) {
+            id.to_string()
+        } else {
+            id.short()
         };
         ids.insert(short, Entry::Snapshot(id));
         let time = time_name(snapshot, zone);
@@ -58,9 +59,10 @@ pub fn layout<'a>(
 /// As `2026-01-02T15:04:05+01:00`.
 fn time_name(snapshot: &Snapshot, zone: &TimeZone) -> String {
     let time = snapshot.time.to_zoned(zone.clone());
-    let format = match time.offset().is_zero() {
-        true => "%Y-%m-%dT%H:%M:%SZ",
-        false => "%Y-%m-%dT%H:%M:%S%:z",
+    let format = if time.offset().is_zero() {
+        "%Y-%m-%dT%H:%M:%SZ"
+    } else {
+        "%Y-%m-%dT%H:%M:%S%:z"
     };
     time.strftime(format).to_string()
 }

@@ -205,20 +205,21 @@ fn params(subject: &str, until: SystemTime) -> CertificateParams {
 
 fn check_name(name: &str) -> Result<()> {
     let is_good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    match !name.is_empty()
+    if !name.is_empty()
         && name.len() <= 32
         && name.bytes().all(is_good)
         && !name.starts_with('-')
         && !name.ends_with('-')
         && name != "authority"
     {
-        true => Ok(()),
-        false => Err(StorageError::new(
+        Ok(())
+    } else {
+        Err(StorageError::new(
             StorageErrorKind::Invalid,
             format!(
                 "{name:?} is no name for a node: use up to 32 small letters, digits and hyphens"
             ),
-        )),
+        ))
     }
 }
 

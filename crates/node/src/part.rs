@@ -205,9 +205,10 @@ impl Work {
     /// That what is kept here under the object's name is this node's part of the stripe.
     fn check_header(&self, storage: &LocalStorage) -> Result<()> {
         let header = storage.get(self.name, Some(0..HEADER_LEN))?;
-        match Geometry::parse(self.name.id, &header) == Some((self.geometry, self.role)) {
-            true => Ok(()),
-            false => Err(damaged(self.name)),
+        if Geometry::parse(self.name.id, &header) == Some((self.geometry, self.role)) {
+            Ok(())
+        } else {
+            Err(damaged(self.name))
         }
     }
 
@@ -287,9 +288,10 @@ impl Work {
     fn release(&self, tails: &mut [Option<Tail>], sector: u64) -> Result<()> {
         let sectors = self.geometry.sectors();
         for (from, &member) in self.members.iter().enumerate() {
-            let step = match sector + 1 == sectors {
-                true => sectors + self.part.longest_lag as u64,
-                false => self.part.step_of(from, sector + 1),
+            let step = if sector + 1 == sectors {
+                sectors + self.part.longest_lag as u64
+            } else {
+                self.part.step_of(from, sector + 1)
             };
             let arrived = self.part.arrived_before(from, step, sectors);
             if let (Some(tail), 1..) = (&mut tails[member], arrived) {

@@ -104,9 +104,10 @@ impl Session {
         let mut tokens = Vec::new();
         for member in 0..=members {
             let token: Token = random_id();
-            let capacity = match member == members {
-                true => open.client_ring as usize,
-                false => open.peer_ring as usize,
+            let capacity = if member == members {
+                open.client_ring as usize
+            } else {
+                open.peer_ring as usize
             };
             if member != usize::from(open.me) {
                 expected.insert(token, Expected { member, capacity });

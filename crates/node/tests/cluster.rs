@@ -122,17 +122,16 @@ fn files(root: &Path) -> Vec<(String, Vec<u8>)> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => folders.push(path),
-                false => {
-                    let name = path
-                        .strip_prefix(root)
-                        .unwrap()
-                        .to_str()
-                        .unwrap()
-                        .to_owned();
-                    found.push((name, fs::read(path).unwrap()));
-                }
+            if path.is_dir() {
+                folders.push(path)
+            } else {
+                let name = path
+                    .strip_prefix(root)
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .to_owned();
+                found.push((name, fs::read(path).unwrap()));
             }
         }
     }

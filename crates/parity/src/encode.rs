@@ -62,9 +62,10 @@ fn add_up<C: Buffer>(
         *source = &cells[cell].as_ref()[ahead.clone()];
     }
     for (source, &cell) in of_diagonal.iter_mut().zip(&diagonal.from) {
-        *source = match cell == row.into {
-            true => &known[behind.clone()],
-            false => &cells[cell].as_ref()[behind.clone()],
+        *source = if cell == row.into {
+            &known[behind.clone()]
+        } else {
+            &cells[cell].as_ref()[behind.clone()]
         };
     }
     let from_memory = Sum {

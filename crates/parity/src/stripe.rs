@@ -131,9 +131,10 @@ impl Step {
 /// Whether there is a buffer for each cell of a layout.
 pub fn count<C>(layout: &Layout, cells: &[C]) -> Result<(), Error> {
     let (given, expected) = (cells.len(), layout.cells());
-    match given == expected {
-        true => Ok(()),
-        false => Err(Error::CellCount { given, expected }),
+    if given == expected {
+        Ok(())
+    } else {
+        Err(Error::CellCount { given, expected })
     }
 }
 

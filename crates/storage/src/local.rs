@@ -402,10 +402,11 @@ pub fn write_whole(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> Resul
         .open(&temporary)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    let renamed = match replace {
-        true => fs::rename(&temporary, path),
-        false => rename_without_replacing(&temporary, path)
-            .inspect_err(|_| drop(fs::remove_file(&temporary))),
+    let renamed = if replace {
+        fs::rename(&temporary, path)
+    } else {
+        rename_without_replacing(&temporary, path)
+            .inspect_err(|_| drop(fs::remove_file(&temporary)))
     };
     Ok(renamed?)
 }

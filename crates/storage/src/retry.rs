@@ -106,12 +106,13 @@ impl Attempts<'_> {
     /// How long to wait before the next try, or nothing if there should be none.
     pub fn failed(&mut self, failure: &StorageError, now: Instant) -> Option<Duration> {
         let first_failure = *self.first_failure.get_or_insert(now);
-        let (since, patience) = match self.outages.failed(failure, now) {
-            true => (first_failure, self.outages.patience),
-            false => (
+        let (since, patience) = if self.outages.failed(failure, now) {
+            (first_failure, self.outages.patience)
+        } else {
+            (
                 self.started,
                 self.outages.patience.min(FIRST_CONTACT_TIMEOUT),
-            ),
+            )
         };
         self.failures += 1;
         let left = patience.saturating_sub(now - since);

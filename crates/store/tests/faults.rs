@@ -122,9 +122,10 @@ fn at_every_operation(fault: Fault) {
     loop {
         let number = tried + 1;
         let point = base.copy();
-        let reached = match fault.kills() {
-            true => dies(&point, fault, number),
-            false => fails(&point, fault, number),
+        let reached = if fault.kills() {
+            dies(&point, fault, number)
+        } else {
+            fails(&point, fault, number)
         };
         if !reached {
             break;

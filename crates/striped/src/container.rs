@@ -79,9 +79,10 @@ impl Geometry {
 
     /// Cells of each role, and cells that hold data.
     fn counts(&self) -> (u64, u64) {
-        match self.is_replica() {
-            true => (1, 1),
-            false => counts(self.roles),
+        if self.is_replica() {
+            (1, 1)
+        } else {
+            counts(self.roles)
         }
     }
 

@@ -36,9 +36,10 @@ impl StripedStorage {
             }
         }
         self.check_enough()?;
-        match found {
-            true => Ok(()),
-            false => Err(StorageErrorKind::NotFound.into()),
+        if found {
+            Ok(())
+        } else {
+            Err(StorageErrorKind::NotFound.into())
         }
     }
 

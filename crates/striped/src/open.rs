@@ -364,23 +364,25 @@ fn nothing_known(answers: &[Answer]) -> StorageError {
     };
     let each: Vec<String> = answers.iter().map(of).collect();
     let list = list_of(answers.iter().map(|answer| &answer.place.url));
-    match each.is_empty() {
-        true => refusal(format!("the {list} lists no targets")),
-        false => StorageError::new(
+    if each.is_empty() {
+        refusal(format!("the {list} lists no targets"))
+    } else {
+        StorageError::new(
             StorageErrorKind::NoTargets,
             format!(
                 "none of the places in the {list} says that it is a target ({})",
                 each.join("; ")
             ),
-        ),
+        )
     }
 }
 
 /// What such places are listed in.
 fn list_of<'a>(urls: impl IntoIterator<Item = &'a String>) -> &'static str {
-    match urls.into_iter().any(|url| is_node_url(url)) {
-        true => "cluster file",
-        false => "set file",
+    if urls.into_iter().any(|url| is_node_url(url)) {
+        "cluster file"
+    } else {
+        "set file"
     }
 }
 

@@ -165,9 +165,10 @@ impl StripedStorage {
 }
 
 fn acknowledge(new: bool) -> Result<()> {
-    match new {
-        true => Ok(()),
-        false => Err(StorageErrorKind::AlreadyExists.into()),
+    if new {
+        Ok(())
+    } else {
+        Err(StorageErrorKind::AlreadyExists.into())
     }
 }
 
@@ -218,9 +219,10 @@ pub fn data_cells<'a>(object: &'a [u8], geometry: &Geometry) -> Vec<Cell<'a>> {
     let mut data = object.chunks(cell_len);
     for &cell in layout.data_cells() {
         let bytes = data.next().unwrap_or_default();
-        cells[cell] = match bytes.len() == cell_len {
-            true => Cell::Data(bytes),
-            false => Cell::Own(Buffer::padded(bytes, cell_len)),
+        cells[cell] = if bytes.len() == cell_len {
+            Cell::Data(bytes)
+        } else {
+            Cell::Own(Buffer::padded(bytes, cell_len))
         };
     }
     cells

@@ -190,14 +190,13 @@ impl<'a> StripeReader<'a> {
         for &cell in &used {
             self.make_room(cell);
         }
-        let slices =
-            self.cells
-                .iter_mut()
-                .enumerate()
-                .map(|(number, cell)| match used.contains(&number) {
-                    true => &mut cell.as_mut()[bytes.clone()],
-                    false => &mut [],
-                });
+        let slices = self.cells.iter_mut().enumerate().map(|(number, cell)| {
+            if used.contains(&number) {
+                &mut cell.as_mut()[bytes.clone()]
+            } else {
+                &mut []
+            }
+        });
         let mut slices: Vec<&mut [u8]> = slices.collect();
         plan.run(&mut slices)
             .expect("the parts of all cells are of one length");

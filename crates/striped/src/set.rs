@@ -46,9 +46,10 @@ impl Identity {
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let identity: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         check_format(identity.format)?;
-        match identity == Self::new(identity.set, identity.target) {
-            true => Ok(identity),
-            false => Err("its checksum is wrong".to_owned()),
+        if identity == Self::new(identity.set, identity.target) {
+            Ok(identity)
+        } else {
+            Err("its checksum is wrong".to_owned())
         }
     }
 }

@@ -101,11 +101,12 @@ impl StripedStorage {
             _ => "none of the others may be lost",
         };
         let mut why = all.iter().filter_map(|target| target.why_down());
-        let kind = match why.any(|why| why != open::NOT_LISTED) {
-            true => EventKind::TargetsMissing {
+        let kind = if why.any(|why| why != open::NOT_LISTED) {
+            EventKind::TargetsMissing {
                 are_nodes: self.is_of_nodes(),
-            },
-            false => EventKind::Note,
+            }
+        } else {
+            EventKind::Note
         };
         let text = format!(
             "{} of {} targets missing ({}): going on without, {more}",
@@ -133,9 +134,10 @@ impl StripedStorage {
                 Some(format!("{} ({why})", all[number].url))
             })
             .collect();
-        let which = match short[..] == *self.newest().1 {
-            true => "targets",
-            false => "targets that there were before others were added",
+        let which = if short[..] == *self.newest().1 {
+            "targets"
+        } else {
+            "targets that there were before others were added"
         };
         let text = format!(
             "{} of {} {which} are missing, and only two may be: {}",
@@ -167,9 +169,10 @@ impl StripedStorage {
     /// The target that has each role of a stripe.
     pub(crate) fn targets_by_role(&self, object: Id, generation: u8) -> Option<Vec<usize>> {
         let targets = self.generation(generation)?;
-        let turn = match self.description.fixed_roles {
-            true => 0,
-            false => self.turn(object, targets.len()),
+        let turn = if self.description.fixed_roles {
+            0
+        } else {
+            self.turn(object, targets.len())
         };
         let mut by_role = targets.to_vec();
         by_role.rotate_left(turn);

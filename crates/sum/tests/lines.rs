@@ -39,17 +39,11 @@ proptest! {
     #[test]
     fn lines_are_read_back(algorithm in algorithm(), seed: u64, name in name(), tagged: bool, binary: bool) {
         let sum = sum(algorithm, seed);
-        let style = match tagged {
-            true => Style::Tagged(algorithm),
-            false => Style::Untagged { algorithm, binary },
-        };
+        let style = if tagged { Style::Tagged(algorithm) } else { Style::Untagged { algorithm, binary } };
         let line = written(Format::new(style), &sum, &name);
         let expected = Some(Line { algorithm, sum, name });
         prop_assert_eq!(Parser::new(Accept::Only(algorithm)).parse(&line), expected.clone());
-        let accept = match tagged {
-            true => Accept::AnyTagged(Algorithm::Md5),
-            false => Accept::AnyTagged(algorithm),
-        };
+        let accept = if tagged { Accept::AnyTagged(Algorithm::Md5) } else { Accept::AnyTagged(algorithm) };
         prop_assert_eq!(Parser::new(accept).parse(&line), expected);
     }
 

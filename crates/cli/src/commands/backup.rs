@@ -178,10 +178,7 @@ impl Backup {
             }
             self.paths.iter().for_each(|path| warn_of_link(path));
         }
-        let (repository, new) = match self.init && !self.dry_run {
-            true => global.open_or_init()?,
-            false => (global.open()?, false),
-        };
+        let (repository, new) = if self.init && !self.dry_run { global.open_or_init()? } else { (global.open()?, false) };
         if new {
             super::init::report(global, &repository)?;
         }
@@ -224,12 +221,9 @@ impl Backup {
         for file in &self.files_from_raw {
             paths.extend(read_list(file, b'\0')?.into_iter().map(into_path));
         }
-        match paths.is_empty() {
-            true => Err(Failure::Usage(
-                "nothing to back up: name at least one path, or use --stdin".to_owned(),
-            )),
-            false => Ok(Source::Paths(paths)),
-        }
+        if paths.is_empty() { Err(Failure::Usage(
+            "nothing to back up: name at least one path, or use --stdin".to_owned(),
+        )) } else { Ok(Source::Paths(paths)) }
     }
 
     fn options(self, repository: &Repository) -> Result<BackupOptions> {
@@ -279,10 +273,7 @@ fn read_lines(path: &Path) -> Result<Vec<Vec<u8>>> {
 /// The parts of a file that end in `end`, but no empty ones.
 fn read_list(path: &Path, end: u8) -> Result<Vec<Vec<u8>>> {
     let mut bytes = Vec::new();
-    let read = match path.as_os_str() == "-" {
-        true => std::io::stdin().read_to_end(&mut bytes),
-        false => std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)),
-    };
+    let read = if path.as_os_str() == "-" { std::io::stdin().read_to_end(&mut bytes) } else { std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)) };
     read.map_err(Error::path("read", path))?;
     let parts = bytes
         .split(|&byte| byte == end)

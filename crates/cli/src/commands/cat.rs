@@ -165,10 +165,7 @@ fn block(repository: &std::sync::Arc<Repository>, prefix: &str) -> Result<Vec<u8
     let mut reader = tabane_store::parts::reader::BlockReader::new(repository);
     reader.append_block(&index, id, &mut bytes)?;
     let digest = repository.config().hash.digest(&bytes);
-    match repository.is_block(&id, &digest) {
-        true => Ok(bytes),
-        false => {
-            Err(Error::damaged(format!("block {id}"), "its bytes do not match its digest").into())
-        }
+    if repository.is_block(&id, &digest) { Ok(bytes) } else {
+        Err(Error::damaged(format!("block {id}"), "its bytes do not match its digest").into())
     }
 }

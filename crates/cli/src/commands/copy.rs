@@ -71,10 +71,7 @@ impl Copy {
         let copied = from.copy_to(options, &to, &snapshots);
         progress.stop();
         let copied = copied?;
-        match global.json {
-            true => print_json(&copied, self.dry_run)?,
-            false => print(global, &copied, self.dry_run, &progress)?,
-        }
+        if global.json { print_json(&copied, self.dry_run)? } else { print(global, &copied, self.dry_run, &progress)? }
         Ok(exit)
     }
 }
@@ -109,15 +106,12 @@ fn print(global: &Global, copied: &Copied, dry_run: bool, progress: &Progress) -
         if dry_run { "would be copied" } else { "copied" },
         format::grouped(copied.present.len() as u64),
     ))?;
-    let stored = match dry_run {
-        true => String::new(),
-        false => format!(
-            ", stored as {} in {} ({})",
-            format::bytes(copied.stored_bytes),
-            format::duration(progress.elapsed()),
-            format::speed(copied.bytes, progress.elapsed())
-        ),
-    };
+    let stored = if dry_run { String::new() } else { format!(
+        ", stored as {} in {} ({})",
+        format::bytes(copied.stored_bytes),
+        format::duration(progress.elapsed()),
+        format::speed(copied.bytes, progress.elapsed())
+    ) };
     output.line(format!(
         "{} of {}{stored}; {} there already",
         format::count(copied.blocks, "block"),

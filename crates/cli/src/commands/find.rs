@@ -196,12 +196,9 @@ impl Find {
     }
 
     fn print(&self, output: &mut Output, path: &Path, node: &Node) -> Result<()> {
-        match self.long {
-            true => output.long_entry(path, node),
-            false => {
-                output.path(path)?;
-                output.line("")
-            }
+        if self.long { output.long_entry(path, node) } else {
+            output.path(path)?;
+            output.line("")
         }
     }
 

@@ -178,18 +178,12 @@ impl Forget {
         let rules = self.keep.rules();
         self.validate(&rules)?;
         let repository = global.open()?;
-        let (exit, going) = match self.snapshots.is_empty() {
-            true => self.remove_by_rules(global, &repository, &rules, metrics)?,
-            false => self.remove_named(global, &repository)?,
-        };
+        let (exit, going) = if self.snapshots.is_empty() { self.remove_by_rules(global, &repository, &rules, metrics)? } else { self.remove_named(global, &repository)? };
         if self.prune && !going.is_empty() {
-            let pruned = match self.dry_run {
-                true => {
-                    let going = going.into_iter().collect();
-                    prune::dry_run(global, &repository, &self.limits, &going)?
-                }
-                false => prune::run(global, &repository, &self.limits, metrics)?,
-            };
+            let pruned = if self.dry_run {
+                let going = going.into_iter().collect();
+                prune::dry_run(global, &repository, &self.limits, &going)?
+            } else { prune::run(global, &repository, &self.limits, metrics)? };
             if exit == Exit::Success {
                 return Ok(pruned);
             }
@@ -242,10 +236,7 @@ impl Forget {
             output.json(&Value::Array(groups.collect()))?;
             output.finish()?;
         }
-        let exit = match failed || !listing.damaged.is_empty() {
-            true => Exit::Incomplete,
-            false => Exit::Success,
-        };
+        let exit = if failed || !listing.damaged.is_empty() { Exit::Incomplete } else { Exit::Success };
         Ok((exit, going))
     }
 
@@ -289,10 +280,7 @@ impl Forget {
             }))?;
             output.finish()?;
         }
-        let exit = match failed {
-            true => Exit::Incomplete,
-            false => Exit::Success,
-        };
+        let exit = if failed { Exit::Incomplete } else { Exit::Success };
         Ok((exit, named))
     }
 
@@ -307,13 +295,10 @@ impl Forget {
         }
         if !global.json && !global.quiet {
             let mut output = Output::new();
-            match self.dry_run {
-                true => output.line(format!(
-                    "dry run: {} would be removed",
-                    format::count(going.len() as u64, "snapshot")
-                ))?,
-                false => output.line(format!("{} removed", format::count(removed, "snapshot")))?,
-            }
+            if self.dry_run { output.line(format!(
+                "dry run: {} would be removed",
+                format::count(going.len() as u64, "snapshot")
+            ))? } else { output.line(format!("{} removed", format::count(removed, "snapshot")))? }
             output.finish()?;
         }
         Ok(!self.dry_run && removed < going.len() as u64)
@@ -332,16 +317,10 @@ fn describe(group: &Group) -> String {
             .paths
             .as_ref()
             .map(|paths| format!("paths {}", list(paths))),
-        group.tags.as_ref().map(|tags| match tags.is_empty() {
-            true => "no tags".to_owned(),
-            false => format!("tags {}", list(tags)),
-        }),
+        group.tags.as_ref().map(|tags| if tags.is_empty() { "no tags".to_owned() } else { format!("tags {}", list(tags)) }),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
-    match parts.is_empty() {
-        true => "snapshot".to_owned(),
-        false => format!("snapshot with {}", parts.join(" and ")),
-    }
+    if parts.is_empty() { "snapshot".to_owned() } else { format!("snapshot with {}", parts.join(" and ")) }
 }
 
 /// A table of what stays and why, and one of what goes.

@@ -104,10 +104,7 @@ fn list(global: &Global, repository: &Repository) -> Result<Exit> {
     for error in &damaged {
         warn(advice::explain(error));
     }
-    let exit = match damaged.is_empty() {
-        true => Exit::Success,
-        false => Exit::Failure,
-    };
+    let exit = if damaged.is_empty() { Exit::Success } else { Exit::Failure };
     let in_use = repository.key();
     let mut output = Output::new();
     if global.json {

@@ -62,15 +62,12 @@ impl List {
                             if !seen.insert(*id) {
                                 continue;
                             }
-                            match global.json {
-                                true => output.json(&json!({
-                                    "id": id.to_string(),
-                                    "kind": kind,
-                                    "length": len,
-                                    "pack": pack.to_string(),
-                                }))?,
-                                false => output.line(format!("{kind} {id}"))?,
-                            }
+                            if global.json { output.json(&json!({
+                                "id": id.to_string(),
+                                "kind": kind,
+                                "length": len,
+                                "pack": pack.to_string(),
+                            }))? } else { output.line(format!("{kind} {id}"))? }
                         }
                     }
                 }
@@ -79,10 +76,7 @@ impl List {
             }
         };
         for (id, len) in repository.list(kind)? {
-            match global.json {
-                true => output.json(&json!({"id": id.to_string(), "length": len}))?,
-                false => output.line(id.to_string())?,
-            }
+            if global.json { output.json(&json!({"id": id.to_string(), "length": len}))? } else { output.line(id.to_string())? }
         }
         output.finish()?;
         Ok(Exit::Success)

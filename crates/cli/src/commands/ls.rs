@@ -65,14 +65,11 @@ impl Ls {
                 format::printable(&snapshot.hostname),
             ))?;
         }
-        let starts = match self.paths.is_empty() {
-            true => vec![self.place.path.clone()],
-            false => self
-                .paths
-                .iter()
-                .map(|path| self.place.join(path))
-                .collect(),
-        };
+        let starts = if self.paths.is_empty() { vec![self.place.path.clone()] } else { self
+        .paths
+        .iter()
+        .map(|path| self.place.join(path))
+        .collect() };
         // Nothing is printed if one of them is not there.
         let starts = starts
             .into_iter()

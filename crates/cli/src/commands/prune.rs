@@ -71,10 +71,7 @@ impl Prune {
         let file = self.metrics.clone();
         file.record(global, "prune", |metrics| {
             let repository = global.open()?;
-            match self.dry_run {
-                true => dry_run(global, &repository, &self.limits, &HashSet::new()),
-                false => run(global, &repository, &self.limits, metrics),
-            }
+            if self.dry_run { dry_run(global, &repository, &self.limits, &HashSet::new()) } else { run(global, &repository, &self.limits, metrics) }
         })
     }
 }

@@ -289,10 +289,7 @@ fn snapshots(
         "unreadable_snapshots": unreadable,
     });
     say(global, value, options.dry_run, || {
-        let verb = match options.dry_run {
-            true => "would be repaired",
-            false => "repaired",
-        };
+        let verb = if options.dry_run { "would be repaired" } else { "repaired" };
         let line = |Repaired { old, new, lost }: &Repaired| {
             let outcome = new.map_or_else(String::new, |new| format!(" is now {}", new.short()));
             format!(
@@ -319,10 +316,7 @@ fn snapshots(
             id.short()
         ));
     }
-    match report.unreadable.is_empty() || options.forget {
-        true => Ok(selected.exit),
-        false => Ok(Exit::Failure),
-    }
+    if report.unreadable.is_empty() || options.forget { Ok(selected.exit) } else { Ok(Exit::Failure) }
 }
 
 /// The packs that `names` mean, or all.

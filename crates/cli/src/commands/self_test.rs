@@ -100,10 +100,7 @@ impl SelfTest {
             ))?;
         }
         output.finish()?;
-        match failed {
-            true => Ok(Exit::Failure),
-            false => Ok(Exit::Success),
-        }
+        if failed { Ok(Exit::Failure) } else { Ok(Exit::Success) }
     }
 }
 

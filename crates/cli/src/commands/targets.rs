@@ -138,10 +138,7 @@ fn change(global: &Global, old: Option<&str>, new: &str) -> Result<Exit> {
             };
             // An earlier attempt may have been interrupted when the targets knew, and the file did not.
             let is_done = urls.contains(&old) && !is_target(&old) && is_target(&new);
-            let replaced = match is_done {
-                true => old,
-                false => storage.replace(&old, place)?,
-            };
+            let replaced = if is_done { old } else { storage.replace(&old, place)? };
             urls.retain(|url| *url != replaced);
         }
     }

@@ -246,10 +246,7 @@ fn reply(mut stream: TcpStream, answer: &str, requests: &AtomicU64) {
     requests.fetch_add(1, Ordering::SeqCst);
     let (status, body) = answer.split_once('|').unwrap_or((answer, ""));
     let (status, headers) = status.split_once('+').unwrap_or((status, "X-Nothing: 1"));
-    let body = match head.starts_with(b"HEAD") {
-        true => "",
-        false => body,
-    };
+    let body = if head.starts_with(b"HEAD") { "" } else { body };
     let head = format!(
         "HTTP/1.1 {status}\r\nDate: Sun, 01 Jan 2023 00:00:00 GMT\r\n{headers}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()

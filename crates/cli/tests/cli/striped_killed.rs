@@ -80,14 +80,15 @@ fn killed_at_random_moments() {
     for round in 1..kills + 3 {
         let work = round as usize % 3;
         let lives = whole[work].is_zero();
-        let end = |command: Command| match lives {
-            true => {
+        let end = |command: Command| {
+            if lives {
                 let mut command = command;
                 let (ran, took) = timed(|| run(&mut command));
                 ends_well(ran);
                 (took, false)
+            } else {
+                (whole[work], kill(command, whole[work], round))
             }
-            false => (whole[work], kill(command, whole[work], round)),
         };
         let one = random(round) as usize % 5;
         let other = (one + 1 + random(round + 1000) as usize % 4) % 5;

@@ -231,9 +231,10 @@ impl Picture {
                     .diagonal_of(cell)
                     .map(|diagonal| format!("/{diagonal}"));
                 let text = self.name(cell) + &on.unwrap_or_default();
-                match self.lost.contains(&role) {
-                    true => format!("[{text}]"),
-                    false => text,
+                if self.lost.contains(&role) {
+                    format!("[{text}]")
+                } else {
+                    text
                 }
             };
             table.row(
@@ -296,9 +297,10 @@ impl Picture {
         }
         let (reads, left, fewest) = self.reads(&self.lost)?;
         let names: Vec<String> = self.lost.iter().map(usize::to_string).collect();
-        let bound = match reads == fewest {
-            true => "the fewest possible".to_owned(),
-            false => format!("a simple bound is {fewest}"),
+        let bound = if reads == fewest {
+            "the fewest possible".to_owned()
+        } else {
+            format!("a simple bound is {fewest}")
         };
         page.line(format!(
             "To rebuild target{} {} takes {reads} of the {left} cells that are left ({bound}):",

@@ -127,9 +127,10 @@ impl Schedule {
         let deepest = depths.iter().copied().max().unwrap_or(0).saturating_sub(1);
         let lags = depths.into_iter().map(|depth| {
             let behind = depth.saturating_sub(1);
-            match deepest <= lag_max {
-                true => behind,
-                false => behind * lag_max / deepest,
+            if deepest <= lag_max {
+                behind
+            } else {
+                behind * lag_max / deepest
             }
         });
         lags.collect()

@@ -107,9 +107,10 @@ fn encoding_and_updates_cost_what_they_should() {
             .sum();
         let mean = parities as f64 / blocks as f64;
         let prime = layout.prime();
-        match prime == roles || prime == roles - 1 {
-            true => assert_eq!(parities, 2 * blocks, "{roles}"),
-            false => assert!(mean > 2.0 && mean <= 2.21, "{roles}: {mean}"),
+        if prime == roles || prime == roles - 1 {
+            assert_eq!(parities, 2 * blocks, "{roles}")
+        } else {
+            assert!(mean > 2.0 && mean <= 2.21, "{roles}: {mean}")
         }
     }
 }

@@ -123,9 +123,10 @@ fn the_bound_is_reached_where_it_is_said_to_be() {
         let prime = layout.prime();
         for lost in [0, 1, roles - 2] {
             assert!(reads(&[lost]) >= bound(&[lost]), "{roles}");
-            match prime == roles || prime == roles - 1 {
-                true => assert_eq!(reads(&[lost]), bound(&[lost]), "{roles}"),
-                false => assert!(reads(&[lost]) * 10 <= bound(&[lost]) * 11, "{roles}"),
+            if prime == roles || prime == roles - 1 {
+                assert_eq!(reads(&[lost]), bound(&[lost]), "{roles}")
+            } else {
+                assert!(reads(&[lost]) * 10 <= bound(&[lost]) * 11, "{roles}")
             }
         }
     }

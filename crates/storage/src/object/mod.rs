@@ -223,9 +223,10 @@ impl ObjectStorage {
                 let size = within(SMALL_REQUEST_TIMEOUT, self.store.head(path))
                     .await?
                     .size;
-                return Err(match range.end > size {
-                    true => StorageErrorKind::PastEnd.into(),
-                    false => failure,
+                return Err(if range.end > size {
+                    StorageErrorKind::PastEnd.into()
+                } else {
+                    failure
                 });
             }
             (found, _) => found?,
@@ -246,12 +247,13 @@ impl ObjectStorage {
                 limiter.wait(piece.len()).await;
             }
         }
-        match bytes.len() as u64 == len {
-            true => Ok(bytes),
-            false => Err(StorageError::new(
+        if bytes.len() as u64 == len {
+            Ok(bytes)
+        } else {
+            Err(StorageError::new(
                 StorageErrorKind::Retryable,
                 "the server sent less than it promised",
-            )),
+            ))
         }
     }
 
@@ -265,12 +267,12 @@ impl ObjectStorage {
             Err(failure) if failure.kind() == StorageErrorKind::NotFound => name != Name::CONFIG,
             Err(failure) => failure.kind() == StorageErrorKind::Retryable,
         };
-        match is_clear {
-            true => found,
-            // An answer to HEAD has no room for an explanation.
-            false => Ok(within(SMALL_REQUEST_TIMEOUT, self.store.get(&path))
+        if is_clear {
+            found
+        } else {
+            Ok(within(SMALL_REQUEST_TIMEOUT, self.store.get(&path))
                 .await?
-                .meta),
+                .meta)
         }
     }
 
@@ -351,9 +353,10 @@ impl Storage for ObjectStorage {
                 .common_prefixes
                 .iter()
                 .any(|folder| !harmless.contains(folder));
-            match other || !found.objects.is_empty() {
-                true => Err(StorageErrorKind::NotEmpty.into()),
-                false => Ok(()),
+            if other || !found.objects.is_empty() {
+                Err(StorageErrorKind::NotEmpty.into())
+            } else {
+                Ok(())
             }
         })
     }
@@ -385,9 +388,10 @@ impl Storage for ObjectStorage {
         self.run(async |_| match &range {
             Some(range) if range.is_empty() => {
                 let size = self.head(name).await?.size;
-                match range.start <= size {
-                    true => Ok(Vec::new()),
-                    false => Err(StorageErrorKind::PastEnd.into()),
+                if range.start <= size {
+                    Ok(Vec::new())
+                } else {
+                    Err(StorageErrorKind::PastEnd.into())
                 }
             }
             _ => self.read(&path, range.clone()).await,
@@ -403,9 +407,10 @@ impl Storage for ObjectStorage {
                 let (mut found, mut all) = (Vec::new(), false);
                 let in_folders = kind == ObjectKind::Pack;
                 if !(self.is_webdav && in_folders) {
-                    let enough = match in_folders {
-                        true => LISTED_IN_ORDER,
-                        false => usize::MAX,
+                    let enough = if in_folders {
+                        LISTED_IN_ORDER
+                    } else {
+                        usize::MAX
                     };
                     all = self.run(async |_| self.list_below(&prefix, &mut found, enough).await)?;
                 }

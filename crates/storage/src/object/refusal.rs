@@ -100,9 +100,10 @@ impl Refusal {
             .map(|text| text.trim().trim_end_matches('.'))
             .filter(|text| !text.is_empty())
             .collect();
-        match said.is_empty() {
-            true => format!("the server answers {}", self.status),
-            false => format!("the server answers {} ({})", self.status, said.join(": ")),
+        if said.is_empty() {
+            format!("the server answers {}", self.status)
+        } else {
+            format!("the server answers {} ({})", self.status, said.join(": "))
         }
     }
 }

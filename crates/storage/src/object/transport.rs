@@ -134,9 +134,10 @@ impl Transport {
         let failure = refusal.explain(self.service.credentials());
         let about_object = [StatusCode::NOT_FOUND, StatusCode::CONFLICT].contains(&status)
             && OF_OBJECTS.contains(&refusal.code.as_str());
-        match about_object {
-            true => Ok(HttpResponse::from_parts(parts, said.into())),
-            false => Err(failure),
+        if about_object {
+            Ok(HttpResponse::from_parts(parts, said.into()))
+        } else {
+            Err(failure)
         }
     }
 }
@@ -193,10 +194,10 @@ impl HttpService for Transport {
         let body = reqwest::Body::from(response).map_err(|error| failed(explain(&error)));
         let mut response = HttpResponse::new(HttpResponseBody::new(body));
         *response.headers_mut() = headers;
-        *response.status_mut() = match makes_folder && status == StatusCode::METHOD_NOT_ALLOWED {
-            // It is there: somebody else was faster.
-            true => StatusCode::CREATED,
-            false => status,
+        *response.status_mut() = if makes_folder && status == StatusCode::METHOD_NOT_ALLOWED {
+            StatusCode::CREATED
+        } else {
+            status
         };
         self.judge(response).await.map_err(failed)
     }
@@ -252,9 +253,10 @@ fn explain(error: &reqwest::Error) -> StorageError {
     if error.is_builder() {
         return StorageError::new(StorageErrorKind::Permanent, what);
     }
-    match error.is_timeout() {
-        true => StorageError::new(StorageErrorKind::Retryable, "the server does not answer"),
-        false => StorageError::new(StorageErrorKind::Retryable, what.to_ascii_lowercase()),
+    if error.is_timeout() {
+        StorageError::new(StorageErrorKind::Retryable, "the server does not answer")
+    } else {
+        StorageError::new(StorageErrorKind::Retryable, what.to_ascii_lowercase())
     }
 }
 

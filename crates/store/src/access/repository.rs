@@ -138,13 +138,13 @@ impl Repository {
     /// # Errors
     /// [`Error::NoRepository`], [`Error::WrongPassword`], [`Error::NewerFormat`], damage, or when the storage fails.
     pub fn open(storage: Arc<dyn Storage>, password: &Password) -> Result<Self> {
-        let sealed =
-            storage
-                .get(Name::CONFIG, None)
-                .map_err(|source| match is_absent(&source) {
-                    true => Error::NoRepository(storage.location()),
-                    false => Error::storage("read", Name::CONFIG)(source),
-                })?;
+        let sealed = storage.get(Name::CONFIG, None).map_err(|source| {
+            if is_absent(&source) {
+                Error::NoRepository(storage.location())
+            } else {
+                Error::storage("read", Name::CONFIG)(source)
+            }
+        })?;
         // A newer format says so before a password is tried.
         crate::format::crypto::parse_header(ObjectKind::Config, &sealed, "config")?;
         let open_config =

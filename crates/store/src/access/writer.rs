@@ -267,10 +267,7 @@ impl Shared {
             unindexed.since.get_or_insert_with(Instant::now);
             unindexed.is_due()
         };
-        match is_due {
-            true => self.write_index(),
-            false => Ok(()),
-        }
+        if is_due { self.write_index() } else { Ok(()) }
     }
 
     /// Writes an index object if packs wait for one.
@@ -472,10 +469,7 @@ impl Encoder {
             let index = self.shared.index.read().expect("no panic under this lock");
             !index.keeps(&id)? && lock(&self.shared.pending).insert(id, None).is_none()
         };
-        match is_new {
-            true => self.add(id, block),
-            false => Ok(()),
-        }
+        if is_new { self.add(id, block) } else { Ok(()) }
     }
 
     fn add(&mut self, id: Id, block: &[u8]) -> Result<()> {
@@ -483,9 +477,10 @@ impl Encoder {
             return Ok(());
         }
         let compress = self.compressor.wants(block);
-        let segment = match compress {
-            true => &mut self.compressible,
-            false => &mut self.random,
+        let segment = if compress {
+            &mut self.compressible
+        } else {
+            &mut self.random
         };
         segment.raw.extend_from_slice(block);
         segment.blocks.push((id, block.len() as u32));
@@ -496,16 +491,18 @@ impl Encoder {
     }
 
     fn close_segment(&mut self, compress: bool) -> Result<()> {
-        let segment = match compress {
-            true => &mut self.compressible,
-            false => &mut self.random,
+        let segment = if compress {
+            &mut self.compressible
+        } else {
+            &mut self.random
         };
         if segment.blocks.is_empty() {
             return Ok(());
         }
-        let (codec, encoded) = match compress {
-            true => self.compressor.encode(&segment.raw),
-            false => (Codec::Stored, segment.raw.as_slice()),
+        let (codec, encoded) = if compress {
+            self.compressor.encode(&segment.raw)
+        } else {
+            (Codec::Stored, segment.raw.as_slice())
         };
         let pack = self.pack.get_or_insert_with(|| {
             let buffer = self.shared.buffers.take();

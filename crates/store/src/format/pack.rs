@@ -189,9 +189,10 @@ impl SegmentReader {
         }
         // It grows over what is decompressed, without being zeroed first.
         let mut raw = Vec::with_capacity(raw_len);
-        match self.decompress(key, number, sealed, &mut raw, &what)? == raw_len {
-            true => Ok(raw),
-            false => Err(other_len(number, what())),
+        if self.decompress(key, number, sealed, &mut raw, &what)? == raw_len {
+            Ok(raw)
+        } else {
+            Err(other_len(number, what()))
         }
     }
 
@@ -218,9 +219,10 @@ impl SegmentReader {
             }
             Codec::Zstd => self.decompress(key, number, sealed, raw, &what)? == raw.len(),
         };
-        match is_len {
-            true => Ok(()),
-            false => Err(other_len(number, what())),
+        if is_len {
+            Ok(())
+        } else {
+            Err(other_len(number, what()))
         }
     }
 

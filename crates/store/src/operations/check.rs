@@ -214,11 +214,12 @@ fn check_packs(
             .segments
             .iter()
             .flat_map(|segment| &segment.blocks);
-        match blocks.all(|(block, _)| index.find(block).is_ok_and(|place| place.is_some())) {
-            true => run.repository.progress().note(&format!(
+        if blocks.all(|(block, _)| index.find(block).is_ok_and(|place| place.is_some())) {
+            run.repository.progress().note(&format!(
                 "{name}: {why}, but everything in it is stored elsewhere"
-            )),
-            false => run.problem(&format_args!("{name}: {why}")),
+            ))
+        } else {
+            run.problem(&format_args!("{name}: {why}"))
         }
     }
     let unreferenced = listed
@@ -322,9 +323,10 @@ fn check_tree(
             };
             let text = format!("{what}{path}: block {block} {why}{more}");
             let blocks = bad.iter().map(|(block, _)| *block).collect();
-            match seen.bad_files.insert((path, blocks)) {
-                true => run.problem(&text),
-                false => said_before += 1,
+            if seen.bad_files.insert((path, blocks)) {
+                run.problem(&text)
+            } else {
+                said_before += 1
             }
         }
     }

@@ -116,9 +116,10 @@ impl Repository {
         let _reading = Presence::announce(self, Purpose::Restore);
         let source = Arc::new(self.load_index()?);
         // Before anything is looked up: from now on a prune of the target leaves alone what is found there.
-        let _presence = match options.dry_run {
-            true => None,
-            false => Some(Presence::announce(to, Purpose::Backup)?),
+        let _presence = if options.dry_run {
+            None
+        } else {
+            Some(Presence::announce(to, Purpose::Backup)?)
         };
         let target = to.load_index()?;
         let removals = target.removals().clone();
@@ -129,13 +130,12 @@ impl Repository {
         }
         let mut missing = Vec::new();
         for &block in reach.blocks() {
-            match target.keeps(&block)? {
-                true => copied.blocks_present += 1,
-                false => {
-                    let place = source.find(&block)?.ok_or(Error::MissingBlock(block))?;
-                    copied.bytes += u64::from(place.len);
-                    missing.push(block);
-                }
+            if target.keeps(&block)? {
+                copied.blocks_present += 1
+            } else {
+                let place = source.find(&block)?.ok_or(Error::MissingBlock(block))?;
+                copied.bytes += u64::from(place.len);
+                missing.push(block);
             }
         }
         copied.blocks = missing.len() as u64;

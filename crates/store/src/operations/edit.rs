@@ -119,9 +119,10 @@ pub fn edit<E: Edit>(
     flushed?;
     let edited = edited?;
     // Of a run that was interrupted, or that left the old ones.
-    let (made, unconfirmed) = match dry_run || edited.is_empty() {
-        true => Default::default(),
-        false => confirmed_and_others(repository)?,
+    let (made, unconfirmed) = if dry_run || edited.is_empty() {
+        Default::default()
+    } else {
+        confirmed_and_others(repository)?
     };
     let mut done = Vec::new();
     for (old, snapshot, changes) in edited {
@@ -208,9 +209,10 @@ impl<E: Edit> Editor<'_, E> {
                 changes += below;
             }
         }
-        let content = match changes == E::Changes::default() {
-            true => content.to_vec(),
-            false => self.store(&nodes)?,
+        let content = if changes == E::Changes::default() {
+            content.to_vec()
+        } else {
+            self.store(&nodes)?
         };
         self.done.insert(identity, (content.clone(), changes));
         Ok((content, changes))

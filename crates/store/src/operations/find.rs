@@ -56,12 +56,13 @@ impl Pattern {
         };
         let parts = text.split('/').filter(|part| !part.is_empty());
         let parts = parts.map(part).collect::<Result<Vec<_>>>()?;
-        match parts.is_empty() {
-            true => Err(unusable(&"it names nothing")),
-            false => Ok(Self {
+        if parts.is_empty() {
+            Err(unusable(&"it names nothing"))
+        } else {
+            Ok(Self {
                 parts,
                 from_root: text.starts_with('/'),
-            }),
+            })
         }
     }
 }
@@ -223,12 +224,13 @@ impl Finder {
         if let Some(known) = self.known.get(&key) {
             return Arc::clone(known);
         }
-        let read = match depth > DEPTH_MAX {
-            true => Err(Error::damaged(
+        let read = if depth > DEPTH_MAX {
+            Err(Error::damaged(
                 "a directory",
                 "it is too many directories deep",
-            )),
-            false => self.browser.directory(content),
+            ))
+        } else {
+            self.browser.directory(content)
         };
         let nodes = read.unwrap_or_else(|error| {
             let path = path.clone();

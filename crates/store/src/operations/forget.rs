@@ -140,9 +140,10 @@ impl FromStr for Age {
             *place = digits.parse().map_err(|_| unusable())?;
             rest = &unit[1..];
         }
-        match rest.is_empty() && age != Self::default() {
-            true => Ok(age),
-            false => Err(unusable()),
+        if rest.is_empty() && age != Self::default() {
+            Ok(age)
+        } else {
+            Err(unusable())
         }
     }
 }

@@ -67,9 +67,10 @@ impl Repository {
             excludes: Excludes::new(&options.excludes)?,
             tag: !options.forget,
         };
-        let _presence = match options.dry_run {
-            true => None,
-            false => Some(Presence::announce(self, Purpose::Backup)?),
+        let _presence = if options.dry_run {
+            None
+        } else {
+            Some(Presence::announce(self, Purpose::Backup)?)
         };
         let index = self.load_index()?;
         let edited = edit(

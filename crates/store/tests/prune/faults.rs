@@ -154,9 +154,10 @@ fn at_every_operation(work: Work, fault: Fault) {
     loop {
         let number = tried + 1;
         let (_dir, path) = base.copy();
-        let reached = match fault.kills() {
-            true => dies(&path, work, fault, number),
-            false => fails(&path, work, fault, number),
+        let reached = if fault.kills() {
+            dies(&path, work, fault, number)
+        } else {
+            fails(&path, work, fault, number)
         };
         if !reached {
             break;

@@ -53,12 +53,13 @@ impl Stopped {
     }
 
     fn live(&self) -> tabane_storage::Result<&MemoryStorage> {
-        match self.dead.load(Ordering::Relaxed) {
-            true => Err(tabane_storage::StorageError::new(
+        if self.dead.load(Ordering::Relaxed) {
+            Err(tabane_storage::StorageError::new(
                 tabane_storage::StorageErrorKind::Permanent,
                 "this client is dead",
-            )),
-            false => Ok(&self.inner),
+            ))
+        } else {
+            Ok(&self.inner)
         }
     }
 }
@@ -152,9 +153,10 @@ fn a_rewritten_snapshot_whose_old_one_was_forgotten_meanwhile_lacks_nothing() {
             .dry_run(false);
         let snapshot = stopped.load_snapshot(old).unwrap();
         let result = stopped.rewrite(&options, &[(old, snapshot)]);
-        match removed {
-            true => assert!(matches!(result, Err(Error::RemovedMeanwhile)), "{result:?}"),
-            false => assert!(result.is_ok(), "{result:?}"),
+        if removed {
+            assert!(matches!(result, Err(Error::RemovedMeanwhile)), "{result:?}")
+        } else {
+            assert!(result.is_ok(), "{result:?}")
         }
         let repository = open(storage.clone());
         assert_clean(&repository);
@@ -197,9 +199,10 @@ fn a_late_snapshot_is_taken_back_or_goes_with_the_next_prune() {
         };
         let stopped = Stopped::open(&storage, ObjectKind::Snapshot, dies, Box::new(meanwhile));
         let result = back_up_observed(&stopped, &[dir.path()], backup_options(), &Arc::default());
-        match dies {
-            true => assert!(result.is_err()),
-            false => assert!(matches!(result, Err(Error::RemovedMeanwhile))),
+        if dies {
+            assert!(result.is_err())
+        } else {
+            assert!(matches!(result, Err(Error::RemovedMeanwhile)))
         }
         assert_eq!(
             names(&storage, ObjectKind::Snapshot).len(),

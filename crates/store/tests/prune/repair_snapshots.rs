@@ -131,9 +131,10 @@ fn restored(repository: &Arc<Repository>, id: Id, source: &Path) -> Contents {
     let target = scratch();
     restore_with(repository, id, restore_options(target.path()));
     let below = target.path().join(source.strip_prefix("/").unwrap());
-    match below.exists() {
-        true => compare::contents(&below),
-        false => Contents::new(),
+    if below.exists() {
+        compare::contents(&below)
+    } else {
+        Contents::new()
     }
 }
 

@@ -155,12 +155,13 @@ impl Slow {
         act: impl FnOnce() -> tabane_storage::Result<T>,
     ) -> tabane_storage::Result<T> {
         let dead = self.turns.begin(self.client);
-        let result = match dead {
-            true => Err(tabane_storage::StorageError::new(
+        let result = if dead {
+            Err(tabane_storage::StorageError::new(
                 tabane_storage::StorageErrorKind::Permanent,
                 "this client is dead",
-            )),
-            false => act(),
+            ))
+        } else {
+            act()
         };
         if self.turns.tells {
             let error = result.as_ref().err();

@@ -190,9 +190,10 @@ impl Bed {
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
-                match path.is_dir() {
-                    true => folders.push(path),
-                    false => files.push(path),
+                if path.is_dir() {
+                    folders.push(path)
+                } else {
+                    files.push(path)
                 }
             }
         }

@@ -112,9 +112,10 @@ fn packs_of_which_no_part_is_sound_are_given_up() {
             }
         }
         let found = problems(&bed.repository());
-        let affected = match striped {
-            true => "/large: block",
-            false => "snapshot ",
+        let affected = if striped {
+            "/large: block"
+        } else {
+            "snapshot "
         };
         assert!(
             found.iter().any(|line| line.contains(affected)),

@@ -141,9 +141,10 @@ fn of_two_changes_at_once_one_is_made() {
         let (one, other) = (bed.open(), bed.open());
         let old = bed.target(1).display().to_string();
         one.replace(&old, &new("one")).unwrap();
-        let refused = match second_adds {
-            true => other.add(&new("other")),
-            false => other.replace(&old, &new("other")).map(drop),
+        let refused = if second_adds {
+            other.add(&new("other"))
+        } else {
+            other.replace(&old, &new("other")).map(drop)
         };
         assert_says(
             &refused.unwrap_err().to_string(),
@@ -166,9 +167,10 @@ fn of_two_changes_at_once_one_is_made() {
         places.retain(|place| place.url != old);
         let storage = open(places).unwrap();
         heal(&storage);
-        match second_adds {
-            true => storage.add(&new("other")).unwrap(),
-            false => drop(storage.replace(&new("one").url, &new("other")).unwrap()),
+        if second_adds {
+            storage.add(&new("other")).unwrap()
+        } else {
+            drop(storage.replace(&new("one").url, &new("other")).unwrap())
         }
     }
 }

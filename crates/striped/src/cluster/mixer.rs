@@ -20,13 +20,15 @@ pub struct Mixer {
 impl Mixer {
     /// How to send the next stripe.
     pub fn choose(&mut self) -> Kind {
-        let is_relayed = match self.crowd.is_one() {
-            true => self.crowd.choose(),
-            false => self.alone.relays,
+        let is_relayed = if self.crowd.is_one() {
+            self.crowd.choose()
+        } else {
+            self.alone.relays
         };
-        match is_relayed {
-            true => Kind::Coded,
-            false => Kind::Direct,
+        if is_relayed {
+            Kind::Coded
+        } else {
+            Kind::Direct
         }
     }
 
@@ -42,9 +44,10 @@ impl Mixer {
     /// Takes in that, of the time that a stripe took, so much was waiting for nodes, in the mean over them; and how many seconds it took
     /// for each of its bytes.
     pub fn learn(&mut self, waited: f64, pace: f64) {
-        match self.crowd.is_one() {
-            true => self.crowd.learn(waited),
-            false => self.alone.learn(waited, pace),
+        if self.crowd.is_one() {
+            self.crowd.learn(waited)
+        } else {
+            self.alone.learn(waited, pace)
         }
     }
 }
@@ -206,9 +209,10 @@ impl Alone {
             let is_hopeless = pace > Self::HOPELESS * self.pace[other];
             if is_hopeless || self.stripes >= Self::SETTLE + Self::TRIAL {
                 self.is_trial = false;
-                self.pause = match self.pace[this] < self.pace[other] {
-                    true => Self::PAUSE,
-                    false => (2 * self.pause).min(Self::PAUSE_MAX),
+                self.pause = if self.pace[this] < self.pace[other] {
+                    Self::PAUSE
+                } else {
+                    (2 * self.pause).min(Self::PAUSE_MAX)
                 };
                 if self.pace[this] >= self.pace[other] {
                     self.turn();
@@ -217,9 +221,10 @@ impl Alone {
             return;
         }
         let is_urgent = self.waited > Self::WAITED && self.pause == Self::PAUSE;
-        let is_due = match self.relays {
-            true => self.waited > self.worth && (is_urgent || self.stripes >= self.pause),
-            false => self.stripes >= self.pause,
+        let is_due = if self.relays {
+            self.waited > self.worth && (is_urgent || self.stripes >= self.pause)
+        } else {
+            self.stripes >= self.pause
         };
         if is_due && self.stripes > Self::SETTLE {
             self.turn();
@@ -309,9 +314,10 @@ mod tests {
     fn relayed(mixer: &mut Mixer, stripes: u32, waited: f64, pace: f64) -> usize {
         let of = (0..stripes).filter(|_| {
             let is_relayed = mixer.choose() == Kind::Coded;
-            match is_relayed {
-                true => mixer.learn(waited, pace),
-                false => mixer.learn(0.0, 1.67),
+            if is_relayed {
+                mixer.learn(waited, pace)
+            } else {
+                mixer.learn(0.0, 1.67)
             }
             is_relayed
         });

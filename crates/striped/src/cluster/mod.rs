@@ -40,9 +40,10 @@ pub fn open_file(path: &Path, options: &RemoteOptions, plan: Plan) -> Result<Str
     let opened = StripedStorage::open(location, places.clone(), options.notice.clone());
     match opened {
         Ok(storage) => Ok(storage.with_sender(Box::new(Relay::new(plan, limits)))),
-        Err(error) => Err(match places.iter().all(is_blank) {
-            true => StorageErrorKind::NotFound.into(),
-            false => error,
+        Err(error) => Err(if places.iter().all(is_blank) {
+            StorageErrorKind::NotFound.into()
+        } else {
+            error
         }),
     }
 }

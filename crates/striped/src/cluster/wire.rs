@@ -130,9 +130,10 @@ impl fmt::Display for FabricAddress {
             host,
             port,
         } = self;
-        match host.contains(':') {
-            true => write!(f, "{provider}@[{host}]:{port}"),
-            false => write!(f, "{provider}@{host}:{port}"),
+        if host.contains(':') {
+            write!(f, "{provider}@[{host}]:{port}")
+        } else {
+            write!(f, "{provider}@{host}:{port}")
         }
     }
 }
@@ -228,9 +229,10 @@ const SENT_KINDS: [StorageErrorKind; 9] = [
 impl Reply {
     /// What tells of an error.
     pub fn failed(error: &StorageError) -> Self {
-        let kind = match SENT_KINDS.contains(&error.kind()) {
-            true => error.kind(),
-            false => StorageErrorKind::Permanent,
+        let kind = if SENT_KINDS.contains(&error.kind()) {
+            error.kind()
+        } else {
+            StorageErrorKind::Permanent
         };
         Self::Failed(kind, error.to_string())
     }

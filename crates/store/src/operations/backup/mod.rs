@@ -250,14 +250,16 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         Parent::Latest => repository.find_parent_snapshot(&options.hostname, &path_texts, time)?,
     };
     // Before anything is looked up: from now on a prune leaves alone what this backup finds.
-    let _presence = match options.dry_run {
-        true => None,
-        false => Some(Presence::announce(repository, Purpose::Backup)?),
+    let _presence = if options.dry_run {
+        None
+    } else {
+        Some(Presence::announce(repository, Purpose::Backup)?)
     };
     // To list all packs takes the longer the more there are: it is done for whoever reads everything anyway.
-    let (index, lost) = match options.parent == Parent::None || !repository.has_cache() {
-        true => repository.load_index_and_lost()?,
-        false => (repository.load_index()?, Vec::new()),
+    let (index, lost) = if options.parent == Parent::None || !repository.has_cache() {
+        repository.load_index_and_lost()?
+    } else {
+        (repository.load_index()?, Vec::new())
     };
     let removals = index.removals().clone();
     for pack in lost {
@@ -268,9 +270,10 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
     let writer = Writer::new(repository, index, options.dry_run);
     let encoder = |kind| {
         let encoder = writer.encoder(kind, options.compression);
-        match options.verify {
-            true => encoder,
-            false => encoder.without_verification(),
+        if options.verify {
+            encoder
+        } else {
+            encoder.without_verification()
         }
     };
     let pool = Pool::for_all_processors(|| encoder(BlockKind::Data));
@@ -343,9 +346,10 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
             blocks_duplicate: written.blocks_duplicate,
         },
     };
-    let id = match run.options.dry_run {
-        true => None,
-        false => Some(commit(repository, &snapshot, &removals)?),
+    let id = if run.options.dry_run {
+        None
+    } else {
+        Some(commit(repository, &snapshot, &removals)?)
     };
     Ok(Backup { id, snapshot })
 }

@@ -111,9 +111,10 @@ impl<'a> Walker<'a> {
             .st_dev;
         let parent_root = std::mem::take(&mut self.parent_root);
         let parent = self.parent_entries(&parent_root, root)?;
-        let names = match targets.named {
-            true => read::list(&fd).map_err(cannot_read(root))?,
-            false => targets.names(),
+        let names = if targets.named {
+            read::list(&fd).map_err(cannot_read(root))?
+        } else {
+            targets.names()
         };
         let level = Level {
             path: root,

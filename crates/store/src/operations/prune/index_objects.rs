@@ -82,8 +82,9 @@ pub fn rewrite(
 /// # Errors
 /// [`Error::PruneOvertaken`]; when the storage fails.
 pub fn verify_removals(repository: &Repository, removals: &BTreeSet<Id>) -> Result<()> {
-    match removal::names(repository)? == *removals {
-        true => Ok(()),
-        false => Err(Error::PruneOvertaken),
+    if removal::names(repository)? == *removals {
+        Ok(())
+    } else {
+        Err(Error::PruneOvertaken)
     }
 }

@@ -208,9 +208,10 @@ impl Save<'_> {
     /// Counts the blocks of a segment that cannot be opened.
     fn lost(&mut self, segment: &pack::Segment) -> Result<()> {
         for (id, _) in &segment.blocks {
-            match self.elsewhere.keeps(id)? {
-                true => self.report.safe_blocks += 1,
-                false => self.report.lost_blocks += 1,
+            if self.elsewhere.keeps(id)? {
+                self.report.safe_blocks += 1
+            } else {
+                self.report.lost_blocks += 1
             }
         }
         Ok(())

@@ -396,9 +396,10 @@ fn open(
     let flags = OFlags::WRONLY | OFlags::NONBLOCK;
     let new = flags | OFlags::CREATE | OFlags::EXCL;
     let owner = Mode::RUSR | Mode::WUSR;
-    let first = match begun {
-        true => open_beneath(target, &file.path, flags, Mode::empty()),
-        false => open_beneath(target, &file.path, new, owner),
+    let first = if begun {
+        open_beneath(target, &file.path, flags, Mode::empty())
+    } else {
+        open_beneath(target, &file.path, new, owner)
     };
     let opened = match first {
         // A file that is read-only, as an earlier restore may have left it.

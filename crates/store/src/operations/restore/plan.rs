@@ -97,12 +97,11 @@ fn make_reading(
         directory,
         nodes,
     } = find(run, trees, snapshot_id, snapshot)?;
-    let (target, is_new) = match run.options.dry_run {
-        true => (None, false),
-        false => {
-            let (target, is_new) = open_target(&run.options.target)?;
-            (Some(target), is_new)
-        }
+    let (target, is_new) = if run.options.dry_run {
+        (None, false)
+    } else {
+        let (target, is_new) = open_target(&run.options.target)?;
+        (Some(target), is_new)
     };
     let mut planner = Planner {
         run,
@@ -426,12 +425,13 @@ pub fn finish_directories(run: &Run, target: &OwnedFd, directories: &[(PathBuf, 
 }
 
 fn finish_directory(run: &Run, target: &OwnedFd, path: &Path, node: &Node) {
-    let applied = match path.as_os_str().is_empty() {
-        true => Ok(write::apply(target.as_fd(), node)),
-        false => in_directory(target, path, |directory, name| {
+    let applied = if path.as_os_str().is_empty() {
+        Ok(write::apply(target.as_fd(), node))
+    } else {
+        in_directory(target, path, |directory, name| {
             let directory = open_directory(directory, name)?;
             Ok(write::apply(directory.as_fd(), node))
-        }),
+        })
     };
     match applied {
         Ok(failures) => attribute_errors(run, path, &failures),

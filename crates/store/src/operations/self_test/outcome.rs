@@ -52,8 +52,9 @@ pub(super) fn same<T: PartialEq + std::fmt::Debug>(
     found: T,
     expected: T,
 ) -> Result<(), String> {
-    match found == expected {
-        true => Ok(()),
-        false => Err(format!("{what} gives {found:?}, not {expected:?}")),
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("{what} gives {found:?}, not {expected:?}"))
     }
 }
