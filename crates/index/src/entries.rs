@@ -7,7 +7,7 @@ use crate::contents::{BlockKind, Codec};
 /// Where a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLocation {
-    /// Number of the segment in the [`Index`].
+    /// Number of the segment in the [`Index`](crate::Index).
     pub segment: u32,
     /// Where the block begins in the decoded segment, in bytes.
     pub offset: u32,
@@ -18,7 +18,7 @@ pub struct BlockLocation {
 /// A segment that the index knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentEntry {
-    /// Number of its pack in the [`Index`].
+    /// Number of its pack in the [`Index`](crate::Index).
     pub pack: u32,
     /// Its place among the segments of its pack.
     pub number: u32,

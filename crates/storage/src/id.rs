@@ -27,8 +27,8 @@ impl Id {
     }
 }
 
-/// The name of a block: its digest, and zeros behind a shorter one. [`BLOCK_HASHES`](crate::BLOCK_HASHES)
-/// has none that is longer.
+/// The name of a block: its digest, and zeros behind a shorter one. No hash of blocks
+/// is longer.
 impl From<Digest> for Id {
     fn from(digest: Digest) -> Self {
         let mut id = Self::default();

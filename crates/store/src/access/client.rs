@@ -207,7 +207,7 @@ pub fn list(repository: &Repository) -> Result<Vec<Seen>> {
     Ok(seen.collect())
 }
 
-/// What [`forget_dead`] did.
+/// What [`Repository::forget_dead_clients`] did.
 #[derive(Debug)]
 pub struct Forgotten {
     /// Clients that were removed.

@@ -9,7 +9,7 @@
 //!    removal names, or is copied into a new one.
 //! 3. Who makes a snapshot takes condemned packs for absent. He writes what the snapshot will be ([`ObjectKind::Pending`]),
 //!    and then lists the removals. If they are those that he started with, all is well; if not, he does for
-//!    his snapshot what rule 2 says (see [`crate::operations::commit`]). When the snapshot is there they must still be the same: else he
+//!    his snapshot what rule 2 says (see `operations/commit.rs`). When the snapshot is there they must still be the same: else he
 //!    takes it back, and begins anew. Until then the pending object says that it may lack something.
 //!
 //! Of any two that meet, at least one sees the other: a writer of snapshots the removal, or the remover the snapshot that

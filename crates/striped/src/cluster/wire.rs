@@ -33,7 +33,7 @@ pub type SessionId = [u8; 16];
 /// What a client asks of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// [`Storage::create`](crate::storage::Storage::create).
+    /// [`Storage::create`](tabane_storage::Storage::create).
     Create,
     /// Puts an object of so many bytes, which follow.
     Put(Name, u64),
