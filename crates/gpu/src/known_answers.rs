@@ -1,9 +1,9 @@
 //! What a card must answer before it is trusted.
 
 use crate::aes::{Aes, Design, Mode};
+use crate::algorithm::Algorithm;
 use crate::card::Card;
 use crate::error::Error;
-use crate::hash::Algorithm;
 
 /// Digests of "", "abc" and a thousand times "a", as published or by OpenSSL.
 const DIGESTS: [(Algorithm, [&str; 3]); 3] = [

@@ -23,20 +23,28 @@
 //!
 //! * `kernels/`: CUDA C++. The same text is compiled for the processor and compared with OpenSSL by the tests.
 //! * `ptx/`: what `ptx/build.py` makes of it with a compiler of one version; compiled into the program, and by the driver for the card.
-//! * `driver`: the functions of `libcuda.so.1`. `card`: a card, and how it is waited for. `memory`, `staging`: where the data are.
-//! * `hash`, `aes`: what is computed. `known_answers`: before anything else is.
+//! * `driver`: the functions of `libcuda.so.1`. `context`: a card, and how it is waited for. `kernel`: what runs there.
+//!   `memory`, `staging`: where the data are.
+//! * `card`: all of it. `hash`, `aes`: what is computed. `open`, with `known_answers`: before anything else is.
 
 mod aes;
+mod algorithm;
 mod card;
+mod context;
 mod driver;
 mod error;
 mod hash;
+mod kernel;
 mod known_answers;
 mod memory;
+mod open;
 mod staging;
 
 pub use aes::{Aes, Design, Items, Message, Mode};
-pub use card::{Card, Options, Properties};
+pub use algorithm::Algorithm;
+pub use card::Card;
+pub use context::Properties;
 pub use error::Error;
-pub use hash::{Algorithm, MESSAGE_MAX, Messages};
+pub use hash::{MESSAGE_MAX, Messages};
 pub use memory::DeviceBuffer;
+pub use open::Options;

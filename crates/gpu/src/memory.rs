@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use crate::card::Core;
+use crate::context::Core;
 use crate::driver::{Address, HOST_ALLOC_PORTABLE};
 use crate::error::Error;
 

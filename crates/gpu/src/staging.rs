@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::card::Core;
+use crate::context::Core;
 use crate::driver::Handle;
 use crate::error::Error;
 use crate::memory::{DeviceBuffer, HostBuffer};

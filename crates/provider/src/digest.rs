@@ -9,7 +9,7 @@ use tabane_lanes::{Algorithm, Backend, Hasher, hash_one};
 
 use crate::abi::{self, Dispatch, Param, digest_function as function, param_type};
 use crate::guard::{bytes, guarded, succeeds};
-use crate::{Provider, bundle, jobs, params};
+use crate::{Provider, jobs, params, together};
 
 /// What OpenSSL is told of a hash.
 struct Offer {
@@ -240,7 +240,7 @@ unsafe extern "C" fn update(context: *mut Hasher, data: *const u8, length: usize
         let Some(context) = context else {
             return false;
         };
-        bundle::update(context, data).is_ok()
+        together::update(context, data).is_ok()
     })
 }
 

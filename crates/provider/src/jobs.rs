@@ -12,8 +12,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::bundle::{self, Waiting, Work};
+use crate::bundle::{self, Waiting};
 use crate::error::Reason;
+use crate::work::Work;
 
 /// `ASYNC_JOB` and `ASYNC_WAIT_CTX`.
 type Job = *mut c_void;

@@ -10,8 +10,8 @@
 //! * `settings`: what the configuration says.
 //! * `digest`: the hashes. `cipher`: AES, with `tls_cbc` for the records of TLS up to 1.2, and `pipeline` for several
 //!   messages in one call.
-//! * `bundle`: work of several callers, done together: of `jobs` of one thread, of `threads` of one program, or of several
-//!   programs by a service (`offload`).
+//! * `together`: `work` of several callers, done in one `bundle`: of `jobs` of one thread, of `threads` of one program, or of
+//!   several programs by a service (`offload`).
 //!
 //! Nothing is kept between calls but what is in contexts, so that `fork` and unloading need no care.
 
@@ -26,6 +26,8 @@ mod offload;
 mod params;
 mod settings;
 mod threads;
+mod together;
+mod work;
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr;

@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 
 use tabane_offload::Client;
 
-use crate::bundle::Work;
 use crate::error::Reason;
+use crate::work::Work;
 
 static CLIENT: Client = Client::new();
 

@@ -13,8 +13,9 @@ use std::time::Instant;
 
 use tabane_offload::{Situation, Trials};
 
-use crate::bundle::{self, Waiting, Work};
+use crate::bundle::{self, Waiting};
 use crate::error::Reason;
+use crate::work::Work;
 
 /// How many threads are within a call that could be shared.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);

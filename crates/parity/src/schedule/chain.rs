@@ -1,6 +1,7 @@
 //! A running exclusive or along each row to its parity, then along each diagonal.
 
-use super::{Builder, Node, Schedule};
+use super::builder::Builder;
+use super::transfer::{Node, Schedule};
 use crate::Layout;
 
 pub(super) fn schedule(layout: &Layout) -> Schedule {

@@ -5,7 +5,8 @@
 //! multiplied by any number modulo p, give the same code again. The schedules here are invariant under that, so what node 1
 //! sends to others and node 0 to node 1 says it all. `examples/search_coded.rs` finds such.
 
-use super::{Builder, Node, Schedule};
+use super::builder::Builder;
+use super::transfer::{Node, Schedule};
 use crate::Layout;
 use crate::gf2::{Span, Vector, cell_vectors};
 

@@ -1,6 +1,6 @@
 //! What a schedule costs.
 
-use super::{Node, Schedule};
+use super::transfer::{Node, Schedule};
 use crate::Layout;
 
 /// What a stripe costs, in blocks.

@@ -1,6 +1,7 @@
 //! The client sends everything.
 
-use super::{Builder, Node, Schedule};
+use super::builder::Builder;
+use super::transfer::{Node, Schedule};
 use crate::gf2::cell_vectors;
 use crate::layout::{Content, Layout};
 

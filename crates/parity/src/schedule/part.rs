@@ -4,7 +4,7 @@
 //! made of the same sector, every step would take as long as the longest sequence of transfers that wait for one another. So
 //! transfers *lag*: one of lag 2 sends, in a step, what belongs to the sector of two steps before.
 
-use super::{Node, Schedule};
+use super::transfer::{Node, Schedule};
 use crate::Layout;
 
 /// What one role receives, sends and stores of every stripe.

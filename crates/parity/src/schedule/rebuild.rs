@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Node, Schedule, Transfer};
+use super::transfer::{Node, Schedule, Transfer};
 use crate::{Error, Layout, repair_plan};
 
 /// The transfers that rebuild a role when `others` are missing as well. [`Node::Client`] stands for what a role keeps: such a

@@ -1,7 +1,8 @@
 //! Each data block goes to its row parity's role, so that two roles have it; diagonals are gathered from as few roles as
 //! have all of their cells.
 
-use super::{Builder, Node, Schedule};
+use super::builder::Builder;
+use super::transfer::{Node, Schedule};
 use crate::Layout;
 
 /// A cell of a diagonal, as one of those who have it does.

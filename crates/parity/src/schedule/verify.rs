@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Node, Schedule};
+use super::transfer::{Node, Schedule};
 use crate::Layout;
 use crate::gf2::{Vector, cell_vectors};
 

@@ -3,9 +3,9 @@
 use super::tls_cbc::TlsRecords;
 use super::{Call, Cipher, Mode, Offer, update_each};
 use crate::abi::Param;
-use crate::bundle;
 use crate::error::Reason;
 use crate::guard::erase;
+use crate::together;
 use tabane_lanes::aes::{self, BLOCK, CbcJob, InOut, Key};
 
 /// A message in one of these modes.
@@ -48,7 +48,7 @@ impl BlockCipher {
     fn blocks(&mut self, data: InOut) -> Result<(), Reason> {
         let key = self.key.as_ref().ok_or(Reason::NoKeySet)?;
         let done = match (self.offer.mode, self.encrypt) {
-            (Mode::Cbc, true) => return bundle::cbc_encrypt(key, &mut self.iv, data),
+            (Mode::Cbc, true) => return together::cbc_encrypt(key, &mut self.iv, data),
             (Mode::Cbc, false) => aes::cbc_decrypt(key, &mut self.iv, data),
             (Mode::Ctr, _) => aes::ctr(key, &mut self.iv, data),
             (_, true) => aes::ecb_encrypt(key, data),

@@ -1,19 +1,15 @@
-//! AES-128 and AES-256 (FIPS 197) of many messages: ECB, CTR and CBC (NIST SP 800-38A).
-//!
-//! No GCM: its hash is a product of polynomials, for which cards have no instruction, while a processor's core does the whole of GCM
-//! at the rate at which a card's bus brings the data.
+//! Keys on a card, and what is encrypted with them.
 
 use std::sync::Arc;
 
-use zeroize::Zeroizing;
-
-use crate::card::{Card, Core, Kernel};
+use super::expand::{BLOCK, expand, round_keys_len};
+use super::kernels::{DECRYPT, ENCRYPT, INVERSE, Kernels};
+use crate::card::Card;
 use crate::driver::Handle;
 use crate::error::Error;
+use crate::kernel::Kernel;
 use crate::known_answers;
 use crate::memory::DeviceBuffer;
-
-const BLOCK: usize = 16;
 
 /// Bytes of an item of work: `Item` of `aes.cu`.
 const ITEM_LEN: usize = 32;
@@ -49,40 +45,6 @@ pub enum Design {
     Tables,
     /// 32 blocks in a thread, bit by bit. What it has no code for goes by tables.
     Bits,
-}
-
-pub(crate) struct Kernels {
-    ecb_encrypt: Kernel,
-    ecb_decrypt: Kernel,
-    ctr: Kernel,
-    cbc_encrypt: Kernel,
-    cbc_decrypt: Kernel,
-    ecb_encrypt_bits: Kernel,
-    ctr_bits: Kernel,
-    /// The columns of a round of encryption, of decryption, and the inverse S-box.
-    tables: DeviceBuffer,
-}
-
-const ENCRYPT: u64 = 0;
-const DECRYPT: u64 = 1024;
-const INVERSE: u64 = 2048;
-
-impl Kernels {
-    fn load(core: &Arc<Core>) -> Result<Self, Error> {
-        let module = core.load_module(include_str!("../ptx/aes.ptx"))?;
-        let mut tables = DeviceBuffer::new(core, 2048 + 256)?;
-        tables.write(&TABLES.bytes())?;
-        Ok(Self {
-            ecb_encrypt: module.kernel("aes_ecb_encrypt", 256)?,
-            ecb_decrypt: module.kernel("aes_ecb_decrypt", 256)?,
-            ctr: module.kernel("aes_ctr", 256)?,
-            cbc_encrypt: module.kernel("aes_cbc_encrypt", 256)?,
-            cbc_decrypt: module.kernel("aes_cbc_decrypt", 256)?,
-            ecb_encrypt_bits: module.kernel("aes_ecb_encrypt_bits", 128)?,
-            ctr_bits: module.kernel("aes_ctr_bits", 128)?,
-            tables,
-        })
-    }
 }
 
 /// A key on a card; wiped there when it is dropped.
@@ -432,135 +394,4 @@ fn items(mode: Mode, messages: &[Message]) -> Result<(Vec<u8>, u32), Error> {
         _ => longest.div_ceil(BLOCK).clamp(1, 32).next_power_of_two() as u32,
     };
     Ok((bytes, lanes))
-}
-
-/// S-boxes and columns, by the definition.
-struct Tables {
-    substitute: [u8; 256],
-    inverse: [u8; 256],
-    encrypt: [u32; 256],
-    decrypt: [u32; 256],
-}
-
-static TABLES: Tables = Tables::new();
-
-impl Tables {
-    const fn new() -> Self {
-        let mut tables = Self {
-            substitute: [0; 256],
-            inverse: [0; 256],
-            encrypt: [0; 256],
-            decrypt: [0; 256],
-        };
-        // The powers of 3 are all bytes but 0, and those of its inverse, 0xf6, are their inverses.
-        let (mut byte, mut inverse) = (1_u8, 1_u8);
-        let mut i = 0;
-        while i < 256 {
-            let inverted = if i == 255 { 0 } else { inverse };
-            let at = if i == 255 { 0 } else { byte };
-            let result = inverted
-                ^ inverted.rotate_left(1)
-                ^ inverted.rotate_left(2)
-                ^ inverted.rotate_left(3)
-                ^ inverted.rotate_left(4)
-                ^ 0x63;
-            tables.substitute[at as usize] = result;
-            tables.inverse[result as usize] = at;
-            byte = multiply(byte, 3);
-            inverse = multiply(inverse, 0xf6);
-            i += 1;
-        }
-        i = 0;
-        while i < 256 {
-            let (s, t) = (tables.substitute[i], tables.inverse[i]);
-            tables.encrypt[i] = u32::from_le_bytes([multiply(s, 2), s, s, multiply(s, 3)]);
-            tables.decrypt[i] = u32::from_le_bytes([
-                multiply(t, 14),
-                multiply(t, 9),
-                multiply(t, 13),
-                multiply(t, 11),
-            ]);
-            i += 1;
-        }
-        tables
-    }
-
-    /// As they lie on a card.
-    fn bytes(&self) -> Vec<u8> {
-        let words = self.encrypt.iter().chain(&self.decrypt);
-        let bytes = words.flat_map(|word| word.to_le_bytes());
-        bytes.chain(self.inverse).collect()
-    }
-
-    fn substitute_word(&self, word: u32) -> u32 {
-        u32::from_le_bytes(
-            word.to_le_bytes()
-                .map(|byte| self.substitute[byte as usize]),
-        )
-    }
-
-    /// InvMixColumns of a column.
-    fn unmix(&self, column: u32) -> u32 {
-        let bytes = column.to_le_bytes().into_iter().zip(0..);
-        bytes.fold(0, |sum, (byte, row): (u8, u32)| {
-            sum ^ self.decrypt[self.substitute[byte as usize] as usize].rotate_left(8 * row)
-        })
-    }
-}
-
-/// A product modulo x⁸ + x⁴ + x³ + x + 1.
-const fn multiply(mut a: u8, mut b: u8) -> u8 {
-    let mut product = 0;
-    while b != 0 {
-        if b & 1 != 0 {
-            product ^= a;
-        }
-        a = a << 1 ^ (if a & 0x80 != 0 { 0x1b } else { 0 });
-        b >>= 1;
-    }
-    product
-}
-
-/// Round keys of one direction, in bytes.
-fn round_keys_len(rounds: u32) -> usize {
-    BLOCK * (rounds as usize + 1)
-}
-
-/// Round keys to encrypt, and those of the equivalent inverse cipher.
-///
-/// The tables here are looked up by bytes of the key, on the processor: once a key, which tells little to those who can time caches.
-fn expand(key: &[u8]) -> Result<Zeroizing<Vec<u8>>, Error> {
-    if key.len() != 16 && key.len() != 32 {
-        return Err(Error::Misuse("a key has 16 or 32 bytes"));
-    }
-    let (words, rounds) = (key.len() / 4, key.len() / 4 + 6);
-    let mut encrypt = Zeroizing::new(Vec::with_capacity(4 * (rounds + 1)));
-    encrypt.extend(
-        key.as_chunks()
-            .0
-            .iter()
-            .map(|bytes| u32::from_le_bytes(*bytes)),
-    );
-    let mut constant = 1;
-    for i in words..4 * (rounds + 1) {
-        let mut word = encrypt[i - 1];
-        if i % words == 0 {
-            word = TABLES.substitute_word(word.rotate_right(8)) ^ u32::from(constant);
-            constant = multiply(constant, 2);
-        } else if words == 8 && i % 8 == 4 {
-            word = TABLES.substitute_word(word);
-        }
-        let before = encrypt[i - words];
-        encrypt.push(before ^ word);
-    }
-    let mut bytes = Zeroizing::new(Vec::with_capacity(2 * round_keys_len(rounds as u32)));
-    bytes.extend(encrypt.iter().flat_map(|word| word.to_le_bytes()));
-    for round in (0..=rounds).rev() {
-        for &word in &encrypt[4 * round..][..4] {
-            let inner = round > 0 && round < rounds;
-            let word = if inner { TABLES.unmix(word) } else { word };
-            bytes.extend(word.to_le_bytes());
-        }
-    }
-    Ok(bytes)
 }

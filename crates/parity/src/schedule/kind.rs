@@ -1,0 +1,62 @@
+//! The kinds of schedules, and who makes each.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::transfer::Schedule;
+use super::{chain, coded, direct, shared};
+use crate::Layout;
+
+/// The ways to make a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The client sends all cells.
+    Direct,
+    /// A running exclusive or goes along each row and each diagonal, as in the paper: 2 transfers a data block.
+    Chain,
+    /// Each data block goes to the node of its row parity, which can then stand in for its node when diagonals are
+    /// gathered: 1.5 transfers a data block.
+    Shared,
+    /// Nodes send sums of what they keep and what they have received, found by search. For some numbers of roles.
+    Coded,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::Direct, Self::Chain, Self::Shared, Self::Coded];
+
+    /// `direct`, `chain`, `shared`, `coded`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Chain => "chain",
+            Self::Shared => "shared",
+            Self::Coded => "coded",
+        }
+    }
+
+    /// The schedule of this kind for a layout, if there is one: always, but for [`Kind::Coded`].
+    pub fn schedule(self, layout: &Layout) -> Option<Schedule> {
+        match self {
+            Self::Direct => Some(direct::schedule(layout)),
+            Self::Chain => Some(chain::schedule(layout)),
+            Self::Shared => Some(shared::schedule(layout)),
+            Self::Coded => coded::schedule(layout),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let kind = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        kind.ok_or_else(|| "there are direct, chain, shared and coded".to_owned())
+    }
+}
