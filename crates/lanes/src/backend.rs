@@ -4,7 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 use std::sync::OnceLock;
 
-use crate::Algorithm;
+use crate::algorithm::Algorithm;
 
 /// The environment variable that forces a backend.
 pub(crate) const VARIABLE: &str = "TABANE_SIMD";

@@ -1,9 +1,9 @@
 //! Messages that come in pieces.
 
-use crate::Algorithm;
+use crate::algorithm::Algorithm;
 use crate::digest::Digest;
+use crate::kernel::BLOCK_BYTES_MAX;
 use crate::plan::Plan;
-use crate::schedule::BLOCK_BYTES_MAX;
 use crate::vector::State;
 
 /// A message of which a part has been hashed.

@@ -6,9 +6,10 @@
 use core::cell::Cell;
 use core::marker::PhantomData;
 
-use crate::algorithm::Kernel;
+use crate::algorithm::Algorithm;
+use crate::backend::Backend;
+use crate::kernel::Kernel;
 use crate::vector::{Next, STATE_WORDS_MAX, Vector, Word};
-use crate::{Algorithm, Backend};
 
 /// Operations on vector registers for one block in each lane of one kernel, by kind. Loads, stores and copies are not
 /// counted, which leaves a bound that no order of instructions can pass.

@@ -2,11 +2,11 @@
 
 use std::sync::OnceLock;
 
-use crate::algorithm::Entry;
-use crate::arch::{CompressOne, LaneKernel};
-use crate::backend::VARIABLE;
+use crate::algorithm::Algorithm;
+use crate::backend::{Backend, BackendError, VARIABLE};
+use crate::compress::{CompressOne, LaneKernel};
+use crate::entry::Entry;
 use crate::vector::State;
-use crate::{Algorithm, Backend, BackendError};
 
 /// Numbers of messages for which the choice is worked out exactly; beyond, the kernel with the best rate runs.
 const COUNTED_MESSAGES: usize = 128;

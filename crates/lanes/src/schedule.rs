@@ -6,10 +6,10 @@
 //!
 //! What goes through a lane is a *stretch* of a message, from any state: a whole message, or what one call adds to it.
 
-use crate::algorithm::Kernel;
-use crate::arch::LaneKernel;
+use crate::compress::LaneKernel;
 use crate::digest::Digest;
 use crate::hasher::{End, Hasher, Update};
+use crate::kernel::{BLOCK_BYTES_MAX, Kernel};
 use crate::plan::Plan;
 use crate::vector::{LANES_MAX, LaneSet, STATE_WORDS_MAX, Word};
 
@@ -46,9 +46,6 @@ fn initial_state<K: Kernel>() -> State<K> {
 pub(crate) fn digest<K: Kernel>(state: &State<K>) -> Digest {
     Digest::from_words(state, K::BIG_ENDIAN, K::DIGEST_LEN)
 }
-
-/// The largest block of an algorithm, in bytes.
-pub(crate) const BLOCK_BYTES_MAX: usize = 128;
 
 /// Blocks that are put together from the bytes before the data and their beginning, or from their end and the padding.
 #[derive(Clone, Copy)]

@@ -4,7 +4,7 @@ use zeroize::Zeroize;
 
 use crate::prefetch::prefetch;
 
-/// The most lanes that one [`LaneKernel`](crate::arch::LaneKernel) may have.
+/// The most lanes that one [`LaneKernel`](crate::compress::LaneKernel) may have.
 pub(crate) const LANES_MAX: usize = 64;
 
 /// How many bytes ahead of their use data is asked for: a few blocks, as long as memory takes to answer.

@@ -1,6 +1,6 @@
 //! The least number of cycles that counts of operations take on measured ports.
 
-use super::Class;
+use super::class::Class;
 
 /// A measured rate is taken for that of one set of ports where it is this near to another.
 const SAME_RATE_SLACK: f64 = 0.04;

@@ -7,7 +7,8 @@
 
 use std::arch::asm;
 
-use super::{Class, Width};
+use super::class::Class;
+use super::width::Width;
 
 /// What kernels load from and store to: as many bytes as all registers, and no register across two
 /// cache lines.

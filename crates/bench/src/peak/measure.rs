@@ -2,8 +2,10 @@
 
 use std::time::Instant;
 
+use super::bound::Ports;
 use super::kernels::{ADDITIONS, Kernel, Memory, Mix, count_cycles, kernels};
-use super::{Model, Ports, Width};
+use super::model::Model;
+use super::width::Width;
 use crate::measure::median;
 
 /// Measures the ports of this processor, in a tenth of a second. There is always a model.
@@ -66,7 +68,7 @@ fn clock_once(cycles: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Class;
+    use super::super::class::Class;
     use super::*;
 
     #[test]

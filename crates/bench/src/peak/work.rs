@@ -2,8 +2,11 @@
 
 use tabane_lanes::{Algorithm, Backend, aes, peak};
 
-use super::Class::{Add, Aes, ByteShuffle, CrossShuffle, Logic, Rotate, Shift, Unpack};
-use super::{Class, Model, Operations, Width};
+use super::bound::Operations;
+use super::class::Class;
+use super::class::Class::{Add, Aes, ByteShuffle, CrossShuffle, Logic, Rotate, Shift, Unpack};
+use super::model::Model;
+use super::width::Width;
 
 /// The most lanes that a kernel may have.
 const LANES_MAX: usize = 128;

@@ -3,8 +3,6 @@
 use core::fmt;
 use std::sync::OnceLock;
 
-use super::arch::{self, Kernels};
-
 /// An instruction set with kernels for AES. Later ones are faster.
 ///
 /// All of them exist on every platform; [`is_available`](Backend::is_available) says which ones this processor has.
@@ -92,18 +90,6 @@ impl Backend {
             .filter(|&backend| backend <= most)
             .max()
             .unwrap_or(Self::Portable)
-    }
-
-    pub(super) fn kernels(self) -> &'static Kernels {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::AesNi => &arch::aesni::KERNELS,
-            #[cfg(target_arch = "x86_64")]
-            Self::Vaes256 => &arch::vaes256::KERNELS,
-            #[cfg(target_arch = "x86_64")]
-            Self::Vaes => &arch::vaes::KERNELS,
-            _ => &arch::portable::KERNELS,
-        }
     }
 }
 

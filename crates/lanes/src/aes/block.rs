@@ -1,7 +1,12 @@
-//! The one interface between modes and instruction sets.
+//! Blocks, and the one interface between modes and instruction sets.
 
-use super::cipher::{ROUND_KEYS_MAX, RoundKeys};
-use super::{BLOCK, Block};
+use super::round_keys::{ROUND_KEYS_MAX, RoundKeys};
+
+/// Bytes in a block of AES.
+pub const BLOCK: usize = 16;
+
+/// A block.
+pub(super) type Block = [u8; BLOCK];
 
 /// A register of one, two or four blocks.
 ///

@@ -1,22 +1,7 @@
-//! The rounds of AES on several registers at once, and where their keys come from.
+//! The rounds of AES on several registers at once, and where they find their keys.
 
-use super::Block;
-use super::block::BlockVector;
-
-/// Round keys of the longest key.
-pub(super) const ROUND_KEYS_MAX: usize = 15;
-
-/// The keys of a number of registers.
-pub(super) trait RoundKeys<V> {
-    /// The key of a round in a register.
-    fn get(&self, round: usize, register: usize) -> V;
-
-    /// The same keys. Called before each block, for keys that are better read each time than held in registers.
-    #[inline(always)]
-    fn again(&self) -> &Self {
-        self
-    }
-}
+use super::block::{Block, BlockVector};
+use super::round_keys::{ROUND_KEYS_MAX, RoundKeys};
 
 /// One key for all blocks.
 pub(super) struct SameKey<V>([V; ROUND_KEYS_MAX]);

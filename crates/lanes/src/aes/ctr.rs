@@ -4,9 +4,9 @@ use core::fmt;
 
 use zeroize::Zeroize;
 
+use super::block::{BLOCK, Block};
 use super::in_out::InOut;
 use super::key::Key;
-use super::{BLOCK, Block};
 
 /// A message in CTR mode (NIST SP 800-38A), encrypted or decrypted piece by piece, in pieces of any length.
 ///

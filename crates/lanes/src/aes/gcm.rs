@@ -4,10 +4,13 @@ use core::fmt;
 
 use zeroize::Zeroize;
 
-use super::ghash::Powers;
+use super::backend::Backend;
+use super::block::{BLOCK, Block};
+use super::error::Error;
 use super::in_out::InOut;
 use super::key::{Key, erase};
-use super::{BLOCK, Backend, Block, Error};
+use super::messages::ecb_encrypt;
+use super::powers::Powers;
 
 /// Bytes of a message that counters of 32 bits are enough for.
 const DATA_BYTES_MAX: u64 = (1 << 36) - 32;
@@ -65,7 +68,7 @@ impl GcmKey {
     pub fn set(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.key.set_encrypting(bytes)?;
         let mut hash_key = [0; BLOCK];
-        super::ecb_encrypt(&self.key, &mut hash_key)?;
+        ecb_encrypt(&self.key, &mut hash_key)?;
         // SAFETY: a key's backend is available.
         unsafe { (self.key.kernels().powers)(&mut self.powers, &hash_key) };
         hash_key.zeroize();
@@ -151,7 +154,7 @@ impl Gcm {
             first = sum.to_be_bytes();
         }
         let mut mask = first;
-        super::ecb_encrypt(&key.key, &mut mask)?;
+        ecb_encrypt(&key.key, &mut mask)?;
         Ok(Self {
             counter: next(u128::from_be_bytes(first), 1),
             mask,
@@ -271,7 +274,7 @@ impl Gcm {
         if !rest.is_empty() {
             self.stream = self.counter.to_be_bytes();
             self.counter = next(self.counter, 1);
-            super::ecb_encrypt(&key.key, &mut self.stream)?;
+            ecb_encrypt(&key.key, &mut self.stream)?;
             self.crypt_begun::<ENCRYPT>(0, rest);
         }
         Ok(())
@@ -341,7 +344,7 @@ mod tests {
                     message.encrypt(&key, piece).unwrap();
                 }
                 let mut block = (message.counter >> 32 << 32).to_be_bytes();
-                super::super::ecb_encrypt(&key.key, &mut block).unwrap();
+                ecb_encrypt(&key.key, &mut block).unwrap();
                 assert_eq!(
                     data[5 * BLOCK..6 * BLOCK],
                     block,

@@ -7,37 +7,14 @@
 //! product, but for one bit by which it is off: the powers are held multiplied by x, which puts that right (Gueron and
 //! Kounavis, "Intel Carry-Less Multiplication Instruction and its Usage for Computing the GCM Mode", 2010).
 
-use zeroize::Zeroize;
-
-use super::Block;
-use super::block::{BlockVector, Polynomials};
+use super::block::{Block, BlockVector, Polynomials};
 use super::in_out::Blocks;
 use super::key::Key;
 use super::modes::{Counter, Mode, run};
-
-/// The most blocks between two reductions.
-const POWERS: usize = 32;
+use super::powers::{POWERS, Powers};
 
 /// x¹²⁸ + x⁷ + x² + x + 1, mirrored, without its highest coefficient.
 const FIELD: u128 = 0xc200_0000_0000_0000_0000_0000_0000_0001;
-
-/// Powers of the hash key times x: 32, 31, ... 1. Behind them zeros, for the places of a register that hold no block.
-/// Overwritten with zeros when dropped.
-#[derive(Clone)]
-pub(super) struct Powers([u128; POWERS + 3]);
-
-impl Default for Powers {
-    /// Not found yet.
-    fn default() -> Self {
-        Self([0; POWERS + 3])
-    }
-}
-
-impl Drop for Powers {
-    fn drop(&mut self) {
-        self.0.zeroize();
-    }
-}
 
 /// Fills in the powers of a hash key.
 ///

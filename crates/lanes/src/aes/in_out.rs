@@ -2,7 +2,8 @@
 
 use core::marker::PhantomData;
 
-use super::{BLOCK, Block};
+use super::block::{BLOCK, Block};
+use super::error::Error;
 
 /// A message to work on: in place, or from one place to another of the same length.
 ///
@@ -128,6 +129,20 @@ impl<'a> InOut<'a> {
             from: self.from.cast(),
             to: self.to.cast(),
             count: self.len / BLOCK,
+        }
+    }
+
+    /// All blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DataLength`] if the last one is not whole.
+    #[inline]
+    pub(super) fn whole_blocks(&mut self) -> Result<Blocks, Error> {
+        if self.len().is_multiple_of(BLOCK) {
+            Ok(self.blocks())
+        } else {
+            Err(Error::DataLength(self.len()))
         }
     }
 }

@@ -4,10 +4,11 @@ use core::fmt;
 
 use zeroize::Zeroize;
 
-use super::arch::Kernels;
-use super::block::BlockVector;
-use super::cipher::ROUND_KEYS_MAX;
-use super::{BLOCK, Backend, Block, Error};
+use super::backend::Backend;
+use super::block::{BLOCK, Block, BlockVector};
+use super::error::Error;
+use super::kernels::Kernels;
+use super::round_keys::ROUND_KEYS_MAX;
 
 /// The round keys of one direction, in the order of use. None of them straddles two cache lines.
 #[derive(Clone)]

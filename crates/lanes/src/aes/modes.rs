@@ -1,7 +1,6 @@
 //! Modes in which the blocks of a message do not wait for each other: one message in all of the registers.
 
-use super::Block;
-use super::block::BlockVector;
+use super::block::{Block, BlockVector};
 use super::cipher::{decrypt, encrypt};
 use super::in_out::Blocks;
 use super::key::Key;

@@ -1,4 +1,4 @@
-//! Messages of unequal lengths on a fixed number of lanes.
+//! CBC encryption of many messages: unequal lengths on a fixed number of lanes.
 //!
 //! All lanes advance by as many chunks as the lane with the fewest has left; then that lane gets the next message. Long
 //! messages start first, so that the last ones to end are short. When too few are left for the lanes, those go on,
@@ -7,16 +7,44 @@
 
 use core::ptr;
 
-use super::arch::{CbcKernel, Kernels};
+use super::block::{BLOCK, Block};
+use super::error::Error;
 use super::in_out::InOut;
-use super::lanes::{
-    AHEAD_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, LANES_MAX, LaneKeys, LaneSet, OneKey, OwnKeys,
-};
-use super::{BLOCK, Block, CbcJob};
+use super::kernels::{CbcKernel, Kernels};
+use super::key::Key;
+use super::lane_keys::{LANES_MAX, LaneKeys, LaneSet, OneKey, OwnKeys};
+use super::lanes::{AHEAD_BYTES, CHUNK_BLOCKS, CHUNK_BYTES};
 use crate::prefetch::prefetch;
 
+/// One message for [`cbc_encrypt_many`].
+pub struct CbcJob<'a> {
+    /// The message's key; others may use the same.
+    pub key: &'a Key,
+    /// The initialization vector: before, what is added to the first block; after, the last block of ciphertext, with
+    /// which a next call goes on with the same message.
+    pub iv: &'a mut [u8; BLOCK],
+    /// Plaintext before, ciphertext after. A multiple of 16 bytes; may be empty.
+    pub data: &'a mut [u8],
+}
+
+/// Encrypts each job's message in CBC mode, in place.
+///
+/// Any number of messages of any lengths, on the calling thread. 48 or more of like lengths fill the AES units. It is
+/// fastest where all jobs borrow one key.
+///
+/// # Errors
+///
+/// [`Error::DataLength`] if a message is not a multiple of 16 bytes long. Then nothing is encrypted.
+pub fn cbc_encrypt_many(jobs: &mut [CbcJob]) -> Result<(), Error> {
+    for job in jobs.iter_mut() {
+        InOut::from(&mut *job.data).whole_blocks()?;
+    }
+    encrypt_whole_blocks(jobs);
+    Ok(())
+}
+
 /// Encrypts each job's message, which is whole blocks.
-pub(super) fn cbc_encrypt_many(jobs: &mut [CbcJob]) {
+fn encrypt_whole_blocks(jobs: &mut [CbcJob]) {
     let kernels = jobs.iter().map(|job| job.key.kernels());
     let Some(kernels) = kernels.min_by_key(|kernels| kernels.backend) else {
         return;

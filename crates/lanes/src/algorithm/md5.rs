@@ -1,6 +1,6 @@
 //! MD5 (RFC 1321), one message a lane.
 
-use super::Kernel;
+use crate::kernel::Kernel;
 use crate::vector::{Next, Vector};
 
 pub(crate) enum Md5 {}

@@ -1,6 +1,6 @@
 //! SHA-1 (FIPS 180-4, section 6.1), one message a lane.
 
-use super::Kernel;
+use crate::kernel::Kernel;
 use crate::vector::{Next, Vector};
 
 pub(crate) enum Sha1 {}

@@ -2,8 +2,8 @@
 //! SHA-512 with words of 64, and their shorter forms, which begin with another state and keep less
 //! of the last one.
 
-use super::Kernel;
-use crate::arch::Registers;
+use crate::kernel::Kernel;
+use crate::registers::Registers;
 use crate::vector::{Next, Vector};
 
 /// The round constants of SHA-256: the first 32 bits of the fractional parts of the cube roots of

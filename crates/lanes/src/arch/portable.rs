@@ -1,7 +1,7 @@
 //! Plain Rust, for every processor, and the reference against which the other instruction sets are tested.
 
-use super::{Compress, compress_blocks, compress_lanes};
-use crate::algorithm::Kernel;
+use crate::compress::{Compress, compress_blocks, compress_lanes};
+use crate::kernel::Kernel;
 use crate::vector::{LaneSet, State, Vector};
 
 /// One lane. (Four in an array, left to the compiler to vectorise, are slower than four times one.)
@@ -111,7 +111,7 @@ unsafe fn compress<K: Kernel>(set: &mut LaneSet, blocks: usize) {
 
 /// # Safety
 ///
-/// As [`CompressOne`](super::CompressOne). Every processor has the instruction set.
+/// As [`CompressOne`](crate::compress::CompressOne). Every processor has the instruction set.
 pub(crate) unsafe fn one<K: Kernel>(state: &mut State, data: *const u8, blocks: usize) {
     // SAFETY: what the caller promises is what the callee asks for; every processor has the instructions.
     unsafe { compress_blocks::<K, K::Word>(state.words_mut(), &data, blocks) }

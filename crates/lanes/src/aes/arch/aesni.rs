@@ -5,9 +5,9 @@ use core::convert::identity;
 
 use super::kernels;
 use super::register::register;
-use crate::aes::block::{BlockVector, Polynomials};
-use crate::aes::cipher::{KeyInPlace, ROUND_KEYS_MAX};
-use crate::aes::{BLOCK, Block};
+use crate::aes::block::{BLOCK, Block, BlockVector, Polynomials};
+use crate::aes::cipher::KeyInPlace;
+use crate::aes::round_keys::ROUND_KEYS_MAX;
 
 register! {
     /// One block. A value exists only where the processor has AES-NI and SSE4.1.

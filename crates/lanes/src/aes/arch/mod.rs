@@ -2,63 +2,31 @@
 //! registers and lists its kernels.
 
 #[cfg(target_arch = "x86_64")]
-pub(super) mod aesni;
-pub(super) mod portable;
+mod aesni;
+mod portable;
 #[cfg(target_arch = "x86_64")]
 mod register;
 #[cfg(target_arch = "x86_64")]
-pub(super) mod vaes;
+mod vaes;
 #[cfg(target_arch = "x86_64")]
-pub(super) mod vaes256;
+mod vaes256;
 
-use super::ghash::Powers;
-use super::in_out::Blocks;
-use super::key::Key;
-use super::lanes::{EncryptLanes, LaneSet, OneKey, OwnKeys};
-use super::{Backend, Block};
+use super::backend::Backend;
+use super::kernels::Kernels;
 
-/// What a backend can do. All these functions are unsafe to call because the processor must have the instruction set.
-pub(super) struct Kernels {
-    /// Whose they are.
-    pub(super) backend: Backend,
-    /// Fills in the round keys of encryption.
-    pub(super) expand: unsafe fn(key: &mut Key, bytes: &[u8]),
-    /// Fills in those of decryption, which follow from them.
-    pub(super) invert: unsafe fn(key: &mut Key),
-    pub(super) ecb_encrypt: unsafe fn(key: &Key, data: Blocks),
-    pub(super) ecb_decrypt: unsafe fn(key: &Key, data: Blocks),
-    pub(super) cbc_decrypt: unsafe fn(key: &Key, iv: &Block, data: Blocks),
-    pub(super) ctr: unsafe fn(key: &Key, first: u128, data: Blocks),
-    /// Encrypts from the counter block `first` on, and adds the ciphertext to `sum`.
-    pub(super) gcm_encrypt:
-        unsafe fn(key: &Key, powers: &Powers, first: u128, sum: &mut u128, data: Blocks),
-    /// Adds the ciphertext to `sum` and decrypts it.
-    pub(super) gcm_decrypt:
-        unsafe fn(key: &Key, powers: &Powers, first: u128, sum: &mut u128, data: Blocks),
-    /// Fills in the powers of the hash key.
-    pub(super) powers: unsafe fn(powers: &mut Powers, hash_key: &Block),
-    /// Adds blocks to `sum`.
-    pub(super) ghash: unsafe fn(powers: &Powers, sum: &mut u128, data: &[Block]),
-    /// One message. Leaves the last block of ciphertext in `iv`.
-    pub(super) cbc_encrypt: unsafe fn(key: &Key, iv: &mut Block, data: Blocks),
-    /// Ways of CBC encryption of many messages, the one with the fewest lanes first.
-    pub(super) cbc_kernels: &'static [CbcKernel],
-}
-
-impl Kernels {
-    /// The kernel with the fewest lanes that are enough, or else the one with the most.
-    pub(super) fn cbc_kernel(&self, lanes: usize) -> &CbcKernel {
-        let enough = self.cbc_kernels.iter().find(|kernel| kernel.lanes >= lanes);
-        enough.unwrap_or(&self.cbc_kernels[self.cbc_kernels.len() - 1])
+impl Backend {
+    /// What it can do.
+    pub(super) fn kernels(self) -> &'static Kernels {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::AesNi => &aesni::KERNELS,
+            #[cfg(target_arch = "x86_64")]
+            Self::Vaes256 => &vaes256::KERNELS,
+            #[cfg(target_arch = "x86_64")]
+            Self::Vaes => &vaes::KERNELS,
+            _ => &portable::KERNELS,
+        }
     }
-}
-
-/// CBC encryption of a number of messages at once.
-pub(super) struct CbcKernel {
-    pub(super) lanes: usize,
-    /// For 10, 12 and 14 rounds.
-    pub(super) one_key: [for<'k> unsafe fn(&mut LaneSet, &OneKey<'k>, usize); 3],
-    pub(super) own_keys: [EncryptLanes<OwnKeys>; 3],
 }
 
 /// The [`Kernels`] of a backend: attributes for its functions, the register and how many of them for the modes in which
@@ -71,16 +39,17 @@ macro_rules! kernels {
         one: $register:ty, $registers:literal;
         many: $($lane_register:ty, $lane_registers:literal);+;
     ) => {
-        pub(in super::super) static KERNELS: $crate::aes::arch::Kernels = {
-            use $crate::aes::Block;
-            use $crate::aes::arch::{CbcKernel, Kernels};
-            use $crate::aes::block::BlockVector;
+        pub(super) static KERNELS: $crate::aes::kernels::Kernels = {
+            use $crate::aes::block::{Block, BlockVector};
             use $crate::aes::cipher::SameKey;
-            use $crate::aes::ghash::{self, Powers};
+            use $crate::aes::ghash;
             use $crate::aes::in_out::Blocks;
+            use $crate::aes::kernels::{CbcKernel, Kernels};
             use $crate::aes::key::{self, Key};
-            use $crate::aes::lanes::{LaneSet, OneKey, OwnKeys, encrypt_lanes};
+            use $crate::aes::lane_keys::{LaneSet, OneKey, OwnKeys};
+            use $crate::aes::lanes::encrypt_lanes;
             use $crate::aes::modes::{CbcDecrypt, Counter, EcbDecrypt, EcbEncrypt, FEW_BLOCKS_MAX, chain, run, run_few};
+            use $crate::aes::powers::Powers;
 
             /// All of a message. A block alone is sooner ready in a register of its own.
             macro_rules! all {
@@ -160,7 +129,7 @@ macro_rules! kernels {
                 unsafe { ghash::hash::<$register, $registers>(powers, sum, data) }
             }
             Kernels {
-                backend: $crate::aes::Backend::$backend,
+                backend: $crate::aes::backend::Backend::$backend,
                 expand,
                 invert,
                 gcm_encrypt,

@@ -4,9 +4,9 @@
 //! nothing about keys or data.
 
 use super::kernels;
-use crate::aes::block::{BlockVector, Polynomials};
-use crate::aes::cipher::{ROUND_KEYS_MAX, SameKey};
-use crate::aes::{BLOCK, Block};
+use crate::aes::block::{BLOCK, Block, BlockVector, Polynomials};
+use crate::aes::cipher::SameKey;
+use crate::aes::round_keys::ROUND_KEYS_MAX;
 
 /// Four blocks: word `k` holds bit `k` of each of their bytes. The byte in row `r` and column `c` of block `b` is at bit
 /// `16 r + 4 c + b`, so that rows are quarters of a word and columns are their digits.

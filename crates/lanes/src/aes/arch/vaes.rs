@@ -5,9 +5,9 @@ use core::arch::x86_64::*;
 use super::aesni::X1;
 use super::kernels;
 use super::register::register;
-use crate::aes::Block;
-use crate::aes::block::{BlockVector, Polynomials};
-use crate::aes::cipher::{KeyInPlace, ROUND_KEYS_MAX};
+use crate::aes::block::{Block, BlockVector, Polynomials};
+use crate::aes::cipher::KeyInPlace;
+use crate::aes::round_keys::ROUND_KEYS_MAX;
 
 register! {
     /// Four blocks. A value exists only where the processor has VAES and AVX-512 F, BW and VL.

@@ -4,8 +4,9 @@
 use core::arch::x86_64::*;
 
 use super::{avx2, pin_256, pin_512, reverse};
-use crate::algorithm::Kernel;
-use crate::arch::{Compress, Registers, compress_lanes};
+use crate::compress::{Compress, compress_lanes};
+use crate::kernel::Kernel;
+use crate::registers::Registers;
 use crate::vector::{LaneSet, Several, Vector, ask_ahead};
 
 /// Rotation by one instruction. Shifts take their count from a register: the immediate form wants a constant of another

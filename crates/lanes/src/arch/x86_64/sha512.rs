@@ -6,10 +6,11 @@
 use core::arch::x86_64::*;
 
 use super::reverse;
+use crate::algorithm::Algorithm;
 use crate::algorithm::sha2::{K512, round};
-use crate::arch::{Compress, CompressOne};
+use crate::backend::Backend;
+use crate::compress::{Compress, CompressOne};
 use crate::vector::{LaneSet, State};
-use crate::{Algorithm, Backend};
 
 pub(crate) fn lane_kernels(backend: Backend, algorithm: Algorithm) -> Vec<(usize, Compress)> {
     match (algorithm, backend) {

@@ -2,10 +2,11 @@
 
 use core::arch::x86_64::*;
 
+use crate::algorithm::Algorithm;
 use crate::algorithm::sha2::K256;
-use crate::arch::{Compress, CompressOne};
+use crate::backend::Backend;
+use crate::compress::{Compress, CompressOne};
 use crate::vector::{LaneSet, State};
-use crate::{Algorithm, Backend};
 
 pub(crate) fn lane_kernels(algorithm: Algorithm) -> Vec<(usize, Compress)> {
     match algorithm {

@@ -3,8 +3,9 @@
 use core::arch::x86_64::*;
 
 use super::{pin_128, reverse};
-use crate::algorithm::Kernel;
-use crate::arch::{Compress, Registers, compress_lanes};
+use crate::compress::{Compress, compress_lanes};
+use crate::kernel::Kernel;
+use crate::registers::Registers;
 use crate::vector::{LaneSet, Vector};
 
 register! {

@@ -1,0 +1,27 @@
+//! What the table of algorithms says of each.
+
+use crate::algorithm::Algorithm;
+use crate::backend::Backend;
+use crate::compress::{CompressOne, LaneKernel};
+use crate::digest::Digest;
+use crate::hasher::{End, Update};
+use crate::peak::Operations;
+use crate::plan::Plan;
+use crate::vector::State;
+
+/// What the rest of the crate needs to know of an algorithm at run time.
+pub(crate) struct Entry {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) name: &'static str,
+    pub(crate) digest_len: usize,
+    pub(crate) block_len: usize,
+    pub(crate) count: fn(bool) -> Operations,
+    pub(crate) lane_kernels: fn(Backend) -> Vec<LaneKernel>,
+    pub(crate) hash_many: fn(&Plan, &[&[u8]], &mut [Digest]),
+    pub(crate) big_endian: bool,
+    pub(crate) initial: fn() -> State,
+    pub(crate) one: fn(Backend) -> CompressOne,
+    pub(crate) digest: fn(&State) -> Digest,
+    pub(crate) update_many: fn(&Plan, &mut [Update<'_, '_>]),
+    pub(crate) finish_many: fn(&Plan, &[End<'_, '_>], &mut [Digest]),
+}
