@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 
-use super::RepairOptions;
 use super::exclusive::exclusive;
+use super::options::RepairOptions;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::pack::{self, PackContents};

@@ -5,27 +5,11 @@
 
 mod exclusive;
 mod index;
+mod options;
 mod packs;
 mod snapshots;
 
 pub use index::IndexReport;
+pub use options::RepairOptions;
 pub use packs::PacksReport;
 pub use snapshots::{Lost, Repaired, SnapshotsReport};
-
-/// How to repair.
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct RepairOptions {
-    /// Find out what is wrong, and change nothing.
-    pub dry_run: bool,
-    /// [`repair_index`](crate::Repository::repair_index): ask every pack what it holds.
-    pub all_packs: bool,
-    /// [`repair_snapshots`](crate::Repository::repair_snapshots): remove the old snapshots.
-    pub forget: bool,
-}
-
-tabane_storage::setters!(RepairOptions {
-    set => dry_run: bool,
-    set => all_packs: bool,
-    set => forget: bool,
-});

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::RepairOptions;
 use super::exclusive::exclusive;
+use super::options::RepairOptions;
 use crate::access::removal::{self, Removal, Removals};
 use crate::access::repository::Repository;
 use crate::access::writer::{Encoder, Writer, flush};

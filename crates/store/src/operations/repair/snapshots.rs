@@ -12,8 +12,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::RepairOptions;
 use super::exclusive::exclusive;
+use super::options::RepairOptions;
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
