@@ -120,13 +120,10 @@ impl Network {
         });
         made.map(Self).map_err(|failure| {
             let names = providers();
-            match names.iter().any(|name| name == provider) {
-                true => failure.explained(&format!("libfabric's {provider} to {host}:{port}")),
-                false => {
-                    let names = names.join(", ");
-                    let text = format!("libfabric has no provider {provider} with connections and remote writes here, only: {names}");
-                    io::Error::new(io::ErrorKind::Unsupported, text)
-                }
+            if names.iter().any(|name| name == provider) { failure.explained(&format!("libfabric's {provider} to {host}:{port}")) } else {
+                let names = names.join(", ");
+                let text = format!("libfabric has no provider {provider} with connections and remote writes here, only: {names}");
+                io::Error::new(io::ErrorKind::Unsupported, text)
             }
         })
     }
