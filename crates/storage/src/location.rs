@@ -35,7 +35,7 @@ impl Location {
         let Some((scheme, rest)) = split_scheme(text) else {
             if is_ssh_place(text) {
                 return Err(format!(
-                    "{text:?} looks like a folder on another machine, and tabane has no SFTP yet: \
+                    "{text:?} looks like a folder on another machine, and Tabane has no SFTP yet: \
                      for a local folder of that name write ./{text}; a place is {FORMS}{others}"
                 ));
             }

@@ -23,10 +23,15 @@ pub struct Man {
 }
 
 impl Man {
-    /// Does it.
+    /// Writes the pages.
     pub fn run(self, global: &Global) -> Result<Exit> {
+        // Files are called after display names, some of which are made for `--version`.
+        let definition = crate::definition().mut_subcommands(|command| {
+            let name = format!("tabane-{}", command.get_name());
+            command.display_name(name)
+        });
         let write = std::fs::create_dir_all(&self.dir)
-            .and_then(|()| clap_mangen::generate_to(crate::definition(), &self.dir));
+            .and_then(|()| clap_mangen::generate_to(definition, &self.dir));
         write.map_err(Error::path("write manual pages to", &self.dir))?;
         if !global.quiet && !global.json {
             let mut output = Output::new();
