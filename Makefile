@@ -65,9 +65,10 @@ test-all:
 	@$(MAKE) test-libfabric
 	@$(MAKE) test-simd
 
-# The examples, which cargo test has built: each must end well.
+# The examples: each must end well. cargo test --all-targets builds them as tests only.
 EXAMPLES = backup_restore read_a_snapshot striped hash_many
-test-examples: test-programs
+test-examples:
+	$(CARGO) build $(CARGOFLAGS) --workspace --examples
 	@examples=$$($(TARGET))/debug/examples; \
 	for example in $(EXAMPLES); do \
 		echo; echo "=== example $$example ==="; "$$examples/$$example" || exit 1; \
