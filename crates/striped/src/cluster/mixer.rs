@@ -76,21 +76,21 @@ impl Default for Crowd {
 
 impl Crowd {
     /// Waiting for nodes for so much of the time is as it should be.
-    const WAITED: f64 = 0.2;
+    const WAITED_SHARE: f64 = 0.2;
     /// The same for a share that is more than the best one among equals.
-    const WAITED_ABOVE: f64 = 0.03;
+    const WAITED_SHARE_ABOVE: f64 = 0.03;
     /// More than this counts as this much: now and then a network hiccups, and a whole stripe waits.
-    const WAITED_MAX: f64 = 0.5;
+    const WAITED_SHARE_MAX: f64 = 0.5;
     /// Over how many stripes it is averaged.
-    const STRIPES: f64 = 3.0;
+    const AVERAGED_STRIPES: f64 = 3.0;
     /// Up by this at most after a stripe, towards the best share and above it.
-    const UP: f64 = 0.08;
-    const UP_ABOVE: f64 = 0.02;
+    const STEP_UP_MAX: f64 = 0.08;
+    const STEP_UP_ABOVE_MAX: f64 = 0.02;
     /// Down by this part after a stripe, at most; what is above the best share, to this part.
-    const DOWN: f64 = 0.1;
-    const DOWN_ABOVE: f64 = 0.5;
+    const STEP_DOWN_MAX: f64 = 0.1;
+    const STEP_DOWN_ABOVE_MAX: f64 = 0.5;
     /// Less above the best share is as good as none, or halving what is above it would take for ever.
-    const NEAR: f64 = 0.001;
+    const EXCESS_SHARE_MIN: f64 = 0.001;
 
     fn new(best: f64) -> Self {
         let best = best.clamp(0.0, 1.0);
@@ -117,17 +117,17 @@ impl Crowd {
     }
 
     fn learn(&mut self, waited: f64) {
-        self.waited += (waited.min(Self::WAITED_MAX) - self.waited) / Self::STRIPES;
-        let (above, room_above) = (self.share - self.best, self.room(Self::WAITED_ABOVE));
-        let room = self.room(Self::WAITED);
+        self.waited += (waited.min(Self::WAITED_SHARE_MAX) - self.waited) / Self::AVERAGED_STRIPES;
+        let (above, room_above) = (self.share - self.best, self.room(Self::WAITED_SHARE_ABOVE));
+        let room = self.room(Self::WAITED_SHARE);
         self.share = if above >= 0.0 && room_above > 0.0 {
-            (self.share + Self::UP_ABOVE * room_above).min(1.0)
-        } else if above > Self::NEAR {
-            self.best + above * Self::DOWN_ABOVE
+            (self.share + Self::STEP_UP_ABOVE_MAX * room_above).min(1.0)
+        } else if above > Self::EXCESS_SHARE_MIN {
+            self.best + above * Self::STEP_DOWN_ABOVE_MAX
         } else if room > 0.0 {
-            (self.share + Self::UP * room).min(self.best)
+            (self.share + Self::STEP_UP_MAX * room).min(self.best)
         } else {
-            self.share * (1.0 + Self::DOWN * room.max(-1.0))
+            self.share * (1.0 + Self::STEP_DOWN_MAX * room.max(-1.0))
         };
     }
 
@@ -164,28 +164,28 @@ impl Default for Alone {
             relays: true,
             is_trial: false,
             stripes: 0,
-            pause: Self::PAUSE,
+            pause: Self::TRIAL_PAUSE_STRIPES,
             pace: [0.0; 2],
             waited: 0.0,
-            worth: Self::WAITED,
+            worth: Self::URGENT_WAITED_SHARE,
         }
     }
 }
 
 impl Alone {
     /// Of a trial, the first stripes still wait for those before it.
-    const SETTLE: u32 = 3;
+    const SETTLING_STRIPES: u32 = 3;
     /// Stripes that say how quick it is.
-    const TRIAL: u32 = 3;
+    const TRIAL_STRIPES: u32 = 3;
     /// Over how many stripes is averaged.
-    const STRIPES: f64 = 3.0;
+    const AVERAGED_STRIPES: f64 = 3.0;
     /// Waiting for so much of the time is a reason to try the other way at once.
-    const WAITED: f64 = 0.6;
+    const URGENT_WAITED_SHARE: f64 = 0.6;
     /// A trial is over when a stripe takes so many times as long as the other way.
-    const HOPELESS: f64 = 3.0;
+    const HOPELESS_TIME_RATIO: f64 = 3.0;
     /// After so many stripes the other way is tried for the first time, and at most.
-    const PAUSE: u32 = 64;
-    const PAUSE_MAX: u32 = 2048;
+    const TRIAL_PAUSE_STRIPES: u32 = 64;
+    const TRIAL_PAUSE_STRIPES_MAX: u32 = 2048;
 
     fn new(layout: &Layout) -> Self {
         Self {
@@ -198,21 +198,21 @@ impl Alone {
         let (this, other) = (usize::from(self.relays), usize::from(!self.relays));
         self.stripes += 1;
         let weight = match self.stripes {
-            0..=Self::SETTLE => 1.0,
-            _ => 1.0 / Self::STRIPES,
+            0..=Self::SETTLING_STRIPES => 1.0,
+            _ => 1.0 / Self::AVERAGED_STRIPES,
         };
         self.pace[this] += (pace - self.pace[this]) * weight;
         if self.relays {
-            self.waited += (waited - self.waited) / Self::STRIPES;
+            self.waited += (waited - self.waited) / Self::AVERAGED_STRIPES;
         }
         if self.is_trial {
-            let is_hopeless = pace > Self::HOPELESS * self.pace[other];
-            if is_hopeless || self.stripes >= Self::SETTLE + Self::TRIAL {
+            let is_hopeless = pace > Self::HOPELESS_TIME_RATIO * self.pace[other];
+            if is_hopeless || self.stripes >= Self::SETTLING_STRIPES + Self::TRIAL_STRIPES {
                 self.is_trial = false;
                 self.pause = if self.pace[this] < self.pace[other] {
-                    Self::PAUSE
+                    Self::TRIAL_PAUSE_STRIPES
                 } else {
-                    (2 * self.pause).min(Self::PAUSE_MAX)
+                    (2 * self.pause).min(Self::TRIAL_PAUSE_STRIPES_MAX)
                 };
                 if self.pace[this] >= self.pace[other] {
                     self.turn();
@@ -220,13 +220,14 @@ impl Alone {
             }
             return;
         }
-        let is_urgent = self.waited > Self::WAITED && self.pause == Self::PAUSE;
+        let is_urgent =
+            self.waited > Self::URGENT_WAITED_SHARE && self.pause == Self::TRIAL_PAUSE_STRIPES;
         let is_due = if self.relays {
             self.waited > self.worth && (is_urgent || self.stripes >= self.pause)
         } else {
             self.stripes >= self.pause
         };
-        if is_due && self.stripes > Self::SETTLE {
+        if is_due && self.stripes > Self::SETTLING_STRIPES {
             self.turn();
             self.is_trial = true;
         }
@@ -240,7 +241,7 @@ impl Alone {
 
 /// Nodes that relay do not fill their links, since they wait for one another: they take this many times as long as links would.
 /// Measured with five to nine nodes, it is 1.1 to 1.25.
-const RELAYING: f64 = 1.2;
+const RELAYING_TIME_RATIO: f64 = 1.2;
 
 /// The share of relayed stripes with which links of clients and nodes, all alike, are equally busy; beyond 0 and 1 where there is none.
 ///
@@ -260,7 +261,7 @@ fn best_share(clients: u16, layout: &Layout) -> f64 {
     };
     match share(1.0) {
         all if all >= 1.0 => all,
-        _ => share(RELAYING),
+        _ => share(RELAYING_TIME_RATIO),
     }
 }
 
