@@ -117,7 +117,7 @@ impl Cache {
     fn try_load<O: IndexObjects>(&self, objects: &O, folder: &Path) -> Loaded<Index, O::Error> {
         // Before the index: a removal that is seen later would condemn what the index was thought to have.
         let (removals, condemned) = objects.removals().map_err(LoadError::Objects)?;
-        let empty = || Index::as_of(removals.clone(), condemned.clone());
+        let empty = Index::as_of(removals, condemned);
         // Runs first: so what a run has of an index object that is not listed is gone, not new.
         let mut runs = self.open_runs(objects, folder);
         let listed = objects.list().map_err(LoadError::Objects)?;
@@ -141,11 +141,11 @@ impl Cache {
         };
         let new = unread(&runs);
         match folding.take_over(&mut runs, &new, &mut presence) {
-            Ok(()) => Ok(empty().with_runs(runs)?),
+            Ok(()) => Ok(empty.with_runs(runs)?),
             Err(LoadError::Write(error)) => {
                 self.warn_of(&error);
                 let left = unread(&runs);
-                let mut index = empty().with_runs(runs)?;
+                let mut index = empty.with_runs(runs)?;
                 objects.read(&left, |_, packs| {
                     let packs = packs.and_then(|packs| presence.keep(packs));
                     Loaded::Ok(index.add_all(&packs.map_err(LoadError::Objects)?)?)

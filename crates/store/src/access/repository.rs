@@ -488,37 +488,6 @@ impl Repository {
         self.read_all(ObjectKind::Index, |id| self.read_index_segment(id))
     }
 
-    /// Reads objects of the index, several at a time, and hands them to `take` in any order.
-    ///
-    /// # Errors
-    /// The first of `take`.
-    fn read_index_segments<E>(
-        &self,
-        ids: &[Id],
-        mut take: impl FnMut(Id, Result<IndexSegment>) -> std::result::Result<(), E>,
-    ) -> std::result::Result<(), E> {
-        const READERS: usize = 4;
-        let next = AtomicUsize::new(0);
-        let (sender, receiver) = sync_channel(READERS);
-        std::thread::scope(|scope| {
-            for _ in 0..READERS.min(ids.len()) {
-                let (sender, next) = (sender.clone(), &next);
-                scope.spawn(move || {
-                    while let Some(&id) = ids.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        // After an error nobody takes it.
-                        if sender.send((id, self.read_index_segment(id))).is_err() {
-                            return;
-                        }
-                    }
-                });
-            }
-            drop(sender);
-            receiver
-                .into_iter()
-                .try_for_each(|(id, packs)| take(id, packs))
-        })
-    }
-
     /// Writes an object of the index; returns its name. The packs must be durable.
     ///
     /// # Errors
@@ -610,9 +579,28 @@ impl IndexObjects for Repository {
     fn read<E>(
         &self,
         objects: &[Id],
-        take: impl FnMut(Id, Result<IndexSegment>) -> std::result::Result<(), E>,
+        mut take: impl FnMut(Id, Result<IndexSegment>) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        self.read_index_segments(objects, take)
+        const READERS: usize = 4;
+        let next = AtomicUsize::new(0);
+        let (sender, receiver) = sync_channel(READERS);
+        std::thread::scope(|scope| {
+            for _ in 0..READERS.min(objects.len()) {
+                let (sender, next) = (sender.clone(), &next);
+                scope.spawn(move || {
+                    while let Some(&id) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        // After an error nobody takes it.
+                        if sender.send((id, self.read_index_segment(id))).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            drop(sender);
+            receiver
+                .into_iter()
+                .try_for_each(|(id, packs)| take(id, packs))
+        })
     }
 
     fn has_pack(&self, pack: Id) -> Result<bool> {
