@@ -16,44 +16,13 @@
 //! is about to be. The last removal stays when it is done, so that it is seen even by those who started before it. That a
 //! prune leaves alone what clients at work may need ([`crate::access::client`]) only spares these the copying.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use crate::access::repository::Repository;
 use crate::error::Result;
-pub use crate::format::removal::Removal;
+pub use crate::format::removal::{Removal, Removals};
 use tabane_storage::Id;
 use tabane_storage::ObjectKind;
-
-/// The removals of a repository at one time.
-#[derive(Clone, Debug, Default)]
-pub struct Removals(BTreeMap<Id, Removal>);
-
-impl Removals {
-    /// Reads them.
-    ///
-    /// # Errors
-    /// When the storage fails or one is damaged.
-    pub fn load(repository: &Repository) -> Result<Self> {
-        let read = repository.read_all(ObjectKind::Removal, |id| repository.read_removal(id));
-        Ok(Self(read?))
-    }
-
-    /// Their names.
-    pub fn names(&self) -> BTreeSet<Id> {
-        self.0.keys().copied().collect()
-    }
-
-    /// The removals with their names.
-    pub fn iter(&self) -> impl Iterator<Item = (&Id, &Removal)> {
-        self.0.iter()
-    }
-
-    /// All packs that they name.
-    pub fn condemned(&self) -> HashSet<Id> {
-        let packs = self.0.values().flat_map(|removal| &removal.packs);
-        packs.copied().collect()
-    }
-}
 
 /// The names of the removals that there are.
 ///

@@ -13,7 +13,7 @@ use crate::format::chunker::{Chunker, Chunking};
 use crate::format::config::{Config, parse_block_hash};
 use crate::format::crypto::MasterKey;
 use crate::format::key::{self, KdfCost, Password};
-use crate::format::removal::Removal;
+use crate::format::removal::{Removal, Removals};
 use tabane_index::{Cache, Index, IndexObjects, IndexSegment, PackContents, PageKeys, Removed};
 use tabane_storage::Id;
 use tabane_storage::sync::try_each;
@@ -371,6 +371,16 @@ impl Repository {
             .map_err(|error| Error::damaged(Name::new(ObjectKind::Index, id), error))
     }
 
+    /// Reads the removals that are there now.
+    ///
+    /// # Errors
+    /// When the storage fails or one is damaged.
+    #[doc(hidden)]
+    pub fn read_removals(&self) -> Result<Removals> {
+        let read = self.read_all(ObjectKind::Removal, |id| self.read_removal(id));
+        Ok(Removals(read?))
+    }
+
     /// Reads a removal.
     ///
     /// # Errors
@@ -566,9 +576,8 @@ impl IndexObjects for Repository {
     }
 
     fn removals(&self) -> Result<Removed> {
-        let removals = self.read_all(ObjectKind::Removal, |id| self.read_removal(id))?;
-        let packs = removals.values().flat_map(|removal| &removal.packs);
-        Ok((removals.keys().copied().collect(), packs.copied().collect()))
+        let removals = self.read_removals()?;
+        Ok((removals.names(), removals.condemned()))
     }
 
     fn list(&self) -> Result<Vec<Id>> {

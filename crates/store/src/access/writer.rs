@@ -15,7 +15,7 @@ use tabane_engine::{Algorithm, Digest};
 
 use crate::access::examine::Examiner;
 use crate::access::reader::BlockReader;
-use crate::access::removal::{self, Removals};
+use crate::access::removal;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::compress::{Compression, Compressor};
@@ -309,7 +309,7 @@ impl Shared {
             return Ok(Vec::new());
         }
         // Before the packs: a removal goes after what it names.
-        let condemned = Removals::load(repository)?.condemned();
+        let condemned = repository.read_removals()?.condemned();
         let mut removed = Vec::new();
         for (pack, _) in packs {
             let name = Name::new(ObjectKind::Pack, *pack);

@@ -1,5 +1,7 @@
 //! Removals: objects that name packs which are about to go.
 
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
 use serde::{Deserialize, Serialize};
 use tabane_storage::Id;
 
@@ -8,4 +10,26 @@ use tabane_storage::Id;
 pub struct Removal {
     /// The packs.
     pub packs: Vec<Id>,
+}
+
+/// The removals of a repository at one time.
+#[derive(Clone, Debug, Default)]
+pub struct Removals(pub(crate) BTreeMap<Id, Removal>);
+
+impl Removals {
+    /// Their names.
+    pub fn names(&self) -> BTreeSet<Id> {
+        self.0.keys().copied().collect()
+    }
+
+    /// The removals with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&Id, &Removal)> {
+        self.0.iter()
+    }
+
+    /// All packs that they name.
+    pub fn condemned(&self) -> HashSet<Id> {
+        let packs = self.0.values().flat_map(|removal| &removal.packs);
+        packs.copied().collect()
+    }
 }

@@ -150,7 +150,7 @@ fn check_keys(run: &Run) -> Result<()> {
 }
 
 fn read_removals(run: &Run) -> Result<Removals> {
-    match Removals::load(&run.repository) {
+    match run.repository.read_removals() {
         Err(error @ Error::Damaged { .. }) => {
             run.error(&error);
             Ok(Removals::default())

@@ -30,7 +30,7 @@ use tabane_store::node::{HardLink, Kind, Node, Piece, Time, Xattr};
 use tabane_store::parts::pack::{
     self, BlockKind, Codec, PackContents, PackWriter, SEGMENT_LEN_MAX, Segment, SegmentReader,
 };
-use tabane_store::parts::removal::{Removal, Removals};
+use tabane_store::parts::removal::Removal;
 use tabane_store::parts::{self, tree};
 use tabane_store::restore::RestoreOptions;
 use tabane_store::snapshot::{Filter, Snapshot, Summary};
@@ -741,7 +741,7 @@ fn removal(input: &[u8]) {
     repository
         .put_sealed(ObjectKind::Removal, input)
         .expect("put");
-    let (removals, index) = (Removals::load(&repository), repository.load_index());
+    let (removals, index) = (repository.read_removals(), repository.load_index());
     assert_eq!(removals.is_ok(), index.is_ok());
     let Ok(removals) = removals else {
         return;

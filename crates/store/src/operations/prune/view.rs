@@ -91,7 +91,7 @@ impl View {
         known: BTreeMap<Id, IndexSegment>,
         reach: &mut Reach,
     ) -> Result<Self> {
-        let removals = Removals::load(repository)?;
+        let removals = repository.read_removals()?;
         let removal_times = times(repository, ObjectKind::Removal)?;
         let read = |kind| repository.read_each(kind, |id| repository.load_snapshot_from(kind, id));
         // A pending snapshot that is gone from its place has become a snapshot before those are listed.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::exclusive::exclusive;
 use super::options::RepairOptions;
-use crate::access::removal::{self, Removal, Removals};
+use crate::access::removal::{self, Removal};
 use crate::access::repository::Repository;
 use crate::access::writer::{Encoder, Writer, flush};
 use crate::error::{Error, Result};
@@ -79,7 +79,7 @@ impl Repository {
         }
 
         // Where else blocks are.
-        let removals = Removals::load(self)?;
+        let removals = self.read_removals()?;
         let mut elsewhere = Index::as_of(removals.names(), removals.condemned());
         let there: HashMap<Id, u64> = self.list(ObjectKind::Pack)?.into_iter().collect();
         for (pack, contents) in &named {
