@@ -1,7 +1,7 @@
 //! Every backend against the portable one, and messages in pieces against whole ones.
 //!
-//! The input is a program: its first byte chooses the algorithm, pairs of bytes after it the lengths of messages and where
-//! each is cut, and the messages are taken from the input itself.
+//! The input is a program: its first byte chooses the algorithm, pairs of bytes after it the
+//! lengths of messages and where each is cut, and the messages are taken from the input itself.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! The parser of check files: any bytes are lines or not, and what is a line is one again when it is written.
+//! The parser of check files: any bytes are lines or not, and what is a line is one again when it
+//! is written.
 //!
 //! The first byte of the input chooses what the file may have, the rest is the file.
 #![no_main]

@@ -1,5 +1,5 @@
-//! Any operations in any order, in the OpenSSL provider and in OpenSSL's own: the same answers. The first byte chooses the
-//! algorithm, the others the operations. Needs `libcrypto.so.3`.
+//! Any operations in any order, in the OpenSSL provider and in OpenSSL's own: the same answers. The
+//! first byte chooses the algorithm, the others the operations. Needs `libcrypto.so.3`.
 
 #![no_main]
 

@@ -40,7 +40,8 @@ fn guarded(f: impl FnOnce() -> c_int) -> c_int {
 ///
 /// # Safety
 ///
-/// As the header says: if not null, `pointer` is readable for `count` elements, for as long as the call lasts.
+/// As the header says: if not null, `pointer` is readable for `count` elements, for as long as the
+/// call lasts.
 unsafe fn elements<'a, T>(pointer: *const T, count: usize) -> Option<&'a [T]> {
     match (pointer.is_null(), count) {
         (_, 0) => Some(&[]),

@@ -1,4 +1,5 @@
-//! What to do about a problem. The crates below say what failed and why; which command or option helps is known here alone.
+//! What to do about a problem. The crates below say what failed and why; which command or option
+//! helps is known here alone.
 
 use tabane_mount::MountError;
 use tabane_storage::{Event, EventKind, StorageError, StorageErrorKind};
@@ -127,7 +128,8 @@ pub fn explain_event(event: &Event) -> String {
     with(event.text.clone(), advice.as_deref())
 }
 
-/// What puts another target in the place of one; `are_nodes` says whether targets are the nodes of a cluster.
+/// What puts another target in the place of one; `are_nodes` says whether targets are the nodes of
+/// a cluster.
 pub fn replace_command(are_nodes: bool) -> &'static str {
     if are_nodes {
         "tabane cluster replace"
@@ -161,7 +163,8 @@ mod tests {
 
     use super::*;
 
-    /// Every error that has ever told what to do still does, and the others' sentences say it themselves.
+    /// Every error that has ever told what to do still does, and the others' sentences say it
+    /// themselves.
     #[test]
     fn each_error_that_a_command_or_an_option_helps_with_says_so() {
         let text = || "X".to_owned();

@@ -70,14 +70,15 @@ pub struct Global {
     pub verbose: u8,
 }
 
-/// Which repository, and how it is used. Commands that open none do not have these options: see [`without_repository`].
+/// Which repository, and how it is used. Commands that open none do not have these options: see
+/// [`without_repository`].
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub struct RepositoryArgs {
     /// The repository: a directory, a URL, or @NAME
     ///
-    /// URLs are such as s3://BUCKET/PREFIX; striped:FILE and cluster:FILE name a set of places, and @NAME a repository
-    /// of the configuration file.
+    /// URLs are such as s3://BUCKET/PREFIX; striped:FILE and cluster:FILE name a set of places, and
+    /// @NAME a repository of the configuration file.
     #[arg(
         short,
         long,
@@ -98,7 +99,8 @@ pub struct RepositoryArgs {
     /// Read the password from what this command prints [env: TABANE_PASSWORD_COMMAND]
     #[arg(long, global = true, value_name = "COMMAND", hide_short_help = true)]
     pub password_command: Option<OsString>,
-    /// Keep what is known of repositories in this directory [default: tabane in $XDG_CACHE_HOME or ~/.cache]
+    /// Keep what is known of repositories in this directory [default: tabane in $XDG_CACHE_HOME or
+    /// ~/.cache]
     #[arg(long, global = true, value_name = "DIR", env = "TABANE_CACHE_DIR")]
     #[arg(hide_env_values = true, hide_short_help = true)]
     pub cache_dir: Option<PathBuf>,
@@ -106,7 +108,8 @@ pub struct RepositoryArgs {
     #[arg(long, global = true, env = "TABANE_NO_CACHE", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new(), hide_short_help = true)]
     pub no_cache: bool,
-    /// What a graphics card hashes: what it would finish first (auto), nothing (off), all that it can (only)
+    /// What a graphics card hashes: what it would finish first (auto), nothing (off), all that it
+    /// can (only)
     #[arg(
         long,
         global = true,
@@ -119,15 +122,16 @@ pub struct RepositoryArgs {
     pub gpu: gpu::Mode,
     #[command(flatten)]
     pub network: Network,
-    /// Whether this is the repository that something is copied from, whose password is in variables of its own.
+    /// Whether this is the repository that something is copied from, whose password is in variables
+    /// of its own.
     #[arg(skip)]
     pub is_source: bool,
 }
 
 /// `command`, which opens no repository, without the options of repositories but `used`.
 ///
-/// clap hands global options down to every command, unless it has one of that name already. So the command gets hidden
-/// ones, which say that there is no such option.
+/// clap hands global options down to every command, unless it has one of that name already. So the
+/// command gets hidden ones, which say that there is no such option.
 pub fn without_repository(command: Command, used: &[&str]) -> Command {
     let name = command.get_name().to_owned();
     let refuse = |arg: Arg| {
@@ -162,14 +166,16 @@ pub fn without_repository(command: Command, used: &[&str]) -> Command {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "The source")]
 pub struct FromRepository {
-    /// Where the source is: a directory, a URL such as s3://BUCKET/PREFIX, or @NAME for one of the configuration file
+    /// Where the source is: a directory, a URL such as s3://BUCKET/PREFIX, or @NAME for one of the
+    /// configuration file
     #[arg(long, value_name = "PLACE|@NAME", env = "TABANE_FROM_REPOSITORY")]
     #[arg(hide_env_values = true)]
     pub from_repo: Option<OsString>,
     /// Read the password of the source from this file [env: TABANE_FROM_PASSWORD_FILE]
     #[arg(long, value_name = "FILE", conflicts_with = "from_password_command")]
     pub from_password_file: Option<PathBuf>,
-    /// Read the password of the source from what this command prints [env: TABANE_FROM_PASSWORD_COMMAND]
+    /// Read the password of the source from what this command prints [env:
+    /// TABANE_FROM_PASSWORD_COMMAND]
     #[arg(long, value_name = "COMMAND", hide_short_help = true)]
     pub from_password_command: Option<OsString>,
 }
@@ -256,7 +262,8 @@ enum Absent {
 }
 
 impl Global {
-    /// These options, with the name of a repository replaced by what the configuration file says of it.
+    /// These options, with the name of a repository replaced by what the configuration file says of
+    /// it.
     fn resolve_name(&self) -> Result<Self> {
         let name = self
             .repository
@@ -354,7 +361,8 @@ impl Global {
         })
     }
 
-    /// Makes a set of targets of these places, and the file that `--repo` names lists them from then on.
+    /// Makes a set of targets of these places, and the file that `--repo` names lists them from
+    /// then on.
     pub fn form_set(&self, targets: &[String], fixed_roles: bool) -> Result<()> {
         let this = self.resolve_name()?;
         let Location::Striped(file) = this.location()? else {
@@ -445,8 +453,8 @@ impl Global {
         Ok(Arc::new(self.cached(repository)))
     }
 
-    /// What there is to do before a repository over several places is made: the nodes of a cluster become one set, if they are
-    /// none yet; the targets of a striped one must have been named.
+    /// What there is to do before a repository over several places is made: the nodes of a cluster
+    /// become one set, if they are none yet; the targets of a striped one must have been named.
     fn prepare_set(&self) -> Result<()> {
         match self.location()? {
             Location::Striped(file) if !file.exists() => {

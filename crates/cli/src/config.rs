@@ -1,7 +1,8 @@
 //! The configuration file: repositories and profiles with names.
 //!
-//! A profile sets options of commands, under the names that they have on the command line. So there is one definition of
-//! what an option is called and what it takes, clap's: what a profile says becomes the defaults of the arguments.
+//! A profile sets options of commands, under the names that they have on the command line. So there
+//! is one definition of what an option is called and what it takes, clap's: what a profile says
+//! becomes the defaults of the arguments.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -30,13 +31,14 @@ pub struct Repository {
 
 /// `definition`, with what the profile that `args` name says as defaults.
 ///
-/// An option that is given on the command line goes before the profile, and so does one that excludes it. The profile goes
-/// before the environment: it was named on purpose.
+/// An option that is given on the command line goes before the profile, and so does one that
+/// excludes it. The profile goes before the environment: it was named on purpose.
 ///
 /// # Errors
 /// [`Failure::Usage`] for a file that cannot be read or has mistakes, with the line.
 pub fn apply_profile(definition: Command, args: &[OsString]) -> Result<Command> {
-    // What is missing may be in the profile; what is wrong is found when the arguments are parsed in earnest.
+    // What is missing may be in the profile; what is wrong is found when the arguments are parsed
+    // in earnest.
     let lenient = definition.clone().ignore_errors(true);
     let Ok(given) = lenient.try_get_matches_from(args) else {
         // Help was asked for.
@@ -201,7 +203,8 @@ impl<'d> File<'d> {
         Ok(repository)
     }
 
-    /// Reads what a table sets for the command at this path: its options, and tables for its subcommands.
+    /// Reads what a table sets for the command at this path: its options, and tables for its
+    /// subcommands.
     fn read_command(
         &self,
         path: &[String],
@@ -378,8 +381,8 @@ fn suggest(name: &str, known: impl IntoIterator<Item = String>) -> String {
     }
 }
 
-/// Makes settings the defaults of their options. What the command line excludes is left out, and so are variables of the
-/// environment that it excludes.
+/// Makes settings the defaults of their options. What the command line excludes is left out, and so
+/// are variables of the environment that it excludes.
 fn set_defaults(mut definition: Command, given: &ArgMatches, settings: &[Setting]) -> Command {
     let excluded = excluded(&definition, given);
     let is_excluded = |setting: &&Setting| {
@@ -396,7 +399,8 @@ fn set_defaults(mut definition: Command, given: &ArgMatches, settings: &[Setting
     definition
 }
 
-/// Options that are not on the command line and that something there excludes; each with the subcommands that lead to it.
+/// Options that are not on the command line and that something there excludes; each with the
+/// subcommands that lead to it.
 fn excluded(definition: &Command, given: &ArgMatches) -> Vec<(Vec<String>, Id)> {
     let (mut command, mut given, mut path) = (definition, given, Vec::new());
     let mut excluded = Vec::new();

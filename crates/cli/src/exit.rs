@@ -18,7 +18,8 @@ pub enum Exit {
     Failure = 1,
     /// The arguments make no sense, or the configuration file has a mistake.
     Usage = 2,
-    /// The backup was made, but some of the source could not be read; or `forget` could not read or remove some snapshots.
+    /// The backup was made, but some of the source could not be read; or `forget` could not read or
+    /// remove some snapshots.
     Incomplete = 3,
     /// There is no repository at the place given, or no longer.
     NoRepository = 10,

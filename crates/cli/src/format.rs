@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{Span, SpanRelativeTo, Timestamp};
-use tabane_store::node::{Kind, Node, Time};
+use tabane_store::entry::{Entry, Kind, Time};
 
 /// A number of bytes, in binary units: `1.234 GiB`.
 pub fn bytes(count: u64) -> String {
@@ -99,7 +99,8 @@ pub fn file_time(time: Time) -> String {
     }
 }
 
-/// Reads a time: `now`, RFC 3339, or `2026-01-02 15:04:05` (with or without a time of day) in the local time zone.
+/// Reads a time: `now`, RFC 3339, or `2026-01-02 15:04:05` (with or without a time of day) in the
+/// local time zone.
 pub fn parse_time(text: &str) -> Result<Timestamp, String> {
     if text == "now" {
         return Ok(Timestamp::now());
@@ -208,8 +209,8 @@ pub fn is_unsafe(character: char) -> bool {
 }
 
 /// Kind and permissions as `ls -l` shows them: `-rwxr-x---`.
-pub fn mode(node: &Node) -> String {
-    let kind = match node.kind {
+pub fn mode(entry: &Entry) -> String {
+    let kind = match entry.kind {
         Kind::File { .. } => '-',
         Kind::Directory { .. } => 'd',
         Kind::Symlink { .. } => 'l',
@@ -220,10 +221,10 @@ pub fn mode(node: &Node) -> String {
     };
     let mut text = String::from(kind);
     for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
-        let bits = node.mode >> shift;
+        let bits = entry.mode >> shift;
         text.push(if bits & 4 != 0 { 'r' } else { '-' });
         text.push(if bits & 2 != 0 { 'w' } else { '-' });
-        text.push(match (bits & 1 != 0, node.mode & special != 0) {
+        text.push(match (bits & 1 != 0, entry.mode & special != 0) {
             (true, true) => letter,
             (false, true) => letter.to_ascii_uppercase(),
             (true, false) => 'x',

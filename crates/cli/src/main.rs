@@ -1,7 +1,8 @@
 //! The `tabane` command.
 //!
-//! `main` sets the process up and turns results into exit codes; each command is one file in [`commands`] and one
-//! line of the table there. What a library user would want is in `tabane_store`.
+//! `main` sets the process up and turns results into exit codes; each command is one file in
+//! [`commands`] and one line of the table there. What a library user would want is in
+//! `tabane_store`.
 
 // Only `streams` has some.
 #![deny(unsafe_code)]

@@ -34,7 +34,8 @@ pub struct Metrics {
 }
 
 impl MetricsFile {
-    /// Runs a command, and writes the metrics that it gives together with how and when it ended, also when it fails.
+    /// Runs a command, and writes the metrics that it gives together with how and when it ended,
+    /// also when it fails.
     ///
     /// # Errors
     /// What the command returns; if it succeeded, that the file cannot be written.

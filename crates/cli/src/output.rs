@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use serde_json::{Map, Value, json};
 use tabane_store::Id;
 use tabane_store::browse::kind_name;
-use tabane_store::node::{Kind, Node};
+use tabane_store::entry::{Entry, Kind};
 use tabane_store::snapshot::Snapshot;
 
 use crate::exit::Result;
@@ -61,23 +61,23 @@ impl Output {
     }
 
     /// Writes an entry of a snapshot as `ls -l` does.
-    pub fn long_entry(&mut self, path: &Path, node: &Node) -> Result<()> {
-        let size = match node.kind {
+    pub fn long_entry(&mut self, path: &Path, entry: &Entry) -> Result<()> {
+        let size = match entry.kind {
             Kind::CharDevice { major, minor } | Kind::BlockDevice { major, minor } => {
                 format!("{major}, {minor}")
             }
-            _ => node.size().to_string(),
+            _ => entry.size().to_string(),
         };
         let text = format!(
             "{} {:>5} {:>5} {size:>12} {} ",
-            format::mode(node),
-            node.uid,
-            node.gid,
-            format::file_time(node.mtime),
+            format::mode(entry),
+            entry.uid,
+            entry.gid,
+            format::file_time(entry.mtime),
         );
         self.name(text.as_bytes())?;
         self.path(path)?;
-        if let Kind::Symlink { target } = &node.kind {
+        if let Kind::Symlink { target } = &entry.kind {
             self.name(b" -> ")?;
             self.name(target)?;
         }
@@ -216,26 +216,26 @@ pub fn snapshot_json(id: Id, snapshot: &Snapshot) -> Object {
 }
 
 /// An entry of a snapshot as an object.
-pub fn node_json(path: &Path, node: &Node) -> Object {
+pub fn entry_json(path: &Path, entry: &Entry) -> Object {
     let mut object = Object::new();
     let time = |time| match format::timestamp(time) {
         Some(time) => Value::from(time.to_string()),
         None => Value::Null,
     };
     put_path(&mut object, "path", path.as_os_str().as_bytes());
-    put_path(&mut object, "name", &node.name);
-    object.insert("type".to_owned(), kind_name(&node.kind).into());
-    object.insert("uid".to_owned(), node.uid.into());
-    object.insert("gid".to_owned(), node.gid.into());
-    object.insert("mode".to_owned(), format!("{:04o}", node.mode).into());
-    object.insert("permissions".to_owned(), format::mode(node).into());
-    object.insert("mtime".to_owned(), time(node.mtime));
-    object.insert("ctime".to_owned(), time(node.ctime));
-    if let Some(atime) = node.atime {
+    put_path(&mut object, "name", &entry.name);
+    object.insert("type".to_owned(), kind_name(&entry.kind).into());
+    object.insert("uid".to_owned(), entry.uid.into());
+    object.insert("gid".to_owned(), entry.gid.into());
+    object.insert("mode".to_owned(), format!("{:04o}", entry.mode).into());
+    object.insert("permissions".to_owned(), format::mode(entry).into());
+    object.insert("mtime".to_owned(), time(entry.mtime));
+    object.insert("ctime".to_owned(), time(entry.ctime));
+    if let Some(atime) = entry.atime {
         object.insert("atime".to_owned(), time(atime));
     }
-    object.insert("inode".to_owned(), node.inode.into());
-    match &node.kind {
+    object.insert("inode".to_owned(), entry.inode.into());
+    match &entry.kind {
         Kind::File { size, .. } => {
             object.insert("size_bytes".to_owned(), (*size).into());
         }

@@ -52,7 +52,8 @@ pub fn exit_on_panic() {
 /// The terminal, and how it was before someone was asked for a password at it.
 static TERMINAL: Mutex<Option<(File, Termios)>> = Mutex::new(None);
 
-/// Remembers how the terminal is, so that an interrupted question for a password does not leave it mute.
+/// Remembers how the terminal is, so that an interrupted question for a password does not leave it
+/// mute.
 pub fn remember_terminal() {
     let found = File::open("/dev/tty")
         .ok()
@@ -131,8 +132,9 @@ static ENDS_ITSELF: AtomicBool = AtomicBool::new(false);
 /// Whether there was such a signal.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on, only the second of these signals ends the program at once. After the first, the command does that itself, since
-/// it has something to remove before; if that takes longer than [`EXIT_TIMEOUT`], it is ended. Returns what asks for the first.
+/// From now on, only the second of these signals ends the program at once. After the first, the
+/// command does that itself, since it has something to remove before; if that takes longer than
+/// [`EXIT_TIMEOUT`], it is ended. Returns what asks for the first.
 pub fn end_after_signals() -> fn() -> bool {
     ENDS_ITSELF.store(true, Ordering::Relaxed);
     || INTERRUPTED.load(Ordering::Relaxed)

@@ -55,8 +55,8 @@ impl Progress {
         Self::start_if(global, io::stderr().is_terminal(), Duration::ZERO)
     }
 
-    /// As [`Progress::start`] for what is mostly quick and prints lines of its own: nothing is drawn in the first second, and
-    /// nothing at all among those lines.
+    /// As [`Progress::start`] for what is mostly quick and prints lines of its own: nothing is
+    /// drawn in the first second, and nothing at all among those lines.
     pub fn start_late(global: &Global) -> Arc<Self> {
         let apart = io::stderr().is_terminal() && !io::stdout().is_terminal();
         Self::start_if(global, apart, Duration::from_secs(1))

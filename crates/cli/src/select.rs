@@ -53,7 +53,8 @@ impl Selection {
         }
     }
 
-    /// The snapshots with these names; all that the filter allows if there are none. Those that cannot be read are reported.
+    /// The snapshots with these names; all that the filter allows if there are none. Those that
+    /// cannot be read are reported.
     pub fn list(&self, repository: &Repository, names: &[String]) -> Result<Selected> {
         let filter = self.filter();
         if names.is_empty() {

@@ -1,13 +1,13 @@
 //! What is said of options that a command does not have.
 //!
-//! Many who come here know restic. An option of restic that is absent here gets a sentence that says so and what to do
-//! instead, in place of "unexpected argument".
+//! Many who come here know restic. An option of restic that is absent here gets a sentence that
+//! says so and what to do instead, in place of "unexpected argument".
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue};
 
-/// Options of restic that are absent here: the commands that have it in restic (none if all of them have it), the
-/// option, and what to do instead, after "tabane COMMAND has no OPTION".
+/// Options of restic that are absent here: the commands that have it in restic (none if all of them
+/// have it), the option, and what to do instead, after "tabane COMMAND has no OPTION".
 const ABSENT: &[(&[&str], &str, &str)] = &[
     (
         &["backup"],

@@ -65,7 +65,7 @@ pub(crate) fn transfer(
     pair: &Arc<Pair>,
     found: &Found,
 ) -> Result<Option<FileHash>, Failure> {
-    let size = found.node.size();
+    let size = found.entry.size();
     if size > 0 && rustix::fs::ioctl_ficlone(&pair.target, &pair.source).is_ok() {
         run.counters.shared_bytes.add(size);
         run.bytes(size);

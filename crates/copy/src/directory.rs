@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
-use tabane_files::Node;
+use tabane_files::Entry;
 
 /// Where a source comes from and where it goes: the directories that hold the two, and their names
 /// as they were given.
@@ -38,7 +38,7 @@ pub(crate) struct Directory {
     pub(crate) existed: bool,
     /// The attributes that it gets in the end; nothing for the one that holds the first of the
     /// copies.
-    pub(crate) node: Option<Node>,
+    pub(crate) entry: Option<Entry>,
     /// The directory above.
     pub(crate) parent: Option<Arc<Directory>>,
 }
@@ -52,7 +52,7 @@ impl Directory {
             source: Arc::clone(&place.source),
             target: Arc::clone(&place.target),
             existed: true,
-            node: None,
+            entry: None,
             parent: None,
             place,
         }

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use tabane_engine::{Digest, Submitter};
 use tabane_files::read::{self, Found};
-use tabane_files::{Kind, Node, write};
+use tabane_files::{Entry, Kind, write};
 
 use crate::content::{Failure, Pair, transfer};
 use crate::item::Item;
@@ -72,7 +72,7 @@ fn copy(
             return Ok(first.digest);
         }
     }
-    if !matches!(item.found.node.kind, Kind::File { .. }) {
+    if !matches!(item.found.entry.kind, Kind::File { .. }) {
         let counter = if copy_special(run, item)? {
             &counters.copied_others
         } else {
@@ -84,7 +84,7 @@ fn copy(
     if let Some(there) = there
         && let Some(present) = present::check(run, worker, item, there)?
     {
-        let (size, hash) = (item.found.node.size(), present.hash);
+        let (size, hash) = (item.found.entry.size(), present.hash);
         let digest = hash.as_ref().map(|hash| hash.digest);
         counters.skipped_files.add(1);
         counters.skipped_bytes.add(size);
@@ -141,20 +141,20 @@ fn copy_file(
     };
     settle(run, &pair, &found)?;
     temporary.rename(item)?;
-    Ok((found.node.size(), hash))
+    Ok((found.entry.size(), hash))
 }
 
 /// Gives a copy its attributes, if the source is still what it was.
 pub(crate) fn settle(run: &Run, pair: &Pair, found: &Found) -> Result<(), Failure> {
-    let state = |node: &Node| (node.size(), node.mtime, node.ctime);
+    let state = |entry: &Entry| (entry.size(), entry.mtime, entry.ctime);
     let now: Found = rustix::fs::fstat(&pair.source)
         .map_err(io::Error::from)
-        .and_then(|stat| read::node_from_stat(OsStr::new(""), &stat, false))
+        .and_then(|stat| read::entry_from_stat(OsStr::new(""), &stat, false))
         .map_err(|_| Failure::Changed)?;
-    if state(&now.node) != state(&found.node) {
+    if state(&now.entry) != state(&found.entry) {
         return Err(Failure::Changed);
     }
-    for error in write::apply(pair.target.as_fd(), &found.node) {
+    for error in write::apply(pair.target.as_fd(), &found.entry) {
         let path = pair.target_path.clone();
         run.problem(&Problem::Attribute { path, error });
     }
@@ -171,8 +171,8 @@ impl Source {
     /// Opens a regular file, and reads its attributes.
     pub(crate) fn open(directory: &OwnedFd, name: &OsStr) -> io::Result<Self> {
         let file = read::open_file(directory.as_fd(), name)?;
-        let mut found: Found = read::node_from_stat(name, &rustix::fs::fstat(&file)?, true)?;
-        found.node.xattrs = read::xattrs(file.as_fd())?;
+        let mut found: Found = read::entry_from_stat(name, &rustix::fs::fstat(&file)?, true)?;
+        found.entry.xattrs = read::xattrs(file.as_fd())?;
         Ok(Self {
             file: file.into(),
             found,
@@ -186,7 +186,7 @@ impl Source {
         source_path: std::path::PathBuf,
         target_path: std::path::PathBuf,
     ) -> Result<(Arc<Pair>, Found), Failure> {
-        if !matches!(self.found.node.kind, Kind::File { .. }) {
+        if !matches!(self.found.entry.kind, Kind::File { .. }) {
             return Err(Failure::Changed);
         }
         let pair = Pair {
@@ -204,16 +204,16 @@ fn copy_special(run: &Run, item: &Item) -> Result<bool, Problem> {
     let failed = |error| item.failed(Action::CreateSpecial, item.show_target())(error);
     let (source, target) = (item.directory.source.as_fd(), item.directory.target.as_fd());
     let name = item.copy_name.as_os_str();
-    let mut node = item.found.node.clone();
-    node.xattrs = read::xattrs_at(source, &item.name)
+    let mut entry = item.found.entry.clone();
+    entry.xattrs = read::xattrs_at(source, &item.name)
         .map_err(item.failed(Action::Read, item.show_source()))?;
     let attributes = |name: &OsStr| {
-        for error in write::apply_at(target, name, &node) {
+        for error in write::apply_at(target, name, &entry) {
             let path = item.show_target();
             run.problem(&Problem::Attribute { path, error });
         }
     };
-    match write::create(target, name, &node) {
+    match write::create(target, name, &entry) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         result => {
             result.map_err(failed)?;
@@ -222,7 +222,7 @@ fn copy_special(run: &Run, item: &Item) -> Result<bool, Problem> {
         }
     }
     let there: Found = read::stat(target, name, false).map_err(failed)?;
-    if there.node.kind == node.kind {
+    if there.entry.kind == entry.kind {
         attributes(name);
         return Ok(false);
     }
@@ -231,7 +231,7 @@ fn copy_special(run: &Run, item: &Item) -> Result<bool, Problem> {
         name: run.claim.temporary(),
         is_there: true,
     };
-    write::create(target, OsStr::new(&temporary.name), &node).map_err(failed)?;
+    write::create(target, OsStr::new(&temporary.name), &entry).map_err(failed)?;
     attributes(OsStr::new(&temporary.name));
     temporary.rename(item).map(|()| true)
 }

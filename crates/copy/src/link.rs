@@ -81,8 +81,8 @@ impl Links {
 }
 
 fn key(item: &Item) -> Option<Key> {
-    let node = &item.found.node;
-    Some((node.hard_link?, node.size(), node.mtime))
+    let entry = &item.found.entry;
+    Some((entry.hard_link?, entry.size(), entry.mtime))
 }
 
 /// What came of giving a copy a further name.

@@ -7,7 +7,7 @@ use std::mem::discriminant;
 use std::os::fd::{AsFd, OwnedFd};
 
 use tabane_files::read::{self, Found};
-use tabane_files::{Kind, Node, write};
+use tabane_files::{Entry, Kind, write};
 
 use crate::item::Item;
 use crate::problem::{Action, Problem};
@@ -24,13 +24,13 @@ pub(crate) struct Present {
 ///
 /// A device, pipe or socket is replaced by its like only: whoever names one means to write into it,
 /// which is not what is done here.
-pub(crate) fn find(item: &Item) -> Result<Option<Node>, Problem> {
+pub(crate) fn find(item: &Item) -> Result<Option<Entry>, Problem> {
     let target = item.directory.target.as_fd();
     let there: Found = match read::stat(target, &item.copy_name, false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         result => result.map_err(item.failed(Action::Stat, item.show_target()))?,
     };
-    let (there, source) = (there.node, &item.found.node);
+    let (there, source) = (there.entry, &item.found.entry);
     match there.kind {
         Kind::File { .. } | Kind::Symlink { .. } => Ok(Some(there)),
         Kind::Directory { .. } => Err(Problem::OverDirectory {
@@ -48,9 +48,9 @@ pub(crate) fn check(
     run: &Run,
     worker: &mut Worker,
     item: &Item,
-    there: Node,
+    there: Entry,
 ) -> Result<Option<Present>, Problem> {
-    let source = &item.found.node;
+    let source = &item.found.entry;
     if there.kind != source.kind || there.mtime != source.mtime || !is_own(run, source, &there) {
         return Ok(None);
     }
@@ -64,7 +64,7 @@ pub(crate) fn check(
 }
 
 /// Whether what is there has no more names than the copy should have.
-fn is_own(run: &Run, source: &Node, there: &Node) -> bool {
+fn is_own(run: &Run, source: &Entry, there: &Entry) -> bool {
     match (there.hard_link, source.hard_link) {
         (None, _) => true,
         (Some(link), Some(_)) => run.take((link.device, link.inode)),
@@ -79,7 +79,7 @@ enum Content {
 }
 
 /// Compares contents as far as size and times don't tell.
-fn content(run: &Run, worker: &mut Worker, item: &Item, there: &Node) -> io::Result<Content> {
+fn content(run: &Run, worker: &mut Worker, item: &Item, there: &Entry) -> io::Result<Content> {
     let doubtful = run
         .claim
         .doubtful_since()
@@ -91,7 +91,7 @@ fn content(run: &Run, worker: &mut Worker, item: &Item, there: &Node) -> io::Res
         .manifest
         .as_ref()
         .and_then(|manifest| manifest.previous(&item.target_path()))
-        .filter(|previous| item.found.node.ctime.max(there.ctime) < previous.time);
+        .filter(|previous| item.found.entry.ctime.max(there.ctime) < previous.time);
     if let (Some(previous), false) = (previous, doubtful) {
         return Ok(Content::Same(Some(FileHash::whole(previous.digest))));
     }
@@ -115,14 +115,14 @@ fn content(run: &Run, worker: &mut Worker, item: &Item, there: &Node) -> io::Res
 }
 
 /// Gives what is there the attributes of the source, unless it has them.
-fn attributes(run: &Run, item: &Item, mut there: Node) -> Result<(), Problem> {
+fn attributes(run: &Run, item: &Item, mut there: Entry) -> Result<(), Problem> {
     let directory = &item.directory;
-    let mut source = item.found.node.clone();
+    let mut source = item.found.entry.clone();
     source.xattrs = read::xattrs_at(directory.source.as_fd(), &item.name)
         .map_err(item.failed(Action::Read, item.show_source()))?;
     there.xattrs = read::xattrs_at(directory.target.as_fd(), &item.copy_name)
         .map_err(item.failed(Action::Read, item.show_target()))?;
-    let what = |node: &Node| (node.mode, node.uid, node.gid);
+    let what = |entry: &Entry| (entry.mode, entry.uid, entry.gid);
     if what(&source) != what(&there) || source.xattrs != there.xattrs {
         for error in write::apply_at(directory.target.as_fd(), &item.copy_name, &source) {
             let path = item.show_target();

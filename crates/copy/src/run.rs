@@ -1,6 +1,6 @@
 //! What the threads of a copy share.
 
-use std::collections::hash_map::Entry;
+use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tabane_engine::{Digest, Pool};
-use tabane_files::{Node, write};
+use tabane_files::{Entry, write};
 
 use crate::claim::Claim;
 use crate::directory::{Directory, below};
@@ -49,7 +49,7 @@ pub(crate) struct Run {
     /// The directory that has the claim, below the target.
     home_path: PathBuf,
     /// What that directory should be, if it is a copy itself.
-    home: Mutex<Option<Node>>,
+    home: Mutex<Option<Entry>>,
     /// What is to be read again in the end.
     records: Mutex<Vec<Record>>,
     /// A directory of each file system that was written to, by device.
@@ -189,7 +189,7 @@ impl Run {
     /// Remembers the file system of a directory that is written into.
     pub(crate) fn will_sync(&self, directory: &OwnedFd) -> io::Result<()> {
         let device = rustix::fs::fstat(directory)?.st_dev;
-        if let Entry::Vacant(vacant) = lock(&self.file_systems).entry(device) {
+        if let Slot::Vacant(vacant) = lock(&self.file_systems).entry(device) {
             vacant.insert(directory.try_clone()?);
         }
         Ok(())
@@ -249,7 +249,7 @@ impl Run {
     }
 
     /// What the directory that has the claim should be, if it is a copy itself.
-    pub(crate) fn take_home(&self) -> Option<Node> {
+    pub(crate) fn take_home(&self) -> Option<Entry> {
         lock(&self.home).take()
     }
 
@@ -258,15 +258,15 @@ impl Run {
     pub(crate) fn close(&self, mut directory: Arc<Directory>) {
         // No recursion: trees may be deep.
         while let Some(directory_alone) = Arc::into_inner(directory) {
-            if let Some(node) = &directory_alone.node {
+            if let Some(entry) = &directory_alone.entry {
                 let path = directory_alone.show_target(OsStr::new("."));
-                for error in write::apply(directory_alone.target.as_fd(), node) {
+                for error in write::apply(directory_alone.target.as_fd(), entry) {
                     let path = path.clone();
                     self.problem(&Problem::Attribute { path, error });
                 }
                 self.progress.entry(&path);
                 if directory_alone.target_path == self.home_path {
-                    *lock(&self.home) = Some(node.clone());
+                    *lock(&self.home) = Some(entry.clone());
                 }
             }
             match directory_alone.parent {

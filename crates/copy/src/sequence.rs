@@ -93,8 +93,8 @@ pub fn copy(options: Options, progress: Arc<dyn Progress>) -> Result<Summary, Pr
     };
     released.map_err(failed(Action::UseTarget, &options.target))?;
     // Removing the claim has changed its times.
-    if let Some(node) = home_node {
-        write::apply(target.home.directory.as_fd(), &node);
+    if let Some(entry) = home_node {
+        write::apply(target.home.directory.as_fd(), &entry);
     }
     Ok(summary)
 }

@@ -68,8 +68,8 @@ pub(crate) fn copy_all(run: &Arc<Run>, target: &Target) {
                 continue;
             }
         }
-        let is_directory = found.node.directory().is_some();
-        let identity = (found.device, found.node.inode);
+        let is_directory = found.entry.directory().is_some();
+        let identity = (found.device, found.entry.inode);
         match taken.insert(copy_name.clone(), (is_directory, identity)) {
             // The same twice.
             Some((_, before)) if before == identity => continue,
@@ -145,16 +145,16 @@ fn refuse(
     found: &Found,
 ) -> io::Result<Option<Problem>> {
     let shown = (top.show_source(&source.name), top.show_target(copy_name));
-    let identity = (found.device, found.node.inode);
+    let identity = (found.device, found.entry.inode);
     let there: Option<Found> = match read::stat(top.target.as_fd(), copy_name, false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         result => Some(result?),
     };
-    if there.is_some_and(|there| (there.device, there.node.inode) == identity) {
+    if there.is_some_and(|there| (there.device, there.entry.inode) == identity) {
         let (source, target) = shown;
         return Ok(Some(Problem::SameFile { source, target }));
     }
-    if found.node.directory().is_none() {
+    if found.entry.directory().is_none() {
         let target_path = shown.1;
         return Ok(
             match (copy_name == ".", target.slash && target.name.is_some()) {
@@ -234,7 +234,7 @@ impl Walker<'_> {
         copy_name: OsString,
         found: Found,
     ) -> Option<Level> {
-        if found.node.directory().is_some() {
+        if found.entry.directory().is_some() {
             return match self.directory(directory, &name, &copy_name, found) {
                 Ok(level) => Some(level),
                 Err(problem) => {
@@ -252,7 +252,7 @@ impl Walker<'_> {
             });
             return None;
         }
-        let size = found.node.size();
+        let size = found.entry.size();
         let item = self.run.links.admit(Item {
             directory: Arc::clone(directory),
             name,
@@ -309,16 +309,16 @@ impl Walker<'_> {
         let source_failed = failed(Action::Open, above.show_source(name));
         let target_failed =
             |error| failed(Action::CreateDirectory, above.show_target(copy_name))(error);
-        if self.made == Some((found.device, found.node.inode)) {
+        if self.made == Some((found.device, found.entry.inode)) {
             return Err(Problem::IntoItself {
                 source: above.show_source(name),
                 target: above.show_target(copy_name),
             });
         }
-        let mut node = found.node;
+        let mut entry = found.entry;
         let (source, names) = (|| {
             let source = read::open_directory(above.source.as_fd(), name)?;
-            node.xattrs = read::xattrs(source.as_fd())?;
+            entry.xattrs = read::xattrs(source.as_fd())?;
             let names = read::list(&source)?;
             Ok((source, names))
         })()
@@ -364,7 +364,7 @@ impl Walker<'_> {
                 source: Arc::new(source),
                 target: Arc::new(target),
                 existed,
-                node: Some(node),
+                entry: Some(entry),
                 parent: Some(Arc::clone(above)),
             }),
             names: names.into_iter(),

@@ -9,8 +9,9 @@ use crate::vmac::TagSize;
 
 /// A hash algorithm.
 ///
-/// Some take a key: they are used through [`Function`](crate::Function). Digests are the bytes in the order in which the algorithm's own
-/// programs print them; where there are none, as the reference code leaves them in memory on a little-endian machine.
+/// Some take a key: they are used through [`Function`](crate::Function). Digests are the bytes in
+/// the order in which the algorithm's own programs print them; where there are none, as the
+/// reference code leaves them in memory on a little-endian machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
@@ -36,25 +37,29 @@ pub enum Algorithm {
     Xxh3,
     /// XXH3 of 128 bits with seed 0.
     Xxh128,
-    /// CityHash128 of CityHash 1.1, which FarmHash calls Fingerprint128. Its first step needs the length of the message,
-    /// so a [`Hasher`](crate::Hasher) keeps the whole of it: see [`Algorithm::needs_whole_message`].
+    /// CityHash128 of CityHash 1.1, which FarmHash calls Fingerprint128. Its first step needs the
+    /// length of the message, so a [`Hasher`](crate::Hasher) keeps the whole of it: see
+    /// [`Algorithm::needs_whole_message`].
     CityHash128,
     /// MurmurHash3 for x64 of 128 bits with seed 0.
     Murmur3,
     /// BLAKE3 in its keyed mode.
     Blake3Keyed,
-    /// HMAC (RFC 2104) with MD5, one message a lane. What is wrong with MD5 is not known to touch it.
+    /// HMAC (RFC 2104) with MD5, one message a lane. What is wrong with MD5 is not known to touch
+    /// it.
     HmacMd5,
     /// HMAC with SHA-1, one message a lane.
     HmacSha1,
     /// HMAC with SHA-256, one message a lane.
     HmacSha256,
-    /// HighwayHash of 256 bits. Its authors claim that it is a pseudorandom function; few others have examined it.
+    /// HighwayHash of 256 bits. Its authors claim that it is a pseudorandom function; few others
+    /// have examined it.
     HighwayHash256,
     /// SipHash-2-4 of 64 bits.
     SipHash24,
-    /// VMAC-64 on AES-128 (draft-krovetz-vmac-01): see [`vmac`](crate::vmac). A digest is the nonce, 16 random bytes, and
-    /// then the tag: so a message has another one each time, and [`Function::to_check`](crate::Function::to_check) is needed to compare.
+    /// VMAC-64 on AES-128 (draft-krovetz-vmac-01): see [`vmac`](crate::vmac). A digest is the
+    /// nonce, 16 random bytes, and then the tag: so a message has another one each time, and
+    /// [`Function::to_check`](crate::Function::to_check) is needed to compare.
     Vmac64,
     /// VMAC-128 on AES-128, in the same manner.
     Vmac128,
@@ -76,12 +81,13 @@ pub enum KeyRule {
 pub enum Withstands {
     /// No accident has changed it. Anyone can make another with the same digest.
     Accidents,
-    /// Nor has anybody made another to the digest of one that exists; but who makes both can give them the same.
+    /// Nor has anybody made another to the digest of one that exists; but who makes both can give
+    /// them the same.
     Substitution,
     /// Nobody has another with the same digest, whoever made the two.
     Collisions,
-    /// Who made the digest had the key, however many digests others have seen. Those who have the key get no promise of
-    /// more than [`Withstands::Accidents`].
+    /// Who made the digest had the key, however many digests others have seen. Those who have the
+    /// key get no promise of more than [`Withstands::Accidents`].
     Forgery,
 }
 
@@ -100,7 +106,8 @@ pub(crate) enum Kernel {
     Vmac(TagSize),
 }
 
-/// An algorithm with its name, the length of its digest in bytes, the keys it takes, what it withstands, and what runs it.
+/// An algorithm with its name, the length of its digest in bytes, the keys it takes, what it
+/// withstands, and what runs it.
 struct Row(Algorithm, &'static str, usize, KeyRule, Withstands, Kernel);
 
 /// Every algorithm: a new one is a variant above and a line here.
@@ -172,7 +179,8 @@ impl Algorithm {
         self.row().4
     }
 
-    /// Whether a message has to be in memory as a whole: a [`Hasher`](crate::Hasher) then keeps all of it.
+    /// Whether a message has to be in memory as a whole: a [`Hasher`](crate::Hasher) then keeps all
+    /// of it.
     pub fn needs_whole_message(self) -> bool {
         matches!(self.kernel(), Kernel::Whole(_))
     }

@@ -7,8 +7,8 @@ use crate::digest::Digest;
 
 /// Messages side by side in one buffer, each with a tag that says whose it is.
 ///
-/// Whoever fills a bundle appends bytes to [`Bundle::arena`] and then says with [`Bundle::add`] which
-/// range is a message; ranges of different owners fill the same lanes.
+/// Whoever fills a bundle appends bytes to [`Bundle::arena`] and then says with [`Bundle::add`]
+/// which range is a message; ranges of different owners fill the same lanes.
 pub struct Bundle<T> {
     /// The bytes; append freely, ranges that were added must stay as they are.
     pub arena: Vec<u8>,

@@ -112,8 +112,9 @@ impl Function {
         self.algorithm
     }
 
-    /// The function whose digests are compared with this one. For most that is the same function; VMAC takes the nonce of
-    /// the digest. Keep to yourself what it says of other messages: a nonce that serves twice betrays the key.
+    /// The function whose digests are compared with this one. For most that is the same function;
+    /// VMAC takes the nonce of the digest. Keep to yourself what it says of other messages: a nonce
+    /// that serves twice betrays the key.
     #[must_use]
     pub fn to_check(&self, digest: &Digest) -> Self {
         let start = match &self.start {
@@ -148,7 +149,8 @@ impl Function {
 
     /// The digests of independent messages, in their order.
     ///
-    /// The more messages a call has, the fuller the lanes; a single one is hashed as fast as one can be.
+    /// The more messages a call has, the fuller the lanes; a single one is hashed as fast as one
+    /// can be.
     pub fn digest_many(&self, messages: &[&[u8]]) -> Vec<Digest> {
         match &self.start {
             Start::Lanes(algorithm) => gpu::hash_many(*algorithm, messages),

@@ -53,7 +53,8 @@ impl std::fmt::Debug for Hasher {
 
 /// Appends a part to each of many messages at once, one message a lane.
 ///
-/// The messages may be of different algorithms; those of one algorithm share the lanes, HMAC's with those of its hash.
+/// The messages may be of different algorithms; those of one algorithm share the lanes, HMAC's with
+/// those of its hash.
 pub fn update_many(parts: &mut [(&mut Hasher, &[u8])]) {
     let mut in_lanes = Vec::with_capacity(parts.len());
     let mut keyed = false;

@@ -8,8 +8,9 @@ type Task<W> = Box<dyn FnOnce(&mut W, &Submitter<W>) + Send>;
 
 /// Threads, one a core and pinned to it, each with a state of its own of type `W`.
 ///
-/// The queue is bounded, so that whoever produces work is held back instead of filling the memory. A task may
-/// submit tasks: when the queue is full it runs one itself (see [`Submitter::submit_or_run`]), so nothing can block for ever.
+/// The queue is bounded, so that whoever produces work is held back instead of filling the memory.
+/// A task may submit tasks: when the queue is full it runs one itself (see
+/// [`Submitter::submit_or_run`]), so nothing can block for ever.
 pub struct Pool<W> {
     submitter: Submitter<W>,
     threads: Vec<JoinHandle<W>>,
@@ -40,7 +41,8 @@ struct Queue<W> {
 impl<W: Send + 'static> Pool<W> {
     /// As many workers as `states`, and a queue of `depth` tasks beyond those that run.
     ///
-    /// Worker `i` is pinned to the `i`-th processor that this process may use, when there are enough of them.
+    /// Worker `i` is pinned to the `i`-th processor that this process may use, when there are
+    /// enough of them.
     pub fn new(states: Vec<W>, depth: usize) -> Self {
         let shared = Arc::new(Shared {
             queue: Mutex::new(Queue {
@@ -76,7 +78,8 @@ impl<W: Send + 'static> Pool<W> {
         Self { submitter, threads }
     }
 
-    /// One worker for each processor, whose states `state` makes, and one waiting task for each: more would only hold memory.
+    /// One worker for each processor, whose states `state` makes, and one waiting task for each:
+    /// more would only hold memory.
     pub fn for_all_processors(state: impl FnMut() -> W) -> Self {
         let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
         Self::new(
@@ -109,7 +112,8 @@ impl<W: Send + 'static> Pool<W> {
 }
 
 impl<W> Submitter<W> {
-    /// Adds a task; waits while the queue is full. Not for use within a task: see [`Submitter::submit_or_run`].
+    /// Adds a task; waits while the queue is full. Not for use within a task: see
+    /// [`Submitter::submit_or_run`].
     pub fn submit(&self, task: impl FnOnce(&mut W, &Submitter<W>) + Send + 'static) {
         let mut queue = self.lock();
         while queue.tasks.len() >= self.shared.depth && !queue.failed {
@@ -123,7 +127,8 @@ impl<W> Submitter<W> {
         self.shared.wake_worker.notify_one();
     }
 
-    /// From within a task: adds `task` if a worker is free for it or the queue has room, and otherwise runs it here and now.
+    /// From within a task: adds `task` if a worker is free for it or the queue has room, and
+    /// otherwise runs it here and now.
     pub fn submit_or_run(
         &self,
         worker: &mut W,

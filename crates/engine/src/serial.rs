@@ -37,8 +37,8 @@ pub(crate) fn exactly<const LEN: usize>(key: &[u8]) -> [u8; LEN] {
     key.try_into().expect("the length was checked")
 }
 
-/// A state that knows a key: overwritten before its memory goes to others. What the crates' own functions leave on the
-/// stack is beyond reach.
+/// A state that knows a key: overwritten before its memory goes to others. What the crates' own
+/// functions leave on the stack is beyond reach.
 struct Secret<S: Default>(S);
 
 impl<S: Default> Drop for Secret<S> {

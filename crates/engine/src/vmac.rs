@@ -1,9 +1,11 @@
-//! VMAC-64 and VMAC-128 on AES-128 (draft-krovetz-vmac-01): authentication at the speed of multiplication.
+//! VMAC-64 and VMAC-128 on AES-128 (draft-krovetz-vmac-01): authentication at the speed of
+//! multiplication.
 //!
-//! A message is hashed by a secret choice from a family of hashes (VHASH), and the hash is hidden by a pad that AES
-//! makes from a *nonce*, a number that must never serve for two messages under one key: whoever sees two tags under one
-//! nonce learns about the hash and can soon forge. So [`VmacKey::authenticate`] draws the nonce itself, at random from
-//! 2¹²⁷, and returns it with the tag; both go along with the message:
+//! A message is hashed by a secret choice from a family of hashes (VHASH), and the hash is hidden
+//! by a pad that AES makes from a *nonce*, a number that must never serve for two messages under
+//! one key: whoever sees two tags under one nonce learns about the hash and can soon forge. So
+//! [`VmacKey::authenticate`] draws the nonce itself, at random from 2¹²⁷, and returns it with the
+//! tag; both go along with the message:
 //!
 //! ```
 //! use tabane_engine::vmac::{TagSize, VmacKey};
@@ -31,7 +33,8 @@ use crate::digest::Digest;
 pub enum TagSize {
     /// VMAC-64: tags of 8 bytes. A forgery succeeds with a probability of about 2⁻⁶⁰ at each try.
     Bits64,
-    /// VMAC-128: tags of 16 bytes. A forgery succeeds with a probability of about 2⁻¹²⁰ at each try.
+    /// VMAC-128: tags of 16 bytes. A forgery succeeds with a probability of about 2⁻¹²⁰ at each
+    /// try.
     Bits128,
 }
 
@@ -46,7 +49,8 @@ struct Schedule {
 }
 
 impl VmacKey {
-    /// Expands a key of AES-128. Tags of different sizes ask for different keys: they would share pads.
+    /// Expands a key of AES-128. Tags of different sizes ask for different keys: they would share
+    /// pads.
     ///
     /// # Panics
     ///
@@ -71,8 +75,8 @@ impl VmacKey {
         self.hashed(message).finish()
     }
 
-    /// The tag of the message under a nonce of the caller's. **For experts**: no two messages under one key may have the
-    /// same.
+    /// The tag of the message under a nonce of the caller's. **For experts**: no two messages under
+    /// one key may have the same.
     pub fn authenticate_under_nonce(&self, nonce: Nonce, message: &[u8]) -> Tag {
         self.hashed(message).finish_under_nonce(nonce)
     }
@@ -99,7 +103,8 @@ impl VmacKey {
         vmac
     }
 
-    /// What hides the hash: AES of the nonce, of which a tag of 64 bits needs half; the last bit says which.
+    /// What hides the hash: AES of the nonce, of which a tag of 64 bits needs half; the last bit
+    /// says which.
     fn pad(&self, nonce: &Nonce) -> [u64; 2] {
         let mut block = nonce.0;
         let mut half = 0;
@@ -136,7 +141,8 @@ pub struct Vmac {
 impl Vmac {
     /// Appends to the message.
     pub fn update(&mut self, mut part: &[u8]) {
-        // A full block waits for the byte behind it, since the end of a message is hashed in another way.
+        // A full block waits for the byte behind it, since the end of a message is hashed in
+        // another way.
         let room = BLOCK - self.last_len;
         if part.len() <= room {
             self.keep(part);
@@ -166,13 +172,14 @@ impl Vmac {
         (nonce, tag)
     }
 
-    /// The tag of the message under a nonce of the caller's. **For experts**: no two messages under one key may have the
-    /// same.
+    /// The tag of the message under a nonce of the caller's. **For experts**: no two messages under
+    /// one key may have the same.
     pub fn finish_under_nonce(self, nonce: Nonce) -> Tag {
         self.tag(&nonce)
     }
 
-    /// Whether `tag` is the message's so far. Compares in constant time; a tag of another length is wrong.
+    /// Whether `tag` is the message's so far. Compares in constant time; a tag of another length is
+    /// wrong.
     #[must_use]
     pub fn verify(&self, nonce: &Nonce, tag: &[u8]) -> bool {
         constant_time_eq(self.tag(nonce).as_ref(), tag)
@@ -241,7 +248,8 @@ impl Nonce {
         Self(number)
     }
 
-    /// From a big-endian number of 1 to 16 bytes, the first bit of 16 being zero. Zeros in front make no difference.
+    /// From a big-endian number of 1 to 16 bytes, the first bit of 16 being zero. Zeros in front
+    /// make no difference.
     ///
     /// # Errors
     ///
@@ -275,7 +283,8 @@ impl fmt::Display for NonceError {
 
 impl std::error::Error for NonceError {}
 
-/// What shows that whoever made it had the key: 8 or 16 bytes. Compared in constant time; formats as hexadecimal.
+/// What shows that whoever made it had the key: 8 or 16 bytes. Compared in constant time; formats
+/// as hexadecimal.
 #[derive(Clone, Copy)]
 pub struct Tag(Digest);
 

@@ -16,7 +16,8 @@ fn function(algorithm: Algorithm) -> Function {
 
 /// A message as long as `varied` says, and where to cut it.
 fn message() -> impl Strategy<Value = (Vec<u8>, Vec<usize>)> {
-    // Around the blocks and the buffers of all algorithms, and past the longest of XXH3's and BLAKE3's.
+    // Around the blocks and the buffers of all algorithms, and past the longest of XXH3's and
+    // BLAKE3's.
     let len = prop_oneof![0..300_usize, 1000..1100_usize, 0..9000_usize];
     let bytes = len.prop_flat_map(|len| prop::collection::vec(any::<u8>(), len));
     bytes.prop_flat_map(|bytes| {

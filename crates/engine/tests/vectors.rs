@@ -22,7 +22,8 @@ fn keyed(algorithm: Algorithm, key: &[u8], message: &[u8], expected: &str) {
     assert_eq!(digest.as_ref().len(), algorithm.digest_len());
 }
 
-/// FIPS 180-4, RFC 1321, the test vectors of BLAKE3, and what `xxhsum` of the xxHash project prints.
+/// FIPS 180-4, RFC 1321, the test vectors of BLAKE3, and what `xxhsum` of the xxHash project
+/// prints.
 #[test]
 fn of_abc() {
     for (name, expected) in [
@@ -62,7 +63,8 @@ fn of_abc() {
     }
 }
 
-/// The verification value of SMHasher: 256 keys of growing length under seeds that shrink, and then their digests.
+/// The verification value of SMHasher: 256 keys of growing length under seeds that shrink, and then
+/// their digests.
 #[test]
 fn of_murmurhash3() {
     let digest = |message: &[u8], seed: u32| {
@@ -79,7 +81,8 @@ fn of_murmurhash3() {
     assert_eq!(last.as_ref(), digest(&digests, 0));
 }
 
-/// The rows of `city-test.cc` of CityHash 1.1: row `i` has `i` bytes from place `i * i` of its data.
+/// The rows of `city-test.cc` of CityHash 1.1: row `i` has `i` bytes from place `i * i` of its
+/// data.
 #[test]
 fn of_cityhash() {
     const K0: u64 = 0xc3a5_c85c_97cb_3127;

@@ -4,8 +4,9 @@ use std::io;
 
 /// One end of a connection whose other end has a ring, or which has one itself.
 pub trait Endpoint: Send + Sync {
-    /// Writes `parts`, one behind the other, at `offset` of the peer's ring, and then gives it `immediate`. Who calls knows that
-    /// the room is vacant. The parts may change once this returns.
+    /// Writes `parts`, one behind the other, at `offset` of the peer's ring, and then gives it
+    /// `immediate`. Who calls knows that the room is vacant. The parts may change once this
+    /// returns.
     ///
     /// # Errors
     /// When the peer is gone, or takes nothing for as long as the connection allows.

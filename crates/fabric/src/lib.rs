@@ -1,13 +1,15 @@
-//! Rings that peers write into: the way of a byte from one machine to the next without a copy in between.
+//! Rings that peers write into: the way of a byte from one machine to the next without a copy in
+//! between.
 //!
-//! A receiver has a [`Ring`], memory that is set up once and used again and again. A sender knows where in it the next *frame*
-//! goes, writes it there, and the receiver is told by an *immediate*, a number that comes with the bytes. Each consumer of a
-//! ring (who stores, who relays, who adds up) has a [`Tail`] and reads frames where they lie; the writer never overtakes the
-//! slowest tail, since it is told by *credit* how far that is. This is the pipeline of Otsuji and Tatebe's *A low-overhead
-//! redundant writing method for distributed storage systems* (2013), section 6.
+//! A receiver has a [`Ring`], memory that is set up once and used again and again. A sender knows
+//! where in it the next *frame* goes, writes it there, and the receiver is told by an *immediate*,
+//! a number that comes with the bytes. Each consumer of a ring (who stores, who relays, who adds
+//! up) has a [`Tail`] and reads frames where they lie; the writer never overtakes the slowest tail,
+//! since it is told by *credit* how far that is. This is the pipeline of Otsuji and Tatebe's *A
+//! low-overhead redundant writing method for distributed storage systems* (2013), section 6.
 //!
-//! What moves the bytes is an [`Endpoint`]: [`Tcp`] always, and with the feature `libfabric` also `Fabric`, over what network cards
-//! can do. Nothing here knows what is in a frame.
+//! What moves the bytes is an [`Endpoint`]: [`Tcp`] always, and with the feature `libfabric` also
+//! `Fabric`, over what network cards can do. Nothing here knows what is in a frame.
 
 mod endpoint;
 #[cfg(feature = "libfabric")]

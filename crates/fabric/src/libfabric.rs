@@ -1,14 +1,17 @@
-//! The endpoint over libfabric: remote writes by network cards that can, and by libfabric's own TCP.
+//! The endpoint over libfabric: remote writes by network cards that can, and by libfabric's own
+//! TCP.
 //!
-//! The ring is registered once; its address and key are told when the connection is made. A frame is one remote write with the
-//! immediate as its completion data, credit a message without bytes. The receiving side sees the immediate and not where the
-//! bytes went: it takes them to be where the rule that both follow says. A peer that does not follow it writes only within the
-//! ring, which is all that is registered, but also where a consumer is just reading. So what is in a frame is not to be relied
-//! on before its checksum has been seen, and nothing in it may be what memory safety rests on: frames are bytes.
+//! The ring is registered once; its address and key are told when the connection is made. A frame
+//! is one remote write with the immediate as its completion data, credit a message without bytes.
+//! The receiving side sees the immediate and not where the bytes went: it takes them to be where
+//! the rule that both follow says. A peer that does not follow it writes only within the ring,
+//! which is all that is registered, but also where a consumer is just reading. So what is in a
+//! frame is not to be relied on before its checksum has been seen, and nothing in it may be what
+//! memory safety rests on: frames are bytes.
 //!
-//! Only connected endpoints (`FI_EP_MSG`): they keep the order of writes, tell when the peer is gone, and are what `verbs` and
-//! `tcp` give. What has only unconnected ones, as `efa` and `shm`, would need both done by hand, and `efa` writes in any
-//! order.
+//! Only connected endpoints (`FI_EP_MSG`): they keep the order of writes, tell when the peer is
+//! gone, and are what `verbs` and `tcp` give. What has only unconnected ones, as `efa` and `shm`,
+//! would need both done by hand, and `efa` writes in any order.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::{self, IoSlice};
@@ -95,7 +98,8 @@ unsafe extern "C" {
 /// A provider of libfabric on one of this machine's networks.
 struct Network(NonNull<RawNetwork>);
 
-// SAFETY: the shim only reads it, and libfabric is asked for objects that threads may share (`FI_THREAD_SAFE`).
+// SAFETY: the shim only reads it, and libfabric is asked for objects that threads may share
+// (`FI_THREAD_SAFE`).
 unsafe impl Send for Network {}
 // SAFETY: as above.
 unsafe impl Sync for Network {}
@@ -165,7 +169,8 @@ struct Listening {
     network: Arc<Network>,
 }
 
-// SAFETY: as of `Network`; the shim allows one thread in `tabane_next_request`, which a lock sees to, and any in the others.
+// SAFETY: as of `Network`; the shim allows one thread in `tabane_next_request`, which a lock sees
+// to, and any in the others.
 unsafe impl Send for Listening {}
 // SAFETY: as above.
 unsafe impl Sync for Listening {}
@@ -244,7 +249,8 @@ impl FabricRequest {
         &self.token
     }
 
-    /// Lets him in: what he writes goes into `ring`. The connection is to be made within `patience`, which is for ever without one.
+    /// Lets him in: what he writes goes into `ring`. The connection is to be made within
+    /// `patience`, which is for ever without one.
     ///
     /// # Errors
     /// When he is gone; when the ring cannot be registered.
@@ -279,8 +285,8 @@ pub struct Fabric {
     _network: Arc<Network>,
 }
 
-// SAFETY: as of `Network`; the shim allows one thread in `tabane_wait`, one in `tabane_write` and any in `tabane_close`, and the
-// two locks see to that.
+// SAFETY: as of `Network`; the shim allows one thread in `tabane_wait`, one in `tabane_write` and
+// any in `tabane_close`, and the two locks see to that.
 unsafe impl Send for Fabric {}
 // SAFETY: as above.
 unsafe impl Sync for Fabric {}
@@ -298,10 +304,12 @@ impl Fabric {
         }
     }
 
-    /// Connects to who listens there with this provider, shows him the token, and may write into his ring.
+    /// Connects to who listens there with this provider, shows him the token, and may write into
+    /// his ring.
     ///
     /// # Errors
-    /// When there is no such provider; when nobody listens there, or not one of us, or he does not let one in.
+    /// When there is no such provider; when nobody listens there, or not one of us, or he does not
+    /// let one in.
     pub fn connect(
         provider: &str,
         host: &str,
@@ -319,7 +327,8 @@ impl Fabric {
         Ok(Self::new(made.map_err(explain)?, None, network))
     }
 
-    /// How long to wait for an immediate of the peer, and for it to take a write. Without limits that is for ever.
+    /// How long to wait for an immediate of the peer, and for it to take a write. Without limits
+    /// that is for ever.
     #[must_use]
     pub fn limits(mut self, wait: Option<Duration>, write: Option<Duration>) -> Self {
         (self.wait_limit, self.write_limit) = (wait, write);
@@ -339,7 +348,8 @@ impl Endpoint for Fabric {
             .count();
         let _outgoing = self.outgoing.lock().expect("no panic under this lock");
         let limit = millis(self.write_limit);
-        // SAFETY: `count` of the slices are set; when it returns, nobody reads what they show any more.
+        // SAFETY: `count` of the slices are set; when it returns, nobody reads what they show any
+        // more.
         let code = unsafe {
             tabane_write(
                 self.raw.as_ptr(),

@@ -30,8 +30,8 @@ impl Receiver {
         (0..self.ring.tails()).map(tail).collect()
     }
 
-    /// Takes what arrives until the peer closes the connection or does something that it must not; consumers are told why. This
-    /// is for a thread of its own.
+    /// Takes what arrives until the peer closes the connection or does something that it must not;
+    /// consumers are told why. This is for a thread of its own.
     pub fn run(&self) {
         let error = loop {
             match self.endpoint.wait().map(Immediate::parse) {
@@ -57,7 +57,8 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// The bytes of the frame of this number, once it is there. Frames are numbered from 0 in the order in which they were sent.
+    /// The bytes of the frame of this number, once it is there. Frames are numbered from 0 in the
+    /// order in which they were sent.
     ///
     /// # Errors
     /// Why nothing comes any more; [`io::ErrorKind::TimedOut`] after `patience`.
@@ -73,9 +74,10 @@ impl Tail {
         self.released
     }
 
-    /// Gives all frames before that of this number back; the sender may use their room when every tail has done so. Who waits for
-    /// the next frame may hold a quarter of the ring back, not more: of the rest, a quarter may be owed as credit, and a frame and
-    /// what it leaves out at the end of the ring take a quarter each.
+    /// Gives all frames before that of this number back; the sender may use their room when every
+    /// tail has done so. Who waits for the next frame may hold a quarter of the ring back, not
+    /// more: of the rest, a quarter may be owed as credit, and a frame and what it leaves out at
+    /// the end of the ring take a quarter each.
     ///
     /// # Errors
     /// When the sender cannot be told.

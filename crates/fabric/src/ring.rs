@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::FRAME_SHARE;
 
-/// Where the next frame goes. Sender and receiver each follow the same rule, so that neither has to tell the other.
+/// Where the next frame goes. Sender and receiver each follow the same rule, so that neither has to
+/// tell the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
     pub capacity: u64,
@@ -18,7 +19,8 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Where a frame of so many bytes begins: a frame that does not fit before the end of the ring goes to its beginning.
+    /// Where a frame of so many bytes begins: a frame that does not fit before the end of the ring
+    /// goes to its beginning.
     pub fn start(&self, len: usize) -> u64 {
         let left = self.capacity - self.head % self.capacity;
         if len as u64 <= left {
@@ -36,9 +38,10 @@ pub struct Ring {
     arrived: Condvar,
 }
 
-// SAFETY: the bytes are only reached through `Vacancy` and `Ring::bytes`. There is one `Vacancy` at a time
-// (`State::is_written`), and its bytes are in no frame: `State::room` refuses what is between the slowest tail and the head. What
-// hardware writes (`Ring::memory`) is read only after the immediate that says it is there.
+// SAFETY: the bytes are only reached through `Vacancy` and `Ring::bytes`. There is one `Vacancy` at
+// a time (`State::is_written`), and its bytes are in no frame: `State::room` refuses what is
+// between the slowest tail and the head. What hardware writes (`Ring::memory`) is read only after
+// the immediate that says it is there.
 unsafe impl Sync for Ring {}
 
 struct State {
@@ -121,9 +124,10 @@ impl Ring {
         drop(state);
         let offset = offset as usize;
         let cells = &self.memory[offset..offset + len];
-        // SAFETY: the range is within the memory (checked by the slice), no frame that a tail may still read is in it
-        // (`State::room`), and no other `Vacancy` exists until this one is dropped (`is_written`). `UnsafeCell<u8>` has the layout
-        // of `u8` and permits writing through a shared reference.
+        // SAFETY: the range is within the memory (checked by the slice), no frame that a tail may
+        // still read is in it (`State::room`), and no other `Vacancy` exists until this one is
+        // dropped (`is_written`). `UnsafeCell<u8>` has the layout of `u8` and permits writing
+        // through a shared reference.
         let bytes = unsafe { std::slice::from_raw_parts_mut(cells.as_ptr() as *mut u8, len) };
         Ok(Vacancy {
             ring: self,
@@ -132,14 +136,16 @@ impl Ring {
         })
     }
 
-    /// Where the memory is, for hardware that writes into it past all that is here. As with a file that is mapped into memory, it is
-    /// the other side's to follow the rule: one that does not changes bytes under a reader.
+    /// Where the memory is, for hardware that writes into it past all that is here. As with a file
+    /// that is mapped into memory, it is the other side's to follow the rule: one that does not
+    /// changes bytes under a reader.
     #[cfg(feature = "libfabric")]
     pub(crate) fn memory(&self) -> *mut u8 {
         self.memory.as_ptr() as *mut u8
     }
 
-    /// Shows all consumers a frame of so many bytes that a peer has written where the next one goes.
+    /// Shows all consumers a frame of so many bytes that a peer has written where the next one
+    /// goes.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] when it is too long, or overtakes a tail.
@@ -206,12 +212,14 @@ impl Ring {
     fn bytes(&self, frame: Frame) -> &[u8] {
         let offset = (frame.start % self.capacity() as u64) as usize;
         let cells = &self.memory[offset..offset + frame.len];
-        // SAFETY: the range is within the memory. It is of a frame that the calling tail has not released, and `Tail` borrows itself
-        // for as long as the bytes are looked at, so it cannot release it meanwhile; until then `State::room` lets nobody write here.
+        // SAFETY: the range is within the memory. It is of a frame that the calling tail has not
+        // released, and `Tail` borrows itself for as long as the bytes are looked at, so it cannot
+        // release it meanwhile; until then `State::room` lets nobody write here.
         unsafe { std::slice::from_raw_parts(cells.as_ptr() as *const u8, frame.len) }
     }
 
-    /// Releases, for this tail, all frames before that of this number. Returns how many bytes the sender is to be told of.
+    /// Releases, for this tail, all frames before that of this number. Returns how many bytes the
+    /// sender is to be told of.
     pub(crate) fn release(&self, tail: usize, number: u64) -> u64 {
         let mut state = self.lock();
         let there = state.first + state.frames.len() as u64;

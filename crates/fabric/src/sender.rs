@@ -31,7 +31,8 @@ impl Sender {
         }
     }
 
-    /// Sends a frame: `parts`, one behind the other. Waits while the peer's consumers have no room for it.
+    /// Sends a frame: `parts`, one behind the other. Waits while the peer's consumers have no room
+    /// for it.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] when it is longer than a [`FRAME_SHARE`]th of the ring; when the peer is gone, or gives no
@@ -53,7 +54,8 @@ impl Sender {
         Ok(())
     }
 
-    /// How long, so far, [`Sender::send`] has waited for the peer's consumers, and not for the network.
+    /// How long, so far, [`Sender::send`] has waited for the peer's consumers, and not for the
+    /// network.
     pub fn waited(&self) -> Duration {
         self.waited
     }

@@ -1,8 +1,8 @@
 //! The endpoint that is always there: a TCP connection that imitates remote writes.
 //!
-//! On the wire each write is a header of 16 bytes, little-endian: where in the ring it goes (8 bytes), how many bytes follow (4)
-//! and the immediate (4). What follows is received straight into the ring, and sent straight from where it lies; the only
-//! copies are the kernel's own.
+//! On the wire each write is a header of 16 bytes, little-endian: where in the ring it goes (8
+//! bytes), how many bytes follow (4) and the immediate (4). What follows is received straight into
+//! the ring, and sent straight from where it lies; the only copies are the kernel's own.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -24,7 +24,8 @@ pub struct Tcp {
     ring: Option<Arc<Ring>>,
 }
 
-/// What was read of the next header: the end of one frame and the header behind it take one system call.
+/// What was read of the next header: the end of one frame and the header behind it take one system
+/// call.
 struct Incoming {
     stream: TcpStream,
     header: [u8; HEADER_LEN],
@@ -117,7 +118,8 @@ impl Endpoint for Tcp {
 }
 
 impl Incoming {
-    /// Reads into `bytes`, and what comes behind into the header. Returns how many bytes went into `bytes`.
+    /// Reads into `bytes`, and what comes behind into the header. Returns how many bytes went into
+    /// `bytes`.
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let len = bytes.len();
         let mut slices = [

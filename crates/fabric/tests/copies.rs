@@ -1,7 +1,8 @@
-//! Counts the bytes that are copied outside of the kernel while frames go from one ring through a second into a third.
+//! Counts the bytes that are copied outside of the kernel while frames go from one ring through a
+//! second into a third.
 //!
-//! All of this program, the standard library and libraries that it loads call the `memcpy` and `memmove` that are defined here. What
-//! the compiler copies without them is a few words at a time.
+//! All of this program, the standard library and libraries that it loads call the `memcpy` and
+//! `memmove` that are defined here. What the compiler copies without them is a few words at a time.
 
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #![allow(unsafe_code)]

@@ -10,7 +10,8 @@ use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail, Tcp};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Makes a connection. The second end has the ring, the first one waits so long. Nothing where that cannot be had here.
+/// Makes a connection. The second end has the ring, the first one waits so long. Nothing where that
+/// cannot be had here.
 type Connect = fn(Arc<Ring>, Duration) -> Option<Connection>;
 type Connection = (Arc<dyn Endpoint>, Arc<dyn Endpoint>);
 
@@ -133,7 +134,8 @@ fn frames_of_all_lengths_arrive_in_order_and_as_they_were_in_each_tail(connect: 
                 for (number, len) in (0..).zip(lens) {
                     let frame = tail.frame(number, PATIENCE).unwrap();
                     assert!(frame == pattern(number, len), "frame {number}");
-                    // One of them gives back several at once: it holds a quarter of the ring at most.
+                    // One of them gives back several at once: it holds a quarter of the ring at
+                    // most.
                     if index < 2 || number % 3 == 2 {
                         tail.release(number + 1).unwrap();
                     }
@@ -198,7 +200,8 @@ fn the_writer_waits_for_the_slowest_tail(connect: Connect) {
 }
 
 fn frames_are_read_where_they_were_received(connect: Connect) {
-    // No copy but the kernel's: all that a consumer sees is the memory that the socket was read into.
+    // No copy but the kernel's: all that a consumer sees is the memory that the socket was read
+    // into.
     let Some((mut sender, ring, tails)) = pair(connect, 1 << 16, 2) else {
         return;
     };

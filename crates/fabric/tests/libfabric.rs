@@ -1,4 +1,5 @@
-//! What only endpoints over libfabric have: providers, listeners, and memory that a peer writes into by itself.
+//! What only endpoints over libfabric have: providers, listeners, and memory that a peer writes
+//! into by itself.
 
 #![cfg(feature = "libfabric")]
 

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod beneath;
-mod node;
+mod entry;
 pub mod read;
 pub mod write;
 
-pub use node::{HardLink, Kind, Node, Time, Xattr};
+pub use entry::{Entry, HardLink, Kind, Time, Xattr};

@@ -12,13 +12,13 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use crate::node::{HardLink, Kind, Node, Time, Xattr};
+use crate::entry::{Entry, HardLink, Kind, Time, Xattr};
 
 /// Attributes of a file as found on disk, and what is needed of it besides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found<C = ()> {
-    /// The node, without content and without extended attributes.
-    pub node: Node<C>,
+    /// The entry, without content and without extended attributes.
+    pub entry: Entry<C>,
     /// Device of the file system it is on (`st_dev`).
     pub device: u64,
     /// Bytes allocated on disk; less than the size when the file has holes.
@@ -37,8 +37,8 @@ pub fn stat<C: Default>(
     let mut attempts = 3;
     loop {
         let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let mut found = node_from_stat(name, &stat, with_atime)?;
-        if let Kind::Symlink { target } = &mut found.node.kind {
+        let mut found = entry_from_stat(name, &stat, with_atime)?;
+        if let Kind::Symlink { target } = &mut found.entry.kind {
             match rustix::fs::readlinkat(dir, name, Vec::new()) {
                 Ok(text) => *target = text.into_bytes(),
                 Err(Errno::INVAL) if attempts > 0 => {
@@ -56,7 +56,7 @@ pub fn stat<C: Default>(
 ///
 /// The content and the extended attributes are empty, and so is the target of a symbolic link.
 /// `hard_link` is set when the file has more than one name and is no directory.
-pub fn node_from_stat<C: Default>(
+pub fn entry_from_stat<C: Default>(
     name: &OsStr,
     stat: &Stat,
     with_atime: bool,
@@ -90,7 +90,7 @@ pub fn node_from_stat<C: Default>(
     };
     let directory = matches!(kind, Kind::Directory { .. });
     Ok(Found {
-        node: Node {
+        entry: Entry {
             name: name.as_bytes().to_vec(),
             mode: stat.st_mode & 0o7777,
             uid: stat.st_uid,
@@ -394,22 +394,22 @@ mod tests {
         let handle = open(dir.path());
         let found: Found = stat(handle.as_fd(), OsStr::new("file"), false).unwrap();
         let meta = fs::metadata(&path).unwrap();
-        let node = &found.node;
-        assert_eq!(node.name, b"file");
-        assert_eq!(node.mode, 0o4751);
-        assert_eq!((node.uid, node.gid), (meta.uid(), meta.gid()));
+        let entry = &found.entry;
+        assert_eq!(entry.name, b"file");
+        assert_eq!(entry.mode, 0o4751);
+        assert_eq!((entry.uid, entry.gid), (meta.uid(), meta.gid()));
         assert_eq!(
-            (node.mtime.s, node.mtime.ns.into()),
+            (entry.mtime.s, entry.mtime.ns.into()),
             (meta.mtime(), meta.mtime_nsec())
         );
         assert_eq!(
-            (node.ctime.s, node.ctime.ns.into()),
+            (entry.ctime.s, entry.ctime.ns.into()),
             (meta.ctime(), meta.ctime_nsec())
         );
-        assert_eq!(node.atime, None);
-        assert_eq!(node.inode, meta.ino());
-        assert_eq!(node.hard_link, None);
-        assert_eq!(node.size(), 5);
+        assert_eq!(entry.atime, None);
+        assert_eq!(entry.inode, meta.ino());
+        assert_eq!(entry.hard_link, None);
+        assert_eq!(entry.size(), 5);
         assert_eq!(found.device, meta.dev());
         assert_eq!(found.allocated, meta.blocks() * 512);
 
@@ -419,14 +419,14 @@ mod tests {
             device: meta.dev(),
             inode: meta.ino(),
         };
-        assert_eq!(again.node.hard_link, Some(link));
-        assert_eq!(again.node.atime.unwrap().s, meta.atime());
+        assert_eq!(again.entry.hard_link, Some(link));
+        assert_eq!(again.entry.atime.unwrap().s, meta.atime());
 
         // Of an open file it is the same.
         let file = open_file(handle.as_fd(), OsStr::new("other")).unwrap();
         let stat = rustix::fs::fstat(&file).unwrap();
         assert_eq!(
-            node_from_stat(OsStr::new("other"), &stat, true).unwrap(),
+            entry_from_stat(OsStr::new("other"), &stat, true).unwrap(),
             again
         );
     }
@@ -444,8 +444,8 @@ mod tests {
         let handle = open(dir.path());
         let kind = |name: &[u8]| {
             let found: Found = stat(handle.as_fd(), OsStr::from_bytes(name), false).unwrap();
-            assert_eq!(found.node.name, name);
-            found.node.kind
+            assert_eq!(found.entry.name, name);
+            found.entry.kind
         };
         assert_eq!(kind(odd), Kind::Directory { content: () });
         assert_eq!(
@@ -458,11 +458,11 @@ mod tests {
         assert_eq!(kind(b"socket"), Kind::Socket);
         let null = open(Path::new("/dev"));
         let null: Found = stat(null.as_fd(), OsStr::new("null"), false).unwrap();
-        assert_eq!(null.node.kind, Kind::CharDevice { major: 1, minor: 3 });
+        assert_eq!(null.entry.kind, Kind::CharDevice { major: 1, minor: 3 });
         // A directory has several links, but not other names.
         fs::create_dir(at(odd).join("sub")).unwrap();
         let found: Found = stat(handle.as_fd(), OsStr::from_bytes(odd), false).unwrap();
-        assert_eq!(found.node.hard_link, None);
+        assert_eq!(found.entry.hard_link, None);
         let missing = stat::<()>(handle.as_fd(), OsStr::new("missing"), false);
         assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
     }

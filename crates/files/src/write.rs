@@ -1,4 +1,4 @@
-//! Making files on disk what their [`Node`]s say.
+//! Making files on disk what their [`Entry`]s say.
 //!
 //! Everything is created closed to others (0600, 0700) and gets its attributes with [`apply`] or
 //! [`apply_at`] once its content is there: writing changes times and clears set-id bits and
@@ -16,7 +16,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::node::{Kind, Node, Time};
+use crate::entry::{Entry, Kind, Time};
 use crate::read::{xattrs, xattrs_at};
 
 /// An attribute that can fail to be restored.
@@ -63,13 +63,13 @@ pub struct AttributeError {
     pub error: io::Error,
 }
 
-/// Creates `name` in `dir` as the link, pipe, socket or device that `node` is.
+/// Creates `name` in `dir` as the link, pipe, socket or device that `entry` is.
 ///
 /// Whatever is not a link is only open to its owner until [`apply_at`]. An error for a regular
 /// file and for a directory, which have their own functions.
-pub fn create<C>(dir: BorrowedFd<'_>, name: &OsStr, node: &Node<C>) -> io::Result<()> {
+pub fn create<C>(dir: BorrowedFd<'_>, name: &OsStr, entry: &Entry<C>) -> io::Result<()> {
     let mode = Mode::RUSR | Mode::WUSR;
-    let (kind, device) = match &node.kind {
+    let (kind, device) = match &entry.kind {
         Kind::Symlink { target } => {
             return Ok(rustix::fs::symlinkat(target.as_slice(), dir, name)?);
         }
@@ -113,28 +113,28 @@ pub fn hard_link(
     )?)
 }
 
-/// Gives an open file or directory the attributes of `node`: owner, extended attributes with
+/// Gives an open file or directory the attributes of `entry`: owner, extended attributes with
 /// ACLs, permissions, times.
 ///
 /// To be called when the content is written, and for a directory when everything in it is done.
 /// What fails is returned, and the rest is restored nevertheless.
 ///
-/// Extended attributes which the node does not have are removed, among them the ACL that a new
+/// Extended attributes which the entry does not have are removed, among them the ACL that a new
 /// file inherits from its directory; only those of security modules stay, since the system and
 /// not the user sets them.
 ///
 /// Without the right to give files away, the owner silently stays the one who restores (a group
 /// one is a member of is restored); then the set-id bits are left out, too, since they would
 /// lend the rights of somebody else than intended.
-pub fn apply<C>(fd: BorrowedFd<'_>, node: &Node<C>) -> Vec<AttributeError> {
-    Applying::new(Handle::Open(fd)).run(node)
+pub fn apply<C>(fd: BorrowedFd<'_>, entry: &Entry<C>) -> Vec<AttributeError> {
+    Applying::new(Handle::Open(fd)).run(entry)
 }
 
 /// Like [`apply`], for what cannot be opened: links, pipes, sockets, devices. Also works for
 /// directories and files that the user may not open. Needs `/proc`.
 ///
-/// Does nothing but fail when `name` is not of the node's kind. Links are not followed.
-pub fn apply_at<C>(dir: BorrowedFd<'_>, name: &OsStr, node: &Node<C>) -> Vec<AttributeError> {
+/// Does nothing but fail when `name` is not of the entry's kind. Links are not followed.
+pub fn apply_at<C>(dir: BorrowedFd<'_>, name: &OsStr, entry: &Entry<C>) -> Vec<AttributeError> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let pinned = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
         Ok(pinned) => pinned,
@@ -152,7 +152,7 @@ pub fn apply_at<C>(dir: BorrowedFd<'_>, name: &OsStr, node: &Node<C>) -> Vec<Att
         dir,
         name,
     })
-    .run(node)
+    .run(entry)
 }
 
 fn failed(what: Attribute, error: impl Into<io::Error>) -> AttributeError {
@@ -301,18 +301,18 @@ impl<'a> Applying<'a> {
     ///    is set after it. That makes the group's bits of the mode the ACL's mask, as they were.
     ///    Until then, or if there can be no ACL, the group gets no more than the ACL gives it.
     /// 4. Changing times is what everything else does.
-    fn run<C>(mut self, node: &Node<C>) -> Vec<AttributeError> {
+    fn run<C>(mut self, entry: &Entry<C>) -> Vec<AttributeError> {
         let stat = match self.handle.stat() {
             Ok(stat) => stat,
             Err(error) => return vec![failed(Attribute::All, error)],
         };
-        if FileType::from_raw_mode(stat.st_mode) != file_type(&node.kind) {
+        if FileType::from_raw_mode(stat.st_mode) != file_type(&entry.kind) {
             let error = io::Error::other("it has been replaced by something else");
             return vec![failed(Attribute::All, error)];
         }
-        let mode = self.owner(node, &stat);
-        let acl = self.xattrs(node);
-        if !matches!(node.kind, Kind::Symlink { .. }) {
+        let mode = self.owner(entry, &stat);
+        let acl = self.xattrs(entry);
+        if !matches!(entry.kind, Kind::Symlink { .. }) {
             let mode = acl.map_or(mode, |acl| mode_without_acl(mode, acl));
             let result = self.handle.chmod(Mode::from_raw_mode(mode));
             self.note(Attribute::Mode, result);
@@ -322,14 +322,14 @@ impl<'a> Applying<'a> {
             }
         }
         let times = Timestamps {
-            last_access: node.atime.map_or(
+            last_access: entry.atime.map_or(
                 Timespec {
                     tv_sec: 0,
                     tv_nsec: UTIME_OMIT,
                 },
                 timespec,
             ),
-            last_modification: timespec(node.mtime),
+            last_modification: timespec(entry.mtime),
         };
         let result = self.handle.set_times(&times);
         self.note(Attribute::Times, result);
@@ -337,21 +337,21 @@ impl<'a> Applying<'a> {
     }
 
     /// Restores owner and group, and returns the mode which can be had with what was possible.
-    fn owner<C>(&mut self, node: &Node<C>, stat: &Stat) -> u32 {
-        let mut uid_is_right = stat.st_uid == node.uid;
-        let mut gid_is_right = stat.st_gid == node.gid;
+    fn owner<C>(&mut self, entry: &Entry<C>, stat: &Stat) -> u32 {
+        let mut uid_is_right = stat.st_uid == entry.uid;
+        let mut gid_is_right = stat.st_gid == entry.gid;
         if !(uid_is_right && gid_is_right) {
-            match self.handle.chown(Some(node.uid), Some(node.gid)) {
+            match self.handle.chown(Some(entry.uid), Some(entry.gid)) {
                 Ok(()) => (uid_is_right, gid_is_right) = (true, true),
                 Err(Errno::PERM) if !rustix::process::geteuid().is_root() => {
-                    let group = self.handle.chown(None, Some(node.gid));
+                    let group = self.handle.chown(None, Some(entry.gid));
                     gid_is_right |= group.is_ok();
                 }
                 Err(error) => self.errors.push(failed(Attribute::Owner, error)),
             }
         }
-        let directory = matches!(node.kind, Kind::Directory { .. });
-        let mut mode = node.mode & 0o7777;
+        let directory = matches!(entry.kind, Kind::Directory { .. });
+        let mut mode = entry.mode & 0o7777;
         if !uid_is_right {
             mode &= !0o4000;
         }
@@ -362,9 +362,9 @@ impl<'a> Applying<'a> {
         mode
     }
 
-    /// Makes the extended attributes those of the node but for the access ACL, which is returned
+    /// Makes the extended attributes those of the entry but for the access ACL, which is returned
     /// if it has to be set, and else is no longer there.
-    fn xattrs<'n, C>(&mut self, node: &'n Node<C>) -> Option<&'n [u8]> {
+    fn xattrs<'n, C>(&mut self, entry: &'n Entry<C>) -> Option<&'n [u8]> {
         let present = match self.handle.xattrs() {
             Ok(present) => present,
             Err(error) => {
@@ -373,7 +373,7 @@ impl<'a> Applying<'a> {
             }
         };
         for name in present.keys() {
-            if removable(name) && !node.xattrs.iter().any(|xattr| xattr.name == *name) {
+            if removable(name) && !entry.xattrs.iter().any(|xattr| xattr.name == *name) {
                 match self.handle.remove_xattr(name) {
                     Err(Errno::NODATA) => {}
                     result => self.note(Attribute::Xattr(name.clone()), result),
@@ -381,7 +381,7 @@ impl<'a> Applying<'a> {
             }
         }
         let mut access = None;
-        for xattr in &node.xattrs {
+        for xattr in &entry.xattrs {
             if xattr.name == ACCESS_ACL {
                 access = Some(xattr.value.as_slice());
             } else if present.get(&xattr.name) != Some(&xattr.value) {
@@ -413,7 +413,8 @@ mod tests {
     use std::path::Path;
     use std::process::Command;
 
-    /// Creates an empty regular file, which must not exist yet, for writing; open to its owner only.
+    /// Creates an empty regular file, which must not exist yet, for writing; open to its owner
+    /// only.
     fn create_file(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -457,26 +458,26 @@ mod tests {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The whole node of a file, as a backup would have it.
-    fn read(path: &Path) -> Node {
+    /// The whole entry of a file, as a backup would have it.
+    fn read(path: &Path) -> Entry {
         let dir = open(path.parent().unwrap());
         let name = path.file_name().unwrap();
-        let mut node = stat(dir.as_fd(), name, true).unwrap().node;
-        node.xattrs = xattrs_at(dir.as_fd(), name).unwrap();
-        node
+        let mut entry = stat(dir.as_fd(), name, true).unwrap().entry;
+        entry.xattrs = xattrs_at(dir.as_fd(), name).unwrap();
+        entry
     }
 
-    /// What of a node can be restored.
-    fn restorable(mut node: Node) -> Node {
-        node.name.clear();
-        node.ctime = Time::default();
-        node.inode = 0;
-        node
+    /// What of an entry can be restored.
+    fn restorable(mut entry: Entry) -> Entry {
+        entry.name.clear();
+        entry.ctime = Time::default();
+        entry.inode = 0;
+        entry
     }
 
-    fn node(kind: Kind) -> Node {
+    fn entry(kind: Kind) -> Entry {
         let time = |s, ns| Time { s, ns };
-        Node {
+        Entry {
             name: b"name".to_vec(),
             mode: 0o640,
             uid: rustix::process::geteuid().as_raw(),
@@ -528,11 +529,11 @@ mod tests {
         // cap_net_raw+ep
         let capability = b"\x01\0\0\x02\0\x20\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
         xattr::set(&source, "security.capability", capability).unwrap();
-        let mut node = read(&source);
-        assert_eq!(node.xattrs.len(), 5, "{:?}", node.xattrs);
-        assert_eq!(node.mode, 0o7654);
-        node.mtime = Time { s: -5, ns: 1 };
-        node.atime = Some(Time {
+        let mut entry = read(&source);
+        assert_eq!(entry.xattrs.len(), 5, "{:?}", entry.xattrs);
+        assert_eq!(entry.mode, 0o7654);
+        entry.mtime = Time { s: -5, ns: 1 };
+        entry.atime = Some(Time {
             s: 1_700_000_000,
             ns: 999_999_999,
         });
@@ -541,24 +542,24 @@ mod tests {
         let handle = open(dir.path());
         let new = create_file(handle.as_fd(), OsStr::new("new")).unwrap();
         rustix::io::write(&new, b"content").unwrap();
-        fine(apply(new.as_fd(), &node));
+        fine(apply(new.as_fd(), &entry));
         let old = dir.path().join("old");
         fs::write(&old, b"other c").unwrap();
         xattr::set(&old, "user.other", b"x").unwrap();
         xattr::set(&old, "user.comment", b"other").unwrap();
         assert!(setfacl(&["-m", "u:1:rwx,g:2:rwx"], &old));
-        fine(apply(open(&old).as_fd(), &node));
+        fine(apply(open(&old).as_fd(), &entry));
         for name in ["new", "old"] {
             let path = dir.path().join(name);
-            assert_eq!(restorable(read(&path)), restorable(node.clone()), "{name}");
+            assert_eq!(restorable(read(&path)), restorable(entry.clone()), "{name}");
             assert_eq!(getfacl(&path), getfacl(&source));
             // And once more, with nothing to do.
-            fine(apply(open(&path).as_fd(), &node));
-            assert_eq!(restorable(read(&path)), restorable(node.clone()), "{name}");
+            fine(apply(open(&path).as_fd(), &entry));
+            assert_eq!(restorable(read(&path)), restorable(entry.clone()), "{name}");
         }
 
         // And back to a plain one.
-        let plain = self::node(file(7));
+        let plain = self::entry(file(7));
         fine(apply(open(&old).as_fd(), &plain));
         assert_eq!(restorable(read(&old)), restorable(plain));
     }
@@ -571,11 +572,11 @@ mod tests {
         }
         let handle = open(dir.path());
         let new = create_file(handle.as_fd(), OsStr::new("new")).unwrap();
-        let node = node(file(0));
+        let entry = entry(file(0));
         assert!(!xattrs(new.as_fd()).unwrap().is_empty());
-        fine(apply(new.as_fd(), &node));
+        fine(apply(new.as_fd(), &entry));
         let path = dir.path().join("new");
-        assert_eq!(restorable(read(&path)), restorable(node));
+        assert_eq!(restorable(read(&path)), restorable(entry));
         assert_eq!(getfacl(&path), "user::rw-\ngroup::r--\nother::---\n\n");
     }
 
@@ -587,10 +588,10 @@ mod tests {
         if !setfacl(&["-m", "u:54321:rwx,g::r,m::rwx"], &path) {
             return;
         }
-        let node = read(&path);
-        assert_eq!(node.mode & 0o070, 0o070);
-        assert_eq!(mode_without_acl(0o4674, &node.xattrs[0].value), 0o4644);
-        assert_eq!(mode_without_acl(0o4634, &node.xattrs[0].value), 0o4604);
+        let entry = read(&path);
+        assert_eq!(entry.mode & 0o070, 0o070);
+        assert_eq!(mode_without_acl(0o4674, &entry.xattrs[0].value), 0o4644);
+        assert_eq!(mode_without_acl(0o4634, &entry.xattrs[0].value), 0o4604);
         assert_eq!(mode_without_acl(0o674, b"what"), 0o604);
     }
 
@@ -603,16 +604,16 @@ mod tests {
         let acl = setfacl(&both, &source);
         let mode = fs::metadata(&source).unwrap().mode();
         fs::set_permissions(&source, fs::Permissions::from_mode(mode | 0o3000)).unwrap();
-        let mut node = read(&source);
-        assert_eq!(node.mode & 0o7000, 0o3000);
-        assert_eq!(node.xattrs.len(), if acl { 2 } else { 0 });
-        node.mtime = Time { s: 1, ns: 2 };
+        let mut entry = read(&source);
+        assert_eq!(entry.mode & 0o7000, 0o3000);
+        assert_eq!(entry.xattrs.len(), if acl { 2 } else { 0 });
+        entry.mtime = Time { s: 1, ns: 2 };
         let handle = open(dir.path());
         create_directory(handle.as_fd(), OsStr::new("new")).unwrap();
         let new = dir.path().join("new");
         assert_eq!(fs::metadata(&new).unwrap().mode() & 0o7777, 0o700);
-        fine(apply(open(&new).as_fd(), &node));
-        assert_eq!(restorable(read(&new)), restorable(node));
+        fine(apply(open(&new).as_fd(), &entry));
+        assert_eq!(restorable(read(&new)), restorable(entry));
     }
 
     #[test]
@@ -620,14 +621,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         fs::write(&path, b"").unwrap();
-        let mut node = node(file(0));
-        fine(apply(open(&path).as_fd(), &node));
+        let mut entry = entry(file(0));
+        fine(apply(open(&path).as_fd(), &entry));
         let before = read(&path).atime;
-        node.atime = None;
-        node.mtime = Time { s: 7, ns: 8 };
-        fine(apply(open(&path).as_fd(), &node));
+        entry.atime = None;
+        entry.mtime = Time { s: 7, ns: 8 };
+        fine(apply(open(&path).as_fd(), &entry));
         let after = read(&path);
-        assert_eq!((after.atime, after.mtime), (before, node.mtime));
+        assert_eq!((after.atime, after.mtime), (before, entry.mtime));
     }
 
     #[test]
@@ -641,7 +642,7 @@ mod tests {
         if is_root {
             let device = Kind::CharDevice { major: 1, minor: 3 };
             let probe = OsStr::new("probe");
-            let result = create(handle.as_fd(), probe, &node(device.clone()));
+            let result = create(handle.as_fd(), probe, &entry(device.clone()));
             if let Err(error) = result {
                 eprintln!("NOT CHECKED: devices cannot be made here: {error}");
             } else {
@@ -652,26 +653,26 @@ mod tests {
         }
         for (number, kind) in kinds.into_iter().enumerate() {
             let link = matches!(kind, Kind::Symlink { .. });
-            let mut node = node(kind);
-            node.mode = if link { 0o777 } else { 0o751 };
+            let mut entry = entry(kind);
+            entry.mode = if link { 0o777 } else { 0o751 };
             if is_root {
-                (node.uid, node.gid) = (12345, 23456);
-                node.xattrs.push(xattr(b"trusted.t", b"v"));
+                (entry.uid, entry.gid) = (12345, 23456);
+                entry.xattrs.push(xattr(b"trusted.t", b"v"));
             }
             let name = format!("{number}\n\\");
             let name = OsStr::new(&name);
-            create(handle.as_fd(), name, &node).unwrap();
-            fine(apply_at(handle.as_fd(), name, &node));
+            create(handle.as_fd(), name, &entry).unwrap();
+            fine(apply_at(handle.as_fd(), name, &entry));
             let path = dir.path().join(name);
             let found = restorable(read(&path));
-            assert_eq!(found, restorable(node.clone()));
+            assert_eq!(found, restorable(entry.clone()));
             if is_root {
-                node.xattrs.clear();
-                fine(apply_at(handle.as_fd(), name, &node));
-                assert_eq!(restorable(read(&path)), restorable(node.clone()));
+                entry.xattrs.clear();
+                fine(apply_at(handle.as_fd(), name, &entry));
+                assert_eq!(restorable(read(&path)), restorable(entry.clone()));
             }
             // Never over something that exists.
-            let again = create(handle.as_fd(), name, &node).unwrap_err();
+            let again = create(handle.as_fd(), name, &entry).unwrap_err();
             assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
         }
     }
@@ -687,9 +688,9 @@ mod tests {
         let link = Kind::Symlink {
             target: b"file".to_vec(),
         };
-        fine(apply_at(handle.as_fd(), OsStr::new("link"), &node(link)));
+        fine(apply_at(handle.as_fd(), OsStr::new("link"), &entry(link)));
         // A link where a pipe was expected is not touched either.
-        let errors = apply_at(handle.as_fd(), OsStr::new("link"), &node(Kind::Fifo));
+        let errors = apply_at(handle.as_fd(), OsStr::new("link"), &entry(Kind::Fifo));
         assert_eq!(errors.len(), 1);
         assert_eq!(errors[0].what, Attribute::All);
         assert_eq!(read(&path), before);
@@ -718,9 +719,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         fs::write(&path, b"").unwrap();
-        let mut node = node(file(0));
-        node.xattrs.push(xattr(b"nonsense.x", b"v"));
-        let errors = apply(open(&path).as_fd(), &node);
+        let mut entry = entry(file(0));
+        entry.xattrs.push(xattr(b"nonsense.x", b"v"));
+        let errors = apply(open(&path).as_fd(), &entry);
         assert_eq!(errors.len(), 1);
         assert_eq!(errors[0].what, Attribute::Xattr(b"nonsense.x".to_vec()));
         assert!(is_unsupported(&errors[0]));
@@ -729,8 +730,8 @@ mod tests {
                 .to_string()
                 .starts_with("extended attribute nonsense.x: ")
         );
-        node.xattrs.clear();
-        assert_eq!(restorable(read(&path)), restorable(node));
+        entry.xattrs.clear();
+        assert_eq!(restorable(read(&path)), restorable(entry));
     }
 
     const AS_NOBODY: &str = "TABANE_TEST_AS_NOBODY_IN";
@@ -774,12 +775,12 @@ mod tests {
         let handle = open(dir);
         let new = create_file(handle.as_fd(), OsStr::new("new")).unwrap();
         // Set-id bits of somebody else are not taken over; the rest is, with no error.
-        let mut theirs = node(file(0));
+        let mut theirs = entry(file(0));
         (theirs.uid, theirs.gid, theirs.mode) = (0, 0, 0o7755);
         fine(apply(new.as_fd(), &theirs));
         assert_eq!(read(&dir.join("new")).mode, 0o1755);
         // One's own are, even where the mode then forbids to write.
-        let mut own = node(file(0));
+        let mut own = entry(file(0));
         own.mode = 0o6555;
         own.xattrs.push(xattr(b"user.x", b"v"));
         let new = create_file(handle.as_fd(), OsStr::new("own")).unwrap();
@@ -789,12 +790,12 @@ mod tests {
         own.uid = 0;
         fine(apply(new.as_fd(), &own));
         assert_eq!(read(&dir.join("own")).mode, 0o555);
-        let mut directory = node(Kind::Directory { content: () });
+        let mut directory = entry(Kind::Directory { content: () });
         (directory.uid, directory.mode) = (0, 0o2755);
         create_directory(handle.as_fd(), OsStr::new("dir")).unwrap();
         fine(apply(open(&dir.join("dir")).as_fd(), &directory));
         assert_eq!(read(&dir.join("dir")).mode, 0o2755);
-        let mut link = node(Kind::Symlink {
+        let mut link = entry(Kind::Symlink {
             target: b"x".to_vec(),
         });
         (link.uid, link.gid) = (0, 0);

@@ -10,7 +10,8 @@ use crate::error::Error;
 use crate::memory::DeviceBuffer;
 use crate::staging::Ring;
 
-/// A card that is open, and has computed known messages rightly. Any number of threads may use it at a time.
+/// A card that is open, and has computed known messages rightly. Any number of threads may use it
+/// at a time.
 pub struct Card {
     pub(crate) core: Arc<Core>,
     pub(crate) ring: Ring,
@@ -38,7 +39,8 @@ impl Card {
         error
     }
 
-    /// The speed of the card's bus, from and to locked memory of the machine, in bytes a second: the best of four times.
+    /// The speed of the card's bus, from and to locked memory of the machine, in bytes a second:
+    /// the best of four times.
     ///
     /// # Errors
     /// The card fails.
@@ -65,11 +67,12 @@ impl Card {
         DeviceBuffer::new(&self.core, len)
     }
 
-    /// Memory on the card that another library has allocated in the primary context, to compute on without a copy. It is not freed.
+    /// Memory on the card that another library has allocated in the primary context, to compute on
+    /// without a copy. It is not freed.
     ///
     /// # Safety
-    /// From `address`, a multiple of 16, on there are `len` bytes, rounded up to a multiple of 16, for as long as the result lives,
-    /// and nobody else writes to them while it is used.
+    /// From `address`, a multiple of 16, on there are `len` bytes, rounded up to a multiple of 16,
+    /// for as long as the result lives, and nobody else writes to them while it is used.
     pub unsafe fn borrow(&self, address: u64, len: usize) -> DeviceBuffer {
         // SAFETY: the caller's promise.
         unsafe { DeviceBuffer::borrowed(&self.core, address, len) }

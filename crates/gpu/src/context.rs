@@ -131,7 +131,8 @@ impl Core {
         })
     }
 
-    /// From now on every call fails with the first such error, and nothing is freed: the card may still use it.
+    /// From now on every call fails with the first such error, and nothing is freed: the card may
+    /// still use it.
     pub(crate) fn give_up(&self, error: &Error) {
         if error.is_final() {
             let _ = self.failed.set(error.clone());
@@ -145,7 +146,8 @@ impl Core {
     ) -> Result<(), Error> {
         self.enter()?;
         let stream = self.take_stream()?;
-        // What is on a stream has to end before its memory goes, also when not all of it could be put there.
+        // What is on a stream has to end before its memory goes, also when not all of it could be
+        // put there.
         let enqueued = enqueue(self, stream);
         let done = self.wait(stream).and(enqueued);
         match &done {

@@ -7,10 +7,12 @@ use libloading::Library;
 
 use crate::error::Error;
 
-/// The oldest driver that takes our PTX, in its own numbering: CUDA 11.8, which came with version 520.
+/// The oldest driver that takes our PTX, in its own numbering: CUDA 11.8, which came with version
+/// 520.
 const OLDEST_DRIVER: c_int = 11080;
 
-/// `CU_CTX_MAP_HOST` and its kin are not needed: the primary context has the flags that others gave it.
+/// `CU_CTX_MAP_HOST` and its kin are not needed: the primary context has the flags that others gave
+/// it.
 pub(crate) const HOST_ALLOC_PORTABLE: c_uint = 1;
 /// A stream that does not wait for the default one.
 pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
@@ -125,7 +127,8 @@ impl Driver {
             2 => Err(Error::OutOfMemory),
             100 | 999 if call == "cuInit" => Err(Error::NoCard),
             100 => Err(Error::NoCard),
-            // A driver for another version of the kernel's module, as after an upgrade without a restart.
+            // A driver for another version of the kernel's module, as after an upgrade without a
+            // restart.
             803 | 804 => Err(Error::NoDriver(self.describe(code))),
             209 | 218 | 222 => Err(Error::Ptx(self.describe(code))),
             214 => Err(Error::Ecc),
@@ -136,7 +139,8 @@ impl Driver {
     /// The driver's own words.
     fn describe(&self, code: c_int) -> String {
         let mut text = std::ptr::null();
-        // SAFETY: gives a constant string, or leaves the pointer null for a code that it does not know.
+        // SAFETY: gives a constant string, or leaves the pointer null for a code that it does not
+        // know.
         unsafe {
             (self.error_string)(code, &mut text);
             if text.is_null() {

@@ -27,7 +27,8 @@ pub enum Error {
     WrongAnswer(&'static str),
     /// This process is a child of the one that opened the card, and cards do not go through `fork`.
     Forked,
-    /// A message is longer than [`MESSAGE_MAX`](crate::MESSAGE_MAX) or than the staging memory; it has so many bytes.
+    /// A message is longer than [`MESSAGE_MAX`](crate::MESSAGE_MAX) or than the staging memory; it
+    /// has so many bytes.
     TooLong(usize),
     /// What is asked for does not go together; a programming error of the caller.
     Misuse(&'static str),

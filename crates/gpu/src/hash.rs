@@ -8,17 +8,19 @@ use crate::card::Card;
 use crate::error::Error;
 use crate::memory::DeviceBuffer;
 
-/// Messages are shorter than this, in bytes: a thread takes about 0.1 GB/s, so that longer ones are the processor's.
+/// Messages are shorter than this, in bytes: a thread takes about 0.1 GB/s, so that longer ones are
+/// the processor's.
 pub const MESSAGE_MAX: usize = (1 << LENGTH_BITS) - 1;
 
 /// In the table of messages, bits of a length: `LENGTH_BITS` of `hash.cu`.
 const LENGTH_BITS: u32 = 24;
 
-/// Up to this length, in bytes, neighbours are packed into groups of 32 whose reads are one. Longer ones fill what is read anyway,
-/// and are copied faster as a whole.
+/// Up to this length, in bytes, neighbours are packed into groups of 32 whose reads are one. Longer
+/// ones fill what is read anyway, and are copied faster as a whole.
 const INTERLEAVED_MAX: usize = 512;
 
-/// Bytes that a thread reads at a time, and threads that read at the same time: `UNIT` and `GROUP` of `hash.cu`.
+/// Bytes that a thread reads at a time, and threads that read at the same time: `UNIT` and `GROUP`
+/// of `hash.cu`.
 const UNIT: usize = 16;
 const GROUP: usize = 32;
 
@@ -60,9 +62,11 @@ impl Card {
         MESSAGE_MAX.min(self.ring.slot_len() - 256)
     }
 
-    /// The digests of messages in the machine's memory, one after the other, each of [`Algorithm::digest_len`] bytes.
+    /// The digests of messages in the machine's memory, one after the other, each of
+    /// [`Algorithm::digest_len`] bytes.
     ///
-    /// Many slots of staging memory are filled at the same time, by threads of this call, if there are more messages than one takes.
+    /// Many slots of staging memory are filled at the same time, by threads of this call, if there
+    /// are more messages than one takes.
     ///
     /// # Errors
     /// A message is too long, or the card fails.
@@ -85,10 +89,12 @@ impl Card {
             .expect("nothing panics under this lock"))
     }
 
-    /// Takes whole blocks of 64 bytes of messages into their states, each of [`Algorithm::words`] words.
+    /// Takes whole blocks of 64 bytes of messages into their states, each of [`Algorithm::words`]
+    /// words.
     ///
     /// # Errors
-    /// Something is too long or no multiple of 64 bytes, or the card fails. Some states may have changed then; so keep those before.
+    /// Something is too long or no multiple of 64 bytes, or the card fails. Some states may have
+    /// changed then; so keep those before.
     pub fn advance_many(
         &self,
         algorithm: Algorithm,
@@ -155,11 +161,12 @@ impl Card {
         Ok(messages)
     }
 
-    /// The digests of messages that lie in `data` on the card, one after the other in the order of `messages`, to `digests` on the
-    /// card. Nothing is copied.
+    /// The digests of messages that lie in `data` on the card, one after the other in the order of
+    /// `messages`, to `digests` on the card. Nothing is copied.
     ///
     /// # Errors
-    /// The messages do not lie in `data`, the digests do not go into `digests`, something is of another card, or the card fails.
+    /// The messages do not lie in `data`, the digests do not go into `digests`, something is of
+    /// another card, or the card fails.
     pub fn hash_on_card(
         &self,
         algorithm: Algorithm,
@@ -189,8 +196,9 @@ impl Card {
         self.core.on_stream(|core, stream| {
             let blocks = messages.count.div_ceil(kernel.threads);
             let count = messages.count;
-            // SAFETY: the arguments of the kernel. The table leads nowhere but into the data, the order is a permutation, and the
-            // results have their room, all as checked. `on_stream` waits.
+            // SAFETY: the arguments of the kernel. The table leads nowhere but into the data, the
+            // order is a permutation, and the results have their room, all as checked. `on_stream`
+            // waits.
             unsafe {
                 kernel.launch(
                     core,
@@ -202,7 +210,8 @@ impl Card {
         })
     }
 
-    /// Cuts the jobs into batches that fit a slot, and runs them, several at a time; `keep` gets each batch with its results.
+    /// Cuts the jobs into batches that fit a slot, and runs them, several at a time; `keep` gets
+    /// each batch with its results.
     fn run_all(
         &self,
         algorithm: Algorithm,
@@ -263,8 +272,8 @@ impl Card {
                         (base + layout.table() as u64, base + layout.results() as u64);
                     let blocks = count.div_ceil(kernel.threads);
                     let interleaved = INTERLEAVED_MAX as u32;
-                    // SAFETY: the arguments of the kernel; `Layout` gives each its place in the slot, and the table leads to the data
-                    // that `pack` has put there.
+                    // SAFETY: the arguments of the kernel; `Layout` gives each its place in the
+                    // slot, and the table leads to the data that `pack` has put there.
                     unsafe {
                         kernel.launch(
                             &self.core,

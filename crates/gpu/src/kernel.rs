@@ -51,7 +51,8 @@ impl Kernel {
     /// Starts `blocks` blocks on a stream.
     ///
     /// # Safety
-    /// The arguments are those of the kernel, in its order, and what they point to on the card is there until the stream is done.
+    /// The arguments are those of the kernel, in its order, and what they point to on the card is
+    /// there until the stream is done.
     pub(crate) unsafe fn launch<const N: usize>(
         self,
         core: &Core,

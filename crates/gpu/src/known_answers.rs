@@ -44,7 +44,8 @@ pub(crate) fn hashes(card: &Card) -> Result<(), Error> {
     Ok(())
 }
 
-/// NIST SP 800-38A, F.1.1 to F.5.6: key of so many bits, mode, design, the second block of the ciphertext.
+/// NIST SP 800-38A, F.1.1 to F.5.6: key of so many bits, mode, design, the second block of the
+/// ciphertext.
 const CIPHERTEXTS: [(usize, Mode, &str); 6] = [
     (128, Mode::EcbEncrypt, "f5d3d58503b9699de785895a96fdbaaf"),
     (256, Mode::EcbEncrypt, "591ccb10d410ed26dc5ba74a31362870"),

@@ -1,6 +1,8 @@
-//! MD5, SHA-1, SHA-256 and AES of many independent messages on an NVIDIA card, one message a thread.
+//! MD5, SHA-1, SHA-256 and AES of many independent messages on an NVIDIA card, one message a
+//! thread.
 //!
-//! The driver is found at run time: nothing of CUDA is needed to build this, and a machine without a card gets an [`Error`] that says so.
+//! The driver is found at run time: nothing of CUDA is needed to build this, and a machine without
+//! a card gets an [`Error`] that says so.
 //!
 //! ```no_run
 //! use tabane_gpu::{Algorithm, Card, Options};
@@ -21,11 +23,14 @@
 //!
 //! # How it is built
 //!
-//! * `kernels/`: CUDA C++. The same text is compiled for the processor and compared with OpenSSL by the tests.
-//! * `ptx/`: what `ptx/build.py` makes of it with a compiler of one version; compiled into the program, and by the driver for the card.
-//! * `driver`: the functions of `libcuda.so.1`. `context`: a card, and how it is waited for. `kernel`: what runs there.
-//!   `memory`, `staging`: where the data are.
-//! * `card`: all of it. `hash`, `aes`: what is computed. `open`, with `known_answers`: before anything else is.
+//! * `kernels/`: CUDA C++. The same text is compiled for the processor and compared with OpenSSL by
+//!   the tests.
+//! * `ptx/`: what `ptx/build.py` makes of it with a compiler of one version; compiled into the
+//!   program, and by the driver for the card.
+//! * `driver`: the functions of `libcuda.so.1`. `context`: a card, and how it is waited for.
+//!   `kernel`: what runs there. `memory`, `staging`: where the data are.
+//! * `card`: all of it. `hash`, `aes`: what is computed. `open`, with `known_answers`: before
+//!   anything else is.
 
 mod aes;
 mod algorithm;

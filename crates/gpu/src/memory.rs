@@ -16,7 +16,8 @@ pub struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    /// So many bytes, with anything in them. They begin at a multiple of 256 bytes, and may be read up to the next multiple of 16.
+    /// So many bytes, with anything in them. They begin at a multiple of 256 bytes, and may be read
+    /// up to the next multiple of 16.
     pub(crate) fn new(core: &Arc<Core>, len: usize) -> Result<Self, Error> {
         core.enter()?;
         let mut address = 0;
@@ -32,11 +33,12 @@ impl DeviceBuffer {
         })
     }
 
-    /// Memory that somebody else has allocated, in the primary context of the same card; it is not freed.
+    /// Memory that somebody else has allocated, in the primary context of the same card; it is not
+    /// freed.
     ///
     /// # Safety
-    /// From `address`, a multiple of 16, on there are `len` bytes, rounded up to a multiple of 16, for as long as this value lives,
-    /// and nobody else writes to them while it is used.
+    /// From `address`, a multiple of 16, on there are `len` bytes, rounded up to a multiple of 16,
+    /// for as long as this value lives, and nobody else writes to them while it is used.
     pub(crate) unsafe fn borrowed(core: &Arc<Core>, address: Address, len: usize) -> Self {
         Self {
             core: Arc::clone(core),
@@ -75,7 +77,8 @@ impl DeviceBuffer {
         }
         self.core.on_stream(|core, stream| {
             let from = bytes.as_ptr().cast();
-            // SAFETY: both are there, and as long, until the stream is done, for which `on_stream` waits.
+            // SAFETY: both are there, and as long, until the stream is done, for which `on_stream`
+            // waits.
             let code = unsafe { (core.driver.copy_in)(self.address, from, bytes.len(), stream) };
             core.driver.check("cuMemcpyHtoDAsync", code)
         })
@@ -113,8 +116,8 @@ impl DeviceBuffer {
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
         if self.owned && self.core.enter().is_ok() {
-            // SAFETY: nothing on the card uses it: every call that does waits for its end. One that failed has made the card
-            // unusable, which `enter` says.
+            // SAFETY: nothing on the card uses it: every call that does waits for its end. One that
+            // failed has made the card unusable, which `enter` says.
             unsafe { (self.core.driver.free)(self.address) };
         }
     }

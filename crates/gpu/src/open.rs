@@ -17,7 +17,8 @@ use crate::staging::Ring;
 pub struct Options {
     /// A card that has not answered for so long is given up.
     pub hang_bound: Duration,
-    /// Staging memory, in bytes, on the card and as much of the machine's. There may be less if others have taken most of the card's.
+    /// Staging memory, in bytes, on the card and as much of the machine's. There may be less if
+    /// others have taken most of the card's.
     pub staging: usize,
 }
 
@@ -34,7 +35,8 @@ impl Default for Options {
 impl Card {
     /// Opens the first card of the machine.
     ///
-    /// The driver compiles the kernels for it, which takes seconds the first time, and is kept by the driver for the next.
+    /// The driver compiles the kernels for it, which takes seconds the first time, and is kept by
+    /// the driver for the next.
     ///
     /// # Errors
     /// There is no driver or card, or it is of no use: the error says why.

@@ -1,4 +1,5 @@
-//! Memory through which data of the machine reach a card: a ring of slots, each filled while others are on their way.
+//! Memory through which data of the machine reach a card: a ring of slots, each filled while others
+//! are on their way.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -86,7 +87,8 @@ impl Ring {
         work(borrowed.slot.as_mut().expect("until it is dropped"))
     }
 
-    /// Runs every batch, several at a time, by as many threads as there are slots; ends early when one fails.
+    /// Runs every batch, several at a time, by as many threads as there are slots; ends early when
+    /// one fails.
     pub(crate) fn run_all<T: Send>(
         &self,
         mut batches: Vec<T>,
@@ -137,8 +139,8 @@ impl Drop for Borrowed<'_> {
 }
 
 impl Slot {
-    /// Copies so many bytes from the beginning to the card, has it compute, and copies the `results` back to where they are on the
-    /// card; waits for all of it.
+    /// Copies so many bytes from the beginning to the card, has it compute, and copies the
+    /// `results` back to where they are on the card; waits for all of it.
     pub(crate) fn run(
         &mut self,
         core: &Core,
@@ -149,8 +151,9 @@ impl Slot {
         let (host, device) = (self.host.start(), self.device.address());
         assert!(input <= self.device.len() && results.end <= self.device.len());
         core.on_stream(|core, stream| {
-            // SAFETY: both buffers are so long, and stay until the stream is done, for which `on_stream` waits; if it gives up
-            // waiting, nothing is freed any more, and nobody gets the slot's bytes: `enter` fails.
+            // SAFETY: both buffers are so long, and stay until the stream is done, for which
+            // `on_stream` waits; if it gives up waiting, nothing is freed any more, and nobody gets
+            // the slot's bytes: `enter` fails.
             unsafe {
                 let code = (core.driver.copy_in)(device, host.cast(), input, stream);
                 core.driver.check("cuMemcpyHtoDAsync", code)?;

@@ -1,13 +1,16 @@
-//! What is known of repositories is kept on the local disk, so that opening one reads only what is new.
+//! What is known of repositories is kept on the local disk, so that opening one reads only what is
+//! new.
 //!
-//! The cache has a folder for each repository, and in it *runs*: each has all that some index objects say (see
+//! The cache has a folder for each repository, and in it *runs*: each has all that some index
+//! objects say (see
 //! [`crate::Index`]). Opening reads the index objects that no run has and writes them to a run, merged with those runs
-//! that are not much longer; so there are few, and each block is written seldom. What index objects said that are
-//! gone does not count, and the run is written anew without it.
+//! that are not much longer; so there are few, and each block is written seldom. What index objects
+//! said that are gone does not count, and the run is written anew without it.
 //!
-//! Runs are written under another name, renamed when they are whole, and never changed; those that others have
-//! superseded are removed. So any number of processes can use a cache at once. It is sealed as a repository is. It is
-//! never needed: what is damaged in it is removed and made again, and if it cannot be written, things are kept in memory.
+//! Runs are written under another name, renamed when they are whole, and never changed; those that
+//! others have superseded are removed. So any number of processes can use a cache at once. It is
+//! sealed as a repository is. It is never needed: what is damaged in it is removed and made again,
+//! and if it cannot be written, things are kept in memory.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -26,7 +29,8 @@ use crate::merge::{self, Batch, Failure, Input};
 use crate::objects::IndexObjects;
 use crate::run::{Run, is_damage};
 
-/// What the name of a run begins with; the number is that of the format, which others may not understand.
+/// What the name of a run begins with; the number is that of the format, which others may not
+/// understand.
 const RUN: &str = "index1-";
 
 /// What the name of a run that is being written begins with.
@@ -47,10 +51,12 @@ const MERGE_LEN_RATIO: u64 = 4;
 /// Runs of fewer blocks are always merged.
 const ALWAYS_MERGED_BLOCKS: u64 = 1 << 16;
 
-/// Packs that one request lists; to list all is then as cheap as to ask for so many times fewer, one by one.
+/// Packs that one request lists; to list all is then as cheap as to ask for so many times fewer,
+/// one by one.
 const PACKS_PER_LIST: u32 = 1000;
 
-/// Index objects may vanish while they are read, and runs while they are opened: how often the same one may.
+/// Index objects may vanish while they are read, and runs while they are opened: how often the same
+/// one may.
 const OPEN_ATTEMPTS_MAX: usize = 5;
 
 /// So begins the tag that tells backup programs of a cache (<https://bford.info/cachedir/>).
@@ -65,7 +71,8 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// A cache below the directory `root`, which is made when it is needed. If it cannot be used, `warn` is told once.
+    /// A cache below the directory `root`, which is made when it is needed. If it cannot be used,
+    /// `warn` is told once.
     pub fn new(root: impl Into<PathBuf>, warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self {
             root: root.into(),
@@ -77,13 +84,15 @@ impl Cache {
     /// The index of a repository.
     ///
     /// # Errors
-    /// When the storage fails, an index object is damaged, or a damaged file of the cache cannot be removed.
+    /// When the storage fails, an index object is damaged, or a damaged file of the cache cannot be
+    /// removed.
     pub fn load_index<O: IndexObjects>(&self, objects: &O) -> std::result::Result<Index, O::Error> {
         let folder = self.folder(objects.repository());
         if let Err(error) = make_folders(&self.root, &folder) {
             self.warn_of(&error);
         }
-        // By what an error is about: if it is something else each time, others get on with their work.
+        // By what an error is about: if it is something else each time, others get on with their
+        // work.
         let mut attempts: HashMap<String, usize> = HashMap::new();
         loop {
             let result = self.try_load(objects, &folder);
@@ -98,7 +107,8 @@ impl Cache {
         }
     }
 
-    /// Forgets the index of a repository: it names packs that are gone, and nobody else will notice.
+    /// Forgets the index of a repository: it names packs that are gone, and nobody else will
+    /// notice.
     pub fn forget(&self, repository: Id) {
         let folder = self.folder(repository);
         let removed = names(&folder).and_then(|names| {
@@ -115,7 +125,8 @@ impl Cache {
     }
 
     fn try_load<O: IndexObjects>(&self, objects: &O, folder: &Path) -> Loaded<Index, O::Error> {
-        // Before the index: a removal that is seen later would condemn what the index was thought to have.
+        // Before the index: a removal that is seen later would condemn what the index was thought
+        // to have.
         let (removals, condemned) = objects.removals().map_err(LoadError::Objects)?;
         let empty = Index::as_of(removals, condemned);
         // Runs first: so what a run has of an index object that is not listed is gone, not new.
@@ -259,7 +270,8 @@ fn is_stale(run: &Run, current: &HashSet<Id>) -> bool {
     run.sources().iter().any(|source| !current.contains(source))
 }
 
-/// Keeps those runs that are needed to have all, the longest first; removes the files of the others.
+/// Keeps those runs that are needed to have all, the longest first; removes the files of the
+/// others.
 fn keep_needed(runs: &mut Vec<Run>, current: &HashSet<Id>) {
     runs.sort_by_key(|run| std::cmp::Reverse(run.sources().len()));
     let mut known: HashSet<Id> = HashSet::new();
@@ -275,9 +287,9 @@ fn keep_needed(runs: &mut Vec<Run>, current: &HashSet<Id>) {
     });
 }
 
-/// Tells which packs are there. An index object may name some that are gone: whoever put it was stopped for long just
-/// before, and has not taken it back yet, or died. Nobody would find out later, since the removals that named them are
-/// gone as well.
+/// Tells which packs are there. An index object may name some that are gone: whoever put it was
+/// stopped for long just before, and has not taken it back yet, or died. Nobody would find out
+/// later, since the removals that named them are gone as well.
 struct PackPresence<'a, O> {
     objects: &'a O,
     /// So many more are asked for one by one, before all are listed.
@@ -371,8 +383,9 @@ impl<O: IndexObjects> Folding<'_, O> {
         self.replace(runs, chosen, batch.as_ref())
     }
 
-    /// The runs with which so many blocks are merged: all that are stale, those that are new, which are the ones from `new` on,
-    /// and from the shortest on those that are not much longer than what there is already.
+    /// The runs with which so many blocks are merged: all that are stale, those that are new, which
+    /// are the ones from `new` on, and from the shortest on those that are not much longer than
+    /// what there is already.
     fn choose(&self, runs: &[Run], new: usize, blocks: u32) -> Vec<usize> {
         let must = |at: usize| at >= new || is_stale(&runs[at], self.current);
         let mut order: Vec<usize> = (0..runs.len()).collect();

@@ -14,7 +14,8 @@ pub const SEGMENT_LEN: usize = 512 << 10;
 /// No segment is longer before compression, in bytes.
 pub const SEGMENT_LEN_MAX: usize = SEGMENT_LEN + BLOCK_LEN_MAX as usize;
 
-/// An index object is written when this many packs wait for one: what is indexed survives an interruption.
+/// An index object is written when this many packs wait for one: what is indexed survives an
+/// interruption.
 pub const PACKS_PER_INDEX: usize = 32;
 
 /// Bytes of a pack before its first segment.
@@ -29,7 +30,8 @@ pub const TAG_LEN: usize = 16;
 /// One object of the index: packs with what they hold, in postcard's encoding.
 pub type IndexSegment = Vec<(Id, PackContents)>;
 
-/// What blocks are for. Packs hold one sort only, so that directories can be read without files between them.
+/// What blocks are for. Packs hold one sort only, so that directories can be read without files
+/// between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BlockKind {
     /// Contents of files.

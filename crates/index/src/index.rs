@@ -34,7 +34,8 @@ struct Part {
 }
 
 impl Index {
-    /// An empty index that takes these removals into account, by which the packs in `condemned` are about to go.
+    /// An empty index that takes these removals into account, by which the packs in `condemned` are
+    /// about to go.
     pub fn as_of(removals: BTreeSet<Id>, condemned: HashSet<Id>) -> Self {
         Self {
             removals,
@@ -48,8 +49,8 @@ impl Index {
         &self.removals
     }
 
-    /// Adds what a pack holds. A pack that is known already is passed over; of a block that is known already the
-    /// first place stays the one that is found.
+    /// Adds what a pack holds. A pack that is known already is passed over; of a block that is
+    /// known already the first place stays the one that is found.
     ///
     /// # Errors
     /// [`Error::Damaged`] when the contents break the limits of the format.
@@ -66,7 +67,8 @@ impl Index {
         packs.try_for_each(|(pack, contents)| self.add(*pack, contents))
     }
 
-    /// Gives an empty index these runs. Those that have the most come first, since most of what is looked for is there.
+    /// Gives an empty index these runs. Those that have the most come first, since most of what is
+    /// looked for is there.
     ///
     /// # Errors
     /// When the cache cannot be read.
@@ -105,7 +107,8 @@ impl Index {
         Ok(())
     }
 
-    /// Where a block is, if it is anywhere. In a pack that is about to be removed only if it is in no other.
+    /// Where a block is, if it is anywhere. In a pack that is about to be removed only if it is in
+    /// no other.
     ///
     /// # Errors
     /// When the cache cannot be read.
@@ -146,7 +149,8 @@ impl Index {
         self.condemned.contains(pack)
     }
 
-    /// Whether a place is in a pack that is about to be removed: it can be read, but must not be relied on.
+    /// Whether a place is in a pack that is about to be removed: it can be read, but must not be
+    /// relied on.
     ///
     /// # Errors
     /// When the cache cannot be read.

@@ -1,8 +1,9 @@
 //! Where each block of a repository is.
 //!
-//! An [`Index`] knows which packs there are, and which segment of which pack has each block. A [`Cache`] keeps it on the local
-//! disk in sealed pages, with eight bytes a block in memory at most, and reads from the repository only what is new: through
-//! the trait [`IndexObjects`], so that it needs no repository to be tested or measured.
+//! An [`Index`] knows which packs there are, and which segment of which pack has each block. A
+//! [`Cache`] keeps it on the local disk in sealed pages, with eight bytes a block in memory at
+//! most, and reads from the repository only what is new: through the trait [`IndexObjects`], so
+//! that it needs no repository to be tested or measured.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,7 @@
 //! Writes a run: of index objects, of other runs, or of both.
 //!
-//! Everything is read and written from front to end, so memory is needed for a few numbers a pack only.
+//! Everything is read and written from front to end, so memory is needed for a few numbers a pack
+//! only.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
@@ -18,7 +19,8 @@ use crate::run::{
 };
 use tabane_storage::Id;
 
-/// Entries of a bucket, more or less: few enough to be read for a single lookup, many enough to make buckets few.
+/// Entries of a bucket, more or less: few enough to be read for a single lookup, many enough to
+/// make buckets few.
 const BUCKET_ENTRIES: u32 = 256;
 
 /// The result of what reads other runs and writes one.

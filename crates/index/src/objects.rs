@@ -28,13 +28,15 @@ pub trait IndexObjects {
     /// When they cannot be read.
     fn removals(&self) -> Result<Removed, Self::Error>;
 
-    /// The objects of the index that are there now, none of them missed because another replaced it meanwhile.
+    /// The objects of the index that are there now, none of them missed because another replaced it
+    /// meanwhile.
     ///
     /// # Errors
     /// When they cannot be listed.
     fn list(&self) -> Result<Vec<Id>, Self::Error>;
 
-    /// Reads objects of the index, several at a time, and hands each, or why it cannot be read, to `take`, in any order.
+    /// Reads objects of the index, several at a time, and hands each, or why it cannot be read, to
+    /// `take`, in any order.
     ///
     /// # Errors
     /// The first of `take`; then nothing more is read.
@@ -56,6 +58,7 @@ pub trait IndexObjects {
     /// When they cannot be listed.
     fn packs(&self) -> Result<HashSet<Id>, Self::Error>;
 
-    /// If the error says that an object is no longer there: which, in words. Another list will not have it.
+    /// If the error says that an object is no longer there: which, in words. Another list will not
+    /// have it.
     fn vanished(error: &Self::Error) -> Option<String>;
 }

@@ -3,9 +3,9 @@
 //! ```text
 //! salt, zeros · page 1 · page 2 · … · page n · footer
 //! ```
-//! Each part has [`PAGE_LEN`] bytes. Pages are sealed with AES-256-GCM under a key that comes from the master key and
-//! the salt, each as the part of its number and the footer as part 0: so what was changed, cut off or put elsewhere,
-//! and what belongs to another repository, does not open.
+//! Each part has [`PAGE_LEN`] bytes. Pages are sealed with AES-256-GCM under a key that comes from
+//! the master key and the salt, each as the part of its number and the footer as part 0: so what
+//! was changed, cut off or put elsewhere, and what belongs to another repository, does not open.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -20,7 +20,8 @@ use crate::contents::TAG_LEN;
 use tabane_storage::random;
 use tabane_storage::sync::lock;
 
-/// Bytes of a page in its file. One is read for a lookup: a longer one takes longer to copy and to open.
+/// Bytes of a page in its file. One is read for a lookup: a longer one takes longer to copy and to
+/// open.
 pub const PAGE_LEN: usize = 512;
 
 /// Bytes of a page that hold records, and the longest footer.

@@ -1,9 +1,11 @@
-//! A run: what some index objects say of packs, in a file of the cache, made so that a lookup reads one page.
+//! A run: what some index objects say of packs, in a file of the cache, made so that a lookup reads
+//! one page.
 //!
-//! A *table* has eight bytes for each block: bits 8 to 40 of its ID and its number, sorted by ID. It is cut
-//! into *buckets* by the first bits of the ID, whose parts are about equal since IDs are hashes. A bucket is read when
-//! it is first wanted and stays in memory: so what is not there costs no reading. For what may be there, the record of the
-//! block is read and its whole ID compared. Records are in the order of packs: neighbours are wanted together.
+//! A *table* has eight bytes for each block: bits 8 to 40 of its ID and its number, sorted by ID.
+//! It is cut into *buckets* by the first bits of the ID, whose parts are about equal since IDs are
+//! hashes. A bucket is read when it is first wanted and stays in memory: so what is not there costs
+//! no reading. For what may be there, the record of the block is read and its whole ID compared.
+//! Records are in the order of packs: neighbours are wanted together.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -111,7 +113,8 @@ impl Run {
     /// Opens a run. Reads little of it.
     ///
     /// # Errors
-    /// When it cannot be read; [`io::ErrorKind::InvalidData`] when it is damaged or of another repository.
+    /// When it cannot be read; [`io::ErrorKind::InvalidData`] when it is damaged or of another
+    /// repository.
     pub fn open(path: &Path, keys: &dyn PageKeys) -> io::Result<Self> {
         Self::of_file(File::open(path)?, path, keys)
     }
@@ -360,8 +363,8 @@ impl Run {
     }
 }
 
-/// The first entry that is not before `key`, looked for from `guess` on, which is near: so most searches stay within one or
-/// two lines of the processor's cache.
+/// The first entry that is not before `key`, looked for from `guess` on, which is near: so most
+/// searches stay within one or two lines of the processor's cache.
 fn first_from(entries: &[TableEntry], guess: usize, key: u32) -> usize {
     const NEAR_ENTRIES: usize = 64;
     let before = entries[..guess].iter().rev().take(NEAR_ENTRIES);

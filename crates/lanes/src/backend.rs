@@ -11,7 +11,8 @@ pub(crate) const VARIABLE: &str = "TABANE_SIMD";
 
 /// An instruction set with kernels in this crate.
 ///
-/// All of them exist on every platform; [`is_available`](Backend::is_available) says which ones this processor has.
+/// All of them exist on every platform; [`is_available`](Backend::is_available) says which ones
+/// this processor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backend {
     /// Plain Rust: available everywhere, and the reference for the others.
@@ -84,14 +85,17 @@ impl Backend {
         !(algorithm.entry().lane_kernels)(self).is_empty()
     }
 
-    /// The backend that the environment variable `TABANE_SIMD` forces, if it is set and not empty. Read once.
+    /// The backend that the environment variable `TABANE_SIMD` forces, if it is set and not empty.
+    /// Read once.
     ///
-    /// A program that can report errors calls this before it hashes: [`hash_many`](crate::hash_many) and
+    /// A program that can report errors calls this before it hashes:
+    /// [`hash_many`](crate::hash_many) and
     /// [`hash_one`](crate::hash_one) panic with the same message.
     ///
     /// # Errors
     ///
-    /// The variable names no backend, or one that this processor lacks. The message says which ones it has.
+    /// The variable names no backend, or one that this processor lacks. The message says which ones
+    /// it has.
     pub fn forced() -> Result<Option<Backend>, BackendError> {
         static FORCED: OnceLock<Result<Option<Backend>, BackendError>> = OnceLock::new();
         FORCED

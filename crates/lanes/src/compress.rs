@@ -1,4 +1,5 @@
-//! How blocks are added to states: the kinds of kernels, and the body of those that are made of vectors.
+//! How blocks are added to states: the kinds of kernels, and the body of those that are made of
+//! vectors.
 
 use crate::backend::Backend;
 use crate::kernel::Kernel;
@@ -8,15 +9,17 @@ use crate::vector::{LaneSet, Next, STATE_WORDS_MAX, State, Vector};
 ///
 /// # Safety
 ///
-/// The processor has the kernel's instruction set, and the first [`LaneKernel::lanes`] pointers of `data` are each
-/// readable for `blocks` blocks of the algorithm.
+/// The processor has the kernel's instruction set, and the first [`LaneKernel::lanes`] pointers of
+/// `data` are each readable for `blocks` blocks of the algorithm.
 pub(crate) type Compress = unsafe fn(set: &mut LaneSet, blocks: usize);
 
-/// Adds blocks of one message to its state. What a [`Compress`] takes with it for many lanes costs as much as a block.
+/// Adds blocks of one message to its state. What a [`Compress`] takes with it for many lanes costs
+/// as much as a block.
 ///
 /// # Safety
 ///
-/// The processor has the instruction set, and `data` is readable for `blocks` blocks of the algorithm.
+/// The processor has the instruction set, and `data` is readable for `blocks` blocks of the
+/// algorithm.
 pub(crate) type CompressOne = unsafe fn(state: &mut State, data: *const u8, blocks: usize);
 
 /// One way of adding blocks to the state of a number of messages at once.
@@ -37,16 +40,19 @@ pub(crate) unsafe fn compress_lanes<K: Kernel, V: Vector<Word = K::Word>>(
     set: &mut LaneSet,
     blocks: usize,
 ) {
-    // The compiler aligns the stack for variables but not for the registers that it saves there, and a register that
-    // straddles two cache lines costs twice. So let there be a variable, and let it not be optimised away.
+    // The compiler aligns the stack for variables but not for the registers that it saves there,
+    // and a register that straddles two cache lines costs twice. So let there be a variable, and
+    // let it not be optimised away.
     let mut aligned = Aligned([0; 64]);
     core::hint::black_box(&mut aligned);
 
     let words = K::INITIAL.len();
-    // SAFETY: the caller vouches for the instruction set; every row has room for as many lanes as a kernel has.
+    // SAFETY: the caller vouches for the instruction set; every row has room for as many lanes as a
+    // kernel has.
     let mut state = unsafe { [V::load(set.state[0].words().as_ptr()); STATE_WORDS_MAX] };
     for (state, row) in state.iter_mut().zip(&set.state).take(words) {
-        // SAFETY: the caller vouches for the instruction set; every row has room for as many lanes as a kernel has.
+        // SAFETY: the caller vouches for the instruction set; every row has room for as many lanes
+        // as a kernel has.
         *state = unsafe { V::load(row.words().as_ptr()) };
     }
     // SAFETY: the caller promises the instruction set, and blocks behind each lane's pointer.
@@ -61,8 +67,8 @@ pub(crate) unsafe fn compress_lanes<K: Kernel, V: Vector<Word = K::Word>>(
 ///
 /// # Safety
 ///
-/// The processor has the instruction set, and `data` is readable for `V::LANES` pointers, each of which is readable for
-/// `blocks` blocks.
+/// The processor has the instruction set, and `data` is readable for `V::LANES` pointers, each of
+/// which is readable for `blocks` blocks.
 #[inline(always)]
 pub(crate) unsafe fn compress_blocks<K: Kernel, V: Vector<Word = K::Word>>(
     state: &mut [V; STATE_WORDS_MAX],
@@ -76,7 +82,8 @@ pub(crate) unsafe fn compress_blocks<K: Kernel, V: Vector<Word = K::Word>>(
     let [this, next] = &mut buffers;
     let (mut this, mut next) = (this, next);
     for register in 0..V::REGISTERS {
-        // SAFETY: the caller vouches for the instruction set and for `blocks` blocks, at least one, behind each pointer.
+        // SAFETY: the caller vouches for the instruction set and for `blocks` blocks, at least one,
+        // behind each pointer.
         unsafe {
             if K::BIG_ENDIAN {
                 V::load_block::<true>(data, 0, register, this);
@@ -88,7 +95,8 @@ pub(crate) unsafe fn compress_blocks<K: Kernel, V: Vector<Word = K::Word>>(
     for block in 1..=blocks {
         // Behind the last block there may be nothing to read, so it is read again.
         let offset = K::BLOCK * block.min(blocks - 1);
-        // SAFETY: the caller vouches for the instruction set, and for `blocks` blocks, one of which is at the offset.
+        // SAFETY: the caller vouches for the instruction set, and for `blocks` blocks, one of which
+        // is at the offset.
         K::compress(state, this, unsafe { Next::new(data, offset, next) });
         core::mem::swap(&mut this, &mut next);
     }

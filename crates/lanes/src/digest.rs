@@ -7,8 +7,8 @@ use crate::vector::Word;
 /// The most bytes that a [`Digest`] holds.
 pub(crate) const DIGEST_BYTES_MAX: usize = 64;
 
-/// The hash of one message: [`Algorithm::digest_len`](crate::Algorithm::digest_len) bytes, in the order in which
-/// the standard prints them.
+/// The hash of one message: [`Algorithm::digest_len`](crate::Algorithm::digest_len) bytes, in the
+/// order in which the standard prints them.
 ///
 /// Formats as lower-case hexadecimal with `{}` and `{:x}`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,8 +8,8 @@ use crate::vector::State;
 
 /// A message of which a part has been hashed.
 ///
-/// A plain value: it can be cloned at any point, sent to another thread, or dropped. The digest does not depend on how
-/// the message is cut into pieces.
+/// A plain value: it can be cloned at any point, sent to another thread, or dropped. The digest
+/// does not depend on how the message is cut into pieces.
 ///
 /// ```
 /// use tabane_lanes::{Algorithm, Hasher, finish_many, update_many};
@@ -95,12 +95,14 @@ impl Hasher {
         self.clone().finish_last()
     }
 
-    /// The digest of the message, whose end it is: [`reset`](Self::reset) it before it is used again.
+    /// The digest of the message, whose end it is: [`reset`](Self::reset) it before it is used
+    /// again.
     #[inline]
     pub fn finish_last(&mut self) -> Digest {
         let entry = self.plan.entry;
         let used = self.filled();
-        // The standards count bits, modulo 2⁶⁴ where the length has as many. The length has two words of 1/16 block.
+        // The standards count bits, modulo 2⁶⁴ where the length has as many. The length has two
+        // words of 1/16 block.
         let length_at = entry.block_len - entry.block_len / 8;
         self.buffer[used] = 0x80;
         if used < length_at {
@@ -134,13 +136,14 @@ impl Hasher {
         self.length as usize & (self.plan.entry.block_len - 1)
     }
 
-    /// The state behind the last whole block, for whoever goes on with it elsewhere; `None` if its words have 64 bits. Those that
-    /// the algorithm does not have mean nothing.
+    /// The state behind the last whole block, for whoever goes on with it elsewhere; `None` if its
+    /// words have 64 bits. Those that the algorithm does not have mean nothing.
     pub fn state(&self) -> Option<[u32; 8]> {
         (self.plan.entry.block_len == 64).then(|| *self.state.words())
     }
 
-    /// Goes on with a state that was computed elsewhere, of [`Hasher::state`] and `len` bytes behind it.
+    /// Goes on with a state that was computed elsewhere, of [`Hasher::state`] and `len` bytes
+    /// behind it.
     ///
     /// # Panics
     ///
@@ -186,7 +189,8 @@ impl core::fmt::Debug for Hasher {
     }
 }
 
-/// Appends to each message its data, all of them at once, one a lane. Algorithms and lengths may differ.
+/// Appends to each message its data, all of them at once, one a lane. Algorithms and lengths may
+/// differ.
 ///
 /// # Panics
 ///

@@ -50,7 +50,8 @@ impl HmacKey {
         }
     }
 
-    /// The tag of a message that comes in pieces, all of which went to [`begin`](HmacKey::begin)'s hasher.
+    /// The tag of a message that comes in pieces, all of which went to [`begin`](HmacKey::begin)'s
+    /// hasher.
     pub fn finish(&self, message: &Hasher) -> Digest {
         hmac_outer_many(&[(self, message.finish())])[0]
     }
@@ -78,7 +79,8 @@ impl core::fmt::Debug for HmacKey {
     }
 }
 
-/// The tag of each message under its key, all of them at once, one a lane. Algorithms and lengths may differ.
+/// The tag of each message under its key, all of them at once, one a lane. Algorithms and lengths
+/// may differ.
 ///
 /// To compare a tag with one that somebody sent, use a comparison in constant time.
 ///
@@ -95,8 +97,8 @@ pub fn hmac_many(messages: &[(&HmacKey, &[u8])]) -> Vec<Digest> {
     hmac_outer_many(&keys.zip(inner).collect::<Vec<_>>())
 }
 
-/// The tags of messages that came in pieces: each key with the digest of the hasher that [`HmacKey::begin`] gave, all of
-/// them at once.
+/// The tags of messages that came in pieces: each key with the digest of the hasher that
+/// [`HmacKey::begin`] gave, all of them at once.
 ///
 /// # Panics
 ///

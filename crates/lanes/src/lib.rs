@@ -1,8 +1,8 @@
 //! Hashes many independent messages at once, one message a SIMD lane.
 //!
-//! A hash such as SHA-1 is a chain: each step waits for the one before, so that one message cannot fill a
-//! processor's vector units. Many messages can. [`hash_many`] takes any number of messages of any lengths and
-//! returns their digests, in order:
+//! A hash such as SHA-1 is a chain: each step waits for the one before, so that one message cannot
+//! fill a processor's vector units. Many messages can. [`hash_many`] takes any number of messages
+//! of any lengths and returns their digests, in order:
 //!
 //! ```
 //! use tabane_lanes::{Algorithm, hash_many};
@@ -12,23 +12,26 @@
 //! assert_eq!(digests.len(), 3);
 //! ```
 //!
-//! Which instructions run is decided on each call by the processor, the algorithm and the number of messages left:
-//! one goes to the SHA instructions, sixteen to AVX-512, and what remains of sixteen when most have ended goes on
-//! with fewer lanes. The environment variable `TABANE_SIMD` (`portable`, `sse41`, `avx2`, `avx512`, `shani`) forces
-//! one [`Backend`].
+//! Which instructions run is decided on each call by the processor, the algorithm and the number of
+//! messages left: one goes to the SHA instructions, sixteen to AVX-512, and what remains of sixteen
+//! when most have ended goes on with fewer lanes. The environment variable `TABANE_SIMD`
+//! (`portable`, `sse41`, `avx2`, `avx512`, `shani`) forces one [`Backend`].
 //!
-//! Messages that come in pieces go through [`Hasher`]s, many at once with [`update_many`]; [`hmac_many`] authenticates,
+//! Messages that come in pieces go through [`Hasher`]s, many at once with [`update_many`];
+//! [`hmac_many`] authenticates,
 //! [`aes`] encrypts, [`vhash`] is the inner half of VMAC, `xxh3` takes long messages where there is AVX-512, [`gear`] finds
 //! where content-defined chunking may cut, and [`xor_of`] adds many buffers up bit by bit.
 //!
 //! # How it is built
 //!
-//! * `algorithm`: one file an algorithm, each written once, generic over `Vector`, a register of lanes of words.
-//!   *To add one*, write a file that implements `Kernel`, name it in [`Algorithm`], and add its line to `table`.
-//! * `arch`: one file an instruction set, each implementing `Vector`. *To add one*, write the file and give it its
-//!   lines in [`Backend`] and `arch/mod.rs`.
+//! * `algorithm`: one file an algorithm, each written once, generic over `Vector`, a register of
+//!   lanes of words. *To add one*, write a file that implements `Kernel`, name it in [`Algorithm`],
+//!   and add its line to `table`.
+//! * `arch`: one file an instruction set, each implementing `Vector`. *To add one*, write the file
+//!   and give it its lines in [`Backend`] and `arch/mod.rs`.
 //! * `plan`: what each of these costs, and hence which one runs for how many messages.
-//! * `schedule`: which message, or piece of one, is in which lane, padding, and what to do with unequal lengths.
+//! * `schedule`: which message, or piece of one, is in which lane, padding, and what to do with
+//!   unequal lengths.
 //! * [`peak`]: how many operations the kernels execute, for a bound on their speed.
 //!
 //! A message is never copied, except for the part of it that shares a block with the padding.
@@ -71,8 +74,8 @@ use plan::Plan;
 
 /// Hashes each of `inputs`; the digests come in the same order.
 ///
-/// Any number of messages of any lengths, on the calling thread. The more there are, and the more alike in length,
-/// the better the lanes are filled; sixteen or more do it.
+/// Any number of messages of any lengths, on the calling thread. The more there are, and the more
+/// alike in length, the better the lanes are filled; sixteen or more do it.
 ///
 /// # Panics
 ///
@@ -101,7 +104,8 @@ pub fn hash_one(algorithm: Algorithm, input: &[u8]) -> Digest {
     hash_one_with(Plan::chosen(algorithm), input)
 }
 
-/// As [`hash_many`], with the kernels of one backend only, whatever `TABANE_SIMD` says. For tests and measurements.
+/// As [`hash_many`], with the kernels of one backend only, whatever `TABANE_SIMD` says. For tests
+/// and measurements.
 ///
 /// # Errors
 ///
@@ -116,7 +120,8 @@ pub fn hash_many_on(
     Ok(digests)
 }
 
-/// As [`hash_one`], with the kernels of one backend only, whatever `TABANE_SIMD` says. For tests and measurements.
+/// As [`hash_one`], with the kernels of one backend only, whatever `TABANE_SIMD` says. For tests
+/// and measurements.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! How many operations the kernels execute: the numerator of their instruction bound.
 //!
-//! Nothing here is typed in from a listing. The kernels are generic over a vector of lanes, so they are run once over a vector
-//! that counts instead of computing.
+//! Nothing here is typed in from a listing. The kernels are generic over a vector of lanes, so they
+//! are run once over a vector that counts instead of computing.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -11,8 +11,8 @@ use crate::backend::Backend;
 use crate::kernel::Kernel;
 use crate::vector::{Next, STATE_WORDS_MAX, Vector, Word};
 
-/// Operations on vector registers for one block in each lane of one kernel, by kind. Loads, stores and copies are not
-/// counted, which leaves a bound that no order of instructions can pass.
+/// Operations on vector registers for one block in each lane of one kernel, by kind. Loads, stores
+/// and copies are not counted, which leaves a bound that no order of instructions can pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Operations {
@@ -75,8 +75,8 @@ impl Operations {
     }
 }
 
-/// What the kernel of `backend` with `lanes` lanes executes for a block in each. `None` if there is no such kernel, or if
-/// its instructions are not those of lanes (portable, SHA-NI, one message).
+/// What the kernel of `backend` with `lanes` lanes executes for a block in each. `None` if there is
+/// no such kernel, or if its instructions are not those of lanes (portable, SHA-NI, one message).
 pub fn operations(algorithm: Algorithm, backend: Backend, lanes: usize) -> Option<Operations> {
     let entry = algorithm.entry();
     (entry.lane_kernels)(backend)
@@ -111,7 +111,8 @@ thread_local! {
     static COUNT: Cell<Operations> = const { Cell::new(Operations::NONE) };
 }
 
-/// Counts the steps of one block, with three-operand logic and rotation as one instruction each if `ternary`.
+/// Counts the steps of one block, with three-operand logic and rotation as one instruction each if
+/// `ternary`.
 pub(crate) fn count<K: Kernel>(ternary: bool) -> Operations {
     COUNT.set(Operations::NONE);
     if ternary {
@@ -208,9 +209,9 @@ impl<W: Word, const TERNARY: bool> Vector for Counter<W, TERNARY> {
 mod tests {
     use super::*;
 
-    /// The sums that one gets by hand from the standards, for AVX-512: SHA-1 has 80 steps of 4 additions, 1 logic and 2
-    /// rotations, 64 words of the schedule of 2 logic and 1 rotation, 5 additions at the end, 16 byte shuffles and 64
-    /// others.
+    /// The sums that one gets by hand from the standards, for AVX-512: SHA-1 has 80 steps of 4
+    /// additions, 1 logic and 2 rotations, 64 words of the schedule of 2 logic and 1 rotation, 5
+    /// additions at the end, 16 byte shuffles and 64 others.
     #[test]
     fn counts() {
         let full = |algorithm| operations(algorithm, Backend::Avx512, 16).unwrap();

@@ -8,22 +8,26 @@ use crate::compress::{CompressOne, LaneKernel};
 use crate::entry::Entry;
 use crate::vector::State;
 
-/// Numbers of messages for which the choice is worked out exactly; beyond, the kernel with the best rate runs.
+/// Numbers of messages for which the choice is worked out exactly; beyond, the kernel with the best
+/// rate runs.
 const COUNTED_MESSAGES: usize = 128;
 
-/// What one block *in each lane* costs, in tenths of a nanosecond; only the ratios within a column matter.
+/// What one block *in each lane* costs, in tenths of a nanosecond; only the ratios within a column
+/// matter.
 ///
-/// The first column is for processors with four full-width AVX-512 pipes of two cycles' latency, measured on Zen 5.
-/// The second is for AMD's before it, of one cycle's latency and with 256 bits at a time, measured on Zen 4.
-/// The third is for all others: worked out for Sapphire Rapids from its published and observed rates (SHA-NI at
-/// 0.55 bytes a cycle however many streams there are, two 512-bit or three 256-bit operations a cycle) and from the
-/// number of operations in a block, at 2.9 GHz.
+/// The first column is for processors with four full-width AVX-512 pipes of two cycles' latency,
+/// measured on Zen 5. The second is for AMD's before it, of one cycle's latency and with 256 bits
+/// at a time, measured on Zen 4. The third is for all others: worked out for Sapphire Rapids from
+/// its published and observed rates (SHA-NI at 0.55 bytes a cycle however many streams there are,
+/// two 512-bit or three 256-bit operations a cycle) and from the number of operations in a block,
+/// at 2.9 GHz.
 ///
-/// One figure is not what the kernel alone takes: 32 lanes of SHA-1 are faster than two times 16 on Zen 5 while all data
-/// are in the level 2 cache (1370), and slower (2050) when they come from farther away, as those of so many messages do.
+/// One figure is not what the kernel alone takes: 32 lanes of SHA-1 are faster than two times 16 on
+/// Zen 5 while all data are in the level 2 cache (1370), and slower (2050) when they come from
+/// farther away, as those of so many messages do.
 ///
-/// The break-even points between kernels follow from these numbers alone: see [`Plan::new`]. The test
-/// `measure_costs` below prints them for the processor that it runs on.
+/// The break-even points between kernels follow from these numbers alone: see [`Plan::new`]. The
+/// test `measure_costs` below prints them for the processor that it runs on.
 #[rustfmt::skip]
 const COSTS: &[(Algorithm, Backend, usize, [u32; 3])] = &[
     (Algorithm::Md5,    Backend::Portable,  1, [ 745,  780,  960]),
@@ -73,7 +77,8 @@ fn column() -> usize {
         let maker = __cpuid(0);
         let amd = (maker.ebx, maker.edx, maker.ecx) == (0x6874_7541, 0x6974_6e65, 0x444d_4163);
         let version = __cpuid(1).eax;
-        // Families from 0Fh on are the sum of two fields: 17h is Zen and Zen 2, 19h Zen 3 and Zen 4, 1Ah Zen 5.
+        // Families from 0Fh on are the sum of two fields: 17h is Zen and Zen 2, 19h Zen 3 and Zen
+        // 4, 1Ah Zen 5.
         match (version >> 8 & 0xf) + (version >> 20 & 0xff) {
             0x1a.. if amd => return 0,
             0x17.. if amd => return 1,
@@ -109,7 +114,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// What `TABANE_SIMD` forces, with portable kernels where it has none for the algorithm; else the fastest.
+    /// What `TABANE_SIMD` forces, with portable kernels where it has none for the algorithm; else
+    /// the fastest.
     ///
     /// # Panics
     ///
@@ -166,9 +172,9 @@ impl Plan {
         })
     }
 
-    /// Finds, for each number of messages of equal length, the sequence of kernels with the least sum of costs
-    /// (six messages may be best as four and two), and keeps its first kernel: the scheduler asks again whenever
-    /// the number of messages left changes.
+    /// Finds, for each number of messages of equal length, the sequence of kernels with the least
+    /// sum of costs (six messages may be best as four and two), and keeps its first kernel: the
+    /// scheduler asks again whenever the number of messages left changes.
     fn new(
         algorithm: Algorithm,
         kernels: Vec<LaneKernel>,
@@ -183,7 +189,8 @@ impl Plan {
         let mut choice = [0; COUNTED_MESSAGES + 1];
         for messages in 1..=COUNTED_MESSAGES {
             let sum = |i: usize| costs[i] + least[messages - messages.min(kernels[i].lanes)];
-            // Of equal sums the widest kernel first, so that lanes stay full while there are messages.
+            // Of equal sums the widest kernel first, so that lanes stay full while there are
+            // messages.
             let best = (0..kernels.len())
                 .min_by_key(|&i| (sum(i), usize::MAX - kernels[i].lanes))
                 .expect("there are kernels");
@@ -226,7 +233,8 @@ mod tests {
     use super::*;
     use crate::vector::{LANES_MAX, LaneSet};
 
-    /// Which kernels the costs choose, for each processor: few messages go to SHA-NI, many to the widest.
+    /// Which kernels the costs choose, for each processor: few messages go to SHA-NI, many to the
+    /// widest.
     #[test]
     fn choices() {
         let kernels = |algorithm: Algorithm| -> Vec<LaneKernel> {
@@ -251,7 +259,8 @@ mod tests {
                     }
                     // On Zen 4 four messages of SHA-256 with SHA-NI are as fast as vectors of them.
                     assert!(chosen[COUNTED_MESSAGES - 1].1 >= 4);
-                    // What is left is never fewer than the lanes by so much that one at a time were better.
+                    // What is left is never fewer than the lanes by so much that one at a time were
+                    // better.
                     for (n, &(backend, lanes)) in chosen.iter().enumerate() {
                         let sparse = n < lanes / 8 && Backend::ShaNi.supports(algorithm);
                         assert!(!sparse, "{backend}: {lanes} lanes for {}", n + 1);

@@ -1,6 +1,7 @@
 //! Asking memory for what will be needed.
 
-/// Has the cache line at an address, which need not be readable, brought into all levels of the cache.
+/// Has the cache line at an address, which need not be readable, brought into all levels of the
+/// cache.
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]

@@ -1,10 +1,12 @@
 //! Messages of unequal lengths on a fixed number of lanes.
 //!
-//! All lanes advance by as many blocks as the lane with the fewest has left; then that lane gets its padding or
-//! the next message. Long messages start first, so that the last ones to end are short. When too few are left for
-//! the lanes, those go on, from the state that they have reached, with a narrower kernel.
+//! All lanes advance by as many blocks as the lane with the fewest has left; then that lane gets
+//! its padding or the next message. Long messages start first, so that the last ones to end are
+//! short. When too few are left for the lanes, those go on, from the state that they have reached,
+//! with a narrower kernel.
 //!
-//! What goes through a lane is a *stretch* of a message, from any state: a whole message, or what one call adds to it.
+//! What goes through a lane is a *stretch* of a message, from any state: a whole message, or what
+//! one call adds to it.
 
 use crate::compress::LaneKernel;
 use crate::digest::Digest;
@@ -47,7 +49,8 @@ pub(crate) fn digest<K: Kernel>(state: &State<K>) -> Digest {
     Digest::from_words(state, K::BIG_ENDIAN, K::DIGEST_LEN)
 }
 
-/// Blocks that are put together from the bytes before the data and their beginning, or from their end and the padding.
+/// Blocks that are put together from the bytes before the data and their beginning, or from their
+/// end and the padding.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Scratch([u8; 2 * BLOCK_BYTES_MAX]);
@@ -55,8 +58,8 @@ struct Scratch([u8; 2 * BLOCK_BYTES_MAX]);
 impl Scratch {
     const EMPTY: Self = Self([0; 2 * BLOCK_BYTES_MAX]);
 
-    /// Writes the last bytes of a message, less than a block after the first `filled` that are here already, its padding
-    /// and its length; returns the number of blocks.
+    /// Writes the last bytes of a message, less than a block after the first `filled` that are here
+    /// already, its padding and its length; returns the number of blocks.
     #[inline]
     fn end<K: Kernel>(&mut self, filled: usize, rest: &[u8], message_len: u64) -> usize {
         let length_bytes = 2 * K::Word::BYTES;
@@ -88,8 +91,8 @@ struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
-    /// The next blocks to read: what is before the data and their first bytes, the data's whole blocks, or what is left of
-    /// them with the padding. `None` if nothing is left to do.
+    /// The next blocks to read: what is before the data and their first bytes, the data's whole
+    /// blocks, or what is left of them with the padding. `None` if nothing is left to do.
     ///
     /// `head`, which is not empty only the first time, is less than a block.
     #[inline]
@@ -222,19 +225,22 @@ impl<'a> Lanes<'a> {
         }
     }
 
-    /// Moves the lanes in use on by as many blocks as all of them have left, at most `most`; returns the number of lanes.
+    /// Moves the lanes in use on by as many blocks as all of them have left, at most `most`;
+    /// returns the number of lanes.
     #[inline]
     fn step<K: Kernel>(&mut self, kernel: &LaneKernel, most: usize) -> usize {
         let used = kernel.lanes.min(self.active);
         let blocks = self.left[..used]
             .iter()
             .fold(most, |least, &left| least.min(left));
-        // Lanes without a stretch read what lane 0 reads, and nobody looks at what becomes of their state.
+        // Lanes without a stretch read what lane 0 reads, and nobody looks at what becomes of their
+        // state.
         for lane in used..kernel.lanes {
             self.set.data[lane] = self.set.data[0];
         }
-        // SAFETY: plans hold only kernels that the processor can run. Each of the kernel's lanes has `blocks` blocks
-        // left to read at `data`, of data borrowed for 'a or of its own scratch, or it reads with lane 0.
+        // SAFETY: plans hold only kernels that the processor can run. Each of the kernel's lanes
+        // has `blocks` blocks left to read at `data`, of data borrowed for 'a or of its own
+        // scratch, or it reads with lane 0.
         unsafe { (kernel.compress)(&mut self.set, blocks) };
         for lane in 0..used {
             self.left[lane] -= blocks;
@@ -278,7 +284,8 @@ fn run<'a, K: Kernel>(plan: &Plan, stretches: &mut impl Stretches<'a, K>) {
             kernel = plan.kernel(lanes.active);
         }
         let used = lanes.step::<K>(kernel, most);
-        // From the last lane down: what takes the place of a removed lane has been looked at already.
+        // From the last lane down: what takes the place of a removed lane has been looked at
+        // already.
         for lane in (0..used).rev() {
             if lanes.left[lane] > 0 || lanes.go_on::<K>(lane, &[]) {
                 continue;
@@ -294,7 +301,8 @@ fn run<'a, K: Kernel>(plan: &Plan, stretches: &mut impl Stretches<'a, K>) {
     }
 }
 
-/// As many lanes as may read from the same set of a cache at once: level 1 has 8 or 12 ways, level 2 mostly 16.
+/// As many lanes as may read from the same set of a cache at once: level 1 has 8 or 12 ways, level
+/// 2 mostly 16.
 const STAGGER_LANES: usize = 8;
 
 /// By how many blocks each further [`STAGGER_LANES`] follow: more than are fetched ahead.
@@ -302,8 +310,9 @@ const STAGGER_BLOCKS: usize = 6;
 
 /// Whether messages that start together would throw each other out of the cache.
 ///
-/// Blocks of 64 KiB, one after the other in memory, do: what 16 lanes read at one moment all falls into the same set
-/// of the caches, which has no room for as many. It costs half of the speed. So lanes then start a few at a time.
+/// Blocks of 64 KiB, one after the other in memory, do: what 16 lanes read at one moment all falls
+/// into the same set of the caches, which has no room for as many. It costs half of the speed. So
+/// lanes then start a few at a time.
 fn collide<'a>(messages: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
     const LINE_BYTES: usize = 64;
     const CACHE_SETS: usize = 64;

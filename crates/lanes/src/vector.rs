@@ -7,7 +7,8 @@ use crate::prefetch::prefetch;
 /// The most lanes that one [`LaneKernel`](crate::compress::LaneKernel) may have.
 pub(crate) const LANES_MAX: usize = 64;
 
-/// How many bytes ahead of their use data is asked for: a few blocks, as long as memory takes to answer.
+/// How many bytes ahead of their use data is asked for: a few blocks, as long as memory takes to
+/// answer.
 const AHEAD_BYTES: usize = 256;
 
 /// The most words of state that an algorithm may have.
@@ -64,7 +65,8 @@ impl State {
     }
 }
 
-/// One word of state of every lane, side by side: as many `u32` as there may be lanes, or half as many `u64`.
+/// One word of state of every lane, side by side: as many `u32` as there may be lanes, or half as
+/// many `u64`.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct Row([u64; LANES_MAX / 2]);
@@ -73,7 +75,8 @@ impl Row {
     /// As words, lane by lane.
     #[inline(always)]
     pub(crate) fn words<W: Word>(&self) -> &[W] {
-        // SAFETY: words are plain integers of at most eight bytes; together they are as long as the array.
+        // SAFETY: words are plain integers of at most eight bytes; together they are as long as the
+        // array.
         unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast(), size_of::<Self>() / W::BYTES) }
     }
 
@@ -90,10 +93,11 @@ impl Row {
     }
 }
 
-/// What a compression kernel works on: the state of every lane, and where each lane's next block lies.
+/// What a compression kernel works on: the state of every lane, and where each lane's next block
+/// lies.
 ///
-/// Words of all lanes at one position lie side by side, so that a kernel loads and stores them without strided
-/// access.
+/// Words of all lanes at one position lie side by side, so that a kernel loads and stores them
+/// without strided access.
 #[repr(C, align(64))]
 pub(crate) struct LaneSet {
     /// `state[word].words()[lane]`.
@@ -112,8 +116,8 @@ impl LaneSet {
     }
 }
 
-/// The block after the one that is being worked on: to be loaded piece by piece between the steps of that one, since
-/// loading waits for memory and steps wait for one another.
+/// The block after the one that is being worked on: to be loaded piece by piece between the steps
+/// of that one, since loading waits for memory and steps wait for one another.
 pub(crate) struct Next<'a, V> {
     data: *const *const u8,
     offset: usize,
@@ -125,8 +129,8 @@ impl<'a, V: Vector> Next<'a, V> {
     ///
     /// # Safety
     ///
-    /// The processor has the instruction set. `data` is readable for `V::LANES` pointers during `'a`, each of which plus
-    /// `offset` is readable for 16 words.
+    /// The processor has the instruction set. `data` is readable for `V::LANES` pointers during
+    /// `'a`, each of which plus `offset` is readable for 16 words.
     #[inline(always)]
     pub(crate) unsafe fn new(
         data: *const *const u8,
@@ -140,7 +144,8 @@ impl<'a, V: Vector> Next<'a, V> {
         }
     }
 
-    /// Loads part `part` of `parts` of the block, words most significant byte first if `BIG_ENDIAN`.
+    /// Loads part `part` of `parts` of the block, words most significant byte first if
+    /// `BIG_ENDIAN`.
     #[inline(always)]
     pub(crate) fn load<const BIG_ENDIAN: bool>(&mut self, part: usize, parts: usize) {
         for register in part * V::REGISTERS / parts..(part + 1) * V::REGISTERS / parts {
@@ -152,8 +157,8 @@ impl<'a, V: Vector> Next<'a, V> {
     }
 }
 
-/// Asks for a line that will be needed in a few blocks: as many streams as there are lanes are more than the hardware
-/// follows.
+/// Asks for a line that will be needed in a few blocks: as many streams as there are lanes are more
+/// than the hardware follows.
 #[inline(always)]
 pub(crate) fn ask_ahead(line: *const u8) {
     prefetch(line.wrapping_add(AHEAD_BYTES));
@@ -161,12 +166,13 @@ pub(crate) fn ask_ahead(line: *const u8) {
 
 /// A register of `LANES` unsigned numbers.
 ///
-/// Only the constructors ([`load`](Vector::load) and [`load_block`](Vector::load_block) fills in) are `unsafe`: they demand
-/// that the processor has the instruction set. Whoever holds a value has met that demand, so that the operations
-/// on values, and with them the whole of every algorithm, are safe code.
+/// Only the constructors ([`load`](Vector::load) and [`load_block`](Vector::load_block) fills in)
+/// are `unsafe`: they demand that the processor has the instruction set. Whoever holds a value has
+/// met that demand, so that the operations on values, and with them the whole of every algorithm,
+/// are safe code.
 ///
-/// Every function must be `#[inline(always)]`: the caller at the bottom of the stack is the only one that has the
-/// `#[target_feature]`.
+/// Every function must be `#[inline(always)]`: the caller at the bottom of the stack is the only
+/// one that has the `#[target_feature]`.
 pub(crate) trait Vector: Copy {
     /// What is in a lane.
     type Word: Word;
@@ -177,7 +183,8 @@ pub(crate) trait Vector: Copy {
     /// Of how many registers of the processor it is made.
     const REGISTERS: usize = 1;
 
-    /// Whether logic on three operands is one instruction. Where it is not, an algorithm may know a shorter way.
+    /// Whether logic on three operands is one instruction. Where it is not, an algorithm may know a
+    /// shorter way.
     const TERNARY: bool = false;
 
     /// Reads `LANES` words.
@@ -194,14 +201,14 @@ pub(crate) trait Vector: Copy {
     /// `words` is writable for `LANES` words.
     unsafe fn store(self, words: *mut Self::Word);
 
-    /// Reads 16 words from `data[lane] + offset` for each lane of register `register` and transposes them: word `i` of
-    /// every lane goes to that register of `block[i]`.
+    /// Reads 16 words from `data[lane] + offset` for each lane of register `register` and
+    /// transposes them: word `i` of every lane goes to that register of `block[i]`.
     ///
     /// # Safety
     ///
-    /// The processor has the instruction set, `data` is readable for `LANES` pointers, and each of them plus
-    /// `offset` is readable for 16 words. There need not be anything readable beyond these. `register` is less than
-    /// `REGISTERS`.
+    /// The processor has the instruction set, `data` is readable for `LANES` pointers, and each of
+    /// them plus `offset` is readable for 16 words. There need not be anything readable beyond
+    /// these. `register` is less than `REGISTERS`.
     unsafe fn load_block<const BIG_ENDIAN: bool>(
         data: *const *const u8,
         offset: usize,
@@ -209,9 +216,11 @@ pub(crate) trait Vector: Copy {
         block: &mut [Self; 16],
     );
 
-    /// The same value, which the compiler knows nothing of: it cannot change the order of additions across this.
+    /// The same value, which the compiler knows nothing of: it cannot change the order of additions
+    /// across this.
     ///
-    /// A sum is written so that what comes last is added last. The compiler takes all orders for equal.
+    /// A sum is written so that what comes last is added last. The compiler takes all orders for
+    /// equal.
     #[inline(always)]
     fn pin(self) -> Self {
         self
@@ -229,7 +238,8 @@ pub(crate) trait Vector: Copy {
     fn or(self, other: Self) -> Self;
     /// Bit by bit.
     fn xor(self, other: Self) -> Self;
-    /// Rotates each lane left by `LEFT` bits. `RIGHT` must be the number of bits in a word less `LEFT`.
+    /// Rotates each lane left by `LEFT` bits. `RIGHT` must be the number of bits in a word less
+    /// `LEFT`.
     fn rotate_left<const LEFT: i32, const RIGHT: i32>(self) -> Self;
     /// Shifts each lane right by `BITS` bits.
     fn shift_right<const BITS: i32>(self) -> Self;
@@ -266,12 +276,13 @@ pub(crate) trait Vector: Copy {
     }
 }
 
-/// `N` registers that go through the same steps side by side: hides the latency of one behind the others.
+/// `N` registers that go through the same steps side by side: hides the latency of one behind the
+/// others.
 #[derive(Clone, Copy)]
 pub(crate) struct Several<V, const N: usize>([V; N]);
 
-/// The operations of [`Several`]: each is that of its registers, one by one. Loops, because a closure would have to
-/// be inlined to have the instruction set.
+/// The operations of [`Several`]: each is that of its registers, one by one. Loops, because a
+/// closure would have to be inlined to have the instruction set.
 macro_rules! one_by_one {
     ($(fn $name:ident$(<$(const $constant:ident),*>)?($($arg:ident),*);)*) => {$(
         #[inline(always)]

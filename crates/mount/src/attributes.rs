@@ -3,15 +3,15 @@
 use std::time::{Duration, SystemTime};
 
 use fuser::{FileAttr, FileType, INodeNo};
-use tabane_store::node::{Kind, Node, Piece, Time};
+use tabane_store::entry::{Entry, Kind, Piece, Time};
 
 /// What `stat` counts blocks in, in bytes.
 const STAT_BLOCK_LEN: u64 = 512;
 
 /// The attributes of an entry.
-pub fn of_node(node: &Node, inode: u64, links: u32) -> FileAttr {
-    let mtime = system_time(node.mtime);
-    let (size, data) = match &node.kind {
+pub fn of_entry(entry: &Entry, inode: u64, links: u32) -> FileAttr {
+    let mtime = system_time(entry.mtime);
+    let (size, data) = match &entry.kind {
         Kind::File { size, content } => {
             let holes = content.iter().filter_map(|piece| match piece {
                 Piece::Hole { len } => Some(len),
@@ -26,16 +26,16 @@ pub fn of_node(node: &Node, inode: u64, links: u32) -> FileAttr {
         ino: INodeNo(inode),
         size,
         blocks: data.div_ceil(STAT_BLOCK_LEN),
-        atime: node.atime.map_or(mtime, system_time),
+        atime: entry.atime.map_or(mtime, system_time),
         mtime,
-        ctime: system_time(node.ctime),
+        ctime: system_time(entry.ctime),
         crtime: mtime,
-        kind: file_type(&node.kind),
-        perm: (node.mode & 0o7777) as u16,
+        kind: file_type(&entry.kind),
+        perm: (entry.mode & 0o7777) as u16,
         nlink: links,
-        uid: node.uid,
-        gid: node.gid,
-        rdev: match node.kind {
+        uid: entry.uid,
+        gid: entry.gid,
+        rdev: match entry.kind {
             Kind::CharDevice { major, minor } | Kind::BlockDevice { major, minor } => {
                 device(major, minor)
             }

@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use fuser::Notifier;
+use tabane_store::entry::{Kind, blocks};
 use tabane_store::file_reader::FileReader;
-use tabane_store::node::{Kind, blocks};
 use tabane_store::segment_cache::SegmentCache;
 
 use crate::pages::Pages;
@@ -73,15 +73,15 @@ impl Files {
         Some(Arc::clone(reader))
     }
 
-    /// Makes a reader of a regular file, which begins to be read; nothing for anything else. When the files of its
-    /// directory are read one after another, the next of them are read ahead.
+    /// Makes a reader of a regular file, which begins to be read; nothing for anything else. When
+    /// the files of its directory are read one after another, the next of them are read ahead.
     pub fn begin(
         &self,
         inode: u64,
         directory: &Arc<Directory>,
         at: usize,
     ) -> Option<Arc<FileReader>> {
-        let Kind::File { content, .. } = &directory.nodes[at].kind else {
+        let Kind::File { content, .. } = &directory.entries[at].kind else {
             return None;
         };
         let reader = Arc::new(FileReader::new(&self.cache, content.clone()));
@@ -99,18 +99,19 @@ impl Files {
         drop(state);
         if let Some(from) = from {
             let mut len = 0;
-            let next = directory.nodes[from..].iter().take_while(|node| {
-                len += node.size();
+            let next = directory.entries[from..].iter().take_while(|entry| {
+                len += entry.size();
                 len <= AHEAD_LEN
             });
             let next: Vec<_> = next.collect();
             let asked = from + next.len();
             self.cache
-                .read_ahead(next.into_iter().flat_map(|node| match node.kind {
-                    Kind::File { .. } => blocks(node).collect(),
+                .read_ahead(next.into_iter().flat_map(|entry| match entry.kind {
+                    Kind::File { .. } => blocks(entry).collect(),
                     _ => Vec::new(),
                 }));
-            // One is left out: when the kernel asks for it, the reading has gone on, and so does this.
+            // One is left out: when the kernel asks for it, the reading has gone on, and so does
+            // this.
             let middle = from + (asked - from) / 2;
             self.pages.put(directory, from..middle);
             self.pages.put(directory, middle + 1..asked);
@@ -146,11 +147,11 @@ impl State {
             at,
             asked,
         });
-        let unread: u64 = directory.nodes[at + 1..asked]
+        let unread: u64 = directory.entries[at + 1..asked]
             .iter()
-            .map(tabane_store::node::Node::size)
+            .map(tabane_store::entry::Entry::size)
             .sum();
-        let more = asked < directory.nodes.len() && unread < AHEAD_LEN / 2;
+        let more = asked < directory.entries.len() && unread < AHEAD_LEN / 2;
         (before.is_some() && more).then_some(asked)
     }
 }

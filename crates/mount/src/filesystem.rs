@@ -13,12 +13,12 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
 };
 use tabane_storage::ObjectKind;
-use tabane_store::node::{Kind, Node};
+use tabane_store::entry::{Entry, Kind};
 use tabane_store::segment_cache::SegmentCache;
 use tabane_store::{Error, Id, Repository};
 
 use crate::files::Files;
-use crate::layout::Entry;
+use crate::layout::LayoutEntry;
 use crate::snapshots::{Lister, Listing, Look};
 use crate::trees::{Directory, Trees};
 use crate::{Options, attributes};
@@ -65,7 +65,8 @@ enum View {
     Directory(String),
     /// The root of a snapshot, in the directory of this path.
     Root(String, Id),
-    /// A link, in the directory of this path, with its target: the kernel keeps what a link of this number leads to.
+    /// A link, in the directory of this path, with its target: the kernel keeps what a link of this
+    /// number leads to.
     Latest(String, String),
 }
 
@@ -163,7 +164,7 @@ impl Snapshots {
     }
 
     /// An entry of the directory of views with this path.
-    fn view_entry(&self, listing: &Listing, above: &str, name: &str, entry: &Entry) -> Found {
+    fn view_entry(&self, listing: &Listing, above: &str, name: &str, entry: &LayoutEntry) -> Found {
         let new_number = || self.trees.new_number();
         let join = || {
             if above.is_empty() {
@@ -173,12 +174,12 @@ impl Snapshots {
             }
         };
         let inode = match entry {
-            Entry::Directory(_) => self.number(View::Directory(join()), new_number),
-            Entry::Link(target) => {
+            LayoutEntry::Directory(_) => self.number(View::Directory(join()), new_number),
+            LayoutEntry::Link(target) => {
                 let link = View::Latest(above.to_owned(), target.clone());
                 self.number(link, new_number)
             }
-            Entry::Snapshot(id) => {
+            LayoutEntry::Snapshot(id) => {
                 let above_number = self.number(View::Directory(above.to_owned()), new_number);
                 self.number(View::Root(above.to_owned(), *id), || {
                     let snapshot = listing.snapshot(id);
@@ -189,14 +190,14 @@ impl Snapshots {
             }
         };
         let attributes = match entry {
-            Entry::Directory(_) => self.directory_attributes(listing, inode),
-            Entry::Link(target) => attributes::of_view(
+            LayoutEntry::Directory(_) => self.directory_attributes(listing, inode),
+            LayoutEntry::Link(target) => attributes::of_view(
                 inode,
                 FileType::Symlink,
                 target.len() as u64,
                 SystemTime::UNIX_EPOCH,
             ),
-            Entry::Snapshot(id) => self.root_attributes(listing, inode, id),
+            LayoutEntry::Snapshot(id) => self.root_attributes(listing, inode, id),
         };
         Found {
             attributes,
@@ -216,10 +217,10 @@ impl Snapshots {
         attributes::of_view(inode, FileType::Directory, 0, time)
     }
 
-    fn node(&self, directory: &Directory, at: usize) -> Found {
-        let node = &directory.nodes[at];
+    fn found(&self, directory: &Directory, at: usize) -> Found {
+        let entry = &directory.entries[at];
         let links = self.trees.links(directory, at);
-        let mut attributes = attributes::of_node(node, directory.inode_of(at), links);
+        let mut attributes = attributes::of_entry(entry, directory.inode_of(at), links);
         if self.owner_root {
             (attributes.uid, attributes.gid) = (0, 0);
         }
@@ -257,7 +258,7 @@ impl Snapshots {
         match self.contents(above)? {
             Contents::Snapshot(directory) => {
                 let at = directory.find(name.as_bytes()).ok_or(Errno::ENOENT)?;
-                Ok(self.node(&directory, at))
+                Ok(self.found(&directory, at))
             }
             Contents::View(_) => Err(Errno::ENOENT),
         }
@@ -276,7 +277,7 @@ impl Snapshots {
             Some(_) => self.look(),
             None => {
                 let (directory, at) = self.entry(inode)?;
-                return Ok(self.node(&directory, at));
+                return Ok(self.found(&directory, at));
             }
         };
         let attributes = match self.view(inode) {
@@ -298,7 +299,7 @@ impl Snapshots {
             return Ok(target.into_bytes());
         }
         let (directory, at) = self.entry(inode)?;
-        match &directory.nodes[at].kind {
+        match &directory.entries[at].kind {
             Kind::Symlink { target } => Ok(target.clone()),
             _ => Err(Errno::EINVAL),
         }
@@ -316,19 +317,19 @@ impl Snapshots {
     fn with_xattrs(
         &self,
         inode: u64,
-        give: impl FnOnce(Option<&Node>) -> Result<Vec<u8>, Errno>,
+        give: impl FnOnce(Option<&Entry>) -> Result<Vec<u8>, Errno>,
     ) -> Result<Vec<u8>, Errno> {
         match self.view(inode) {
             Some(_) => give(None),
             None => {
                 let (directory, at) = self.entry(inode)?;
-                give(Some(&directory.nodes[at]))
+                give(Some(&directory.entries[at]))
             }
         }
     }
 
-    /// Calls `add` with the entries of a directory from the one with number `offset` on, until it returns true: name,
-    /// number of the next entry, attributes.
+    /// Calls `add` with the entries of a directory from the one with number `offset` on, until it
+    /// returns true: name, number of the next entry, attributes.
     fn each_entry(
         &self,
         inode: u64,
@@ -364,10 +365,10 @@ impl Snapshots {
                 }
             }
             Contents::Snapshot(directory) => {
-                for at in skipped as usize..directory.nodes.len() {
+                for at in skipped as usize..directory.entries.len() {
                     number += 1;
-                    let name = OsStr::from_bytes(&directory.nodes[at].name);
-                    if add(name, number, &self.node(&directory, at)) {
+                    let name = OsStr::from_bytes(&directory.entries[at].name);
+                    if add(name, number, &self.found(&directory, at)) {
                         break;
                     }
                 }
@@ -388,7 +389,8 @@ impl Snapshots {
     }
 }
 
-/// Answers a question about extended attributes: how long the answer is, or the answer if there is room for it.
+/// Answers a question about extended attributes: how long the answer is, or the answer if there is
+/// room for it.
 fn reply_bytes(reply: ReplyXattr, room: u32, bytes: Result<Vec<u8>, Errno>) {
     match bytes {
         Err(error) => reply.error(error),
@@ -439,7 +441,8 @@ impl Filesystem for Snapshots {
     }
 
     fn open(&self, _request: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        // Contents never change, so there is nothing to open: the kernel need not ask, and may keep what it has read.
+        // Contents never change, so there is nothing to open: the kernel need not ask, and may keep
+        // what it has read.
         reply.error(Errno::ENOSYS);
     }
 
@@ -567,8 +570,8 @@ impl Filesystem for Snapshots {
         room: u32,
         reply: ReplyXattr,
     ) {
-        let value = self.with_xattrs(inode.0, |node| {
-            let mut xattrs = node.into_iter().flat_map(|node| &node.xattrs);
+        let value = self.with_xattrs(inode.0, |entry| {
+            let mut xattrs = entry.into_iter().flat_map(|entry| &entry.xattrs);
             let found = xattrs.find(|xattr| xattr.name == name.as_bytes());
             found.map(|xattr| xattr.value.clone()).ok_or(Errno::ENODATA)
         });
@@ -576,8 +579,8 @@ impl Filesystem for Snapshots {
     }
 
     fn listxattr(&self, _request: &Request, inode: INodeNo, room: u32, reply: ReplyXattr) {
-        let names = self.with_xattrs(inode.0, |node| {
-            let xattrs = node.into_iter().flat_map(|node| &node.xattrs);
+        let names = self.with_xattrs(inode.0, |entry| {
+            let xattrs = entry.into_iter().flat_map(|entry| &entry.xattrs);
             Ok(xattrs
                 .flat_map(|xattr| xattr.name.iter().copied().chain([0]))
                 .collect())

@@ -10,11 +10,11 @@ use tabane_store::snapshot::Snapshot;
 const LATEST: &str = "latest";
 
 /// A directory above the snapshots.
-pub type Directory = BTreeMap<String, Entry>;
+pub type Directory = BTreeMap<String, LayoutEntry>;
 
 /// What such a directory has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum LayoutEntry {
     /// A directory of this kind.
     Directory(Directory),
     /// The root of a snapshot.
@@ -35,7 +35,7 @@ pub fn layout<'a>(
         } else {
             id.short()
         };
-        ids.insert(short, Entry::Snapshot(id));
+        ids.insert(short, LayoutEntry::Snapshot(id));
         let time = time_name(snapshot, zone);
         insert(&mut times, &time, id);
         insert(below(&mut hosts, &snapshot.hostname), &time, id);
@@ -52,7 +52,7 @@ pub fn layout<'a>(
         ("hosts", hosts),
         ("tags", tags),
     ];
-    let named = named.map(|(name, directory)| (name.to_owned(), Entry::Directory(directory)));
+    let named = named.map(|(name, directory)| (name.to_owned(), LayoutEntry::Directory(directory)));
     named.into()
 }
 
@@ -67,24 +67,25 @@ fn time_name(snapshot: &Snapshot, zone: &TimeZone) -> String {
     time.strftime(format).to_string()
 }
 
-/// Inserts a snapshot that is later than those that are there; of the same second, it gets a number.
+/// Inserts a snapshot that is later than those that are there; of the same second, it gets a
+/// number.
 fn insert(directory: &mut Directory, time: &str, id: Id) {
     let mut names =
         std::iter::once(time.to_owned()).chain((1_u32..).map(|number| format!("{time}-{number}")));
     let name = names
         .find(|name| !directory.contains_key(name))
         .expect("there are endlessly many");
-    directory.insert(LATEST.to_owned(), Entry::Link(name.clone()));
-    directory.insert(name, Entry::Snapshot(id));
+    directory.insert(LATEST.to_owned(), LayoutEntry::Link(name.clone()));
+    directory.insert(name, LayoutEntry::Snapshot(id));
 }
 
 /// The directory for a host or tag.
 fn below<'a>(directory: &'a mut Directory, name: &str) -> &'a mut Directory {
     let entry = directory
         .entry(file_name(name))
-        .or_insert_with(|| Entry::Directory(Directory::new()));
+        .or_insert_with(|| LayoutEntry::Directory(Directory::new()));
     match entry {
-        Entry::Directory(directory) => directory,
+        LayoutEntry::Directory(directory) => directory,
         _ => unreachable!("there are directories only"),
     }
 }
@@ -124,9 +125,9 @@ mod tests {
     fn paths(directory: &Directory, above: &str, out: &mut Vec<String>) {
         for (name, entry) in directory {
             match entry {
-                Entry::Directory(below) => paths(below, &format!("{above}{name}/"), out),
-                Entry::Snapshot(id) => out.push(format!("{above}{name} {}", id.0[31])),
-                Entry::Link(target) => out.push(format!("{above}{name} -> {target}")),
+                LayoutEntry::Directory(below) => paths(below, &format!("{above}{name}/"), out),
+                LayoutEntry::Snapshot(id) => out.push(format!("{above}{name} {}", id.0[31])),
+                LayoutEntry::Link(target) => out.push(format!("{above}{name} -> {target}")),
             }
         }
     }

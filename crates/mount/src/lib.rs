@@ -3,11 +3,12 @@
 //! ```text
 //! ids/<short ID>   snapshots/<time>   hosts/<host>/<time>   tags/<tag>/<time>   and a link `latest` beside times
 //! ```
-//! Everything in a snapshot has the attributes that it had when it was backed up. Snapshots that are made or forgotten
-//! meanwhile come and go. What is read is read ahead, by all processors, into a cache of bounded size.
+//! Everything in a snapshot has the attributes that it had when it was backed up. Snapshots that
+//! are made or forgotten meanwhile come and go. What is read is read ahead, by all processors, into
+//! a cache of bounded size.
 //!
-//! Directories have one link, as on Btrfs, since counting those in them means to read them all. A file with several
-//! names has as many links as were seen of it so far, and at least two.
+//! Directories have one link, as on Btrfs, since counting those in them means to read them all. A
+//! file with several names has as many links as were seen of it so far, and at least two.
 
 #![forbid(unsafe_code)]
 
@@ -75,7 +76,8 @@ pub struct Mounted {
     path: PathBuf,
 }
 
-/// Mounts the snapshots of `repository` on the directory `path`. `report` is told of what cannot be read, each once.
+/// Mounts the snapshots of `repository` on the directory `path`. `report` is told of what cannot be
+/// read, each once.
 ///
 /// # Errors
 /// When the repository cannot be read, the directory cannot be used, or the system has no FUSE.
@@ -143,7 +145,8 @@ pub struct Unmounter {
 pub enum Unmounted {
     /// Wholly: [`Mounted::serve`] returns.
     Now,
-    /// It is out of sight; [`Mounted::serve`] returns when those who use it have closed their files.
+    /// It is out of sight; [`Mounted::serve`] returns when those who use it have closed their
+    /// files.
     WhenUnused,
 }
 

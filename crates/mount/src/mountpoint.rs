@@ -14,7 +14,8 @@ const FUSE_MAGIC: u64 = 0x6573_5546;
 
 const DEVICE: &str = "/dev/fuse";
 
-/// Finds out whether the snapshots can be mounted on the directory `path`, as far as that can be told without trying.
+/// Finds out whether the snapshots can be mounted on the directory `path`, as far as that can be
+/// told without trying.
 ///
 /// # Errors
 /// [`MountError::Unusable`], [`MountError::NoDevice`].

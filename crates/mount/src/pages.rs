@@ -1,7 +1,8 @@
 //! Contents that are given to the kernel before it asks for them.
 //!
-//! A small file costs the kernel one request to read, and that costs two changes of threads: with small files it is most of the time.
-//! The pages of those that will be read next it takes without asking.
+//! A small file costs the kernel one request to read, and that costs two changes of threads: with
+//! small files it is most of the time. The pages of those that will be read next it takes without
+//! asking.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 
 use fuser::{INodeNo, Notifier};
+use tabane_store::entry::Kind;
 use tabane_store::file_reader::FileReader;
-use tabane_store::node::Kind;
 use tabane_store::segment_cache::SegmentCache;
 
 use crate::trees::Directory;
@@ -21,8 +22,8 @@ const LEN_MAX: u64 = 128 << 10;
 /// Ranges that may wait; of more, those that were asked for first are given up.
 const WAITING_READS_MAX: usize = 16;
 
-/// Gives the kernel the contents of files, in a thread of its own: the kernel may have it wait for a page until a
-/// request is answered.
+/// Gives the kernel the contents of files, in a thread of its own: the kernel may have it wait for
+/// a page until a request is answered.
 pub struct Pages {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -116,11 +117,12 @@ impl Shared {
 
     /// Gives the kernel one file. What cannot be read it will ask for, and hear what is wrong.
     fn give_file(&self, directory: &Directory, at: usize) {
-        let node = &directory.nodes[at];
-        let (Kind::File { content, .. }, Some(notifier)) = (&node.kind, self.notifier.get()) else {
+        let entry = &directory.entries[at];
+        let (Kind::File { content, .. }, Some(notifier)) = (&entry.kind, self.notifier.get())
+        else {
             return;
         };
-        let len = node.size();
+        let len = entry.size();
         if !(1..=LEN_MAX).contains(&len) {
             return;
         }

@@ -9,7 +9,7 @@ use tabane_storage::ObjectKind;
 use tabane_store::snapshot::{Filter, Snapshot};
 use tabane_store::{Error, Id, Repository, Result};
 
-use crate::layout::{Directory, Entry, layout};
+use crate::layout::{Directory, LayoutEntry, layout};
 
 /// The storage is asked again after this time, when somebody looks.
 const RELOAD_PAUSE: Duration = Duration::from_secs(2);
@@ -49,7 +49,7 @@ impl Listing {
     pub fn directory(&self, path: &str) -> Option<&Directory> {
         let mut parts = path.split('/').filter(|part| !part.is_empty());
         parts.try_fold(&self.root, |directory, name| match directory.get(name)? {
-            Entry::Directory(below) => Some(below),
+            LayoutEntry::Directory(below) => Some(below),
             _ => None,
         })
     }

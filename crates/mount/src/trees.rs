@@ -1,7 +1,8 @@
 //! Directories of snapshots, and the inode numbers of what is in them.
 //!
-//! All entries of a directory get numbers in a row when it is first looked at, so a directory costs a few bytes for
-//! good, and a file none. The entries themselves are kept for the directories that were used last.
+//! All entries of a directory get numbers in a row when it is first looked at, so a directory costs
+//! a few bytes for good, and a file none. The entries themselves are kept for the directories that
+//! were used last.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use fuser::INodeNo;
 use tabane_store::Result;
-use tabane_store::node::{HardLink, Kind, Node, Piece};
+use tabane_store::entry::{Entry, HardLink, Kind, Piece};
 use tabane_store::segment_cache::SegmentCache;
 
 /// Bytes that directories are kept in, about.
@@ -20,7 +21,7 @@ pub struct Directory {
     /// Its own number.
     pub inode: u64,
     /// Its entries, sorted by name.
-    pub nodes: Vec<Node>,
+    pub entries: Vec<Entry>,
     /// Number of the first entry.
     first: u64,
     /// Numbers of those entries that have an earlier name elsewhere.
@@ -41,8 +42,8 @@ impl Directory {
     /// Where the entry with this name is.
     pub fn find(&self, name: &[u8]) -> Option<usize> {
         let found = self
-            .nodes
-            .binary_search_by(|node| node.name.as_slice().cmp(name));
+            .entries
+            .binary_search_by(|entry| entry.name.as_slice().cmp(name));
         found.ok()
     }
 }
@@ -158,7 +159,11 @@ impl Trees {
             at = holder.inode;
         };
         while let Some((inode, at, root)) = below.pop() {
-            let Some(content) = directory.nodes.get(at as usize).and_then(Node::directory) else {
+            let Some(content) = directory
+                .entries
+                .get(at as usize)
+                .and_then(Entry::directory)
+            else {
                 return Ok(None);
             };
             directory = self.read(inode, root, content)?;
@@ -180,20 +185,20 @@ impl Trees {
         };
         let directory = self.directory(holder)?;
         Ok(directory
-            .filter(|directory| at < directory.nodes.len())
+            .filter(|directory| at < directory.entries.len())
             .map(|directory| (directory, at)))
     }
 
     /// How many names were seen of an entry; at least two where there are several.
     pub fn links(&self, directory: &Directory, at: usize) -> u32 {
-        let node = &directory.nodes[at];
-        let Some(link) = node.hard_link else {
+        let entry = &directory.entries[at];
+        let Some(link) = entry.hard_link else {
             return 1;
         };
         let state = self.lock();
         let root = state.places.get(&directory.inode);
         let root = root.map_or(0, |&place| state.numbered[place].root);
-        let links = state.links.get(&(root, link, fingerprint(&node.kind)));
+        let links = state.links.get(&(root, link, fingerprint(&entry.kind)));
         links.map_or(2, |links| links.seen.max(2))
     }
 
@@ -202,7 +207,7 @@ impl Trees {
     }
 
     fn read(&self, inode: u64, root: u64, content: &[Piece]) -> Result<Arc<Directory>> {
-        let nodes = self.cache.directory(content)?;
+        let entries = self.cache.directory(content)?;
         let mut state = self.lock();
         if let Some(kept) = state.kept(inode) {
             return Ok(kept);
@@ -212,7 +217,7 @@ impl Trees {
             Some(place) => state.numbered[place].first,
             None => {
                 let first = state.last + 1;
-                state.last += nodes.len() as u64;
+                state.last += entries.len() as u64;
                 let numbered = Numbered { first, inode, root };
                 state.numbered.push(numbered);
                 let place = state.numbered.len() - 1;
@@ -221,14 +226,14 @@ impl Trees {
             }
         };
         let mut aliases = HashMap::new();
-        for (at, node) in nodes.iter().enumerate() {
-            let Some(link) = node.hard_link else {
+        for (at, entry) in entries.iter().enumerate() {
+            let Some(link) = entry.hard_link else {
                 continue;
             };
             let own = first + at as u64;
             let links = state
                 .links
-                .entry((root, link, fingerprint(&node.kind)))
+                .entry((root, link, fingerprint(&entry.kind)))
                 .or_insert(Links {
                     inode: own,
                     seen: 0,
@@ -241,8 +246,8 @@ impl Trees {
         }
         let directory = Arc::new(Directory {
             inode,
-            len: nodes.iter().map(len).sum(),
-            nodes,
+            len: entries.iter().map(len).sum(),
+            entries,
             first,
             aliases,
         });
@@ -295,17 +300,17 @@ impl State {
     }
 }
 
-/// About how many bytes a node takes.
-fn len(node: &Node) -> usize {
-    let pieces = match &node.kind {
+/// About how many bytes an entry takes.
+fn len(entry: &Entry) -> usize {
+    let pieces = match &entry.kind {
         Kind::File { content, .. } | Kind::Directory { content } => content.len(),
         _ => 0,
     };
-    let xattrs = node.xattrs.iter();
+    let xattrs = entry.xattrs.iter();
     let xattrs: usize = xattrs
         .map(|xattr| xattr.name.len() + xattr.value.len())
         .sum();
-    size_of::<Node>() + node.name.len() + pieces * size_of::<Piece>() + xattrs
+    size_of::<Entry>() + entry.name.len() + pieces * size_of::<Piece>() + xattrs
 }
 
 /// Differs for what cannot be one inode.

@@ -162,7 +162,8 @@ impl AuthorityFile {
     /// Credentials of a node, or of a client.
     fn issue(&self, subject: &str, node: Option<&str>, until: SystemTime) -> Result<Credentials> {
         let signer = KeyPair::try_from(self.key.as_slice()).map_err(failed)?;
-        // Of the authority's certificate, others repeat its name and its key's, which are the same each time.
+        // Of the authority's certificate, others repeat its name and its key's, which are the same
+        // each time.
         let issuer = Issuer::new(authority_params(self.cluster), signer);
         let mut params = params(subject, until);
         params.use_authority_key_identifier_extension = true;

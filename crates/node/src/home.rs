@@ -34,7 +34,8 @@ impl Home {
     /// Takes possession of a directory; one that is empty or absent becomes that of this node.
     ///
     /// # Errors
-    /// One sentence, when it is another node's or another cluster's, another daemon serves it, or it cannot be used.
+    /// One sentence, when it is another node's or another cluster's, another daemon serves it, or
+    /// it cannot be used.
     pub fn open(root: &Path, node: &NodeFile) -> Result<Self> {
         let refuse = |why: String| {
             let text = format!("cannot serve {}: {why}", root.display());

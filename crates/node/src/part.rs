@@ -29,7 +29,8 @@ pub struct Work {
     geometry: Geometry,
     role: usize,
     part: Part,
-    /// When a role is rebuilt, the rows of the cells that stand for what a client sends: this node reads them.
+    /// When a role is rebuilt, the rows of the cells that stand for what a client sends: this node
+    /// reads them.
     read: Vec<usize>,
     /// The member that has each role, and the client's place behind them.
     members: Vec<usize>,
@@ -114,10 +115,12 @@ impl Work {
         cells as u64 * cell_len
     }
 
-    /// Sends what this node has to send, as it becomes possible, also of what it keeps. Returns how many bytes that was.
+    /// Sends what this node has to send, as it becomes possible, also of what it keeps. Returns how
+    /// many bytes that was.
     ///
     /// # Errors
-    /// When another member fails, or what it sends was changed on its way; when what is kept here is not as it was written.
+    /// When another member fails, or what it sends was changed on its way; when what is kept here
+    /// is not as it was written.
     pub fn relay(
         &self,
         tails: &mut [Option<Tail>],
@@ -170,8 +173,8 @@ impl Work {
         (0..self.geometry.sectors()).try_for_each(|sector| self.release(tails, sector))
     }
 
-    /// Stores the cells of this node's role. What cannot be written does not keep others from getting what they need, so
-    /// it is returned at the end.
+    /// Stores the cells of this node's role. What cannot be written does not keep others from
+    /// getting what they need, so it is returned at the end.
     ///
     /// # Errors
     /// As [`Work::relay`].
@@ -244,7 +247,8 @@ impl Work {
             .filter(|_| is_from_client)
     }
 
-    /// The sum of what has arrived or is kept: where it lies if it is one piece, else in the buffer.
+    /// The sum of what has arrived or is kept: where it lies if it is one piece, else in the
+    /// buffer.
     fn sum<'a>(
         &self,
         tails: &'a [Option<Tail>],
@@ -284,7 +288,8 @@ impl Work {
         }
     }
 
-    /// Gives back what arrived for a sector and those before; what this consumer has no use for has to arrive as well.
+    /// Gives back what arrived for a sector and those before; what this consumer has no use for has
+    /// to arrive as well.
     fn release(&self, tails: &mut [Option<Tail>], sector: u64) -> Result<()> {
         let sectors = self.geometry.sectors();
         for (from, &member) in self.members.iter().enumerate() {

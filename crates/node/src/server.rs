@@ -87,7 +87,8 @@ impl Server {
     /// Begins to serve.
     ///
     /// # Errors
-    /// One sentence, when the directory is another's or cannot be used, the credentials cannot be used, or nobody can listen there.
+    /// One sentence, when the directory is another's or cannot be used, the credentials cannot be
+    /// used, or nobody can listen there.
     pub fn start(options: ServerOptions) -> tabane_storage::Result<Self> {
         let home = Arc::new(Home::open(&options.directory, &options.node)?);
         let tls = tls::server(&options.node.credentials)?;
@@ -156,7 +157,8 @@ impl Server {
         self.shared.fabric.as_ref()
     }
 
-    /// Takes no more connections, ends all sessions, and returns when what was handed over whole is durable.
+    /// Takes no more connections, ends all sessions, and returns when what was handed over whole is
+    /// durable.
     pub fn stop(self) {
         self.is_stopping.store(true, Ordering::Relaxed);
         // Wakes who is waiting for a connection.
@@ -300,7 +302,8 @@ pub fn without_permission() -> io::Error {
     io::Error::other("it has no permission for any ring")
 }
 
-/// A connection until it has said what it is for, which may take [`GREETING_TIMEOUT`] in all: bytes that come one by one are none the better.
+/// A connection until it has said what it is for, which may take [`GREETING_TIMEOUT`] in all: bytes
+/// that come one by one are none the better.
 pub struct Hasty<'a> {
     stream: &'a TcpStream,
     end: Instant,

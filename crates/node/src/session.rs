@@ -27,7 +27,8 @@ const RING_MAX: u32 = 16 << 20;
 /// Nodes of a session at most.
 const MEMBERS_MAX: u8 = 32;
 
-/// For how long a session counts as busy after it was opened, and after a stripe: several times what one takes.
+/// For how long a session counts as busy after it was opened, and after a stripe: several times
+/// what one takes.
 const BUSY_DURATION: Duration = Duration::from_secs(2);
 
 /// Stripes that wait at most: a client has a few at a time.
@@ -44,7 +45,8 @@ pub struct Session {
 struct State {
     /// Who may still connect, and the ring for him.
     expected: HashMap<Token, Expected>,
-    /// What has arrived of each member, and of the client in the last place: for who relays, and for who stores.
+    /// What has arrived of each member, and of the client in the last place: for who relays, and
+    /// for who stores.
     tails: [Vec<Option<Tail>>; TAILS_PER_RING],
     peers: Vec<Option<Sender>>,
     /// All connections of the session.
@@ -142,7 +144,8 @@ impl Session {
         lock(&self.state).expected.contains_key(token)
     }
 
-    /// Lets a connection write into the ring that its token is for, if there is one; `connect` makes it. Who fails may try again.
+    /// Lets a connection write into the ring that its token is for, if there is one; `connect`
+    /// makes it. Who fails may try again.
     ///
     /// # Errors
     /// When there is no connection.
@@ -343,8 +346,8 @@ impl Session {
         }
     }
 
-    /// Ends the session: every connection is closed, whoever waits for a stripe gets an error, and what is not durable
-    /// vanishes.
+    /// Ends the session: every connection is closed, whoever waits for a stripe gets an error, and
+    /// what is not durable vanishes.
     pub fn close(&self) {
         let mut state = lock(&self.state);
         if std::mem::replace(&mut state.is_closed, true) {

@@ -1,4 +1,5 @@
-//! Nodes in this process, and a repository's storage over them. With the feature `libfabric` all their data go that way.
+//! Nodes in this process, and a repository's storage over them. With the feature `libfabric` all
+//! their data go that way.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -35,7 +36,8 @@ struct Bed {
 impl Bed {
     /// A cluster of so many nodes, all of which are served, and which make one set.
     fn new(count: usize) -> Self {
-        // In memory, where there is such a place: a cluster makes hundreds of directories, and syncs them.
+        // In memory, where there is such a place: a cluster makes hundreds of directories, and
+        // syncs them.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let dir = dir.unwrap();
         let node = |number| NodeAddress {
@@ -326,7 +328,8 @@ fn nodes_rebuild_among_themselves_what_one_or_two_have_lost() {
             assert_eq!((report.written_parts, report.relayed_parts), (parts, parts));
             assert!(bed.shards() == before, "{count} nodes, {lost:?}");
             written += report.written_bytes;
-            // None moved more than what was lost: its header and checksums are written where they are.
+            // None moved more than what was lost: its header and checksums are written where they
+            // are.
             for (before, after) in relayed.iter().zip(relayed_by_nodes(&bed)) {
                 assert!(after - before <= report.written_bytes, "{report:?}");
             }

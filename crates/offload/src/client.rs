@@ -1,8 +1,8 @@
 //! The side of a process that asks.
 //!
-//! Nothing here waits for the service to come: a client says hello, goes on alone, and looks with its next messages whether
-//! there is an answer. What it has given away it keeps until the result is there, so whatever happens to the service, the
-//! client can do it itself.
+//! Nothing here waits for the service to come: a client says hello, goes on alone, and looks with
+//! its next messages whether there is an answer. What it has given away it keeps until the result
+//! is there, so whatever happens to the service, the client can do it itself.
 #![allow(unsafe_code)]
 
 use std::io::{ErrorKind, IoSliceMut, Result};
@@ -33,20 +33,24 @@ use crate::memory::ClientPlace;
 /// How long a client waits before it looks again for a service that was not there or was no good.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How long an answer may take. Afterwards the client does the message itself, and leaves the service alone for
+/// How long an answer may take. Afterwards the client does the message itself, and leaves the
+/// service alone for
 /// [`RETRY_DELAY`].
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How often a client that waits lets others run before it sleeps. It is asked to come here when there are more processes than cores, so
-/// that mostly the unit is among those; and to sleep and be woken costs several times as much.
+/// How often a client that waits lets others run before it sleeps. It is asked to come here when
+/// there are more processes than cores, so that mostly the unit is among those; and to sleep and be
+/// woken costs several times as much.
 const YIELDS_BEFORE_SLEEP: u32 = 16;
 
 /// How often a client that waits looks whether the service is still connected.
 const LIVENESS_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A process's connection to the service, if there is one: made when it is needed, and made again when it is lost.
+/// A process's connection to the service, if there is one: made when it is needed, and made again
+/// when it is lost.
 ///
-/// Does without locks and without memory of its own, so that it can be a `static` of a program that forks: see
+/// Does without locks and without memory of its own, so that it can be a `static` of a program that
+/// forks: see
 /// [`Client::forked`].
 pub struct Client {
     /// One of [`link`].
@@ -58,7 +62,8 @@ pub struct Client {
     place: AtomicPtr<u8>,
     /// Which slots somebody has.
     claims: [AtomicBool; SLOTS],
-    /// What could have been done by the service, in units of [`Ring::progress`](crate::layout::Ring).
+    /// What could have been done by the service, in units of
+    /// [`Ring::progress`](crate::layout::Ring).
     progress: AtomicU32,
 }
 
@@ -84,8 +89,8 @@ impl Client {
         }
     }
 
-    /// Has the service encrypt whole blocks in CBC mode. Returns how many bytes it has done, from the front: all of them, or
-    /// fewer, or none, and the rest is up to the caller.
+    /// Has the service encrypt whole blocks in CBC mode. Returns how many bytes it has done, from
+    /// the front: all of them, or fewer, or none, and the rest is up to the caller.
     pub fn cbc_encrypt(
         &self,
         service: &Path,
@@ -109,7 +114,8 @@ impl Client {
         })
     }
 
-    /// Has the service append to a hash. Returns how many bytes it has done, as [`Client::cbc_encrypt`].
+    /// Has the service append to a hash. Returns how many bytes it has done, as
+    /// [`Client::cbc_encrypt`].
     pub fn update(&self, service: &Path, hasher: &mut Hasher, data: &[u8]) -> usize {
         let task = Task::Hash(hasher.algorithm());
         if hasher.filled() != 0 {
@@ -133,7 +139,8 @@ impl Client {
         })
     }
 
-    /// As many bytes as the service does, one piece after the other. What `piece` is told: the call, where it begins, its length.
+    /// As many bytes as the service does, one piece after the other. What `piece` is told: the
+    /// call, where it begins, its length.
     fn in_pieces(
         &self,
         service: &Path,
@@ -172,7 +179,8 @@ impl Client {
         unsafe { ClientPlace::at(self.place.load(Ordering::Acquire)) }
     }
 
-    /// Whether the service says that with it this would be done sooner. Tells it how much there is to do, whoever does it.
+    /// Whether the service says that with it this would be done sooner. Tells it how much there is
+    /// to do, whoever does it.
     fn is_sooner(&self, place: ClientPlace, task: Task, len: usize) -> bool {
         let Some(task) = task.number() else {
             return false;
@@ -197,7 +205,8 @@ impl Client {
     ///
     /// # Safety
     ///
-    /// The caller has a slot, and there is a connection: the socket is replaced by who has all slots.
+    /// The caller has a slot, and there is a connection: the socket is replaced by who has all
+    /// slots.
     unsafe fn socket(&self) -> BorrowedFd<'_> {
         // SAFETY: the caller's promise.
         unsafe { BorrowedFd::borrow_raw(self.socket.load(Ordering::Acquire)) }
@@ -209,7 +218,8 @@ impl Client {
         if now_ms() < self.again_ms.load(Ordering::Relaxed) {
             return;
         }
-        // All slots, so that nobody else uses the socket or the memory, which are about to be replaced.
+        // All slots, so that nobody else uses the socket or the memory, which are about to be
+        // replaced.
         let claimed = self.claims.iter().take_while(|slot| claim(slot)).count();
         if claimed == SLOTS {
             let step = match self.link.load(Ordering::Relaxed) {
@@ -319,7 +329,8 @@ impl Client {
             .say(note);
     }
 
-    /// Forgets the connection of the parent, in a child that was forked. Only makes calls that are allowed in a signal handler.
+    /// Forgets the connection of the parent, in a child that was forked. Only makes calls that are
+    /// allowed in a signal handler.
     pub fn forked(&self) {
         close(self.socket.swap(-1, Ordering::Relaxed));
         self.link.store(link::NONE, Ordering::Relaxed);
@@ -481,7 +492,8 @@ impl<'c> Call<'c> {
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        // A service that was given up may still work on the slot, but in memory that nobody asks in again.
+        // A service that was given up may still work on the slot, but in memory that nobody asks in
+        // again.
         self.client.claims[self.slot].store(false, Ordering::Release);
     }
 }

@@ -1,6 +1,7 @@
 //! What lies where in shared memory, and the first messages.
 //!
-//! All of it is atomic numbers, since the other side may change them at any time, and a client may do so on purpose.
+//! All of it is atomic numbers, since the other side may change them at any time, and a client may
+//! do so on purpose.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -112,7 +113,8 @@ impl Task {
 pub(crate) struct Slot {
     /// One of [`state`].
     pub(crate) state: AtomicU32,
-    /// Which unit is asked: that of the core on which the client runs, in whose caches the message is.
+    /// Which unit is asked: that of the core on which the client runs, in whose caches the message
+    /// is.
     pub(crate) unit: AtomicU32,
     /// Which of [`TASKS`].
     pub(crate) task: AtomicU32,
@@ -125,7 +127,8 @@ pub(crate) struct Slot {
     pub(crate) key_len: AtomicU32,
 }
 
-/// What a slot is in, 0 at first. A client goes from any to `READY` and on to `ASLEEP`, the service from these two to the others.
+/// What a slot is in, 0 at first. A client goes from any to `READY` and on to `ASLEEP`, the service
+/// from these two to the others.
 pub(crate) mod state {
     pub(crate) const READY: u32 = 1;
     /// Ready, and the client waits to be woken.
@@ -137,18 +140,21 @@ pub(crate) mod state {
 /// The first page of a client's memory. Its messages are behind it, one for each slot.
 #[repr(C)]
 pub(crate) struct Ring {
-    /// Written by the client: how much it had that the service could do, whoever did it, in units of [`PROGRESS_BYTES`].
+    /// Written by the client: how much it had that the service could do, whoever did it, in units
+    /// of [`PROGRESS_BYTES`].
     pub(crate) progress: AtomicU32,
     /// Written by the client: the [`kind`] of its last message, whoever did it.
     pub(crate) kind: AtomicU32,
-    /// Written by the service, and taken back by the client, which then says that it is there: nobody looks at its progress.
+    /// Written by the service, and taken back by the client, which then says that it is there:
+    /// nobody looks at its progress.
     pub(crate) uncounted: AtomicU32,
     pub(crate) slots: [Slot; SLOTS],
 }
 
 const _: () = assert!(size_of::<Ring>() <= PAGE);
 
-/// What is to be done with a message, and its length but for a factor of two: what takes about as long has the same one.
+/// What is to be done with a message, and its length but for a factor of two: what takes about as
+/// long has the same one.
 pub(crate) fn kind(task: usize, len: usize) -> u32 {
     (task as u32) << 8 | len.max(1).ilog2()
 }
@@ -162,8 +168,8 @@ pub(crate) struct Board {
     pub(crate) from: [AtomicU32; TASKS.len()],
     /// For each unit 1 while it sleeps: a client with a message for it sends [`Note::Wake`].
     ///
-    /// No unit sleeps on this word. Whoever has mapped a word, even read-only, can move the threads that sleep on it to
-    /// another word (`FUTEX_REQUEUE`), where nobody wakes them.
+    /// No unit sleeps on this word. Whoever has mapped a word, even read-only, can move the threads
+    /// that sleep on it to another word (`FUTEX_REQUEUE`), where nobody wakes them.
     pub(crate) asleep: [Line; UNITS_MAX],
 }
 

@@ -11,8 +11,10 @@
 //! thread of the service sleeps on memory that clients have mapped, since they could move it where
 //! nobody wakes it.
 //!
-//! * `layout`: what lies where in that memory, and the first messages. `memory`: the memory, sealed and mapped.
-//! * `client`: the side of a process that asks ([`Client`]). It goes on by itself whenever the service is not there.
+//! * `layout`: what lies where in that memory, and the first messages. `memory`: the memory, sealed
+//!   and mapped.
+//! * `client`: the side of a process that asks ([`Client`]). It goes on by itself whenever the
+//!   service is not there.
 //! * `server`: connections ([`Server`]). `unit`: a thread a core that does bundles.
 //! * `model`: when asking should be worth it. `trial`: when it is.
 //! * `status`: what a server tells of itself.

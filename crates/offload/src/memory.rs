@@ -36,7 +36,8 @@ struct Mapping {
     len: usize,
 }
 
-// SAFETY: an address; what is there is reached through atomic numbers, or by whoever has claimed a message.
+// SAFETY: an address; what is there is reached through atomic numbers, or by whoever has claimed a
+// message.
 unsafe impl Send for Mapping {}
 // SAFETY: likewise.
 unsafe impl Sync for Mapping {}
@@ -89,7 +90,8 @@ impl ServerBoard {
     }
 
     pub(crate) fn get(&self) -> &Board {
-        // SAFETY: the mapping is long enough and has the alignment of a page; any bytes are atomic numbers.
+        // SAFETY: the mapping is long enough and has the alignment of a page; any bytes are atomic
+        // numbers.
         unsafe { self.mapping.start.cast().as_ref() }
     }
 }
@@ -112,8 +114,9 @@ impl ServerRing {
 
     /// The first bytes of a message.
     ///
-    /// The client can change them at any time, which is its loss: kernels take bytes for nothing but values, so whatever they
-    /// read, they touch no other memory, and the result goes to this client alone.
+    /// The client can change them at any time, which is its loss: kernels take bytes for nothing
+    /// but values, so whatever they read, they touch no other memory, and the result goes to this
+    /// client alone.
     ///
     /// # Safety
     ///
@@ -132,8 +135,8 @@ impl ServerRing {
     }
 }
 
-/// The place where a client maps board and ring: one for all connections of its process, so that who reads the board need
-/// not know whether it is the newest.
+/// The place where a client maps board and ring: one for all connections of its process, so that
+/// who reads the board need not know whether it is the newest.
 #[derive(Clone, Copy)]
 pub(crate) struct ClientPlace(NonNull<u8>);
 
@@ -195,7 +198,8 @@ impl ClientPlace {
             (board, 0, BOARD_LEN, libc::PROT_READ),
             (ring, BOARD_LEN, RING_LEN, write),
         ] {
-            // SAFETY: within the place, which is ours. Who reads atomic numbers there reads the old ones or the new ones.
+            // SAFETY: within the place, which is ours. Who reads atomic numbers there reads the old
+            // ones or the new ones.
             let mapped = unsafe {
                 libc::mmap(
                     self.0.add(at).as_ptr().cast(),

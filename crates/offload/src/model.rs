@@ -1,8 +1,9 @@
 //! When it is worth to ask the service: what a message costs alone, and what it costs with it.
 //!
-//! Where there are as many cores as processes, each does its own work, and nothing is sooner. With more processes than cores,
-//! what counts is how long a message occupies a core. Alone, that is a chain of steps. With the service it is two copies at
-//! most, two switches from one thread to another, and a share of a bundle. All of that is measured when the service starts.
+//! Where there are as many cores as processes, each does its own work, and nothing is sooner. With
+//! more processes than cores, what counts is how long a message occupies a core. Alone, that is a
+//! chain of steps. With the service it is two copies at most, two switches from one thread to
+//! another, and a share of a bundle. All of that is measured when the service starts.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -13,7 +14,8 @@ use tabane_lanes::{Hasher, update_many};
 use crate::layout::{MESSAGE_MAX, TASKS, Task};
 use crate::unit::pin_to;
 
-/// The part of the time alone that a message may take with the service, or it is not asked: estimates err.
+/// The part of the time alone that a message may take with the service, or it is not asked:
+/// estimates err.
 const ASKED_TIME_MAX: f64 = 0.85;
 
 /// Bytes of a message from which on a client may be told to ask.
@@ -31,7 +33,8 @@ pub struct Model {
     handover_s: f64,
     /// Seconds a byte of a copy.
     copy_s: f64,
-    /// Of each of [`TASKS`]: seconds a byte alone, and of each byte of a message in each of [`BUNDLE_MESSAGES`].
+    /// Of each of [`TASKS`]: seconds a byte alone, and of each byte of a message in each of
+    /// [`BUNDLE_MESSAGES`].
     tasks: [TaskCost; TASKS.len()],
 }
 
@@ -71,8 +74,8 @@ impl Model {
         }
     }
 
-    /// For each of [`TASKS`] the bytes from which on asking is sooner, if so many messages come together in a bundle, 0 if it
-    /// never is.
+    /// For each of [`TASKS`] the bytes from which on asking is sooner, if so many messages come
+    /// together in a bundle, 0 if it never is.
     pub(crate) fn from(&self, messages: f64) -> [u32; TASKS.len()] {
         let mut from = [0; TASKS.len()];
         if messages <= 1.0 {
@@ -88,7 +91,8 @@ impl Model {
         from
     }
 
-    /// What a message of `len` bytes takes if so many come together in a bundle. Nothing if the service does no such task.
+    /// What a message of `len` bytes takes if so many come together in a bundle. Nothing if the
+    /// service does no such task.
     pub fn budget(&self, task: Task, len: usize, messages: f64) -> Option<Budget> {
         let cost = &self.tasks[task.number()?];
         let copies = match task {
@@ -113,7 +117,8 @@ impl TaskCost {
         }
     }
 
-    /// Seconds a byte in a bundle of so many messages: those of the next shorter one that was measured.
+    /// Seconds a byte in a bundle of so many messages: those of the next shorter one that was
+    /// measured.
     fn share_s(&self, messages: f64) -> f64 {
         let shorter = BUNDLE_MESSAGES
             .iter()
@@ -172,8 +177,8 @@ fn copy_s() -> f64 {
     best_s(|| black_box(&mut to).copy_from_slice(black_box(&from))) / MESSAGE_MAX as f64
 }
 
-/// Seconds from a client's question to its answer, without the work: three switches between threads, to the other clients
-/// of the core, to the unit, and back to this client.
+/// Seconds from a client's question to its answer, without the work: three switches between
+/// threads, to the other clients of the core, to the unit, and back to this client.
 fn handover_s(core: usize) -> f64 {
     const YIELDS: u32 = 200;
     let play = || {

@@ -47,7 +47,8 @@ pub struct ServerOptions {
 pub enum Ask {
     /// When that is sooner.
     Sooner,
-    /// For all messages that the service takes, whatever it costs: to see that it works, and what it costs.
+    /// For all messages that the service takes, whatever it costs: to see that it works, and what
+    /// it costs.
     Always,
 }
 
@@ -92,8 +93,8 @@ impl Server {
     /// Measures the machine, makes the socket, and serves.
     ///
     /// # Errors
-    /// The socket cannot be made, or somebody serves there; this system, or a sandbox, lacks memory to share (`memfd_create`) or
-    /// the way to sleep on it (`futex`).
+    /// The socket cannot be made, or somebody serves there; this system, or a sandbox, lacks memory
+    /// to share (`memfd_create`) or the way to sleep on it (`futex`).
     pub fn start(options: ServerOptions) -> io::Result<Self> {
         let board = ServerBoard::new()
             .map_err(|error| missing("memory cannot be shared (memfd_create)", &error))?;
@@ -175,7 +176,8 @@ fn missing(what: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-/// A socket at this place with these rights, from the first moment. A socket that nobody serves any more is replaced.
+/// A socket at this place with these rights, from the first moment. A socket that nobody serves any
+/// more is replaced.
 fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     let new = || {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

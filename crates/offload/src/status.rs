@@ -19,7 +19,8 @@ pub struct Status {
     pub active: usize,
     /// Messages that wait or are worked on now.
     pub depth: usize,
-    /// From how many bytes on clients are told to ask, for each thing that can be done; none if it is not worth it now.
+    /// From how many bytes on clients are told to ask, for each thing that can be done; none if it
+    /// is not worth it now.
     pub from_bytes: Vec<(String, Option<u32>)>,
     /// Its threads.
     pub units: Vec<UnitStatus>,
@@ -85,7 +86,8 @@ impl Status {
         sum(|unit| unit.messages) / sum(|unit| unit.bundles).max(1.0)
     }
 
-    /// Microseconds within the service that such a part of the messages took at most; nothing if there were none.
+    /// Microseconds within the service that such a part of the messages took at most; nothing if
+    /// there were none.
     pub fn latency_us(&self, part: f64) -> Option<u64> {
         let all: u64 = self.latencies.iter().map(|(_, messages)| messages).sum();
         if all == 0 {
@@ -105,7 +107,8 @@ impl Status {
 /// Asks the server with this socket.
 ///
 /// # Errors
-/// There is none, it may not be asked, or it speaks another version. `ConnectionReset`: it has no room for the question.
+/// There is none, it may not be asked, or it speaks another version. `ConnectionReset`: it has no
+/// room for the question.
 pub fn status(service: &Path) -> io::Result<Status> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;

@@ -47,7 +47,8 @@ fn bytes(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(byte).collect()
 }
 
-/// Asks for a hash and a ciphertext, does the rest alone, and compares. Returns how many bytes the service did.
+/// Asks for a hash and a ciphertext, does the rest alone, and compares. Returns how many bytes the
+/// service did.
 fn check(client: &Client, socket: &Path, seed: usize) -> usize {
     let message = bytes(seed, 1 + seed * 4099 % (3 * MESSAGE_MAX));
     let hashes = [
@@ -383,7 +384,8 @@ fn the_rights_of_the_socket_say_who_may() {
     assert_eq!(mode & 0o777, 0);
     let asked = std::thread::spawn(move || {
         const NOBODY: libc::c_long = 65534;
-        // SAFETY: of this thread only, which ends soon. Root may do everything, others have no right here anyway.
+        // SAFETY: of this thread only, which ends soon. Root may do everything, others have no
+        // right here anyway.
         unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
         let client = Client::new();
         (0..20)

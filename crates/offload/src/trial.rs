@@ -1,9 +1,11 @@
-//! Whether clients are asked to come. A model does not know what else the machine has to do, so both ways are tried now
-//! and then, and what gets more done goes on: for each situation by itself, since what is good in one is not in another.
+//! Whether clients are asked to come. A model does not know what else the machine has to do, so
+//! both ways are tried now and then, and what gets more done goes on: for each situation by itself,
+//! since what is good in one is not in another.
 
 use std::collections::HashMap;
 
-/// What clients are at: what decides whether it is good to ask them. Coarse, so that it stays the same for several ticks.
+/// What clients are at: what decides whether it is good to ask them. Coarse, so that it stays the
+/// same for several ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Situation {
     /// How many do something, but for a factor of two: the next power of two.
@@ -16,8 +18,8 @@ pub struct Situation {
 const MIXED: u32 = u32::MAX;
 
 impl Situation {
-    /// The situation of clients, of each of which `kinds` has the kind of its message: the same number for what takes
-    /// about as long. Sorts them.
+    /// The situation of clients, of each of which `kinds` has the kind of its message: the same
+    /// number for what takes about as long. Sorts them.
     pub fn of(kinds: &mut [u32]) -> Self {
         kinds.sort_unstable();
         let mut same = kinds.chunk_by(|a, b| a == b);
@@ -40,7 +42,8 @@ impl Trials {
     /// Situations to remember: clients say themselves what they are at, and may say anything.
     const SITUATIONS_MAX: usize = 1024;
 
-    /// Learns from a tick that has ended. `rate` is the work that was done in it, in any unit a second.
+    /// Learns from a tick that has ended. `rate` is the work that was done in it, in any unit a
+    /// second.
     pub fn tick(&mut self, situation: Situation, rate: f64) {
         if situation != self.now {
             // This tick has something of both.
@@ -79,10 +82,12 @@ impl Trial {
     /// Ticks in which a way is tried, the first of which does not count: it has something of both.
     const TICKS_TRIED: u32 = 5;
 
-    /// Ticks of the better way before the other is tried again, at first: twice as many each time it was better again.
+    /// Ticks of the better way before the other is tried again, at first: twice as many each time
+    /// it was better again.
     const TICKS_KEPT_MIN: u32 = 32;
 
-    /// The same at most, alone and with asking. Who is asked waits for others, so asking is looked at again sooner.
+    /// The same at most, alone and with asking. Who is asked waits for others, so asking is looked
+    /// at again sooner.
     const TICKS_KEPT_MAX: [u32; 2] = [4096, 256];
 
     /// How many times as much has to be done with asking: for less, nobody should wait for others.
@@ -121,7 +126,8 @@ impl Trial {
 mod tests {
     use super::*;
 
-    /// What a trial decides in so many ticks, if so much is done alone and with asking: the part of the ticks with asking.
+    /// What a trial decides in so many ticks, if so much is done alone and with asking: the part of
+    /// the ticks with asking.
     fn asked(alone: f64, asked: f64, ticks: u32) -> f64 {
         let mut trial = Trial::default();
         let mut count = 0;

@@ -1,7 +1,8 @@
 //! A unit: a thread on a core, which does what the clients on this core have brought.
 //!
-//! A bundle is closed when it is full, when as many are in it as in the one before, when nobody came while others had the core,
-//! or when the first has waited long enough. Cards do their part as everywhere: [`tabane_engine::gpu`] decides by what it costs.
+//! A bundle is closed when it is full, when as many are in it as in the one before, when nobody
+//! came while others had the core, or when the first has waited long enough. Cards do their part as
+//! everywhere: [`tabane_engine::gpu`] decides by what it costs.
 #![allow(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +25,8 @@ const BUNDLE_MESSAGES_MAX: usize = 64;
 /// How often a unit without messages lets others run before it sleeps: clients come again soon.
 const YIELDS_BEFORE_SLEEP: u32 = 8;
 
-/// One of so many bundles waits until it is full or [`BUNDLE_WAIT_MAX`] is over, to see whether more messages come.
+/// One of so many bundles waits until it is full or [`BUNDLE_WAIT_MAX`] is over, to see whether
+/// more messages come.
 const BUNDLES_PER_LONG_WAIT: u64 = 16;
 
 /// How long the first message of a bundle waits for others at most.

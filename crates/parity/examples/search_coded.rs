@@ -1,13 +1,16 @@
-//! Searches for `coded` schedules with few transfers, for n = p or n = p + 1 with p prime, up to 8 targets.
+//! Searches for `coded` schedules with few transfers, for n = p or n = p + 1 with p prime, up to 8
+//! targets.
 //!
 //! ```sh
 //! cargo run --release -p tabane-parity --example search_coded -- TARGETS ORBITS SECONDS [SEED]
 //! ```
 //!
-//! Node u is role u − 1 (0 stands for role p − 1, where there is one), row v is row v − 1, both modulo p. To multiply all of
-//! them by a number gives the same code again, so only transfers to and from node 1 are searched for, and each stands for an
-//! orbit of p − 1. All but the last two orbits between nodes are drawn; for these linear algebra says whether they can give
-//! node 1 the parity of its row and of a diagonal. That diagonal then goes to the diagonal role, which is one orbit more.
+//! Node u is role u − 1 (0 stands for role p − 1, where there is one), row v is row v − 1, both
+//! modulo p. To multiply all of them by a number gives the same code again, so only transfers to
+//! and from node 1 are searched for, and each stands for an orbit of p − 1. All but the last two
+//! orbits between nodes are drawn; for these linear algebra says whether they can give node 1 the
+//! parity of its row and of a diagonal. That diagonal then goes to the diagonal role, which is one
+//! orbit more.
 //!
 //! Prints each schedule that it finds, in the form of `src/schedule/coded.rs`.
 

@@ -9,17 +9,19 @@ use crate::plan::{Step, encode_plan};
 use crate::stripe::{Buffer, SOURCES, count};
 use crate::{Error, Layout};
 
-/// How much of all cells together is worked on at a time, so that it is still in the cache for the diagonals.
+/// How much of all cells together is worked on at a time, so that it is still in the cache for the
+/// diagonals.
 const WORKING_SET_BYTES: usize = 512 << 10;
 
 /// The least and the most of one cell that is added up at a time.
 const SPAN_BYTES: Range<usize> = 4 << 10..16 << 10;
 
-/// Computes the parities of a stripe. `cells` are buffers of one length, one for each cell of the layout, in the order of
-/// their numbers: `Vec<u8>` or `&mut [u8]`.
+/// Computes the parities of a stripe. `cells` are buffers of one length, one for each cell of the
+/// layout, in the order of their numbers: `Vec<u8>` or `&mut [u8]`.
 ///
-/// Each cell is used twice, for its row and for its diagonal. Rows are added up one span ahead of the diagonals, the two in
-/// turns: while a row waits for memory, a diagonal is added up from the cache.
+/// Each cell is used twice, for its row and for its diagonal. Rows are added up one span ahead of
+/// the diagonals, the two in turns: while a row waits for memory, a diagonal is added up from the
+/// cache.
 ///
 /// # Errors
 ///

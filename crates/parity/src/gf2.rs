@@ -65,7 +65,8 @@ impl PartialEq for Vector {
 /// All sums of some vectors, which are numbered.
 #[derive(Clone, Debug, Default)]
 pub struct Span {
-    /// Independent sums: its first one, the sum, and which vectors it is the sum of. No other has its first one.
+    /// Independent sums: its first one, the sum, and which vectors it is the sum of. No other has
+    /// its first one.
     sums: Vec<(usize, Vector, Vector)>,
 }
 
@@ -92,7 +93,8 @@ impl Span {
         rest.is_zero().then(|| used.ones().collect())
     }
 
-    /// What remains of a vector when all that can be is taken away, and the vectors whose sum that is.
+    /// What remains of a vector when all that can be is taken away, and the vectors whose sum that
+    /// is.
     fn reduce(&self, vector: &Vector) -> (Vector, Vector) {
         let (mut rest, mut used) = (vector.clone(), Vector::default());
         for (first, sum, of) in &self.sums {

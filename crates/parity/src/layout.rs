@@ -4,18 +4,21 @@ use crate::Error;
 
 /// A stripe over a number of targets: a table with a column for each *role* that a target can have.
 ///
-/// With `n` roles, roles 0 to n − 2 are *row roles* and role n − 1 is the *diagonal role*. `p` is the smallest prime that
-/// is at least n − 1 (and at least 3); there are p − 1 rows. Row `r` of role `c` is cell `c · (p − 1) + r`, so that the cells
-/// of a role are neighbours.
+/// With `n` roles, roles 0 to n − 2 are *row roles* and role n − 1 is the *diagonal role*. `p` is
+/// the smallest prime that is at least n − 1 (and at least 3); there are p − 1 rows. Row `r` of
+/// role `c` is cell `c · (p − 1) + r`, so that the cells of a role are neighbours.
 ///
 /// - Cell (r, c) of the row roles lies on diagonal (r + c) mod p. Diagonal p − 2 has no parity.
-/// - The parity of row r is the exclusive or of the data in that row. It is in column p − 2 − r, which is on the
-///   diagonal without parity, or, where there is no such column, in the column with the fewest parities.
-/// - The diagonal role holds the exclusive or of each other diagonal, row parities that lie there included.
+/// - The parity of row r is the exclusive or of the data in that row. It is in column p − 2 − r,
+///   which is on the diagonal without parity, or, where there is no such column, in the column with
+///   the fewest parities.
+/// - The diagonal role holds the exclusive or of each other diagonal, row parities that lie there
+///   included.
 ///
-/// Any two columns can be rebuilt from the others. For five roles this is figure 3 of *Low-overhead redundant writes for
-/// distributed storage* (Otsuji, Tatebe, 2013); its equations are those of RDP (Corbett et al., FAST 2004) without the columns
-/// that are not needed, and with row parities spread over the row roles.
+/// Any two columns can be rebuilt from the others. For five roles this is figure 3 of *Low-overhead
+/// redundant writes for distributed storage* (Otsuji, Tatebe, 2013); its equations are those of RDP
+/// (Corbett et al., FAST 2004) without the columns that are not needed, and with row parities
+/// spread over the row roles.
 ///
 /// ```
 /// use tabane_parity::{Content, Layout};
@@ -187,8 +190,8 @@ impl Layout {
         self.cell(self.diagonal_role(), diagonal.min(self.prime - 2))
     }
 
-    /// The sets of cells whose exclusive or is zero: of each row, then of each diagonal that has a parity. All
-    /// others are sums of these.
+    /// The sets of cells whose exclusive or is zero: of each row, then of each diagonal that has a
+    /// parity. All others are sums of these.
     pub fn equations(&self) -> Vec<Vec<usize>> {
         let rows = (0..self.rows()).map(|row| self.row(row).collect());
         let diagonals = self.diagonals().map(|diagonal| {

@@ -2,9 +2,11 @@
 //!
 //! # Where to look
 //!
-//! - [`encode_plan`], [`repair_plan`], [`recover_plan`] and [`update_plan`] say what is computed from what, as data;
+//! - [`encode_plan`], [`repair_plan`], [`recover_plan`] and [`update_plan`] say what is computed
+//!   from what, as data;
 //!   [`encode`], [`repair`] and [`update`] do it.
-//! - [`schedule`] says how parities arise while data are on their way: which node sends what to which.
+//! - [`schedule`] says how parities arise while data are on their way: which node sends what to
+//!   which.
 
 #![forbid(unsafe_code)]
 

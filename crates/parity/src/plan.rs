@@ -56,8 +56,9 @@ pub fn encode_plan(layout: &Layout) -> Plan {
     }
 }
 
-/// How parities follow when these data blocks change: each step's cell is to *change* by the exclusive or of the changes of
-/// those that it names, a change being what was there exclusive or what is there now.
+/// How parities follow when these data blocks change: each step's cell is to *change* by the
+/// exclusive or of the changes of those that it names, a change being what was there exclusive or
+/// what is there now.
 ///
 /// # Panics
 ///

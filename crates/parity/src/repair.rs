@@ -8,10 +8,11 @@ use crate::{Error, Layout};
 /// Rebuilds lost roles, reading the fewest cells that will do.
 ///
 /// - *Two roles*, or the diagonal role: as many cells as there are data. No plan can do with less.
-/// - *One row role*: each of its cells comes from its row or from its diagonal, and cells that lie on both a row and a
-///   diagonal in use are read once. That saves about a quarter. Which rows to take is chosen among arithmetic
-///   progressions modulo p. No other choice of rows, and no sum of equations, does with less: proved for sums in
-///   `docs/parity.md`, and up to 32 roles for choices of rows, by trying all.
+/// - *One row role*: each of its cells comes from its row or from its diagonal, and cells that lie
+///   on both a row and a diagonal in use are read once. That saves about a quarter. Which rows to
+///   take is chosen among arithmetic progressions modulo p. No other choice of rows, and no sum of
+///   equations, does with less: proved for sums in `docs/parity.md`, and up to 32 roles for choices
+///   of rows, by trying all.
 ///
 /// # Errors
 ///
@@ -46,7 +47,8 @@ pub fn fewest_reads(layout: &Layout, lost: &[usize]) -> Result<usize, Error> {
     match *lost {
         [] => Ok(0),
         [role] if role != layout.diagonal_role() => {
-            // See docs/parity.md: of the pairs of rows, a missing column spares one less than there are rows.
+            // See docs/parity.md: of the pairs of rows, a missing column spares one less than there
+            // are rows.
             let missing = layout.prime() + 1 - layout.roles();
             let reads = |by_diagonal: usize| {
                 let pairs = by_diagonal * by_diagonal.saturating_sub(1);
@@ -61,8 +63,9 @@ pub fn fewest_reads(layout: &Layout, lost: &[usize]) -> Result<usize, Error> {
     }
 }
 
-/// Recovers any missing cells, of however many roles, where each comes from a row or a diagonal of which nothing else is
-/// missing any more. Of those that can be recovered only the `wanted` and what they need are; all if there are none.
+/// Recovers any missing cells, of however many roles, where each comes from a row or a diagonal of
+/// which nothing else is missing any more. Of those that can be recovered only the `wanted` and
+/// what they need are; all if there are none.
 ///
 /// # Errors
 ///
@@ -154,11 +157,12 @@ fn repair_row_role(layout: &Layout, role: usize) -> Plan {
     }
 }
 
-/// The rows whose cell of a lost role is to come from its diagonal, so that the fewest cells are read: the best
-/// arithmetic progression modulo p.
+/// The rows whose cell of a lost role is to come from its diagonal, so that the fewest cells are
+/// read: the best arithmetic progression modulo p.
 ///
-/// A row that is used costs its other cells. One that is not costs a diagonal parity, and those of its cells that lie on
-/// the diagonals of other such rows; the more of these are in columns that do not exist, the better.
+/// A row that is used costs its other cells. One that is not costs a diagonal parity, and those of
+/// its cells that lie on the diagonals of other such rows; the more of these are in columns that do
+/// not exist, the better.
 fn rows_by_diagonal(layout: &Layout, role: usize) -> Vec<usize> {
     let (prime, columns) = (layout.prime(), layout.diagonal_role());
     let usable =

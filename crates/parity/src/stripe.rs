@@ -9,18 +9,19 @@ use crate::plan::{Plan, Step, update_plan};
 use crate::repair::repair_plan;
 use crate::{Error, Layout};
 
-/// How much of all cells together is worked on at a time, so that a cell that is used twice comes from the cache.
+/// How much of all cells together is worked on at a time, so that a cell that is used twice comes
+/// from the cache.
 const WORKING_SET_BYTES: usize = 768 << 10;
 
-/// The least and the most of one cell that is worked on at a time. Less than a page is read from memory so slowly that
-/// reading it twice is faster.
+/// The least and the most of one cell that is worked on at a time. Less than a page is read from
+/// memory so slowly that reading it twice is faster.
 const SPAN_BYTES: Range<usize> = 4 << 10..64 << 10;
 
 /// How many sources are added up in one pass.
 pub const SOURCES: usize = 32;
 
-/// Computes the cells of lost roles anew, from those that [`repair_plan`] reads. The buffers of lost cells are
-/// overwritten, those of cells that are neither read nor lost may be empty.
+/// Computes the cells of lost roles anew, from those that [`repair_plan`] reads. The buffers of
+/// lost cells are overwritten, those of cells that are neither read nor lost may be empty.
 ///
 /// # Errors
 ///
@@ -39,7 +40,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]> + Default> Buffer for T {}
 ///
 /// # Errors
 ///
-/// As [`encode`](crate::encode); `new` counts as a buffer of the block's cell. Then nothing is changed.
+/// As [`encode`](crate::encode); `new` counts as a buffer of the block's cell. Then nothing is
+/// changed.
 ///
 /// # Panics
 ///
@@ -66,8 +68,8 @@ pub fn update<C: Buffer>(
 }
 
 impl Plan {
-    /// Takes the steps on `cells`, whose indices are the numbers of cells. Those that the plan does not name are not looked
-    /// at.
+    /// Takes the steps on `cells`, whose indices are the numbers of cells. Those that the plan does
+    /// not name are not looked at.
     ///
     /// # Errors
     ///

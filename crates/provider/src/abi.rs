@@ -1,7 +1,9 @@
-//! What OpenSSL and a provider have in common: types, and the numbers of functions, as documented in `openssl-core.h(7)`,
-//! `openssl-core_dispatch.h(7)`, `provider-base(7)`, `provider-digest(7)`, `provider-cipher(7)` and `OSSL_PARAM(3)`.
+//! What OpenSSL and a provider have in common: types, and the numbers of functions, as documented
+//! in `openssl-core.h(7)`, `openssl-core_dispatch.h(7)`, `provider-base(7)`, `provider-digest(7)`,
+//! `provider-cipher(7)` and `OSSL_PARAM(3)`.
 //!
-//! Numbers never change their meaning: OpenSSL 3.0 and later skip those that they do not know, and so do we.
+//! Numbers never change their meaning: OpenSSL 3.0 and later skip those that they do not know, and
+//! so do we.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::ptr;

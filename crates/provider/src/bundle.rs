@@ -61,7 +61,8 @@ impl<'a> Waiting<'a> {
             tv_sec: 0,
             tv_nsec: 50_000,
         };
-        // Not as the standard library sleeps, for there a thread could be cancelled, and what waits with it gone.
+        // Not as the standard library sleeps, for there a thread could be cancelled, and what waits
+        // with it gone.
         // SAFETY: the place of a number, and a time.
         unsafe {
             let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;

@@ -75,12 +75,12 @@ static GETTABLE: [Param; 5] = [
     Param::END,
 ];
 
-/// The hashes for `OSSL_FUNC_provider_query_operation`: all of them if they are wanted, else those of which one message
-/// takes no longer than with the default provider.
+/// The hashes for `OSSL_FUNC_provider_query_operation`: all of them if they are wanted, else those
+/// of which one message takes no longer than with the default provider.
 ///
-/// A hash of one message is a chain of steps, in which all implementations wait for the same instructions. OpenSSL's
-/// assembly for SHA-512 waits a tenth less than our code does, and so does that for SHA-1 and SHA-256 where there are no
-/// instructions for these.
+/// A hash of one message is a chain of steps, in which all implementations wait for the same
+/// instructions. OpenSSL's assembly for SHA-512 waits a tenth less than our code does, and so does
+/// that for SHA-1 and SHA-256 where there are no instructions for these.
 pub(crate) fn offered(all: bool) -> Vec<abi::Algorithm> {
     let allowed = matches!(Backend::forced(), Ok(None | Some(Backend::ShaNi)));
     let shani = allowed && Backend::ShaNi.is_available();
@@ -212,8 +212,9 @@ extern "C" fn settable_params(_context: *const Hasher, _provider: *mut c_void) -
     params::table(&SETTABLE)
 }
 
-/// Makes the messages of a handshake of SSL 3.0 that were hashed so far, and its master secret, the hash that RFC 6101
-/// (5.6.8) asks for: `SHA1(secret, pad_2, SHA1(messages, secret, pad_1))`. False if it is no such secret.
+/// Makes the messages of a handshake of SSL 3.0 that were hashed so far, and its master secret, the
+/// hash that RFC 6101 (5.6.8) asks for: `SHA1(secret, pad_2, SHA1(messages, secret, pad_1))`. False
+/// if it is no such secret.
 fn finish_handshake(messages: &mut Hasher, secret: &[u8]) -> bool {
     const SECRET_BYTES: usize = 48;
     const PAD_BYTES: usize = 40;
@@ -269,7 +270,8 @@ unsafe extern "C" fn finish(
 
 /// # Safety
 ///
-/// `data` is readable for `data_length` bytes, `to` is writable for `size` bytes, and `length` for a number.
+/// `data` is readable for `data_length` bytes, `to` is writable for `size` bytes, and `length` for
+/// a number.
 unsafe extern "C" fn digest<const OFFER: usize>(
     _provider: *mut c_void,
     data: *const u8,

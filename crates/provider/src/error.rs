@@ -8,10 +8,12 @@ use crate::abi::{CoreHandle, Dispatch, Item, core_function};
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
-        /// Why a call failed. The numbers are those of the default provider (`openssl/proverr.h`), where it has one.
+        /// Why a call failed. The numbers are those of the default provider (`openssl/proverr.h`),
+        /// where it has one.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Reason {
-            /// The call fails and nothing is put on the stack, where the default provider puts nothing.
+            /// The call fails and nothing is put on the stack, where the default provider puts
+            /// nothing.
             Unsaid = 0,
             $($name = $number,)*
         }
@@ -43,7 +45,8 @@ reasons! {
 
 type NewError = unsafe extern "C" fn(*const CoreHandle);
 type SetErrorDebug = unsafe extern "C" fn(*const CoreHandle, *const c_char, c_int, *const c_char);
-/// The last argument is a `va_list`, which on all our platforms is passed as a pointer. Without a format it is not read.
+/// The last argument is a `va_list`, which on all our platforms is passed as a pointer. Without a
+/// format it is not read.
 type VsetError = unsafe extern "C" fn(*const CoreHandle, u32, *const c_char, *const c_void);
 
 /// Where errors go.

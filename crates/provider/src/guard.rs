@@ -15,8 +15,8 @@ pub(crate) fn succeeds(f: impl FnOnce() -> bool) -> c_int {
     c_int::from(guarded(false, f))
 }
 
-/// Overwrites with zeros, and is not optimised away: somebody might look at them. As quick as a copy, which byte by byte
-/// it would not be.
+/// Overwrites with zeros, and is not optimised away: somebody might look at them. As quick as a
+/// copy, which byte by byte it would not be.
 #[inline]
 pub(crate) fn erase(bytes: &mut [u8]) {
     bytes.fill(0);

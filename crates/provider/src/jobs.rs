@@ -1,9 +1,11 @@
-//! Jobs of OpenSSL (`ASYNC_start_job(3)`): calls that a program can leave and come back to, many at once in one thread.
+//! Jobs of OpenSSL (`ASYNC_start_job(3)`): calls that a program can leave and come back to, many at
+//! once in one thread.
 //!
-//! A call within a job joins the bundle of its thread and leaves the job. The program sees that the job waits for a file
-//! descriptor, which is ready from the beginning; so it comes back soon, but mostly not before it has started the other
-//! jobs that it has. Whoever comes back first runs the bundle, whatever is in it. So there is no thread that looks after
-//! bundles, and the last one is never left behind.
+//! A call within a job joins the bundle of its thread and leaves the job. The program sees that the
+//! job waits for a file descriptor, which is ready from the beginning; so it comes back soon, but
+//! mostly not before it has started the other jobs that it has. Whoever comes back first runs the
+//! bundle, whatever is in it. So there is no thread that looks after bundles, and the last one is
+//! never left behind.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::transmute;
@@ -39,7 +41,8 @@ macro_rules! library {
             unsafe fn of(library: *mut c_void) -> Option<Self> {
                 Some(Self {
                     $($field: {
-                        // SAFETY: an open library and a string; the type is that of the manual page.
+                        // SAFETY: an open library and a string; the type is that of the manual
+                        // page.
                         unsafe {
                             let function = libc::dlsym(library, $name.as_ptr());
                             if function.is_null() {
@@ -68,7 +71,8 @@ library! {
 
 static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
 
-/// Looks for the functions. A libcrypto may be built without them, or be part of a program that hides them.
+/// Looks for the functions. A libcrypto may be built without them, or be part of a program that
+/// hides them.
 ///
 /// `of_libcrypto` is a function of libcrypto.
 pub(crate) fn find(of_libcrypto: *const c_void) {
@@ -81,7 +85,8 @@ impl Library {
     ///
     /// `of_libcrypto` is a function of libcrypto.
     unsafe fn find(of_libcrypto: *const c_void) -> Option<Self> {
-        // SAFETY: places for the answers. What is opened is never closed: the library stays where it is, as we do.
+        // SAFETY: places for the answers. What is opened is never closed: the library stays where
+        // it is, as we do.
         unsafe {
             let mut info: libc::Dl_info = core::mem::zeroed();
             if libc::dladdr(of_libcrypto, &mut info) == 0 || info.dli_fname.is_null() {
@@ -138,7 +143,8 @@ unsafe extern "C" fn close(_: WaitContext, _: *const c_void, event: c_int, _: *m
     unsafe { libc::close(event) };
 }
 
-/// What the jobs of a thread wait for. Behind a lock since nothing forbids to go on with a job in another thread.
+/// What the jobs of a thread wait for. Behind a lock since nothing forbids to go on with a job in
+/// another thread.
 type Bundle = Mutex<Vec<Place>>;
 
 /// Where a [`Waiting`] is: on the stack of its job, which goes on only when it is done.
@@ -189,7 +195,8 @@ impl Current {
         let mut waiting = Waiting::new(work);
         let place: *mut Waiting = &raw mut waiting;
         let bundle = BUNDLE.with(Arc::clone);
-        // To those who hold the lock it is valid until it is done, after which they know nothing of it.
+        // To those who hold the lock it is valid until it is done, after which they know nothing of
+        // it.
         WAITING.fetch_add(1, Ordering::Relaxed);
         lock(&bundle).push(Place(place.cast()));
         loop {
@@ -211,7 +218,8 @@ impl Current {
     }
 }
 
-/// The context will be gone, and with it what belongs to it: a job that was given up while it waited.
+/// The context will be gone, and with it what belongs to it: a job that was given up while it
+/// waited.
 pub(crate) fn forget(context: *const u8, size: usize) {
     if WAITING.load(Ordering::Relaxed) == 0 {
         return;

@@ -1,19 +1,22 @@
-//! An OpenSSL 3 provider over the kernels of `tabane-lanes`: programs that use OpenSSL hash and encrypt with them, with
-//! no line changed.
+//! An OpenSSL 3 provider over the kernels of `tabane-lanes`: programs that use OpenSSL hash and
+//! encrypt with them, with no line changed.
 //!
-//! OpenSSL loads the shared library that this crate makes (`tabane.so` where it is installed), calls
-//! `OSSL_provider_init`, and asks for tables of functions. Nothing here is a cipher or a hash of its own: this crate
-//! translates OpenSSL's calls to those of the kernels.
+//! OpenSSL loads the shared library that this crate makes (`tabane.so` where it is installed),
+//! calls `OSSL_provider_init`, and asks for tables of functions. Nothing here is a cipher or a hash
+//! of its own: this crate translates OpenSSL's calls to those of the kernels.
 //!
-//! * `abi`: the types and numbers that both sides know. No header of OpenSSL is needed to build this.
-//! * `guard`: no panic crosses into C. `params`: named values in and out. `error`: OpenSSL's stack of errors.
+//! * `abi`: the types and numbers that both sides know. No header of OpenSSL is needed to build
+//!   this.
+//! * `guard`: no panic crosses into C. `params`: named values in and out. `error`: OpenSSL's stack
+//!   of errors.
 //! * `settings`: what the configuration says.
-//! * `digest`: the hashes. `cipher`: AES, with `tls_cbc` for the records of TLS up to 1.2, and `pipeline` for several
-//!   messages in one call.
-//! * `together`: `work` of several callers, done in one `bundle`: of `jobs` of one thread, of `threads` of one program, or of
-//!   several programs by a service (`offload`).
+//! * `digest`: the hashes. `cipher`: AES, with `tls_cbc` for the records of TLS up to 1.2, and
+//!   `pipeline` for several messages in one call.
+//! * `together`: `work` of several callers, done in one `bundle`: of `jobs` of one thread, of
+//!   `threads` of one program, or of several programs by a service (`offload`).
 //!
-//! Nothing is kept between calls but what is in contexts, so that `fork` and unloading need no care.
+//! Nothing is kept between calls but what is in contexts, so that `fork` and unloading need no
+//! care.
 
 pub mod abi;
 mod bundle;
@@ -67,12 +70,13 @@ static GETTABLE: [Param; 4] = [
     Param::END,
 ];
 
-/// Where OpenSSL begins: fills in the table of functions and the context that they get. Returns 1, or 0 if the provider
-/// cannot work here.
+/// Where OpenSSL begins: fills in the table of functions and the context that they get. Returns 1,
+/// or 0 if the provider cannot work here.
 ///
 /// # Safety
 ///
-/// As `provider-base(7)` says: `core` is OpenSSL's table of functions, which take `handle`; `functions` and `context` are writable for a pointer each.
+/// As `provider-base(7)` says: `core` is OpenSSL's table of functions, which take `handle`;
+/// `functions` and `context` are writable for a pointer each.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn OSSL_provider_init(
     handle: *const CoreHandle,

@@ -1,5 +1,6 @@
-//! Processes that call at the same time, more of them than there are cores: the offload service does their work side by side, if
-//! there is one (`tabane offload serve`) and it says that this is sooner.
+//! Processes that call at the same time, more of them than there are cores: the offload service
+//! does their work side by side, if there is one (`tabane offload serve`) and it says that this is
+//! sooner.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -21,7 +22,8 @@ const VARIABLE: &str = "TABANE_OFFLOAD";
 
 /// Decides whether there is a service. `configured` is what the configuration says.
 ///
-/// Only here files are looked at: later on a program may have forbidden itself to make sockets, and would be ended for it.
+/// Only here files are looked at: later on a program may have forbidden itself to make sockets, and
+/// would be ended for it.
 pub(crate) fn find(configured: Option<&[u8]>) {
     SERVICE.get_or_init(|| {
         let named = variable(VARIABLE).or(configured.map(|path| OsStr::from_bytes(path).into()));

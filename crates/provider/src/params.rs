@@ -173,7 +173,8 @@ impl Param {
 ///
 /// # Safety
 ///
-/// `params` is null, or the first of a table that ends with a null key and is readable and writable during `'a`.
+/// `params` is null, or the first of a table that ends with a null key and is readable and writable
+/// during `'a`.
 pub(crate) unsafe fn each<'a>(
     params: *mut Param,
 ) -> impl Iterator<Item = (&'a CStr, &'a mut Param)> {

@@ -36,7 +36,8 @@ impl Settings<'_> {
             Param::text_asked_for(c"offload", &mut offload),
             Param::END,
         ];
-        // SAFETY: the caller's promise; the type is that of the number. OpenSSL leaves the places of strings, or nothing.
+        // SAFETY: the caller's promise; the type is that of the number. OpenSSL leaves the places
+        // of strings, or nothing.
         let [report, hashes, offload] = unsafe {
             if let Some(function) = Dispatch::find(core, core_function::GET_PARAMS) {
                 let get_params = core::mem::transmute::<*const c_void, GetParams>(function);

@@ -1,10 +1,12 @@
-//! Threads of one program that call at the same time, more of them than there are cores: who comes first does the work of
-//! those who wait (flat combining: Hendler, Incze, Shavit and Tzafrir, 2010). Nothing is copied, and no thread is ours.
+//! Threads of one program that call at the same time, more of them than there are cores: who comes
+//! first does the work of those who wait (flat combining: Hendler, Incze, Shavit and Tzafrir,
+//! 2010). Nothing is copied, and no thread is ours.
 //!
-//! Where there are cores enough each thread does its own work. Where there are not, some of them would not run now; so a
-//! thread lets those come who can, and then takes what has gathered: no more than its core's share, so that the other cores
-//! have something to do too. When other programs want the cores, those whom it lets run are not the ones who would come: so
-//! both ways are tried now and then, and what gets more done goes on.
+//! Where there are cores enough each thread does its own work. Where there are not, some of them
+//! would not run now; so a thread lets those come who can, and then takes what has gathered: no
+//! more than its core's share, so that the other cores have something to do too. When other
+//! programs want the cores, those whom it lets run are not the ones who would come: so both ways
+//! are tried now and then, and what gets more done goes on.
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -28,7 +30,8 @@ struct Entry<'a> {
     next: *mut Entry<'static>,
 }
 
-/// How often a thread lets others run before it sleeps: when the thread that has its work does not run itself.
+/// How often a thread lets others run before it sleeps: when the thread that has its work does not
+/// run itself.
 const YIELDS_BEFORE_SLEEP: u32 = 200;
 
 /// Does work with that of other threads if there are too many of them; otherwise `few` does it.
@@ -55,7 +58,8 @@ pub(crate) fn within(
         next: ptr::null_mut(),
     };
     let place: *mut Entry = (&raw mut entry).cast();
-    // SAFETY: until it is done nobody but who has taken it off the stack uses it, and it stays here.
+    // SAFETY: until it is done nobody but who has taken it off the stack uses it, and it stays
+    // here.
     unsafe {
         put(place, place);
         let mut yields = 0;
@@ -102,7 +106,8 @@ fn pays(work: &Work) -> bool {
             .is_ok();
     if mine {
         let bytes = BYTES.swap(0, Ordering::Relaxed);
-        // After a pause nothing is known. Nobody waits here: a fork may have come while it was held.
+        // After a pause nothing is known. Nobody waits here: a fork may have come while it was
+        // held.
         if since < 4 * TICK_NS
             && let Ok(mut trials) = TRIALS.try_lock()
         {

@@ -1,8 +1,9 @@
 //! Independent pieces of work, done side by side in SIMD lanes.
 //!
-//! CBC encryption and hashes are chains, in which one message leaves most of a processor idle. A program that has several at
-//! once shows it in one of two ways, both of which are synchronous to it: by jobs of OpenSSL (`jobs`) or by threads
-//! (`threads`). Whoever runs a bundle runs it for all who wait in it. Several processes need a service (`offload`).
+//! CBC encryption and hashes are chains, in which one message leaves most of a processor idle. A
+//! program that has several at once shows it in one of two ways, both of which are synchronous to
+//! it: by jobs of OpenSSL (`jobs`) or by threads (`threads`). Whoever runs a bundle runs it for all
+//! who wait in it. Several processes need a service (`offload`).
 
 use tabane_lanes::Hasher;
 use tabane_lanes::aes::{self, BLOCK, InOut, Key};
@@ -11,7 +12,8 @@ use crate::error::Reason;
 use crate::work::Work;
 use crate::{jobs, offload, threads};
 
-/// Bytes from which on it is worth to leave a job and come back, and to let another thread or process run.
+/// Bytes from which on it is worth to leave a job and come back, and to let another thread or
+/// process run.
 struct Worth {
     job: usize,
     thread: usize,

@@ -12,7 +12,8 @@ pub type Result<T> = std::result::Result<T, StorageError>;
 
 /// What a caller may have to tell apart.
 ///
-/// The first nine are sent in the protocol between clients and nodes, by their numbers: their order is part of it.
+/// The first nine are sent in the protocol between clients and nodes, by their numbers: their order
+/// is part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum StorageErrorKind {
@@ -125,7 +126,8 @@ impl StorageErrorKind {
     }
 }
 
-/// Why a storage could not do what was asked. Its text is one sentence, which does not repeat the object's name.
+/// Why a storage could not do what was asked. Its text is one sentence, which does not repeat the
+/// object's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageError {
     kind: StorageErrorKind,

@@ -24,8 +24,8 @@ const TEMPORARY_NAME_LEN: usize = 16;
 
 /// Objects as files below a directory.
 ///
-/// An object is written to `tmp/`, synced, renamed without replacing, and its directory is synced: so it is
-/// there whole or not at all, and stays once [`Storage::put`] has returned.
+/// An object is written to `tmp/`, synced, renamed without replacing, and its directory is synced:
+/// so it is there whole or not at all, and stays once [`Storage::put`] has returned.
 pub struct LocalStorage {
     root: PathBuf,
 }
@@ -96,8 +96,9 @@ impl LocalStorage {
         })
     }
 
-    /// Gives drafts their names, whole and durable. That of several at once costs less than of each by itself: what they need of the
-    /// file system's journal goes together, and each directory is synced once.
+    /// Gives drafts their names, whole and durable. That of several at once costs less than of each
+    /// by itself: what they need of the file system's journal goes together, and each directory is
+    /// synced once.
     ///
     /// For each there is one result; [`StorageErrorKind::AlreadyExists`] where the name is taken.
     pub fn publish(&self, drafts: impl IntoIterator<Item = Draft>) -> Vec<Result<()>> {
@@ -160,7 +161,8 @@ impl LocalStorage {
     }
 }
 
-/// An object that is being written, in any order. It vanishes when it is dropped without having got its name.
+/// An object that is being written, in any order. It vanishes when it is dropped without having got
+/// its name.
 pub struct Draft {
     name: Name,
     file: File,
@@ -386,7 +388,8 @@ fn listed(id: Id, metadata: &fs::Metadata) -> io::Result<Listed> {
     })
 }
 
-/// Writes a file whole or not at all, with this mode less the umask; `replace` says whether there may be one.
+/// Writes a file whole or not at all, with this mode less the umask; `replace` says whether there
+/// may be one.
 ///
 /// # Errors
 /// [`StorageErrorKind::AlreadyExists`]; when it cannot be written.

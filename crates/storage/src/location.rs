@@ -23,7 +23,8 @@ pub enum Location {
 }
 
 impl Location {
-    /// Reads what a person gave. `others` names what else the caller understands, for the message about what is no place.
+    /// Reads what a person gave. `others` names what else the caller understands, for the message
+    /// about what is no place.
     ///
     /// # Errors
     /// One sentence that says what is wrong and what is known.
@@ -79,7 +80,8 @@ fn split_scheme(text: &str) -> Option<(&str, &str)> {
     is_scheme.then_some((scheme, rest))
 }
 
-/// Whether this is how ssh, scp, rsync and borg name a folder on another machine: `ada@nas:x`, `10.0.0.1:/x`.
+/// Whether this is how ssh, scp, rsync and borg name a folder on another machine: `ada@nas:x`,
+/// `10.0.0.1:/x`.
 fn is_ssh_place(text: &str) -> bool {
     text.split_once(':').is_some_and(|(host, path)| {
         let is_host = !host.is_empty() && !host.contains('/');

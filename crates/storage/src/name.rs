@@ -74,8 +74,8 @@ impl ObjectKind {
     }
 }
 
-/// Names one object. Objects other than `config` and `target` are named by the BLAKE3 of their bytes, or of those of the object
-/// that they are about.
+/// Names one object. Objects other than `config` and `target` are named by the BLAKE3 of their
+/// bytes, or of those of the object that they are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Name {
     /// Its kind.

@@ -55,7 +55,8 @@ pub struct RemoteOptions {
     pub upload_kib_per_s: Option<u64>,
     /// Limit of what is received, in KiB a second.
     pub download_kib_per_s: Option<u64>,
-    /// For how long a request is tried again when the server cannot be reached, is overloaded, or breaks off.
+    /// For how long a request is tried again when the server cannot be reached, is overloaded, or
+    /// breaks off.
     pub patience: Duration,
     /// Is told of outages that last.
     pub notice: Notice,

@@ -8,7 +8,8 @@ use crate::hash::random;
 use crate::options::{Event, Notice, RemoteOptions};
 use crate::sync::lock;
 
-/// A server that has never answered is given this long, silence included: it is probably the wrong one.
+/// A server that has never answered is given this long, silence included: it is probably the wrong
+/// one.
 const FIRST_CONTACT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What a first answer may take at least, however impatient the person is.
@@ -75,7 +76,8 @@ impl Outages {
         }
     }
 
-    /// Tells of an outage, once and not before it has lasted a while. Returns whether the server was ever reached.
+    /// Tells of an outage, once and not before it has lasted a while. Returns whether the server
+    /// was ever reached.
     fn failed(&self, failure: &StorageError, now: Instant) -> bool {
         let mut state = lock(&self.state);
         let reached = state.reached;

@@ -38,10 +38,12 @@ pub(crate) fn replace_in_two_steps<S: Storage + ?Sized>(
 
 /// A place that holds immutable objects: a directory, a bucket, or several of them.
 ///
-/// It need not be clever or trusted: everything is encrypted and authenticated above it. It must keep two
-/// promises: [`Storage::put`] is atomic, and an object that was put is durable when it returns.
+/// It need not be clever or trusted: everything is encrypted and authenticated above it. It must
+/// keep two promises: [`Storage::put`] is atomic, and an object that was put is durable when it
+/// returns.
 ///
-/// Whoever must know what a storage is in particular asks its type: `(storage as &dyn Any).downcast_ref()`.
+/// Whoever must know what a storage is in particular asks its type: `(storage as &dyn
+/// Any).downcast_ref()`.
 pub trait Storage: Any + Send + Sync {
     /// Where this is, for people.
     fn location(&self) -> String;
@@ -57,8 +59,8 @@ pub trait Storage: Any + Send + Sync {
     /// [`StorageErrorKind::NotEmpty`] when it holds something else.
     fn create(&self) -> Result<()>;
 
-    /// Makes the folders that a place has from its creation on, where somebody has removed them. There is nothing to do
-    /// where there are no folders.
+    /// Makes the folders that a place has from its creation on, where somebody has removed them.
+    /// There is nothing to do where there are no folders.
     ///
     /// # Errors
     /// When they cannot be made.
@@ -79,12 +81,13 @@ pub trait Storage: Any + Send + Sync {
     /// [`StorageErrorKind::Damaged`] when it was there, and is damaged beyond what the storage can mend.
     fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>>;
 
-    /// The objects of a kind, in no order. What was put or deleted before the call is listed or not listed; what is
-    /// put or deleted meanwhile may be either.
+    /// The objects of a kind, in no order. What was put or deleted before the call is listed or not
+    /// listed; what is put or deleted meanwhile may be either.
     fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>>;
 
-    /// Whether an object of `len` bytes that is there as a whole is listed with the length `listed`. A storage that does not
-    /// keep objects as they are may know their lengths only about, without reading them.
+    /// Whether an object of `len` bytes that is there as a whole is listed with the length
+    /// `listed`. A storage that does not keep objects as they are may know their lengths only
+    /// about, without reading them.
     fn is_listed_as(&self, listed: u64, len: u64) -> bool {
         listed == len
     }
@@ -101,8 +104,8 @@ pub trait Storage: Any + Send + Sync {
     /// [`StorageErrorKind::NotFound`].
     fn delete(&self, name: Name) -> Result<()>;
 
-    /// Puts an object in the place of one of that name that is damaged, if there still is one. If it stops in between, neither
-    /// may be there.
+    /// Puts an object in the place of one of that name that is damaged, if there still is one. If
+    /// it stops in between, neither may be there.
     ///
     /// # Errors
     /// As [`Storage::put`] and [`Storage::delete`].
@@ -110,8 +113,8 @@ pub trait Storage: Any + Send + Sync {
         replace_in_two_steps(self, name, parts)
     }
 
-    /// Removes what interrupted writes have left behind that is at least this old; returns how many pieces. There is
-    /// nothing where none can be left.
+    /// Removes what interrupted writes have left behind that is at least this old; returns how many
+    /// pieces. There is nothing where none can be left.
     fn remove_leftovers(&self, age: Duration) -> Result<u64> {
         let _ = age;
         Ok(0)

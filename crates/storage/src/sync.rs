@@ -8,7 +8,8 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no panic under this lock")
 }
 
-/// Does `work` for each item, at most `at_once` at a time; the results are in the order of the items.
+/// Does `work` for each item, at most `at_once` at a time; the results are in the order of the
+/// items.
 ///
 /// # Errors
 /// The first of `work`: then nothing more is begun.

@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut browser = Browser::new(&repository)?;
     let mut walk = Walk::below("/".as_ref(), &root(&snapshot));
     while let Some(entry) = walk.next(&mut browser)? {
-        println!("{:>10} {}", entry.node.size(), entry.path.display());
+        println!("{:>10} {}", entry.entry.size(), entry.path.display());
     }
     let letter = browser.find(id, &snapshot, &data.join("letter"))?;
     let mut text = Vec::new();

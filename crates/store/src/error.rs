@@ -182,7 +182,8 @@ impl Error {
         matches!(self, Self::Storage { source, .. } if source.kind() == StorageErrorKind::NotFound)
     }
 
-    /// An [`Error::Storage`] for an object; [`Error::Damaged`] where the storage says that it no longer has what was written.
+    /// An [`Error::Storage`] for an object; [`Error::Damaged`] where the storage says that it no
+    /// longer has what was written.
     pub fn storage(action: &'static str, name: Name) -> impl FnOnce(StorageError) -> Self {
         move |source| match source.kind() {
             StorageErrorKind::Damaged => Self::damaged(name, source),

@@ -12,7 +12,7 @@ pub use access::{browse, client, file_reader, segment_cache, snapshots as snapsh
 pub use error::{Error, Result};
 pub use format::config::{BLOCK_HASHES, Config, parse_block_hash};
 pub use format::key::Password;
-pub use format::{chunker, compress, host, key, node};
+pub use format::{chunker, compress, entry, host, key};
 pub use operations::backup::BackupOptions;
 pub use operations::check::CheckOptions;
 pub use operations::copy::CopyOptions;
@@ -30,7 +30,8 @@ pub use tabane_index::Cache;
 pub use tabane_storage::{Id, LocalStorage, Outcome, Progress, RemoteOptions, Storage};
 pub use tabane_striped::cluster::Plan;
 
-/// The parts of which repositories are made, for programs that measure or attack them. They may change at any time.
+/// The parts of which repositories are made, for programs that measure or attack them. They may
+/// change at any time.
 #[doc(hidden)]
 pub mod parts {
     pub use crate::access::{examine, reader, removal};

@@ -509,7 +509,8 @@ fn without_a_place_for_it_one_goes_on_and_warns_once() {
     assert_eq!(warnings.lock().unwrap().len(), 1, "{warnings:?}");
 }
 
-/// With a cache, packs are listed by `--force` alone: what is missing is noticed then, and stored again.
+/// With a cache, packs are listed by `--force` alone: what is missing is noticed then, and stored
+/// again.
 #[test]
 fn lost_packs_and_a_cache() {
     let (dir, root) = (scratch(), scratch());

@@ -1,4 +1,5 @@
-//! Files that change while they are backed up: reported, never fatal, and what is stored is consistent.
+//! Files that change while they are backed up: reported, never fatal, and what is stored is
+//! consistent.
 
 mod common;
 
@@ -16,7 +17,8 @@ use tabane_store::backup::Backup;
 /// Long enough to be read in several parts.
 const LEN: usize = 30 << 20;
 
-/// Backs up with an observer, and wants the repository clean, and what is restored within `allowed` bytes.
+/// Backs up with an observer, and wants the repository clean, and what is restored within `allowed`
+/// bytes.
 fn back_up_changing(place: &Place, recorder: Recorder) -> (Backup, Vec<(String, String)>) {
     let recorder = Arc::new(recorder);
     let made = back_up_observed(

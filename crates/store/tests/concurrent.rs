@@ -125,7 +125,8 @@ fn child_that_backs_up() {
     back_up(&repository, &[&task[1]]);
 }
 
-/// One of two `init`s wins, and what is left of the other never hides the repository from its password.
+/// One of two `init`s wins, and what is left of the other never hides the repository from its
+/// password.
 #[test]
 fn inits_at_the_same_time() {
     let (mut both, mut lost) = (0, 0);

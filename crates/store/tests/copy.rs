@@ -33,7 +33,8 @@ fn copied(repository: &Arc<Repository>) -> usize {
     repository.list(ObjectKind::Snapshot).expect("listed").len()
 }
 
-/// After a failure of any operation, what the target says to have is whole, and running it again completes it.
+/// After a failure of any operation, what the target says to have is whole, and running it again
+/// completes it.
 #[test]
 fn a_failure_at_any_operation_leaves_the_target_whole() {
     let place = Place::new();
@@ -95,14 +96,14 @@ fn a_file_that_looks_like_a_directory_does_not_hide_it() {
     let made = back_up(&place.repository, &[&place.source]);
     let mut browser = tabane_store::browse::Browser::new(&place.repository).expect("an index");
     let path = place.source.join("directory");
-    let node = browser
+    let entry = browser
         .find(id(&made), &made.snapshot, &path)
         .expect("it is there");
-    let nodes = browser
-        .directory(node.directory().expect("one"))
+    let entries = browser
+        .directory(entry.directory().expect("one"))
         .expect("read");
     // In the order of names, the file comes before the directory, and in a snapshot before it.
-    let encoded = tabane_store::parts::tree::encode(&nodes);
+    let encoded = tabane_store::parts::tree::encode(&entries);
     write(place.source.join("a file"), &encoded);
     back_up(&place.repository, &[&place.source]);
     let target = init(LocalStorage::new(place.path("target")));

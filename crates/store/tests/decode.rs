@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tabane_index::Index;
 use tabane_storage::ObjectKind;
 use tabane_store::Id;
-use tabane_store::node::{HardLink, Kind, Node, Piece, Time, Xattr};
+use tabane_store::entry::{Entry, HardLink, Kind, Piece, Time, Xattr};
 use tabane_store::parts::pack::{
     self, BlockKind, Codec, PackContents, PackWriter, Segment, SegmentReader,
 };
@@ -57,7 +57,7 @@ fn names() -> impl Strategy<Value = Vec<u8>> {
 }
 
 prop_compose! {
-    fn nodes()(
+    fn entries()(
         name in names(),
         (mode, uid, gid) in any::<(u32, u32, u32)>(),
         (mtime, ctime, atime) in (times(), times(), option::of(times())),
@@ -65,8 +65,8 @@ prop_compose! {
         link in option::of(any::<(u64, u64)>()),
         xattrs in vec((bytes(50), bytes(300)), 0..4),
         kind in kinds(),
-    ) -> Node {
-        Node {
+    ) -> Entry {
+        Entry {
             name,
             mode,
             uid,
@@ -82,11 +82,11 @@ prop_compose! {
     }
 }
 
-fn directories() -> impl Strategy<Value = Vec<Node>> {
-    vec(nodes(), 0..8).prop_map(|mut nodes| {
-        nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        nodes.dedup_by(|a, b| a.name == b.name);
-        nodes
+fn directories() -> impl Strategy<Value = Vec<Entry>> {
+    vec(entries(), 0..8).prop_map(|mut entries| {
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        entries.dedup_by(|a, b| a.name == b.name);
+        entries
     })
 }
 
@@ -111,8 +111,8 @@ fn contents() -> impl Strategy<Value = PackContents> {
 
 proptest! {
     #[test]
-    fn directories_come_back(nodes in directories()) {
-        prop_assert_eq!(tree::decode(&tree::encode(&nodes)).unwrap(), nodes);
+    fn directories_come_back(entries in directories()) {
+        prop_assert_eq!(tree::decode(&tree::encode(&entries)).unwrap(), entries);
     }
 
     #[test]
@@ -121,8 +121,8 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_directory(nodes in directories(), at in any::<prop::sample::Index>(), byte: u8) {
-        let mut encoded = tree::encode(&nodes);
+    fn a_damaged_directory(entries in directories(), at in any::<prop::sample::Index>(), byte: u8) {
+        let mut encoded = tree::encode(&entries);
         if !encoded.is_empty() {
             let at = at.index(encoded.len());
             encoded[at] = byte;
@@ -132,22 +132,22 @@ proptest! {
     }
 
     #[test]
-    fn names_that_are_none(nodes in directories(), at in any::<prop::sample::Index>(), which in 0..5_usize) {
+    fn names_that_are_none(entries in directories(), at in any::<prop::sample::Index>(), which in 0..5_usize) {
         let bad: [&[u8]; 5] = [b"", b".", b"..", b"a/b", b"a\0b"];
-        let mut nodes = nodes;
-        if !nodes.is_empty() {
-            let at = at.index(nodes.len());
-            nodes[at].name = bad[which].to_vec();
-            prop_assert!(tree::decode(&tree::encode(&nodes)).is_err());
+        let mut entries = entries;
+        if !entries.is_empty() {
+            let at = at.index(entries.len());
+            entries[at].name = bad[which].to_vec();
+            prop_assert!(tree::decode(&tree::encode(&entries)).is_err());
         }
     }
 
     #[test]
-    fn names_out_of_order(nodes in directories()) {
-        prop_assume!(nodes.len() > 1);
-        let reversed: Vec<Node> = nodes.iter().rev().cloned().collect();
+    fn names_out_of_order(entries in directories()) {
+        prop_assume!(entries.len() > 1);
+        let reversed: Vec<Entry> = entries.iter().rev().cloned().collect();
         prop_assert!(tree::decode(&tree::encode(&reversed)).is_err());
-        let twice = [nodes[0].clone(), nodes[0].clone()];
+        let twice = [entries[0].clone(), entries[0].clone()];
         prop_assert!(tree::decode(&tree::encode(&twice)).is_err());
     }
 }

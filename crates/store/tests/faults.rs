@@ -1,4 +1,5 @@
-//! Whatever operation of the storage fails, or whenever the process dies: nothing that was stored is lost.
+//! Whatever operation of the storage fails, or whenever the process dies: nothing that was stored
+//! is lost.
 
 mod common;
 
@@ -115,7 +116,8 @@ fn restored(repository: &Arc<Repository>, id: Id, source: &Path) -> Contents {
     compare::contents(target.path())
 }
 
-/// Runs backups with the fault at the first, second, … operation, until one ends without reaching it.
+/// Runs backups with the fault at the first, second, … operation, until one ends without reaching
+/// it.
 fn at_every_operation(fault: Fault) {
     let base = Base::new();
     let (mut tried, mut touched) = (0, 0);

@@ -1,4 +1,5 @@
-//! A repository that is deleted, or deleted and made anew, while a backup runs: no backup is reported as made.
+//! A repository that is deleted, or deleted and made anew, while a backup runs: no backup is
+//! reported as made.
 
 mod common;
 

@@ -15,7 +15,7 @@ use tabane_storage::{Name, ObjectKind};
 use tabane_store::Outcome;
 use tabane_store::backup::{Backup, BackupOptions, Parent};
 use tabane_store::browse::Browser;
-use tabane_store::node::Node;
+use tabane_store::entry::Entry;
 use tabane_store::snapshot::Summary;
 
 /// A source that was backed up once.
@@ -29,7 +29,8 @@ fn backed_up() -> (Place, Backup) {
     (place, made)
 }
 
-/// Backs up once more, compares what is restored, and returns the summary and what became of each file.
+/// Backs up once more, compares what is restored, and returns the summary and what became of each
+/// file.
 fn again(place: &Place) -> (Summary, Arc<Recorder>) {
     let recorder = Arc::new(Recorder::default());
     let made = back_up_observed(
@@ -48,7 +49,7 @@ fn again(place: &Place) -> (Summary, Arc<Recorder>) {
 }
 
 /// What a snapshot has of the source.
-fn source_in(place: &Place, made: &Backup) -> Node {
+fn source_in(place: &Place, made: &Backup) -> Entry {
     let mut browser = Browser::new(&place.repository).unwrap();
     browser
         .find(id(made), &made.snapshot, &place.source)
@@ -62,7 +63,8 @@ fn what_changed_after_a_backup_began_is_read_again() {
     let late = place.source.join("zzz");
     write(&late, b"before");
     let changed = late.clone();
-    // The file is written after the beginning, and before it is read; it might be written again in the same tick.
+    // The file is written after the beginning, and before it is read; it might be written again in
+    // the same tick.
     let recorder = Arc::new(Recorder::on_entry(move |path, outcome| {
         if outcome == Outcome::Directory && changed.starts_with(path) {
             fs::write(&changed, b"behind").unwrap();

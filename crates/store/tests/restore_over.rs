@@ -1,4 +1,5 @@
-//! Restore into a tree that is there: what is right stays, what is wrong is put right, and nothing else is touched.
+//! Restore into a tree that is there: what is right stays, what is wrong is put right, and nothing
+//! else is touched.
 
 mod common;
 
@@ -363,7 +364,8 @@ fn verify_reads_what_was_restored() {
     assert_eq!(summary.verified_bytes, summary.total_bytes);
 }
 
-/// Files are changed when their directory is done, which is after they are, and before they are verified.
+/// Files are changed when their directory is done, which is after they are, and before they are
+/// verified.
 #[test]
 fn verify_notices_what_changed_meanwhile() {
     struct Meddler {

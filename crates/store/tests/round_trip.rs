@@ -148,7 +148,7 @@ fn hard_links() {
     write(at("b/other"), &random_bytes(4, 3_000_000));
     write(at("empty"), b"");
     symlink("target", at("symlink")).unwrap();
-    make_node(&at("fifo"), FileType::Fifo, 0);
+    make_special(&at("fifo"), FileType::Fifo, 0);
     for name in ["a/file", "b/other", "empty", "symlink", "fifo"] {
         for copy in 0..3 {
             let link = at(&format!("links/{copy}/{}", name.replace('/', "-")));
@@ -171,7 +171,7 @@ fn links_pipes_and_sockets() {
     symlink(".", at("to itself")).unwrap();
     symlink(OsStr::from_bytes(b"\xff\n"), at("to odd bytes")).unwrap();
     symlink("t".repeat(4000), at("to far away")).unwrap();
-    make_node(&at("fifo"), FileType::Fifo, 0);
+    make_special(&at("fifo"), FileType::Fifo, 0);
     fs::set_permissions(at("fifo"), Permissions::from_mode(0o620)).unwrap();
     // Bound from within its directory: the path of a socket must be short.
     let directory = File::open(&place.source).unwrap();
@@ -204,12 +204,12 @@ fn devices() {
     if let Err(error) = made {
         return not_checked("devices", error);
     }
-    make_node(
+    make_special(
         &place.source.join("block"),
         FileType::BlockDevice,
         rustix::fs::makedev(259, 70_000),
     );
-    make_node(
+    make_special(
         &place.source.join("char"),
         FileType::CharacterDevice,
         rustix::fs::makedev(4000, 1_000_000),
@@ -234,7 +234,7 @@ fn extended_attributes() {
     fs::create_dir(&directory).unwrap();
     xattr::set(&directory, "user.of a directory", b"v").unwrap();
     if is_root() {
-        make_node(&place.source.join("fifo"), FileType::Fifo, 0);
+        make_special(&place.source.join("fifo"), FileType::Fifo, 0);
         symlink("x", place.source.join("link")).unwrap();
         for name in ["fifo", "link", "file"] {
             xattr::set(place.source.join(name), "trusted.t", b"v").unwrap();
@@ -551,7 +551,7 @@ fn child_that_backs_up_its_standard_input() {
     repository.backup(backup_options(), source).unwrap();
 }
 
-fn make_node(path: &Path, kind: FileType, device: u64) {
+fn make_special(path: &Path, kind: FileType, device: u64) {
     rustix::fs::mknodat(CWD, path, kind, Mode::from_raw_mode(0o640), device).unwrap();
 }
 

@@ -9,8 +9,8 @@ use common::{Place, assert_clean, back_up, back_up_with, backup_options};
 use tabane_store::Algorithm;
 use tabane_store::backup::Parent;
 
-/// The first 320 bytes of the two files of Stevens, Bursztein, Karpman, Albertini and Markov, "The first collision
-/// for full SHA-1" (CRYPTO 2017, <https://shattered.io>): what both begin with…
+/// The first 320 bytes of the two files of Stevens, Bursztein, Karpman, Albertini and Markov, "The
+/// first collision for full SHA-1" (CRYPTO 2017, <https://shattered.io>): what both begin with…
 const PREFIX: &str = "\
     255044462d312e330a25e2e3cfd30a0a0a312030206f626a0a3c3c2f57696474682032203020522f4865696768742033\
     203020522f547970652034203020522f537562747970652035203020522f46696c7465722036203020522f436f6c6f72\
@@ -105,7 +105,8 @@ fn duplicates_in_one_run_and_in_the_next() {
     assert_clean(&place.repository);
 }
 
-/// Backs up with every file read once more. Only the directories above the source may have changed: others use them.
+/// Backs up with every file read once more. Only the directories above the source may have changed:
+/// others use them.
 fn again(place: &Place) -> tabane_store::snapshot::Summary {
     let options = backup_options().parent(Parent::None);
     back_up(&place.repository, &[&place.source]);

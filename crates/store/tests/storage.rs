@@ -26,14 +26,16 @@ fn suite(storage: &dyn Storage, count: u32) {
     objects(storage);
     bad_names_and_ranges(storage);
     lists(storage);
-    // Over several targets only the config is put in a way that decides between different bytes: all else is named by its hash.
+    // Over several targets only the config is put in a way that decides between different bytes:
+    // all else is named by its hash.
     let rounds = if (storage as &dyn Any).is::<StripedStorage>() {
         1
     } else {
         5
     };
     let winners = races(storage, rounds);
-    // A WebDAV server may look whether a name is taken and take it later: docs/object-stores.md says what follows.
+    // A WebDAV server may look whether a name is taken and take it later: docs/object-stores.md
+    // says what follows.
     if !storage.location().starts_with("webdav") {
         assert!(winners.iter().all(|&winners| winners == 1), "{winners:?}");
     }
@@ -174,7 +176,8 @@ fn lists(storage: &dyn Storage) {
     }
 }
 
-/// Of many who put the same name, some succeed, and the bytes of one of them are there whole: how many, in each round.
+/// Of many who put the same name, some succeed, and the bytes of one of them are there whole: how
+/// many, in each round.
 fn races(storage: &dyn Storage, rounds: u32) -> Vec<usize> {
     let round = |round| {
         let config = match round {

@@ -8,11 +8,12 @@ use crate::striped::StripedStorage;
 use tabane_storage::{Id, Name, ObjectKind, Result, Storage, StorageError, StorageErrorKind};
 
 impl StripedStorage {
-    /// Spreads new stripes over this place as well, which must be empty. What is there stays where it is. The set must be opened
-    /// again after this.
+    /// Spreads new stripes over this place as well, which must be empty. What is there stays where
+    /// it is. The set must be opened again after this.
     ///
     /// # Errors
-    /// One sentence, when a target is missing, there are as many as there can be, or the place cannot be used.
+    /// One sentence, when a target is missing, there are as many as there can be, or the place
+    /// cannot be used.
     pub fn add(&self, place: &Place) -> Result<()> {
         let (_, newest) = self.newest();
         if newest.len() == ROLES_MAX || self.generations.len() == usize::from(GENERATION_MAX) {
@@ -38,12 +39,13 @@ impl StripedStorage {
         }
     }
 
-    /// Puts this place, which must be empty, where a target was, which is named by its ID or its URL. What belongs there is
-    /// written by [`StripedStorage::heal`]. The set must be opened again after this. Returns the URL of the target that was
-    /// replaced.
+    /// Puts this place, which must be empty, where a target was, which is named by its ID or its
+    /// URL. What belongs there is written by [`StripedStorage::heal`]. The set must be opened again
+    /// after this. Returns the URL of the target that was replaced.
     ///
     /// # Errors
-    /// One sentence, when there is no such target, data would be lost without it, or the place cannot be used.
+    /// One sentence, when there is no such target, data would be lost without it, or the place
+    /// cannot be used.
     pub fn replace(&self, old: &str, place: &Place) -> Result<String> {
         let all = self.targets.all();
         let is_old = |number: &usize| {
@@ -66,7 +68,8 @@ impl StripedStorage {
         let member = self.new_member(place)?;
         match self.targets.position(member.id) {
             None => self.announce(place, &self.description.replace(all[number].id, member))?,
-            // An earlier attempt, which was interrupted, has put this place where it was itself before.
+            // An earlier attempt, which was interrupted, has put this place where it was itself
+            // before.
             Some(known) if known == number && place.storage.stat(Name::CONFIG).is_err() => {
                 self.announce(place, &self.description)?;
             }
@@ -130,11 +133,12 @@ impl StripedStorage {
         self.targets.position(id).is_none() && storage.stat(Name::CONFIG).is_ok()
     }
 
-    /// Puts a new description on the new target and all others in use, but not on one that is replaced, which may be
-    /// broken. That of the highest epoch counts, so whoever is interrupted has either changed nothing or made the change.
+    /// Puts a new description on the new target and all others in use, but not on one that is
+    /// replaced, which may be broken. That of the highest epoch counts, so whoever is interrupted
+    /// has either changed nothing or made the change.
     ///
-    /// Of two who change the set at once, one at least finds what the other has put, since both look after they have put theirs: who
-    /// finds another's takes its own back.
+    /// Of two who change the set at once, one at least finds what the other has put, since both
+    /// look after they have put theirs: who finds another's takes its own back.
     fn announce(&self, place: &Place, description: &Description) -> Result<()> {
         let cannot = |url: &str, error: StorageError| {
             refusal(format!(

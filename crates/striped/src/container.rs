@@ -1,4 +1,5 @@
-//! What a target stores under an object's name: a header, and the cells of one role, every sector with its checksum.
+//! What a target stores under an object's name: a header, and the cells of one role, every sector
+//! with its checksum.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -15,13 +16,15 @@ pub const SECTOR_LEN: u64 = 64 << 10;
 /// Bytes of the header.
 pub const HEADER_LEN: u64 = 64;
 
-/// Objects that are no longer are kept whole, as replicas: that takes fewer requests than a stripe, and hardly more bytes.
+/// Objects that are no longer are kept whole, as replicas: that takes fewer requests than a stripe,
+/// and hardly more bytes.
 pub const REPLICA_MAX: u64 = 64 << 10;
 
 /// The most roles that a stripe can have.
 pub const ROLES_MAX: usize = 32;
 
-/// The highest number of a generation: it must fit into what an object's length leaves when it is divided by 16.
+/// The highest number of a generation: it must fit into what an object's length leaves when it is
+/// divided by 16.
 pub const GENERATION_MAX: u8 = 15;
 
 const CHECKSUM_LEN: u64 = 16;
@@ -138,7 +141,8 @@ impl Geometry {
         header
     }
 
-    /// Reads a header, and which role it is of; nothing if it is not one of this object that was written here.
+    /// Reads a header, and which role it is of; nothing if it is not one of this object that was
+    /// written here.
     pub fn parse(object: Id, bytes: &[u8]) -> Option<(Self, usize)> {
         let header: &[u8; HEADER_LEN as usize] = bytes.first_chunk()?;
         let (before, checksum) = header.split_at((HEADER_LEN - CHECKSUM_LEN) as usize);
@@ -167,8 +171,8 @@ pub fn generation_of(container_len: u64) -> u8 {
     (container_len % UNIT) as u8
 }
 
-/// What [`Geometry::listed_len`] is for a container of this length of a stripe over so many roles (of a replica, where its
-/// length says so); nothing if no container has that length.
+/// What [`Geometry::listed_len`] is for a container of this length of a stripe over so many roles
+/// (of a replica, where its length says so); nothing if no container has that length.
 pub fn listed_len(container_len: u64, roles: usize) -> Option<u64> {
     if container_len > 2 * OBJECT_LEN_MAX {
         return None;
@@ -198,8 +202,8 @@ fn counts(roles: u8) -> (u64, u64) {
     COUNTS[usize::from(roles) - 3]
 }
 
-/// The container of a role: its header, its cells cut into sectors with the checksum of each, and what makes its length tell
-/// the generation.
+/// The container of a role: its header, its cells cut into sectors with the checksum of each, and
+/// what makes its length tell the generation.
 pub struct Container<'a> {
     header: [u8; HEADER_LEN as usize],
     sectors: Vec<(&'a [u8], [u8; CHECKSUM_LEN as usize])>,

@@ -9,8 +9,9 @@ use tabane_storage::sync::lock;
 use tabane_storage::{Id, Name, ObjectKind, Result, StorageErrorKind};
 
 impl StripedStorage {
-    /// Removes an object. What a target that is away has of it must not come back to life with it, so this is written down
-    /// first; packs need not be, since nothing refers to one that was removed.
+    /// Removes an object. What a target that is away has of it must not come back to life with it,
+    /// so this is written down first; packs need not be, since nothing refers to one that was
+    /// removed.
     pub(super) fn delete_object(&self, name: Name) -> Result<()> {
         self.check_enough()?;
         if self.is_deleted(name.id) {
@@ -66,7 +67,8 @@ impl StripedStorage {
         Ok(())
     }
 
-    /// Removes what interrupted writes have left on targets, and containers that are too few to be an object.
+    /// Removes what interrupted writes have left on targets, and containers that are too few to be
+    /// an object.
     pub(super) fn remove_all_leftovers(&self, age: Duration) -> Result<u64> {
         let up = self.targets.up();
         let mut removed = 0;

@@ -131,8 +131,8 @@ impl StripedStorage {
         Ok(bytes)
     }
 
-    /// A target did not give what it was asked for. One that does not answer is left alone; a fault of one object is not
-    /// yet one of the target.
+    /// A target did not give what it was asked for. One that does not answer is left alone; a fault
+    /// of one object is not yet one of the target.
     pub(super) fn failed_to_read(&self, number: usize, error: &StorageError) {
         use StorageErrorKind::{Denied, Retryable, SessionOver, Unauthorized, Unreachable};
         if let Denied | Retryable | SessionOver | Unauthorized | Unreachable = error.kind() {

@@ -1,7 +1,8 @@
 //! Brings all targets up to date: rebuilds what is missing or damaged.
 //!
-//! What there is to do is seen from listings, so what was interrupted goes on, and two who heal at once do the same twice at
-//! worst. With `read_data` every byte is read, and so damage is found that no listing shows.
+//! What there is to do is seen from listings, so what was interrupted goes on, and two who heal at
+//! once do the same twice at worst. With `read_data` every byte is read, and so damage is found
+//! that no listing shows.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -57,9 +58,11 @@ pub struct HealReport {
     pub written_bytes: u64,
     /// Objects that were deleted while a target was away, and are now gone from it too.
     pub applied_deletions: u64,
-    /// Names of which so few parts are there that there is no object: interrupted writes leave such.
+    /// Names of which so few parts are there that there is no object: interrupted writes leave
+    /// such.
     pub fragments: u64,
-    /// Objects that are still not as they should be: too much of them is lost, or a target is missing.
+    /// Objects that are still not as they should be: too much of them is lost, or a target is
+    /// missing.
     pub unhealed_objects: u64,
     /// Targets that are missing.
     pub missing_targets: u64,
@@ -106,14 +109,15 @@ impl Healing<'_> {
         is_there
     }
 
-    /// Puts a part of an object on a target; says whether it is there. It is well if another has put it.
+    /// Puts a part of an object on a target; says whether it is there. It is well if another has
+    /// put it.
     pub fn put(&self, target: usize, name: Name, parts: &[&[u8]]) -> bool {
         let storage = self.storage.targets.storage(target);
         storage.is_some_and(|storage| self.count_put(target, storage.put(name, parts), parts))
     }
 
-    /// Puts a part of an object on a target in the place of one that is damaged. Whoever calls knows that nothing is lost
-    /// if this stops in between.
+    /// Puts a part of an object on a target in the place of one that is damaged. Whoever calls
+    /// knows that nothing is lost if this stops in between.
     pub fn replace(&self, target: usize, name: Name, parts: &[&[u8]]) -> bool {
         let storage = self.storage.targets.storage(target);
         storage.is_some_and(|storage| self.count_put(target, storage.replace(name, parts), parts))
@@ -132,8 +136,9 @@ impl Healing<'_> {
         is_there
     }
 
-    /// Whether a target did this. One that is full or may not be written to is left out like one that does not answer: the others are
-    /// to be healed all the same, and a heal that leaves one out says so in the end.
+    /// Whether a target did this. One that is full or may not be written to is left out like one
+    /// that does not answer: the others are to be healed all the same, and a heal that leaves one
+    /// out says so in the end.
     fn is_done(&self, target: usize, done: Result<()>) -> bool {
         match done {
             Err(error) if error.kind() != StorageErrorKind::AlreadyExists => {
@@ -165,7 +170,8 @@ impl StripedStorage {
             let holdings = self.holdings(kind)?.into_iter();
             objects.extend(holdings.map(|(id, holding)| (Name::new(kind, id), holding)));
         }
-        // Not before the listings: they refuse where more is gone than may be, which empty folders would hide.
+        // Not before the listings: they refuse where more is gone than may be, which empty folders
+        // would hide.
         for number in self.targets.up() {
             if let Some(target) = self.targets.storage(number) {
                 healing.is_done(number, target.make_folders());

@@ -1,11 +1,12 @@
 //! One repository over several targets, any two of which may be lost.
 //!
-//! Every object is in *containers* of the same name, one a target: large ones as a stripe of the code of [`tabane_parity`],
-//! of which each target holds the cells of one role, small ones as whole copies on three targets. `docs/striped.md` is for
-//! users, `docs/format.md` has every byte.
+//! Every object is in *containers* of the same name, one a target: large ones as a stripe of the
+//! code of [`tabane_parity`], of which each target holds the cells of one role, small ones as whole
+//! copies on three targets. `docs/striped.md` is for users, `docs/format.md` has every byte.
 //!
-//! A target that does not answer is left alone for the rest of the process, with one notice, and everything goes on without
-//! it as long as no more than two are missing. [`StripedStorage::heal`] brings it up to date when it is back.
+//! A target that does not answer is left alone for the rest of the process, with one notice, and
+//! everything goes on without it as long as no more than two are missing. [`StripedStorage::heal`]
+//! brings it up to date when it is back.
 
 #![forbid(unsafe_code)]
 

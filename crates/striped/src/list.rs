@@ -29,7 +29,8 @@ impl Holding {
     }
 }
 
-/// Merges what targets listed: of each object what there is of each length, of which there is one unless something was cut off.
+/// Merges what targets listed: of each object what there is of each length, of which there is one
+/// unless something was cut off.
 pub fn merge(lists: &[(usize, Vec<Listed>)]) -> HashMap<Id, Vec<Holding>> {
     let mut found: HashMap<Id, Vec<Holding>> = HashMap::new();
     for (number, list) in lists {
@@ -62,8 +63,8 @@ pub fn merge(lists: &[(usize, Vec<Listed>)]) -> HashMap<Id, Vec<Holding>> {
 }
 
 impl StripedStorage {
-    /// What each target in use lists. One that is there and has no folder for this kind has lost what was in it, which is like
-    /// any other damage.
+    /// What each target in use lists. One that is there and has no folder for this kind has lost
+    /// what was in it, which is like any other damage.
     pub(super) fn raw_lists(&self, kind: ObjectKind) -> Result<Vec<(usize, Vec<Listed>)>> {
         let lists = self
             .targets
@@ -94,7 +95,8 @@ impl StripedStorage {
         target.is_some_and(|target| target.stat(Name::TARGET).is_ok())
     }
 
-    /// Where more targets are `without` a folder than may be lost, what was in it must not be taken for removed.
+    /// Where more targets are `without` a folder than may be lost, what was in it must not be taken
+    /// for removed.
     fn check_folders(&self, kind: ObjectKind, without: &[usize]) -> Result<()> {
         let has = |number: &&usize| self.targets.is_up(**number) && !without.contains(number);
         let is_enough =
@@ -129,8 +131,8 @@ impl StripedStorage {
         Ok(settled.collect())
     }
 
-    /// What of several lengths is the right one: what a header says that is as it was written. Two targets that are cut short
-    /// may agree, against one that is whole.
+    /// What of several lengths is the right one: what a header says that is as it was written. Two
+    /// targets that are cut short may agree, against one that is whole.
     fn settle(&self, name: Name, lengths: Vec<Holding>) -> Holding {
         let right = match lengths.len() {
             1 => None,
@@ -157,8 +159,9 @@ impl StripedStorage {
             .then(|| container::listed_len(holding.container_len, targets.len()))?
     }
 
-    /// Whether these are parts of a stripe that are too few to read it, as an interrupted write leaves them. What has a length
-    /// that no container has was cut short: that is damage, and must not pass for what never was.
+    /// Whether these are parts of a stripe that are too few to read it, as an interrupted write
+    /// leaves them. What has a length that no container has was cut short: that is damage, and must
+    /// not pass for what never was.
     pub(super) fn is_fragment(&self, holding: &Holding) -> bool {
         let generation = holding.generation();
         self.generation(generation).is_some_and(|targets| {

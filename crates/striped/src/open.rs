@@ -193,8 +193,9 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
     })
 }
 
-/// The description that counts: the latest of the set. Of two of one epoch, which two changes at once or an interrupted one can have left
-/// behind, it is the one that more places have, whatever their order.
+/// The description that counts: the latest of the set. Of two of one epoch, which two changes at
+/// once or an interrupted one can have left behind, it is the one that more places have, whatever
+/// their order.
 fn description_of_most(answers: &[Answer]) -> Option<Description> {
     let set = set_of_most(answers)?;
     let mut copies: BTreeMap<Id, (u64, usize, &Description)> = BTreeMap::new();
@@ -212,7 +213,8 @@ fn description_of_most(answers: &[Answer]) -> Option<Description> {
     most.map(|(_, (_, _, description))| description.clone())
 }
 
-/// The set that most places say they are of, so that one that is listed by mistake is the one that is named.
+/// The set that most places say they are of, so that one that is listed by mistake is the one that
+/// is named.
 fn set_of_most(answers: &[Answer]) -> Option<Id> {
     let mut places: BTreeMap<Id, usize> = BTreeMap::new();
     for answer in answers {
@@ -228,7 +230,8 @@ fn set_of_most(answers: &[Answer]) -> Option<Id> {
     most.map(|(set, _)| set)
 }
 
-/// Makes a set of these places, which are empty, or goes on where an earlier attempt was interrupted.
+/// Makes a set of these places, which are empty, or goes on where an earlier attempt was
+/// interrupted.
 ///
 /// # Errors
 /// When there are too few, one of them does not answer, or holds something else.

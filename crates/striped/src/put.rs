@@ -20,7 +20,8 @@ enum Put {
 }
 
 impl StripedStorage {
-    /// Puts an object. It is durable on every target in use that should have a part of it when this returns.
+    /// Puts an object. It is durable on every target in use that should have a part of it when this
+    /// returns.
     pub(super) fn put_object(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
         self.check_enough()?;
         let joined;
@@ -149,7 +150,8 @@ impl StripedStorage {
         judged.collect()
     }
 
-    /// What a put came to. A target that is full, or that may not be written to, is not left out in silence.
+    /// What a put came to. A target that is full, or that may not be written to, is not left out in
+    /// silence.
     fn judge(&self, number: usize, put: Result<()>) -> Result<Put> {
         use StorageErrorKind::{AlreadyExists, Denied, Full, ReadOnly, Unauthorized};
         let Err(error) = put else { return Ok(Put::New) };

@@ -48,7 +48,8 @@ pub struct StripeReader<'a> {
 /// The sectors of a cell that are wanted.
 pub type Want = (usize, Range<u64>);
 
-/// Sectors that follow each other, and in all of which the same cells are bad, some of which are wanted.
+/// Sectors that follow each other, and in all of which the same cells are bad, some of which are
+/// wanted.
 struct Gap {
     bad: BTreeSet<usize>,
     wanted: BTreeSet<usize>,

@@ -15,7 +15,8 @@ use tabane_storage::buffer::Buffer;
 use tabane_storage::{Name, Result, StorageError, StorageErrorKind};
 
 impl StripedStorage {
-    /// Puts copies where they are missing or damaged; returns whether there was something to do, and it is done.
+    /// Puts copies where they are missing or damaged; returns whether there was something to do,
+    /// and it is done.
     pub(super) fn heal_replicas(
         &self,
         healing: &Healing,
@@ -70,7 +71,8 @@ impl StripedStorage {
         Ok(done && !(lacking.is_empty() && damaged.is_empty()))
     }
 
-    /// Puts the parts of a stripe that are missing or damaged; returns whether there was something to do, and it is done.
+    /// Puts the parts of a stripe that are missing or damaged; returns whether there was something
+    /// to do, and it is done.
     pub(super) fn heal_stripe(
         &self,
         healing: &Healing,
@@ -170,8 +172,8 @@ impl StripedStorage {
         Ok(done && had_work)
     }
 
-    /// Lets the nodes of a cluster put the parts of a stripe that are missing, so that no byte of them comes here; says whether
-    /// all of them are there.
+    /// Lets the nodes of a cluster put the parts of a stripe that are missing, so that no byte of
+    /// them comes here; says whether all of them are there.
     fn rebuild_among_nodes(
         &self,
         healing: &Healing,
@@ -206,7 +208,8 @@ impl StripedStorage {
 }
 
 impl StripeReader<'_> {
-    /// Whether the object can be read when `role` and all `missing` roles are not there, and those of `damaged` as they are.
+    /// Whether the object can be read when `role` and all `missing` roles are not there, and those
+    /// of `damaged` as they are.
     fn survives_without(
         &self,
         role: usize,

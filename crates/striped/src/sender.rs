@@ -10,8 +10,9 @@ pub trait StripeSender: Send + Sync {
     /// Puts all parts of a stripe of an object.
     fn put(&self, targets: &Targets, placed: &Placed, object: &[u8]) -> Relayed;
 
-    /// Rebuilds what a role keeps of an object, of which `others` lack their parts, too, without a byte of it coming here. Says
-    /// whether the part is durable now; if it is not, it takes somebody who reads what the other parts are.
+    /// Rebuilds what a role keeps of an object, of which `others` lack their parts, too, without a
+    /// byte of it coming here. Says whether the part is durable now; if it is not, it takes
+    /// somebody who reads what the other parts are.
     fn rebuild(&self, targets: &Targets, placed: &Placed, role: usize, others: &[usize]) -> bool;
 }
 
@@ -34,8 +35,8 @@ pub type Puts = Vec<(usize, Result<()>)>;
 pub enum Relayed {
     /// Every node has answered.
     Put(Puts),
-    /// It has to be put on each target by itself, since a node is not there, or does not do what it should. What there is of it already
-    /// is right, and durable.
+    /// It has to be put on each target by itself, since a node is not there, or does not do what it
+    /// should. What there is of it already is right, and durable.
     Failed,
     /// As well, and nothing was sent.
     NotTried,

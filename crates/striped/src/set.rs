@@ -54,8 +54,8 @@ impl Identity {
     }
 }
 
-/// The targets of a set, and what is stored over which of them. It is an object named by its hash, on every target; the one with
-/// the highest epoch counts.
+/// The targets of a set, and what is stored over which of them. It is an object named by its hash,
+/// on every target; the one with the highest epoch counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
     format: u8,
@@ -67,7 +67,8 @@ pub struct Description {
     pub fixed_roles: bool,
     /// All targets.
     pub targets: Vec<Member>,
-    /// For each generation of stripes, the targets in their order; numbered from 1. New stripes are of the last.
+    /// For each generation of stripes, the targets in their order; numbered from 1. New stripes are
+    /// of the last.
     pub generations: Vec<Vec<Id>>,
 }
 

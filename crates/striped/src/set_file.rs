@@ -1,5 +1,5 @@
-//! The file that says where the targets of a set are. It has nothing but that, so that it can be written by hand on a new
-//! machine: all else is on the targets.
+//! The file that says where the targets of a set are. It has nothing but that, so that it can be
+//! written by hand on a new machine: all else is on the targets.
 //!
 //! ```toml
 //! [[target]]

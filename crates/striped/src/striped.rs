@@ -160,7 +160,8 @@ impl StripedStorage {
         Some(self.generations.get(index)?)
     }
 
-    /// By how many places roles are turned for this object, or where the places for its copies begin.
+    /// By how many places roles are turned for this object, or where the places for its copies
+    /// begin.
     pub(crate) fn turn(&self, object: Id, places: usize) -> usize {
         let first = object.0.first_chunk().expect("an ID has 32 bytes");
         (u64::from_le_bytes(*first) % places as u64) as usize

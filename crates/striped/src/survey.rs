@@ -21,7 +21,8 @@ pub struct TargetState {
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Parts of objects that it should have and has not, as far as others know; not counted where it is missing.
+    /// Parts of objects that it should have and has not, as far as others know; not counted where
+    /// it is missing.
     pub lacks: u64,
 }
 
@@ -34,9 +35,11 @@ pub struct Survey {
     pub objects: u64,
     /// Objects of which a part is not where it should be.
     pub incomplete_objects: u64,
-    /// Names of which so few parts are there that there is no object: interrupted writes leave such.
+    /// Names of which so few parts are there that there is no object: interrupted writes leave
+    /// such.
     pub fragments: u64,
-    /// The targets in use, by their numbers in `targets`, any one of which could be lost now without losing anything.
+    /// The targets in use, by their numbers in `targets`, any one of which could be lost now
+    /// without losing anything.
     pub spare: Vec<usize>,
     /// The pairs of targets in use that could be lost now without losing anything.
     pub spare_pairs: Vec<(usize, usize)>,
@@ -188,7 +191,8 @@ impl StripedStorage {
         }
     }
 
-    /// The targets in use that should have a part of an object, and have none, or none of the right length.
+    /// The targets in use that should have a part of an object, and have none, or none of the right
+    /// length.
     pub(super) fn lacking(&self, name: Name, holding: &Holding) -> Vec<usize> {
         let has = |number: &usize| holding.holders >> number & 1 == 1;
         let is_up = |number: &usize| self.targets.is_up(*number);

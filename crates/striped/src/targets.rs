@@ -115,7 +115,8 @@ impl Targets {
         StorageError::new(error.kind(), text)
     }
 
-    /// Does something with each of these targets that is in use, with all at once; the results in their order.
+    /// Does something with each of these targets that is in use, with all at once; the results in
+    /// their order.
     pub fn each<T: Send>(
         &self,
         numbers: &[usize],

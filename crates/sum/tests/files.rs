@@ -1,4 +1,5 @@
-//! Many files at once: the same checksums as one after the other, in order, whatever happens to files.
+//! Many files at once: the same checksums as one after the other, in order, whatever happens to
+//! files.
 
 #![forbid(unsafe_code)]
 
@@ -231,7 +232,8 @@ fn files_that_lie_about_their_length_are_read_to_their_end() {
     }
 }
 
-/// Whether a digest is that of up to so many zeros. A read that races with a change can end at any byte.
+/// Whether a digest is that of up to so many zeros. A read that races with a change can end at any
+/// byte.
 fn is_of_zeros(sum: Sum, most: u64) -> bool {
     [4096, 1].into_iter().any(|step: u64| {
         let mut hasher = Hasher::new(Algorithm::Xxh64);
@@ -366,7 +368,8 @@ fn tasks_without_a_job_keep_their_place() {
     assert_eq!(done, (0..10_000).collect::<Vec<_>>());
 }
 
-/// Tasks are not taken much before they are needed, and not at all when nobody wants the results any more.
+/// Tasks are not taken much before they are needed, and not at all when nobody wants the results
+/// any more.
 #[test]
 fn an_endless_list_can_be_left() {
     let taken = Arc::new(AtomicU64::new(0));

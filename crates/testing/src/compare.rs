@@ -194,7 +194,8 @@ pub fn contents(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found.into_iter().map(read).collect()
 }
 
-/// What is in a directory, with lengths and times: the same twice if nothing was written in between.
+/// What is in a directory, with lengths and times: the same twice if nothing was written in
+/// between.
 pub fn listing(root: &Path) -> BTreeMap<PathBuf, (u64, i64, i64)> {
     let found = entries(root).into_iter();
     found

@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use serde_json::json;
 use tabane_store::backup::{self, BackupOptions, Parent, Source};
 use tabane_store::compress::Compression;
-use tabane_store::snapshot::Summary;
 use tabane_store::exclude::{ExcludeOptions, Excludes};
+use tabane_store::snapshot::Summary;
 use tabane_store::{Error, Repository};
 
 use crate::args::{Global, parse};
@@ -61,18 +61,30 @@ pub struct Backup {
     #[arg(long, value_name = "LEVEL", default_value = "auto", allow_negative_numbers = true, value_parser = parse::<Compression>)]
     #[arg(hide_short_help = true)]
     compression: Compression,
-    /// Don't read packs back before they are stored. Doing so finds what faulty memory has changed since it was hashed
+    /// Don't read packs back before they are stored. Doing so finds what faulty memory has changed
+    /// since it was hashed
     #[arg(long, hide_short_help = true)]
     no_extra_verify: bool,
 
-    /// Read the paths from this file, one a line (LF or CR LF); empty lines and lines that start with # don't count (- is standard input)
+    /// Read the paths from this file, one a line (LF or CR LF); empty lines and lines that start
+    /// with # don't count (- is standard input)
     #[arg(long, value_name = "FILE", help_heading = "What to store")]
     files_from: Vec<PathBuf>,
     /// The same, but every line is a path
-    #[arg(long, value_name = "FILE", help_heading = "What to store", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "What to store",
+        hide_short_help = true
+    )]
     files_from_verbatim: Vec<PathBuf>,
     /// The same, but each path ends in a NUL byte, as from `find -print0`
-    #[arg(long, value_name = "FILE", help_heading = "What to store", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "What to store",
+        hide_short_help = true
+    )]
     files_from_raw: Vec<PathBuf>,
     /// Store standard input as a file
     #[arg(long, help_heading = "What to store")]
@@ -109,7 +121,8 @@ pub struct Backup {
     /// Leave out what is in directories with a CACHEDIR.TAG
     #[arg(long, help_heading = "What to leave out")]
     exclude_caches: bool,
-    /// Leave out what is in directories that have a file of this name, or one that begins with this header
+    /// Leave out what is in directories that have a file of this name, or one that begins with this
+    /// header
     #[arg(long, value_name = "NAME[:HEADER]", help_heading = "What to leave out")]
     #[arg(hide_short_help = true)]
     exclude_if_present: Vec<String>,
@@ -118,7 +131,12 @@ pub struct Backup {
     #[arg(hide_short_help = true)]
     exclude_larger_than: Option<u64>,
     /// Obey files of this name in the tree, written as .gitignore (repeatable)
-    #[arg(long, value_name = "NAME", help_heading = "What to leave out", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "NAME",
+        help_heading = "What to leave out",
+        hide_short_help = true
+    )]
     ignore_file: Vec<String>,
 
     /// Tag the snapshot (repeatable, or separated by commas)
@@ -178,7 +196,11 @@ impl Backup {
             }
             self.paths.iter().for_each(|path| warn_of_link(path));
         }
-        let (repository, new) = if self.init && !self.dry_run { global.open_or_init()? } else { (global.open()?, false) };
+        let (repository, new) = if self.init && !self.dry_run {
+            global.open_or_init()?
+        } else {
+            (global.open()?, false)
+        };
         if new {
             super::init::report(global, &repository)?;
         }
@@ -221,17 +243,19 @@ impl Backup {
         for file in &self.files_from_raw {
             paths.extend(read_list(file, b'\0')?.into_iter().map(into_path));
         }
-        if paths.is_empty() { Err(Failure::Usage(
-            "nothing to back up: name at least one path, or use --stdin".to_owned(),
-        )) } else { Ok(Source::Paths(paths)) }
+        if paths.is_empty() {
+            Err(Failure::Usage(
+                "nothing to back up: name at least one path, or use --stdin".to_owned(),
+            ))
+        } else {
+            Ok(Source::Paths(paths))
+        }
     }
 
     fn options(self, repository: &Repository) -> Result<BackupOptions> {
         let parent = match &self.parent {
             _ if self.force => Parent::None,
-            Some(name) => {
-                Parent::Snapshot(repository.find_snapshot(name, &Default::default())?.0)
-            }
+            Some(name) => Parent::Snapshot(repository.find_snapshot(name, &Default::default())?.0),
             None => Parent::Latest,
         };
         let excludes = ExcludeOptions::default()
@@ -273,7 +297,11 @@ fn read_lines(path: &Path) -> Result<Vec<Vec<u8>>> {
 /// The parts of a file that end in `end`, but no empty ones.
 fn read_list(path: &Path, end: u8) -> Result<Vec<Vec<u8>>> {
     let mut bytes = Vec::new();
-    let read = if path.as_os_str() == "-" { std::io::stdin().read_to_end(&mut bytes) } else { std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)) };
+    let read = if path.as_os_str() == "-" {
+        std::io::stdin().read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes))
+    };
     read.map_err(Error::path("read", path))?;
     let parts = bytes
         .split(|&byte| byte == end)

@@ -165,7 +165,9 @@ fn block(repository: &std::sync::Arc<Repository>, prefix: &str) -> Result<Vec<u8
     let mut reader = tabane_store::parts::reader::BlockReader::new(repository);
     reader.append_block(&index, id, &mut bytes)?;
     let digest = repository.config().hash.digest(&bytes);
-    if repository.is_block(&id, &digest) { Ok(bytes) } else {
+    if repository.is_block(&id, &digest) {
+        Ok(bytes)
+    } else {
         Err(Error::damaged(format!("block {id}"), "its bytes do not match its digest").into())
     }
 }

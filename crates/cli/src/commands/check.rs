@@ -98,7 +98,10 @@ impl Check {
         let survey = striped.map(|storage| storage.survey());
         let statement = survey.as_ref().map(|survey| match survey {
             Ok(survey) if failed => {
-                format!("apart from the problems above, {}", advice::statement(survey))
+                format!(
+                    "apart from the problems above, {}",
+                    advice::statement(survey)
+                )
             }
             Ok(survey) => advice::statement(survey),
             Err(error) => format!("what targets hold cannot be told: {error}"),

@@ -424,10 +424,10 @@ fn change(global: &Global, old: Option<&str>, new: &NodeAddress) -> Result<Exit>
         None => storage.add(&place)?,
         Some(old) => {
             let is_target = |name: &str| storage.urls().any(|url| url == cluster::node_url(name));
-            // Whoever ran this before may have been interrupted when only the file was left to change.
+            // Whoever ran this before may have been interrupted when only the file was left to
+            // change.
             if is_target(old) || !is_target(&new.name) {
-                storage
-                    .replace(&cluster::node_url(old), &place)?;
+                storage.replace(&cluster::node_url(old), &place)?;
             }
             // It may have taken its own place, empty.
             let is_gone = |node: &NodeAddress| node.name == old && node.name != new.name;

@@ -19,7 +19,8 @@ use crate::output::{Output, Table, print_json};
 /// Bytes of an object: about those of a pack.
 const OBJECT_LEN: usize = 8 << 20;
 
-/// Objects that are written or read at a time: while nodes make one durable, the next are on their way.
+/// Objects that are written or read at a time: while nodes make one durable, the next are on their
+/// way.
 const AT_ONCE: usize = 3;
 
 /// What one plan came to.

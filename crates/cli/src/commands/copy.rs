@@ -71,7 +71,11 @@ impl Copy {
         let copied = from.copy_to(options, &to, &snapshots);
         progress.stop();
         let copied = copied?;
-        if global.json { print_json(&copied, self.dry_run)? } else { print(global, &copied, self.dry_run, &progress)? }
+        if global.json {
+            print_json(&copied, self.dry_run)?
+        } else {
+            print(global, &copied, self.dry_run, &progress)?
+        }
         Ok(exit)
     }
 }
@@ -106,12 +110,16 @@ fn print(global: &Global, copied: &Copied, dry_run: bool, progress: &Progress) -
         if dry_run { "would be copied" } else { "copied" },
         format::grouped(copied.present.len() as u64),
     ))?;
-    let stored = if dry_run { String::new() } else { format!(
-        ", stored as {} in {} ({})",
-        format::bytes(copied.stored_bytes),
-        format::duration(progress.elapsed()),
-        format::speed(copied.bytes, progress.elapsed())
-    ) };
+    let stored = if dry_run {
+        String::new()
+    } else {
+        format!(
+            ", stored as {} in {} ({})",
+            format::bytes(copied.stored_bytes),
+            format::duration(progress.elapsed()),
+            format::speed(copied.bytes, progress.elapsed())
+        )
+    };
     output.line(format!(
         "{} of {}{stored}; {} there already",
         format::count(copied.blocks, "block"),

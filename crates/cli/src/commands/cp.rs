@@ -89,8 +89,8 @@ pub struct Cp {
     /// How much to check
     #[arg(long, value_name = "LEVEL", default_value = "written")]
     verify: Verify,
-    /// The hash: xxh3 finds accidents as well as any, and is the fastest; sha256 or blake3 also find
-    /// malice
+    /// The hash: xxh3 finds accidents as well as any, and is the fastest; sha256 or blake3 also
+    /// find malice
     #[arg(long, value_name = "NAME", default_value = "xxh3", value_parser = parse_algorithm)]
     algorithm: Algorithm,
     /// Write the hashes of all files to this file; names in it are relative to DST

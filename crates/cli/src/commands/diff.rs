@@ -65,7 +65,7 @@ impl Diff {
             };
             let mut path = change.path.as_os_str().as_bytes().to_vec();
             let shown = change.new.as_ref().or(change.old.as_ref());
-            if shown.is_some_and(|node| node.directory().is_some()) {
+            if shown.is_some_and(|entry| entry.directory().is_some()) {
                 path.push(b'/');
             }
             if global.json {

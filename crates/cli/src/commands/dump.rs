@@ -50,17 +50,17 @@ impl Dump {
         let _presence = Presence::announce(&repository, Purpose::Restore);
         let mut browser = Browser::new(&repository)?;
         let path = self.place.join(&self.what);
-        let node = browser.find(id, &snapshot, &path)?;
+        let entry = browser.find(id, &snapshot, &path)?;
         let mut output = Output::new();
-        if node.directory().is_some() {
+        if entry.directory().is_some() {
             let Archive::Tar = self.archive;
-            let archived = dump::archive(&mut browser, &path, &node, &mut output)?;
+            let archived = dump::archive(&mut browser, &path, &entry, &mut output)?;
             if archived.sockets_left_out > 0 && !global.quiet {
                 let sockets = format::count(archived.sockets_left_out, "socket");
                 warn(format!("{sockets} left out: an archive cannot hold them"));
             }
         } else {
-            dump::file(&mut browser, &node, &mut output)?;
+            dump::file(&mut browser, &entry, &mut output)?;
         }
         output.flush()?;
         Ok(Exit::Success)

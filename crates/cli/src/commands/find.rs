@@ -6,17 +6,17 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tabane_store::browse::Browser;
-use tabane_store::find::{Blocks, Finder, Pattern, Query};
-use tabane_store::node::{Node, Time};
 use tabane_storage::ObjectKind;
+use tabane_store::browse::Browser;
+use tabane_store::entry::{Entry, Time};
+use tabane_store::find::{Blocks, Finder, Pattern, Query};
 use tabane_store::{Id, Repository};
 
 use crate::advice;
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
-use crate::output::{Output, into_object, node_json, snapshot_json, warn};
+use crate::output::{Output, entry_json, into_object, snapshot_json, warn};
 use crate::select::{Selected, Selection};
 
 /// Search snapshots for files
@@ -149,8 +149,8 @@ impl Find {
         let mut sections = 0;
         for (id, snapshot) in &snapshots {
             let mut found = Vec::new();
-            let unreadable = finder.search(snapshot, &mut |path, node| {
-                found.push((path.to_owned(), node.clone()));
+            let unreadable = finder.search(snapshot, &mut |path, entry| {
+                found.push((path.to_owned(), entry.clone()));
             });
             for directory in unreadable {
                 let path = directory.path.display();
@@ -165,7 +165,7 @@ impl Find {
                 let snapshot = snapshot_json(*id, snapshot);
                 let matches = found
                     .iter()
-                    .map(|(path, node)| node_json(path, node).into());
+                    .map(|(path, entry)| entry_json(path, entry).into());
                 let mut object = into_object(json!({"hits": found.len()}));
                 for key in ["id", "time", "hostname"] {
                     let name = if key == "id" { "snapshot" } else { key };
@@ -187,16 +187,18 @@ impl Find {
                     format::local_time(snapshot.time)
                 ))?;
             }
-            for (path, node) in &found {
-                self.print(&mut output, path, node)?;
+            for (path, entry) in &found {
+                self.print(&mut output, path, entry)?;
             }
         }
         output.finish()?;
         Ok(exit)
     }
 
-    fn print(&self, output: &mut Output, path: &Path, node: &Node) -> Result<()> {
-        if self.long { output.long_entry(path, node) } else {
+    fn print(&self, output: &mut Output, path: &Path, entry: &Entry) -> Result<()> {
+        if self.long {
+            output.long_entry(path, entry)
+        } else {
             output.path(path)?;
             output.line("")
         }

@@ -45,11 +45,13 @@ pub struct Forget {
     /// Remove just these (an ID, its beginning, or latest)
     #[arg(value_name = "SNAPSHOT")]
     snapshots: Vec<String>,
-    /// What the snapshots of a group have in common: host, paths, tags, some of them with commas between, or '' for one group of all
+    /// What the snapshots of a group have in common: host, paths, tags, some of them with commas
+    /// between, or '' for one group of all
     #[arg(short, long, value_name = "LIST", default_value = "host,paths", value_parser = parse::<GroupBy>)]
     #[arg(hide_short_help = true)]
     group_by: GroupBy,
-    /// Allow that no snapshot of a group stays; without --keep options, that of the chosen ones no snapshot does
+    /// Allow that no snapshot of a group stays; without --keep options, that of the chosen ones no
+    /// snapshot does
     #[arg(long, hide_short_help = true)]
     unsafe_allow_remove_all: bool,
     /// Show what would be removed, and remove nothing
@@ -178,12 +180,18 @@ impl Forget {
         let rules = self.keep.rules();
         self.validate(&rules)?;
         let repository = global.open()?;
-        let (exit, going) = if self.snapshots.is_empty() { self.remove_by_rules(global, &repository, &rules, metrics)? } else { self.remove_named(global, &repository)? };
+        let (exit, going) = if self.snapshots.is_empty() {
+            self.remove_by_rules(global, &repository, &rules, metrics)?
+        } else {
+            self.remove_named(global, &repository)?
+        };
         if self.prune && !going.is_empty() {
             let pruned = if self.dry_run {
                 let going = going.into_iter().collect();
                 prune::dry_run(global, &repository, &self.limits, &going)?
-            } else { prune::run(global, &repository, &self.limits, metrics)? };
+            } else {
+                prune::run(global, &repository, &self.limits, metrics)?
+            };
             if exit == Exit::Success {
                 return Ok(pruned);
             }
@@ -236,7 +244,11 @@ impl Forget {
             output.json(&Value::Array(groups.collect()))?;
             output.finish()?;
         }
-        let exit = if failed || !listing.damaged.is_empty() { Exit::Incomplete } else { Exit::Success };
+        let exit = if failed || !listing.damaged.is_empty() {
+            Exit::Incomplete
+        } else {
+            Exit::Success
+        };
         Ok((exit, going))
     }
 
@@ -259,7 +271,8 @@ impl Forget {
         }
     }
 
-    /// Removes the snapshots that were named, whether or not they can be read; says which those were.
+    /// Removes the snapshots that were named, whether or not they can be read; says which those
+    /// were.
     fn remove_named(&self, global: &Global, repository: &Repository) -> Result<(Exit, Vec<Id>)> {
         let filter = self.selection.filter();
         let mut named = self
@@ -280,7 +293,11 @@ impl Forget {
             }))?;
             output.finish()?;
         }
-        let exit = if failed { Exit::Incomplete } else { Exit::Success };
+        let exit = if failed {
+            Exit::Incomplete
+        } else {
+            Exit::Success
+        };
         Ok((exit, named))
     }
 
@@ -295,10 +312,14 @@ impl Forget {
         }
         if !global.json && !global.quiet {
             let mut output = Output::new();
-            if self.dry_run { output.line(format!(
-                "dry run: {} would be removed",
-                format::count(going.len() as u64, "snapshot")
-            ))? } else { output.line(format!("{} removed", format::count(removed, "snapshot")))? }
+            if self.dry_run {
+                output.line(format!(
+                    "dry run: {} would be removed",
+                    format::count(going.len() as u64, "snapshot")
+                ))?
+            } else {
+                output.line(format!("{} removed", format::count(removed, "snapshot")))?
+            }
             output.finish()?;
         }
         Ok(!self.dry_run && removed < going.len() as u64)
@@ -317,10 +338,20 @@ fn describe(group: &Group) -> String {
             .paths
             .as_ref()
             .map(|paths| format!("paths {}", list(paths))),
-        group.tags.as_ref().map(|tags| if tags.is_empty() { "no tags".to_owned() } else { format!("tags {}", list(tags)) }),
+        group.tags.as_ref().map(|tags| {
+            if tags.is_empty() {
+                "no tags".to_owned()
+            } else {
+                format!("tags {}", list(tags))
+            }
+        }),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
-    if parts.is_empty() { "snapshot".to_owned() } else { format!("snapshot with {}", parts.join(" and ")) }
+    if parts.is_empty() {
+        "snapshot".to_owned()
+    } else {
+        format!("snapshot with {}", parts.join(" and "))
+    }
 }
 
 /// A table of what stays and why, and one of what goes.

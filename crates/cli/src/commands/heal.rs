@@ -1,6 +1,5 @@
 //! `tabane heal`
 
-
 use clap::Args;
 use serde_json::json;
 use tabane_striped::{HealOptions, HealReport};

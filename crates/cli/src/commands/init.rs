@@ -35,13 +35,15 @@ pub struct Init {
     /// Hash that names blocks: sha256, blake3, or sha1 (which has known collisions, see below)
     #[arg(long, value_name = "NAME", default_value_t = Algorithm::Sha256, value_parser = parse_block_hash)]
     hash: Algorithm,
-    /// Average length of blocks cut by content, a power of two; or fixed:SIZE for blocks of one length
+    /// Average length of blocks cut by content, a power of two; or fixed:SIZE for blocks of one
+    /// length
     #[arg(long, value_name = "SIZE|fixed:SIZE", value_parser = parse_chunking)]
     chunk_size: Option<Chunking>,
     /// Hash and cut as --from-repo does, so that `tabane copy` and backups share blocks
     #[arg(long, conflicts_with_all = ["hash", "chunk_size"])]
     copy_chunker_params: bool,
-    /// Spread the repository over this place and the others given so, at least 3: a directory or a URL
+    /// Spread the repository over this place and the others given so, at least 3: a directory or a
+    /// URL
     #[arg(long, value_name = "URL")]
     target: Vec<String>,
     /// Give every target the same role in all stripes, instead of taking turns

@@ -104,7 +104,11 @@ fn list(global: &Global, repository: &Repository) -> Result<Exit> {
     for error in &damaged {
         warn(advice::explain(error));
     }
-    let exit = if damaged.is_empty() { Exit::Success } else { Exit::Failure };
+    let exit = if damaged.is_empty() {
+        Exit::Success
+    } else {
+        Exit::Failure
+    };
     let in_use = repository.key();
     let mut output = Output::new();
     if global.json {

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tabane_store::parts::pack::BlockKind;
 use tabane_storage::ObjectKind;
+use tabane_store::parts::pack::BlockKind;
 
 use crate::args::Global;
 use crate::exit::{Exit, Result};
@@ -62,12 +62,16 @@ impl List {
                             if !seen.insert(*id) {
                                 continue;
                             }
-                            if global.json { output.json(&json!({
-                                "id": id.to_string(),
-                                "kind": kind,
-                                "length": len,
-                                "pack": pack.to_string(),
-                            }))? } else { output.line(format!("{kind} {id}"))? }
+                            if global.json {
+                                output.json(&json!({
+                                    "id": id.to_string(),
+                                    "kind": kind,
+                                    "length": len,
+                                    "pack": pack.to_string(),
+                                }))?
+                            } else {
+                                output.line(format!("{kind} {id}"))?
+                            }
                         }
                     }
                 }
@@ -76,7 +80,11 @@ impl List {
             }
         };
         for (id, len) in repository.list(kind)? {
-            if global.json { output.json(&json!({"id": id.to_string(), "length": len}))? } else { output.line(id.to_string())? }
+            if global.json {
+                output.json(&json!({"id": id.to_string(), "length": len}))?
+            } else {
+                output.line(id.to_string())?
+            }
         }
         output.finish()?;
         Ok(Exit::Success)

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use tabane_store::browse::{Browser, Entry, Walk};
-use tabane_store::node::Node;
+use tabane_store::browse::{Browser, PathEntry, Walk};
+use tabane_store::entry::Entry;
 
 use crate::args::Global;
 use crate::exit::{Exit, Result};
 use crate::format;
-use crate::output::{Output, into_object, node_json, snapshot_json};
+use crate::output::{Output, entry_json, into_object, snapshot_json};
 use crate::select::{Place, PlaceParser, Selection};
 
 /// List what is in a snapshot
@@ -65,24 +65,27 @@ impl Ls {
                 format::printable(&snapshot.hostname),
             ))?;
         }
-        let starts = if self.paths.is_empty() { vec![self.place.path.clone()] } else { self
-        .paths
-        .iter()
-        .map(|path| self.place.join(path))
-        .collect() };
+        let starts = if self.paths.is_empty() {
+            vec![self.place.path.clone()]
+        } else {
+            self.paths
+                .iter()
+                .map(|path| self.place.join(path))
+                .collect()
+        };
         // Nothing is printed if one of them is not there.
         let starts = starts
             .into_iter()
             .map(|path| Ok((browser.find(id, &snapshot, &path)?, path)))
             .collect::<Result<Vec<_>>>()?;
-        for (node, path) in starts {
+        for (entry, path) in starts {
             // A directory that was asked for is not part of what is in it.
-            if node.directory().is_none() {
-                self.print(global, &mut output, &path, &node)?;
+            if entry.directory().is_none() {
+                self.print(global, &mut output, &path, &entry)?;
             }
-            let mut walk = Walk::below(&path, &node);
-            while let Some(Entry { path, node }) = walk.next(&mut browser)? {
-                self.print(global, &mut output, &path, &node)?;
+            let mut walk = Walk::below(&path, &entry);
+            while let Some(PathEntry { path, entry }) = walk.next(&mut browser)? {
+                self.print(global, &mut output, &path, &entry)?;
                 if self.no_recursive {
                     walk.skip_contents();
                 }
@@ -92,14 +95,20 @@ impl Ls {
         Ok(Exit::Success)
     }
 
-    fn print(&self, global: &Global, output: &mut Output, path: &Path, node: &Node) -> Result<()> {
+    fn print(
+        &self,
+        global: &Global,
+        output: &mut Output,
+        path: &Path,
+        entry: &Entry,
+    ) -> Result<()> {
         if global.json {
             let mut object = into_object(json!({"message_type": "node"}));
-            object.append(&mut node_json(path, node));
+            object.append(&mut entry_json(path, entry));
             return output.json(&object.into());
         }
         if self.long {
-            return output.long_entry(path, node);
+            return output.long_entry(path, entry);
         }
         output.path(path)?;
         output.line("")

@@ -37,7 +37,8 @@ pub struct Mount {
     /// Let other users in too
     #[arg(long)]
     allow_other: bool,
-    /// With --allow-other: don't look at the permissions of files, so that all users can read all of them
+    /// With --allow-other: don't look at the permissions of files, so that all users can read all
+    /// of them
     #[arg(long, requires = "allow_other")]
     no_default_permissions: bool,
     /// Show everything as belonging to root

@@ -46,7 +46,8 @@ Example:
         /// Host and port to listen on [default: those by which the cluster knows the node]
         #[arg(long, value_name = "HOST:PORT")]
         listen: Option<String>,
-        /// Take data by libfabric too, at this address, as in verbs@10.1.0.1:7442; clients and nodes that can use it
+        /// Take data by libfabric too, at this address, as in verbs@10.1.0.1:7442; clients and
+        /// nodes that can use it
         #[arg(long, value_name = "PROVIDER@HOST:PORT", hide = !cfg!(feature = "libfabric"))]
         fabric: Option<FabricAddress>,
         /// Answer HTTP here: /metrics for Prometheus, and /health

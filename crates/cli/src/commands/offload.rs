@@ -60,7 +60,8 @@ struct Serve {
 
 #[derive(Args)]
 struct Place {
-    /// The socket of the service [default: /run/tabane/offload.sock for root, offload.sock in $XDG_RUNTIME_DIR/tabane for others]
+    /// The socket of the service [default: /run/tabane/offload.sock for root, offload.sock in
+    /// $XDG_RUNTIME_DIR/tabane for others]
     #[arg(long, value_name = "FILE", env = "TABANE_OFFLOAD")]
     socket: Option<PathBuf>,
 }

@@ -285,7 +285,8 @@ default_properties = ?provider=tabane
     )
 }
 
-/// The absolute path of the provider that was named, else of the one that is installed, else of the one beside this command.
+/// The absolute path of the provider that was named, else of the one that is installed, else of the
+/// one beside this command.
 fn module(named: Option<PathBuf>) -> Result<PathBuf> {
     let module = match named {
         Some(module) => module,
@@ -327,7 +328,8 @@ fn system_modules() -> Option<PathBuf> {
     Some(dir.into())
 }
 
-/// The provider that came with this command: where cargo puts libraries, beside it, or in `lib` where `make install` does.
+/// The provider that came with this command: where cargo puts libraries, beside it, or in `lib`
+/// where `make install` does.
 fn built() -> Result<PathBuf> {
     let command = std::env::current_exe().and_then(fs::canonicalize);
     let command = command.map_err(|error| other(&error.to_string()))?;

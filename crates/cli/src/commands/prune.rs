@@ -71,7 +71,11 @@ impl Prune {
         let file = self.metrics.clone();
         file.record(global, "prune", |metrics| {
             let repository = global.open()?;
-            if self.dry_run { dry_run(global, &repository, &self.limits, &HashSet::new()) } else { run(global, &repository, &self.limits, metrics) }
+            if self.dry_run {
+                dry_run(global, &repository, &self.limits, &HashSet::new())
+            } else {
+                run(global, &repository, &self.limits, metrics)
+            }
         })
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use tabane_store::repair::{RepairOptions, Repaired};
 use tabane_storage::ObjectKind;
+use tabane_store::repair::{RepairOptions, Repaired};
 use tabane_store::{Error, Id, Repository};
 
 use crate::args::Global;
@@ -70,7 +70,8 @@ Examples:
         /// Which packs (an ID or its beginning); all, if none is named
         #[arg(value_name = "PACK")]
         packs: Vec<String>,
-        /// Keep a copy of each damaged pack in this directory before it is removed [default: see below]
+        /// Keep a copy of each damaged pack in this directory before it is removed [default: see
+        /// below]
         #[arg(long, value_name = "DIR")]
         copies: Option<PathBuf>,
         /// Say what would be done, and do nothing
@@ -228,7 +229,8 @@ fn packs(
     Ok(Exit::Success)
 }
 
-/// Where copies of damaged packs go unless the person says where: where they are found again, and outlive a restart.
+/// Where copies of damaged packs go unless the person says where: where they are found again, and
+/// outlive a restart.
 fn copies_directory(global: &Global) -> Result<PathBuf> {
     let directory = global.local_directory()?;
     let directory = directory.and_then(|directory| fs::canonicalize(directory).ok());
@@ -289,7 +291,11 @@ fn snapshots(
         "unreadable_snapshots": unreadable,
     });
     say(global, value, options.dry_run, || {
-        let verb = if options.dry_run { "would be repaired" } else { "repaired" };
+        let verb = if options.dry_run {
+            "would be repaired"
+        } else {
+            "repaired"
+        };
         let line = |Repaired { old, new, lost }: &Repaired| {
             let outcome = new.map_or_else(String::new, |new| format!(" is now {}", new.short()));
             format!(
@@ -316,7 +322,11 @@ fn snapshots(
             id.short()
         ));
     }
-    if report.unreadable.is_empty() || options.forget { Ok(selected.exit) } else { Ok(Exit::Failure) }
+    if report.unreadable.is_empty() || options.forget {
+        Ok(selected.exit)
+    } else {
+        Ok(Exit::Failure)
+    }
 }
 
 /// The packs that `names` mean, or all.

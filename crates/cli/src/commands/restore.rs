@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tabane_store::restore::RestoreOptions;
 use tabane_store::exclude::IncludeOptions;
+use tabane_store::restore::RestoreOptions;
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
@@ -44,19 +44,39 @@ pub struct Restore {
     #[arg(short, long, value_name = "PATTERN", help_heading = "What to restore")]
     include: Vec<String>,
     /// Restore only what matches, whatever its case (repeatable)
-    #[arg(long, value_name = "PATTERN", help_heading = "What to restore", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "PATTERN",
+        help_heading = "What to restore",
+        hide_short_help = true
+    )]
     iinclude: Vec<String>,
     /// Restore only what matches a line of this file (repeatable)
-    #[arg(long, value_name = "FILE", help_heading = "What to restore", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "What to restore",
+        hide_short_help = true
+    )]
     include_file: Vec<PathBuf>,
     /// Leave out what matches (repeatable)
     #[arg(short, long, value_name = "PATTERN", help_heading = "What to restore")]
     exclude: Vec<String>,
     /// Leave out what matches, whatever its case (repeatable)
-    #[arg(long, value_name = "PATTERN", help_heading = "What to restore", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "PATTERN",
+        help_heading = "What to restore",
+        hide_short_help = true
+    )]
     iexclude: Vec<String>,
     /// Leave out what matches a line of this file (repeatable)
-    #[arg(long, value_name = "FILE", help_heading = "What to restore", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "What to restore",
+        hide_short_help = true
+    )]
     exclude_file: Vec<PathBuf>,
     #[command(flatten)]
     selection: Selection,

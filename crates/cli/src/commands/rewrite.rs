@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tabane_store::rewrite::{RewriteOptions, Rewritten};
 use tabane_store::exclude::ExcludeOptions;
+use tabane_store::rewrite::{RewriteOptions, Rewritten};
 
 use crate::args::Global;
 use crate::exit::{Exit, Result};
@@ -34,7 +34,12 @@ pub struct Rewrite {
     #[arg(short, long, value_name = "PATTERN", group = "excludes")]
     exclude: Vec<String>,
     /// Leave out what matches, whatever its case (repeatable)
-    #[arg(long, value_name = "PATTERN", group = "excludes", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "PATTERN",
+        group = "excludes",
+        hide_short_help = true
+    )]
     iexclude: Vec<String>,
     /// Leave out what matches a line of this file (repeatable)
     #[arg(long, value_name = "FILE", group = "excludes")]

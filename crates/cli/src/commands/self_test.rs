@@ -100,7 +100,11 @@ impl SelfTest {
             ))?;
         }
         output.finish()?;
-        if failed { Ok(Exit::Failure) } else { Ok(Exit::Success) }
+        if failed {
+            Ok(Exit::Failure)
+        } else {
+            Ok(Exit::Success)
+        }
     }
 }
 

@@ -80,8 +80,16 @@ impl Tag {
     fn change(&self, tags: &[String]) -> Vec<String> {
         let split = |lists: &[String]| lists.iter().flat_map(|list| split_tags(list)).collect();
         let removed: Vec<String> = split(&self.remove);
-        let added: Vec<String> = if self.set.is_empty() { split(&self.add) } else { split(&self.set) };
-        let mut changed: Vec<String> = if self.set.is_empty() { tags.to_vec() } else { Vec::new() };
+        let added: Vec<String> = if self.set.is_empty() {
+            split(&self.add)
+        } else {
+            split(&self.set)
+        };
+        let mut changed: Vec<String> = if self.set.is_empty() {
+            tags.to_vec()
+        } else {
+            Vec::new()
+        };
         for tag in added {
             if !changed.contains(&tag) {
                 changed.push(tag);

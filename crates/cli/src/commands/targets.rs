@@ -136,9 +136,14 @@ fn change(global: &Global, old: Option<&str>, new: &str) -> Result<Exit> {
                 Ok(url) if urls.contains(&url) && !is_target(old) => url,
                 _ => old.to_owned(),
             };
-            // An earlier attempt may have been interrupted when the targets knew, and the file did not.
+            // An earlier attempt may have been interrupted when the targets knew, and the file did
+            // not.
             let is_done = urls.contains(&old) && !is_target(&old) && is_target(&new);
-            let replaced = if is_done { old } else { storage.replace(&old, place)? };
+            let replaced = if is_done {
+                old
+            } else {
+                storage.replace(&old, place)?
+            };
             urls.retain(|url| *url != replaced);
         }
     }

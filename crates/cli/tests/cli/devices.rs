@@ -8,7 +8,8 @@ use tempfile::TempDir;
 
 use crate::bed::{Bed, bare_command, run, varied};
 
-/// A folder with a driver that has these faults: see `driver.cpp`. `None`, after saying so, where there is no compiler.
+/// A folder with a driver that has these faults: see `driver.cpp`. `None`, after saying so, where
+/// there is no compiler.
 pub fn driver(faults: &str) -> Option<TempDir> {
     static BUILT: OnceLock<Option<TempDir>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {

@@ -17,7 +17,8 @@ struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts on the new directory `mount` of the bed; nothing, said loudly, where the system does not let us.
+    /// Mounts on the new directory `mount` of the bed; nothing, said loudly, where the system does
+    /// not let us.
     fn start(bed: &Bed, arguments: &[&str]) -> Option<Self> {
         if !can_mount() {
             return None;
@@ -100,7 +101,8 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// A file of everything that can be told from a file, but for the inode number and what changes with reading.
+/// A file of everything that can be told from a file, but for the inode number and what changes
+/// with reading.
 fn assert_same(expected: &Path, found: &Path) {
     let (want, have) = (
         fs::symlink_metadata(expected).expect("there"),

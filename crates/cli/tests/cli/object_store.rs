@@ -61,7 +61,8 @@ fn everyday_work_on_a_real_server() {
     assert!(gateway.bucket().join("my/repository/config").exists());
 }
 
-/// The server dies again and again while a backup writes to it: the backup takes its time and nothing is lost.
+/// The server dies again and again while a backup writes to it: the backup takes its time and
+/// nothing is lost.
 #[test]
 fn a_server_that_is_killed_and_restarted_during_a_backup() {
     let Some(mut gateway) = Gateway::start("a real S3 server that dies during a backup") else {

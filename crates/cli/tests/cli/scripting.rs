@@ -56,7 +56,8 @@ fn every_command_prints_json() {
 
     let stats = bed.run(["stats", "--json"]).succeeds().last_json();
     assert_eq!(stats["snapshots"], 2);
-    // Two large files, a short one before and after its change, one of five bytes; further names don't count.
+    // Two large files, a short one before and after its change, one of five bytes; further names
+    // don't count.
     assert_eq!(stats["restore_bytes"], 2 * (600_000 + 5) + 14 + 7);
     assert_eq!(stats["unique_files"], 5);
     assert_eq!(stats["unique_file_bytes"], 300_000 + 5 + 14 + 7);

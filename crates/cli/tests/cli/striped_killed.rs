@@ -1,4 +1,5 @@
-//! `tabane backup`, `heal` and `targets replace` over several directories are killed at any moment, and run again.
+//! `tabane backup`, `heal` and `targets replace` over several directories are killed at any moment,
+//! and run again.
 
 use std::fs;
 use std::path::Path;

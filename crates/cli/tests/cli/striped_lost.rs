@@ -1,5 +1,5 @@
-//! A target of a striped repository is lost or damaged, or more than can be: what commands say, how they end, and the ways
-//! out that docs/striped.md names.
+//! A target of a striped repository is lost or damaged, or more than can be: what commands say, how
+//! they end, and the ways out that docs/striped.md names.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -9,8 +9,8 @@ use crate::source;
 /// What TABANE_SIMD takes.
 const SETS: [&str; 5] = ["portable", "sse41", "avx2", "avx512", "shani"];
 
-/// The most blocks that are new in a backup of what is stored already: those of the directories above
-/// the source, which change meanwhile.
+/// The most blocks that are new in a backup of what is stored already: those of the directories
+/// above the source, which change meanwhile.
 const BLOCKS_NEW_MAX: u64 = 9;
 
 fn with_set(mut command: Command, set: &str) -> Ran {

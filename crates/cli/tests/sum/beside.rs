@@ -3,15 +3,22 @@
 //! # The differences, all of them
 //!
 //! - **The name**: messages begin with `tabane: ` instead of `md5sum: `.
-//! - **A hint** is given when no line of a check file is properly formatted: of which algorithms the first one seems to be.
+//! - **A hint** is given when no line of a check file is properly formatted: of which algorithms
+//!   the first one seems to be.
 //! - **`--version`** names this program, `sum (tabane)`.
-//! - **No hint**: `Try 'md5sum --help' for more information.` is left out, here as with all other commands.
+//! - **No hint**: `Try 'md5sum --help' for more information.` is left out, here as with all other
+//!   commands.
 //! - **Wrong usage** ends with exit code 2, as with all other commands, instead of 1.
-//! - **Directions**: characters that turn the direction of writing are escaped in messages, since a terminal obeys them.
-//! - **A bug of gnulib** is not repeated: after the bytes `\xff'` its quotes in messages don't fit together.
-//! - **Lines of check files longer than 1 MiB** are improperly formatted; coreutils takes memory without bound for them.
-//! - **Order**: pipes and terminals are read while other files are hashed. What is printed keeps its order.
-//! - **A length that shrinks or grows**: coreutils sees some state of such a file, and so do we, but not the same one.
+//! - **Directions**: characters that turn the direction of writing are escaped in messages, since a
+//!   terminal obeys them.
+//! - **A bug of gnulib** is not repeated: after the bytes `\xff'` its quotes in messages don't fit
+//!   together.
+//! - **Lines of check files longer than 1 MiB** are improperly formatted; coreutils takes memory
+//!   without bound for them.
+//! - **Order**: pipes and terminals are read while other files are hashed. What is printed keeps
+//!   its order.
+//! - **A length that shrinks or grows**: coreutils sees some state of such a file, and so do we,
+//!   but not the same one.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -237,7 +237,8 @@ fn a_manifest_of_all_files() {
         }
         // Two of them have another name besides.
         assert_eq!(lines, summary.copied_files + 2);
-        // What was copied by a run that wrote down its hash is believed, unless it was touched since.
+        // What was copied by a run that wrote down its hash is believed, unless it was touched
+        // since.
         let wrong = bed.copy().join("random");
         let found = fs::metadata(&wrong).unwrap();
         let mut bytes = fs::read(&wrong).unwrap();

@@ -1,9 +1,10 @@
 //! How long a unit takes for a bundle.
 
-/// A linear model of one unit and one algorithm, measured at start and corrected by every bundle since.
+/// A linear model of one unit and one algorithm, measured at start and corrected by every bundle
+/// since.
 ///
-/// A unit works on many messages at once and on each one no faster than a chain of steps allows: so a bundle takes as long as all of
-/// its bytes or as its longest message, whichever is more.
+/// A unit works on many messages at once and on each one no faster than a chain of steps allows: so
+/// a bundle takes as long as all of its bytes or as its longest message, whichever is more.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     /// Seconds that every bundle takes.
@@ -23,7 +24,8 @@ const CORRECTION_WEIGHT: f64 = 0.125;
 const OUTLIER_RATIO_MAX: f64 = 8.0;
 
 impl Cost {
-    /// Of measurements: the seconds of next to nothing, and of so many bytes in many messages and in one.
+    /// Of measurements: the seconds of next to nothing, and of so many bytes in many messages and
+    /// in one.
     pub(crate) fn measured(nothing_s: f64, many: (usize, f64), one: (usize, f64)) -> Self {
         let per_byte_s = |(bytes, seconds): (usize, f64)| {
             (seconds - nothing_s).max(seconds / 16.0) / bytes as f64

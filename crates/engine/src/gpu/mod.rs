@@ -1,7 +1,8 @@
 //! A graphics card as one more unit: it takes the bundles that it finishes first.
 //!
-//! The others are the cores: each hashes its own bundles in its lanes, so they have no queue. A card's queue are the bundles that
-//! it has taken. What it fails at is done again on the core that asked, and a card that fails is not asked any more.
+//! The others are the cores: each hashes its own bundles in its lanes, so they have no queue. A
+//! card's queue are the bundles that it has taken. What it fails at is done again on the core that
+//! asked, and a card that fails is not asked any more.
 
 mod cost;
 
@@ -24,7 +25,8 @@ pub use tabane_gpu::{Error, Properties};
 /// What a graphics card is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// For the bundles that it would finish before the core that has them. It is looked for when there is much to hash.
+    /// For the bundles that it would finish before the core that has them. It is looked for when
+    /// there is much to hash.
     Auto,
     /// For nothing, and it is not looked for.
     Off,
@@ -32,7 +34,8 @@ pub enum Mode {
     Only,
 }
 
-/// The mode of this process, as a number of [`MODES`]. Whoever only uses the library has asked for no card.
+/// The mode of this process, as a number of [`MODES`]. Whoever only uses the library has asked for
+/// no card.
 static MODE: AtomicU8 = AtomicU8::new(1);
 const MODES: [(Mode, &str); 3] = [
     (Mode::Auto, "auto"),
@@ -43,8 +46,8 @@ const MODES: [(Mode, &str); 3] = [
 /// The card of this process, or why there is none.
 static UNIT: OnceLock<Result<Unit, Error>> = OnceLock::new();
 
-/// Bytes that are hashed before a card is looked for. To open one takes a fraction of a second: there
-/// should be seconds of work.
+/// Bytes that are hashed before a card is looked for. To open one takes a fraction of a second:
+/// there should be seconds of work.
 const BYTES_BEFORE_LOOK: u64 = 1 << 30;
 
 /// A card gets a bundle if it takes at most this share of a core's time: estimates err, and the bus
@@ -198,7 +201,8 @@ impl Unit {
         self.card.bus_bytes_per_s()
     }
 
-    /// For each algorithm that it has: the name, and bytes a second of many messages in the machine's memory.
+    /// For each algorithm that it has: the name, and bytes a second of many messages in the
+    /// machine's memory.
     pub fn rates(&self) -> Vec<(&'static str, f64)> {
         let costs = self.costs();
         let costs = costs.iter().map(|costs| costs.card.bytes_per_s());
@@ -217,7 +221,8 @@ impl Unit {
         self.queued_s.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the card or this core do a bundle, whoever should be done first, and learns of it. What the card fails at is the core's.
+    /// Has the card or this core do a bundle, whoever should be done first, and learns of it. What
+    /// the card fails at is the core's.
     fn choose<T>(
         &self,
         mode: Mode,
@@ -298,14 +303,17 @@ impl Cost {
     }
 }
 
-/// Whether a card that has `queued_s` seconds of work before it should be done with a bundle before the core.
+/// Whether a card that has `queued_s` seconds of work before it should be done with a bundle before
+/// the core.
 ///
-/// A core that other programs want takes longer for its bundles and is estimated so from then on: so it keeps fewer.
+/// A core that other programs want takes longer for its bundles and is estimated so from then on:
+/// so it keeps fewer.
 fn card_is_sooner(queued_s: f64, card_s: f64, core_s: f64) -> bool {
     queued_s + card_s < CARD_TIME_SHARE_MAX * core_s
 }
 
-/// For each algorithm that cards have too: the name, and bytes a second of many messages by one core, measured now.
+/// For each algorithm that cards have too: the name, and bytes a second of many messages by one
+/// core, measured now.
 pub fn core_rates() -> Vec<(&'static str, f64)> {
     let rate = |(on_card, in_lanes): &(tabane_gpu::Algorithm, _)| {
         (on_card.name(), Cost::of_core(*in_lanes).bytes_per_s())
@@ -323,7 +331,8 @@ fn unit(mode: Mode, bytes: usize) -> Option<&'static Unit> {
         Mode::Auto => {
             let hashed = HASHED.fetch_add(bytes as u64, Ordering::Relaxed);
             if hashed >= BYTES_BEFORE_LOOK && !LOOKING.swap(true, Ordering::Relaxed) {
-                // In the background, since nobody waits for it. A thread that cannot be started finds no card.
+                // In the background, since nobody waits for it. A thread that cannot be started
+                // finds no card.
                 let _ = std::thread::Builder::new()
                     .name("card".to_owned())
                     .spawn(|| open().is_ok());
@@ -346,14 +355,15 @@ fn size<'a>(messages: impl Iterator<Item = &'a [u8]>) -> (usize, usize) {
     })
 }
 
-/// Whether a card can have a bundle of so many messages of at most `longest` bytes. What it does not take is a core's, and so is all that
-/// comes with it. A single message is one chain, in which no card comes near a core.
+/// Whether a card can have a bundle of so many messages of at most `longest` bytes. What it does
+/// not take is a core's, and so is all that comes with it. A single message is one chain, in which
+/// no card comes near a core.
 fn for_cards(unit: &Unit, count: usize, longest: usize) -> bool {
     count > 1 && longest <= unit.card.message_max()
 }
 
-/// Which message is the shortest that is not empty. A core hashes that one of every bundle too: a card that has begun to be
-/// wrong is noticed, for little.
+/// Which message is the shortest that is not empty. A core hashes that one of every bundle too: a
+/// card that has begun to be wrong is noticed, for little.
 fn shortest<'a>(messages: impl Iterator<Item = &'a [u8]>) -> usize {
     let lens = messages.map(<[u8]>::len).enumerate();
     lens.filter(|(_, len)| *len > 0)
@@ -419,7 +429,8 @@ pub fn update_many(parts: &mut [(&mut Hasher, &[u8])]) {
     unit.choose(mode, number, size, by_card, by_core);
 }
 
-/// Has a card take the whole blocks of all parts into the states, and does the rest here. Nothing has changed if it fails.
+/// Has a card take the whole blocks of all parts into the states, and does the rest here. Nothing
+/// has changed if it fails.
 fn advance<'a>(
     card: &Card,
     algorithm: tabane_gpu::Algorithm,

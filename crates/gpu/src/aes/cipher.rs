@@ -20,7 +20,8 @@ const ITEM_MAX: usize = 16 << 10;
 /// Messages are shorter than this, in bytes, so that places in them fit into 32 bits.
 const MESSAGE_MAX: usize = 1 << 31;
 
-/// Blocks of threads that a multiprocessor has at a time, by the shared memory that they take; more only fill tables again.
+/// Blocks of threads that a multiprocessor has at a time, by the shared memory that they take; more
+/// only fill tables again.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 5;
 
 /// A mode and its direction.
@@ -30,7 +31,8 @@ pub enum Mode {
     EcbEncrypt,
     /// Its inverse.
     EcbDecrypt,
-    /// Exclusive or with encrypted counters; the vector is the first counter block. Of any length, and its own inverse.
+    /// Exclusive or with encrypted counters; the vector is the first counter block. Of any length,
+    /// and its own inverse.
     Ctr,
     /// Each block is a link of a chain, so only messages are independent.
     CbcEncrypt,
@@ -56,7 +58,8 @@ pub struct Aes<'c> {
     rounds: u32,
 }
 
-/// A message in the memory of a card: where it begins, a multiple of 16 bytes, its length, and its vector.
+/// A message in the memory of a card: where it begins, a multiple of 16 bytes, its length, and its
+/// vector.
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
     /// Bytes from the beginning of the buffer.
@@ -77,7 +80,8 @@ pub struct Items {
 }
 
 impl<'c> Aes<'c> {
-    /// A key of 16 or 32 bytes. The first one also loads the kernels, and has them encrypt what is known.
+    /// A key of 16 or 32 bytes. The first one also loads the kernels, and has them encrypt what is
+    /// known.
     ///
     /// # Errors
     /// The key has another length, or the card fails.
@@ -105,8 +109,8 @@ impl<'c> Aes<'c> {
     /// Encrypts or decrypts messages in the machine's memory, each with its vector, in their place.
     ///
     /// # Errors
-    /// A message is no multiple of 16 bytes (but for CTR) or too long for a slot of staging memory, or the card fails; then some
-    /// messages may be done and others not.
+    /// A message is no multiple of 16 bytes (but for CTR) or too long for a slot of staging memory,
+    /// or the card fails; then some messages may be done and others not.
     pub fn crypt_many(
         &self,
         mode: Mode,
@@ -179,7 +183,8 @@ impl<'c> Aes<'c> {
                 results..results + end,
                 |stream, base| {
                     let count = (items.len() / ITEM_LEN) as u32;
-                    // SAFETY: items and data lie where the slot has them, as far apart as `results` says.
+                    // SAFETY: items and data lie where the slot has them, as far apart as `results`
+                    // says.
                     unsafe {
                         self.launch(
                             design,
@@ -205,7 +210,8 @@ impl<'c> Aes<'c> {
     /// Makes the list of work for messages that lie on the card.
     ///
     /// # Errors
-    /// One begins or ends at no multiple of 16 bytes (CTR may end anywhere) or has 2³¹ bytes or more, or the card fails.
+    /// One begins or ends at no multiple of 16 bytes (CTR may end anywhere) or has 2³¹ bytes or
+    /// more, or the card fails.
     pub fn items(&self, mode: Mode, messages: &[Message]) -> Result<Items, Error> {
         let (bytes, lanes) = items(mode, messages)?;
         let mut items = self.card.allocate(bytes.len())?;
@@ -220,7 +226,8 @@ impl<'c> Aes<'c> {
         })
     }
 
-    /// Encrypts or decrypts messages that lie in `from` on the card to the same places of `to`. Nothing is copied.
+    /// Encrypts or decrypts messages that lie in `from` on the card to the same places of `to`.
+    /// Nothing is copied.
     ///
     /// # Errors
     /// The messages do not lie in both, or the card fails.
@@ -259,7 +266,8 @@ impl<'c> Aes<'c> {
     /// Starts the kernel of a mode.
     ///
     /// # Safety
-    /// At `items` on the card there are so many, which lie in the memory at `from` and at `to`, until the stream is done.
+    /// At `items` on the card there are so many, which lie in the memory at `from` and at `to`,
+    /// until the stream is done.
     #[allow(clippy::too_many_arguments)]
     unsafe fn launch(
         &self,
@@ -292,7 +300,8 @@ impl<'c> Aes<'c> {
             (Design::Bits, Mode::Ctr) => Some(kernels.ctr_bits),
             _ => None,
         };
-        // SAFETY: the arguments of each kernel; tables and keys are ours, the rest is the caller's promise.
+        // SAFETY: the arguments of each kernel; tables and keys are ours, the rest is the caller's
+        // promise.
         unsafe {
             if let Some(kernel) = by_bits {
                 return kernel.launch(

@@ -1,7 +1,7 @@
 //! AES-128 and AES-256 (FIPS 197) of many messages: ECB, CTR and CBC (NIST SP 800-38A).
 //!
-//! No GCM: its hash is a product of polynomials, for which cards have no instruction, while a processor's core does the whole of GCM
-//! at the rate at which a card's bus brings the data.
+//! No GCM: its hash is a product of polynomials, for which cards have no instruction, while a
+//! processor's core does the whole of GCM at the rate at which a card's bus brings the data.
 
 mod cipher;
 mod expand;

@@ -38,7 +38,8 @@ pub fn build(source: &str, to: &Path, options: &[&str]) -> Option<()> {
     Some(())
 }
 
-/// A driver without a card, with faults of its own: a copy of the library, which is loaded for itself.
+/// A driver without a card, with faults of its own: a copy of the library, which is loaded for
+/// itself.
 pub struct FakeDriver {
     folder: TempDir,
 }

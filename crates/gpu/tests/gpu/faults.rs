@@ -166,8 +166,8 @@ fn forks() {
     let driver = std::env::var_os("FAKE_DRIVER").expect("set by the test that starts this");
     let card = Card::open_with(driver.as_ref(), &Options::default()).unwrap();
     assert!(card.hash_many(Algorithm::Md5, &[b"abc"]).is_ok());
-    // SAFETY: the child does only what needs no lock that another thread may have had: it asks for its number, builds a short text,
-    // writes, and ends.
+    // SAFETY: the child does only what needs no lock that another thread may have had: it asks for
+    // its number, builds a short text, writes, and ends.
     unsafe {
         let child = fork();
         if child == 0 {

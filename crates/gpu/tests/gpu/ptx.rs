@@ -1,4 +1,5 @@
-//! The committed PTX is what the pinned compiler makes of the kernels, and stays in registers on all cards.
+//! The committed PTX is what the pinned compiler makes of the kernels, and stays in registers on
+//! all cards.
 
 use std::path::Path;
 use std::process::Command;

@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 
 /// An instruction set with kernels for AES. Later ones are faster.
 ///
-/// All of them exist on every platform; [`is_available`](Backend::is_available) says which ones this processor has.
+/// All of them exist on every platform; [`is_available`](Backend::is_available) says which ones
+/// this processor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Backend {
     /// Plain Rust, bitsliced: available everywhere, and the reference for the others.
@@ -67,8 +68,9 @@ impl Backend {
             .filter(|backend| backend.is_available())
     }
 
-    /// The fastest that the processor has and that `TABANE_SIMD` allows: `portable` forces this one, `sse41` and
-    /// `shani` allow the AES instructions, `avx2` those with 256 bits, `avx512` all.
+    /// The fastest that the processor has and that `TABANE_SIMD` allows: `portable` forces this
+    /// one, `sse41` and `shani` allow the AES instructions, `avx2` those with 256 bits, `avx512`
+    /// all.
     ///
     /// # Panics
     ///

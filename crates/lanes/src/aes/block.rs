@@ -10,11 +10,11 @@ pub(super) type Block = [u8; BLOCK];
 
 /// A register of one, two or four blocks.
 ///
-/// A value exists only where the processor has the instruction set: whoever makes one promises that. So the
-/// operations on values, and with them the cipher and its modes, are safe code.
+/// A value exists only where the processor has the instruction set: whoever makes one promises
+/// that. So the operations on values, and with them the cipher and its modes, are safe code.
 ///
-/// Every function must be `#[inline(always)]`: the caller at the bottom of the stack is the only one that has the
-/// `#[target_feature]`.
+/// Every function must be `#[inline(always)]`: the caller at the bottom of the stack is the only
+/// one that has the `#[target_feature]`.
 pub(super) trait BlockVector: Copy {
     /// How many blocks are in a register. At most 4.
     const BLOCKS: usize;
@@ -103,14 +103,14 @@ pub(super) trait BlockVector: Copy {
     /// The numbers as big-endian blocks.
     fn counters(numbers: Self::Numbers) -> Self;
 
-    /// Reads half of a chunk, which is four blocks, of each of `BLOCKS` messages, from `from[lane] + offset` bytes: element `i`
-    /// of `columns` is to hold block `i` of each. Half 0 and half 1 together fill in all of it; which half does what is
-    /// for the implementation to choose.
+    /// Reads half of a chunk, which is four blocks, of each of `BLOCKS` messages, from
+    /// `from[lane] + offset` bytes: element `i` of `columns` is to hold block `i` of each. Half 0 and half 1
+    /// together fill in all of it; which half does what is for the implementation to choose.
     ///
     /// # Safety
     ///
-    /// The processor has the instruction set, `from` is readable for `BLOCKS` pointers, and each of these plus `offset` is
-    /// readable for four blocks.
+    /// The processor has the instruction set, `from` is readable for `BLOCKS` pointers, and each of
+    /// these plus `offset` is readable for four blocks.
     unsafe fn load_columns(
         from: *const *mut Block,
         offset: usize,
@@ -122,7 +122,8 @@ pub(super) trait BlockVector: Copy {
     ///
     /// # Safety
     ///
-    /// `to` is readable for `BLOCKS` pointers, and each of these plus `offset` is writable for four blocks.
+    /// `to` is readable for `BLOCKS` pointers, and each of these plus `offset` is writable for four
+    /// blocks.
     unsafe fn store_columns(columns: &[Self; 4], to: *const *mut Block, offset: usize, half: usize);
 
     /// Bit by bit.
@@ -137,8 +138,8 @@ pub(super) trait BlockVector: Copy {
     /// InvShiftRows, InvSubBytes, AddRoundKey.
     fn decrypt_last(self, key: Self) -> Self;
 
-    /// Word `WORD` of the first block in all of its places, with its bytes moved down by `BYTES`, around the edge: RotWord for
-    /// the expansion of keys.
+    /// Word `WORD` of the first block in all of its places, with its bytes moved down by `BYTES`,
+    /// around the edge: RotWord for the expansion of keys.
     #[inline(always)]
     fn word_everywhere<const WORD: usize, const BYTES: usize>(self) -> Self {
         let block = self.first();
@@ -168,8 +169,8 @@ pub(super) trait BlockVector: Copy {
     fn polynomials(self) -> impl IntoIterator<Item = Self::Polynomials>;
 }
 
-/// One or more polynomials over GF(2) of degree less than 128 side by side, as GHASH needs them. The first bit of a block is
-/// the coefficient of x⁰ and the highest bit of the number.
+/// One or more polynomials over GF(2) of degree less than 128 side by side, as GHASH needs them.
+/// The first bit of a block is the coefficient of x⁰ and the highest bit of the number.
 ///
 /// As with [`BlockVector`], a value exists only where the processor has the instruction set.
 pub(super) trait Polynomials: Copy {
@@ -216,6 +217,7 @@ pub(super) trait Polynomials: Copy {
     /// The two halves of each, exchanged.
     fn exchanged(self) -> Self;
 
-    /// Products of halves: the half of `self` (0 the low one, 1 the high one) times that of `other`.
+    /// Products of halves: the half of `self` (0 the low one, 1 the high one) times that of
+    /// `other`.
     fn times<const HALF: bool, const OTHER: bool>(self, other: Self) -> Self;
 }

@@ -29,7 +29,8 @@ impl<V: BlockVector> RoundKeys<V> for SameKey<V> {
     }
 }
 
-/// One key for all blocks, read where it is needed: with nothing to prepare, short messages are quick.
+/// One key for all blocks, read where it is needed: with nothing to prepare, short messages are
+/// quick.
 pub(super) struct KeyInPlace<'k>(&'k [Block; ROUND_KEYS_MAX]);
 
 impl<'k> KeyInPlace<'k> {
@@ -42,7 +43,8 @@ impl<V: BlockVector> RoundKeys<V> for KeyInPlace<'_> {
     #[inline(always)]
     fn get(&self, round: usize, _register: usize) -> V {
         debug_assert!(round < ROUND_KEYS_MAX);
-        // SAFETY: there are values of this type where keys are added to them. A key has at most 14 rounds.
+        // SAFETY: there are values of this type where keys are added to them. A key has at most 14
+        // rounds.
         unsafe { V::broadcast(self.0.get_unchecked(round)) }
     }
 }

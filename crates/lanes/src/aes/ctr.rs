@@ -8,10 +8,11 @@ use super::block::{BLOCK, Block};
 use super::in_out::InOut;
 use super::key::Key;
 
-/// A message in CTR mode (NIST SP 800-38A), encrypted or decrypted piece by piece, in pieces of any length.
+/// A message in CTR mode (NIST SP 800-38A), encrypted or decrypted piece by piece, in pieces of any
+/// length.
 ///
-/// The whole counter block counts, as a big-endian number modulo 2¹²⁸. (Where the standard of a protocol counts in
-/// fewer bits, as GCM does in 32, the two agree until that count wraps.)
+/// The whole counter block counts, as a big-endian number modulo 2¹²⁸. (Where the standard of a
+/// protocol counts in fewer bits, as GCM does in 32, the two agree until that count wraps.)
 ///
 /// ```
 /// use tabane_lanes::aes::{Ctr, Key};
@@ -38,7 +39,8 @@ pub struct Ctr<'k> {
 }
 
 impl<'k> Ctr<'k> {
-    /// Starts at a counter block: a nonce and a first count, mostly. Never use one twice with the same key.
+    /// Starts at a counter block: a nonce and a first count, mostly. Never use one twice with the
+    /// same key.
     pub fn new(key: &'k Key, counter_block: &[u8; BLOCK]) -> Self {
         Self {
             key,

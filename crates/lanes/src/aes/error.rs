@@ -15,7 +15,8 @@ pub enum Error {
     DataLength(usize),
     /// An initialization vector of so many bytes.
     IvLength(usize),
-    /// More additional data or a longer message than GCM allows, or additional data behind the message.
+    /// More additional data or a longer message than GCM allows, or additional data behind the
+    /// message.
     TooLong,
     /// The processor lacks the instruction set.
     Unavailable(Backend),

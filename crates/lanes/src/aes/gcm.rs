@@ -17,7 +17,8 @@ const DATA_BYTES_MAX: u64 = (1 << 36) - 32;
 /// Bytes of additional data whose number of bits has 64 bits at most.
 const AAD_BYTES_MAX: u64 = (1 << 61) - 1;
 
-/// A key for [`Gcm`]: that of AES, and the powers of the hash key that follows from it. Overwritten with zeros when dropped.
+/// A key for [`Gcm`]: that of AES, and the powers of the hash key that follows from it. Overwritten
+/// with zeros when dropped.
 #[derive(Clone)]
 pub struct GcmKey {
     key: Key,
@@ -88,8 +89,8 @@ impl fmt::Debug for GcmKey {
     }
 }
 
-/// A message in GCM (NIST SP 800-38D), encrypted or decrypted piece by piece, in pieces of any length: first the additional
-/// data, then the message, then the tag.
+/// A message in GCM (NIST SP 800-38D), encrypted or decrypted piece by piece, in pieces of any
+/// length: first the additional data, then the message, then the tag.
 ///
 /// A plain value that can be cloned at any point; every call wants the key with which it began.
 ///
@@ -127,7 +128,8 @@ pub struct Gcm {
 }
 
 impl Gcm {
-    /// Begins a message. Never use an initialization vector twice with the same key. 12 bytes is the usual length.
+    /// Begins a message. Never use an initialization vector twice with the same key. 12 bytes is
+    /// the usual length.
     ///
     /// # Errors
     ///
@@ -201,8 +203,8 @@ impl Gcm {
         self.crypt::<true>(key, data.into())
     }
 
-    /// Decrypts the next bytes of the message. What comes out may be used only when the [`tag`](Self::tag) has turned out
-    /// to be the right one.
+    /// Decrypts the next bytes of the message. What comes out may be used only when the
+    /// [`tag`](Self::tag) has turned out to be the right one.
     ///
     /// # Errors
     ///
@@ -330,7 +332,8 @@ impl fmt::Debug for Gcm {
 mod tests {
     use super::*;
 
-    /// The last 32 bits of the counter start again from 0 in the middle of a message, and the others stay.
+    /// The last 32 bits of the counter start again from 0 in the middle of a message, and the
+    /// others stay.
     #[test]
     fn the_counter_wraps() {
         let mut results = Vec::new();

@@ -1,11 +1,13 @@
 //! The hash of GCM (NIST SP 800-38D, 6.4), by itself and together with encryption.
 //!
-//! The sum of a message's blocks, each multiplied by a power of the hash key, in the field of 2¹²⁸ elements. With the
-//! powers at hand, products of as many blocks as there are powers are added up before they are reduced, once.
+//! The sum of a message's blocks, each multiplied by a power of the hash key, in the field of 2¹²⁸
+//! elements. With the powers at hand, products of as many blocks as there are powers are added up
+//! before they are reduced, once.
 //!
-//! The standard writes the coefficient of x⁰ first. Taken as numbers, its polynomials are mirrored, and so is their
-//! product, but for one bit by which it is off: the powers are held multiplied by x, which puts that right (Gueron and
-//! Kounavis, "Intel Carry-Less Multiplication Instruction and its Usage for Computing the GCM Mode", 2010).
+//! The standard writes the coefficient of x⁰ first. Taken as numbers, its polynomials are mirrored,
+//! and so is their product, but for one bit by which it is off: the powers are held multiplied by
+//! x, which puts that right (Gueron and Kounavis, "Intel Carry-Less Multiplication Instruction and
+//! its Usage for Computing the GCM Mode", 2010).
 
 use super::block::{Block, BlockVector, Polynomials};
 use super::in_out::Blocks;
@@ -121,7 +123,8 @@ impl<P: Polynomials> Ghash<'_, P> {
         let mut sum: Option<Product<P>> = None;
         for register in registers {
             for mut polynomials in register.polynomials() {
-                // SAFETY: there are values of this type. Less than four places are behind the first power.
+                // SAFETY: there are values of this type. Less than four places are behind the first
+                // power.
                 let powers = unsafe { P::read(power) };
                 power = power.wrapping_add(P::COUNT);
                 sum = Some(match sum {
@@ -201,7 +204,8 @@ impl<V: BlockVector, const ENCRYPT: bool> Mode<V> for Crypt<'_, V, ENCRYPT> {
     }
 }
 
-/// Encrypts or decrypts whole blocks, and adds the ciphertext to `sum`. The last 32 bits of the counter must not overflow.
+/// Encrypts or decrypts whole blocks, and adds the ciphertext to `sum`. The last 32 bits of the
+/// counter must not overflow.
 ///
 /// # Safety
 ///

@@ -7,7 +7,8 @@ use super::key::Key;
 use super::lane_keys::{EncryptLanes, LaneSet, OneKey, OwnKeys};
 use super::powers::Powers;
 
-/// What a backend can do. All these functions are unsafe to call because the processor must have the instruction set.
+/// What a backend can do. All these functions are unsafe to call because the processor must have
+/// the instruction set.
 pub(super) struct Kernels {
     /// Whose they are.
     pub(super) backend: Backend,

@@ -40,7 +40,8 @@ impl Key {
         Self::expanded(Backend::fastest(), bytes)
     }
 
-    /// As [`new`](Self::new), for use with one backend, whatever `TABANE_SIMD` says. For tests and measurements.
+    /// As [`new`](Self::new), for use with one backend, whatever `TABANE_SIMD` says. For tests and
+    /// measurements.
     ///
     /// # Errors
     ///
@@ -69,7 +70,8 @@ impl Key {
         }
     }
 
-    /// Becomes another key, in the same place: for many keys one after the other this is the fastest.
+    /// Becomes another key, in the same place: for many keys one after the other this is the
+    /// fastest.
     ///
     /// # Errors
     ///
@@ -81,7 +83,8 @@ impl Key {
         Ok(())
     }
 
-    /// As [`set`](Self::set), for modes that never decrypt a block: the other half of the round keys stays as it was.
+    /// As [`set`](Self::set), for modes that never decrypt a block: the other half of the round
+    /// keys stays as it was.
     pub(super) fn set_encrypting(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if !matches!(bytes.len(), 16 | 24 | 32) {
             return Err(Error::KeyLength(bytes.len()));
@@ -139,7 +142,8 @@ impl Drop for Key {
 
 /// Overwrites with zeros, and is not optimised away.
 pub(super) fn erase(blocks: &mut [Block]) {
-    // SAFETY: any bytes are a number. (By bytes, which cannot be joined, it would take as long as a message.)
+    // SAFETY: any bytes are a number. (By bytes, which cannot be joined, it would take as long as a
+    // message.)
     let (start, numbers, end) = unsafe { blocks.as_flattened_mut().align_to_mut::<u128>() };
     start.zeroize();
     numbers.zeroize();
@@ -195,8 +199,8 @@ const ROUND_CONSTANTS: [Block; 10] = {
     blocks
 };
 
-/// A key of `N` words: 4, 6 or 8. The first four of `N` words are in one register and the others in a second one, so that
-/// a step takes little longer than SubWord.
+/// A key of `N` words: 4, 6 or 8. The first four of `N` words are in one register and the others in
+/// a second one, so that a step takes little longer than SubWord.
 ///
 /// # Safety
 ///

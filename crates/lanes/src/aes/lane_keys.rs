@@ -27,14 +27,17 @@ pub(super) trait LaneKeys {
     fn copy(&mut self, from: usize, to: usize);
 }
 
-/// Encrypts `chunks` times four blocks of each lane, at least once. Does not move [`LaneSet::data`].
+/// Encrypts `chunks` times four blocks of each lane, at least once. Does not move
+/// [`LaneSet::data`].
 ///
-/// Several lanes may work on the same blocks if they agree in everything: all is read before anything is written.
+/// Several lanes may work on the same blocks if they agree in everything: all is read before
+/// anything is written.
 ///
 /// # Safety
 ///
-/// The processor has the kernel's instruction set, and the pointers of the kernel's lanes are each readable and writable
-/// for `chunks` chunks. Two messages do not overlap, unless they are the same in everything.
+/// The processor has the kernel's instruction set, and the pointers of the kernel's lanes are each
+/// readable and writable for `chunks` chunks. Two messages do not overlap, unless they are the same
+/// in everything.
 pub(super) type EncryptLanes<K> = unsafe fn(set: &mut LaneSet, keys: &K, chunks: usize);
 
 /// All lanes have the same key.
@@ -87,15 +90,16 @@ impl Drop for OwnKeys {
 impl<V: BlockVector> RoundKeys<V> for OwnKeys {
     #[inline(always)]
     fn again(&self) -> &Self {
-        // Else the compiler would take all of them to the stack before it begins, and do the rounds of one register after
-        // those of another.
+        // Else the compiler would take all of them to the stack before it begins, and do the rounds
+        // of one register after those of another.
         core::hint::black_box(self)
     }
 
     #[inline(always)]
     fn get(&self, round: usize, register: usize) -> V {
         let row = &self.0[round][register * V::BLOCKS..][..V::BLOCKS];
-        // SAFETY: there are values of this type where keys are added to them, and the row has BLOCKS blocks.
+        // SAFETY: there are values of this type where keys are added to them, and the row has
+        // BLOCKS blocks.
         unsafe { V::load(row.as_ptr()) }
     }
 }

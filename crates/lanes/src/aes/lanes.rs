@@ -11,12 +11,12 @@ pub(super) const CHUNK_BLOCKS: usize = 4;
 /// The same in bytes.
 pub(super) const CHUNK_BYTES: usize = CHUNK_BLOCKS * BLOCK;
 
-/// By how many bytes cache lines are fetched before they are read. There are more lanes than streams that processors
-/// notice, and from memory it is ten times as fast as without.
+/// By how many bytes cache lines are fetched before they are read. There are more lanes than
+/// streams that processors notice, and from memory it is ten times as fast as without.
 pub(super) const AHEAD_BYTES: usize = 4 * CHUNK_BYTES;
 
-/// Repeats a block with a constant for the number. The compiler would not unroll a loop of this size, and does not know then
-/// which register is meant.
+/// Repeats a block with a constant for the number. The compiler would not unroll a loop of this
+/// size, and does not know then which register is meant.
 macro_rules! unrolled {
     ($number:ident in $($value:literal)+ $body:block) => {
         $({
@@ -28,10 +28,11 @@ macro_rules! unrolled {
 
 /// The body of every [`EncryptLanes`](super::lane_keys::EncryptLanes), with `N * V::BLOCKS` lanes.
 ///
-/// A chunk of each lane is turned into columns, registers that hold one block of each of several lanes, and back. That
-/// takes shuffles, which on many processors share a port with the AES instructions. They go unnoticed where a few of them
-/// lie between many rounds. So while one chunk is encrypted, the one before is written and the one after is read, in
-/// pieces after every few instructions of the rounds.
+/// A chunk of each lane is turned into columns, registers that hold one block of each of several
+/// lanes, and back. That takes shuffles, which on many processors share a port with the AES
+/// instructions. They go unnoticed where a few of them lie between many rounds. So while one chunk
+/// is encrypted, the one before is written and the one after is read, in pieces after every few
+/// instructions of the rounds.
 ///
 /// # Safety
 ///
@@ -61,8 +62,8 @@ pub(super) unsafe fn encrypt_lanes<V: BlockVector, const N: usize, const ROUNDS:
             unsafe { V::load_columns(data.add(i * V::BLOCKS), 0, half, columns) };
         }
     }
-    // The ends take no branches, around which the compiler would move the rounds together: the first chunk is written back
-    // as it is, and the last one is read twice.
+    // The ends take no branches, around which the compiler would move the rounds together: the
+    // first chunk is written back as it is, and the last one is read twice.
     *other = *now;
     for chunk in 0..chunks {
         let previous = chunk.saturating_sub(1) * CHUNK_BYTES;
@@ -118,12 +119,13 @@ pub(super) unsafe fn encrypt_lanes<V: BlockVector, const N: usize, const ROUNDS:
     }
 }
 
-/// Writes or reads half of the columns of a register: the piece's, of four for each of the registers.
+/// Writes or reads half of the columns of a register: the piece's, of four for each of the
+/// registers.
 ///
 /// # Safety
 ///
-/// The processor has the instruction set. For each lane of `N * V::BLOCKS`, `data` is readable, and what it points to is
-/// writable for a chunk at `previous` and readable for one at `next`.
+/// The processor has the instruction set. For each lane of `N * V::BLOCKS`, `data` is readable, and
+/// what it points to is writable for a chunk at `previous` and readable for one at `next`.
 #[inline(always)]
 unsafe fn move_piece<V: BlockVector, const N: usize>(
     buffer: &mut [[V; 4]; N],

@@ -5,8 +5,9 @@ use super::error::Error;
 use super::in_out::InOut;
 use super::key::Key;
 
-/// Encrypts one message in CBC mode. `iv` becomes the last block of ciphertext, with which a next call goes on with the
-/// same message. Where there are several messages, [`cbc_encrypt_many`](super::cbc_encrypt_many) is much faster.
+/// Encrypts one message in CBC mode. `iv` becomes the last block of ciphertext, with which a next
+/// call goes on with the same message. Where there are several messages,
+/// [`cbc_encrypt_many`](super::cbc_encrypt_many) is much faster.
 ///
 /// # Errors
 ///
@@ -24,8 +25,8 @@ pub fn cbc_encrypt<'a>(
     Ok(())
 }
 
-/// Decrypts one message in CBC mode. `iv` becomes the last block of ciphertext, with which a next call goes on with the
-/// same message.
+/// Decrypts one message in CBC mode. `iv` becomes the last block of ciphertext, with which a next
+/// call goes on with the same message.
 ///
 /// # Errors
 ///
@@ -46,8 +47,8 @@ pub fn cbc_decrypt<'a>(
     Ok(())
 }
 
-/// Encrypts or decrypts one message in CTR mode, starting at the counter block `counter`, which becomes the one behind
-/// the last. [`Ctr`](super::Ctr) takes pieces of any length.
+/// Encrypts or decrypts one message in CTR mode, starting at the counter block `counter`, which
+/// becomes the one behind the last. [`Ctr`](super::Ctr) takes pieces of any length.
 ///
 /// # Errors
 ///
@@ -67,7 +68,8 @@ pub fn ctr<'a>(
     Ok(())
 }
 
-/// Encrypts each block of `data` by itself. Equal blocks stay equal: a building block, not a way to encrypt messages.
+/// Encrypts each block of `data` by itself. Equal blocks stay equal: a building block, not a way to
+/// encrypt messages.
 ///
 /// # Errors
 ///

@@ -1,9 +1,10 @@
-//! AES-128, AES-192 and AES-256 (FIPS 197): CBC encryption of many messages at once, and ECB, CBC, CTR (NIST SP
-//! 800-38A) and GCM (SP 800-38D) of one.
+//! AES-128, AES-192 and AES-256 (FIPS 197): CBC encryption of many messages at once, and ECB, CBC,
+//! CTR (NIST SP 800-38A) and GCM (SP 800-38D) of one.
 //!
-//! CBC encryption is a chain: each block waits for the one before, so that one message leaves an AES unit idle most
-//! of the time. [`cbc_encrypt_many`] takes any number of messages of any lengths and works on up to 48 of them at
-//! once. In the other modes, blocks do not wait for each other: there one message fills the unit.
+//! CBC encryption is a chain: each block waits for the one before, so that one message leaves an
+//! AES unit idle most of the time. [`cbc_encrypt_many`] takes any number of messages of any lengths
+//! and works on up to 48 of them at once. In the other modes, blocks do not wait for each other:
+//! there one message fills the unit.
 //!
 //! ```
 //! use tabane_lanes::aes::{CbcJob, Key, cbc_decrypt, cbc_encrypt_many};
@@ -21,16 +22,19 @@
 //! # Ok::<(), tabane_lanes::aes::Error>(())
 //! ```
 //!
-//! Which instructions run is decided by the processor when a [`Key`] is made, or by `TABANE_SIMD`. Nothing here looks
-//! up a table by a secret or branches on one: the time depends on lengths alone. None of these modes but GCM tells a
-//! changed ciphertext from a good one; that takes a MAC.
+//! Which instructions run is decided by the processor when a [`Key`] is made, or by `TABANE_SIMD`.
+//! Nothing here looks up a table by a secret or branches on one: the time depends on lengths alone.
+//! None of these modes but GCM tells a changed ciphertext from a good one; that takes a MAC.
 //!
 //! # How it is built
 //!
-//! * `block`: what an instruction set must do, `BlockVector`: a register of one, two or four blocks.
-//! * `arch`: one file an instruction set, each implementing `BlockVector`, and listing its `kernels`.
-//! * `cipher`: the rounds. `key`: key expansion. `modes`: one message in all of a register. `lanes`: one message a
-//!   part of a register. `ghash`: the hash of GCM. Each written once, generic over `BlockVector`.
+//! * `block`: what an instruction set must do, `BlockVector`: a register of one, two or four
+//!   blocks.
+//! * `arch`: one file an instruction set, each implementing `BlockVector`, and listing its
+//!   `kernels`.
+//! * `cipher`: the rounds. `key`: key expansion. `modes`: one message in all of a register.
+//!   `lanes`: one message a part of a register. `ghash`: the hash of GCM. Each written once,
+//!   generic over `BlockVector`.
 //! * `messages`: one message in one call. `ctr`, `gcm`: messages in pieces of any length.
 //! * `schedule`: which message is in which lane, and what to do with unequal lengths.
 

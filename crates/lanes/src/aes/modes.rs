@@ -1,4 +1,5 @@
-//! Modes in which the blocks of a message do not wait for each other: one message in all of the registers.
+//! Modes in which the blocks of a message do not wait for each other: one message in all of the
+//! registers.
 
 use super::block::{Block, BlockVector};
 use super::cipher::{decrypt, encrypt};
@@ -10,7 +11,8 @@ pub(super) trait Mode<V: BlockVector> {
     /// Works on the next `N` registers of the message.
     fn next<const N: usize>(&mut self, blocks: [V; N]) -> [V; N];
 
-    /// Works on the last register of the message, of which only the first `_count` blocks belong to it.
+    /// Works on the last register of the message, of which only the first `_count` blocks belong to
+    /// it.
     #[inline(always)]
     fn last(&mut self, blocks: V, _count: usize) -> V {
         let [blocks] = self.next([blocks]);
@@ -194,8 +196,9 @@ pub(super) unsafe fn run<V: BlockVector, const N: usize>(mode: &mut impl Mode<V>
 /// The most blocks for [`run_few`].
 pub(super) const FEW_BLOCKS_MAX: usize = 8;
 
-/// As [`run`] with at most [`FEW_BLOCKS_MAX`] blocks: all at once, without a loop. So long as there are so few, wider registers save
-/// nothing, and a program that works again and again in one place waits until what it wrote can be read.
+/// As [`run`] with at most [`FEW_BLOCKS_MAX`] blocks: all at once, without a loop. So long as there
+/// are so few, wider registers save nothing, and a program that works again and again in one place
+/// waits until what it wrote can be read.
 ///
 /// # Safety
 ///
@@ -219,7 +222,8 @@ pub(super) unsafe fn run_few<V: BlockVector>(mode: &mut impl Mode<V>, data: Bloc
 
 /// # Safety
 ///
-/// The processor has the instruction set, `from` is readable and `to` writable for `N * V::BLOCKS` blocks.
+/// The processor has the instruction set, `from` is readable and `to` writable for `N * V::BLOCKS`
+/// blocks.
 #[inline(always)]
 unsafe fn step<V: BlockVector, const N: usize>(
     mode: &mut impl Mode<V>,
@@ -239,7 +243,8 @@ unsafe fn step<V: BlockVector, const N: usize>(
     }
 }
 
-/// CBC encryption of one message, in which each block waits for the one before: one lane of a register.
+/// CBC encryption of one message, in which each block waits for the one before: one lane of a
+/// register.
 ///
 /// # Safety
 ///

@@ -5,8 +5,8 @@ use zeroize::Zeroize;
 /// The most blocks between two reductions.
 pub(super) const POWERS: usize = 32;
 
-/// Powers of the hash key times x: 32, 31, ... 1. Behind them zeros, for the places of a register that hold no block.
-/// Overwritten with zeros when dropped.
+/// Powers of the hash key times x: 32, 31, ... 1. Behind them zeros, for the places of a register
+/// that hold no block. Overwritten with zeros when dropped.
 #[derive(Clone)]
 pub(super) struct Powers(pub(super) [u128; POWERS + 3]);
 

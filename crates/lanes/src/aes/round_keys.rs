@@ -8,7 +8,8 @@ pub(super) trait RoundKeys<V> {
     /// The key of a round in a register.
     fn get(&self, round: usize, register: usize) -> V;
 
-    /// The same keys. Called before each block, for keys that are better read each time than held in registers.
+    /// The same keys. Called before each block, for keys that are better read each time than held
+    /// in registers.
     #[inline(always)]
     fn again(&self) -> &Self {
         self

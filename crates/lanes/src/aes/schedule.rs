@@ -1,9 +1,9 @@
 //! CBC encryption of many messages: unequal lengths on a fixed number of lanes.
 //!
-//! All lanes advance by as many chunks as the lane with the fewest has left; then that lane gets the next message. Long
-//! messages start first, so that the last ones to end are short. When too few are left for the lanes, those go on,
-//! from where they are, with fewer lanes. Blocks at the end of a message that are less than a chunk are copied to one and
-//! back.
+//! All lanes advance by as many chunks as the lane with the fewest has left; then that lane gets
+//! the next message. Long messages start first, so that the last ones to end are short. When too
+//! few are left for the lanes, those go on, from where they are, with fewer lanes. Blocks at the
+//! end of a message that are less than a chunk are copied to one and back.
 
 use core::ptr;
 
@@ -20,8 +20,8 @@ use crate::prefetch::prefetch;
 pub struct CbcJob<'a> {
     /// The message's key; others may use the same.
     pub key: &'a Key,
-    /// The initialization vector: before, what is added to the first block; after, the last block of ciphertext, with
-    /// which a next call goes on with the same message.
+    /// The initialization vector: before, what is added to the first block; after, the last block
+    /// of ciphertext, with which a next call goes on with the same message.
     pub iv: &'a mut [u8; BLOCK],
     /// Plaintext before, ciphertext after. A multiple of 16 bytes; may be empty.
     pub data: &'a mut [u8],
@@ -29,8 +29,8 @@ pub struct CbcJob<'a> {
 
 /// Encrypts each job's message in CBC mode, in place.
 ///
-/// Any number of messages of any lengths, on the calling thread. 48 or more of like lengths fill the AES units. It is
-/// fastest where all jobs borrow one key.
+/// Any number of messages of any lengths, on the calling thread. 48 or more of like lengths fill
+/// the AES units. It is fastest where all jobs borrow one key.
 ///
 /// # Errors
 ///
@@ -70,7 +70,8 @@ fn encrypt_whole_blocks(jobs: &mut [CbcJob]) {
     }
 }
 
-/// The indices of the jobs that have something to do in so many rounds, long ones first to within an eighth of their length.
+/// The indices of the jobs that have something to do in so many rounds, long ones first to within
+/// an eighth of their length.
 fn longest_first(jobs: &[CbcJob], rounds: usize) -> Vec<usize> {
     // A floating-point number of 6 + 3 bits; larger for shorter messages.
     let bucket = |index: &usize| {
@@ -184,7 +185,8 @@ impl<'k, K: LaneKeys> Lanes<'k, K> {
         self.job[lane] = self.job[last];
     }
 
-    /// Advances all messages by the fewest chunks that one of them has left, and by no more than `most`.
+    /// Advances all messages by the fewest chunks that one of them has left, and by no more than
+    /// `most`.
     #[inline]
     fn step(&mut self, kernel: &CbcKernel, rounds: usize, most: usize) {
         let mut chunks = most;
@@ -197,8 +199,9 @@ impl<'k, K: LaneKeys> Lanes<'k, K> {
         for lane in self.active..kernel.lanes {
             self.copy(0, lane);
         }
-        // SAFETY: a key's backend, and with it the kernel, is available. Each active lane has `chunks` chunks left, in its
-        // tail or in a message that its job borrows mutably and alone; the other lanes agree with lane 0.
+        // SAFETY: a key's backend, and with it the kernel, is available. Each active lane has
+        // `chunks` chunks left, in its tail or in a message that its job borrows mutably and alone;
+        // the other lanes agree with lane 0.
         unsafe { K::function(kernel, rounds)(&mut self.set, self.keys, chunks) };
         for lane in 0..self.active {
             self.left[lane] -= chunks;
@@ -222,8 +225,8 @@ impl<'k, K: LaneKeys> Lanes<'k, K> {
     }
 }
 
-/// Has the beginning of the message that will be started next brought into the cache: the lanes would all wait for it.
-/// From there on the kernel fetches ahead.
+/// Has the beginning of the message that will be started next brought into the cache: the lanes
+/// would all wait for it. From there on the kernel fetches ahead.
 fn fetch_start(data: &[u8]) {
     for line in data[..data.len().min(AHEAD_BYTES)].chunks(CHUNK_BYTES) {
         prefetch(line.as_ptr());
@@ -269,7 +272,8 @@ fn run<K: LaneKeys>(
             1 => return lanes.finish_alone(kernels, &mut jobs[lanes.job[0]]),
             active => lanes.step(kernels.cbc_kernel(active), rounds, most),
         }
-        // From the last lane down: what takes the place of a removed lane has been looked at already.
+        // From the last lane down: what takes the place of a removed lane has been looked at
+        // already.
         for lane in (0..lanes.active).rev() {
             if lanes.left[lane] > 0 {
                 continue;
@@ -296,14 +300,15 @@ fn run<K: LaneKeys>(
 /// As many lanes as may work on the same set of a cache at once: level 1 has 8 or 12 ways.
 const STAGGER_LANES: usize = 8;
 
-/// By how many chunks each further [`STAGGER_LANES`] follow: as many as are at work, the one that is written, the one that
-/// is encrypted and the one that is read.
+/// By how many chunks each further [`STAGGER_LANES`] follow: as many as are at work, the one that
+/// is written, the one that is encrypted and the one that is read.
 const STAGGER_CHUNKS: usize = 4;
 
 /// Whether messages that start together would throw each other out of the cache.
 ///
-/// Blocks of 64 KiB, one after the other in memory, do: all that lanes read and write at one moment falls into the same
-/// set of the caches, which has no room for as many. It takes two thirds of the speed. So lanes then start a few at a time.
+/// Blocks of 64 KiB, one after the other in memory, do: all that lanes read and write at one moment
+/// falls into the same set of the caches, which has no room for as many. It takes two thirds of the
+/// speed. So lanes then start a few at a time.
 fn collide<'a>(messages: impl Iterator<Item = &'a [u8]>) -> bool {
     const CACHE_SETS: usize = 64;
     const LONG_BYTES: usize = 64 * CHUNK_BYTES;

@@ -42,7 +42,8 @@ impl Kernel for Md5 {
     }
 }
 
-/// Step `T` of 64. The four variables change their places, not their contents: `v[(I + 64 - T) % 4]` is variable `I`.
+/// Step `T` of 64. The four variables change their places, not their contents: `v[(I + 64 - T) %
+/// 4]` is variable `I`.
 #[inline(always)]
 fn step<const T: usize, V: Vector<Word = u32>>(v: &mut [V; 4], w: &[V; 16]) {
     let at = const { [64 - T, 65 - T, 66 - T, 67 - T] };
@@ -52,7 +53,8 @@ fn step<const T: usize, V: Vector<Word = u32>>(v: &mut [V; 4], w: &[V; 16]) {
     // Every step waits for the `b` of the one before, so that `b` enters as late as can be.
     let sum = match T / 16 {
         0 => sum.add(b.choose(c, d)),
-        // The two sides of the choice have no bit in common, so that adding them up is as good as or.
+        // The two sides of the choice have no bit in common, so that adding them up is as good as
+        // or.
         1 if !V::TERNARY => sum.add(c.and_not(d)).add(b.and(d)),
         1 => sum.add(d.choose(b, c)),
         2 if !V::TERNARY => sum.add(c.xor(d).pin().xor(b)),

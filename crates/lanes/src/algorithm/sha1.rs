@@ -33,8 +33,8 @@ impl Kernel for Sha1 {
     }
 }
 
-/// Step `T`. The five variables change their places, not their contents: `v[(I + 80 - T) % 5]` is variable `I`.
-/// The schedule is a ring of 16 words.
+/// Step `T`. The five variables change their places, not their contents: `v[(I + 80 - T) % 5]` is
+/// variable `I`. The schedule is a ring of 16 words.
 #[inline(always)]
 fn round<const T: usize, V: Vector<Word = u32>>(v: &mut [V; 5], w: &mut [V; 16]) {
     let at = const { [80 - T, 81 - T, 82 - T, 83 - T, 84 - T] };

@@ -1,4 +1,5 @@
-//! The instruction sets: one file each. A file implements [`Vector`](crate::vector::Vector) for its registers and lists its kernels.
+//! The instruction sets: one file each. A file implements [`Vector`](crate::vector::Vector) for its
+//! registers and lists its kernels.
 
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -10,7 +11,8 @@ use crate::compress::{Compress, CompressOne, LaneKernel};
 use crate::kernel::Kernel;
 use crate::vector::{LANES_MAX, Word};
 
-/// The kernels of a backend for an algorithm. Empty if the backend cannot do it or was not compiled in.
+/// The kernels of a backend for an algorithm. Empty if the backend cannot do it or was not compiled
+/// in.
 ///
 /// Whether *this processor* can run them is [`Backend::is_available`]'s to say.
 pub(crate) fn lane_kernels<K: Kernel>(backend: Backend, algorithm: Algorithm) -> Vec<LaneKernel> {

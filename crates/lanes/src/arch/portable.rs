@@ -1,4 +1,5 @@
-//! Plain Rust, for every processor, and the reference against which the other instruction sets are tested.
+//! Plain Rust, for every processor, and the reference against which the other instruction sets are
+//! tested.
 
 use crate::compress::{Compress, compress_blocks, compress_lanes};
 use crate::kernel::Kernel;
@@ -13,7 +14,8 @@ macro_rules! one_lane {
 
             #[inline(always)]
             unsafe fn load(words: *const $word) -> Self {
-                // SAFETY: the caller promises the instruction set and the words, which need not be aligned.
+                // SAFETY: the caller promises the instruction set and the words, which need not be
+                // aligned.
                 unsafe { words.read() }
             }
 
@@ -113,6 +115,7 @@ unsafe fn compress<K: Kernel>(set: &mut LaneSet, blocks: usize) {
 ///
 /// As [`CompressOne`](crate::compress::CompressOne). Every processor has the instruction set.
 pub(crate) unsafe fn one<K: Kernel>(state: &mut State, data: *const u8, blocks: usize) {
-    // SAFETY: what the caller promises is what the callee asks for; every processor has the instructions.
+    // SAFETY: what the caller promises is what the callee asks for; every processor has the
+    // instructions.
     unsafe { compress_blocks::<K, K::Word>(state.words_mut(), &data, blocks) }
 }

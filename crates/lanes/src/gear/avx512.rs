@@ -1,8 +1,9 @@
 //! Sixteen stretches of the data at once, one in each lane of 32 bits.
 //!
-//! A permutation of two registers (VBMI) looks 64 bytes up in 128 others. So the table, cut into four planes of
-//! bytes, stays in sixteen registers, and 64 look-ups take eight permutations. The bytes that they take lie such that
-//! putting the four planes together again leaves those of one step in one register.
+//! A permutation of two registers (VBMI) looks 64 bytes up in 128 others. So the table, cut into
+//! four planes of bytes, stays in sixteen registers, and 64 look-ups take eight permutations. The
+//! bytes that they take lie such that putting the four planes together again leaves those of one
+//! step in one register.
 
 use core::arch::x86_64::*;
 
@@ -14,8 +15,9 @@ const LANES: usize = 16;
 /// How many bytes of each lane are loaded at once.
 const STEP_BYTES: usize = 16;
 
-/// The longest stretch in bytes. Each hashes the window before it once more, so longer ones waste less; shorter ones
-/// waste less behind a hit, and are all in the first cache together. 256 and 512 are about the same (Zen 5).
+/// The longest stretch in bytes. Each hashes the window before it once more, so longer ones waste
+/// less; shorter ones waste less behind a hit, and are all in the first cache together. 256 and 512
+/// are about the same (Zen 5).
 const STRETCH_BYTES: usize = 256;
 
 /// Whether the processor has the instructions.
@@ -77,7 +79,8 @@ fn roll(hashes: __m512i, numbers: __m512i) -> __m512i {
     _mm512_add_epi32(_mm512_add_epi32(hashes, hashes), numbers)
 }
 
-/// The table's numbers for the next [`STEP_BYTES`] bytes of each lane, a register a byte. Lanes are `stretch` bytes apart.
+/// The table's numbers for the next [`STEP_BYTES`] bytes of each lane, a register a byte. Lanes are
+/// `stretch` bytes apart.
 ///
 /// # Safety
 ///
@@ -99,7 +102,8 @@ unsafe fn numbers(
         let register = _mm512_mask_broadcast_i32x4(register, 0x0f00, lane(2));
         _mm512_mask_broadcast_i32x4(register, 0xf000, lane(3))
     });
-    // …so that in each part the first bytes of its four lanes come first, then their second ones, up to the fourth.
+    // …so that in each part the first bytes of its four lanes come first, then their second ones,
+    // up to the fourth.
     let even = interleave_bytes(rows[0], rows[2]);
     let odd = interleave_bytes(rows[1], rows[3]);
     let [first, second] = interleave_bytes(even[0], odd[0]);
@@ -129,7 +133,8 @@ unsafe fn numbers(
     all
 }
 
-/// In each part of 16 bytes: those of `a` and `b` by turns, the first eight of each and the last eight.
+/// In each part of 16 bytes: those of `a` and `b` by turns, the first eight of each and the last
+/// eight.
 #[inline]
 #[target_feature(enable = "avx512bw")]
 fn interleave_bytes(a: __m512i, b: __m512i) -> [__m512i; 2] {

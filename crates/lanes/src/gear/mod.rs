@@ -1,12 +1,15 @@
-//! The gear hash, which content-defined chunking looks at at every byte (Xia et al., *Ddelta*, 2014; *FastCDC*, 2016).
+//! The gear hash, which content-defined chunking looks at at every byte (Xia et al., *Ddelta*,
+//! 2014; *FastCDC*, 2016).
 //!
-//! Over the [`WINDOW`] bytes `b` that end at a position it is `Σ table[b[31-k]] << k (mod 2³²)`, so that it rolls: twice
-//! the hash before, plus the number of the new byte. Rolling is a chain, as a hash of a message is; but since a hash
-//! depends on 32 bytes only, the chain can be entered anywhere, and stretches of the same data go side by side:
+//! Over the [`WINDOW`] bytes `b` that end at a position it is `Σ table[b[31-k]] << k (mod 2³²)`, so
+//! that it rolls: twice the hash before, plus the number of the new byte. Rolling is a chain, as a
+//! hash of a message is; but since a hash depends on 32 bytes only, the chain can be entered
+//! anywhere, and stretches of the same data go side by side:
 //!
-//! * `avx512`: sixteen stretches, where there is AVX-512 with VBMI, whose permutations hold the table in registers.
-//! * Elsewhere four stretches in plain registers, by turns. Gathers from the table, eight at once, are no faster than
-//!   one stretch by itself (Zen 5).
+//! * `avx512`: sixteen stretches, where there is AVX-512 with VBMI, whose permutations hold the
+//!   table in registers.
+//! * Elsewhere four stretches in plain registers, by turns. Gathers from the table, eight at once,
+//!   are no faster than one stretch by itself (Zen 5).
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -44,7 +47,8 @@ impl Gear {
         }
     }
 
-    /// As [`Gear::new`], with the instructions of one backend, whatever `TABANE_SIMD` says. For tests and measurements.
+    /// As [`Gear::new`], with the instructions of one backend, whatever `TABANE_SIMD` says. For
+    /// tests and measurements.
     ///
     /// # Errors
     ///
@@ -86,12 +90,13 @@ impl Gear {
         Some(near + data[near..].iter().position(below)?)
     }
 
-    /// A position before which the hash is nowhere below `limit`, and behind which either it soon is, or not much is
-    /// left.
+    /// A position before which the hash is nowhere below `limit`, and behind which either it soon
+    /// is, or not much is left.
     fn rule_out(&self, data: &[u8], mut from: usize, limit: u32) -> usize {
         #[cfg(target_arch = "x86_64")]
         if let Some(planes) = &self.planes {
-            // SAFETY: there are planes only where the processor has the instructions; there is a window before `from`.
+            // SAFETY: there are planes only where the processor has the instructions; there is a
+            // window before `from`.
             return unsafe { avx512::rule_out(planes, data, from, limit) };
         }
         while let Some((stretches, _)) =

@@ -5,9 +5,9 @@
 //! * NH: a lane takes every fourth pair of words of one of two blocks. What the lanes of a block
 //!   hold is summed for eight blocks together, each sum ending in a lane of its own. A word is 52
 //!   bits and 12.
-//! * The polynomial: lane `i` takes every eighth coefficient from the `i`th on, and the eighth power
-//!   of the point. So it waits for itself once in eight blocks. A number is 43, 43 and 41 bits. The
-//!   lanes are joined at the end.
+//! * The polynomial: lane `i` takes every eighth coefficient from the `i`th on, and the eighth
+//!   power of the point. So it waits for itself once in eight blocks. A number is 43, 43 and 41
+//!   bits. The lanes are joined at the end.
 //!
 //! Everything here is inlined into [`absorb`], the one function that has the instruction set: a
 //! call would send all of its registers through memory. The test `hot_loops` looks at what the

@@ -4,10 +4,12 @@
 //! By itself it authenticates nothing; `tabane_engine::vmac` is the MAC. Three levels, each with a
 //! key of its own:
 //!
-//! 1. *NH* sums products of pairs of 64-bit words of a block, the key added to each word: one product for 16 bytes. The
-//!    second hash of a tag of 128 bits is the same with the key shifted by a pair.
+//! 1. *NH* sums products of pairs of 64-bit words of a block, the key added to each word: one
+//!    product for 16 bytes. The second hash of a tag of 128 bits is the same with the key shifted
+//!    by a pair.
 //! 2. A *polynomial* modulo 2¹²⁷ − 1 has the sums of all blocks as its coefficients.
-//! 3. The value of the polynomial is hashed to 64 bits, by an inner product of two words modulo 2⁶⁴ − 257.
+//! 3. The value of the polynomial is hashed to 64 bits, by an inner product of two words modulo 2⁶⁴
+//!    − 257.
 //!
 //! Where there is AVX-512 IFMA (and `TABANE_SIMD` does not ask for another instruction set than
 //! AVX-512), the first two levels take eight blocks at once. Nothing here looks up a table by a

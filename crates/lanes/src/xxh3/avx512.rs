@@ -60,7 +60,8 @@ fn add_stripe(state: __m512i, stripe: &[u8; STRIPE_BYTES], key: __m512i) -> __m5
     let keyed = _mm512_xor_si512(data, key);
     let product = _mm512_mul_epu32(keyed, _mm512_srli_epi64::<32>(keyed));
     let swapped = _mm512_shuffle_epi32::<0b01_00_11_10>(data);
-    // Or the compiler would add both to the state, one after the other, which all that comes after waits for.
+    // Or the compiler would add both to the state, one after the other, which all that comes after
+    // waits for.
     let sum = pin(_mm512_add_epi64(product, swapped));
     _mm512_add_epi64(state, sum)
 }

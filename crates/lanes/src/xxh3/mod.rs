@@ -1,10 +1,12 @@
 //! XXH3 of long messages with AVX-512, where crates stop at AVX2.
 //!
-//! All eight accumulators of XXH3 are the lanes of one register; a *stripe* of 64 bytes goes through it in a few
-//! instructions, and after each *block* of 16 stripes the register is scrambled. Messages of up to [`SHORT`] bytes are
-//! hashed in other ways, which are left to the caller.
+//! All eight accumulators of XXH3 are the lanes of one register; a *stripe* of 64 bytes goes
+//! through it in a few instructions, and after each *block* of 16 stripes the register is
+//! scrambled. Messages of up to [`SHORT`] bytes are hashed in other ways, which are left to the
+//! caller.
 //!
-//! The names are those of the specification of xxHash, <https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>.
+//! The names are those of the specification of xxHash,
+//! <https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>.
 
 mod avx512;
 
@@ -29,7 +31,8 @@ const PRIME64: [u64; 5] = [
     0x27d4_eb2f_1656_67c5,
 ];
 
-/// Where in the secret what is for the last stripe begins, and what is for the two halves of the digest.
+/// Where in the secret what is for the last stripe begins, and what is for the two halves of the
+/// digest.
 const OF_LAST: usize = SECRET.len() - STRIPE_BYTES - 7;
 const OF_LOW: usize = 11;
 const OF_HIGH: usize = SECRET.len() - STRIPE_BYTES - 11;
@@ -64,7 +67,8 @@ pub struct Xxh3 {
 }
 
 impl Xxh3 {
-    /// The empty message; nothing where the processor lacks AVX-512 or `TABANE_SIMD` does not want it.
+    /// The empty message; nothing where the processor lacks AVX-512 or `TABANE_SIMD` does not want
+    /// it.
     ///
     /// # Panics
     ///
@@ -89,7 +93,8 @@ impl Xxh3 {
     /// Appends to the message.
     pub fn update(&mut self, mut part: &[u8]) {
         self.total += part.len() as u64;
-        // A full block waits for the byte behind it, since the end of a message is hashed in another way.
+        // A full block waits for the byte behind it, since the end of a message is hashed in
+        // another way.
         let room = BLOCK_BYTES - self.len;
         if part.len() <= room {
             self.keep(part);

@@ -1,9 +1,10 @@
-//! Schedules found by search: fewer transfers, since what a node sends may be a sum of what it keeps and of what it has
-//! received.
+//! Schedules found by search: fewer transfers, since what a node sends may be a sum of what it
+//! keeps and of what it has received.
 //!
-//! Where n or n − 1 is the prime p, node u (role u − 1; node 0 is role p − 1, where there is one) and row v (from 1),
-//! multiplied by any number modulo p, give the same code again. The schedules here are invariant under that, so what node 1
-//! sends to others and node 0 to node 1 says it all. `examples/search_coded.rs` finds such.
+//! Where n or n − 1 is the prime p, node u (role u − 1; node 0 is role p − 1, where there is one)
+//! and row v (from 1), multiplied by any number modulo p, give the same code again. The schedules
+//! here are invariant under that, so what node 1 sends to others and node 0 to node 1 says it all.
+//! `examples/search_coded.rs` finds such.
 
 use super::builder::Builder;
 use super::transfer::{Node, Schedule};
@@ -87,8 +88,9 @@ pub(super) fn schedule(layout: &Layout) -> Option<Schedule> {
     Some(schedule.expect("a schedule whose nodes can compute what they send"))
 }
 
-/// Puts transfers (from, to, what) into an order in which each sender has what it takes, and says how it computes what it
-/// sends and stores. None if there is no such order, or if a cell cannot be computed in the end.
+/// Puts transfers (from, to, what) into an order in which each sender has what it takes, and says
+/// how it computes what it sends and stores. None if there is no such order, or if a cell cannot be
+/// computed in the end.
 fn ordered(
     layout: &Layout,
     mut sends: Vec<(usize, usize, Vector)>,

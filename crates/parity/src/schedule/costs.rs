@@ -77,7 +77,8 @@ impl Costs {
         self.busiest(&self.egress)
     }
 
-    /// What each node receives by the data, where nodes take turns with all roles, stripe by stripe.
+    /// What each node receives by the data, where nodes take turns with all roles, stripe by
+    /// stripe.
     pub fn rotating_ingress(&self) -> f64 {
         self.mean(&self.ingress)
     }
@@ -87,12 +88,14 @@ impl Costs {
         self.mean(&self.egress)
     }
 
-    /// As [`Self::busiest_ingress`], where nodes take turns with the row roles and one keeps the diagonal role.
+    /// As [`Self::busiest_ingress`], where nodes take turns with the row roles and one keeps the
+    /// diagonal role.
     pub fn turning_ingress(&self) -> f64 {
         self.busier_kind(&self.ingress)
     }
 
-    /// As [`Self::busiest_egress`], where nodes take turns with the row roles and one keeps the diagonal role.
+    /// As [`Self::busiest_egress`], where nodes take turns with the row roles and one keeps the
+    /// diagonal role.
     pub fn turning_egress(&self) -> f64 {
         self.busier_kind(&self.egress)
     }
@@ -118,8 +121,9 @@ impl Schedule {
     }
 }
 
-/// The fewest transfers between nodes with which each data block can enter the network once, at the role that keeps it: D (n
-/// − 1)/(n − 2) for D data blocks, rounded up. The proof is in `docs/parity.md`.
+/// The fewest transfers between nodes with which each data block can enter the network once, at the
+/// role that keeps it: D (n − 1)/(n − 2) for D data blocks, rounded up. The proof is in
+/// `docs/parity.md`.
 pub fn fewest_transfers(layout: &Layout) -> usize {
     let roles = layout.roles();
     (layout.data_cells().len() * (roles - 1)).div_ceil(roles - 2)

@@ -12,12 +12,14 @@ use crate::Layout;
 pub enum Kind {
     /// The client sends all cells.
     Direct,
-    /// A running exclusive or goes along each row and each diagonal, as in the paper: 2 transfers a data block.
+    /// A running exclusive or goes along each row and each diagonal, as in the paper: 2 transfers a
+    /// data block.
     Chain,
-    /// Each data block goes to the node of its row parity, which can then stand in for its node when diagonals are
-    /// gathered: 1.5 transfers a data block.
+    /// Each data block goes to the node of its row parity, which can then stand in for its node
+    /// when diagonals are gathered: 1.5 transfers a data block.
     Shared,
-    /// Nodes send sums of what they keep and what they have received, found by search. For some numbers of roles.
+    /// Nodes send sums of what they keep and what they have received, found by search. For some
+    /// numbers of roles.
     Coded,
 }
 

@@ -1,10 +1,10 @@
-//! Transfers by which a stripe reaches its nodes: what the client sends, what nodes send to one another, and how each cell
-//! arises from what arrived.
+//! Transfers by which a stripe reaches its nodes: what the client sends, what nodes send to one
+//! another, and how each cell arises from what arrived.
 //!
-//! When the client computes the parities it has to send them, which takes n/(n − 2) times what the data alone would. Nodes can
-//! do that for it while data pass through them, so that every data block enters the network once, at the node that
-//! keeps it. This is the idea of Otsuji and Tatebe's paper (see [`Layout`](crate::Layout)); the [`Kind`]s differ in how
-//! often nodes send.
+//! When the client computes the parities it has to send them, which takes n/(n − 2) times what the
+//! data alone would. Nodes can do that for it while data pass through them, so that every data
+//! block enters the network once, at the node that keeps it. This is the idea of Otsuji and
+//! Tatebe's paper (see [`Layout`](crate::Layout)); the [`Kind`]s differ in how often nodes send.
 
 mod builder;
 mod chain;

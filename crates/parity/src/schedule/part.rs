@@ -1,8 +1,9 @@
 //! What one role does in a schedule: the form that a node works by.
 //!
-//! A stripe goes sector by sector, in *steps*: in each one, all that is sent is sent once. If what is made of what has arrived were
-//! made of the same sector, every step would take as long as the longest sequence of transfers that wait for one another. So
-//! transfers *lag*: one of lag 2 sends, in a step, what belongs to the sector of two steps before.
+//! A stripe goes sector by sector, in *steps*: in each one, all that is sent is sent once. If what
+//! is made of what has arrived were made of the same sector, every step would take as long as the
+//! longest sequence of transfers that wait for one another. So transfers *lag*: one of lag 2 sends,
+//! in a step, what belongs to the sector of two steps before.
 
 use super::transfer::{Node, Schedule};
 use crate::Layout;
@@ -10,8 +11,8 @@ use crate::Layout;
 /// What one role receives, sends and stores of every stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The lags of the transfers that arrive from each role, in the order in which they are sent, and behind them, in the last
-    /// place, of those from the client, which have none.
+    /// The lags of the transfers that arrive from each role, in the order in which they are sent,
+    /// and behind them, in the last place, of those from the client, which have none.
     pub receives: Vec<Vec<usize>>,
     /// The transfers that it sends, in the order in which they are possible.
     pub sends: Vec<Sent>,
@@ -42,7 +43,8 @@ pub struct Arrived {
 }
 
 impl Part {
-    /// How many transfers have arrived from `from` (a role, or behind all the client) of a stripe of so many sectors before a step.
+    /// How many transfers have arrived from `from` (a role, or behind all the client) of a stripe
+    /// of so many sectors before a step.
     pub fn arrived_before(&self, from: usize, step: u64, sectors: u64) -> u64 {
         self.count(from, sectors, |_| step)
     }
@@ -61,7 +63,8 @@ impl Part {
             .sum()
     }
 
-    /// The first step in which something of a sector is sent from there: all that comes before is of sectors before.
+    /// The first step in which something of a sector is sent from there: all that comes before is
+    /// of sectors before.
     pub fn step_of(&self, from: usize, sector: u64) -> u64 {
         let least = self.receives[from].iter().copied().min().unwrap_or(0);
         sector + least as u64
@@ -69,8 +72,8 @@ impl Part {
 }
 
 impl Schedule {
-    /// What a role does. The schedule is one that [`Schedule::verify`] accepts. Those who send and who receive have to agree on
-    /// `lag_max`, the longest lag that there may be.
+    /// What a role does. The schedule is one that [`Schedule::verify`] accepts. Those who send and
+    /// who receive have to agree on `lag_max`, the longest lag that there may be.
     pub fn part(&self, layout: &Layout, role: usize, lag_max: usize) -> Part {
         let lags = self.lags(lag_max);
         let mut receives = vec![Vec::new(); layout.roles() + 1];
@@ -111,8 +114,8 @@ impl Schedule {
         }
     }
 
-    /// By how many sectors each transfer is behind those of the client: by one for every node before its sender that it waits
-    /// for, or in proportion, so that it is `lag_max` at most.
+    /// By how many sectors each transfer is behind those of the client: by one for every node
+    /// before its sender that it waits for, or in proportion, so that it is `lag_max` at most.
     fn lags(&self, lag_max: usize) -> Vec<usize> {
         let mut depths: Vec<usize> = Vec::with_capacity(self.transfers.len());
         for transfer in &self.transfers {
@@ -136,8 +139,8 @@ impl Schedule {
         lags.collect()
     }
 
-    /// The cells that the client sends to a role, in that order. All that the client sends are whole cells of the role that it
-    /// sends them to.
+    /// The cells that the client sends to a role, in that order. All that the client sends are
+    /// whole cells of the role that it sends them to.
     pub fn cells_from_client(&self, layout: &Layout, role: usize) -> Vec<usize> {
         let is_whole = |number: usize, cell: &usize| self.stores[*cell] == [number];
         let transfers = self.transfers.iter().enumerate();

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::transfer::{Node, Schedule, Transfer};
 use crate::{Error, Layout, repair_plan};
 
-/// The transfers that rebuild a role when `others` are missing as well. [`Node::Client`] stands for what a role keeps: such a
-/// transfer is a cell that a role reads, by its number.
+/// The transfers that rebuild a role when `others` are missing as well. [`Node::Client`] stands for
+/// what a role keeps: such a transfer is a cell that a role reads, by its number.
 ///
-/// For each lost cell a sum goes along the roles that are left: each adds what it keeps of it, and the last one sends it to who
-/// is to keep the cell. So none receives or sends more than what one role keeps, however many there are; the cells that are read
-/// are those of [`repair_plan`].
+/// For each lost cell a sum goes along the roles that are left: each adds what it keeps of it, and
+/// the last one sends it to who is to keep the cell. So none receives or sends more than what one
+/// role keeps, however many there are; the cells that are read are those of [`repair_plan`].
 ///
 /// # Errors
 ///
@@ -83,8 +83,8 @@ mod tests {
     use super::*;
     use crate::{encode, fewest_reads};
 
-    /// Every role of every pair, and each alone: what arrives is what was there, and no role sends or receives more than what
-    /// one keeps.
+    /// Every role of every pair, and each alone: what arrives is what was there, and no role sends
+    /// or receives more than what one keeps.
     #[test]
     fn a_role_comes_back_and_nobody_moves_more_than_one_keeps() {
         for roles in 3..=12 {

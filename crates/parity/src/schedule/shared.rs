@@ -1,5 +1,5 @@
-//! Each data block goes to its row parity's role, so that two roles have it; diagonals are gathered from as few roles as
-//! have all of their cells.
+//! Each data block goes to its row parity's role, so that two roles have it; diagonals are gathered
+//! from as few roles as have all of their cells.
 
 use super::builder::Builder;
 use super::transfer::{Node, Schedule};
@@ -82,7 +82,8 @@ pub(super) fn schedule(layout: &Layout) -> Schedule {
     builder.schedule
 }
 
-/// Sends pieces by way of one another instead of straight to the diagonal role, until that receives no more than others.
+/// Sends pieces by way of one another instead of straight to the diagonal role, until that receives
+/// no more than others.
 fn join(pieces: &mut [Piece], ingress: &[usize]) {
     let mut ingress = ingress.to_vec();
     let mut straight = pieces.len();
@@ -147,8 +148,8 @@ fn send(builder: &mut Builder, mut pieces: Vec<Piece>) {
     }
 }
 
-/// The fewest roles of which each set has one; among those, ones that send little so far. Sets have one or two roles: a
-/// smallest vertex cover.
+/// The fewest roles of which each set has one; among those, ones that send little so far. Sets have
+/// one or two roles: a smallest vertex cover.
 fn smallest_cover(mut sets: Vec<Vec<usize>>, egress: &[usize]) -> Vec<usize> {
     let mut cover = Vec::new();
     while !sets.is_empty() {

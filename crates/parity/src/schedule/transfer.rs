@@ -16,15 +16,16 @@ pub struct Transfer {
     pub from: Node,
     /// The role to which it goes.
     pub to: usize,
-    /// What it is the exclusive or of: data blocks, by number, if the client sends it; earlier transfers that arrived at
-    /// the sender, by number, if a role does.
+    /// What it is the exclusive or of: data blocks, by number, if the client sends it; earlier
+    /// transfers that arrived at the sender, by number, if a role does.
     pub of: Vec<usize>,
 }
 
 /// All transfers of a stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// The transfers: each may begin when those that it is made of have arrived, and these come before it.
+    /// The transfers: each may begin when those that it is made of have arrived, and these come
+    /// before it.
     pub transfers: Vec<Transfer>,
     /// For each cell the transfers, arrived at its role, whose exclusive or it is.
     pub stores: Vec<Vec<usize>>,

@@ -42,7 +42,8 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl Schedule {
-    /// Checks that every sender has what it sends, and that every cell becomes what the layout says.
+    /// Checks that every sender has what it sends, and that every cell becomes what the layout
+    /// says.
     ///
     /// # Errors
     ///

@@ -72,7 +72,8 @@ proptest! {
 
 #[test]
 fn cells_of_many_spans_are_encoded_as_the_plan_says() {
-    // Of five roles 16 KiB are added up at a time, of many a page; of 40 the sources do not go in one pass.
+    // Of five roles 16 KiB are added up at a time, of many a page; of 40 the sources do not go in
+    // one pass.
     for (roles, lens) in [
         (5, &[16_383, 16_384, 16_385, 32_768, 50_001][..]),
         (8, &[8_191, 8_192, 30_000][..]),

@@ -63,7 +63,8 @@ fn run(
             }
         }
     }
-    // A node sends the next that it can, and waits for what it lacks: in turns, until nobody has anything left.
+    // A node sends the next that it can, and waits for what it lacks: in turns, until nobody has
+    // anything left.
     let steps = 0..sectors + longest as u64;
     let mut left: Vec<VecDeque<_>> = parts
         .iter()

@@ -1,5 +1,5 @@
-//! The code once more, from its definition and without any of the crate: which cells add up to zero, and Gaussian
-//! elimination for those that are missing.
+//! The code once more, from its definition and without any of the crate: which cells add up to
+//! zero, and Gaussian elimination for those that are missing.
 
 /// Cell (role, row).
 pub type Place = (usize, usize);
@@ -30,7 +30,8 @@ pub fn equations(n: usize) -> Vec<Vec<Place>> {
     sets
 }
 
-/// Solves for the missing cells; none if they are not determined. `value` gives the bytes of the others.
+/// Solves for the missing cells; none if they are not determined. `value` gives the bytes of the
+/// others.
 pub fn solve(
     n: usize,
     missing: &[Place],

@@ -21,8 +21,9 @@ pub(super) struct BlockCipher {
     /// What the next block needs: the ciphertext before it, or its counter.
     iv: [u8; BLOCK],
     padding: bool,
-    /// ECB and CBC: what has come since the last whole block. When decrypting with padding, a whole block is kept until more
-    /// comes, since it may be the last. CTR: the keystream of the last block that was begun.
+    /// ECB and CBC: what has come since the last whole block. When decrypting with padding, a whole
+    /// block is kept until more comes, since it may be the last. CTR: the keystream of the last
+    /// block that was begun.
     buffer: [u8; BLOCK],
     /// ECB and CBC: how much of the buffer waits. CTR: how much is used; 0 if no block is begun.
     used: usize,
@@ -416,7 +417,8 @@ impl Cipher for BlockCipher {
     }
 }
 
-/// The length without the padding of PKCS #7. As with any cipher without a MAC, the answer tells of the plaintext.
+/// The length without the padding of PKCS #7. As with any cipher without a MAC, the answer tells of
+/// the plaintext.
 fn unpadded(block: &[u8; BLOCK]) -> Result<usize, Reason> {
     let padding = usize::from(block[BLOCK - 1]);
     let len = BLOCK.checked_sub(padding).filter(|_| padding > 0);

@@ -12,7 +12,8 @@ use crate::guard::bytes;
 const IV_BYTES_MAX: usize = 128;
 /// Bytes of a whole tag.
 const TAG_BYTES: usize = 16;
-/// Of a record of TLS: bytes of the part of the initialization vector that is sent along, and of the additional data.
+/// Of a record of TLS: bytes of the part of the initialization vector that is sent along, and of
+/// the additional data.
 const EXPLICIT_IV_BYTES: usize = 8;
 const TLS_AAD_BYTES: usize = 13;
 /// Bytes of the part of the initialization vector that is not sent along, at least.
@@ -92,7 +93,8 @@ impl GcmCipher {
         Ok(())
     }
 
-    /// Begins a message under the vector, writes its last bytes to `to`, and counts on for the next one.
+    /// Begins a message under the vector, writes its last bytes to `to`, and counts on for the next
+    /// one.
     fn next_iv(&mut self, to: &mut [u8]) -> Result<(), Reason> {
         const FAILED: Reason = Reason::Unsaid;
         let key = self.key.as_ref().ok_or(FAILED)?;
@@ -122,8 +124,8 @@ impl GcmCipher {
         Ok(())
     }
 
-    /// A whole record of TLS 1.2, in place: explicit part of the vector, data, tag (RFC 5288). Returns the length of the
-    /// record, or of the data when decrypting.
+    /// A whole record of TLS 1.2, in place: explicit part of the vector, data, tag (RFC 5288).
+    /// Returns the length of the record, or of the data when decrypting.
     fn tls_record(&mut self, record: &mut [u8]) -> Result<usize, Reason> {
         const FAILED: Reason = Reason::CipherOperationFailed;
         let aad: [u8; TLS_AAD_BYTES] = *self.buffer.first_chunk().ok_or(FAILED)?;
@@ -199,13 +201,15 @@ impl GcmCipher {
         Ok(len)
     }
 
-    /// Keeps the additional data of the next record, in which the length is to be that of the data alone.
+    /// Keeps the additional data of the next record, in which the length is to be that of the data
+    /// alone.
     fn set_tls_aad(&mut self, aad: &[u8]) -> Result<(), Reason> {
         const FAILED: Reason = Reason::InvalidAad;
         let aad: &[u8; TLS_AAD_BYTES] = aad.try_into().map_err(|_| FAILED)?;
         let place: &mut [u8; TLS_AAD_BYTES] = self.buffer.first_chunk_mut().ok_or(FAILED)?;
         *place = *aad;
-        // Also if the length is wrong, as in the default provider: the next update is a record then too.
+        // Also if the length is wrong, as in the default provider: the next update is a record then
+        // too.
         self.tls_record_next = true;
         let len = place.last_chunk_mut().ok_or(FAILED)?;
         let around = if self.encrypt {
@@ -329,7 +333,8 @@ impl Cipher for GcmCipher {
             self.state = Iv::Spent;
             return Err(Reason::Unsaid);
         }
-        // A wrong tag above all, which is no fault: whoever asks for it looks at what the call returns.
+        // A wrong tag above all, which is no fault: whoever asks for it looks at what the call
+        // returns.
         self.end().map_err(|_| Reason::Unsaid)?;
         Ok(0)
     }
@@ -377,8 +382,8 @@ impl Cipher for GcmCipher {
                     0 => self.iv_len,
                     len => len.min(self.iv_len),
                 };
-                // SAFETY: whoever asks promises that `data` is writable for `data_size` bytes, or with a size of 0 for the
-                // whole vector.
+                // SAFETY: whoever asks promises that `data` is writable for `data_size` bytes, or
+                // with a size of 0 for the whole vector.
                 let to = unsafe { core::slice::from_raw_parts_mut(param.data.cast(), len) };
                 return self.next_iv(to);
             }

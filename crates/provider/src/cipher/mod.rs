@@ -107,8 +107,8 @@ static GETTABLE: [Param; 10] = [
     Param::END,
 ];
 
-/// The ciphers for `OSSL_FUNC_provider_query_operation`: none without AES instructions, where OpenSSL's own assembly is
-/// faster than portable code.
+/// The ciphers for `OSSL_FUNC_provider_query_operation`: none without AES instructions, where
+/// OpenSSL's own assembly is faster than portable code.
 pub(crate) fn offered() -> Vec<abi::Algorithm> {
     let fast = Backend::fastest() > Backend::Portable;
     let offers = OFFERS.iter().zip(&TABLES).filter(|_| fast);
@@ -194,8 +194,8 @@ unsafe fn update_each<C: Cipher>(
     Ok(())
 }
 
-/// Data of a call: `from` is readable for `len` bytes, or null; `to` is writable for `room` bytes, or null. They may be the
-/// same place.
+/// Data of a call: `from` is readable for `len` bytes, or null; `to` is writable for `room` bytes,
+/// or null. They may be the same place.
 #[derive(Clone, Copy)]
 struct Call {
     from: *const u8,
@@ -386,7 +386,8 @@ unsafe extern "C" fn dupctx<C: Cipher>(context: *const Context<C>) -> *mut Conte
 
 /// # Safety
 ///
-/// As [`with`]; `key` and `iv` are null or readable for their lengths; `params` as for [`params::each`].
+/// As [`with`]; `key` and `iv` are null or readable for their lengths; `params` as for
+/// [`params::each`].
 unsafe extern "C" fn init<C: Cipher, const ENCRYPT: bool>(
     context: *mut Context<C>,
     key: *const u8,

@@ -1,8 +1,10 @@
-//! Records of TLS up to 1.2 in CBC: padding, and a MAC before it, neither of which is authenticated (RFC 5246, 6.2.3.2).
+//! Records of TLS up to 1.2 in CBC: padding, and a MAC before it, neither of which is authenticated
+//! (RFC 5246, 6.2.3.2).
 //!
-//! Whether padding is right must not show in the time that a record takes, else who sends records learns the plaintext
-//! (Vaudenay 2002; Lucky Thirteen, 2013). So nothing here branches or reads memory by what was decrypted: choices are
-//! masks, and a wrong padding gives a MAC that is random, and wrong when it is compared.
+//! Whether padding is right must not show in the time that a record takes, else who sends records
+//! learns the plaintext (Vaudenay 2002; Lucky Thirteen, 2013). So nothing here branches or reads
+//! memory by what was decrypted: choices are masks, and a wrong padding gives a MAC that is random,
+//! and wrong when it is compared.
 
 use core::hint::black_box;
 
@@ -88,8 +90,9 @@ impl TlsRecords {
         Ok(len + missing)
     }
 
-    /// Takes padding, MAC and explicit IV off a decrypted record. Returns the length of what is left, which begins behind
-    /// the IV where there is one. The MAC is kept: if the padding is wrong, a random one.
+    /// Takes padding, MAC and explicit IV off a decrypted record. Returns the length of what is
+    /// left, which begins behind the IV where there is one. The MAC is kept: if the padding is
+    /// wrong, a random one.
     ///
     /// # Errors
     ///
@@ -127,8 +130,8 @@ impl TlsRecords {
         Ok(start)
     }
 
-    /// Copies the MAC, which begins at `start`, a secret. Every byte of the record where it may be is looked at, for every byte
-    /// of the MAC.
+    /// Copies the MAC, which begins at `start`, a secret. Every byte of the record where it may be
+    /// is looked at, for every byte of the MAC.
     fn copy_mac(&mut self, record: &[u8], start: usize, good: usize) {
         // The record's length is no secret.
         let first = record

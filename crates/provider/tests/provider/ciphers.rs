@@ -300,7 +300,8 @@ pub fn sequence(libcrypto: &Libcrypto, ciphers: Ciphers, random: &mut Random) {
                     _ => 16,
                 };
                 let iv = random.bytes(iv_len);
-                // A key that is expanded for one direction does not serve for the other in the default provider.
+                // A key that is expanded for one direction does not serve for the other in the
+                // default provider.
                 let turned = encrypt != state.encrypt && !gcm && ciphers.mode != "CTR";
                 let new_key = !state.ready || turned || random.one_in(2);
                 context.init(state.ready, None, None, c_int::from(encrypt));

@@ -1,4 +1,5 @@
-//! The functions of libcrypto that the tests call, found at run time: building the tests takes no OpenSSL.
+//! The functions of libcrypto that the tests call, found at run time: building the tests takes no
+//! OpenSSL.
 
 use tabane_provider::abi::Param;
 
@@ -136,7 +137,8 @@ pub fn modules() -> &'static Path {
     })
 }
 
-/// A configuration with the provider and the default one. `settings` goes to the provider's section.
+/// A configuration with the provider and the default one. `settings` goes to the provider's
+/// section.
 pub fn configuration(settings: &str) -> String {
     let module = modules().join("tabane.so");
     format!(
@@ -149,8 +151,8 @@ pub fn configuration(settings: &str) -> String {
     )
 }
 
-/// libcrypto, if the system has one of OpenSSL 3, with what a file of configuration says. Before it is read, `prepare` gets the
-/// functions and the context.
+/// libcrypto, if the system has one of OpenSSL 3, with what a file of configuration says. Before it
+/// is read, `prepare` gets the functions and the context.
 pub fn open(configuration: &Path, prepare: impl FnOnce(&Functions, Pointer)) -> Option<Libcrypto> {
     const NOW_LOCAL: c_int = 2;
     // SAFETY: a string.

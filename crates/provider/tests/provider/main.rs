@@ -1,5 +1,5 @@
-//! The provider as OpenSSL sees it: the system's libcrypto, opened at run time, loads it, and the default provider
-//! beside it answers the same questions.
+//! The provider as OpenSSL sees it: the system's libcrypto, opened at run time, loads it, and the
+//! default provider beside it answers the same questions.
 
 mod ciphers;
 mod digests;

@@ -165,7 +165,8 @@ fn openssl_s_server_and_s_client() {
     }
     let bed = Bed::new();
     bed.make_certificate();
-    // The MAC before the cipher (which stitched ciphers of the default provider do not take away), after it, and AEAD.
+    // The MAC before the cipher (which stitched ciphers of the default provider do not take away),
+    // after it, and AEAD.
     let connections = [
         (
             "-tls1_2",
@@ -209,7 +210,8 @@ fn openssl_s_server_and_s_client() {
                     bed.theirs("openssl", args)
                 }
             };
-            // Somebody else may take the port in between; then the server ends, and the next one is tried.
+            // Somebody else may take the port in between; then the server ends, and the next one is
+            // tried.
             let (server, address) = (0..5)
                 .find_map(|_| {
                     let free = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -323,8 +325,8 @@ fn python_hashlib() {
     assert_eq!(succeeds(bed.ours("python3", &args)), expected);
 }
 
-/// A web server with several processes and a client with many connections at a time, both with our provider: downloads with
-/// each kind of cipher, over connections that stay and over new ones.
+/// A web server with several processes and a client with many connections at a time, both with our
+/// provider: downloads with each kind of cipher, over connections that stay and over new ones.
 ///
 /// `TABANE_PROVIDER_REQUESTS` is how many of each.
 #[test]

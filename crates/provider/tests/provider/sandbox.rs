@@ -1,6 +1,7 @@
 //! Sandboxes that lack system calls.
 
-/// From here on this thread, those that it starts and programs that it becomes are told that there are no such calls.
+/// From here on this thread, those that it starts and programs that it becomes are told that there
+/// are no such calls.
 ///
 /// Of `futex` only what is shared by processes: C libraries abort where their own locks fail.
 pub fn forbid(calls: &[libc::c_long]) {

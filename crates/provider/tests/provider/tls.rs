@@ -67,8 +67,8 @@ fn mac(functions: &Functions, context: Pointer, mac_len: usize) -> Vec<u8> {
     }
 }
 
-/// Records of all versions there and back, some of them damaged: the same bytes, lengths and MACs. The MAC of a record with
-/// wrong padding is random in both.
+/// Records of all versions there and back, some of them damaged: the same bytes, lengths and MACs.
+/// The MAC of a record with wrong padding is random in both.
 #[test]
 fn cbc_records() {
     let Some(libcrypto) = libcrypto() else { return };
@@ -192,7 +192,8 @@ fn gcm_records() {
     });
 }
 
-/// Vectors that are counted by the cipher: the sender asks for the end of each, and the receiver gives it.
+/// Vectors that are counted by the cipher: the sender asks for the end of each, and the receiver
+/// gives it.
 #[test]
 fn counted_vectors() {
     let Some(libcrypto) = libcrypto() else { return };

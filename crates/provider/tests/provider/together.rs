@@ -1,4 +1,5 @@
-//! Calls at the same time, whose work is done together: in jobs of one thread, and in threads of one program.
+//! Calls at the same time, whose work is done together: in jobs of one thread, and in threads of
+//! one program.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};

@@ -40,9 +40,10 @@ const SMALL_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Objects below a prefix of an object store.
 ///
-/// Each object is one request, at most [`OBJECT_LEN_MAX`] long, which every service takes: so it is there whole or not at
-/// all, and stays once [`Storage::put`] has returned. What fails in passing is tried again; that a try may have done its work
-/// although its answer was lost is taken into account.
+/// Each object is one request, at most [`OBJECT_LEN_MAX`] long, which every service takes: so it is
+/// there whole or not at all, and stays once [`Storage::put`] has returned. What fails in passing
+/// is tried again; that a try may have done its work although its answer was lost is taken into
+/// account.
 ///
 /// To be called from threads of its own, not from within an asynchronous runtime.
 pub struct ObjectStorage {
@@ -74,7 +75,8 @@ impl ObjectStorage {
         Ok(storage)
     }
 
-    /// What lies below `prefix` of `store`, which should not try again itself; `location` is for people.
+    /// What lies below `prefix` of `store`, which should not try again itself; `location` is for
+    /// people.
     ///
     /// # Errors
     /// When `prefix` is no path of an object store, or there are no threads to be had.
@@ -169,7 +171,8 @@ impl ObjectStorage {
                 done => return done.map(drop),
             }
         }
-        // All but `config` are named by their bytes: whoever else puts one puts the same. So a look before is enough.
+        // All but `config` are named by their bytes: whoever else puts one puts the same. So a look
+        // before is enough.
         if !again
             && within(SMALL_REQUEST_TIMEOUT, self.store.head(path))
                 .await
@@ -181,7 +184,8 @@ impl ObjectStorage {
         put.map(drop).map_err(explain)
     }
 
-    /// Puts an object under another name first: a server may keep what it got of an upload that was cut off.
+    /// Puts an object under another name first: a server may keep what it got of an upload that was
+    /// cut off.
     async fn put_copied(&self, path: &Path, bytes: &Bytes) -> Result<()> {
         let random = Id(random()).to_string();
         let temporary = self.path(&format!("{TEMPORARY}/{random}"));
@@ -460,8 +464,8 @@ impl Storage for ObjectStorage {
         .map_err(|error| error.about(name))
     }
 
-    /// At once where the service replaces objects. Besides, servers over a file system may remove the folder of what was
-    /// deleted under an upload that was acknowledged (versitygw 1.8 does).
+    /// At once where the service replaces objects. Besides, servers over a file system may remove
+    /// the folder of what was deleted under an upload that was acknowledged (versitygw 1.8 does).
     fn replace(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
         if self.is_webdav {
             return replace_in_two_steps(self, name, parts);

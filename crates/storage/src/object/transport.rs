@@ -1,8 +1,8 @@
 //! HTTP as the object stores want it, with typed refusals and a limit on uploads.
 //!
-//! Every request of every service goes through here. What a server refuses becomes a [`StorageError`] while its explanation
-//! is at hand: behind the interface of `object_store` only a text would be left of it. No URL, header or credential
-//! gets into an error.
+//! Every request of every service goes through here. What a server refuses becomes a
+//! [`StorageError`] while its explanation is at hand: behind the interface of `object_store` only a
+//! text would be left of it. No URL, header or credential gets into an error.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -46,7 +46,8 @@ const METADATA_HOSTS: [&str; 3] = [
     "metadata.google.internal",
 ];
 
-/// What services call it that an object is not there, or is; others than these are about buckets, users or haste.
+/// What services call it that an object is not there, or is; others than these are about buckets,
+/// users or haste.
 const OF_OBJECTS: [&str; 5] = [
     "",
     "NoSuchKey",
@@ -260,7 +261,8 @@ fn explain(error: &reqwest::Error) -> StorageError {
     }
 }
 
-/// Reads what the server says of a refusal. All services have the same two elements; Azure says it in a header too.
+/// Reads what the server says of a refusal. All services have the same two elements; Azure says it
+/// in a header too.
 fn refusal(status: StatusCode, headers: &HeaderMap, said: &str) -> Refusal {
     let header = |name: &str| {
         let value = headers.get(name)?.to_str().ok()?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
-use crate::format::node::{Kind, Node, Piece, Time};
+use crate::format::entry::{Entry, Kind, Piece, Time};
 use crate::format::snapshot::Snapshot;
 use tabane_index::Index;
 use tabane_storage::Id;
@@ -46,7 +46,7 @@ impl Browser {
     ///
     /// # Errors
     /// When the storage fails, a block is missing or damaged.
-    pub fn directory(&mut self, content: &[Piece]) -> Result<Vec<Node>> {
+    pub fn directory(&mut self, content: &[Piece]) -> Result<Vec<Entry>> {
         self.reader.read_directory(&self.index, content)
     }
 
@@ -62,20 +62,20 @@ impl Browser {
     ///
     /// # Errors
     /// [`Error::NoSuchPath`], or when a directory cannot be read.
-    pub fn find(&mut self, id: Id, snapshot: &Snapshot, path: &Path) -> Result<Node> {
+    pub fn find(&mut self, id: Id, snapshot: &Snapshot, path: &Path) -> Result<Entry> {
         let path = absolute(path);
-        let mut node = root(snapshot);
+        let mut entry = root(snapshot);
         for component in path.components() {
             let Component::Normal(name) = component else {
                 continue;
             };
-            let mut entries = match node.directory() {
+            let mut entries = match entry.directory() {
                 Some(content) => self.directory(content)?,
                 None => Vec::new(),
             };
             let found =
                 entries.binary_search_by(|entry| entry.name.as_slice().cmp(name.as_bytes()));
-            node = match found {
+            entry = match found {
                 Ok(at) => entries.swap_remove(at),
                 Err(_) => {
                     return Err(Error::NoSuchPath {
@@ -85,13 +85,14 @@ impl Browser {
                 }
             };
         }
-        Ok(node)
+        Ok(entry)
     }
 }
 
-/// The directory `/` of a snapshot. Snapshots keep no attributes of it: it gets those of a directory for everyone.
-pub fn root(snapshot: &Snapshot) -> Node {
-    Node {
+/// The directory `/` of a snapshot. Snapshots keep no attributes of it: it gets those of a
+/// directory for everyone.
+pub fn root(snapshot: &Snapshot) -> Entry {
+    Entry {
         name: Vec::new(),
         mode: 0o755,
         uid: 0,
@@ -138,11 +139,11 @@ pub fn kind_name(kind: &Kind) -> &'static str {
 
 /// An entry and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct PathEntry {
     /// Its path.
     pub path: PathBuf,
     /// What it is.
-    pub node: Node,
+    pub entry: Entry,
 }
 
 /// Everything below a directory: each directory before what is in it, and in it by name.
@@ -162,15 +163,16 @@ pub struct Entry {
 /// ```
 pub struct Walk {
     /// Directories that are not at their end, with what is left of them.
-    levels: Vec<(PathBuf, std::vec::IntoIter<Node>)>,
+    levels: Vec<(PathBuf, std::vec::IntoIter<Entry>)>,
     /// The directory to enter next.
     pending: Option<(PathBuf, Vec<Piece>)>,
 }
 
 impl Walk {
-    /// A walk through what is below `node`, whose path is `path`; `node` itself is not part of it.
-    pub fn below(path: &Path, node: &Node) -> Self {
-        let content = node.directory().cloned();
+    /// A walk through what is below `entry`, whose path is `path`; `entry` itself is not part of
+    /// it.
+    pub fn below(path: &Path, entry: &Entry) -> Self {
+        let content = entry.directory().cloned();
         Self {
             levels: Vec::new(),
             pending: content.map(|content| (path.to_owned(), content)),
@@ -181,21 +183,21 @@ impl Walk {
     ///
     /// # Errors
     /// When a directory cannot be read; the next call goes on behind it.
-    pub fn next(&mut self, browser: &mut Browser) -> Result<Option<Entry>> {
+    pub fn next(&mut self, browser: &mut Browser) -> Result<Option<PathEntry>> {
         if let Some((path, content)) = self.pending.take() {
             let entries = browser.directory(&content)?;
             self.levels.push((path, entries.into_iter()));
         }
         while let Some((path, entries)) = self.levels.last_mut() {
-            let Some(node) = entries.next() else {
+            let Some(entry) = entries.next() else {
                 self.levels.pop();
                 continue;
             };
-            let path = path.join(OsStr::from_bytes(&node.name));
-            if let Some(content) = node.directory() {
+            let path = path.join(OsStr::from_bytes(&entry.name));
+            if let Some(content) = entry.directory() {
                 self.pending = Some((path.clone(), content.to_vec()));
             }
-            return Ok(Some(Entry { path, node }));
+            return Ok(Some(PathEntry { path, entry }));
         }
         Ok(None)
     }

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use tabane_storage::sync::lock;
 
-/// Buffers that are used again: to hand megabytes back to the system and ask for them anew costs more time, in page
-/// faults, than to fill them.
+/// Buffers that are used again: to hand megabytes back to the system and ask for them anew costs
+/// more time, in page faults, than to fill them.
 #[derive(Default)]
 pub(crate) struct Buffers(Mutex<Vec<Vec<u8>>>);
 

@@ -1,9 +1,10 @@
 //! Clients at work: each says so in an object of its own, for as long as it works.
 //!
-//! Nothing rests on it: [`crate::access::removal`] keeps snapshots whole even if nobody announced himself. But a prune that knows of a
-//! running backup leaves alone what it may need, and two prunes don't do the same work twice. A client that died is
-//! noticed: by its process if it ran on this machine, otherwise because its object is not renewed. All times are those of the
-//! storage's own clock, so it does not matter what the clocks of clients say.
+//! Nothing rests on it: [`crate::access::removal`] keeps snapshots whole even if nobody announced
+//! himself. But a prune that knows of a running backup leaves alone what it may need, and two
+//! prunes don't do the same work twice. A client that died is noticed: by its process if it ran on
+//! this machine, otherwise because its object is not renewed. All times are those of the storage's
+//! own clock, so it does not matter what the clocks of clients say.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -23,7 +24,8 @@ use tabane_storage::{Name, ObjectKind};
 /// A client renews its object this often.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
-/// A client on another machine is dead when it has not done so for this long. A laptop may sleep for a night and go on.
+/// A client on another machine is dead when it has not done so for this long. A laptop may sleep
+/// for a night and go on.
 const SILENCE_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// What a client is doing.
@@ -49,7 +51,8 @@ pub struct Client {
     pub username: String,
     /// Number of its process.
     pub pid: u32,
-    /// Names the space of such numbers, a boot of a kernel and a namespace; nothing where the system has no such names.
+    /// Names the space of such numbers, a boot of a kernel and a namespace; nothing where the
+    /// system has no such names.
     pub pid_space: Option<String>,
     /// When it began, by the clock of the storage; nothing until it has renewed its object.
     pub since: Option<Timestamp>,
@@ -129,7 +132,8 @@ impl Presence {
         let renewed = Arc::clone(&shared);
         let renew = move || {
             while receiver.recv_timeout(RENEWAL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                // If it fails now, it may work the next time, long before anybody takes this process for dead.
+                // If it fails now, it may work the next time, long before anybody takes this
+                // process for dead.
                 let _ = renewed.renew();
             }
         };
@@ -142,7 +146,8 @@ impl Presence {
         })
     }
 
-    /// All other clients, and what time it is by the clock of the storage: about that of our own object.
+    /// All other clients, and what time it is by the clock of the storage: about that of our own
+    /// object.
     ///
     /// # Errors
     /// When the storage fails.

@@ -21,8 +21,9 @@ pub struct Examiner {
 impl Examiner {
     /// Compares the bytes of a pack with what it should hold; `what` names it in errors.
     ///
-    /// Its header, segments, footer and their lengths are all authenticated, so no byte can differ. What is wrong with a
-    /// segment or a block goes to `problem`, together with the blocks that are lost by it.
+    /// Its header, segments, footer and their lengths are all authenticated, so no byte can differ.
+    /// What is wrong with a segment or a block goes to `problem`, together with the blocks that are
+    /// lost by it.
     ///
     /// # Errors
     /// [`Error::Damaged`] where the pack cannot be gone through at all.

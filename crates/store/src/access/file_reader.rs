@@ -4,18 +4,21 @@ use std::sync::{Arc, Mutex};
 
 use crate::access::segment_cache::SegmentCache;
 use crate::error::Result;
-use crate::format::node::Piece;
+use crate::format::entry::Piece;
 use tabane_storage::sync::lock;
 
-/// Read-ahead begins with this many bytes, and doubles with each read that goes on where another ended.
+/// Read-ahead begins with this many bytes, and doubles with each read that goes on where another
+/// ended.
 const AHEAD_MIN: u64 = 1 << 20;
 
-/// Reads that are at most this far from where another ended go on there: a kernel asks for several parts at once.
+/// Reads that are at most this far from where another ended go on there: a kernel asks for several
+/// parts at once.
 const REORDERED_BYTES_MAX: u64 = 1 << 20;
 
 /// One file of a snapshot, for any number of threads.
 ///
-/// When it is read from front to back, what comes next is decoded ahead, by all processors. Holes are zeros.
+/// When it is read from front to back, what comes next is decoded ahead, by all processors. Holes
+/// are zeros.
 pub struct FileReader {
     cache: Arc<SegmentCache>,
     content: Vec<Piece>,
@@ -92,7 +95,8 @@ impl FileReader {
         self.first_from(offset, |piece| matches!(piece, Piece::Block { .. }))
     }
 
-    /// Where the first hole at or behind `offset` is: the end of the file counts as one. Nothing behind it.
+    /// Where the first hole at or behind `offset` is: the end of the file counts as one. Nothing
+    /// behind it.
     pub fn hole_from(&self, offset: u64) -> Option<u64> {
         if offset >= self.size() {
             return None;

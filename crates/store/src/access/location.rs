@@ -36,11 +36,12 @@ impl Location {
         }
     }
 
-    /// The storage at this place. A server is not spoken to before the first operation; the targets of a set are. `plan` says
-    /// how stripes are sent to the nodes of a cluster.
+    /// The storage at this place. A server is not spoken to before the first operation; the targets
+    /// of a set are. `plan` says how stripes are sent to the nodes of a cluster.
     ///
     /// # Errors
-    /// When something that the service needs is missing from the environment, or too many targets are missing.
+    /// When something that the service needs is missing from the environment, or too many targets
+    /// are missing.
     pub fn open(
         &self,
         options: &RemoteOptions,

@@ -1,4 +1,5 @@
-//! Ways into a repository: opening it, finding blocks, reading and writing them, and the rules of removal.
+//! Ways into a repository: opening it, finding blocks, reading and writing them, and the rules of
+//! removal.
 
 pub mod browse;
 pub mod buffers;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::access::reader::BlockReader;
 use crate::error::{Error, Result};
-use crate::format::node::{self, Piece};
+use crate::format::entry::{self, Piece};
 use tabane_index::Index;
 use tabane_storage::Id;
 
@@ -12,7 +12,8 @@ use tabane_storage::Id;
 #[derive(Default)]
 pub struct Reach {
     blocks: HashSet<Id>,
-    /// Contents of directories that are done. Directories of the same content are the same directory.
+    /// Contents of directories that are done. Directories of the same content are the same
+    /// directory.
     directories: HashSet<Vec<Piece>>,
     /// The snapshots that need them.
     snapshots: HashSet<Id>,
@@ -84,10 +85,10 @@ impl Reach {
             }
             done.push(content.clone());
             self.use_blocks(&content);
-            for node in reader.read_directory(index, &content)? {
-                match node.directory() {
+            for entry in reader.read_directory(index, &content)? {
+                match entry.directory() {
                     Some(content) => directories.push(content.to_vec()),
-                    None => self.blocks.extend(node::blocks(&node).map(|(id, _)| id)),
+                    None => self.blocks.extend(entry::blocks(&entry).map(|(id, _)| id)),
                 }
             }
         }

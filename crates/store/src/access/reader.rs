@@ -7,7 +7,7 @@ use tabane_engine::Pool;
 
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
-use crate::format::node::{Node, Piece};
+use crate::format::entry::{Entry, Piece};
 use crate::format::pack::SegmentReader;
 use crate::format::tree;
 use tabane_index::Index;
@@ -61,8 +61,8 @@ impl BlockReader {
         }
     }
 
-    /// Reads segments, past the cache. Those that are neighbours in a pack come with one request: each costs time when
-    /// the storage is far away. The results are in the order of `numbers`.
+    /// Reads segments, past the cache. Those that are neighbours in a pack come with one request:
+    /// each costs time when the storage is far away. The results are in the order of `numbers`.
     pub fn read_segments(&mut self, index: &Index, numbers: &[u32]) -> Vec<Result<Vec<u8>>> {
         let mut read = Vec::with_capacity(numbers.len());
         for run in numbers.chunk_by(|&a, &b| are_neighbours(index, a, b)) {
@@ -140,7 +140,8 @@ impl BlockReader {
         Ok(raw)
     }
 
-    /// Reads a block and appends it to `out`. If it cannot be read where it is, it is looked for elsewhere.
+    /// Reads a block and appends it to `out`. If it cannot be read where it is, it is looked for
+    /// elsewhere.
     ///
     /// # Errors
     /// [`Error::MissingBlock`], or when the storage fails or the block is damaged.
@@ -165,7 +166,7 @@ impl BlockReader {
     ///
     /// # Errors
     /// When the storage fails, a block is missing or damaged.
-    pub fn read_directory(&mut self, index: &Index, content: &[Piece]) -> Result<Vec<Node>> {
+    pub fn read_directory(&mut self, index: &Index, content: &[Piece]) -> Result<Vec<Entry>> {
         tree::decode(&self.read_content(index, content)?)
     }
 

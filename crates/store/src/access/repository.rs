@@ -174,7 +174,8 @@ impl Repository {
         }
     }
 
-    /// Makes sure that the repository is still there: it may have been deleted, and another one made in its place.
+    /// Makes sure that the repository is still there: it may have been deleted, and another one
+    /// made in its place.
     ///
     /// # Errors
     /// [`Error::RepositoryGone`]; when the storage fails.
@@ -223,8 +224,8 @@ impl Repository {
         self.cache.is_some()
     }
 
-    /// Forgets what a cache knows of the index, since it names packs that are not there: so the next backup stores again
-    /// what they held.
+    /// Forgets what a cache knows of the index, since it names packs that are not there: so the
+    /// next backup stores again what they held.
     pub(crate) fn forget_cached(&self) {
         if let Some(cache) = &self.cache {
             cache.forget(self.opened.config.id);
@@ -391,8 +392,8 @@ impl Repository {
             .map_err(|error| Error::damaged(Name::new(ObjectKind::Removal, id), error))
     }
 
-    /// As [`Repository::list_with_times`], but again until two lists in a row agree: a list that was made while one object
-    /// replaced another might have neither.
+    /// As [`Repository::list_with_times`], but again until two lists in a row agree: a list that
+    /// was made while one object replaced another might have neither.
     ///
     /// # Errors
     /// When the storage fails.
@@ -420,7 +421,8 @@ impl Repository {
         }
     }
 
-    /// Reads all objects of a kind with `read`, several at a time, also while some are replaced by others.
+    /// Reads all objects of a kind with `read`, several at a time, also while some are replaced by
+    /// others.
     ///
     /// # Errors
     /// The first that `read` returns, unless the object is no longer there.
@@ -432,7 +434,8 @@ impl Repository {
         self.read_rest(kind, BTreeMap::new(), read)
     }
 
-    /// As [`Repository::read_all`], when some have been read already: what of these is still there is not read again.
+    /// As [`Repository::read_all`], when some have been read already: what of these is still there
+    /// is not read again.
     ///
     /// # Errors
     /// As [`Repository::read_all`].
@@ -510,8 +513,8 @@ impl Repository {
         self.put_sealed(ObjectKind::Index, &payload)
     }
 
-    /// The index: from the cache where there is one, which reads only what is new. Else all of it, and packs that are not
-    /// there in their full length are left out.
+    /// The index: from the cache where there is one, which reads only what is new. Else all of it,
+    /// and packs that are not there in their full length are left out.
     ///
     /// # Errors
     /// When the storage fails or an index object is damaged.
@@ -522,8 +525,8 @@ impl Repository {
         }
     }
 
-    /// The index of those packs that are there in their full length, and the packs that are not: what was in them must
-    /// be stored again. Lists all packs.
+    /// The index of those packs that are there in their full length, and the packs that are not:
+    /// what was in them must be stored again. Lists all packs.
     ///
     /// # Errors
     /// When the storage fails or an index object is damaged.

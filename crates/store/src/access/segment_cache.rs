@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
-use crate::format::node::{Node, Piece};
+use crate::format::entry::{Entry, Piece};
 use crate::format::tree;
 use tabane_index::{BlockLocation, Index};
 use tabane_storage::sync::lock;
 use tabane_storage::{Id, StorageErrorKind};
 
-/// Segments that may wait to be decoded ahead; of more, those that were asked for first are given up.
+/// Segments that may wait to be decoded ahead; of more, those that were asked for first are given
+/// up.
 const QUEUED_SEGMENTS: usize = 64;
 
 /// Segments that are decoded ahead when a pack is read in its order.
@@ -26,9 +27,10 @@ const RELOAD_PAUSE: Duration = Duration::from_secs(5);
 
 /// Reads blocks for any number of threads, and keeps what was decoded for the next of them.
 ///
-/// The memory is bounded. Threads of its own, one a processor, decode what readers say that they will want. A block is
-/// compared with its digest when it is first read out of a decoded segment. When a block is in no index or its pack has
-/// vanished, which happens when another client wrote or pruned, the index is read again, once.
+/// The memory is bounded. Threads of its own, one a processor, decode what readers say that they
+/// will want. A block is compared with its digest when it is first read out of a decoded segment.
+/// When a block is in no index or its pack has vanished, which happens when another client wrote or
+/// pruned, the index is read again, once.
 pub struct SegmentCache {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -129,7 +131,8 @@ impl SegmentCache {
         self.shared.limit
     }
 
-    /// Says that the repository has got new snapshots: what they refer to may be in no index that was read so far.
+    /// Says that the repository has got new snapshots: what they refer to may be in no index that
+    /// was read so far.
     pub fn outdate(&self) {
         let mut loaded = self
             .shared
@@ -161,7 +164,7 @@ impl SegmentCache {
     ///
     /// # Errors
     /// When the storage fails, a block is missing or damaged.
-    pub fn directory(&self, content: &[Piece]) -> Result<Vec<Node>> {
+    pub fn directory(&self, content: &[Piece]) -> Result<Vec<Entry>> {
         let mut bytes = Vec::new();
         for piece in content {
             let Piece::Block { id, len } = *piece else {
@@ -172,7 +175,8 @@ impl SegmentCache {
         tree::decode(&bytes)
     }
 
-    /// Says that these blocks will be wanted soon, in this order; returns at once. What is not there is passed over.
+    /// Says that these blocks will be wanted soon, in this order; returns at once. What is not
+    /// there is passed over.
     pub fn read_ahead(&self, blocks: impl IntoIterator<Item = (Id, u32)>) {
         let index = self.shared.loaded().index;
         let mut wanted: Vec<Ahead> = Vec::new();
@@ -180,7 +184,8 @@ impl SegmentCache {
             let Ok(Some(location)) = index.find(&block) else {
                 continue;
             };
-            // Neighbours in a file are neighbours in a segment, but for blocks that were there before.
+            // Neighbours in a file are neighbours in a segment, but for blocks that were there
+            // before.
             let same = |ahead: &&mut Ahead| ahead.number == location.segment;
             match wanted.iter_mut().rev().take(4).find(same) {
                 Some(ahead) => ahead.blocks.push((block, location)),
@@ -218,7 +223,8 @@ impl Shared {
             .clone()
     }
 
-    /// Reads the index again, unless that was done since `seen`; nothing if it was done a moment ago without success.
+    /// Reads the index again, unless that was done since `seen`; nothing if it was done a moment
+    /// ago without success.
     fn reload(&self, seen: &Loaded) -> Result<Option<Arc<Index>>> {
         let mut loaded = self.loaded.write().expect("no panic under this lock");
         if !Arc::ptr_eq(&loaded.index, &seen.index) {

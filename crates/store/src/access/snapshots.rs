@@ -41,7 +41,8 @@ impl Repository {
         self.remove_snapshot(old).map(|()| id)
     }
 
-    /// Removes a snapshot; what it alone needed stays until the repository is pruned. That it is gone already is no error.
+    /// Removes a snapshot; what it alone needed stays until the repository is pruned. That it is
+    /// gone already is no error.
     ///
     /// # Errors
     /// When the storage fails.
@@ -70,7 +71,8 @@ impl Repository {
             .map_err(|error| Error::damaged(format!("snapshot {}", id.short()), error))
     }
 
-    /// Snapshots that are about to be, or whose clients died before they could say that they lack nothing: rule 3 of
+    /// Snapshots that are about to be, or whose clients died before they could say that they lack
+    /// nothing: rule 3 of
     /// [`crate::access::removal`]. A snapshot that is equal to one of them may lack something.
     ///
     /// # Errors
@@ -101,7 +103,8 @@ impl Repository {
         Ok(listing)
     }
 
-    /// The snapshot that `name` means: `latest` of those that `filter` allows, an ID, or its beginning.
+    /// The snapshot that `name` means: `latest` of those that `filter` allows, an ID, or its
+    /// beginning.
     ///
     /// # Errors
     /// [`Error::NoSnapshot`], [`Error::AmbiguousSnapshot`], [`Error::LatestUnclear`], damage, or when the storage fails.
@@ -115,7 +118,8 @@ impl Repository {
         }
     }
 
-    /// As [`Repository::find_snapshot`], except for `latest` the snapshot itself is not read: it may be damaged.
+    /// As [`Repository::find_snapshot`], except for `latest` the snapshot itself is not read: it
+    /// may be damaged.
     ///
     /// # Errors
     /// As [`Repository::find_snapshot`].
@@ -154,7 +158,8 @@ impl Repository {
         }
     }
 
-    /// The latest snapshot of the same machine and paths, from before `time`: what a backup compares with.
+    /// The latest snapshot of the same machine and paths, from before `time`: what a backup
+    /// compares with.
     ///
     /// # Errors
     /// When the storage fails. Damaged snapshots are passed over.

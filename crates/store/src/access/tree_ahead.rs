@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex};
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
 use crate::error::Result;
-use crate::format::node::{Node, Piece};
+use crate::format::entry::{Entry, Piece};
 use tabane_index::Index;
 use tabane_storage::sync::lock;
 
@@ -37,7 +37,7 @@ struct State {
     /// Contents of directories, the next one last.
     announced: Vec<Vec<Piece>>,
     being_read: HashSet<Vec<Piece>>,
-    done: HashMap<Vec<Piece>, Result<Vec<Node>>>,
+    done: HashMap<Vec<Piece>, Result<Vec<Entry>>>,
     /// Readers that wait for work.
     idle: usize,
     /// Whether somebody waits for what is being read.
@@ -88,7 +88,7 @@ impl TreesAhead<'_> {
     ///
     /// # Errors
     /// When the storage fails, a block is missing or damaged.
-    pub fn read(&mut self, content: &[Piece]) -> Result<Vec<Node>> {
+    pub fn read(&mut self, content: &[Piece]) -> Result<Vec<Entry>> {
         let mut state = lock(&self.shared.state);
         while state.being_read.contains(content) {
             state.awaited = true;
@@ -97,7 +97,8 @@ impl TreesAhead<'_> {
         let done = state.done.remove(content);
         // It is usually the last one, if nobody has begun it.
         state.announced.pop_if(|last| last == content);
-        // Not for each one that there is room for again: to wake a thread takes about as long as to read a directory.
+        // Not for each one that there is room for again: to wake a thread takes about as long as to
+        // read a directory.
         if state.done.len() <= DIRECTORIES_AHEAD_MAX / 2 {
             self.shared.wake_reader(&state);
         }
@@ -107,7 +108,8 @@ impl TreesAhead<'_> {
 }
 
 impl Shared {
-    /// Wakes a reader that waits, if there is something for it. The very next directory is sooner read by whoever wants it.
+    /// Wakes a reader that waits, if there is something for it. The very next directory is sooner
+    /// read by whoever wants it.
     fn wake_reader(&self, state: &State) {
         if state.idle > 0 && state.announced.len() > 1 {
             self.work.notify_one();
@@ -130,10 +132,10 @@ impl Shared {
             }
             self.wake_reader(&state);
             drop(state);
-            let nodes = reader.read_directory(index, &content);
+            let entries = reader.read_directory(index, &content);
             state = lock(&self.state);
             state.being_read.remove(&content);
-            state.done.insert(content, nodes);
+            state.done.insert(content, entries);
             if std::mem::take(&mut state.awaited) {
                 self.done.notify_all();
             }

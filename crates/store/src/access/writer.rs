@@ -1,10 +1,11 @@
 //! Writes blocks into packs, each block once.
 //!
-//! Every worker has an [`Encoder`] of its own and fills packs of its own; all share a [`Writer`], which knows the
-//! blocks that are there, writes finished packs in the background and indexes them once they are durable.
+//! Every worker has an [`Encoder`] of its own and fills packs of its own; all share a [`Writer`],
+//! which knows the blocks that are there, writes finished packs in the background and indexes them
+//! once they are durable.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::hash_map::Entry as Slot;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, RwLock};
@@ -19,7 +20,7 @@ use crate::access::removal;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::compress::{Compression, Compressor};
-use crate::format::node::{Node, Piece};
+use crate::format::entry::{Entry, Piece};
 use crate::format::pack::{
     BlockKind, Codec, PACK_LEN, PACKS_PER_INDEX, PackContents, PackWriter, SEGMENT_LEN,
 };
@@ -35,7 +36,8 @@ use crate::access::buffers::Buffers;
 /// Packs that wait to be written: more would only hold memory.
 const WAITING_PACKS_MAX: usize = 2;
 
-/// It is written, too, when one has waited for so long: a slow line makes few packs before somebody hangs up.
+/// It is written, too, when one has waited for so long: a slow line makes few packs before somebody
+/// hangs up.
 const INDEX_EVERY: Duration = Duration::from_secs(60);
 
 /// What all encoders of a run share.
@@ -207,7 +209,8 @@ impl Writer {
         }
     }
 
-    /// Waits until all packs are durable and indexed. All encoders must have been flushed and dropped.
+    /// Waits until all packs are durable and indexed. All encoders must have been flushed and
+    /// dropped.
     ///
     /// # Errors
     /// The first failure of any encoder or upload.
@@ -297,8 +300,8 @@ impl Shared {
         Err(Error::RemovedMeanwhile)
     }
 
-    /// Those of these packs, which no index object named, that a prune has condemned or removed. It does so when it takes this
-    /// process for dead, since that was stopped for long.
+    /// Those of these packs, which no index object named, that a prune has condemned or removed. It
+    /// does so when it takes this process for dead, since that was stopped for long.
     fn removed(&self, packs: &[(Id, PackContents)]) -> Result<Vec<Id>> {
         let repository = &self.repository;
         let known = {
@@ -350,7 +353,8 @@ impl Shared {
         digests.into_iter().map(claim).collect()
     }
 
-    /// As [`Shared::claim`], for a hash with known collisions: a match counts only if the bytes are the same.
+    /// As [`Shared::claim`], for a hash with known collisions: a match counts only if the bytes are
+    /// the same.
     ///
     /// Blocks with the same digest are told apart by a number in the byte behind it.
     fn claim_confirmed(
@@ -370,11 +374,11 @@ impl Shared {
                 reader.append_block(&index, id, &mut known).is_ok() && known == block
             } else {
                 match lock(&self.pending).entry(id) {
-                    Entry::Occupied(known) => match known.get() {
+                    Slot::Occupied(known) => match known.get() {
                         Some(known) => **known == *block,
                         None => self.dry_run,
                     },
-                    Entry::Vacant(entry) => {
+                    Slot::Vacant(entry) => {
                         // A dry run only counts: it would have to keep all bytes to the end.
                         entry.insert((!self.dry_run).then(|| block.into()));
                         return Ok((id, true));
@@ -443,8 +447,8 @@ impl Encoder {
     ///
     /// # Errors
     /// As [`Encoder::store`].
-    pub fn store_directory(&mut self, nodes: &[Node]) -> Result<Vec<Piece>> {
-        let bytes = tree::encode(nodes);
+    pub fn store_directory(&mut self, entries: &[Entry]) -> Result<Vec<Piece>> {
+        let bytes = tree::encode(entries);
         let repository = &self.shared.repository;
         let mut rest = bytes.as_slice();
         let blocks: Vec<&[u8]> = repository
@@ -533,8 +537,9 @@ impl Encoder {
         Ok(())
     }
 
-    /// Lets packs be stored as they are. By default each is first decrypted, decompressed and hashed again: so a bit that
-    /// flips in memory, or a processor that errs, at any time between the first hash and that, spoils no repository.
+    /// Lets packs be stored as they are. By default each is first decrypted, decompressed and
+    /// hashed again: so a bit that flips in memory, or a processor that errs, at any time between
+    /// the first hash and that, spoils no repository.
     pub fn without_verification(mut self) -> Self {
         self.verifier = None;
         self
@@ -602,8 +607,8 @@ mod tests {
     use crate::format::key::{KdfCost, Password};
     use tabane_storage::{LocalStorage, Storage};
 
-    /// Stores a few blocks, of which `fault` changes something before they are encoded; says how the run ended, and how
-    /// many packs there are.
+    /// Stores a few blocks, of which `fault` changes something before they are encoded; says how
+    /// the run ended, and how many packs there are.
     fn store_with(
         compression: Compression,
         fault: impl FnOnce(&mut Encoder),

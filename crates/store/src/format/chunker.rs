@@ -1,14 +1,15 @@
 //! Where a file is cut into blocks.
 //!
-//! Content-defined: over the last 32 bytes `b[0..32]` that end at a position, the gear hash is
-//! `Σ table[b[31-k]] << k (mod 2³²)`. A block ends behind the first byte at which it is at least `min` long and the
-//! hash is below a limit, which is stricter before the block has reached `avg` than after (normalised chunking, as
-//! in FastCDC, Xia et al. 2016), or when it is `max` long. Since the hash depends on 32 bytes alone and `min` is
-//! larger, where a position may cut does not depend on the cuts before it; so [`Gear`] looks for the next one in many
-//! stretches of the data at once, and what is skipped before `min` is not hashed at all.
+//! Content-defined: over the last 32 bytes `b[0..32]` that end at a position, the gear hash is `Σ
+//! table[b[31-k]] << k (mod 2³²)`. A block ends behind the first byte at which it is at least `min`
+//! long and the hash is below a limit, which is stricter before the block has reached `avg` than
+//! after (normalised chunking, as in FastCDC, Xia et al. 2016), or when it is `max` long. Since the
+//! hash depends on 32 bytes alone and `min` is larger, where a position may cut does not depend on
+//! the cuts before it; so [`Gear`] looks for the next one in many stretches of the data at once,
+//! and what is skipped before `min` is not hashed at all.
 //!
-//! The table comes from a secret of the repository: cut points of a known table would tell an observer of
-//! block lengths which files are stored (see `docs/threat-model.md`).
+//! The table comes from a secret of the repository: cut points of a known table would tell an
+//! observer of block lengths which files are stored (see `docs/threat-model.md`).
 
 use serde::{Deserialize, Serialize};
 use tabane_lanes::gear::Gear;
@@ -129,13 +130,15 @@ impl Chunker {
         self.max
     }
 
-    /// Length of the first block of `data`; nothing when that cannot be told before more data is there.
+    /// Length of the first block of `data`; nothing when that cannot be told before more data is
+    /// there.
     ///
     /// With `end`, `data` ends where the file does, and the answer is nothing only for no data.
     pub fn first_block(&self, data: &[u8], end: bool) -> Option<usize> {
         let usable = &data[..data.len().min(self.max)];
         if usable.len() > self.min {
-            // Up to here a block is shorter than the average, all of it if there are not that many bytes.
+            // Up to here a block is shorter than the average, all of it if there are not that many
+            // bytes.
             let middle = usable.len().min(self.avg - 1);
             let before = || {
                 let short = &usable[..middle];
@@ -152,7 +155,8 @@ impl Chunker {
         (end && !data.is_empty()).then_some(data.len())
     }
 
-    /// The lengths of the blocks at the start of `data` that are certain, in order; with `end`, of all of them.
+    /// The lengths of the blocks at the start of `data` that are certain, in order; with `end`, of
+    /// all of them.
     pub fn blocks<'a>(&'a self, data: &'a [u8], end: bool) -> impl Iterator<Item = usize> + 'a {
         let mut rest = data;
         std::iter::from_fn(move || {

@@ -15,8 +15,8 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// What is used unless something else is asked for. Against level 3, a first backup takes a sixth less CPU time, and the
-    /// repository is 8% larger: docs/performance.md.
+    /// What is used unless something else is asked for. Against level 3, a first backup takes a
+    /// sixth less CPU time, and the repository is 8% larger: docs/performance.md.
     pub const AUTO: Self = Self::Level(1);
     /// As fast as is useful: below it, repositories grow and hardly anything is won.
     pub const FASTEST: Self = Self::Level(-1);
@@ -88,10 +88,11 @@ impl Compressor {
 const SAMPLE_LEN: usize = 2048;
 const SAMPLE_RUNS: usize = 4;
 
-/// Whether the bytes are spread as evenly as random ones: then they are compressed or encrypted already.
+/// Whether the bytes are spread as evenly as random ones: then they are compressed or encrypted
+/// already.
 ///
-/// A chi-squared test of a sample against the uniform distribution. Random bytes score 255 ± 23; JPEG, video and
-/// archives stay below the limit, text and programs are far above it.
+/// A chi-squared test of a sample against the uniform distribution. Random bytes score 255 ± 23;
+/// JPEG, video and archives stay below the limit, text and programs are far above it.
 fn looks_random(block: &[u8]) -> bool {
     const LIMIT: u64 = 430;
     if block.len() < 2 * SAMPLE_LEN {

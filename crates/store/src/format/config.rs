@@ -6,8 +6,8 @@ use tabane_engine::Algorithm;
 use crate::format::chunker::Chunking;
 use tabane_storage::Id;
 
-/// The hashes that may name blocks. Their digests fit an [`Id`]; matches of SHA-1, which has known collisions, are
-/// confirmed byte for byte.
+/// The hashes that may name blocks. Their digests fit an [`Id`]; matches of SHA-1, which has known
+/// collisions, are confirmed byte for byte.
 pub const BLOCK_HASHES: [Algorithm; 3] = [Algorithm::Sha256, Algorithm::Blake3, Algorithm::Sha1];
 
 /// Reads the name of one of [`BLOCK_HASHES`].

@@ -1,8 +1,9 @@
 //! Keys, and how an object is sealed.
 //!
-//! Every object begins with a header of 40 bytes: `TABANE`, one byte for its kind, one for the format, and a
-//! random salt of 32. Its key is HKDF-SHA-256 (RFC 5869) of the master key with that salt, its parts are sealed with
-//! AES-256-GCM (NIST SP 800-38D) under the nonces 0, 1, 2, …: a key is used for one object only, so no nonce repeats.
+//! Every object begins with a header of 40 bytes: `TABANE`, one byte for its kind, one for the
+//! format, and a random salt of 32. Its key is HKDF-SHA-256 (RFC 5869) of the master key with that
+//! salt, its parts are sealed with AES-256-GCM (NIST SP 800-38D) under the nonces 0, 1, 2, …: a key
+//! is used for one object only, so no nonce repeats.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
@@ -127,8 +128,8 @@ impl ObjectKey {
         buffer.extend_from_slice(tag.as_ref());
     }
 
-    /// Decrypts part `number` of the object, its tag at the end, into `plain`; false if it is not authentic, or of another
-    /// length.
+    /// Decrypts part `number` of the object, its tag at the end, into `plain`; false if it is not
+    /// authentic, or of another length.
     pub fn open_into(&self, number: u64, sealed: &[u8], plain: &mut [u8]) -> bool {
         let Some((ciphertext, tag)) = sealed.split_last_chunk::<TAG_LEN>() else {
             return false;
@@ -141,7 +142,8 @@ impl ObjectKey {
                 .is_ok()
     }
 
-    /// Decrypts part `number` of the object in place, its tag at the end; nothing if it is not authentic.
+    /// Decrypts part `number` of the object in place, its tag at the end; nothing if it is not
+    /// authentic.
     pub fn open<'a>(&self, number: u64, sealed: &'a mut [u8]) -> Option<&'a [u8]> {
         let plain = self.0.open_in_place(nonce(number), Aad::empty(), sealed);
         plain.ok().map(|plain| &*plain)

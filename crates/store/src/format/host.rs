@@ -7,7 +7,8 @@ use nix::unistd::{Uid, User};
 pub struct Host {
     /// Name of the machine.
     pub hostname: String,
-    /// Name of the user: from the environment, else from the password database; the number if neither has one.
+    /// Name of the user: from the environment, else from the password database; the number if
+    /// neither has one.
     pub username: String,
 }
 

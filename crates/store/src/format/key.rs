@@ -139,9 +139,11 @@ pub fn list(storage: &dyn Storage) -> Result<Listing> {
     Ok(listing)
 }
 
-/// Tries the password on every key; returns the first master key that `is_right`, and the key that it opened.
+/// Tries the password on every key; returns the first master key that `is_right`, and the key that
+/// it opened.
 ///
-/// A key may open and yet not be right: an interrupted creation leaves a key of a master key that nothing uses.
+/// A key may open and yet not be right: an interrupted creation leaves a key of a master key that
+/// nothing uses.
 ///
 /// # Errors
 /// [`Error::WrongPassword`] when none opens; [`Error::Damaged`] when one that cannot be read, or what `is_right`

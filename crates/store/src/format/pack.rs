@@ -1,12 +1,14 @@
 //! Packs: objects that hold blocks.
 //!
-//! Blocks are bundled once more on their way out: neighbours go into one *segment*, which is compressed and
-//! sealed as a whole. So small files are compressed together, and the length of a block does not show.
+//! Blocks are bundled once more on their way out: neighbours go into one *segment*, which is
+//! compressed and sealed as a whole. So small files are compressed together, and the length of a
+//! block does not show.
 //!
 //! ```text
 //! header (40) · segment 0 · segment 1 · … · footer · length of the sealed footer (u32, little-endian)
 //! ```
-//! Segment `i` is sealed under nonce `i + 1`, the footer (a [`PackContents`] in postcard's encoding) under nonce 0.
+//! Segment `i` is sealed under nonce `i + 1`, the footer (a [`PackContents`] in postcard's
+//! encoding) under nonce 0.
 
 use crate::error::{Error, Result};
 use crate::format::crypto::{HEADER_LEN, MasterKey, ObjectKey, TAG_LEN, header};
@@ -17,7 +19,8 @@ use tabane_storage::{Name, OBJECT_LEN_MAX, ObjectKind, Storage};
 
 pub use tabane_index::{BlockKind, Codec, PackContents, SEGMENT_LEN, SEGMENT_LEN_MAX, Segment};
 
-/// An index object is written when this many packs wait for one: what is indexed survives an interruption.
+/// An index object is written when this many packs wait for one: what is indexed survives an
+/// interruption.
 pub use tabane_index::PACKS_PER_INDEX;
 
 // An index knows where the first segment of a pack begins.
@@ -269,7 +272,8 @@ fn other_len(number: usize, what: String) -> Error {
 
 const HEADER_LEN_U64: u64 = HEADER_LEN as u64;
 
-/// Most footers are shorter: one with a hundred and thirty blocks, as a pack of 128 KiB blocks has, takes 5 KiB.
+/// Most footers are shorter: one with a hundred and thirty blocks, as a pack of 128 KiB blocks has,
+/// takes 5 KiB.
 const FOOTER_GUESS: u64 = 16 << 10;
 
 const NONCE_OF_FOOTER: u64 = 0;

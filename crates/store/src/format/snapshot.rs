@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tabane_storage::Id;
 
-use crate::format::node::Piece;
+use crate::format::entry::Piece;
 
 /// The contents of a snapshot's object, sealed JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +23,8 @@ pub struct Snapshot {
     pub tags: Vec<String>,
     /// The snapshot that unchanged files were taken from.
     pub parent: Option<Id>,
-    /// The snapshot that this is a copy of, with other tags, without some entries, repaired, or in another repository.
+    /// The snapshot that this is a copy of, with other tags, without some entries, repaired, or in
+    /// another repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original: Option<Id>,
     /// The content of `/`, a directory.

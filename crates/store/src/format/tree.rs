@@ -1,14 +1,16 @@
-//! Directories: each is a list of [`Node`]s sorted by name, one behind the other in postcard's encoding.
+//! Directories: each is a list of [`Entry`]s sorted by name, one behind the other in postcard's
+//! encoding.
 //!
-//! The list is cut into blocks as a file is, so that a change in a directory of a million names stores little.
+//! The list is cut into blocks as a file is, so that a change in a directory of a million names
+//! stores little.
 
 use crate::error::{Error, Result};
-use crate::format::node::{Kind, Node, Piece};
+use crate::format::entry::{Entry, Kind, Piece};
 
 /// The bytes of a directory.
-pub fn encode(nodes: &[Node]) -> Vec<u8> {
-    nodes.iter().fold(Vec::new(), |bytes, node| {
-        postcard::to_extend(node, bytes).expect("a node is plain data")
+pub fn encode(entries: &[Entry]) -> Vec<u8> {
+    entries.iter().fold(Vec::new(), |bytes, entry| {
+        postcard::to_extend(entry, bytes).expect("an entry is plain data")
     })
 }
 
@@ -16,13 +18,13 @@ pub fn encode(nodes: &[Node]) -> Vec<u8> {
 ///
 /// # Errors
 /// [`Error::Damaged`] for bytes that are no directory, for names that are none, or out of order.
-pub fn decode(mut bytes: &[u8]) -> Result<Vec<Node>> {
+pub fn decode(mut bytes: &[u8]) -> Result<Vec<Entry>> {
     let damaged = |why: String| Error::damaged("a directory", why);
-    let mut nodes: Vec<Node> = Vec::new();
+    let mut entries: Vec<Entry> = Vec::new();
     while !bytes.is_empty() {
-        let (node, rest) =
-            postcard::take_from_bytes::<Node>(bytes).map_err(|error| damaged(error.to_string()))?;
-        let name = &node.name;
+        let (entry, rest) = postcard::take_from_bytes::<Entry>(bytes)
+            .map_err(|error| damaged(error.to_string()))?;
+        let name = &entry.name;
         if name.is_empty()
             || name == b"."
             || name == b".."
@@ -34,10 +36,10 @@ pub fn decode(mut bytes: &[u8]) -> Result<Vec<Node>> {
                 name.escape_ascii().to_string()
             )));
         }
-        if nodes.last().is_some_and(|last| last.name >= *name) {
+        if entries.last().is_some_and(|last| last.name >= *name) {
             return Err(damaged("its names are out of order".to_owned()));
         }
-        if let Kind::File { size, content } = &node.kind {
+        if let Kind::File { size, content } = &entry.kind {
             let mut lens = content.iter().map(Piece::len);
             let sum = lens.try_fold(0, u64::checked_add);
             if sum != Some(*size) {
@@ -46,8 +48,8 @@ pub fn decode(mut bytes: &[u8]) -> Result<Vec<Node>> {
                 ));
             }
         }
-        nodes.push(node);
+        entries.push(entry);
         bytes = rest;
     }
-    Ok(nodes)
+    Ok(entries)
 }

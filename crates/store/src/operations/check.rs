@@ -13,8 +13,8 @@ use crate::access::reader::{self, BlockReader};
 use crate::access::removal::Removals;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
+use crate::format::entry::{self, Entry, Piece};
 use crate::format::key;
-use crate::format::node::{self, Node, Piece};
 use crate::format::pack::PackContents;
 use crate::format::snapshot::Snapshot;
 use crate::operations::salvage::salvage;
@@ -109,11 +109,13 @@ impl Repository {
             bad_blocks: Mutex::default(),
         });
         let mut report = CheckReport::default();
-        // So that no prune takes packs away meanwhile. A repository that cannot be written to cannot be pruned from here, and can be checked.
+        // So that no prune takes packs away meanwhile. A repository that cannot be written to
+        // cannot be pruned from here, and can be checked.
         let _presence = Presence::announce(self, Purpose::Restore);
         check_keys(&run)?;
         let removals = read_removals(&run)?;
-        // Before the index: so the index knows all that the snapshots need, even if a backup ends meanwhile.
+        // Before the index: so the index knows all that the snapshots need, even if a backup ends
+        // meanwhile.
         let announced = self.announced_snapshots()?;
         let snapshots = read_snapshots(&run, &mut report)?;
         let contents = read_index(&run, &mut report)?;
@@ -177,8 +179,8 @@ fn read_index(run: &Run, report: &mut CheckReport) -> Result<Contents> {
     Ok(Arc::new(contents))
 }
 
-/// Compares the packs that are there with those that the index names; returns those in both with their lengths, and the
-/// index of their blocks.
+/// Compares the packs that are there with those that the index names; returns those in both with
+/// their lengths, and the index of their blocks.
 fn check_packs(
     run: &Run,
     contents: &HashMap<Id, PackContents>,
@@ -279,7 +281,8 @@ fn check_snapshots(
 /// What was gone through already, and found.
 #[derive(Default)]
 struct Seen {
-    /// Contents of directories. Those of the same content are the same directory, whatever they are called.
+    /// Contents of directories. Those of the same content are the same directory, whatever they are
+    /// called.
     directories: HashSet<Vec<u8>>,
     /// Paths of files with the blocks that are not as they should be.
     bad_files: HashSet<(String, Vec<Id>)>,
@@ -300,20 +303,20 @@ fn check_tree(
         if !seen.directories.insert(identity) {
             continue;
         }
-        let nodes = match reader.read_directory(index, &content) {
-            Ok(nodes) => nodes,
+        let entries = match reader.read_directory(index, &content) {
+            Ok(entries) => entries,
             Err(error) => {
                 run.problem(&format_args!("{what}{path}: {error}"));
                 continue;
             }
         };
-        for node in nodes {
-            let path = format!("{path}/{}", node.name.escape_ascii());
-            if let Some(content) = node.directory() {
+        for entry in entries {
+            let path = format!("{path}/{}", entry.name.escape_ascii());
+            if let Some(content) = entry.directory() {
                 directories.push((path, content.to_vec()));
                 continue;
             }
-            let bad = bad_blocks(run, index, &node);
+            let bad = bad_blocks(run, index, &entry);
             let Some((block, why)) = bad.first() else {
                 continue;
             };
@@ -338,7 +341,7 @@ fn check_tree(
 }
 
 /// The blocks of a file that are not as they should be, and why not.
-fn bad_blocks(run: &Run, index: &Index, node: &Node) -> Vec<(Id, String)> {
+fn bad_blocks(run: &Run, index: &Index, entry: &Entry) -> Vec<(Id, String)> {
     let read_badly = lock(&run.bad_blocks);
     let why = |block: &Id, len| match index.find(block) {
         Ok(None) => Some("is missing".to_owned()),
@@ -347,7 +350,7 @@ fn bad_blocks(run: &Run, index: &Index, node: &Node) -> Vec<(Id, String)> {
         Ok(Some(_)) => None,
         Err(error) => Some(error.to_string()),
     };
-    node::blocks(node)
+    entry::blocks(entry)
         .filter_map(|(block, len)| Some((block, why(&block, len)?)))
         .collect()
 }
@@ -386,7 +389,8 @@ fn choose(read_data: ReadData, mut packs: Vec<(Id, u64)>) -> Vec<(Id, u64)> {
     packs
 }
 
-/// Reads packs from end to end and compares every block with its digest; returns how many bytes that were.
+/// Reads packs from end to end and compares every block with its digest; returns how many bytes
+/// that were.
 fn read_packs(run: &Arc<Run>, packs: Vec<(Id, u64)>, contents: &Contents) -> u64 {
     let total: u64 = packs.iter().map(|(_, len)| len).sum();
     let done = Arc::new(AtomicU64::new(0));

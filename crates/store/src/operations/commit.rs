@@ -1,4 +1,5 @@
-//! Makes a snapshot, so that nothing that it needs is removed meanwhile: rule 3 of [`crate::access::removal`].
+//! Makes a snapshot, so that nothing that it needs is removed meanwhile: rule 3 of
+//! [`crate::access::removal`].
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -13,8 +14,9 @@ use crate::operations::repack;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
-/// Writes a snapshot; returns its ID. `removals` are those that were there before its blocks were found
-/// ([`Index::removals`](tabane_index::Index::removals)); its blocks must be durable and indexed, and none of them only in a pack that those name.
+/// Writes a snapshot; returns its ID. `removals` are those that were there before its blocks were
+/// found ([`Index::removals`](tabane_index::Index::removals)); its blocks must be durable and
+/// indexed, and none of them only in a pack that those name.
 ///
 /// # Errors
 /// [`Error::RemovedMeanwhile`] when a block is gone, [`Error::RepositoryGone`] when all is; when the storage fails. There is
@@ -28,8 +30,9 @@ pub fn commit(repository: &Repository, snapshot: &Snapshot, removals: &BTreeSet<
     new.commit(removals)
 }
 
-/// As [`commit`], for a snapshot that needs, but for its `own` blocks, only what the snapshot `old` needs too. As long as
-/// that is there nobody removes these, so they are not looked after once more: `removals` is about its own blocks alone.
+/// As [`commit`], for a snapshot that needs, but for its `own` blocks, only what the snapshot `old`
+/// needs too. As long as that is there nobody removes these, so they are not looked after once
+/// more: `removals` is about its own blocks alone.
 ///
 /// # Errors
 /// As [`commit`].
@@ -52,7 +55,8 @@ pub(crate) fn commit_beside(
 struct New<'a> {
     repository: &'a Repository,
     snapshot: &'a Snapshot,
-    /// The snapshot that keeps all but these blocks; if there is none, all that it needs is to be looked after.
+    /// The snapshot that keeps all but these blocks; if there is none, all that it needs is to be
+    /// looked after.
     beside: Option<(Id, &'a HashSet<Id>)>,
 }
 
@@ -64,7 +68,8 @@ impl New<'_> {
         let mut removals = removals.clone();
         loop {
             let pending = repository.put_sealed(ObjectKind::Pending, &json)?;
-            // As long as it is there, a snapshot that is like it counts as not confirmed. If it stays, a later prune removes it.
+            // As long as it is there, a snapshot that is like it counts as not confirmed. If it
+            // stays, a later prune removes it.
             let forget_pending =
                 || repository.delete_if_there(Name::new(ObjectKind::Pending, pending));
             removals = self.secure(&removals).inspect_err(|_| {
@@ -83,8 +88,9 @@ impl New<'_> {
         }
     }
 
-    /// Writes it, and looks once more: this process may have been stopped for long before it was there, and packs may be gone.
-    /// Then it is taken back, not made whole where it is: others may be about to remove it, since it lacks something.
+    /// Writes it, and looks once more: this process may have been stopped for long before it was
+    /// there, and packs may be gone. Then it is taken back, not made whole where it is: others may
+    /// be about to remove it, since it lacks something.
     fn attempt(&self, removals: &BTreeSet<Id>) -> Result<Option<Id>> {
         let repository = self.repository;
         let id = repository.save_snapshot(self.snapshot)?;
@@ -102,7 +108,8 @@ impl New<'_> {
         stands.and(deleted).map(|()| None)
     }
 
-    /// Whether the old snapshot is there that keeps blocks for this one, if that is how they are kept.
+    /// Whether the old snapshot is there that keeps blocks for this one, if that is how they are
+    /// kept.
     fn is_old_there(&self) -> Result<bool> {
         match self.beside {
             Some((old, _)) => self.repository.has(Name::new(ObjectKind::Snapshot, old)),
@@ -110,7 +117,8 @@ impl New<'_> {
         }
     }
 
-    /// Sees to it that every block is in a pack that stays; returns the removals that this is true for.
+    /// Sees to it that every block is in a pack that stays; returns the removals that this is true
+    /// for.
     fn secure(&self, removals: &BTreeSet<Id>) -> Result<BTreeSet<Id>> {
         let mut secured = removals.clone();
         while removal::names(self.repository)? != secured {
@@ -123,7 +131,8 @@ impl New<'_> {
         Ok(secured)
     }
 
-    /// Copies the blocks that are only in condemned packs; returns the removals that condemned them.
+    /// Copies the blocks that are only in condemned packs; returns the removals that condemned
+    /// them.
     fn copy_condemned(&self) -> Result<BTreeSet<Id>> {
         let repository = self.repository;
         let index = Arc::new(repository.load_index_and_lost()?.0);

@@ -1,7 +1,8 @@
 //! Snapshots from one repository into another.
 //!
-//! Blocks keep their names, so each is looked up in the target once, and only what is missing there is read: segment by
-//! segment, in the order of the packs, opened, compared with its digests, and sealed again under the target's key.
+//! Blocks keep their names, so each is looked up in the target once, and only what is missing there
+//! is read: segment by segment, in the order of the packs, opened, compared with its digests, and
+//! sealed again under the target's key.
 
 use std::sync::Arc;
 
@@ -89,8 +90,8 @@ impl Repository {
         Ok(())
     }
 
-    /// Copies snapshots, and all they need, into another repository. What is there already is passed over, so a copy
-    /// that was interrupted goes on where it was.
+    /// Copies snapshots, and all they need, into another repository. What is there already is
+    /// passed over, so a copy that was interrupted goes on where it was.
     ///
     /// # Errors
     /// [`Repository::check_copy_to`]'s; a block that is missing or damaged in the source; or when a storage fails. What was copied until
@@ -115,7 +116,8 @@ impl Repository {
         // Where the source can be written to.
         let _reading = Presence::announce(self, Purpose::Restore);
         let source = Arc::new(self.load_index()?);
-        // Before anything is looked up: from now on a prune of the target leaves alone what is found there.
+        // Before anything is looked up: from now on a prune of the target leaves alone what is
+        // found there.
         let _presence = if options.dry_run {
             None
         } else {
@@ -171,7 +173,8 @@ fn as_copied(id: Id, snapshot: &Snapshot) -> Snapshot {
     }
 }
 
-/// Whether a snapshot of the target is what `copy` would be; be it that the source was copied from there.
+/// Whether a snapshot of the target is what `copy` would be; be it that the source was copied from
+/// there.
 fn is_copy((id, there): &(Id, Snapshot), copy: &Snapshot) -> bool {
     let same_origin = there.original.unwrap_or(*id) == copy.original.unwrap_or_default();
     same_origin

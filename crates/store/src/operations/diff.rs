@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::access::browse::Browser;
 use crate::error::Result;
-use crate::format::node::{Kind, Node, blocks as blocks_of};
+use crate::format::entry::{Entry, Kind, blocks as blocks_of};
 use tabane_storage::Id;
 
 /// An entry that is not the same on both sides; at least one of which has it.
@@ -17,9 +17,9 @@ pub struct Change {
     /// Where, from what is compared.
     pub path: PathBuf,
     /// What the first tree has.
-    pub old: Option<Node>,
+    pub old: Option<Entry>,
     /// What the second tree has.
-    pub new: Option<Node>,
+    pub new: Option<Entry>,
     /// What is different.
     pub kind: ChangeKind,
 }
@@ -35,7 +35,8 @@ pub enum ChangeKind {
     Type,
     /// Its content is different: bytes or holes of a file, target of a link, number of a device.
     Content,
-    /// Only attributes differ that a restore would set: mode, owner, time of change, extended attributes.
+    /// Only attributes differ that a restore would set: mode, owner, time of change, extended
+    /// attributes.
     Metadata,
 }
 
@@ -60,18 +61,18 @@ pub struct DiffSummary {
     pub removed_bytes: u64,
 }
 
-/// Compares what is below two directories, and hands each difference to `change`: each directory before what is in
-/// it, and in it by name.
+/// Compares what is below two directories, and hands each difference to `change`: each directory
+/// before what is in it, and in it by name.
 ///
-/// Subtrees with equal contents are not read. Numbers of inodes and times of access or of the last change of an
-/// inode are not compared: they differ after every copy.
+/// Subtrees with equal contents are not read. Numbers of inodes and times of access or of the last
+/// change of an inode are not compared: they differ after every copy.
 ///
 /// # Errors
 /// When a directory cannot be read, and what `change` returns.
 pub fn diff<E: From<crate::Error>>(
     browser: &mut Browser,
-    old: &Node,
-    new: &Node,
+    old: &Entry,
+    new: &Entry,
     mut change: impl FnMut(Change) -> std::result::Result<(), E>,
 ) -> std::result::Result<DiffSummary, E> {
     let mut summary = DiffSummary::default();
@@ -86,7 +87,7 @@ pub fn diff<E: From<crate::Error>>(
         let Some(name) = old
             .as_ref()
             .or(new.as_ref())
-            .map(|node| node.name.as_slice())
+            .map(|entry| entry.name.as_slice())
         else {
             continue;
         };
@@ -121,7 +122,7 @@ pub fn diff<E: From<crate::Error>>(
 }
 
 /// Which difference there is between two entries of one name, without what is below them.
-pub fn compare(old: Option<&Node>, new: Option<&Node>) -> Option<ChangeKind> {
+pub fn compare(old: Option<&Entry>, new: Option<&Entry>) -> Option<ChangeKind> {
     let (old, new) = match (old, new) {
         (Some(old), Some(new)) => (old, new),
         (Some(_), None) => return Some(ChangeKind::Removed),
@@ -141,16 +142,16 @@ pub fn compare(old: Option<&Node>, new: Option<&Node>) -> Option<ChangeKind> {
 }
 
 /// Whether there can be differences below two entries.
-fn differ_below(old: Option<&Node>, new: Option<&Node>) -> bool {
-    let content = |node: Option<&Node>| node.and_then(Node::directory).cloned();
+fn differ_below(old: Option<&Entry>, new: Option<&Entry>) -> bool {
+    let content = |entry: Option<&Entry>| entry.and_then(Entry::directory).cloned();
     content(old) != content(new)
 }
 
-type Pair = (Option<Node>, Option<Node>);
+type Pair = (Option<Entry>, Option<Entry>);
 
 /// The entries of two directories, those of one name side by side.
-fn pairs(browser: &mut Browser, old: Option<&Node>, new: Option<&Node>) -> Result<Vec<Pair>> {
-    let mut entries = |node: Option<&Node>| match node.and_then(Node::directory) {
+fn pairs(browser: &mut Browser, old: Option<&Entry>, new: Option<&Entry>) -> Result<Vec<Pair>> {
+    let mut entries = |entry: Option<&Entry>| match entry.and_then(Entry::directory) {
         Some(content) => browser.directory(content),
         None => Ok(Vec::new()),
     };
@@ -173,15 +174,15 @@ fn pairs(browser: &mut Browser, old: Option<&Node>, new: Option<&Node>) -> Resul
 }
 
 /// Adds the blocks of a file.
-fn collect(blocks: &mut HashSet<(Id, u32)>, node: Option<&Node>) {
-    let file = node.filter(|node| node.directory().is_none());
-    blocks.extend(file.iter().flat_map(|node| blocks_of(node)));
+fn collect(blocks: &mut HashSet<(Id, u32)>, entry: Option<&Entry>) {
+    let file = entry.filter(|entry| entry.directory().is_none());
+    blocks.extend(file.iter().flat_map(|entry| blocks_of(entry)));
 }
 
 impl DiffSummary {
-    fn count(&mut self, kind: ChangeKind, old: Option<&Node>, new: Option<&Node>) {
+    fn count(&mut self, kind: ChangeKind, old: Option<&Entry>, new: Option<&Entry>) {
         let is_directory =
-            |node: Option<&Node>| node.is_some_and(|node| node.directory().is_some());
+            |entry: Option<&Entry>| entry.is_some_and(|entry| entry.directory().is_some());
         let counter = match kind {
             ChangeKind::Added if is_directory(new) => &mut self.directories_added,
             ChangeKind::Added => &mut self.files_added,

@@ -11,7 +11,7 @@ use tar::{Builder, EntryType, Header};
 
 use crate::access::browse::{Browser, Walk};
 use crate::error::Error;
-use crate::format::node::{HardLink, Kind, Node, Piece, Time};
+use crate::format::entry::{Entry, HardLink, Kind, Piece, Time};
 
 /// Why a dump ended early.
 #[derive(Debug, thiserror::Error)]
@@ -37,10 +37,10 @@ impl From<io::Error> for DumpError {
 /// Writes the content of a file, holes as zeros.
 ///
 /// # Errors
-/// [`Error::WrongKind`] when `node` is no file, or when it cannot be read or written.
-pub fn file(browser: &mut Browser, node: &Node, out: &mut impl Write) -> Result<u64, DumpError> {
-    let Kind::File { content, .. } = &node.kind else {
-        let name = node.name.escape_ascii();
+/// [`Error::WrongKind`] when `entry` is no file, or when it cannot be read or written.
+pub fn file(browser: &mut Browser, entry: &Entry, out: &mut impl Write) -> Result<u64, DumpError> {
+    let Kind::File { content, .. } = &entry.kind else {
+        let name = entry.name.escape_ascii();
         return Err(Error::WrongKind(format!(
             "{name} is no regular file: it has no bytes to write"
         ))
@@ -59,17 +59,19 @@ pub struct Archived {
     pub sockets_left_out: u64,
 }
 
-/// Writes `node`, whose path is `path`, and everything below it as a POSIX.1-2001 (PAX) tar archive.
+/// Writes `entry`, whose path is `path`, and everything below it as a POSIX.1-2001 (PAX) tar
+/// archive.
 ///
-/// Names are paths without the slash at the beginning. Owners are numbers. Times have nanoseconds, and extended
-/// attributes are those of star (`SCHILY.xattr.…`), which GNU tar restores with `--xattrs`.
+/// Names are paths without the slash at the beginning. Owners are numbers. Times have nanoseconds,
+/// and extended attributes are those of star (`SCHILY.xattr.…`), which GNU tar restores with
+/// `--xattrs`.
 ///
 /// # Errors
 /// When something cannot be read or written.
 pub fn archive(
     browser: &mut Browser,
     path: &Path,
-    node: &Node,
+    entry: &Entry,
     out: &mut impl Write,
 ) -> Result<Archived, DumpError> {
     let mut archiver = Archiver {
@@ -79,11 +81,11 @@ pub fn archive(
     };
     // The root has no name, and no attributes of its own.
     if path != Path::new("/") {
-        archiver.append(browser, path, node)?;
+        archiver.append(browser, path, entry)?;
     }
-    let mut walk = Walk::below(path, node);
+    let mut walk = Walk::below(path, entry);
     while let Some(entry) = walk.next(browser)? {
-        archiver.append(browser, &entry.path, &entry.node)?;
+        archiver.append(browser, &entry.path, &entry.entry)?;
     }
     archiver.builder.finish()?;
     Ok(archiver.archived)
@@ -97,44 +99,49 @@ struct Archiver<'a, W: Write> {
 }
 
 impl<W: Write> Archiver<'_, W> {
-    fn append(&mut self, browser: &mut Browser, path: &Path, node: &Node) -> Result<(), DumpError> {
+    fn append(
+        &mut self,
+        browser: &mut Browser,
+        path: &Path,
+        entry: &Entry,
+    ) -> Result<(), DumpError> {
         let path = path.strip_prefix("/").unwrap_or(path);
         let mut header = Header::new_ustar();
         let mut records = Records::default();
-        header.set_mode(node.mode);
-        header.set_uid(node.uid.into());
-        header.set_gid(node.gid.into());
+        header.set_mode(entry.mode);
+        header.set_uid(entry.uid.into());
+        header.set_gid(entry.gid.into());
         header.set_size(0);
         // What does not fit the old fields (7 or 11 octal digits) stands in a record too.
-        for (key, id) in [("uid", node.uid), ("gid", node.gid)] {
+        for (key, id) in [("uid", entry.uid), ("gid", entry.gid)] {
             if id >= 1 << 21 {
                 records.push(key, id.to_string());
             }
         }
-        header.set_mtime(u64::try_from(node.mtime.s).unwrap_or(0));
-        if node.mtime.ns != 0 || !(0..1 << 33).contains(&node.mtime.s) {
-            records.push("mtime", decimal(node.mtime));
+        header.set_mtime(u64::try_from(entry.mtime.s).unwrap_or(0));
+        if entry.mtime.ns != 0 || !(0..1 << 33).contains(&entry.mtime.s) {
+            records.push("mtime", decimal(entry.mtime));
         }
-        for xattr in &node.xattrs {
+        for xattr in &entry.xattrs {
             if let Ok(name) = std::str::from_utf8(&xattr.name) {
                 records.push(&format!("SCHILY.xattr.{name}"), xattr.value.clone());
             }
         }
         let mut name = path.as_os_str().as_bytes().to_vec();
         let mut content: &[Piece] = &[];
-        let earlier = node
+        let earlier = entry
             .hard_link
             .and_then(|link| match self.links.entry(link) {
                 Slot::Occupied(first) => {
                     let (path, kind) = first.get();
-                    (*kind == node.kind).then(|| path.clone())
+                    (*kind == entry.kind).then(|| path.clone())
                 }
                 Slot::Vacant(slot) => {
-                    slot.insert((path.to_owned(), node.kind.clone()));
+                    slot.insert((path.to_owned(), entry.kind.clone()));
                     None
                 }
             });
-        match (&node.kind, earlier) {
+        match (&entry.kind, earlier) {
             (Kind::Socket, _) => {
                 self.archived.sockets_left_out += 1;
                 return Ok(());

@@ -1,6 +1,7 @@
 //! Snapshots anew, with some of their directories changed.
 //!
-//! Only directories that change, and those above them, are stored again; all others, and all files, stay where they are.
+//! Only directories that change, and those above them, are stored again; all others, and all files,
+//! stay where they are.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -14,7 +15,7 @@ use crate::access::repository::Repository;
 use crate::access::writer::{Encoder, Writer};
 use crate::error::{Error, Result};
 use crate::format::compress::Compression;
-use crate::format::node::{Kind, Node, Piece};
+use crate::format::entry::{Entry, Kind, Piece};
 use crate::format::pack::BlockKind;
 use crate::format::snapshot::{Filter, Snapshot};
 use crate::operations::commit::commit_beside;
@@ -28,8 +29,8 @@ pub trait Edit: Send {
     /// Counts what was changed. The default is nothing.
     type Changes: Copy + Default + PartialEq + AddAssign + Send;
 
-    /// The entries that the directory at `path` with this content is to have, sorted by name, and what was changed about
-    /// them. Directories among them are edited next.
+    /// The entries that the directory at `path` with this content is to have, sorted by name, and
+    /// what was changed about them. Directories among them are edited next.
     ///
     /// # Errors
     /// Any: nothing is changed then.
@@ -38,7 +39,7 @@ pub trait Edit: Send {
         trees: &mut Trees<'_>,
         path: &Path,
         content: &[Piece],
-    ) -> Result<(Vec<Node>, Self::Changes)>;
+    ) -> Result<(Vec<Entry>, Self::Changes)>;
 
     /// Makes a snapshot fit what was changed below it.
     fn snapshot(&self, snapshot: &mut Snapshot, changes: &Self::Changes);
@@ -55,7 +56,7 @@ impl Trees<'_> {
     ///
     /// # Errors
     /// When the storage fails, a block is missing or damaged.
-    pub fn read(&mut self, content: &[Piece]) -> Result<Vec<Node>> {
+    pub fn read(&mut self, content: &[Piece]) -> Result<Vec<Entry>> {
         let reader = &mut self.reader;
         self.writer
             .with_index(|index| reader.read_directory(index, content))
@@ -81,8 +82,9 @@ pub struct Edited<C> {
     pub changes: C,
 }
 
-/// Makes a snapshot of each that `edit` changes something about, unless it is there already; with `forget` the old ones are
-/// removed. This client must have announced itself before `index` was loaded.
+/// Makes a snapshot of each that `edit` changes something about, unless it is there already; with
+/// `forget` the old ones are removed. This client must have announced itself before `index` was
+/// loaded.
 ///
 /// # Errors
 /// When `edit` does, or the storage fails. Every snapshot is there then, old or new.
@@ -150,7 +152,8 @@ pub fn edit<E: Edit>(
 
 type Snapshots = Vec<(Id, Snapshot)>;
 
-/// The snapshots that lack nothing as far as their clients could tell, and those of which that is not known.
+/// The snapshots that lack nothing as far as their clients could tell, and those of which that is
+/// not known.
 fn confirmed_and_others(repository: &Repository) -> Result<(Snapshots, Snapshots)> {
     let made = repository.snapshots(&Filter::default())?.snapshots;
     // Now, since a snapshot of which none is announced any more has been confirmed.
@@ -200,10 +203,10 @@ impl<E: Edit> Editor<'_, E> {
         if depth > DEPTH_MAX {
             return Err(Error::damaged("a directory", "it is too deep"));
         }
-        let (mut nodes, mut changes) = self.edit.directory(&mut self.trees, path, content)?;
-        for node in &mut nodes {
-            if let Kind::Directory { content } = &mut node.kind {
-                let path = path.join(OsStr::from_bytes(&node.name));
+        let (mut entries, mut changes) = self.edit.directory(&mut self.trees, path, content)?;
+        for entry in &mut entries {
+            if let Kind::Directory { content } = &mut entry.kind {
+                let path = path.join(OsStr::from_bytes(&entry.name));
                 let below;
                 (*content, below) = self.directory(&path, content, depth + 1)?;
                 changes += below;
@@ -212,14 +215,14 @@ impl<E: Edit> Editor<'_, E> {
         let content = if changes == E::Changes::default() {
             content.to_vec()
         } else {
-            self.store(&nodes)?
+            self.store(&entries)?
         };
         self.done.insert(identity, (content.clone(), changes));
         Ok((content, changes))
     }
 
-    fn store(&mut self, nodes: &[Node]) -> Result<Vec<Piece>> {
-        let content = self.encoder.store_directory(nodes)?;
+    fn store(&mut self, entries: &[Entry]) -> Result<Vec<Piece>> {
+        let content = self.encoder.store_directory(entries)?;
         self.stored.extend(content.iter().filter_map(Piece::block));
         Ok(content)
     }

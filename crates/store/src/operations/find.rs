@@ -1,7 +1,8 @@
-//! Searches snapshots for entries, by name, by kind and time, or by the blocks that they consist of.
+//! Searches snapshots for entries, by name, by kind and time, or by the blocks that they consist
+//! of.
 //!
-//! Snapshots share most of their directories. Of each distinct directory it is remembered what was found below it, so
-//! it is read once, however many snapshots have it.
+//! Snapshots share most of their directories. Of each distinct directory it is remembered what was
+//! found below it, so it is read once, however many snapshots have it.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -14,7 +15,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use crate::access::browse::Browser;
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
 use crate::error::{Error, Result};
-use crate::format::node::{Kind, Node, Piece, Time, blocks};
+use crate::format::entry::{Entry, Kind, Piece, Time, blocks};
 use crate::format::snapshot::Snapshot;
 use tabane_storage::Id;
 
@@ -23,8 +24,8 @@ const REMEMBERED_MAX: usize = 1 << 20;
 
 /// Tells which paths are meant.
 ///
-/// A pattern is a path of globs (`*`, `?`, `[a-z]`, `{a,b}`), each for one name; `**` stands for any number of them. One
-/// that begins with `/` is meant from the root on, any other anywhere.
+/// A pattern is a path of globs (`*`, `?`, `[a-z]`, `{a,b}`), each for one name; `**` stands for
+/// any number of them. One that begins with `/` is meant from the root on, any other anywhere.
 pub struct Pattern {
     parts: Vec<Part>,
     from_root: bool,
@@ -72,7 +73,8 @@ impl Pattern {
 pub struct Query {
     /// Any of these paths; all if there is none.
     pub patterns: Vec<Pattern>,
-    /// Any of these kinds (see [`kind_name`](crate::access::browse::kind_name)); all if there is none.
+    /// Any of these kinds (see [`kind_name`](crate::access::browse::kind_name)); all if there is
+    /// none.
     pub kinds: Vec<&'static str>,
     /// Last changed then or later.
     pub oldest: Option<Time>,
@@ -143,15 +145,15 @@ impl Query {
     }
 
     /// Whether an entry is meant, but for its path.
-    fn allows(&self, node: &Node) -> bool {
-        let kind = crate::access::browse::kind_name(&node.kind);
+    fn allows(&self, entry: &Entry) -> bool {
+        let kind = crate::access::browse::kind_name(&entry.kind);
         (self.kinds.is_empty() || self.kinds.contains(&kind))
-            && self.oldest.is_none_or(|oldest| node.mtime >= oldest)
-            && self.newest.is_none_or(|newest| node.mtime <= newest)
+            && self.oldest.is_none_or(|oldest| entry.mtime >= oldest)
+            && self.newest.is_none_or(|newest| entry.mtime <= newest)
             && self
                 .blocks
                 .as_ref()
-                .is_none_or(|wanted| blocks(node).any(|(id, _)| wanted.contain(&id)))
+                .is_none_or(|wanted| blocks(entry).any(|(id, _)| wanted.contain(&id)))
     }
 }
 
@@ -168,7 +170,7 @@ pub struct Finder {
 struct Hit {
     name: Vec<u8>,
     /// There if it is meant itself.
-    node: Option<Box<Node>>,
+    entry: Option<Box<Entry>>,
     below: Option<Arc<Vec<Hit>>>,
 }
 
@@ -191,12 +193,13 @@ impl Finder {
         }
     }
 
-    /// Calls `found` with the path of each entry of a snapshot that is meant, and with the entry, in order; files come
-    /// without their content. Returns the directories that could not be read, each once.
+    /// Calls `found` with the path of each entry of a snapshot that is meant, and with the entry,
+    /// in order; files come without their content. Returns the directories that could not be read,
+    /// each once.
     pub fn search(
         &mut self,
         snapshot: &Snapshot,
-        found: &mut (dyn FnMut(&Path, &Node) + Send),
+        found: &mut (dyn FnMut(&Path, &Entry) + Send),
     ) -> Vec<Unreadable> {
         with_deep_stack(|| {
             let mut unreadable = Vec::new();
@@ -232,31 +235,31 @@ impl Finder {
         } else {
             self.browser.directory(content)
         };
-        let nodes = read.unwrap_or_else(|error| {
+        let entries = read.unwrap_or_else(|error| {
             let path = path.clone();
             unreadable.push(Unreadable { path, error });
             Vec::new()
         });
         let mut hits = Vec::new();
-        for mut node in nodes {
-            let (complete, next) = self.query.step(&key.1, &node.name);
-            let meant = complete && self.query.allows(&node);
+        for mut entry in entries {
+            let (complete, next) = self.query.step(&key.1, &entry.name);
+            let meant = complete && self.query.allows(&entry);
             let mut below = None;
-            if let Kind::Directory { content } = &node.kind
+            if let Kind::Directory { content } = &entry.kind
                 && (self.query.patterns.is_empty() || !next.is_empty())
             {
-                path.push(OsStr::from_bytes(&node.name));
+                path.push(OsStr::from_bytes(&entry.name));
                 let hits = self.below(content, next, path, depth + 1, unreadable);
                 path.pop();
                 below = (!hits.is_empty()).then_some(hits);
             }
             if meant || below.is_some() {
-                if let Kind::File { content, .. } | Kind::Directory { content } = &mut node.kind {
+                if let Kind::File { content, .. } | Kind::Directory { content } = &mut entry.kind {
                     content.clear();
                 }
                 hits.push(Hit {
-                    name: node.name.clone(),
-                    node: meant.then(|| Box::new(node)),
+                    name: entry.name.clone(),
+                    entry: meant.then(|| Box::new(entry)),
                     below,
                 });
             }
@@ -270,11 +273,11 @@ impl Finder {
     }
 }
 
-fn tell(hits: &[Hit], path: &mut PathBuf, found: &mut (dyn FnMut(&Path, &Node) + Send)) {
+fn tell(hits: &[Hit], path: &mut PathBuf, found: &mut (dyn FnMut(&Path, &Entry) + Send)) {
     for hit in hits {
         path.push(OsStr::from_bytes(&hit.name));
-        if let Some(node) = &hit.node {
-            found(path, node);
+        if let Some(entry) = &hit.entry {
+            found(path, entry);
         }
         if let Some(below) = &hit.below {
             tell(below, path, found);

@@ -1,7 +1,7 @@
 //! Which snapshots stay: rules that keep, and the removal of what none of them keeps.
 //!
-//! The rules are restic's. They look at snapshots from the newest to the oldest, and each by itself: a snapshot stays if
-//! any rule wants it.
+//! The rules are restic's. They look at snapshots from the newest to the oldest, and each by
+//! itself: a snapshot stays if any rule wants it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -163,17 +163,19 @@ impl fmt::Display for Age {
 /// A reason for snapshots to stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The latest snapshots of this many periods. While some of them are left over, the oldest snapshot of all stays
-    /// too, so that history reaches back as far as it can.
+    /// The latest snapshots of this many periods. While some of them are left over, the oldest
+    /// snapshot of all stays too, so that history reaches back as far as it can.
     Last(Period, Count),
-    /// The latest snapshot of each period that is younger than this, by the latest snapshot and not by the clock.
+    /// The latest snapshot of each period that is younger than this, by the latest snapshot and not
+    /// by the clock.
     Within(Period, Age),
     /// Snapshots with all of these tags.
     Tags(Vec<String>),
 }
 
 impl fmt::Display for Rule {
-    /// What snapshots that stay for it are: `daily snapshot`, `within 1y`, `hourly within 7d`, `has tags [a, b]`.
+    /// What snapshots that stay for it are: `daily snapshot`, `within 1y`, `hourly within 7d`, `has
+    /// tags [a, b]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Last(period, _) => write!(f, "{} snapshot", period.name()),
@@ -186,8 +188,8 @@ impl fmt::Display for Rule {
 
 /// Why each snapshot of a group stays, in the order of `group`; one without a reason is to go.
 ///
-/// Periods are those of `zone`. The age of a snapshot is measured from the latest one that is not from after `now`, so that
-/// one clock that is fast makes no other snapshot old.
+/// Periods are those of `zone`. The age of a snapshot is measured from the latest one that is not
+/// from after `now`, so that one clock that is fast makes no other snapshot old.
 pub fn reasons(
     rules: &[Rule],
     group: &[(Id, Snapshot)],
@@ -372,7 +374,8 @@ mod tests {
         Rule::Last(period, Count::AtMost(most))
     }
 
-    /// The example of restic's manual: a snapshot every Sunday, keep the last four weekly ones' neighbours.
+    /// The example of restic's manual: a snapshot every Sunday, keep the last four weekly ones'
+    /// neighbours.
     #[test]
     fn the_examples_of_restics_manual() {
         let sundays = at(&[
@@ -383,7 +386,8 @@ mod tests {
             "2014-11-23T10:00:00",
             "2014-11-30T10:00:00",
         ]);
-        // "Suppose you make daily backups for 100 years": the last seven days, four weeks, twelve months and 75 years.
+        // "Suppose you make daily backups for 100 years": the last seven days, four weeks, twelve
+        // months and 75 years.
         assert_eq!(kept(&[last(Period::Each, 2)], &sundays), [4, 5].into());
         assert_eq!(kept(&[last(Period::Month, 1)], &sundays), [5].into());
         // One is left over, so the oldest stays.
@@ -404,7 +408,8 @@ mod tests {
             last(Period::Month, 12),
             last(Period::Year, 75),
         ];
-        // "The most recent day, week, month and year are the same snapshot", and others may fall together too.
+        // "The most recent day, week, month and year are the same snapshot", and others may fall
+        // together too.
         let union = rules
             .iter()
             .flat_map(|rule| kept(std::slice::from_ref(rule), &days));

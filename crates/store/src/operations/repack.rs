@@ -38,7 +38,8 @@ pub struct Ends<'a> {
     pub there: Index,
 }
 
-/// Copies blocks of a repository, which all are in `index`, into new packs of the same repository. As
+/// Copies blocks of a repository, which all are in `index`, into new packs of the same repository.
+/// As
 /// [`copy_between`].
 ///
 /// # Errors
@@ -59,8 +60,8 @@ pub fn copy(
     copy_between(ends, blocks, Compression::AUTO, progress)
 }
 
-/// Copies blocks into new packs, and indexes them: all is durable when it returns. Each is compared with its digest on the
-/// way. `progress` is told how many of their bytes are done.
+/// Copies blocks into new packs, and indexes them: all is durable when it returns. Each is compared
+/// with its digest on the way. `progress` is told how many of their bytes are done.
 ///
 /// # Errors
 /// When a storage fails, or a block is missing or damaged.

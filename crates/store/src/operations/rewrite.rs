@@ -9,7 +9,7 @@ use crate::access::client::{Presence, Purpose};
 use crate::access::deep_stack::DEPTH_MAX;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
-use crate::format::node::{Kind, Node, Piece};
+use crate::format::entry::{Entry, Kind, Piece};
 use crate::format::snapshot::Snapshot;
 use crate::operations::edit::{Edit, Trees, edit};
 use crate::operations::exclude::{ExcludeOptions, Excludes};
@@ -28,7 +28,8 @@ pub struct Excluded {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RewriteOptions {
-    /// What to leave out: by patterns and size. What looks into directories of a source has no meaning here.
+    /// What to leave out: by patterns and size. What looks into directories of a source has no
+    /// meaning here.
     pub excludes: ExcludeOptions,
     /// Remove the old snapshots.
     pub forget: bool,
@@ -54,10 +55,12 @@ pub struct Rewritten {
 }
 
 impl Repository {
-    /// Makes a snapshot without what is excluded of each that has some of it; with the tag `rewrite` if the old ones stay.
+    /// Makes a snapshot without what is excluded of each that has some of it; with the tag
+    /// `rewrite` if the old ones stay.
     ///
     /// # Errors
-    /// Unusable patterns; when a directory cannot be read, or the storage fails. Every snapshot is there then, old or new.
+    /// Unusable patterns; when a directory cannot be read, or the storage fails. Every snapshot is
+    /// there then, old or new.
     pub fn rewrite(
         &self,
         options: &RewriteOptions,
@@ -112,19 +115,21 @@ impl Edit for Exclusion {
         trees: &mut Trees<'_>,
         path: &Path,
         content: &[Piece],
-    ) -> Result<(Vec<Node>, Excluded)> {
+    ) -> Result<(Vec<Entry>, Excluded)> {
         let mut excluded = Excluded::default();
         let mut kept = Vec::new();
-        for node in trees.read(content)? {
-            let path = path.join(OsStr::from_bytes(&node.name));
-            let is_file = matches!(node.kind, Kind::File { .. });
-            if self.excludes.is_excluded(&path, node.directory().is_some())
-                || (is_file && self.excludes.is_too_large(node.size()))
+        for entry in trees.read(content)? {
+            let path = path.join(OsStr::from_bytes(&entry.name));
+            let is_file = matches!(entry.kind, Kind::File { .. });
+            if self
+                .excludes
+                .is_excluded(&path, entry.directory().is_some())
+                || (is_file && self.excludes.is_too_large(entry.size()))
             {
                 excluded.entries += 1;
-                excluded.bytes += bytes(trees, &node, path.components().count())?;
+                excluded.bytes += bytes(trees, &entry, path.components().count())?;
             } else {
-                kept.push(node);
+                kept.push(entry);
             }
         }
         Ok((kept, excluded))
@@ -140,16 +145,16 @@ impl Edit for Exclusion {
 }
 
 /// Bytes of a file, or of all files below a directory.
-fn bytes(trees: &mut Trees<'_>, node: &Node, depth: usize) -> Result<u64> {
-    let Some(content) = node.directory() else {
-        return Ok(node.size());
+fn bytes(trees: &mut Trees<'_>, entry: &Entry, depth: usize) -> Result<u64> {
+    let Some(content) = entry.directory() else {
+        return Ok(entry.size());
     };
     if depth > DEPTH_MAX {
         return Err(Error::damaged("a directory", "it is too deep"));
     }
     let mut sum = 0;
-    for node in trees.read(content)? {
-        sum += bytes(trees, &node, depth + 1)?;
+    for entry in trees.read(content)? {
+        sum += bytes(trees, &entry, depth + 1)?;
     }
     Ok(sum)
 }

@@ -1,5 +1,5 @@
-//! Reads of a pack what the storage still has, where it has not all of it: one over several targets may have lost too
-//! much of some segments, and none of others.
+//! Reads of a pack what the storage still has, where it has not all of it: one over several targets
+//! may have lost too much of some segments, and none of others.
 
 use std::ops::Range;
 

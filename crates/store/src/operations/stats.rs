@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::access::browse::Browser;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
-use crate::format::node::{self, HardLink, Kind, Node, Piece};
+use crate::format::entry::{self, Entry, HardLink, Kind, Piece};
 use crate::format::snapshot::Snapshot;
 use tabane_storage::Id;
 use tabane_storage::ObjectKind;
@@ -22,7 +22,8 @@ pub struct Stats {
     pub directories: u64,
     /// Links, devices and the like, in all snapshots together.
     pub others: u64,
-    /// Bytes that restoring every snapshot would give: holes count, further names of an inode do not.
+    /// Bytes that restoring every snapshot would give: holes count, further names of an inode do
+    /// not.
     pub restore_bytes: u64,
     /// Files with different contents.
     pub unique_files: u64,
@@ -161,7 +162,7 @@ struct Counter<'a> {
 /// A directory that is being summed up.
 struct Level {
     content: Id,
-    entries: std::vec::IntoIter<Node>,
+    entries: std::vec::IntoIter<Entry>,
     sums: Sums,
 }
 
@@ -186,12 +187,12 @@ impl Counter<'_> {
                 level.sums.add(&sums);
             }
             match level.entries.next() {
-                Some(node) => match node.directory() {
+                Some(entry) => match entry.directory() {
                     Some(content) => {
                         level.sums.directories += 1;
                         done = self.enter(content, &mut levels)?;
                     }
-                    None => self.entry(&node, &mut level.sums)?,
+                    None => self.entry(&entry, &mut level.sums)?,
                 },
                 None => {
                     if let Some(level) = levels.pop() {
@@ -221,13 +222,13 @@ impl Counter<'_> {
         Ok(None)
     }
 
-    fn entry(&mut self, node: &Node, sums: &mut Sums) -> Result<()> {
-        let Kind::File { size, content } = &node.kind else {
+    fn entry(&mut self, entry: &Entry, sums: &mut Sums) -> Result<()> {
+        let Kind::File { size, content } = &entry.kind else {
             sums.others += 1;
             return Ok(());
         };
         sums.files += 1;
-        match node.hard_link {
+        match entry.hard_link {
             Some(link) => {
                 sums.links.insert(link, *size);
             }
@@ -235,7 +236,7 @@ impl Counter<'_> {
         }
         if self.contents.insert(self.content_id(content)) {
             self.stats.unique_files += 1;
-            self.stats.unique_file_bytes += node::blocks(node)
+            self.stats.unique_file_bytes += entry::blocks(entry)
                 .map(|(_, len)| u64::from(len))
                 .sum::<u64>();
             self.use_blocks(content)?;

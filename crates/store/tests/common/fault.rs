@@ -19,11 +19,11 @@ pub enum Fault {
     KillBefore,
     /// The process dies after it.
     KillAfter,
-    /// The process dies while it writes, with nothing, half or all of the object in a file below `tmp/`.
-    /// Counts writes only. For storages in directories.
+    /// The process dies while it writes, with nothing, half or all of the object in a file below
+    /// `tmp/`. Counts writes only. For storages in directories.
     Tear,
-    /// It leaves a part of the object under its final name, which no storage should, and every later operation fails.
-    /// Counts writes only.
+    /// It leaves a part of the object under its final name, which no storage should, and every
+    /// later operation fails. Counts writes only.
     Cut,
 }
 

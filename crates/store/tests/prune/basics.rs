@@ -227,7 +227,8 @@ fn grace_lets_what_is_condemned_live_on() {
     assert_eq!(count(&storage, ObjectKind::Pack), 0);
 }
 
-/// The blocks of a condemned pack are stored again, and those of a snapshot that appears are copied out.
+/// The blocks of a condemned pack are stored again, and those of a snapshot that appears are copied
+/// out.
 #[test]
 fn condemned_packs_are_not_relied_on() {
     let (dir, storage, repository, made) = with_one_backup();
@@ -260,7 +261,8 @@ fn damage_stops_a_prune() {
             let name = Name::new(kind, listed.id);
             let damages: [Option<Vec<u8>>; 2] = [None, Some(vec![0; listed.len as usize])];
             for damage in damages {
-                // Nobody misses a snapshot that is gone, and a prune does not read what it does not copy.
+                // Nobody misses a snapshot that is gone, and a prune does not read what it does not
+                // copy.
                 if (kind, damage.is_none()) == (ObjectKind::Snapshot, true)
                     || (kind, damage.is_some()) == (ObjectKind::Pack, true)
                 {

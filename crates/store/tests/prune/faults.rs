@@ -1,5 +1,5 @@
-//! Whatever operation of the storage fails, or whenever the process dies: forgetting, pruning and repairing lose nothing
-//! that should stay, and the next run makes all tidy.
+//! Whatever operation of the storage fails, or whenever the process dies: forgetting, pruning and
+//! repairing lose nothing that should stay, and the next run makes all tidy.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,5 @@
-//! A client is stopped just before it puts an object, long enough to be taken for dead, and others go on.
+//! A client is stopped just before it puts an object, long enough to be taken for dead, and others
+//! go on.
 
 use std::ops::Range;
 use std::path::Path;

@@ -10,7 +10,7 @@ use tabane_storage::{Name, ObjectKind};
 use tabane_store::browse::Browser;
 use tabane_store::check::{CheckOptions, ReadData};
 use tabane_store::chunker::Chunking;
-use tabane_store::node::{Kind, Piece};
+use tabane_store::entry::{Kind, Piece};
 use tabane_store::repair::{RepairOptions, Repaired};
 use tabane_store::snapshot::Snapshot;
 use tabane_store::{Id, Progress, Repository};
@@ -65,7 +65,8 @@ impl Sample {
         names.filter(|name| name.kind == ObjectKind::Pack).collect()
     }
 
-    /// What a snapshot should restore when some blocks are lost; nothing if not even its root can be read.
+    /// What a snapshot should restore when some blocks are lost; nothing if not even its root can
+    /// be read.
     fn expected(&self, number: usize, lost: &HashSet<Id>) -> Option<Contents> {
         let repository = open(MemoryStorage::new(self.objects.clone()));
         let (id, contents) = &self.made[number];
@@ -80,9 +81,9 @@ impl Sample {
             if is_lost(&content, lost) {
                 continue;
             }
-            for node in browser.directory(&content).unwrap() {
-                let mut path = above.join(OsStr::from_bytes(&node.name));
-                match node.kind {
+            for entry in browser.directory(&content).unwrap() {
+                let mut path = above.join(OsStr::from_bytes(&entry.name));
+                match entry.kind {
                     Kind::Directory { content } => directories.push((path, content)),
                     Kind::File { content, .. } => {
                         let name = path.strip_prefix(&self.source).unwrap();

@@ -206,7 +206,8 @@ impl Storage for Slow {
 /// What clients may count on.
 #[derive(Default)]
 struct Promises {
-    /// Snapshots that were made, as their clients were told, in this order: that of their names is not up to the seed.
+    /// Snapshots that were made, as their clients were told, in this order: that of their names is
+    /// not up to the seed.
     made: Vec<Id>,
     /// Snapshots that somebody began to forget.
     forgotten: BTreeSet<Id>,
@@ -274,7 +275,8 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// Forgets all but one of the snapshots that were made, also those that somebody is making anew.
+    /// Forgets all but one of the snapshots that were made, also those that somebody is making
+    /// anew.
     fn forget(&self, repository: &Arc<Repository>, keep: u64) -> tabane_store::Result<()> {
         let made = self.promises.lock().unwrap().made.clone();
         for (number, id) in made.iter().enumerate() {
@@ -435,8 +437,8 @@ fn run(seed: u64, sources: &Sources, tells: bool) -> usize {
         // Nobody has died: whoever came late has taken back what he put.
         assert_clean(&repository);
     }
-    // Nothing needs a human: the next prune makes all tidy, the one after it what a pending snapshot held. By then nobody
-    // waits for one any more.
+    // Nothing needs a human: the next prune makes all tidy, the one after it what a pending
+    // snapshot held. By then nobody waits for one any more.
     storage.wait(Duration::from_secs(31 * 24 * 3600));
     for _ in 0..2 {
         prune_with(&repository, tight()).expect("the last prune");

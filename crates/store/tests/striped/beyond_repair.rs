@@ -1,5 +1,5 @@
-//! Objects of which more is lost than any code can bring back: what is affected is named, what is left is saved, and
-//! the repository is whole again afterwards.
+//! Objects of which more is lost than any code can bring back: what is affected is named, what is
+//! left is saved, and the repository is whole again afterwards.
 
 use std::fs;
 use std::path::PathBuf;
@@ -130,8 +130,8 @@ fn packs_of_which_no_part_is_sound_are_given_up() {
     }
 }
 
-/// What is cut short everywhere is no leftover of an interrupted write: were it passed over, a prune would remove what it
-/// needs.
+/// What is cut short everywhere is no leftover of an interrupted write: were it passed over, a
+/// prune would remove what it needs.
 #[test]
 fn a_snapshot_that_is_cut_short_everywhere_is_not_taken_for_removed() {
     for len in [0, 63, 100, 113] {

@@ -160,7 +160,8 @@ fn two_who_heal_at_once_are_no_trouble() {
     bed.assert_restores(made);
 }
 
-/// New stripes are over the added target as well; old ones stay, and both can be read without any two.
+/// New stripes are over the added target as well; old ones stay, and both can be read without any
+/// two.
 #[test]
 fn a_target_is_added() {
     let mut bed = Bed::new(4);

@@ -48,7 +48,8 @@ fn what_was_in_a_folder_is_damage_that_heals() {
     bed.assert_whole();
 }
 
-/// In the place of a part: a heal neither waits for somebody to write into a pipe nor takes a folder for the part.
+/// In the place of a part: a heal neither waits for somebody to write into a pipe nor takes a
+/// folder for the part.
 #[test]
 fn what_is_no_file_is_no_part() {
     let bed = Bed::new(5);
@@ -80,7 +81,8 @@ fn what_is_no_file_is_no_part() {
     bed.assert_whole();
 }
 
-/// Snapshots that nobody removed must not seem to have been, or a prune would remove what they need.
+/// Snapshots that nobody removed must not seem to have been, or a prune would remove what they
+/// need.
 #[test]
 fn what_is_lost_from_three_targets_is_not_taken_for_removed() {
     let bed = Bed::new(5);

@@ -1,4 +1,5 @@
-//! The process dies at any storage operation, or a write leaves a part of itself: nothing that was acknowledged is lost.
+//! The process dies at any storage operation, or a write leaves a part of itself: nothing that was
+//! acknowledged is lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -82,7 +83,8 @@ impl Filled {
         }
     }
 
-    /// All objects are there as they were; from time to time they are listed, too, and the snapshot is restored.
+    /// All objects are there as they were; from time to time they are listed, too, and the snapshot
+    /// is restored.
     fn assert_kept(&self, disks: &Disks, at: u64) {
         let storage = set_of(disks);
         for (name, bytes) in &self.stored {
@@ -95,11 +97,12 @@ impl Filled {
     }
 }
 
-/// The process dies before an operation, which is after the one before, or in a write that leaves a part of itself.
+/// The process dies before an operation, which is after the one before, or in a write that leaves a
+/// part of itself.
 const DEATHS: [Fault; 2] = [Fault::FailFrom, Fault::Cut];
 
-/// Runs `act` on copies of `disks` that die at its first operation, its second, and so on until it lives, and each time looks
-/// at what is left.
+/// Runs `act` on copies of `disks` that die at its first operation, its second, and so on until it
+/// lives, and each time looks at what is left.
 fn at_every_operation<T>(
     disks: &Disks,
     deaths: &[Fault],

@@ -13,7 +13,8 @@ use crate::common::assert_clean;
 use crate::common::memory::MemoryStorage;
 use crate::common::striped::{open, places};
 
-/// Any two targets are lost, or have a thousand bytes flipped: everything restores, and is whole again after a heal.
+/// Any two targets are lost, or have a thousand bytes flipped: everything restores, and is whole
+/// again after a heal.
 pub fn every_pair(bed: &Bed, snapshot: Id) {
     bed.assert_whole();
     let mut random = Random(bed.count as u64);
@@ -110,8 +111,8 @@ fn form(storages: &[MemoryStorage], fixed_roles: bool) {
     StripedStorage::form(places, fixed_roles).unwrap();
 }
 
-/// Every number of targets, objects of lengths around the edges of sectors and cells, every range that matters, with no target,
-/// each and each two of them empty.
+/// Every number of targets, objects of lengths around the edges of sectors and cells, every range
+/// that matters, with no target, each and each two of them empty.
 #[test]
 fn objects_of_all_lengths_over_all_numbers_of_targets() {
     let mut random = Random(3);
@@ -170,7 +171,8 @@ fn objects_of_all_lengths_over_all_numbers_of_targets() {
     }
 }
 
-/// A heal of one lost target reads no more than the code must, checksums aside, and writes nothing but what is missing.
+/// A heal of one lost target reads no more than the code must, checksums aside, and writes nothing
+/// but what is missing.
 #[test]
 fn a_heal_reads_as_little_as_it_must() {
     for count in [4, 5, 8] {

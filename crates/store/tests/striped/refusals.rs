@@ -131,7 +131,8 @@ fn a_target_is_not_inside_of_another() {
     assert!(!bed.target(1).join("sub").exists());
 }
 
-/// Of two who change the set at once, the second is told, and what the first did counts, in whatever order places are listed.
+/// Of two who change the set at once, the second is told, and what the first did counts, in
+/// whatever order places are listed.
 #[test]
 fn of_two_changes_at_once_one_is_made() {
     for second_adds in [false, true] {

@@ -1,5 +1,5 @@
-//! Containers that a crash has cut short or filled with zeros, on two targets, at every border of what is in them and
-//! beside it.
+//! Containers that a crash has cut short or filled with zeros, on two targets, at every border of
+//! what is in them and beside it.
 
 use std::sync::Arc;
 
@@ -41,7 +41,8 @@ fn set_of(disks: &[MemoryStorage]) -> StripedStorage {
     open(places(shared.collect())).unwrap()
 }
 
-/// Where the parts of a container begin and end: header, cells of `rows` rows, sectors in them, checksums.
+/// Where the parts of a container begin and end: header, cells of `rows` rows, sectors in them,
+/// checksums.
 fn borders(len: usize, rows: usize) -> Vec<usize> {
     const HEADER: usize = 64;
     const SECTOR: usize = 64 << 10;

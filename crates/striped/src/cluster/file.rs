@@ -1,4 +1,5 @@
-//! The files that say who is who in a cluster: one for its clients, one for each node. `tabane cluster create` writes them.
+//! The files that say who is who in a cluster: one for its clients, one for each node. `tabane
+//! cluster create` writes them.
 
 use std::fs;
 use std::path::Path;
@@ -136,7 +137,8 @@ fn wrong(path: &Path, why: &str) -> StorageError {
     StorageError::new(StorageErrorKind::Invalid, text)
 }
 
-/// Writes a file that only its owner may read, whole or not at all; `replace` says whether there may be one.
+/// Writes a file that only its owner may read, whole or not at all; `replace` says whether there
+/// may be one.
 ///
 /// # Errors
 /// [`StorageErrorKind::AlreadyExists`]; when it cannot be written.

@@ -1,9 +1,11 @@
 //! Decides which stripes to relay, knowing of those who else write only how many they are.
 //!
-//! Relaying spares the client's link and spends those of nodes. As long as nodes keep up, what a client waits for is its own
-//! link, and relaying is right. When nodes do not, it waits for them: for credit, when their rings are full, or for answers, when it has
-//! sent all that it may. What to do then depends on why. Where many clients write, some stripes are sent directly ([`Crowd`]). Where
-//! there are so few that relaying everything is best, a node is slow: it is all or nothing ([`Alone`]).
+//! Relaying spares the client's link and spends those of nodes. As long as nodes keep up, what a
+//! client waits for is its own link, and relaying is right. When nodes do not, it waits for them:
+//! for credit, when their rings are full, or for answers, when it has sent all that it may. What to
+//! do then depends on why. Where many clients write, some stripes are sent directly ([`Crowd`]).
+//! Where there are so few that relaying everything is best, a node is slow: it is all or nothing
+//! ([`Alone`]).
 
 use tabane_parity::Layout;
 use tabane_parity::schedule::Kind;
@@ -41,8 +43,8 @@ impl Mixer {
         }
     }
 
-    /// Takes in that, of the time that a stripe took, so much was waiting for nodes, in the mean over them; and how many seconds it took
-    /// for each of its bytes.
+    /// Takes in that, of the time that a stripe took, so much was waiting for nodes, in the mean
+    /// over them; and how many seconds it took for each of its bytes.
     pub fn learn(&mut self, waited: f64, pace: f64) {
         if self.crowd.is_one() {
             self.crowd.learn(waited)
@@ -54,9 +56,9 @@ impl Mixer {
 
 /// Which share of the stripes to relay among many clients.
 ///
-/// Nodes say how many clients write, and each begins with the share that were best if all links and all clients were alike. It is
-/// less when a client waits for nodes for long, until it does not; more only while it hardly waits at all, which says
-/// that clients have slower links than nodes.
+/// Nodes say how many clients write, and each begins with the share that were best if all links and
+/// all clients were alike. It is less when a client waits for nodes for long, until it does not;
+/// more only while it hardly waits at all, which says that clients have slower links than nodes.
 struct Crowd {
     /// Of stripes that are relayed.
     share: f64,
@@ -79,7 +81,8 @@ impl Crowd {
     const WAITED_SHARE: f64 = 0.2;
     /// The same for a share that is more than the best one among equals.
     const WAITED_SHARE_ABOVE: f64 = 0.03;
-    /// More than this counts as this much: now and then a network hiccups, and a whole stripe waits.
+    /// More than this counts as this much: now and then a network hiccups, and a whole stripe
+    /// waits.
     const WAITED_SHARE_MAX: f64 = 0.5;
     /// Over how many stripes it is averaged.
     const AVERAGED_STRIPES: f64 = 3.0;
@@ -89,7 +92,8 @@ impl Crowd {
     /// Down by this part after a stripe, at most; what is above the best share, to this part.
     const STEP_DOWN_MAX: f64 = 0.1;
     const STEP_DOWN_ABOVE_MAX: f64 = 0.5;
-    /// Less above the best share is as good as none, or halving what is above it would take for ever.
+    /// Less above the best share is as good as none, or halving what is above it would take for
+    /// ever.
     const EXCESS_SHARE_MIN: f64 = 0.001;
 
     fn new(best: f64) -> Self {
@@ -137,10 +141,12 @@ impl Crowd {
     }
 }
 
-/// Whether to relay everything or nothing, where the client's link is the bound unless a node is slow.
+/// Whether to relay everything or nothing, where the client's link is the bound unless a node is
+/// slow.
 ///
-/// What it waits says that something may be better, not that it is: while it waits, what it has sent is still on its way. So the other
-/// way is tried, and the quicker one goes on. It is tried again after twice as many stripes as before, when it was not.
+/// What it waits says that something may be better, not that it is: while it waits, what it has
+/// sent is still on its way. So the other way is tried, and the quicker one goes on. It is tried
+/// again after twice as many stripes as before, when it was not.
 struct Alone {
     /// Which way it goes.
     relays: bool,
@@ -239,13 +245,15 @@ impl Alone {
     }
 }
 
-/// Nodes that relay do not fill their links, since they wait for one another: they take this many times as long as links would.
-/// Measured with five to nine nodes, it is 1.1 to 1.25.
+/// Nodes that relay do not fill their links, since they wait for one another: they take this many
+/// times as long as links would. Measured with five to nine nodes, it is 1.1 to 1.25.
 const RELAYING_TIME_RATIO: f64 = 1.2;
 
-/// The share of relayed stripes with which links of clients and nodes, all alike, are equally busy; beyond 0 and 1 where there is none.
+/// The share of relayed stripes with which links of clients and nodes, all alike, are equally busy;
+/// beyond 0 and 1 where there is none.
 ///
-/// By the data, a client sends all cells of a stripe that it does not relay; a relayed one costs every node more.
+/// By the data, a client sends all cells of a stripe that it does not relay; a relayed one costs
+/// every node more.
 fn best_share(clients: u16, layout: &Layout) -> f64 {
     let ingress = |kind: Kind| {
         let schedule = kind.schedule(layout)?;
@@ -281,7 +289,8 @@ mod tests {
             }
             assert!(best_share(1, &layout) >= 1.0 && before <= 0.0);
         }
-        // By hand: 12 data cells of 20; 1/3 and 29/60 of the data are received by a node: (5/3 - 1) / (2/3 + 3 * (1.2 * 29/60 - 1/3)).
+        // By hand: 12 data cells of 20; 1/3 and 29/60 of the data are received by a node: (5/3 - 1)
+        // / (2/3 + 3 * (1.2 * 29/60 - 1/3)).
         let three = best_share(3, &Layout::new(5).unwrap());
         assert!((0.45..0.55).contains(&three), "{three}");
     }
@@ -311,7 +320,8 @@ mod tests {
         assert!(share(&mut mixer, 100, 0.0) > 0.95);
     }
 
-    /// How many of so many stripes are relayed, which then wait and take as long as this; others take 1.67.
+    /// How many of so many stripes are relayed, which then wait and take as long as this; others
+    /// take 1.67.
     fn relayed(mixer: &mut Mixer, stripes: u32, waited: f64, pace: f64) -> usize {
         let of = (0..stripes).filter(|_| {
             let is_relayed = mixer.choose() == Kind::Coded;

@@ -1,8 +1,8 @@
-//! One repository over the nodes of a cluster: [striped storage](crate::StripedStorage) whose targets are nodes, which can make the
-//! parities of a stripe among themselves.
+//! One repository over the nodes of a cluster: [striped storage](crate::StripedStorage) whose
+//! targets are nodes, which can make the parities of a stripe among themselves.
 //!
-//! What is stored is byte for byte what striped storage writes to any other targets, whoever computed it. `docs/cluster.md` is for
-//! users, `docs/wire.md` says what goes over the network.
+//! What is stored is byte for byte what striped storage writes to any other targets, whoever
+//! computed it. `docs/cluster.md` is for users, `docs/wire.md` says what goes over the network.
 
 pub mod file;
 mod limits;

@@ -140,7 +140,8 @@ impl NodeStorage {
         }
     }
 
-    /// Asks over an idle connection, or a new one; a connection that was idle may have been closed meanwhile.
+    /// Asks over an idle connection, or a new one; a connection that was idle may have been closed
+    /// meanwhile.
     pub fn ask(&self, request: &Request, parts: &[&[u8]]) -> Result<Reply> {
         self.with(|channel| channel.ask(request, parts))
     }
@@ -246,8 +247,8 @@ pub fn connect(address: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Lets the system notice, also while nothing is sent, when the peer's machine is gone or cannot be reached any more: that takes no
-/// longer than a node may stall.
+/// Lets the system notice, also while nothing is sent, when the peer's machine is gone or cannot be
+/// reached any more: that takes no longer than a node may stall.
 fn watch(stream: &TcpStream) -> io::Result<()> {
     use rustix::net::sockopt;
     sockopt::set_socket_keepalive(stream, true)?;

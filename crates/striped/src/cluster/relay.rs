@@ -134,7 +134,8 @@ impl StripeSender for Relay {
         };
         let members = members(placed);
         let (number, request) = request(placed, opened, Source::Client(kind.name().to_owned()));
-        // The answers come when all is durable: how long that takes is up to the network, until everything has been sent.
+        // The answers come when all is durable: how long that takes is up to the network, until
+        // everything has been sent.
         let asked = match try_each(&nodes, nodes.len(), |node| node.begin(&request)) {
             Ok(asked) => asked,
             Err(error) => {
@@ -285,7 +286,8 @@ fn request(placed: &Placed, session: &mut Session, source: Source) -> (u64, Requ
     (number, Request::Stripe(session.id(), stripe))
 }
 
-/// When the client's link is idle because nodes are behind: nothing is being sent, and not all that was sent is answered.
+/// When the client's link is idle because nodes are behind: nothing is being sent, and not all that
+/// was sent is answered.
 struct Flow {
     sending: bool,
     unanswered: usize,

@@ -128,9 +128,10 @@ impl Session {
         self.id
     }
 
-    /// Sends what is the client's of a stripe: to each node its cells, sector by sector. `members` has the member of each role.
-    /// Returns for how long it waited for nodes, not for the network, in the mean over the nodes: one that gets
-    /// its data sooner than others waits for them, and so some waiting says nothing.
+    /// Sends what is the client's of a stripe: to each node its cells, sector by sector. `members`
+    /// has the member of each role. Returns for how long it waited for nodes, not for the network,
+    /// in the mean over the nodes: one that gets its data sooner than others waits for them, and so
+    /// some waiting says nothing.
     pub fn send(
         &mut self,
         number: u64,
@@ -207,7 +208,8 @@ fn send_cells(
     Ok(())
 }
 
-/// Connects to a ring and shows the token for it: by libfabric where both sides have it, otherwise by TCP.
+/// Connects to a ring and shows the token for it: by libfabric where both sides have it, otherwise
+/// by TCP.
 ///
 /// # Errors
 /// When the node is not there or does not let one in.
@@ -267,8 +269,9 @@ pub struct Rings {
 }
 
 impl Rings {
-    /// So large that there is room for several sectors of any schedule. Who waits for the next frame holds back those of as many
-    /// sectors as nodes are behind, and of one more; that may be a quarter of a ring (see [`Tail::release`](tabane_fabric::Tail::release)).
+    /// So large that there is room for several sectors of any schedule. Who waits for the next
+    /// frame holds back those of as many sectors as nodes are behind, and of one more; that may be
+    /// a quarter of a ring (see [`Tail::release`](tabane_fabric::Tail::release)).
     pub fn new(layout: &Layout) -> Self {
         let roles = layout.roles();
         // What is rebuilt takes one transfer a row.

@@ -21,7 +21,8 @@ pub const DATA_MAGIC: &[u8; 8] = b"TABANE.d";
 /// No request is longer, in bytes, but for the object that comes behind some.
 pub const REQUEST_MAX: usize = 1 << 20;
 
-/// No reply is longer, but for the object that comes behind some: a list of several million objects.
+/// No reply is longer, but for the object that comes behind some: a list of several million
+/// objects.
 pub const REPLY_MAX: usize = 256 << 20;
 
 /// Permits one connection to write into one ring.
@@ -49,7 +50,8 @@ pub enum Request {
     RemoveLeftovers(u64),
     /// How is the node?
     Status,
-    /// Opens a session, which lasts as long as this connection: a ring for the client, and one for each other member.
+    /// Opens a session, which lasts as long as this connection: a ring for the client, and one for
+    /// each other member.
     Open(Open),
     /// Connects to the rings of the other members; there is none at the place of the node itself.
     Join(SessionId, Vec<Option<Peer>>),
@@ -176,7 +178,8 @@ pub enum Source {
 pub enum Reply {
     /// It is done.
     Done,
-    /// The node's part of a stripe is durable, if it has one. So many clients have sent stripes lately.
+    /// The node's part of a stripe is durable, if it has one. So many clients have sent stripes
+    /// lately.
     Stored(u16),
     /// So many.
     Count(u64),
@@ -184,7 +187,8 @@ pub enum Reply {
     Bytes(u64),
     /// The objects of a kind.
     List(Vec<Listed>),
-    /// What lets others write into the rings, of each member, then of the client; and where libfabric reaches them, if it does.
+    /// What lets others write into the rings, of each member, then of the client; and where
+    /// libfabric reaches them, if it does.
     Opened(Vec<Token>, Option<FabricAddress>),
     /// It is connected. So many clients have joined or sent stripes lately.
     Joined(u16),
@@ -213,7 +217,8 @@ pub struct Status {
     pub relayed_bytes: u64,
 }
 
-/// The kinds of error that version 3 of the protocol has, by their numbers. Any other goes as the last of them.
+/// The kinds of error that version 3 of the protocol has, by their numbers. Any other goes as the
+/// last of them.
 const SENT_KINDS: [StorageErrorKind; 9] = [
     StorageErrorKind::NotFound,
     StorageErrorKind::AlreadyExists,
@@ -286,7 +291,8 @@ pub fn check_greeting(stream: &mut impl Read, magic: &[u8; 8]) -> io::Result<()>
     }
 }
 
-/// Sends a message: its length, in 4 bytes, and the message in postcard's format. Nothing is flushed.
+/// Sends a message: its length, in 4 bytes, and the message in postcard's format. Nothing is
+/// flushed.
 ///
 /// # Errors
 /// When the peer is gone.

@@ -23,10 +23,10 @@ use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::browse::{self, Browser};
 use tabane_store::check::CheckOptions;
 use tabane_store::chunker::{BLOCK_LEN_MAX, Chunking};
+use tabane_store::entry::{Entry, HardLink, Kind, Piece, Time, Xattr};
 use tabane_store::exclude::{ExcludeOptions, Excludes};
 use tabane_store::forget::{self, Age, Count, Period, Rule};
 use tabane_store::key::{self, KdfCost, Password};
-use tabane_store::node::{HardLink, Kind, Node, Piece, Time, Xattr};
 use tabane_store::parts::pack::{
     self, BlockKind, Codec, PackContents, PackWriter, SEGMENT_LEN_MAX, Segment, SegmentReader,
 };
@@ -490,18 +490,18 @@ fn index_samples() -> Vec<Vec<u8>> {
 // Directories, and everything that is done with what they say but the writing of files.
 
 fn directory(input: &[u8]) {
-    let Ok(nodes) = tree::decode(input) else {
+    let Ok(entries) = tree::decode(input) else {
         return;
     };
     assert_eq!(
-        tree::decode(&tree::encode(&nodes)).expect("a directory that comes back"),
-        nodes
+        tree::decode(&tree::encode(&entries)).expect("a directory that comes back"),
+        entries
     );
-    assert!(nodes.is_sorted_by(|a, b| a.name < b.name));
-    for node in &nodes {
-        assert!(!node.name.is_empty() && node.name != b"." && node.name != b"..");
-        assert!(!node.name.contains(&b'/') && !node.name.contains(&0));
-        if let Kind::File { size, content } = &node.kind {
+    assert!(entries.is_sorted_by(|a, b| a.name < b.name));
+    for entry in &entries {
+        assert!(!entry.name.is_empty() && entry.name != b"." && entry.name != b"..");
+        assert!(!entry.name.contains(&b'/') && !entry.name.contains(&0));
+        if let Kind::File { size, content } = &entry.kind {
             assert_eq!(
                 content
                     .iter()
@@ -544,8 +544,8 @@ fn directory(input: &[u8]) {
         let _ = diff::diff(&mut browser, old, new, |_| Ok::<_, tabane_store::Error>(()));
     }
     let _ = dump::archive(&mut browser, Path::new("/"), &root, &mut Room(1 << 16));
-    for node in &nodes {
-        let _ = dump::file(&mut browser, node, &mut Room(1 << 16));
+    for entry in &entries {
+        let _ = dump::file(&mut browser, entry, &mut Room(1 << 16));
     }
     let _ = repository.check(CheckOptions::default());
     let options = RestoreOptions::new("/nowhere").dry_run(true);
@@ -600,9 +600,9 @@ fn directory_samples() -> Vec<Vec<u8>> {
         Kind::Fifo,
         Kind::Socket,
     ];
-    let mut nodes = Vec::new();
+    let mut entries = Vec::new();
     for (number, kind) in kinds.into_iter().enumerate() {
-        nodes.push(Node {
+        entries.push(Entry {
             name: format!("name {number}").into_bytes(),
             mode: 0o4755,
             uid: 1000,
@@ -631,11 +631,11 @@ fn directory_samples() -> Vec<Vec<u8>> {
             kind,
         });
     }
-    let mut samples: Vec<_> = nodes
+    let mut samples: Vec<_> = entries
         .iter()
-        .map(|node| tree::encode(std::slice::from_ref(node)))
+        .map(|entry| tree::encode(std::slice::from_ref(entry)))
         .collect();
-    samples.push(tree::encode(&nodes));
+    samples.push(tree::encode(&entries));
     samples
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tabane_sum::{
-    Algorithm, FileTask, Format, Job, KeyFile, Method, Names, NamesError, Source, Stdin, Style, Task,
-    Tree, Upload, sum_all,
+    Algorithm, FileTask, Format, Job, KeyFile, Method, Names, NamesError, Source, Stdin, Style,
+    Task, Tree, Upload, sum_all,
 };
 
 use super::report::Report;

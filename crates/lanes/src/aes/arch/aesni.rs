@@ -24,7 +24,8 @@ register! {
     {
         #[inline(always)]
         unsafe fn numbers(first: u128) -> Self {
-            // SAFETY: the caller vouches for the instruction set; the numbers are as long as the register.
+            // SAFETY: the caller vouches for the instruction set; the numbers are as long as the
+            // register.
             unsafe { Self::load(&first.to_le_bytes()) }
         }
 
@@ -35,7 +36,8 @@ register! {
             half: usize,
             columns: &mut [Self; 4],
         ) {
-            // SAFETY: behind each of the pointers are four readable blocks, of which each half is two.
+            // SAFETY: behind each of the pointers are four readable blocks, of which each half is
+            // two.
             unsafe {
                 let from = (*from).byte_add(offset);
                 for i in [2 * half, 2 * half + 1] {
@@ -51,7 +53,8 @@ register! {
             offset: usize,
             half: usize,
         ) {
-            // SAFETY: behind each of the pointers are four writable blocks, of which each half is two.
+            // SAFETY: behind each of the pointers are four writable blocks, of which each half is
+            // two.
             unsafe {
                 let to = (*to).byte_add(offset);
                 for i in [2 * half, 2 * half + 1] {

@@ -1,5 +1,5 @@
-//! The instruction sets: one file each. A file implements [`BlockVector`](super::block::BlockVector) for its
-//! registers and lists its kernels.
+//! The instruction sets: one file each. A file implements
+//! [`BlockVector`](super::block::BlockVector) for its registers and lists its kernels.
 
 #[cfg(target_arch = "x86_64")]
 mod aesni;
@@ -29,8 +29,9 @@ impl Backend {
     }
 }
 
-/// The [`Kernels`] of a backend: attributes for its functions, the register and how many of them for the modes in which
-/// one message fills all, the registers and how many of them for CBC encryption.
+/// The [`Kernels`] of a backend: attributes for its functions, the register and how many of them
+/// for the modes in which one message fills all, the registers and how many of them for CBC
+/// encryption.
 macro_rules! kernels {
     (
         # $attribute:tt
@@ -62,7 +63,8 @@ macro_rules! kernels {
                 };
             }
 
-            /// As `all` with few blocks in registers of their own, for a mode in which nothing else takes time.
+            /// As `all` with few blocks in registers of their own, for a mode in which nothing else
+            /// takes time.
             macro_rules! few_or_all {
                 ($mode:ident $args:tt, $data:ident) => {
                     if $data.count <= FEW_BLOCKS_MAX {
@@ -144,7 +146,8 @@ macro_rules! kernels {
                 cbc_kernels: &[$({
                     #$attribute
                     unsafe fn one_key<const ROUNDS: usize>(set: &mut LaneSet, key: &OneKey, chunks: usize) {
-                        // SAFETY: what the caller promises is what the callee asks for, with the same instruction set.
+                        // SAFETY: what the caller promises is what the callee asks for, with the
+                        // same instruction set.
                         unsafe {
                             let keys = &SameKey::new(&key.0.encrypt.0);
                             encrypt_lanes::<$lane_register, $lane_registers, ROUNDS>(set, keys, chunks);
@@ -152,7 +155,8 @@ macro_rules! kernels {
                     }
                     #$attribute
                     unsafe fn own_keys<const ROUNDS: usize>(set: &mut LaneSet, keys: &OwnKeys, chunks: usize) {
-                        // SAFETY: what the caller promises is what the callee asks for, with the same instruction set.
+                        // SAFETY: what the caller promises is what the callee asks for, with the
+                        // same instruction set.
                         unsafe { encrypt_lanes::<$lane_register, $lane_registers, ROUNDS>(set, keys, chunks) }
                     }
                     CbcKernel {

@@ -1,15 +1,17 @@
-//! Plain Rust, for every processor, and the reference against which the other instruction sets are tested.
+//! Plain Rust, for every processor, and the reference against which the other instruction sets are
+//! tested.
 //!
-//! Bitsliced: every step is made of logic and shifts on whole words, with no table and no branch, so that its time says
-//! nothing about keys or data.
+//! Bitsliced: every step is made of logic and shifts on whole words, with no table and no branch,
+//! so that its time says nothing about keys or data.
 
 use super::kernels;
 use crate::aes::block::{BLOCK, Block, BlockVector, Polynomials};
 use crate::aes::cipher::SameKey;
 use crate::aes::round_keys::ROUND_KEYS_MAX;
 
-/// Four blocks: word `k` holds bit `k` of each of their bytes. The byte in row `r` and column `c` of block `b` is at bit
-/// `16 r + 4 c + b`, so that rows are quarters of a word and columns are their digits.
+/// Four blocks: word `k` holds bit `k` of each of their bytes. The byte in row `r` and column `c`
+/// of block `b` is at bit `16 r + 4 c + b`, so that rows are quarters of a word and columns are
+/// their digits.
 #[derive(Clone, Copy)]
 struct Planes([u64; 8]);
 
@@ -94,7 +96,8 @@ impl Planes {
         self.xor(sum.times_x().times_x()).mix_columns()
     }
 
-    /// The circuit of 113 gates by Boyar and Peralta (*A depth-16 circuit for the AES S-box*, 2011).
+    /// The circuit of 113 gates by Boyar and Peralta (*A depth-16 circuit for the AES S-box*,
+    /// 2011).
     #[inline(always)]
     fn substitute(self) -> Self {
         let [x7, x6, x5, x4, x3, x2, x1, x0] = self.0;
@@ -208,8 +211,8 @@ impl Planes {
         Self([s7, s6, s5, s4, s3, s2, s1, s0])
     }
 
-    /// SubBytes is an inversion, which undoes itself, and an affine map; so its inverse is that map's inverse, SubBytes, and
-    /// that map's inverse again.
+    /// SubBytes is an inversion, which undoes itself, and an affine map; so its inverse is that
+    /// map's inverse, SubBytes, and that map's inverse again.
     #[inline(always)]
     fn inverse_substitute(self) -> Self {
         self.inverse_affine().substitute().inverse_affine()

@@ -24,7 +24,8 @@ register! {
     {
         #[inline(always)]
         unsafe fn numbers(first: u128) -> Self {
-            // SAFETY: the caller vouches for the instruction set; the numbers are as long as the register.
+            // SAFETY: the caller vouches for the instruction set; the numbers are as long as the
+            // register.
             unsafe {
                 if (first as u64).checked_add(3).is_none() {
                     let numbers = [0, 1, 2, 3].map(|i| first.wrapping_add(i).to_le_bytes());
@@ -79,7 +80,8 @@ register! {
             half: usize,
             columns: &mut [Self; 4],
         ) {
-            // SAFETY: behind each of the pointers are four readable blocks, of which each half is two.
+            // SAFETY: behind each of the pointers are four readable blocks, of which each half is
+            // two.
             unsafe {
                 let two =
                     |lane| _mm256_loadu_si256((*from.add(lane)).byte_add(offset).add(2 * half).cast());
@@ -97,7 +99,8 @@ register! {
             offset: usize,
             half: usize,
         ) {
-            // SAFETY: behind each of the pointers are four writable blocks, of which each half is two.
+            // SAFETY: behind each of the pointers are four writable blocks, of which each half is
+            // two.
             unsafe {
                 let [a, b, c, d] = columns;
                 let (ab, cd) = if half == 0 {

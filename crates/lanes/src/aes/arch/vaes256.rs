@@ -25,7 +25,8 @@ register! {
         #[inline(always)]
         unsafe fn numbers(first: u128) -> Self {
             let numbers = [first, first.wrapping_add(1)].map(u128::to_le_bytes);
-            // SAFETY: the caller vouches for the instruction set; the numbers are as long as the register.
+            // SAFETY: the caller vouches for the instruction set; the numbers are as long as the
+            // register.
             unsafe { Self::load(numbers.as_ptr()) }
         }
 
@@ -48,7 +49,8 @@ register! {
             half: usize,
             columns: &mut [Self; 4],
         ) {
-            // SAFETY: behind each of the pointers are four readable blocks, of which each half is two.
+            // SAFETY: behind each of the pointers are four readable blocks, of which each half is
+            // two.
             unsafe {
                 let two = |lane| Self::load((*from.add(lane)).byte_add(offset).add(2 * half)).0;
                 let (a, b) = (two(0), two(1));
@@ -64,7 +66,8 @@ register! {
             offset: usize,
             half: usize,
         ) {
-            // SAFETY: behind each of the pointers are four writable blocks, of which each half is two.
+            // SAFETY: behind each of the pointers are four writable blocks, of which each half is
+            // two.
             unsafe {
                 let (even, odd) = (columns[2 * half].0, columns[2 * half + 1].0);
                 let two = |lane| (*to.add(lane)).byte_add(offset).add(2 * half);

@@ -80,7 +80,8 @@ unsafe fn halves<const BIG_ENDIAN: bool, const BYTES: usize>(
     }
 }
 
-/// The transposing load of 8 lanes of 16 words of 32 bits: lanes 0–3 in the registers' lower halves, 4–7 in the upper.
+/// The transposing load of 8 lanes of 16 words of 32 bits: lanes 0–3 in the registers' lower
+/// halves, 4–7 in the upper.
 ///
 /// # Safety
 ///
@@ -117,8 +118,8 @@ pub(super) unsafe fn load_block_8<const BIG_ENDIAN: bool>(
     }
 }
 
-/// The transposing load of 4 lanes of 16 words of 64 bits: lanes 0 and 1 in the registers' lower halves, 2 and 3 in
-/// the upper.
+/// The transposing load of 4 lanes of 16 words of 64 bits: lanes 0 and 1 in the registers' lower
+/// halves, 2 and 3 in the upper.
 ///
 /// # Safety
 ///

@@ -1,5 +1,5 @@
-//! AVX-512 (F, BW, VL): 16 lanes of 32 bits or 8 of 64, several registers of them interleaved, and half a register for
-//! fewer messages. Rotates and three-operand logic are one instruction each.
+//! AVX-512 (F, BW, VL): 16 lanes of 32 bits or 8 of 64, several registers of them interleaved, and
+//! half a register for fewer messages. Rotates and three-operand logic are one instruction each.
 
 use core::arch::x86_64::*;
 
@@ -9,8 +9,8 @@ use crate::kernel::Kernel;
 use crate::registers::Registers;
 use crate::vector::{LaneSet, Several, Vector, ask_ahead};
 
-/// Rotation by one instruction. Shifts take their count from a register: the immediate form wants a constant of another
-/// type, and the compiler makes that one of it.
+/// Rotation by one instruction. Shifts take their count from a register: the immediate form wants a
+/// constant of another type, and the compiler makes that one of it.
 macro_rules! rotate {
     ($rotate:ident, $shift:ident) => {
         const TERNARY: bool = true;
@@ -88,7 +88,8 @@ register! {
             _: usize,
             block: &mut [Self; 16],
         ) {
-            // SAFETY: the caller promises AVX-512, which includes AVX2, and 64 readable bytes a lane.
+            // SAFETY: the caller promises AVX-512, which includes AVX2, and 64 readable bytes a
+            // lane.
             unsafe { wrap!(block, avx2::load_block_8::<BIG_ENDIAN>(data, offset)) }
         }
     }
@@ -157,7 +158,8 @@ register! {
             _: usize,
             block: &mut [Self; 16],
         ) {
-            // SAFETY: the caller promises AVX-512, which includes AVX2, and 128 readable bytes a lane.
+            // SAFETY: the caller promises AVX-512, which includes AVX2, and 128 readable bytes a
+            // lane.
             unsafe { wrap!(block, avx2::load_block_4::<BIG_ENDIAN>(data, offset)) }
         }
     }
@@ -192,7 +194,8 @@ unsafe fn transpose_16(r: [__m512i; 16]) -> [__m512i; 16] {
     // SAFETY: the caller promises the instruction set; all is in registers.
     unsafe {
         let mut words = r;
-        // Pairs of rows, then fours: within each 128-bit part, word `4 * part + i` of rows `4 * q ..` is in [4 * q + i].
+        // Pairs of rows, then fours: within each 128-bit part, word `4 * part + i` of rows `4 * q
+        // ..` is in [4 * q + i].
         for q in 0..4 {
             let low01 = _mm512_unpacklo_epi32(r[4 * q], r[4 * q + 1]);
             let low23 = _mm512_unpacklo_epi32(r[4 * q + 2], r[4 * q + 3]);
@@ -280,7 +283,8 @@ pub(crate) fn lane_kernels<K: Kernel>() -> Vec<(usize, Compress)> {
     lane_kernels
 }
 
-/// The registers of SSE4.1: of what they do in several steps the compiler makes rotates and three-operand logic.
+/// The registers of SSE4.1: of what they do in several steps the compiler makes rotates and
+/// three-operand logic.
 ///
 /// # Safety
 ///

@@ -4,8 +4,8 @@ use core::arch::x86_64::{__m128i, __m256i, __m512i, _mm_set_epi8};
 
 use crate::registers::Registers;
 
-/// Defines a register of lanes: its moves and the operations that are one instruction each. What follows in braces
-/// goes into its [`Vector`](crate::vector::Vector) as it is.
+/// Defines a register of lanes: its moves and the operations that are one instruction each. What
+/// follows in braces goes into its [`Vector`](crate::vector::Vector) as it is.
 macro_rules! register {
     (
         $(#[$attribute:meta])*
@@ -25,7 +25,8 @@ macro_rules! register {
 
             #[inline(always)]
             unsafe fn load(words: *const $word) -> Self {
-                // SAFETY: the caller promises the instruction set and the words, which need not be aligned.
+                // SAFETY: the caller promises the instruction set and the words, which need not be
+                // aligned.
                 unsafe { Self($load(words.cast())) }
             }
 
@@ -56,7 +57,8 @@ macro_rules! register {
             $(
                 #[inline(always)]
                 fn $operation(self, $($arg: Self),*) -> Self {
-                    // SAFETY: a value of this type shows that the processor has the instruction set.
+                    // SAFETY: a value of this type shows that the processor has the instruction
+                    // set.
                     unsafe { Self($intrinsic$(::<$constant>)?(self.0, $($arg.0),*)) }
                 }
             )*
@@ -66,8 +68,8 @@ macro_rules! register {
     };
 }
 
-/// The body of [`Vector::pin`](crate::vector::Vector::pin): a function of its own, like every intrinsic, to have the
-/// instruction set.
+/// The body of [`Vector::pin`](crate::vector::Vector::pin): a function of its own, like every
+/// intrinsic, to have the instruction set.
 macro_rules! pin {
     ($name:ident($register:ty as $class:ident), $feature:literal) => {
         #[inline]
@@ -104,8 +106,8 @@ macro_rules! rotate_by_shifts {
     };
 }
 
-/// Wraps bare registers into those of `$block`. A loop, because a closure would have to be inlined to have the
-/// instruction set.
+/// Wraps bare registers into those of `$block`. A loop, because a closure would have to be inlined
+/// to have the instruction set.
 macro_rules! wrap {
     ($block:ident, $words:expr) => {
         for (to, word) in $block.iter_mut().zip($words) {

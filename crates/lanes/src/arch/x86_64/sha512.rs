@@ -1,7 +1,8 @@
-//! SHA-512 of one message: the message schedule in vectors of two words, the steps in ordinary registers.
+//! SHA-512 of one message: the message schedule in vectors of two words, the steps in ordinary
+//! registers.
 //!
-//! The two run on different units of a processor. With AVX2 come BMI1 and BMI2, whose rotations leave their operand as it
-//! is; with AVX-512 the compiler makes one rotation of two shifts.
+//! The two run on different units of a processor. With AVX2 come BMI1 and BMI2, whose rotations
+//! leave their operand as it is; with AVX-512 the compiler makes one rotation of two shifts.
 
 use core::arch::x86_64::*;
 
@@ -85,7 +86,8 @@ unsafe fn compress(to: &mut [u64; 8], data: *const u8, blocks: usize) {
             }
             let mut v = state;
             for turn in 1..5 {
-                // Through memory: the compiler would take words out of vectors one by one, which is slower.
+                // Through memory: the compiler would take words out of vectors one by one, which is
+                // slower.
                 core::hint::black_box(&mut sums);
                 macro_rules! steps {
                     ($($pair:literal $first:literal $second:literal;)*) => {$(

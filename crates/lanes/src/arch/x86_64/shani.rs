@@ -34,8 +34,8 @@ pub(crate) fn one(backend: Backend, algorithm: Algorithm) -> Option<CompressOne>
     }
 }
 
-/// An array of an expression in `$i` for every stream. A loop, because a closure would have to be inlined to have the
-/// instruction set.
+/// An array of an expression in `$i` for every stream. A loop, because a closure would have to be
+/// inlined to have the instruction set.
 macro_rules! each {
     ($n:ident, $i:ident => $e:expr) => {{
         let mut array = [_mm_setzero_si128(); $n];
@@ -81,7 +81,8 @@ unsafe fn sha1<const N: usize>(set: &mut LaneSet, blocks: usize) {
 #[target_feature(enable = "sha,sse4.1")]
 unsafe fn sha1_one(state: &mut State, data: *const u8, blocks: usize) {
     let words = state.words_mut::<u32>();
-    // SAFETY: the caller promises the instruction sets and the blocks; the state is eight words of 64 bits long.
+    // SAFETY: the caller promises the instruction sets and the blocks; the state is eight words of
+    // 64 bits long.
     unsafe {
         let mut abcd = [_mm_shuffle_epi32::<0x1b>(_mm_loadu_si128(
             words.as_ptr().cast(),
@@ -100,7 +101,8 @@ unsafe fn sha1_one(state: &mut State, data: *const u8, blocks: usize) {
 ///
 /// # Safety
 ///
-/// `data` has `N` pointers, each readable for `64 * blocks` bytes; the instruction sets are SHA and SSE4.1.
+/// `data` has `N` pointers, each readable for `64 * blocks` bytes; the instruction sets are SHA and
+/// SSE4.1.
 #[inline]
 #[target_feature(enable = "sha,sse4.1")]
 unsafe fn sha1_blocks<const N: usize>(
@@ -206,7 +208,8 @@ unsafe fn sha256<const N: usize>(set: &mut LaneSet, blocks: usize) {
 #[target_feature(enable = "sha,sse4.1")]
 unsafe fn sha256_one(state: &mut State, data: *const u8, blocks: usize) {
     let words: *mut __m128i = state.words_mut::<u32>().as_mut_ptr().cast();
-    // SAFETY: the caller promises the instruction sets and the blocks; the state is eight words of 64 bits long.
+    // SAFETY: the caller promises the instruction sets and the blocks; the state is eight words of
+    // 64 bits long.
     unsafe {
         let abcd = _mm_shuffle_epi32::<0x1b>(_mm_loadu_si128(words));
         let efgh = _mm_shuffle_epi32::<0x1b>(_mm_loadu_si128(words.add(1)));

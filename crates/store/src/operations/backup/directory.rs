@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::access::writer::Encoder;
 use crate::error::{Error, Result};
-use crate::format::node::{Kind, Node, Piece};
+use crate::format::entry::{Entry, Kind, Piece};
 use tabane_storage::sync::lock;
 
 /// A directory of which not all entries are done.
@@ -19,8 +19,8 @@ pub struct Directory {
 
 struct State {
     /// The directory itself, its content to come. Nothing for the root.
-    node: Option<Node>,
-    entries: Vec<Option<Node>>,
+    entry: Option<Entry>,
+    entries: Vec<Option<Entry>>,
 }
 
 /// A place for an entry in a directory.
@@ -37,12 +37,13 @@ pub struct Assembler {
 }
 
 impl Directory {
-    /// A directory whose entries are to come, sorted by name. `place` and `node` are nothing for the root.
-    pub fn new(place: Option<Place>, node: Option<Node>, entries: usize) -> Arc<Self> {
+    /// A directory whose entries are to come, sorted by name. `place` and `entry` are nothing for
+    /// the root.
+    pub fn new(place: Option<Place>, entry: Option<Entry>, entries: usize) -> Arc<Self> {
         Arc::new(Self {
             place,
             state: Mutex::new(State {
-                node,
+                entry,
                 entries: vec![None; entries],
             }),
             outstanding: AtomicUsize::new(entries + 1),
@@ -71,8 +72,8 @@ impl Assembler {
     ///
     /// # Errors
     /// When a directory was complete and could not be stored.
-    pub fn entry_done(&self, place: Place, node: Option<Node>) -> Result<()> {
-        lock(&place.directory.state).entries[place.number] = node;
+    pub fn entry_done(&self, place: Place, entry: Option<Entry>) -> Result<()> {
+        lock(&place.directory.state).entries[place.number] = entry;
         self.release(place.directory)
     }
 
@@ -86,18 +87,18 @@ impl Assembler {
 
     fn release(&self, mut directory: Arc<Directory>) -> Result<()> {
         while directory.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let (node, entries) = {
+            let (entry, entries) = {
                 let mut state = lock(&directory.state);
-                (state.node.take(), std::mem::take(&mut state.entries))
+                (state.entry.take(), std::mem::take(&mut state.entries))
             };
-            let nodes: Vec<Node> = entries.into_iter().flatten().collect();
-            let content = lock(&self.encoder).store_directory(&nodes)?;
-            let (Some(place), Some(mut node)) = (directory.place.clone(), node) else {
+            let entries: Vec<Entry> = entries.into_iter().flatten().collect();
+            let content = lock(&self.encoder).store_directory(&entries)?;
+            let (Some(place), Some(mut entry)) = (directory.place.clone(), entry) else {
                 *lock(&self.root) = Some(content);
                 return Ok(());
             };
-            node.kind = Kind::Directory { content };
-            lock(&place.directory.state).entries[place.number] = Some(node);
+            entry.kind = Kind::Directory { content };
+            lock(&place.directory.state).entries[place.number] = Some(entry);
             directory = place.directory;
         }
         Ok(())

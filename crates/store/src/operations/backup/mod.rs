@@ -1,8 +1,8 @@
 //! Backup: walk → read → cut → hash in bundles → look up → compress → encrypt → pack → write.
 //!
-//! One thread walks. What it finds it hands to pinned workers: small files by the hundred, so that their blocks are
-//! hashed side by side; a big file by itself, whose blocks are handed on in bundles so that all cores get some. A
-//! directory is stored by whoever completes its last entry.
+//! One thread walks. What it finds it hands to pinned workers: small files by the hundred, so that
+//! their blocks are hashed side by side; a big file by itself, whose blocks are handed on in
+//! bundles so that all cores get some. A directory is stored by whoever completes its last entry.
 
 mod directory;
 mod read;
@@ -24,7 +24,7 @@ use crate::access::snapshots;
 use crate::access::writer::{Writer, flush};
 use crate::error::{Error, Result};
 use crate::format::compress::Compression;
-use crate::format::node::{Node, Time, Xattr};
+use crate::format::entry::{Entry, Time, Xattr};
 use crate::format::pack::BlockKind;
 use crate::format::snapshot::{Snapshot, Summary};
 use crate::operations::commit::commit;
@@ -52,7 +52,8 @@ pub struct BackupOptions {
     pub dry_run: bool,
     /// How hard to compress.
     pub compression: Compression,
-    /// Decrypt, decompress and hash each new pack again before it is stored: what faulty memory has changed is found.
+    /// Decrypt, decompress and hash each new pack again before it is stored: what faulty memory has
+    /// changed is found.
     pub verify: bool,
     /// The machine's name in the snapshot.
     pub hostname: String,
@@ -172,14 +173,14 @@ impl Run {
         self.repository.progress().warning(path, &what.to_string());
     }
 
-    /// Gives a node the extended attributes that were read; if they could not be, that is reported, and the node looks
-    /// changed to the next backup.
-    fn set_xattrs(&self, path: &Path, node: &mut Node, read: std::io::Result<Vec<Xattr>>) {
+    /// Gives an entry the extended attributes that were read; if they could not be, that is
+    /// reported, and the entry looks changed to the next backup.
+    fn set_xattrs(&self, path: &Path, entry: &mut Entry, read: std::io::Result<Vec<Xattr>>) {
         match read {
-            Ok(xattrs) => node.xattrs = xattrs,
+            Ok(xattrs) => entry.xattrs = xattrs,
             Err(error) => {
                 self.error(path, &error);
-                node.ctime = Time::default();
+                entry.ctime = Time::default();
             }
         }
     }
@@ -210,13 +211,13 @@ impl Run {
 impl Repository {
     /// Stores `source` as a new snapshot: paths, as in `&["/home/ada"]`, or a [`Source`].
     ///
-    /// Entries that cannot be read are reported, counted in [`Summary::errors`] and left out; that is
-    /// no error.
+    /// Entries that cannot be read are reported, counted in [`Summary::errors`] and left out; that
+    /// is no error.
     ///
     /// # Errors
-    /// Unusable options, a source path that does not exist, or when the repository fails. Nothing that
-    /// was in the repository is lost then, and what is indexed already is not read again by the next
-    /// backup.
+    /// Unusable options, a source path that does not exist, or when the repository fails. Nothing
+    /// that was in the repository is lost then, and what is indexed already is not read again by
+    /// the next backup.
     pub fn backup(&self, options: BackupOptions, source: impl Into<Source>) -> Result<Backup> {
         make(self, &source.into(), options).map_err(|error| {
             let vanished = error.is_not_found()
@@ -255,7 +256,8 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
     } else {
         Some(Presence::announce(repository, Purpose::Backup)?)
     };
-    // To list all packs takes the longer the more there are: it is done for whoever reads everything anyway.
+    // To list all packs takes the longer the more there are: it is done for whoever reads
+    // everything anyway.
     let (index, lost) = if options.parent == Parent::None || !repository.has_cache() {
         repository.load_index_and_lost()?
     } else {

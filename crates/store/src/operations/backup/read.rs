@@ -18,7 +18,7 @@ use super::directory::Place;
 use super::{Outcome, Run};
 use crate::access::writer::Encoder;
 use crate::error::Result;
-use crate::format::node::{Found, Kind, Node, Piece, Xattr};
+use crate::format::entry::{Entry, Found, Kind, Piece, Xattr};
 use tabane_storage::sync::lock;
 
 /// A bundle is closed when it has this many bytes: several blocks for each lane.
@@ -38,7 +38,7 @@ const SMALL_FILE_LEN_MAX: u64 = 2 << 20;
 
 /// A file to read.
 pub struct FileJob {
-    /// Where its node goes.
+    /// Where its entry goes.
     pub place: Place,
     /// The directory that it is in.
     pub directory: Arc<OwnedFd>,
@@ -61,7 +61,7 @@ pub struct Batch {
 impl Batch {
     /// Adds a file; returns what should be processed now.
     pub fn add(&mut self, job: FileJob) -> Option<Self> {
-        self.len += job.found.node.size();
+        self.len += job.found.entry.size();
         let same = |last: &FileJob| Arc::ptr_eq(&last.directory, &job.directory);
         self.directories += usize::from(!self.jobs.last().is_some_and(same));
         self.jobs.push(job);
@@ -73,7 +73,7 @@ impl Batch {
 
     /// Whether a file is small enough for a batch.
     pub fn takes(found: &Found) -> bool {
-        found.node.size() <= SMALL_FILE_LEN_MAX
+        found.entry.size() <= SMALL_FILE_LEN_MAX
     }
 
     /// Reads and stores the files.
@@ -82,11 +82,11 @@ impl Batch {
             return;
         }
         let mut bundle = Bundle::new(run.buffers.take());
-        let mut files: Vec<(FileJob, Node)> = Vec::with_capacity(self.jobs.len());
+        let mut files: Vec<(FileJob, Entry)> = Vec::with_capacity(self.jobs.len());
         for job in self.jobs {
             let start = bundle.arena.len();
             match read_small(run, &job, &mut bundle.arena) {
-                Ok(Some(node)) => {
+                Ok(Some(entry)) => {
                     let mut at = start;
                     let len = bundle.arena.len();
                     for block_len in run
@@ -99,7 +99,7 @@ impl Batch {
                         at += block_len;
                     }
                     run.count_read((len - start) as u64);
-                    files.push((job, node));
+                    files.push((job, entry));
                 }
                 // It has grown since the walker saw it, or it has holes.
                 Ok(None) => {
@@ -118,9 +118,9 @@ impl Batch {
                     content.push(piece);
                 }
             }
-            for (job, node) in files {
-                run.count(&job.path, job.outcome, node.size());
-                run.assembler.entry_done(job.place, Some(node))?;
+            for (job, entry) in files {
+                run.count(&job.path, job.outcome, entry.size());
+                run.assembler.entry_done(job.place, Some(entry))?;
             }
             Ok(())
         });
@@ -132,12 +132,12 @@ impl Batch {
 }
 
 /// Reads a whole file behind what is in `arena`; nothing when it is no longer small, or has holes.
-fn read_small(run: &Run, job: &FileJob, arena: &mut Vec<u8>) -> io::Result<Option<Node>> {
+fn read_small(run: &Run, job: &FileJob, arena: &mut Vec<u8>) -> io::Result<Option<Entry>> {
     let (file, found) = open(job)?;
     if !Batch::takes(&found) {
         return Ok(None);
     }
-    let size = found.node.size();
+    let size = found.entry.size();
     if found.allocated < size {
         // Holes, or a file system that compresses or keeps small files elsewhere.
         let extents = read::data_extents(file.as_fd(), size, found.allocated)?;
@@ -146,8 +146,8 @@ fn read_small(run: &Run, job: &FileJob, arena: &mut Vec<u8>) -> io::Result<Optio
         }
         rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))?;
     }
-    let mut node = found.node;
-    let (start, expected) = (arena.len(), node.size() as usize);
+    let mut entry = found.entry;
+    let (start, expected) = (arena.len(), entry.size() as usize);
     arena.reserve(expected);
     while arena.len() - start < expected && read_some(file.as_fd(), arena)? {}
     // If it is growing, its beginning is what was there when it was opened.
@@ -156,13 +156,13 @@ fn read_small(run: &Run, job: &FileJob, arena: &mut Vec<u8>) -> io::Result<Optio
         return Ok(None);
     }
     let size = (arena.len() - start) as u64;
-    warn_if_changed(run, job, file.as_fd(), &node)?;
-    run.set_xattrs(&job.path, &mut node, read::xattrs(file.as_fd()));
-    node.kind = Kind::File {
+    warn_if_changed(run, job, file.as_fd(), &entry)?;
+    run.set_xattrs(&job.path, &mut entry, read::xattrs(file.as_fd()));
+    entry.kind = Kind::File {
         size,
         content: Vec::new(),
     };
-    Ok(Some(node))
+    Ok(Some(entry))
 }
 
 /// Fills the spare capacity of `buffer` with what one call reads; false at the end.
@@ -176,8 +176,8 @@ fn read_some(file: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> io::Result<bool> {
     }
 }
 
-/// Reads a file that is empty by what the system says, as those in `/proc` that are not; false when it is too long for a
-/// batch. One that is about to get its first bytes stays empty.
+/// Reads a file that is empty by what the system says, as those in `/proc` that are not; false when
+/// it is too long for a batch. One that is about to get its first bytes stays empty.
 fn read_unsized(file: BorrowedFd<'_>, arena: &mut Vec<u8>) -> io::Result<bool> {
     const PIECE_LEN: usize = 16 << 10;
     let start = arena.len();
@@ -206,14 +206,15 @@ fn never_wait(file: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(file, flags | OFlags::NONBLOCK)?)
 }
 
-/// Opens a file and asks again what it is: it may have been changed or replaced since the walker saw it.
+/// Opens a file and asks again what it is: it may have been changed or replaced since the walker
+/// saw it.
 fn open(job: &FileJob) -> io::Result<(OwnedFd, Found)> {
-    let name = OsStr::from_bytes(&job.found.node.name);
+    let name = OsStr::from_bytes(&job.found.entry.name);
     let file = read::open_file(job.directory.as_fd(), name)?;
     let stat = rustix::fs::fstat(&file)?;
-    let with_atime = job.found.node.atime.is_some();
-    let found = read::node_from_stat(name, &stat, with_atime)?;
-    match found.node.kind {
+    let with_atime = job.found.entry.atime.is_some();
+    let found = read::entry_from_stat(name, &stat, with_atime)?;
+    match found.entry.kind {
         Kind::File { .. } => Ok((file, found)),
         _ => Err(io::Error::other("it is no longer a regular file")),
     }
@@ -224,10 +225,10 @@ fn warn_if_changed(
     run: &Run,
     job: &FileJob,
     file: BorrowedFd<'_>,
-    opened: &Node,
-) -> io::Result<Node> {
+    opened: &Entry,
+) -> io::Result<Entry> {
     let stat = rustix::fs::fstat(file)?;
-    let now = read::node_from_stat(OsStr::new(""), &stat, false)?.node;
+    let now = read::entry_from_stat(OsStr::new(""), &stat, false)?.entry;
     if (now.size(), now.mtime, now.ctime) != (opened.size(), opened.mtime, opened.ctime) {
         let what = "changed while it was read; the snapshot has what was read";
         run.repository.progress().warning(&job.path, what);
@@ -258,8 +259,8 @@ fn store<T>(run: &Run, bundle: &Bundle<T>, encoder: &mut Encoder) -> Result<Vec<
 
 /// A file that is read by one worker while others store its bundles.
 pub struct LargeFile {
-    /// Its node; the content is in `pieces`.
-    node: Mutex<Option<Node>>,
+    /// Its entry; the content is in `pieces`.
+    entry: Mutex<Option<Entry>>,
     pieces: Mutex<Vec<Piece>>,
     place: Mutex<Option<Place>>,
     path: PathBuf,
@@ -293,14 +294,14 @@ impl LargeFile {
         encoder: &mut Encoder,
         submitter: &Submitter<Encoder>,
     ) {
-        let node = found.node.clone();
-        let size = found.node.size();
+        let entry = found.entry.clone();
+        let size = found.entry.size();
         let extents = match size {
             // It has more than fits a batch: see `read_unsized`.
             0 => never_wait(file.as_fd()).map(|()| std::iter::once(0..u64::MAX).collect()),
             _ => read::data_extents(file.as_fd(), size, found.allocated),
         };
-        let large = Self::begin(&job, found.node);
+        let large = Self::begin(&job, found.entry);
         let result = extents.and_then(|extents| {
             let cutter = Cutter::new(&large, run, submitter);
             let mut end = 0;
@@ -313,7 +314,7 @@ impl LargeFile {
                     break;
                 }
             }
-            let now = warn_if_changed(run, &job, file.as_fd(), &node)?;
+            let now = warn_if_changed(run, &job, file.as_fd(), &entry)?;
             // A hole at the end of a file that was not cut short meanwhile.
             cutter.hole(size.min(now.size()).saturating_sub(end));
             Ok(read::xattrs(file.as_fd()))
@@ -328,15 +329,15 @@ impl LargeFile {
         encoder: &mut Encoder,
         submitter: &Submitter<Encoder>,
     ) {
-        let large = Self::begin(&job, job.found.node.clone());
+        let large = Self::begin(&job, job.found.entry.clone());
         let result =
             Cutter::new(&large, run, submitter).data(&mut io::stdin().lock(), u64::MAX, encoder);
         large.read_to_the_end(result.map(|_| Ok(Vec::new())), run, encoder);
     }
 
-    fn begin(job: &FileJob, node: Node) -> Arc<Self> {
+    fn begin(job: &FileJob, entry: Entry) -> Arc<Self> {
         Arc::new(Self {
-            node: Mutex::new(Some(node)),
+            entry: Mutex::new(Some(entry)),
             pieces: Mutex::default(),
             place: Mutex::new(Some(job.place.clone())),
             path: job.path.clone(),
@@ -353,13 +354,13 @@ impl LargeFile {
     ) {
         match result {
             Ok(xattrs) => {
-                if let Some(node) = lock(&self.node).as_mut() {
-                    run.set_xattrs(&self.path, node, xattrs);
+                if let Some(entry) = lock(&self.entry).as_mut() {
+                    run.set_xattrs(&self.path, entry, xattrs);
                 }
             }
             Err(error) => {
                 run.error(&self.path, &error);
-                *lock(&self.node) = None;
+                *lock(&self.entry) = None;
             }
         }
         self.release(run, encoder);
@@ -370,15 +371,15 @@ impl LargeFile {
         if self.outstanding.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
-        let mut node = lock(&self.node).take();
-        if let Some(node) = &mut node {
+        let mut entry = lock(&self.entry).take();
+        if let Some(entry) = &mut entry {
             let content = std::mem::take(&mut *lock(&self.pieces));
             let size = content.iter().map(Piece::len).sum();
-            node.kind = Kind::File { size, content };
+            entry.kind = Kind::File { size, content };
             run.count(&self.path, self.outcome, size);
         }
         let place = lock(&self.place).take().expect("a file is completed once");
-        if let Err(error) = run.assembler.entry_done(place, node) {
+        if let Err(error) = run.assembler.entry_done(place, entry) {
             encoder.fail(error);
         }
     }

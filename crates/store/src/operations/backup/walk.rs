@@ -19,7 +19,7 @@ use crate::access::deep_stack::DEPTH_MAX;
 use crate::access::reader::BlockReader;
 use crate::access::writer::Encoder;
 use crate::error::{Error, Result};
-use crate::format::node::{self, Found, Kind, Node, Piece, Time};
+use crate::format::entry::{self, Entry, Found, Kind, Piece, Time};
 use crate::format::snapshot::Snapshot;
 use crate::operations::exclude::{Decision, Excludes, Scope};
 
@@ -30,7 +30,8 @@ pub struct Walker<'a> {
     excludes: Excludes,
     reader: BlockReader,
     parent_root: Vec<Piece>,
-    /// When the parent snapshot was begun: what was changed at about that time or later is read again.
+    /// When the parent snapshot was begun: what was changed at about that time or later is read
+    /// again.
     parent_start: Option<Timestamp>,
     batch: Batch,
 }
@@ -72,7 +73,7 @@ struct Level<'a> {
     device: u64,
     directory: Arc<Directory>,
     /// What the parent snapshot has here, sorted by name.
-    parent: Vec<Node>,
+    parent: Vec<Entry>,
     scope: Scope,
     /// Whether it is, or is below, what was asked for.
     whole: bool,
@@ -140,7 +141,7 @@ impl<'a> Walker<'a> {
             s: now.as_second(),
             ns: now.subsec_nanosecond().unsigned_abs(),
         };
-        let node = Node {
+        let entry = Entry {
             name: name.as_bytes().to_vec(),
             mode: 0o600,
             uid: rustix::process::getuid().as_raw(),
@@ -163,7 +164,7 @@ impl<'a> Walker<'a> {
             directory: Arc::new(here),
             path: path.to_owned(),
             found: Found {
-                node,
+                entry,
                 device: 0,
                 allocated: 0,
             },
@@ -192,13 +193,13 @@ impl<'a> Walker<'a> {
                     continue;
                 }
             };
-            let is_directory = found.node.directory().is_some();
+            let is_directory = found.entry.directory().is_some();
             // What was asked for by name is never left out, nor is the way to it.
             let excluded = level.whole
                 && !target.named
                 && (self.excludes.is_excluded(&path, is_directory)
                     || level.scope.is_excluded(&path, is_directory)
-                    || self.excludes.is_too_large(found.node.size()));
+                    || self.excludes.is_too_large(found.entry.size()));
             if excluded && target.children.is_empty() {
                 self.done(place, None)?;
             } else if is_directory {
@@ -226,7 +227,7 @@ impl<'a> Walker<'a> {
         targets: &Targets,
         whole: bool,
     ) -> Result<()> {
-        let name = OsStr::from_bytes(&found.node.name);
+        let name = OsStr::from_bytes(&found.entry.name);
         if above.depth == DEPTH_MAX {
             let text = format!("it is more than {DEPTH_MAX} directories deep");
             return self.missing(path, place, &io::Error::other(text));
@@ -235,9 +236,9 @@ impl<'a> Walker<'a> {
             Ok(fd) => fd,
             Err(error) => return self.missing(path, place, &error),
         };
-        let mut node = found.node;
+        let mut entry = found.entry;
         let xattrs = read::xattrs(fd.as_fd());
-        self.run.set_xattrs(path, &mut node, xattrs);
+        self.run.set_xattrs(path, &mut entry, xattrs);
         let mut scope = above.scope.clone();
         let mut names = targets.names();
         if whole {
@@ -258,7 +259,7 @@ impl<'a> Walker<'a> {
             names.sort();
             names.dedup();
         }
-        let parent_content = above.in_parent(&node.name).and_then(Node::directory);
+        let parent_content = above.in_parent(&entry.name).and_then(Entry::directory);
         let parent = match parent_content {
             Some(content) => self.parent_entries(content, path)?,
             None => Vec::new(),
@@ -268,7 +269,7 @@ impl<'a> Walker<'a> {
             path,
             fd: Arc::new(fd),
             device: found.device,
-            directory: Directory::new(Some(place), Some(node), names.len()),
+            directory: Directory::new(Some(place), Some(entry), names.len()),
             parent,
             scope,
             whole,
@@ -285,22 +286,23 @@ impl<'a> Walker<'a> {
         place: Place,
         found: Found,
     ) -> Result<()> {
-        let mut node = found.node.clone();
-        if !matches!(node.kind, Kind::File { .. }) {
-            let name = OsStr::from_bytes(&node.name).to_owned();
+        let mut entry = found.entry.clone();
+        if !matches!(entry.kind, Kind::File { .. }) {
+            let name = OsStr::from_bytes(&entry.name).to_owned();
             let xattrs = read::xattrs_at(level.fd.as_fd(), &name);
-            self.run.set_xattrs(&path, &mut node, xattrs);
+            self.run.set_xattrs(&path, &mut entry, xattrs);
             self.run.count(&path, Outcome::Other, 0);
-            return self.done(place, Some(node));
+            return self.done(place, Some(entry));
         }
-        let known = level.in_parent(&node.name);
-        if let Some(known) = known.filter(|known| unchanged(known, &node) && self.is_settled(&node))
-            && self.run.writer.has_all(node::blocks(known))
+        let known = level.in_parent(&entry.name);
+        if let Some(known) =
+            known.filter(|known| unchanged(known, &entry) && self.is_settled(&entry))
+            && self.run.writer.has_all(entry::blocks(known))
         {
-            node.xattrs.clone_from(&known.xattrs);
-            node.kind.clone_from(&known.kind);
-            self.run.count(&path, Outcome::Unmodified, node.size());
-            return self.done(place, Some(node));
+            entry.xattrs.clone_from(&known.xattrs);
+            entry.kind.clone_from(&known.kind);
+            self.run.count(&path, Outcome::Unmodified, entry.size());
+            return self.done(place, Some(entry));
         }
         let job = FileJob {
             place,
@@ -327,9 +329,10 @@ impl<'a> Walker<'a> {
 
     /// Whether a file with these times cannot have been changed after the parent snapshot read it.
     ///
-    /// Times come in ticks: a file may be changed once more within the tick of its last change, and look the same.
-    fn is_settled(&self, node: &Node) -> bool {
-        let tick = match node.ctime.ns {
+    /// Times come in ticks: a file may be changed once more within the tick of its last change, and
+    /// look the same.
+    fn is_settled(&self, entry: &Entry) -> bool {
+        let tick = match entry.ctime.ns {
             // A file system that keeps whole seconds.
             0 => SignedDuration::from_secs(2),
             _ => SignedDuration::from_millis(20),
@@ -344,7 +347,7 @@ impl<'a> Walker<'a> {
             s: before.as_second(),
             ns: before.subsec_nanosecond().unsigned_abs(),
         };
-        node.ctime < before
+        entry.ctime < before
     }
 
     fn submit(&self, batch: Batch) {
@@ -362,8 +365,9 @@ impl<'a> Walker<'a> {
     /// What the parent snapshot has in a directory. If that is missing, its files are read again.
     ///
     /// # Errors
-    /// When it is damaged: the same directory would be taken for known, and be missing from the new snapshot too.
-    fn parent_entries(&mut self, content: &[Piece], path: &Path) -> Result<Vec<Node>> {
+    /// When it is damaged: the same directory would be taken for known, and be missing from the new
+    /// snapshot too.
+    fn parent_entries(&mut self, content: &[Piece], path: &Path) -> Result<Vec<Entry>> {
         let (writer, reader) = (&self.run.writer, &mut self.reader);
         match writer.with_index(|index| reader.read_directory(index, content)) {
             Err(error @ Error::MissingBlock(_)) => {
@@ -389,25 +393,25 @@ impl<'a> Walker<'a> {
         self.done(place, None)
     }
 
-    fn done(&self, place: Place, node: Option<Node>) -> Result<()> {
-        self.run.assembler.entry_done(place, node)
+    fn done(&self, place: Place, entry: Option<Entry>) -> Result<()> {
+        self.run.assembler.entry_done(place, entry)
     }
 }
 
 impl Level<'_> {
     /// The parent snapshot's entry of this name.
-    fn in_parent(&self, name: &[u8]) -> Option<&Node> {
+    fn in_parent(&self, name: &[u8]) -> Option<&Entry> {
         let at = self
             .parent
-            .binary_search_by(|node| node.name.as_slice().cmp(name));
+            .binary_search_by(|entry| entry.name.as_slice().cmp(name));
         at.ok().map(|at| &self.parent[at])
     }
 }
 
 /// Whether a file need not be read again.
-fn unchanged(known: &Node, node: &Node) -> bool {
-    let identity = |node: &Node| (node.size(), node.mtime, node.ctime, node.inode);
-    matches!(known.kind, Kind::File { .. }) && identity(known) == identity(node)
+fn unchanged(known: &Entry, entry: &Entry) -> bool {
+    let identity = |entry: &Entry| (entry.size(), entry.mtime, entry.ctime, entry.inode);
+    matches!(known.kind, Kind::File { .. }) && identity(known) == identity(entry)
 }
 
 /// What is to be read, and what cannot be.
@@ -460,8 +464,9 @@ pub fn sources(source: &Source) -> Result<Sources> {
     Ok(Sources { paths, missing })
 }
 
-/// The path under which a source is found in a snapshot: absolute, and without links on the way to it. If it is a link
-/// itself, it is the link that is stored, unless a slash behind it asks for what it leads to.
+/// The path under which a source is found in a snapshot: absolute, and without links on the way to
+/// it. If it is a link itself, it is the link that is stored, unless a slash behind it asks for
+/// what it leads to.
 ///
 /// # Errors
 /// When there is nothing of that name.

@@ -77,9 +77,9 @@ impl Candidate {
         (self.len as f64 * (1.0 - self.used)) as u64
     }
 
-    /// What copying it brings for what it costs (Rosenblum and Ousterhout, "The Design and Implementation of a
-    /// Log-Structured File System", 1992): space, the longer lasting the older the pack is, for reading it whole and
-    /// writing what is used.
+    /// What copying it brings for what it costs (Rosenblum and Ousterhout, "The Design and
+    /// Implementation of a Log-Structured File System", 1992): space, the longer lasting the older
+    /// the pack is, for reading it whole and writing what is used.
     fn benefit(&self) -> f64 {
         (1.0 - self.used) * (self.age_s + 3600.0) / (1.0 + self.used)
     }
@@ -93,7 +93,8 @@ impl Candidate {
 /// So many small packs of one kind are made one.
 const SMALL_PACKS_MAX: usize = 32;
 
-/// Chooses packs to copy out, so that no more than `max_unused` is left unused, of `used` bytes in all. They have at most `max_copied` bytes.
+/// Chooses packs to copy out, so that no more than `max_unused` is left unused, of `used` bytes in
+/// all. They have at most `max_copied` bytes.
 pub fn choose(
     mut candidates: Vec<Candidate>,
     used: u64,

@@ -18,10 +18,12 @@ const SMALL_INDEX_PACKS: usize = 128;
 /// So many small objects are left alone.
 const SMALL_OBJECTS_MAX: usize = 8;
 
-/// Rewrites what needs it of `objects` and their packs; `gone` are packs that are to be named no more. Returns how many objects there are then.
+/// Rewrites what needs it of `objects` and their packs; `gone` are packs that are to be named no
+/// more. Returns how many objects there are then.
 ///
-/// New objects are written before old ones are deleted, so the index is whole at any time. `removals` are those that were
-/// there before `objects` were read: if there are others now, packs that new objects name may be gone, and these are taken back.
+/// New objects are written before old ones are deleted, so the index is whole at any time.
+/// `removals` are those that were there before `objects` were read: if there are others now, packs
+/// that new objects name may be gone, and these are taken back.
 ///
 /// # Errors
 /// [`Error::PruneOvertaken`] then; when the storage fails.

@@ -1,8 +1,9 @@
 //! Prune: removes what no snapshot needs.
 //!
-//! Packs of which nothing is needed go; of packs of which little is needed that is copied into new ones, and then they go too. How this
-//! is safe beside everything else that happens in the repository, without locks: [`crate::access::removal`]. Killed at any moment, it has lost nothing, and the next one
-//! goes on.
+//! Packs of which nothing is needed go; of packs of which little is needed that is copied into new
+//! ones, and then they go too. How this is safe beside everything else that happens in the
+//! repository, without locks: [`crate::access::removal`]. Killed at any moment, it has lost
+//! nothing, and the next one goes on.
 
 mod choose;
 mod index_objects;
@@ -30,7 +31,8 @@ use choose::{Candidate, choose};
 pub(crate) use index_objects::PACKS_MAX;
 use view::View;
 
-/// What an interrupted write left behind in a storage is removed when it is this old: nobody writes an object for longer.
+/// What an interrupted write left behind in a storage is removed when it is this old: nobody writes
+/// an object for longer.
 const LEFTOVER_AGE_MIN: Duration = Duration::from_secs(24 * 3600);
 
 /// How a repository is pruned.
@@ -41,7 +43,8 @@ pub struct PruneOptions {
     pub max_unused: MaxUnused,
     /// Packs of no more than this many bytes are copied out.
     pub max_repack_bytes: u64,
-    /// What is to be removed stays at least this long, by the clock of the storage, and packs that are younger are left alone.
+    /// What is to be removed stays at least this long, by the clock of the storage, and packs that
+    /// are younger are left alone.
     pub grace: Duration,
 }
 
@@ -90,7 +93,8 @@ pub struct PlanStats {
     pub condemned_packs: u64,
     /// Their bytes.
     pub condemned_bytes: u64,
-    /// Packs of which nothing is needed and that stay, since a backup that is running may need them, or for their youth.
+    /// Packs of which nothing is needed and that stay, since a backup that is running may need
+    /// them, or for their youth.
     pub young_packs: u64,
     /// Their bytes.
     pub young_bytes: u64,
@@ -257,7 +261,8 @@ impl PrunePlan {
         for (&pack, listed) in &view.packs {
             stats.packs += 1;
             stats.pack_bytes += listed.len;
-            // A pack that no index names is of an interrupted backup, or of one that runs: nothing of it is used yet.
+            // A pack that no index names is of an interrupted backup, or of one that runs: nothing
+            // of it is used yet.
             let mut candidate = None;
             if let (Some(&(kind, raw_len)), Some(&used)) =
                 (view.whole_packs.get(&pack), used.get(&pack))
@@ -406,8 +411,8 @@ impl Run {
         Ok(())
     }
 
-    /// Deletes the packs of removals that are due: the view was made after they were written, and what is needed of them
-    /// has been copied. Returns all packs that are gone.
+    /// Deletes the packs of removals that are due: the view was made after they were written, and
+    /// what is needed of them has been copied. Returns all packs that are gone.
     fn delete_due(&mut self, view: &View) -> Result<HashSet<Id>> {
         let due = view.due(self.options.grace);
         let due: Vec<Id> = due
@@ -427,7 +432,8 @@ impl Run {
         })?;
         self.report.deleted_packs += due.len() as u64;
         self.report.deleted_bytes += due.iter().map(|id| view.packs[id].len).sum::<u64>();
-        // All that is needed was found elsewhere, so whatever is not there need not be named any more.
+        // All that is needed was found elsewhere, so whatever is not there need not be named any
+        // more.
         Ok(due.into_iter().chain(view.absent()).collect())
     }
 

@@ -1,4 +1,5 @@
-//! What is in a repository at one time, read in the order that rule 2 of [`crate::access::removal`] asks for.
+//! What is in a repository at one time, read in the order that rule 2 of [`crate::access::removal`]
+//! asks for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use tabane_index::{Index, IndexSegment};
 use tabane_storage::Id;
 use tabane_storage::{Listed, ObjectKind};
 
-/// A pending snapshot whose client died tells for so long that the snapshot, should it come, may lack something.
+/// A pending snapshot whose client died tells for so long that the snapshot, should it come, may
+/// lack something.
 const PENDING_AGE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// What is in a repository.
@@ -23,7 +25,8 @@ pub struct View {
     pub removals: Removals,
     /// When each removal was written.
     pub removal_times: HashMap<Id, SystemTime>,
-    /// Snapshots that lack something and whose clients died before they could take them back: nobody was told of them.
+    /// Snapshots that lack something and whose clients died before they could take them back:
+    /// nobody was told of them.
     pub unconfirmed: Vec<Id>,
     /// Pending snapshots that have served their purpose, though their clients have left them.
     pub settled: Vec<Id>,
@@ -33,7 +36,8 @@ pub struct View {
     pub segments: BTreeMap<Id, IndexSegment>,
     /// Blocks in packs that are there in their full length.
     pub index: Arc<Index>,
-    /// Packs that an index object names and that are there in their full length: what for, and bytes of their blocks.
+    /// Packs that an index object names and that are there in their full length: what for, and
+    /// bytes of their blocks.
     pub whole_packs: BTreeMap<Id, (BlockKind, u64)>,
     /// All packs that are there.
     pub packs: HashMap<Id, Listed>,
@@ -46,8 +50,8 @@ pub struct View {
 }
 
 impl View {
-    /// Reads everything, but those objects of the index that are `known`, and adds what snapshots need to `reach`. It is as
-    /// if those that are `forgotten` were not there.
+    /// Reads everything, but those objects of the index that are `known`, and adds what snapshots
+    /// need to `reach`. It is as if those that are `forgotten` were not there.
     ///
     /// # Errors
     /// [`Error::CannotPrune`] when something that a snapshot needs is not there, or a snapshot cannot be read; when the
@@ -71,8 +75,8 @@ impl View {
             if is_complete {
                 return result;
             }
-            // Somebody else may have moved what is missing elsewhere, between our lists. It is missing if it is so twice, and nothing
-            // has changed meanwhile.
+            // Somebody else may have moved what is missing elsewhere, between our lists. It is
+            // missing if it is so twice, and nothing has changed meanwhile.
             let kinds = [ObjectKind::Removal, ObjectKind::Index, ObjectKind::Pack];
             let state = kinds.map(|kind| repository.list(kind));
             let [removals, index, packs] = state;
@@ -94,7 +98,8 @@ impl View {
         let removals = repository.read_removals()?;
         let removal_times = times(repository, ObjectKind::Removal)?;
         let read = |kind| repository.read_each(kind, |id| repository.load_snapshot_from(kind, id));
-        // A pending snapshot that is gone from its place has become a snapshot before those are listed.
+        // A pending snapshot that is gone from its place has become a snapshot before those are
+        // listed.
         let pending_snapshots = read(ObjectKind::Pending)?;
         let pending = repository.list_with_times(ObjectKind::Pending)?;
         let mut snapshots = read(ObjectKind::Snapshot)?;
@@ -128,7 +133,8 @@ impl View {
         }
         let index = Arc::new(index);
 
-        // Those whose clients have ended. They keep nothing, and stay to tell of a snapshot that comes late.
+        // Those whose clients have ended. They keep nothing, and stay to tell of a snapshot that
+        // comes late.
         let oldest = alive.iter().map(Seen::since).min().unwrap_or(now);
         let left: HashMap<Id, SystemTime> = pending
             .iter()
@@ -182,7 +188,8 @@ impl View {
             if left.contains_key(&id) {
                 continue;
             }
-            // Whoever is about to write it looks after what is missing; if he died, nobody needs it.
+            // Whoever is about to write it looks after what is missing; if he died, nobody needs
+            // it.
             if let Ok(true) = is_whole(&mut reader, &index, &snapshot.root) {
                 reach.add_snapshot(&mut reader, &index, id, &snapshot.root)?;
             }
@@ -203,8 +210,8 @@ impl View {
         })
     }
 
-    /// The removals whose packs may be deleted: no client is at work that began before them, and they were written at
-    /// least `grace` ago.
+    /// The removals whose packs may be deleted: no client is at work that began before them, and
+    /// they were written at least `grace` ago.
     pub fn due(&self, grace: Duration) -> Vec<&Removal> {
         let oldest = self.oldest_client();
         let is_due = |written: &SystemTime| {
@@ -233,7 +240,8 @@ impl View {
     }
 }
 
-/// All clients, and a time by the clock of the storage, for one who only looks: just after the latest that is known.
+/// All clients, and a time by the clock of the storage, for one who only looks: just after the
+/// latest that is known.
 fn without_presence(
     repository: &Repository,
     packs: &HashMap<Id, Listed>,

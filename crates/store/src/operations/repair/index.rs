@@ -1,4 +1,5 @@
-//! Makes the index name what is there. Everything needed for that is in the packs: each has at its end what it holds.
+//! Makes the index name what is there. Everything needed for that is in the packs: each has at its
+//! end what it holds.
 
 use std::collections::{HashMap, HashSet};
 
@@ -34,7 +35,8 @@ pub struct IndexReport {
 }
 
 impl Repository {
-    /// Makes the index name what is there: packs that it does not name, or not as they are, are asked what they hold. With
+    /// Makes the index name what is there: packs that it does not name, or not as they are, are
+    /// asked what they hold. With
     /// [`RepairOptions::all_packs`] every pack is asked.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Repair: makes an index of what is there, saves of damaged packs what can be, and makes snapshots that are whole of those that
-//! are not.
+//! Repair: makes an index of what is there, saves of damaged packs what can be, and makes snapshots
+//! that are whole of those that are not.
 //!
 //! Nothing that is sound is touched.
 

@@ -1,6 +1,6 @@
 //! Saves the sound blocks of damaged packs.
 
-use std::collections::hash_map::Entry;
+use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
@@ -35,8 +35,9 @@ pub struct PacksReport {
 }
 
 impl Repository {
-    /// Reads packs, saves the sound blocks of the damaged ones into new packs, and removes these. `keep` is given each of them first,
-    /// as it is. With [`RepairOptions::dry_run`] it is only found out which they are.
+    /// Reads packs, saves the sound blocks of the damaged ones into new packs, and removes these.
+    /// `keep` is given each of them first, as it is. With [`RepairOptions::dry_run`] it is only
+    /// found out which they are.
     ///
     /// # Errors
     /// [`Error::PruneRunning`]; what `keep` returns; when the storage fails. A damaged pack is removed only when what can be saved of it is durable.
@@ -133,16 +134,17 @@ impl Repository {
     }
 }
 
-/// What is left of a pack that cannot be read as a whole; nothing if neither the index, which is `named`, nor the pack itself
-/// says where in it its segments are. What the pack says is added to the index.
+/// What is left of a pack that cannot be read as a whole; nothing if neither the index, which is
+/// `named`, nor the pack itself says where in it its segments are. What the pack says is added to
+/// the index.
 fn salvage_with(
     repository: &Repository,
     id: Id,
     named: &mut HashMap<Id, PackContents>,
 ) -> Result<Vec<u8>> {
     let contents = match named.entry(id) {
-        Entry::Occupied(named) => named.into_mut(),
-        Entry::Vacant(unnamed) => {
+        Slot::Occupied(named) => named.into_mut(),
+        Slot::Vacant(unnamed) => {
             match pack::fetch_contents(repository.storage(), repository.master(), id) {
                 Ok(contents) => unnamed.insert(contents),
                 Err(Error::Damaged { .. }) => return Ok(Vec::new()),

@@ -1,8 +1,9 @@
 //! Makes snapshots that are whole of those that miss something.
 //!
-//! A file that misses a part keeps its size and everything else of it: the part becomes a hole, which reads as zeros, and the
-//! file gets another name, so that nobody takes it for what it was and no restore puts it in the place of a good one. A
-//! directory that cannot be read stays, empty. The next backup takes neither for known.
+//! A file that misses a part keeps its size and everything else of it: the part becomes a hole,
+//! which reads as zeros, and the file gets another name, so that nobody takes it for what it was
+//! and no restore puts it in the place of a good one. A directory that cannot be read stays, empty.
+//! The next backup takes neither for known.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
@@ -17,7 +18,7 @@ use super::options::RepairOptions;
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
-use crate::format::node::{Kind, Node, Piece, Time};
+use crate::format::entry::{Entry, Kind, Piece, Time};
 use crate::format::pack;
 use crate::format::snapshot::Snapshot;
 use crate::operations::edit::{Edit, Trees, edit};
@@ -63,8 +64,9 @@ pub struct SnapshotsReport {
 }
 
 impl Repository {
-    /// Makes a snapshot without what is lost, with the tag `repaired`, of each that misses something. What is lost is what the
-    /// index does not know, or what packs that it knows don't hold: index and packs should have been repaired before.
+    /// Makes a snapshot without what is lost, with the tag `repaired`, of each that misses
+    /// something. What is lost is what the index does not know, or what packs that it knows don't
+    /// hold: index and packs should have been repaired before.
     ///
     /// # Errors
     /// [`Error::PruneRunning`]; when the storage fails. Every snapshot is there then, old or new.
@@ -130,8 +132,8 @@ impl Repository {
     }
 }
 
-/// The index of what is there. Were a pack to vanish while it is read, what it held and a prune has copied elsewhere might
-/// seem lost: then it is read again.
+/// The index of what is there. Were a pack to vanish while it is read, what it held and a prune has
+/// copied elsewhere might seem lost: then it is read again.
 fn load_index(repository: &Repository) -> Result<Index> {
     let packs = || -> Result<BTreeSet<Id>> {
         let listed = repository.list(ObjectKind::Pack)?;
@@ -207,8 +209,8 @@ impl<'a> Repair<'a> {
     }
 
     /// Makes holes of the blocks of a file that are not there; returns how many bytes that were.
-    fn take_out_lost(&mut self, trees: &Trees<'_>, node: &mut Node) -> Result<u64> {
-        let Kind::File { content, .. } = &mut node.kind else {
+    fn take_out_lost(&mut self, trees: &Trees<'_>, entry: &mut Entry) -> Result<u64> {
+        let Kind::File { content, .. } = &mut entry.kind else {
             return Ok(0);
         };
         let mut lost = 0;
@@ -244,9 +246,9 @@ impl Edit for Repair<'_> {
         trees: &mut Trees<'_>,
         path: &Path,
         content: &[Piece],
-    ) -> Result<(Vec<Node>, Lost)> {
+    ) -> Result<(Vec<Entry>, Lost)> {
         let mut lost = Lost::default();
-        let mut nodes = match trees.read(content) {
+        let mut entries = match trees.read(content) {
             Err(error) if is_loss(&error) => {
                 if let Error::MissingBlock(block) = &error {
                     self.miss(block);
@@ -258,30 +260,30 @@ impl Edit for Repair<'_> {
                 lost.lost_directories = 1;
                 return Ok((Vec::new(), lost));
             }
-            nodes => nodes?,
+            entries => entries?,
         };
-        let mut names: BTreeSet<Vec<u8>> = nodes.iter().map(|node| node.name.clone()).collect();
-        for node in &mut nodes {
-            let missing = self.take_out_lost(trees, node)?;
+        let mut names: BTreeSet<Vec<u8>> = entries.iter().map(|entry| entry.name.clone()).collect();
+        for entry in &mut entries {
+            let missing = self.take_out_lost(trees, entry)?;
             if missing == 0 {
                 continue;
             }
-            let name = new_name(&node.name, &names);
+            let name = new_name(&entry.name, &names);
             self.note(format!(
                 "{}: {missing} of {} bytes are lost; zeros take their place, under the name {}",
-                path.join(OsStr::from_bytes(&node.name)).display(),
-                node.size(),
+                path.join(OsStr::from_bytes(&entry.name)).display(),
+                entry.size(),
                 OsStr::from_bytes(&name).display(),
             ));
             names.insert(name.clone());
-            node.name = name;
+            entry.name = name;
             // Whatever a backup finds under this name, it is read.
-            node.ctime = Time::default();
+            entry.ctime = Time::default();
             lost.damaged_files += 1;
             lost.lost_bytes += missing;
         }
-        nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok((nodes, lost))
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok((entries, lost))
     }
 
     fn snapshot(&self, snapshot: &mut Snapshot, _: &Lost) {

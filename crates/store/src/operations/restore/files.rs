@@ -20,14 +20,15 @@ use super::Run;
 use super::plan::attribute_errors;
 use crate::access::reader::{self, BlockReader};
 use crate::error::{Error, Result};
-use crate::format::node::{Kind, Node, Piece};
+use crate::format::entry::{Entry, Kind, Piece};
 use tabane_storage::Id;
 use tabane_storage::sync::lock;
 
 /// Decoded bytes that a worker has at a time: enough blocks to fill the lanes.
 const BATCH_LEN: u64 = 4 << 20;
 
-/// With fewer packs for each worker than this, they are shared out in parts, so that no worker is left with the last one alone.
+/// With fewer packs for each worker than this, they are shared out in parts, so that no worker is
+/// left with the last one alone.
 const PACKS_PER_WORKER: usize = 8;
 
 /// Files with blocks in several segments that are kept open between them.
@@ -38,7 +39,7 @@ pub struct File {
     /// Below the target.
     pub path: PathBuf,
     /// What it should be.
-    pub node: Node,
+    pub entry: Entry,
     /// There may be something of that name already.
     may_exist: bool,
     /// Blocks to write; whoever writes the last one finishes the file.
@@ -71,10 +72,10 @@ struct Use {
 
 impl File {
     /// A file of which nothing is done.
-    pub fn new(path: PathBuf, node: Node, may_exist: bool) -> Self {
+    pub fn new(path: PathBuf, entry: Entry, may_exist: bool) -> Self {
         Self {
             path,
-            node,
+            entry,
             may_exist,
             outstanding: AtomicU32::new(0),
             state: Mutex::default(),
@@ -83,7 +84,7 @@ impl File {
 
     /// The blocks of the file with where they begin in it.
     pub fn blocks(&self) -> impl Iterator<Item = (u64, Id, u32)> + '_ {
-        let content: &[Piece] = match &self.node.kind {
+        let content: &[Piece] = match &self.entry.kind {
             Kind::File { content, .. } => content,
             _ => &[],
         };
@@ -104,7 +105,7 @@ impl File {
     }
 
     fn has_holes(&self) -> bool {
-        match &self.node.kind {
+        match &self.entry.kind {
             Kind::File { content, .. } => content
                 .iter()
                 .any(|piece| matches!(piece, Piece::Hole { .. })),
@@ -157,8 +158,8 @@ pub fn write_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) 
     // Segments are numbered pack by pack: each pack is read from its front to its end.
     segments.sort_unstable_by_key(|&(segment, _)| segment);
     match batches_by_pack(run, segments) {
-        // Whoever takes a pack takes all of it: files of one directory are neighbours there, and only one at a time can make
-        // files in a directory.
+        // Whoever takes a pack takes all of it: files of one directory are neighbours there, and
+        // only one at a time can make files in a directory.
         Ok(packs) if packs.len() >= PACKS_PER_WORKER * reader::workers(&run.repository) => {
             for pack in packs {
                 submit(run, target, files, &pool, pack);
@@ -328,12 +329,13 @@ fn close(run: &Run, state: &mut State) {
     }
 }
 
-/// Writes parts of a file, and gives it its attributes when these were the last of its `outstanding` blocks.
+/// Writes parts of a file, and gives it its attributes when these were the last of its
+/// `outstanding` blocks.
 fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], blocks: u32) {
     if lock(&file.state).right {
         // Not opened for writing: it may be a program that runs.
         let applied = in_directory(target, &file.path, |directory, name| {
-            Ok(apply_at(directory, name, &file.node))
+            Ok(apply_at(directory, name, &file.entry))
         });
         match applied {
             Ok(failures) => attribute_errors(run, &file.path, &failures),
@@ -360,10 +362,10 @@ fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], block
         run.count(&run.counters.restored_bytes, bytes);
         if file.outstanding.fetch_sub(blocks, Ordering::AcqRel) == blocks {
             // A file may end in a hole, and an existing one be longer than it should be.
-            if file.has_holes() || file.may_exist && open.metadata()?.len() != file.node.size() {
-                open.set_len(file.node.size())?;
+            if file.has_holes() || file.may_exist && open.metadata()?.len() != file.entry.size() {
+                open.set_len(file.entry.size())?;
             }
-            attribute_errors(run, &file.path, &apply(open.as_fd(), &file.node));
+            attribute_errors(run, &file.path, &apply(open.as_fd(), &file.entry));
             close(run, &mut lock(&file.state));
             run.entry(&file.path);
         }
@@ -445,7 +447,8 @@ impl Wanted {
     }
 }
 
-/// Finds out what of the files is there and right; an existing file of which something is kept has begun.
+/// Finds out what of the files is there and right; an existing file of which something is kept has
+/// begun.
 fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) -> Vec<Wanted> {
     let existing: Vec<usize> = (0..files.len())
         .filter(|&number| files[number].may_exist && exists(target, &files[number]))
@@ -462,12 +465,12 @@ fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) ->
             let Ok(comparison) = comparison else {
                 return;
             };
-            let right_size = comparison.size == file.node.size();
+            let right_size = comparison.size == file.entry.size();
             let all_right =
                 comparison.wrong.is_empty() && comparison.holes == Holes::Right && right_size;
-            // To change a file that has other names would change those: it is kept only if it is right and should
-            // have other names, and then for one file.
-            let own = match (comparison.shared_inode, file.node.hard_link) {
+            // To change a file that has other names would change those: it is kept only if it is
+            // right and should have other names, and then for one file.
+            let own = match (comparison.shared_inode, file.entry.hard_link) {
                 (None, _) => true,
                 (Some(inode), Some(_)) => all_right && lock(&taken).insert(inode),
                 (Some(_), None) => false,
@@ -513,7 +516,7 @@ pub fn verify_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>)
     read_all(run, target, files, &good, |run, file, _, comparison| {
         let what = match comparison {
             Err(error) => format!("cannot be read again: {error}"),
-            Ok(comparison) if comparison.size != file.node.size() => {
+            Ok(comparison) if comparison.size != file.entry.size() => {
                 "has another length than in the snapshot".to_owned()
             }
             Ok(comparison) if !comparison.wrong.is_empty() || comparison.holes == Holes::Wrong => {
@@ -522,7 +525,7 @@ pub fn verify_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>)
             Ok(_) => {
                 run.counters
                     .verified_bytes
-                    .fetch_add(file.node.size(), Ordering::Relaxed);
+                    .fetch_add(file.entry.size(), Ordering::Relaxed);
                 return;
             }
         };
@@ -563,7 +566,7 @@ fn read_all(
     let done = Arc::new(done);
     let (mut batch, mut len) = (Vec::new(), 0);
     for (at, &number) in numbers.iter().enumerate() {
-        len += files[number].node.size();
+        len += files[number].entry.size();
         batch.push(number);
         if len < BATCH_LEN && batch.len() < 1024 && at + 1 < numbers.len() {
             continue;
@@ -616,8 +619,8 @@ impl Comparer<'_> {
         if file.has_holes() {
             let allocated = stat.st_blocks as u64 * 512;
             let extents = data_extents(open.as_fd(), size, allocated)?;
-            if size == file.node.size() {
-                comparison.holes = holes(&open, &extents, &file.node)?;
+            if size == file.entry.size() {
+                comparison.holes = holes(&open, &extents, &file.entry)?;
             }
         }
         let number = self.comparisons.len();
@@ -659,8 +662,8 @@ impl Comparer<'_> {
 }
 
 /// What a file has where there should be holes; `extents` is where it has data.
-fn holes(open: &fs::File, extents: &[Range<u64>], node: &Node) -> io::Result<Holes> {
-    let Kind::File { content, .. } = &node.kind else {
+fn holes(open: &fs::File, extents: &[Range<u64>], entry: &Entry) -> io::Result<Holes> {
+    let Kind::File { content, .. } = &entry.kind else {
         return Ok(Holes::Right);
     };
     let mut buffer = vec![0; 64 << 10];

@@ -1,7 +1,8 @@
 //! Restore: plan → compare with what is there → read each segment once → write → attributes.
 //!
-//! The plan turns the snapshot around: for each segment, the files that want a part of it. So every segment is read,
-//! decrypted and decompressed once, in the order of the packs, by whichever worker is free.
+//! The plan turns the snapshot around: for each segment, the files that want a part of it. So every
+//! segment is read, decrypted and decompressed once, in the order of the packs, by whichever worker
+//! is free.
 
 mod files;
 mod plan;
@@ -145,10 +146,12 @@ impl Run {
 impl Repository {
     /// Restores `snapshot`.
     ///
-    /// Entries that cannot be restored are reported and counted in [`RestoreSummary::errors`]; that is no error.
+    /// Entries that cannot be restored are reported and counted in [`RestoreSummary::errors`]; that
+    /// is no error.
     ///
     /// # Errors
-    /// Unusable options, a target that cannot be used, a full disk, or when the repository cannot be read at all.
+    /// Unusable options, a target that cannot be used, a full disk, or when the repository cannot
+    /// be read at all.
     pub fn restore(
         &self,
         options: RestoreOptions,
@@ -181,7 +184,7 @@ impl Repository {
             files::write_all(&run, &target, &files);
             for file in files.iter().filter(|file| file.has_failed()) {
                 summary.files -= 1;
-                summary.total_bytes = summary.total_bytes.saturating_sub(file.node.size());
+                summary.total_bytes = summary.total_bytes.saturating_sub(file.entry.size());
             }
             plan::link_all(&run, &target, &files, &links);
             plan::finish_directories(&run, &target, &directories);

@@ -20,7 +20,7 @@ use super::{RestoreSummary, Run};
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
 use crate::access::tree_ahead::{TreesAhead, with_trees_ahead};
 use crate::error::{Error, Result};
-use crate::format::node::{HardLink, Kind, Node};
+use crate::format::entry::{Entry, HardLink, Kind};
 use crate::format::snapshot::Snapshot;
 use crate::operations::exclude::{Includes, Selection};
 use tabane_storage::Id;
@@ -37,7 +37,7 @@ pub struct Plan {
     /// Further names of files.
     pub links: Vec<Link>,
     /// Directories that await their attributes, those above others first.
-    pub directories: Vec<(PathBuf, Node)>,
+    pub directories: Vec<(PathBuf, Entry)>,
     /// What was counted.
     pub summary: RestoreSummary,
 }
@@ -59,7 +59,7 @@ enum First {
 struct Step {
     /// Below the target; empty for the target itself.
     path: PathBuf,
-    node: Option<Node>,
+    entry: Option<Entry>,
     made: bool,
     /// It was there before: so may be what is restored into it.
     existed: bool,
@@ -77,7 +77,8 @@ struct Planner<'a, 'b> {
 /// Plans the restore and does what needs no content.
 ///
 /// # Errors
-/// When the target cannot be used, the subpath is not in the snapshot, or the repository cannot be read.
+/// When the target cannot be used, the subpath is not in the snapshot, or the repository cannot be
+/// read.
 pub fn make(run: &Run, snapshot_id: Id, snapshot: &Snapshot) -> Result<Plan> {
     with_deep_stack(|| {
         with_trees_ahead(&run.repository, &run.index, |trees| {
@@ -95,7 +96,7 @@ fn make_reading(
     let Found {
         above,
         directory,
-        nodes,
+        entries,
     } = find(run, trees, snapshot_id, snapshot)?;
     let (target, is_new) = if run.options.dry_run {
         (None, false)
@@ -117,7 +118,7 @@ fn make_reading(
         firsts: HashMap::new(),
         way: vec![Step {
             path: PathBuf::new(),
-            node: None,
+            entry: None,
             made: true,
             existed: true,
         }],
@@ -135,7 +136,7 @@ fn make_reading(
     if let Some(directory) = directory.filter(|_| is_new) {
         planner.plan.directories.push((PathBuf::new(), directory));
     }
-    planner.entries(&above, nodes, selection)?;
+    planner.entries(&above, entries, selection)?;
     Ok(planner.plan)
 }
 
@@ -144,16 +145,16 @@ struct Found {
     /// The path in the snapshot that the entries are in.
     above: PathBuf,
     /// The directory there, unless it is the root or the subpath is a single entry.
-    directory: Option<Node>,
+    directory: Option<Entry>,
     /// The entries.
-    nodes: Vec<Node>,
+    entries: Vec<Entry>,
 }
 
 /// Finds what is at the subpath.
 fn find(run: &Run, trees: &mut TreesAhead, snapshot_id: Id, snapshot: &Snapshot) -> Result<Found> {
     let mut path = PathBuf::from("/");
     let mut directory = None;
-    let mut nodes = trees.read(&snapshot.root)?;
+    let mut entries = trees.read(&snapshot.root)?;
     for component in run.options.subpath.components() {
         let Component::Normal(name) = component else {
             continue;
@@ -162,24 +163,24 @@ fn find(run: &Run, trees: &mut TreesAhead, snapshot_id: Id, snapshot: &Snapshot)
             path: run.options.subpath.display().to_string(),
             snapshot: snapshot_id.short(),
         };
-        let at = nodes
+        let at = entries
             .iter()
-            .position(|node| node.name == name.as_bytes())
+            .position(|entry| entry.name == name.as_bytes())
             .ok_or_else(no_such_path)?;
-        let node = nodes.swap_remove(at);
-        nodes = match node.directory() {
+        let entry = entries.swap_remove(at);
+        entries = match entry.directory() {
             Some(content) => {
                 path.push(name);
-                let nodes = trees.read(content)?;
-                directory = Some(node);
-                nodes
+                let entries = trees.read(content)?;
+                directory = Some(entry);
+                entries
             }
             // Whatever comes behind a file's name is not in the snapshot.
             None if path.join(name) == run.options.subpath => {
                 return Ok(Found {
                     above: path,
                     directory: None,
-                    nodes: vec![node],
+                    entries: vec![entry],
                 });
             }
             None => return Err(no_such_path()),
@@ -188,7 +189,7 @@ fn find(run: &Run, trees: &mut TreesAhead, snapshot_id: Id, snapshot: &Snapshot)
     Ok(Found {
         above: path,
         directory,
-        nodes,
+        entries,
     })
 }
 
@@ -216,20 +217,25 @@ fn open_target(target: &Path) -> Result<(OwnedFd, bool)> {
 }
 
 impl Planner<'_, '_> {
-    /// Plans the entries of the directory that is the last step; `above` is its path in the snapshot.
-    fn entries(&mut self, above: &Path, nodes: Vec<Node>, parent: Selection) -> Result<()> {
+    /// Plans the entries of the directory that is the last step; `above` is its path in the
+    /// snapshot.
+    fn entries(&mut self, above: &Path, entries: Vec<Entry>, parent: Selection) -> Result<()> {
         // Of others it is not known yet whether they are wanted.
         if parent == Selection::Take {
-            self.trees
-                .announce(nodes.iter().filter_map(Node::directory).map(Vec::as_slice));
+            self.trees.announce(
+                entries
+                    .iter()
+                    .filter_map(Entry::directory)
+                    .map(Vec::as_slice),
+            );
         }
-        for node in nodes {
+        for entry in entries {
             if self.run.has_failed() {
                 return Ok(());
             }
-            let name = OsStr::from_bytes(&node.name);
+            let name = OsStr::from_bytes(&entry.name);
             let path = above.join(name);
-            let is_directory = node.directory().is_some();
+            let is_directory = entry.directory().is_some();
             let selection = self.includes.select(&path, is_directory, parent);
             if selection == Selection::Skip {
                 continue;
@@ -240,7 +246,7 @@ impl Planner<'_, '_> {
                 .expect("the target is a step")
                 .path
                 .join(name);
-            if let Kind::Directory { content } = &node.kind {
+            if let Kind::Directory { content } = &entry.kind {
                 let entries = match self.trees.read(content) {
                     Ok(entries) => entries,
                     Err(error) => {
@@ -254,7 +260,7 @@ impl Planner<'_, '_> {
                 }
                 self.way.push(Step {
                     path: below,
-                    node: Some(node),
+                    entry: Some(entry),
                     made: false,
                     existed: true,
                 });
@@ -263,7 +269,7 @@ impl Planner<'_, '_> {
                 }
                 self.way.pop();
             } else if self.make_way() {
-                self.entry(below, node);
+                self.entry(below, entry);
             }
         }
         Ok(())
@@ -272,7 +278,7 @@ impl Planner<'_, '_> {
     /// Makes the directories on the way that are not there; false if one cannot be made.
     fn make_way(&mut self) -> bool {
         for step in self.way.iter_mut().filter(|step| !step.made) {
-            let node = step.node.take().expect("only the target has no node");
+            let entry = step.entry.take().expect("only the target has no entry");
             let made = match &self.plan.target {
                 Some(target) => make_directory(target, &step.path),
                 None => Ok(true),
@@ -281,24 +287,25 @@ impl Planner<'_, '_> {
                 Ok(existed) => step.existed = existed,
                 Err(error) => {
                     self.run.io_error(&step.path, "make the directory", error);
-                    step.node = Some(node);
+                    step.entry = Some(entry);
                     return false;
                 }
             }
             step.made = true;
             self.plan.summary.directories += 1;
-            self.plan.directories.push((step.path.clone(), node));
+            self.plan.directories.push((step.path.clone(), entry));
         }
         true
     }
 
     /// Plans an entry that is no directory.
-    fn entry(&mut self, path: PathBuf, node: Node) {
-        if let Some(link) = node.hard_link {
-            // Inode numbers are used again, and some file systems make them up: the same content makes it sure.
+    fn entry(&mut self, path: PathBuf, entry: Entry) {
+        if let Some(link) = entry.hard_link {
+            // Inode numbers are used again, and some file systems make them up: the same content
+            // makes it sure.
             let same = |first: &&First| match first {
-                First::File(number) => self.plan.files[*number].node.kind == node.kind,
-                First::Other(_, kind) => *kind == node.kind,
+                First::File(number) => self.plan.files[*number].entry.kind == entry.kind,
+                First::Other(_, kind) => *kind == entry.kind,
             };
             if let Some(first) = self.firsts.get(&link).filter(same) {
                 let first = first.clone();
@@ -306,19 +313,19 @@ impl Planner<'_, '_> {
                 self.plan.summary.others += 1;
                 return;
             }
-            let first = match node.kind {
+            let first = match entry.kind {
                 Kind::File { .. } => First::File(self.plan.files.len()),
-                _ => First::Other(path.clone(), node.kind.clone()),
+                _ => First::Other(path.clone(), entry.kind.clone()),
             };
             self.firsts.insert(link, first);
         }
-        if let Kind::File { size, .. } = node.kind {
+        if let Kind::File { size, .. } = entry.kind {
             self.plan.summary.files += 1;
             let total = &mut self.plan.summary.total_bytes;
             // Holes may be of any length.
             *total = total.saturating_add(size);
             let may_exist = self.way.last().expect("the target is a step").existed;
-            self.plan.files.push(File::new(path, node, may_exist));
+            self.plan.files.push(File::new(path, entry, may_exist));
             return;
         }
         self.plan.summary.others += 1;
@@ -326,11 +333,11 @@ impl Planner<'_, '_> {
             return;
         };
         let made = in_directory(target, &path, |directory, name| {
-            if !is_same(directory, name, &node) {
+            if !is_same(directory, name, &entry) {
                 remove(directory, name)?;
-                write::create(directory, name, &node)?;
+                write::create(directory, name, &entry)?;
             }
-            Ok(write::apply_at(directory, name, &node))
+            Ok(write::apply_at(directory, name, &entry))
         });
         match made {
             Ok(failures) => attribute_errors(self.run, &path, &failures),
@@ -341,8 +348,8 @@ impl Planner<'_, '_> {
 }
 
 /// Whether there is such a link, pipe or device already.
-fn is_same(directory: BorrowedFd<'_>, name: &OsStr, node: &Node) -> bool {
-    read::stat(directory, name, false).is_ok_and(|found| found.node.kind == node.kind)
+fn is_same(directory: BorrowedFd<'_>, name: &OsStr, entry: &Entry) -> bool {
+    read::stat(directory, name, false).is_ok_and(|found| found.entry.kind == entry.kind)
 }
 
 /// Makes a directory; true if it was there.
@@ -351,7 +358,8 @@ fn make_directory(target: &OwnedFd, path: &Path) -> io::Result<bool> {
         match write::create_directory(directory, name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if file_type(directory, name)? == Some(FileType::Directory) {
-                    // Its owner may have taken his own rights away; in the end it gets those that it should have.
+                    // Its owner may have taken his own rights away; in the end it gets those that
+                    // it should have.
                     let _ = rustix::fs::chmodat(directory, name, Mode::RWXU, AtFlags::empty());
                     return Ok(true);
                 }
@@ -400,19 +408,19 @@ pub fn link_all(run: &Run, target: &OwnedFd, files: &[File], links: &[Link]) {
     }
 }
 
-/// Gives directories their attributes, those below others first: these may become unreachable then. Directories of one
-/// depth are finished side by side.
-pub fn finish_directories(run: &Run, target: &OwnedFd, directories: &[(PathBuf, Node)]) {
+/// Gives directories their attributes, those below others first: these may become unreachable then.
+/// Directories of one depth are finished side by side.
+pub fn finish_directories(run: &Run, target: &OwnedFd, directories: &[(PathBuf, Entry)]) {
     let depth = |path: &Path| path.components().count();
-    let mut deepest_first: Vec<&(PathBuf, Node)> = directories.iter().collect();
+    let mut deepest_first: Vec<&(PathBuf, Entry)> = directories.iter().collect();
     deepest_first.sort_by_cached_key(|(path, _)| Reverse(depth(path)));
     let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
     for level in deepest_first.chunk_by(|(a, _), (b, _)| depth(a) == depth(b)) {
         let part = level.len().div_ceil(workers).max(DIRECTORIES_PER_THREAD);
         let (own, others) = level.split_at(part.min(level.len()));
-        let finish = |part: &[&(PathBuf, Node)]| {
-            for (path, node) in part {
-                finish_directory(run, target, path, node);
+        let finish = |part: &[&(PathBuf, Entry)]| {
+            for (path, entry) in part {
+                finish_directory(run, target, path, entry);
             }
         };
         std::thread::scope(|scope| {
@@ -424,13 +432,13 @@ pub fn finish_directories(run: &Run, target: &OwnedFd, directories: &[(PathBuf, 
     }
 }
 
-fn finish_directory(run: &Run, target: &OwnedFd, path: &Path, node: &Node) {
+fn finish_directory(run: &Run, target: &OwnedFd, path: &Path, entry: &Entry) {
     let applied = if path.as_os_str().is_empty() {
-        Ok(write::apply(target.as_fd(), node))
+        Ok(write::apply(target.as_fd(), entry))
     } else {
         in_directory(target, path, |directory, name| {
             let directory = open_directory(directory, name)?;
-            Ok(write::apply(directory.as_fd(), node))
+            Ok(write::apply(directory.as_fd(), entry))
         })
     };
     match applied {

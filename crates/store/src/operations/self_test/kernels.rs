@@ -5,8 +5,8 @@ use tabane_lanes::{Algorithm, Backend, HmacKey, aes, hash_many_on, hash_one_on, 
 
 use super::outcome::{Outcome, noise, same, sha256_of_aws_lc};
 
-/// Of each hash: the digest of `abc`, as its standard has it, and the SHA-256 of all digests of [`messages`], as OpenSSL
-/// has it.
+/// Of each hash: the digest of `abc`, as its standard has it, and the SHA-256 of all digests of
+/// [`messages`], as OpenSSL has it.
 const HASHES: [(Algorithm, &str, &str); 6] = [
     (
         Algorithm::Md5,
@@ -40,7 +40,8 @@ const HASHES: [(Algorithm, &str, &str); 6] = [
     ),
 ];
 
-/// FIPS 197, appendix C: key bytes count up from 0; the ciphertext of 00112233445566778899aabbccddeeff.
+/// FIPS 197, appendix C: key bytes count up from 0; the ciphertext of
+/// 00112233445566778899aabbccddeeff.
 const AES: [(usize, &str); 3] = [
     (16, "69c4e0d86a7b0430d8cdb78070b4c55a"),
     (24, "dda97ca4864cdfe06eaf70a0ec0d7191"),

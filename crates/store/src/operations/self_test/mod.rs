@@ -1,7 +1,8 @@
 //! Whether this machine computes rightly: what to run when memory or a processor is suspected.
 //!
-//! Everything that bytes go through on their way into a repository and out of it does something of which the result is
-//! known, from the standards or from implementations that have nothing in common with ours.
+//! Everything that bytes go through on their way into a repository and out of it does something of
+//! which the result is known, from the standards or from implementations that have nothing in
+//! common with ours.
 
 mod encoding;
 mod kernels;

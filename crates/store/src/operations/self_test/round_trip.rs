@@ -16,8 +16,8 @@ use tabane_storage::LocalStorage;
 use tabane_storage::Progress;
 use tabane_storage::random;
 
-/// Backs a few files up into a new repository below `directory`, reads all of it, restores it and compares. Leaves
-/// nothing behind.
+/// Backs a few files up into a new repository below `directory`, reads all of it, restores it and
+/// compares. Leaves nothing behind.
 pub fn round_trip(directory: &Path) -> Outcome {
     let scratch =
         Scratch(directory.join(format!("tabane-self-test-{}", hex::encode(random::<8>()))));

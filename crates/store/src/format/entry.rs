@@ -7,11 +7,11 @@ use tabane_storage::Id;
 
 /// An entry of a directory; the contents of files and directories are pieces.
 ///
-/// Those of a file add up to its size. Those of a directory hold a list of nodes (see [`crate::format::tree`]), and none is a
-/// hole.
-pub type Node = tabane_files::Node<Vec<Piece>>;
+/// Those of a file add up to its size. Those of a directory hold a list of entries (see
+/// [`crate::format::tree`]), and none is a hole.
+pub type Entry = tabane_files::Entry<Vec<Piece>>;
 
-/// A node as found on disk.
+/// An entry as found on disk.
 pub type Found = tabane_files::read::Found<Vec<Piece>>;
 
 /// The kinds of file, each with what only it has.
@@ -54,8 +54,8 @@ impl Piece {
 }
 
 /// The blocks of a file or directory.
-pub fn blocks(node: &Node) -> impl Iterator<Item = (Id, u32)> + '_ {
-    let pieces: &[Piece] = match &node.kind {
+pub fn blocks(entry: &Entry) -> impl Iterator<Item = (Id, u32)> + '_ {
+    let pieces: &[Piece] = match &entry.kind {
         Kind::File { content, .. } | Kind::Directory { content } => content,
         _ => &[],
     };

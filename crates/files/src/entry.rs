@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// One entry of a directory, with contents of type `C`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Node<C = ()> {
+pub struct Entry<C = ()> {
     /// Name within its directory: any bytes but `/` and NUL.
     #[serde(with = "serde_bytes")]
     pub name: Vec<u8>,
@@ -102,7 +102,7 @@ pub enum Kind<C = ()> {
     Socket,
 }
 
-impl<C> Node<C> {
+impl<C> Entry<C> {
     /// Bytes of a regular file; 0 for everything else.
     pub fn size(&self) -> u64 {
         match self.kind {
