@@ -3,24 +3,12 @@
 
 #![no_main]
 
-#[path = "../../crates/provider/tests/provider/ciphers.rs"]
-#[allow(dead_code, unused_imports, reason = "tests that are not run here")]
-mod ciphers;
-#[path = "../../crates/provider/tests/provider/digests.rs"]
-#[allow(dead_code, unused_imports, reason = "tests that are not run here")]
-mod digests;
-#[path = "../../crates/provider/tests/provider/libcrypto.rs"]
-#[allow(dead_code, reason = "what tests use that are not run here")]
-mod libcrypto;
-#[path = "../../crates/provider/tests/provider/random.rs"]
-#[allow(dead_code, reason = "what tests use that are not run here")]
-mod random;
-
 use std::sync::OnceLock;
 
-use libcrypto::{Libcrypto, Pointer, fetch_both};
 use libfuzzer_sys::fuzz_target;
-use random::Random;
+use tabane_testing::openssl::choices::Choices;
+use tabane_testing::openssl::libcrypto::{self, Libcrypto, Pointer, fetch_both};
+use tabane_testing::openssl::{ciphers, digests};
 
 /// The provider is a part of this program, so that the fuzzer sees into it.
 const CONFIGURATION: &str = "openssl_conf = init\n[init]\nproviders = providers\n\
@@ -67,7 +55,7 @@ fn offered() -> &'static Offered {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let Some((&algorithm, choices)) = data.split_first() else {
+    let Some((&algorithm, bytes)) = data.split_first() else {
         return;
     };
     let Offered {
@@ -76,9 +64,9 @@ fuzz_target!(|data: &[u8]| {
         ciphers,
     } = offered();
     let algorithm = usize::from(algorithm) % (digests.len() + ciphers.len());
-    let mut random = Random::of(choices);
+    let mut choices = Choices::of(bytes);
     match algorithm.checked_sub(digests.len()) {
-        None => digests::sequence(libcrypto, digests[algorithm], &mut random),
-        Some(cipher) => ciphers::sequence(libcrypto, ciphers[cipher], &mut random),
+        None => digests::sequence(libcrypto, digests[algorithm], &mut choices),
+        Some(cipher) => ciphers::sequence(libcrypto, ciphers[cipher], &mut choices),
     }
 });

@@ -24,8 +24,6 @@ use crate::memory::{final_seal, sealed};
 use crate::{Ask, Client, MESSAGE_MAX, Server, ServerOptions, VERSION, status};
 
 mod attacker;
-#[path = "../../provider/tests/provider/sandbox.rs"]
-mod sandbox;
 
 fn options(socket: &Path) -> ServerOptions {
     ServerOptions {
@@ -534,7 +532,7 @@ fn a_service_that_does_not_answer_is_not_waited_for() {
 fn without<T: Send>(calls: &[libc::c_long], f: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            sandbox::forbid(calls);
+            tabane_testing::sandbox::forbid(calls);
             f()
         });
         thread.join().unwrap()

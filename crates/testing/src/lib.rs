@@ -18,11 +18,16 @@ pub mod mount;
 pub mod mutate;
 #[cfg(feature = "cluster")]
 pub mod network;
+#[cfg(feature = "openssl")]
+#[allow(unsafe_code, reason = "functions of C")]
+pub mod openssl;
 pub mod output;
 #[cfg(feature = "store")]
 pub mod parsers;
 pub mod progress;
 pub mod random;
+#[allow(unsafe_code, reason = "a call of the system without a safe wrapper")]
+pub mod sandbox;
 pub mod tree;
 
 use std::path::Path;

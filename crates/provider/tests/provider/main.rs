@@ -3,13 +3,10 @@
 
 mod ciphers;
 mod digests;
-mod libcrypto;
 mod misuse;
 mod offload;
 mod pipeline;
 mod programs;
-mod random;
-mod sandbox;
 mod tls;
 mod together;
 mod unload;

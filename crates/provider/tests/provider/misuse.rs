@@ -6,11 +6,11 @@ use std::fmt::Debug;
 
 use tabane_provider::abi::{Param, param_type};
 
-use crate::ciphers::{
+use tabane_testing::openssl::choices::{Choices, for_seeds};
+use tabane_testing::openssl::ciphers::{
     Both, Ciphers, GET_TAG, IV_GEN, SET_IV_FIXED, SET_IV_INV, SET_IV_LEN, SET_TAG, TLS_AAD, offered,
 };
-use crate::libcrypto::{Libcrypto, Pointer, libcrypto};
-use crate::random::{Random, for_seeds};
+use tabane_testing::openssl::libcrypto::{Libcrypto, Pointer, libcrypto};
 
 /// Does the same in both, and expects the same result and the same first reason on the stack of
 /// errors.
@@ -34,7 +34,7 @@ fn same<T: PartialEq + Debug>(
 /// Any calls in any order, but for these: without a vector, for which each provider takes a random
 /// one; a new key for a message that has begun, which Tabane refuses and the default provider
 /// encrypts under a vector of zeros; and data after a wrong tag.
-fn misuse(libcrypto: &Libcrypto, ciphers: Ciphers, random: &mut Random) {
+fn misuse(libcrypto: &Libcrypto, ciphers: Ciphers, random: &mut Choices) {
     let functions = &libcrypto.functions;
     let context = Both::new(libcrypto, ciphers);
     let key = random.bytes(ciphers.key_len);

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use tabane_offload::{Ask, Server, ServerOptions, status};
 
-use crate::libcrypto::configuration;
-use crate::sandbox::forbid;
+use tabane_testing::openssl::libcrypto::configuration;
+use tabane_testing::sandbox::forbid;
 
 /// A service that is always asked, and a configuration that names it.
 fn service(dir: &tempfile::TempDir) -> Server {

@@ -5,9 +5,9 @@ use std::ptr;
 
 use tabane_provider::abi::{Param, param_type};
 
-use crate::ciphers::{Ciphers, GET_TAG, offered};
-use crate::libcrypto::{Libcrypto, Pointer, libcrypto, symbol};
-use crate::random::{Random, for_seeds};
+use tabane_testing::openssl::choices::{Choices, for_seeds};
+use tabane_testing::openssl::ciphers::{Ciphers, GET_TAG, offered};
+use tabane_testing::openssl::libcrypto::{Libcrypto, Pointer, libcrypto, symbol};
 
 type Init = unsafe extern "C" fn(
     Pointer,
@@ -116,7 +116,7 @@ impl Messages {
         libcrypto: &Libcrypto,
         pipelines: &Pipelines,
         tags: &mut [Vec<u8>],
-        random: &mut Random,
+        random: &mut Choices,
     ) -> Option<Vec<Vec<u8>>> {
         let functions = &libcrypto.functions;
         let count = self.data.len();

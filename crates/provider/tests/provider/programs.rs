@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::libcrypto::configuration;
+use tabane_testing::openssl::libcrypto::configuration;
 
 /// Whether there is an `openssl` command of OpenSSL 3. Says so if not.
 fn openssl_is_here() -> bool {

@@ -5,9 +5,11 @@ use std::ptr;
 
 use tabane_provider::abi::{Param, param_type};
 
-use crate::ciphers::{Both, GET_TAG, IV_GEN, SET_IV_FIXED, SET_IV_INV, SET_TAG, TLS_AAD, offered};
-use crate::libcrypto::{Functions, Pointer, libcrypto};
-use crate::random::for_seeds;
+use tabane_testing::openssl::choices::for_seeds;
+use tabane_testing::openssl::ciphers::{
+    Both, GET_TAG, IV_GEN, SET_IV_FIXED, SET_IV_INV, SET_TAG, TLS_AAD, offered,
+};
+use tabane_testing::openssl::libcrypto::{Functions, Pointer, libcrypto};
 
 const VERSIONS: [u32; 7] = [0x0301, 0x0302, 0x0303, 0xfeff, 0xfefd, 0x0100, 0x0300];
 

@@ -6,8 +6,8 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::libcrypto::{Libcrypto, Pointer, fetch_both, libcrypto};
-use crate::random::Random;
+use tabane_testing::openssl::choices::Choices;
+use tabane_testing::openssl::libcrypto::{Libcrypto, Pointer, fetch_both, libcrypto};
 
 /// A message, and what both providers make of it: the hash, and the ciphertext.
 struct Message {
@@ -41,7 +41,7 @@ impl<'l> Tools<'l> {
         }
     }
 
-    fn message(&self, random: &mut Random) -> Message {
+    fn message(&self, random: &mut Choices) -> Message {
         let len = 16 * random.below(2500);
         let mut message = Message {
             data: random.bytes(len),
@@ -221,7 +221,7 @@ impl Drop for Job<'_> {
 fn jobs() {
     let Some(libcrypto) = libcrypto() else { return };
     let tools: &'static Tools = Box::leak(Box::new(Tools::new(libcrypto)));
-    let mut random = Random::new(1);
+    let mut random = Choices::new(1);
     for jobs in [1, 2, 3, 16, 40] {
         let mut running: Vec<Job> = (0..jobs)
             .map(|_| {
@@ -251,7 +251,7 @@ fn a_job_that_never_goes_on() {
     let Some(libcrypto) = libcrypto() else { return };
     let tools: &'static Tools = Box::leak(Box::new(Tools::new(libcrypto)));
     let functions = &libcrypto.functions;
-    let mut random = Random::new(2);
+    let mut random = Choices::new(2);
     let (from, mut to) = (vec![1_u8; 16 << 10], vec![0_u8; 16 << 10]);
     let (from_place, place) = (from.as_ptr(), to.as_mut_ptr());
     // SAFETY: as in the manual.
@@ -306,7 +306,7 @@ fn threads() {
     let Some(libcrypto) = libcrypto() else { return };
     let tools = Tools::new(libcrypto);
     let messages: Vec<Message> = (0..8)
-        .map(|seed| tools.message(&mut Random::new(seed)))
+        .map(|seed| tools.message(&mut Choices::new(seed)))
         .collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let done = AtomicBool::new(false);

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 
-use crate::libcrypto::{libcrypto, modules};
+use tabane_testing::openssl::libcrypto::{libcrypto, modules};
 
 #[test]
 fn loads_and_unloads_in_threads() {

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 
 /// SplitMix64, or choices that were made before.
-pub struct Random {
+pub struct Choices {
     state: u64,
     /// What decides instead of the seed, two bytes a choice.
     choices: Option<VecDeque<[u8; 2]>>,
 }
 
-impl Random {
+impl Choices {
+    /// Choices that `seed` decides.
     pub fn new(seed: u64) -> Self {
         Self {
             state: seed,
@@ -28,7 +29,8 @@ impl Random {
         }
     }
 
-    pub fn next(&mut self) -> u64 {
+    /// Any number; bytes that were given decide nothing here.
+    pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -42,7 +44,7 @@ impl Random {
             Some(choices) => choices
                 .pop_front()
                 .map_or(0, |bytes| u16::from_le_bytes(bytes).into()),
-            None => self.next(),
+            None => self.next_u64(),
         };
         (number % end as u64) as usize
     }
@@ -52,8 +54,9 @@ impl Random {
         self.below(n) == 0
     }
 
+    /// `length` bytes, any.
     pub fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| self.next() as u8).collect()
+        (0..length).map(|_| self.next_u64() as u8).collect()
     }
 
     /// A length: mostly short, or near the edge of a block, sometimes long.
@@ -71,7 +74,7 @@ impl Random {
 /// Calls `test` with many seeds, and says which one failed.
 ///
 /// `TABANE_PROVIDER_SEQUENCES` is how many, `TABANE_PROVIDER_SEED` the first.
-pub fn for_seeds(count: u64, test: impl Fn(&mut Random)) {
+pub fn for_seeds(count: u64, test: impl Fn(&mut Choices)) {
     let number = |name| {
         let value = std::env::var(name).ok()?;
         Some(
@@ -83,7 +86,7 @@ pub fn for_seeds(count: u64, test: impl Fn(&mut Random)) {
     let count = number("TABANE_PROVIDER_SEQUENCES").unwrap_or(count);
     let first = number("TABANE_PROVIDER_SEED").unwrap_or(1);
     for seed in first..first + count {
-        let run = std::panic::AssertUnwindSafe(|| test(&mut Random::new(seed)));
+        let run = std::panic::AssertUnwindSafe(|| test(&mut Choices::new(seed)));
         if let Err(panic) = std::panic::catch_unwind(run) {
             eprintln!("again with TABANE_PROVIDER_SEED={seed} TABANE_PROVIDER_SEQUENCES=1");
             std::panic::resume_unwind(panic);

@@ -17,9 +17,8 @@ macro_rules! functions {
     ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// Functions of libcrypto.
         #[allow(non_snake_case)]
-        #[allow(dead_code, reason = "the fuzz target calls one that no test does")]
         pub struct Functions {
-            $(pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+            $(#[doc = concat!("`", stringify!($name), "`, as in its manual page.")] pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }
 
         impl Functions {
@@ -44,6 +43,7 @@ macro_rules! functions {
     };
 }
 
+/// Whatever OpenSSL knows by its address.
 pub type Pointer = *mut c_void;
 
 functions! {
@@ -109,6 +109,7 @@ functions! {
 
 /// libcrypto with the provider and the default one.
 pub struct Libcrypto {
+    /// What it can do.
     pub functions: Functions,
     /// An `OSSL_LIB_CTX`.
     pub context: Pointer,
@@ -255,4 +256,5 @@ pub unsafe fn described(params: *const Param) -> Vec<(String, u32, usize)> {
     described
 }
 
+/// No object.
 pub const NONE: Pointer = ptr::null_mut();
