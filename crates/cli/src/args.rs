@@ -244,7 +244,7 @@ pub struct Network {
     #[arg(long, global = true, hide_short_help = true, value_name = "KIB")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub limit_download: Option<u64>,
-    /// Try again for this long when an object store does not answer
+    /// Try again for this long when an object store, or more than two nodes of a cluster, do not answer
     #[arg(long, global = true, hide_short_help = true, value_name = "DURATION")]
     #[arg(default_value = "5m", value_parser = format::parse_duration)]
     pub retry_for: Duration,

@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -83,6 +84,13 @@ impl Bed {
         }
     }
 
+    /// Starts a node anew where it was, so that clients find it.
+    fn restart(&mut self, number: usize) {
+        let mut options = self.options(number);
+        options.listen.clone_from(&self.nodes[number].address);
+        self.servers[number] = Some(Server::start(options).unwrap());
+    }
+
     fn start(&mut self, number: usize) {
         let server = Server::start(self.options(number)).unwrap();
         // Whatever port the system gave it.
@@ -97,11 +105,19 @@ impl Bed {
         self.servers[number].take().unwrap().stop();
     }
 
+    /// A client that does not wait for nodes.
     fn open(&self, plan: Plan) -> StripedStorage {
+        self.open_for(plan, Duration::ZERO)
+    }
+
+    /// A client that waits so long when too many nodes are away.
+    fn open_for(&self, plan: Plan, patience: Duration) -> StripedStorage {
         let notices = Arc::clone(&self.notices);
-        let options = RemoteOptions::default().notice(Arc::new(move |event| {
-            notices.lock().unwrap().push(event.text.clone())
-        }));
+        let options = RemoteOptions::default()
+            .patience(patience)
+            .notice(Arc::new(move |event| {
+                notices.lock().unwrap().push(event.text.clone())
+            }));
         cluster::open_file(&self.file(), &options, plan).unwrap()
     }
 
@@ -290,6 +306,197 @@ fn writes_go_around_nodes_that_die_and_heal_brings_them_up_to_date() {
     for (name, bytes) in &objects[..4] {
         assert!(storage.get(*name, None).unwrap() == *bytes);
     }
+}
+
+/// Puts objects of several lengths, and reads each back, until `is_over`; returns how many there
+/// are.
+fn put_until(storage: &StripedStorage, first: u64, is_over: &AtomicBool) -> u64 {
+    let mut seed = first;
+    while !is_over.load(Ordering::Relaxed) {
+        let (name, bytes) = object(seed, LENS[seed as usize % LENS.len()]);
+        storage.put(name, &[&bytes]).unwrap();
+        assert!(storage.get(name, None).unwrap() == bytes, "{seed}");
+        seed += 1;
+    }
+    seed - first
+}
+
+#[test]
+fn a_rolling_restart_goes_unnoticed() {
+    let mut bed = Bed::new(5);
+    let storage = bed.open_for(Plan::Auto, Duration::from_secs(60));
+    let is_over = AtomicBool::new(false);
+    let puts = std::thread::scope(|scope| {
+        let writers = [10_000, 20_000].map(|first| {
+            let (storage, is_over) = (&storage, &is_over);
+            scope.spawn(move || (first, put_until(storage, first, is_over)))
+        });
+        for number in 0..5 {
+            bed.stop(number);
+            std::thread::sleep(Duration::from_millis(300));
+            bed.restart(number);
+            std::thread::sleep(Duration::from_millis(1500));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        writers.map(|writer| writer.join().unwrap())
+    });
+    // Each node got its part of all that was written meanwhile.
+    let survey = bed.open(Plan::Auto).survey().unwrap();
+    let expected: u64 = puts.iter().map(|(_, count)| count).sum();
+    assert_eq!((survey.objects, survey.fragments), (expected, 0));
+    assert_eq!(survey.incomplete_objects, 0, "{survey:?}");
+    for (first, count) in puts {
+        for seed in first..first + count {
+            let (name, bytes) = object(seed, LENS[seed as usize % LENS.len()]);
+            assert!(storage.get(name, None).unwrap() == bytes, "{seed}");
+        }
+    }
+}
+
+#[test]
+fn restarting_all_nodes_at_once_ends_nothing() {
+    let mut bed = Bed::new(5);
+    let storage = bed.open_for(Plan::Auto, Duration::from_secs(60));
+    let is_over = AtomicBool::new(false);
+    let count = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| put_until(&storage, 30_000, &is_over));
+        let lister = scope.spawn(|| {
+            let mut most = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                let listed = storage.list(ObjectKind::Pack).unwrap().len();
+                assert!(listed >= most, "{listed} {most}");
+                most = listed;
+            }
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        for _ in 0..2 {
+            (0..5).for_each(|number| bed.stop(number));
+            std::thread::sleep(Duration::from_millis(500));
+            (0..5).for_each(|number| bed.restart(number));
+            std::thread::sleep(Duration::from_millis(2500));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        lister.join().unwrap();
+        writer.join().unwrap()
+    });
+    let notices = bed.notices().join("\n");
+    assert!(notices.contains("waiting for up to 60 s"), "{notices}");
+    let storage = bed.open(Plan::Auto);
+    assert_eq!(storage.survey().unwrap().objects, count);
+    let report = storage.heal(HealOptions::default(), &Quiet).unwrap();
+    assert_eq!(report.unhealed_objects, 0);
+}
+
+#[test]
+fn a_client_waits_for_nodes_that_are_not_there_yet() {
+    let mut bed = Bed::new(5);
+    let (name, bytes) = object(900, 900_000);
+    bed.open(Plan::Auto).put(name, &[&bytes]).unwrap();
+    (0..3).for_each(|number| bed.stop(number));
+    std::thread::scope(|scope| {
+        let file = bed.file();
+        let reader = scope.spawn(move || {
+            let options = RemoteOptions::default().patience(Duration::from_secs(60));
+            let storage = cluster::open_file(&file, &options, Plan::Auto).unwrap();
+            storage.get(name, None).unwrap()
+        });
+        std::thread::sleep(Duration::from_millis(1500));
+        (0..3).for_each(|number| bed.restart(number));
+        assert!(reader.join().unwrap() == bytes);
+    });
+}
+
+/// Goes between a node and all others, and can be frozen: then nothing goes through, and nobody is
+/// told, as where a process is stopped.
+struct Gate {
+    address: String,
+    is_frozen: Arc<AtomicBool>,
+}
+
+impl Gate {
+    fn new(node: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let is_frozen = Arc::new(AtomicBool::new(false));
+        let frozen = Arc::clone(&is_frozen);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let Ok(other) = TcpStream::connect(&node) else {
+                    continue;
+                };
+                let ways = [
+                    (stream.try_clone(), other.try_clone()),
+                    (Ok(other), Ok(stream)),
+                ];
+                for (from, to) in ways {
+                    let (mut from, mut to) = (from.unwrap(), to.unwrap());
+                    let frozen = Arc::clone(&frozen);
+                    std::thread::spawn(move || {
+                        let mut bytes = vec![0; 1 << 16];
+                        while let Ok(len @ 1..) = from.read(&mut bytes) {
+                            while frozen.load(Ordering::Relaxed) {
+                                std::thread::sleep(Duration::from_millis(20));
+                            }
+                            if to.write_all(&bytes[..len]).is_err() {
+                                break;
+                            }
+                        }
+                        let _ = to.shutdown(Shutdown::Both);
+                        let _ = from.shutdown(Shutdown::Both);
+                    });
+                }
+            }
+        });
+        Self { address, is_frozen }
+    }
+
+    fn freeze(&self, is_frozen: bool) {
+        self.is_frozen.store(is_frozen, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_node_that_hangs_costs_seconds_and_comes_back() {
+    let mut bed = Bed::new(5);
+    let gate = Gate::new(bed.nodes[2].address.clone());
+    let mut file = ClusterFile::read(&bed.file()).unwrap();
+    file.nodes[2].address.clone_from(&gate.address);
+    cluster::file::write(&bed.file(), &file, true).unwrap();
+    bed.nodes = file.nodes;
+    let storage = bed.open(Plan::Auto);
+    let objects: Vec<_> = (950..953).map(|seed| object(seed, 2_500_000)).collect();
+    storage.put(objects[0].0, &[&objects[0].1]).unwrap();
+    gate.freeze(true);
+    // Writes and reads notice it in a way of their own.
+    for (name, bytes) in &objects[1..] {
+        let begun = Instant::now();
+        storage.put(*name, &[bytes]).unwrap();
+        assert!(
+            begun.elapsed() < Duration::from_secs(15),
+            "{:?}",
+            begun.elapsed()
+        );
+    }
+    let other = bed.open(Plan::Auto);
+    for (name, bytes) in &objects {
+        let begun = Instant::now();
+        assert!(other.get(*name, None).unwrap() == *bytes);
+        assert!(
+            begun.elapsed() < Duration::from_secs(15),
+            "{:?}",
+            begun.elapsed()
+        );
+    }
+    let notices = bed.notices().join("\n");
+    assert!(notices.contains("node://n2 fails"), "{notices}");
+    gate.freeze(false);
+    let begun = Instant::now();
+    while !bed.notices().join("\n").contains("answers again") {
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+    let report = storage.heal(HealOptions::default(), &Quiet).unwrap();
+    assert_eq!((report.healed_objects, report.missing_targets), (2, 0));
 }
 
 /// Removes what a node has of all objects.

@@ -12,9 +12,9 @@ impl StripedStorage {
     /// Removes an object. What a target that is away has of it must not come back to life with it,
     /// so this is written down first; packs need not be, since nothing refers to one that was
     /// removed.
-    pub(super) fn delete_object(&self, name: Name) -> Result<()> {
+    pub(super) fn delete_object(&self, name: Name, is_again: bool) -> Result<()> {
         self.check_enough()?;
-        if self.is_deleted(name.id) {
+        if self.is_deleted(name.id) && !is_again {
             return Err(StorageErrorKind::NotFound.into());
         }
         let up = self.targets.up();
@@ -23,20 +23,22 @@ impl StripedStorage {
             self.write_down(name)?;
         }
         lock(&self.known).remove(&name.id);
-        let mut found = false;
+        // Some targets did it when it was tried before.
+        let (mut found, mut away) = (is_again, self.all_but(&up));
         for (number, deleted) in self.targets.each(&up, |_, storage| storage.delete(name)) {
             match deleted {
                 Ok(()) => found = true,
                 Err(error) if error.kind() == StorageErrorKind::NotFound => {}
                 Err(error) => {
                     self.targets.give_up(number, &error);
+                    away.push(number);
                     if named_by_hash {
                         self.write_down(name)?;
                     }
                 }
             }
         }
-        self.check_enough()?;
+        self.check_enough_but(|number| away.contains(&number))?;
         if found {
             Ok(())
         } else {
@@ -47,14 +49,16 @@ impl StripedStorage {
     /// Says on three targets, or on all in use, that an object is deleted.
     fn write_down(&self, name: Name) -> Result<()> {
         let mark = Name::new(ObjectKind::Deleted, name.id);
-        let mut written = 0;
+        let (mut written, mut away) = (0, Vec::new());
         for number in self.replica_order(name.id) {
             let Some(target) = self.targets.storage(number) else {
+                away.push(number);
                 continue;
             };
             match target.put(mark, &[name.kind.name().as_bytes()]) {
                 Err(error) if error.kind() != StorageErrorKind::AlreadyExists => {
                     self.targets.give_up(number, &error);
+                    away.push(number);
                 }
                 _ => written += 1,
             }
@@ -62,7 +66,7 @@ impl StripedStorage {
                 break;
             }
         }
-        self.check_enough()?;
+        self.check_enough_but(|number| away.contains(&number))?;
         lock(&self.deleted).insert(name.id);
         Ok(())
     }
@@ -85,7 +89,12 @@ impl StripedStorage {
         }
         let mut lists = HashMap::new();
         for kind in ObjectKind::ALL {
-            lists.insert(kind, self.raw_lists(kind)?);
+            let listed = self.raw_lists(kind)?;
+            if listed.len() < up.len() {
+                // One of them has just failed: what it has would seem to be missing.
+                return Ok(removed);
+            }
+            lists.insert(kind, listed);
         }
         // Clocks of targets may differ; what a target has put last is about as old as now.
         let times = lists.values().flatten().flat_map(|(_, list)| list);

@@ -55,9 +55,10 @@ impl StripedStorage {
         if let Some(geometry) = lock(&self.known).get(&name.id) {
             return Ok(Found::Stripe(*geometry));
         }
-        let mut damaged = Vec::new();
+        let (mut damaged, mut failed, mut away) = (Vec::new(), Vec::new(), Vec::new());
         for number in self.replica_order(name.id) {
             let Some(target) = self.targets.storage(number) else {
+                away.push(number);
                 continue;
             };
             match find_on(target, name) {
@@ -68,10 +69,16 @@ impl StripedStorage {
                 Ok(Some(found)) => return Ok(found),
                 Ok(None) => damaged.push(self.targets.all()[number].url.clone()),
                 Err(error) if error.kind() == StorageErrorKind::NotFound => {}
-                Err(error) => self.failed_to_read(number, &error),
+                Err(error) if self.failed_to_read(number, &error) => away.push(number),
+                Err(error) => failed.push((number, error)),
             }
         }
-        self.check_enough()?;
+        self.check_enough_but(|number| away.contains(&number))?;
+        if let Some((number, error)) = failed.first()
+            && failed.len() + away.len() > 2
+        {
+            return Err(self.targets.blame(*number, error));
+        }
         if damaged.is_empty() {
             return Err(StorageErrorKind::NotFound.into());
         }
@@ -132,12 +139,17 @@ impl StripedStorage {
     }
 
     /// A target did not give what it was asked for. One that does not answer is left alone; a fault
-    /// of one object is not yet one of the target.
-    pub(super) fn failed_to_read(&self, number: usize, error: &StorageError) {
+    /// of one object is not yet one of the target. Says whether it is left alone.
+    pub(super) fn failed_to_read(&self, number: usize, error: &StorageError) -> bool {
         use StorageErrorKind::{Denied, Retryable, SessionOver, Unauthorized, Unreachable};
-        if let Denied | Retryable | SessionOver | Unauthorized | Unreachable = error.kind() {
+        let is_away = matches!(
+            error.kind(),
+            Denied | Retryable | SessionOver | Unauthorized | Unreachable
+        );
+        if is_away {
             self.targets.give_up(number, error);
         }
+        is_away
     }
 }
 

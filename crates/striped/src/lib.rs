@@ -4,9 +4,9 @@
 //! code of [`tabane_parity`], of which each target holds the cells of one role, small ones as whole
 //! copies on three targets. `docs/striped.md` is for users, `docs/format.md` has every byte.
 //!
-//! A target that does not answer is left alone for the rest of the process, with one notice, and
-//! everything goes on without it as long as no more than two are missing. [`StripedStorage::heal`]
-//! brings it up to date when it is back.
+//! A target that does not answer is left alone, with one notice, and everything goes on without it
+//! as long as no more than two are missing: for the rest of the process, or until it answers again
+//! if it is a node of a cluster. [`StripedStorage::heal`] brings it up to date when it is back.
 
 #![forbid(unsafe_code)]
 

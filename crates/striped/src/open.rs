@@ -1,6 +1,7 @@
 //! Finds out which targets are where, and makes new sets.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::thread;
 
 use crate::place::{Place, is_node_url};
@@ -94,6 +95,7 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
     };
     let mut places: Vec<Option<Place>> = vec![None; description.targets.len()];
     let mut why = vec![String::new(); places.len()];
+    let mut away: Vec<Option<Arc<dyn Storage>>> = vec![None; places.len()];
     let mut deleted = Vec::new();
     let (mut silent, mut empty) = (Vec::new(), Vec::new());
     for answer in answers {
@@ -149,7 +151,10 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
             },
             Err(error) => {
                 match of_url() {
-                    Some(number) => why[number] = error.to_string(),
+                    Some(number) => {
+                        why[number] = error.to_string();
+                        away[number] = Some(answer.place.storage);
+                    }
                     None => silent.push(format!("{url}: {error}")),
                 }
                 continue;
@@ -164,8 +169,8 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
         deleted.extend(answer.deleted);
         places[number] = Some(answer.place);
     }
-    let targets = description.targets.iter().zip(places).zip(why);
-    let targets = targets.map(|((member, place), why)| match place {
+    let targets = description.targets.iter().zip(places).zip(why).zip(away);
+    let targets = targets.map(|(((member, place), why), away)| match place {
         Some(place) => Target::new(member.id, place.url, place.storage),
         None if why.is_empty() => {
             let why = match (&silent[..], &empty[..]) {
@@ -181,9 +186,9 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
                     format!("it may be where nothing can be read, {}", silent.join(", "))
                 }
             };
-            Target::absent(member.id, member.url.clone(), why)
+            Target::absent(member.id, member.url.clone(), None, why)
         }
-        None => Target::absent(member.id, member.url.clone(), why),
+        None => Target::absent(member.id, member.url.clone(), away, why),
     });
     let targets = Targets::new(targets.collect(), notice);
     Ok(Found {

@@ -21,8 +21,8 @@ enum Put {
 
 impl StripedStorage {
     /// Puts an object. It is durable on every target in use that should have a part of it when this
-    /// returns.
-    pub(super) fn put_object(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
+    /// returns. `is_again` says that it was tried before, so what is there may be its own.
+    pub(super) fn put_object(&self, name: Name, parts: &[&[u8]], is_again: bool) -> Result<()> {
         self.check_enough()?;
         let joined;
         let object: &[u8] = match parts {
@@ -32,10 +32,21 @@ impl StripedStorage {
                 &joined
             }
         };
-        match (name.kind, object.len() as u64) {
+        let put = match (name.kind, object.len() as u64) {
             (ObjectKind::Config, _) => self.put_config(name, object),
             (kind, 0..=REPLICA_MAX) => self.put_replicas(name, object, self.replicas(kind)),
             _ => self.put_stripe(name, object),
+        };
+        match put {
+            Err(error) if is_again && error.kind() == StorageErrorKind::AlreadyExists => {
+                // Of two different configs only one may be taken for one's own.
+                let is_own = name.kind != ObjectKind::Config
+                    || self
+                        .get_object(name, None)
+                        .is_ok_and(|there| there == object);
+                if is_own { Ok(()) } else { Err(error) }
+            }
+            put => put,
         }
     }
 
@@ -48,12 +59,13 @@ impl StripedStorage {
         loop {
             let up = self.targets.up();
             let Some((&first, others)) = up.split_first() else {
-                return self.check_enough();
+                return self.check_enough_but(|_| true);
             };
             match self.put_each(&[first], name, |_| parts.clone())?[..] {
                 [(_, Put::New)] => {
-                    self.put_each(others, name, |_| parts.clone())?;
-                    return self.check_enough();
+                    let mut puts = self.put_each(others, name, |_| parts.clone())?;
+                    puts.push((first, Put::New));
+                    return self.check_stored(&puts);
                 }
                 [(_, Put::There)] => return Err(StorageErrorKind::AlreadyExists.into()),
                 _ => {}
@@ -67,7 +79,10 @@ impl StripedStorage {
         let cell = padded(object, &geometry);
         let container = Container::new(&geometry, name.id, 0, [cell.as_ref()]);
         let parts = container.parts();
-        let mut order = self.replica_order(name.id).into_iter();
+        let all = self.replica_order(name.id);
+        // Nodes that are just restarted are to have theirs.
+        self.targets.up_after_restart(&all[..count.min(all.len())]);
+        let mut order = all.into_iter();
         let (mut durable, mut new) = (0, false);
         loop {
             let next: Vec<usize> = order
@@ -82,6 +97,9 @@ impl StripedStorage {
                 durable += usize::from(put != Put::Down);
                 new |= put == Put::New;
             }
+        }
+        if durable == 0 {
+            self.check_enough_but(|_| true)?;
         }
         self.check_enough()?;
         acknowledge(new)
@@ -109,18 +127,41 @@ impl StripedStorage {
         let mut new = matches!(relayed, Relayed::Failed);
         let puts = match relayed {
             Relayed::Put(puts) => puts,
-            _ => self.put_cells(name, object, &geometry, &by_role),
+            _ => self.put_cells(name, object, &geometry, &by_role, &by_role),
         };
-        for (number, put) in puts {
-            new |= self.judge(number, put)? == Put::New;
+        let mut puts = self.judge_all(puts)?;
+        let without = |puts: &[(usize, Put)]| -> Vec<usize> {
+            let has = |number: &usize| {
+                let mut puts = puts.iter();
+                puts.any(|(other, put)| other == number && *put != Put::Down)
+            };
+            targets
+                .iter()
+                .copied()
+                .filter(|number| !has(number))
+                .collect()
+        };
+        // Nodes that are just restarted are to have their parts.
+        let back = self.targets.up_after_restart(&without(&puts));
+        if !back.is_empty() {
+            let more = self.put_cells(name, object, &geometry, &by_role, &back);
+            puts.extend(self.judge_all(more)?);
         }
-        self.check_enough()?;
+        self.check_stored(&puts)?;
+        new |= puts.iter().any(|(_, put)| *put == Put::New);
         self.geometry_is(name.id, geometry);
         acknowledge(new)
     }
 
-    /// Computes all cells of a stripe here, and puts them on each target.
-    fn put_cells(&self, name: Name, object: &[u8], geometry: &Geometry, by_role: &[usize]) -> Puts {
+    /// Computes all cells of a stripe here, and puts them on each of these targets.
+    fn put_cells(
+        &self,
+        name: Name,
+        object: &[u8],
+        geometry: &Geometry,
+        by_role: &[usize],
+        numbers: &[usize],
+    ) -> Puts {
         let layout = geometry.layout();
         let cells = encode_cells(object, geometry);
         let parts_of = |target: usize| {
@@ -129,7 +170,7 @@ impl StripedStorage {
             let cells = layout.cells_of_role(role).map(|cell| cells[cell].as_ref());
             Container::new(geometry, name.id, role, cells)
         };
-        self.targets.each(by_role, |number, storage| {
+        self.targets.each(numbers, |number, storage| {
             storage.put(name, &parts_of(number).parts())
         })
     }
@@ -141,9 +182,23 @@ impl StripedStorage {
         name: Name,
         parts: impl Fn(usize) -> Vec<&'a [u8]> + Sync,
     ) -> Result<Vec<(usize, Put)>> {
-        let puts = self
-            .targets
-            .each(numbers, |number, storage| storage.put(name, &parts(number)));
+        self.judge_all(
+            self.targets
+                .each(numbers, |number, storage| storage.put(name, &parts(number))),
+        )
+    }
+
+    /// That no more targets of the newest generation are without what was put than may be.
+    fn check_stored(&self, puts: &[(usize, Put)]) -> Result<()> {
+        let has = |number: usize| {
+            let mut puts = puts.iter();
+            puts.any(|(other, put)| *other == number && *put != Put::Down)
+        };
+        let (_, newest) = self.newest();
+        self.check_enough_but(|number| newest.contains(&number) && !has(number))
+    }
+
+    fn judge_all(&self, puts: Puts) -> Result<Vec<(usize, Put)>> {
         let judged = puts
             .into_iter()
             .map(|(number, put)| Ok((number, self.judge(number, put)?)));

@@ -36,8 +36,12 @@ pub struct StripeReader<'a> {
     /// Of each cell the bytes of the window, once something of it is there.
     cells: Vec<Buffer>,
     states: Vec<Vec<State>>,
-    /// Roles whose container is not there.
+    /// Roles whose container is not there, as far as is known.
     absent: BTreeSet<usize>,
+    /// Those of them whose target is not in use, or stopped to answer.
+    away: BTreeSet<usize>,
+    /// Those of them whose target cannot read it, and why.
+    failed: BTreeMap<usize, String>,
     /// Roles of whose container something is not as it was written.
     damaged: BTreeSet<usize>,
     /// The cells and sectors where that is.
@@ -86,12 +90,15 @@ impl<'a> StripeReader<'a> {
             by_role,
             window,
             absent: BTreeSet::new(),
+            away: BTreeSet::new(),
+            failed: BTreeMap::new(),
             damaged: BTreeSet::new(),
             damage: BTreeSet::new(),
             bytes_read: 0,
         };
         for role in 0..reader.by_role.len() {
             if !storage.targets.is_up(reader.by_role[role]) {
+                reader.away.insert(role);
                 reader.give_up_role(role);
             }
         }
@@ -154,7 +161,8 @@ impl<'a> StripeReader<'a> {
     /// Reads what is wanted, and computes what of it cannot be read.
     ///
     /// # Errors
-    /// [`StorageErrorKind::NotFound`] when so many containers are absent that there is no such object;
+    /// [`StorageErrorKind::NotFound`] when so many targets say that they have no part of it that there
+    /// is no such object; [`StorageErrorKind::TooFewTargets`] when too many do not answer;
     /// [`StorageErrorKind::Damaged`] when too much is damaged.
     pub fn obtain(&mut self, wants: &[Want]) -> Result<()> {
         self.read(wants);
@@ -254,7 +262,7 @@ impl<'a> StripeReader<'a> {
                         StorageErrorKind::NotFound => {}
                         // It is shorter than it was written.
                         StorageErrorKind::PastEnd => drop(self.damaged.insert(role)),
-                        _ => self.storage.failed_to_read(number, &error),
+                        _ => self.failed_to_read(role, &error),
                     }
                     self.give_up_role(role);
                 }
@@ -263,6 +271,7 @@ impl<'a> StripeReader<'a> {
         // Another thread has found that its target is gone.
         for role in of_role.into_keys() {
             if !answered.contains(&self.by_role[role]) {
+                self.away.insert(role);
                 self.give_up_role(role);
             }
         }
@@ -289,7 +298,7 @@ impl<'a> StripeReader<'a> {
                 }
                 Err(error) => {
                     if error.kind() != StorageErrorKind::NotFound {
-                        self.storage.failed_to_read(number, &error);
+                        self.failed_to_read(role, &error);
                     }
                     self.give_up_role(role);
                 }
@@ -297,6 +306,7 @@ impl<'a> StripeReader<'a> {
         }
         for role in roles {
             if !answered.contains(&self.by_role[role]) {
+                self.away.insert(role);
                 self.give_up_role(role);
             }
         }
@@ -318,6 +328,15 @@ impl<'a> StripeReader<'a> {
         let cells = self.layout.cells_of_role(role);
         let wants: Vec<Want> = cells.map(|cell| (cell, self.window.clone())).collect();
         self.take(&wants, 0, bytes);
+    }
+
+    /// What a target has of a role cannot be read, for another reason than that it is not there.
+    fn failed_to_read(&mut self, role: usize, error: &StorageError) {
+        if self.storage.failed_to_read(self.by_role[role], error) {
+            self.away.insert(role);
+        } else {
+            self.failed.insert(role, error.to_string());
+        }
     }
 
     fn role_of_target(&self, number: usize) -> usize {
@@ -447,14 +466,51 @@ impl<'a> StripeReader<'a> {
         }
     }
 
+    /// No more targets are away than may be, but others lack their parts.
+    fn too_few(&self) -> StorageError {
+        let all = self.storage.targets.all();
+        let away = self
+            .away
+            .iter()
+            .map(|&role| all[self.by_role[role]].url.as_str());
+        let away: Vec<&str> = away.collect();
+        let text = format!(
+            "too few of its parts are there while {} does not answer: it was stored, or changed, \
+             while others were away",
+            away.join(", ")
+        );
+        StorageError::new(StorageErrorKind::TooFewTargets, text)
+    }
+
     fn unreadable(&self) -> StorageError {
-        if let Err(error) = self.storage.check_enough() {
-            return error;
-        }
-        if self.absent.len() > 2 && self.damaged.is_empty() {
+        let silent = self.away.len() + self.failed.len();
+        if self.absent.len() - silent > 2 && self.damaged.is_empty() {
             return StorageErrorKind::NotFound.into();
         }
+        if !self.away.is_empty() {
+            let is_away = |number: usize| {
+                let role = self.by_role.iter().position(|&other| other == number);
+                role.map_or(!self.storage.targets.is_up(number), |role| {
+                    self.away.contains(&role)
+                })
+            };
+            return match self.storage.check_enough_but(is_away) {
+                Err(error) => error,
+                Ok(()) => self.too_few(),
+            };
+        }
         let all = self.storage.targets.all();
+        if !self.failed.is_empty() {
+            let of = |(&role, why): (&usize, &String)| {
+                format!("target {}: {why}", all[self.by_role[role]].url)
+            };
+            let failed: Vec<String> = self.failed.iter().map(of).collect();
+            let text = format!(
+                "too many of its parts cannot be read: {}",
+                failed.join("; ")
+            );
+            return StorageError::new(StorageErrorKind::Permanent, text);
+        }
         let of = |roles: &BTreeSet<usize>| -> Vec<&str> {
             let targets = roles
                 .iter()

@@ -33,17 +33,17 @@ impl Storage for StripedStorage {
     }
 
     fn put(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
-        self.put_object(name, parts)
+        self.persist(|is_again| self.put_object(name, parts, is_again))
             .map_err(|error| error.about(name))
     }
 
     fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>> {
-        self.get_object(name, range)
+        self.persist(|_| self.get_object(name, range.clone()))
             .map_err(|error| error.about(name))
     }
 
     fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
-        self.list_objects(kind)
+        self.persist(|_| self.list_objects(kind))
     }
 
     fn is_listed_as(&self, listed: u64, len: u64) -> bool {
@@ -55,14 +55,16 @@ impl Storage for StripedStorage {
     }
 
     fn stat(&self, name: Name) -> Result<u64> {
-        self.stat_object(name).map_err(|error| error.about(name))
+        self.persist(|_| self.stat_object(name))
+            .map_err(|error| error.about(name))
     }
 
     fn delete(&self, name: Name) -> Result<()> {
-        self.delete_object(name).map_err(|error| error.about(name))
+        self.persist(|is_again| self.delete_object(name, is_again))
+            .map_err(|error| error.about(name))
     }
 
     fn remove_leftovers(&self, age: Duration) -> Result<u64> {
-        self.remove_all_leftovers(age)
+        self.persist(|_| self.remove_all_leftovers(age))
     }
 }

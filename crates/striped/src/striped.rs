@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use tabane_storage::sync::lock;
 use tabane_storage::{
@@ -17,6 +18,10 @@ use crate::targets::Targets;
 
 /// Copies of what is not striped.
 pub(crate) const REPLICAS: usize = 3;
+
+/// How long an operation waits when no more targets are away than may be, but just those that have
+/// what it takes.
+const BRIEF_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Geometries that are remembered at most.
 const KNOWN_MAX: usize = 100_000;
@@ -72,10 +77,12 @@ impl StripedStorage {
         open::form(places, fixed_roles)
     }
 
-    /// Puts and rebuilds stripes by `sender`, where it can.
+    /// Puts and rebuilds stripes by `sender`, where it can; waits for `patience` when too many nodes
+    /// are away.
     #[must_use]
-    pub(crate) fn with_sender(mut self, sender: Box<dyn StripeSender>) -> Self {
+    pub(crate) fn over_nodes(mut self, sender: Box<dyn StripeSender>, patience: Duration) -> Self {
         self.sender = Some(sender);
+        self.targets.set_patience(patience);
         self
     }
 
@@ -117,11 +124,47 @@ impl StripedStorage {
         self.targets.tell(&Event { kind, text });
     }
 
+    /// Does something, again while too many nodes are away that may come back. `act` is told
+    /// whether it was tried before.
+    pub(crate) fn persist<T>(&self, act: impl Fn(bool) -> Result<T>) -> Result<T> {
+        let mut begun = None;
+        loop {
+            let error = match act(begun.is_some()) {
+                Err(error) if error.kind() == StorageErrorKind::TooFewTargets => error,
+                done => return done,
+            };
+            let begun = *begun.get_or_insert_with(Instant::now);
+            let patience = match self.check_enough() {
+                // Not so many are away, but just what this takes.
+                Ok(()) => self.targets.patience().min(BRIEF_PATIENCE),
+                Err(_) => self.targets.patience(),
+            };
+            let is_enough = || self.check_enough().is_ok();
+            if !self
+                .targets
+                .wait_for_enough(begun + patience, &error, is_enough)
+            {
+                return Err(error);
+            }
+        }
+    }
+
+    /// The targets that are not among these.
+    pub(crate) fn all_but(&self, numbers: &[usize]) -> Vec<usize> {
+        let all = 0..self.targets.all().len();
+        all.filter(|number| !numbers.contains(number)).collect()
+    }
+
     /// Whether all generations have enough targets in use.
     pub(crate) fn check_enough(&self) -> Result<()> {
+        self.check_enough_but(|number| !self.targets.is_up(number))
+    }
+
+    /// Whether all generations have enough targets but for those that are `away`.
+    pub(crate) fn check_enough_but(&self, away: impl Fn(usize) -> bool) -> Result<()> {
         let is_short = |targets: &&Vec<usize>| {
-            let up = targets.iter().filter(|&&number| self.targets.is_up(number));
-            up.count() + 2 < targets.len()
+            let missing = targets.iter().filter(|&&number| away(number));
+            missing.count() > 2
         };
         let Some(short) = self.generations.iter().find(is_short) else {
             return Ok(());
@@ -129,9 +172,11 @@ impl StripedStorage {
         let all = self.targets.all();
         let missing: Vec<String> = short
             .iter()
-            .filter_map(|&number| {
-                let why = all[number].why_down()?;
-                Some(format!("{} ({why})", all[number].url))
+            .filter(|&&number| away(number))
+            .map(|&number| {
+                let why = all[number].why_down();
+                let why = why.unwrap_or_else(|| "it did not answer a moment ago".to_owned());
+                format!("{} ({why})", all[number].url)
             })
             .collect();
         let which = if short[..] == *self.newest().1 {

@@ -191,11 +191,12 @@ impl StripedStorage {
         }
     }
 
-    /// The targets in use that should have a part of an object, and have none, or none of the right
-    /// length.
+    /// The targets in use that should have a part of an object, and say that they have none, or none
+    /// of the right length.
     pub(super) fn lacking(&self, name: Name, holding: &Holding) -> Vec<usize> {
         let has = |number: &usize| holding.holders >> number & 1 == 1;
-        let is_up = |number: &usize| self.targets.is_up(*number);
+        let is_up =
+            |number: &usize| holding.answered >> number & 1 == 1 && self.targets.is_up(*number);
         if let Some(targets) = self.generation(holding.generation()) {
             let lacking = targets.iter().copied();
             return lacking

@@ -1,10 +1,29 @@
-//! The targets of a set: which of them answer, and asking several at once.
+//! The targets of a set: which of them answer, which come back, and asking several at once.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use tabane_storage::sync::lock;
-use tabane_storage::{Event, EventKind, Id, Notice, Storage, StorageError, StorageErrorKind};
+use tabane_storage::{Event, EventKind, Id, Name, Notice, Storage, StorageError, StorageErrorKind};
+
+use crate::place::is_node_url;
+use crate::set::Identity;
+
+/// How long a node that failed is left alone before it is asked again, at first.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(500);
+
+/// The same for a node that fails again and again.
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(4);
+
+/// How often the thread that asks nodes again looks whether one is due.
+const RETRY_TICK: Duration = Duration::from_millis(250);
+
+/// A node that has been in use for this long begins with the shortest pause again.
+const STEADY_TIME: Duration = Duration::from_secs(60);
+
+/// How long a write waits for a node that has just failed: a restart takes less.
+const RESTART_TIME: Duration = Duration::from_secs(4);
 
 /// A target of the set.
 pub struct Target {
@@ -14,8 +33,37 @@ pub struct Target {
     pub url: String,
     /// Nothing where no place that was given holds it.
     storage: Option<Arc<dyn Storage>>,
+    state: Mutex<State>,
+}
+
+/// How a target is.
+#[derive(Default)]
+struct State {
     /// Why it is not used, if it is not.
-    down: Mutex<Option<String>>,
+    down: Option<Down>,
+    /// How long it was left alone when it failed last, and when it was in use again.
+    last: Option<(Duration, Instant)>,
+}
+
+/// A target that is not used.
+struct Down {
+    why: String,
+    since: Instant,
+    retry_at: Instant,
+    /// How long it is left alone before it is asked again.
+    pause: Duration,
+}
+
+impl Down {
+    fn new(why: String, pause: Duration) -> Self {
+        let since = Instant::now();
+        Self {
+            why,
+            since,
+            retry_at: since + pause,
+            pause,
+        }
+    }
 }
 
 impl Target {
@@ -25,52 +73,137 @@ impl Target {
             id,
             url,
             storage: Some(storage),
-            down: Mutex::default(),
+            state: Mutex::default(),
         }
     }
 
-    /// One that does not.
-    pub fn absent(id: Id, url: String, why: String) -> Self {
+    /// One that does not. If it is a node whose place is known, it may come back.
+    pub fn absent(id: Id, url: String, storage: Option<Arc<dyn Storage>>, why: String) -> Self {
         Self {
             id,
             url,
-            storage: None,
-            down: Mutex::new(Some(why)),
+            storage,
+            state: Mutex::new(State {
+                down: Some(Down::new(why, RETRY_PAUSE_MIN)),
+                last: None,
+            }),
         }
     }
 
     /// Why it is not used, if it is not.
     pub fn why_down(&self) -> Option<String> {
-        lock(&self.down).clone()
+        let state = lock(&self.state);
+        state.down.as_ref().map(|down| down.why.clone())
+    }
+
+    /// Whether it is asked again when it has failed. Directories and buckets are not: who mounts
+    /// a disk says so by another command, and buckets are tried again by their own storage.
+    fn can_return(&self) -> bool {
+        self.storage.is_some() && is_node_url(&self.url)
+    }
+
+    /// Since when it is away, if it is and may come back.
+    fn away_since(&self) -> Option<Instant> {
+        let state = lock(&self.state);
+        let down = state.down.as_ref().filter(|_| self.can_return());
+        down.map(|down| down.since)
+    }
+
+    /// Leaves it alone; says whether it was in use.
+    fn give_up(&self, why: &str) -> bool {
+        let mut state = lock(&self.state);
+        if let Some(down) = &mut state.down {
+            why.clone_into(&mut down.why);
+            return false;
+        }
+        let pause = match state.last {
+            Some((pause, back)) if back.elapsed() < STEADY_TIME => (pause * 2).min(RETRY_PAUSE_MAX),
+            _ => RETRY_PAUSE_MIN,
+        };
+        state.down = Some(Down::new(why.to_owned(), pause));
+        true
+    }
+
+    /// Asks it again if it is time to, and takes it into use if it still is what it was; says
+    /// whether it is in use since.
+    fn ask_again(&self) -> bool {
+        let is_due = |down: &Down| Instant::now() >= down.retry_at;
+        let is_due = lock(&self.state).down.as_ref().is_some_and(is_due);
+        let Some(storage) = self.storage.as_deref().filter(|_| is_due) else {
+            return false;
+        };
+        let answer = storage.get(Name::TARGET, None);
+        let identity = answer.ok().and_then(|bytes| Identity::parse(&bytes).ok());
+        let is_back = identity.is_some_and(|identity| identity.target == self.id);
+        let mut state = lock(&self.state);
+        if let Some(down) = &mut state.down {
+            if is_back {
+                state.last = Some((down.pause, Instant::now()));
+                state.down = None;
+            } else {
+                down.pause = (down.pause * 2).min(RETRY_PAUSE_MAX);
+                down.retry_at = Instant::now() + down.pause;
+            }
+        }
+        is_back
     }
 }
 
 /// All targets of the set. They are numbered in the order of the description.
 pub struct Targets {
+    shared: Arc<Shared>,
+    /// How long operations wait for nodes when too many are away.
+    patience: Duration,
+}
+
+/// What the thread that asks nodes again has, too.
+struct Shared {
     all: Vec<Target>,
     notice: Notice,
+    /// Whether there is such a thread.
+    is_asking: Mutex<bool>,
+    /// Whether a person was told that operations wait.
+    waits: Mutex<bool>,
 }
 
 impl Targets {
     /// These.
     pub fn new(all: Vec<Target>, notice: Notice) -> Self {
-        Self { all, notice }
+        let shared = Arc::new(Shared {
+            all,
+            notice,
+            is_asking: Mutex::default(),
+            waits: Mutex::default(),
+        });
+        let targets = Self {
+            shared,
+            patience: Duration::ZERO,
+        };
+        if targets.all().iter().any(|one| one.away_since().is_some()) {
+            targets.ask_again();
+        }
+        targets
+    }
+
+    /// Lets operations wait for this long when too many nodes are away.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// All, in use or not.
     pub fn all(&self) -> &[Target] {
-        &self.all
+        &self.shared.all
     }
 
     /// The number of the target with this ID.
     pub fn position(&self, id: Id) -> Option<usize> {
-        self.all.iter().position(|target| target.id == id)
+        self.all().iter().position(|target| target.id == id)
     }
 
     /// The storage of a target, if it is in use.
     pub fn storage(&self, number: usize) -> Option<&dyn Storage> {
-        let target = &self.all[number];
-        match *lock(&target.down) {
+        let target = &self.all()[number];
+        match lock(&target.state).down {
             None => target.storage.as_deref(),
             Some(_) => None,
         }
@@ -83,35 +216,108 @@ impl Targets {
 
     /// The targets in use.
     pub fn up(&self) -> Vec<usize> {
-        (0..self.all.len())
+        (0..self.all().len())
             .filter(|&number| self.is_up(number))
             .collect()
     }
 
     /// Tells the person something.
     pub fn tell(&self, event: &Event) {
-        (self.notice)(event);
+        (self.shared.notice)(event);
     }
 
-    /// Leaves a target alone from now on, since it failed.
+    /// Leaves a target alone, since it failed: from now on, or until it answers again if it is a
+    /// node.
     pub fn give_up(&self, number: usize, error: &StorageError) {
-        let target = &self.all[number];
+        let target = &self.all()[number];
         use StorageErrorKind::{Retryable, SessionOver, Unreachable};
         let why = match (error.kind(), error.object()) {
             // It is all the same which object was wanted.
             (Retryable | SessionOver | Unreachable, _) | (_, None) => error.to_string(),
             (_, Some(object)) => format!("{object}: {error}"),
         };
-        if lock(&target.down).replace(why.clone()).is_none() {
-            let text = format!("target {} fails ({why}): going on without it", target.url);
-            let kind = EventKind::TargetFails;
-            self.tell(&Event { kind, text });
+        if !target.give_up(&why) {
+            return;
         }
+        let text = format!("target {} fails ({why}): going on without it", target.url);
+        let kind = EventKind::TargetFails;
+        self.tell(&Event { kind, text });
+        if target.can_return() {
+            self.ask_again();
+        }
+    }
+
+    /// Makes sure that a thread asks nodes again until all are back.
+    fn ask_again(&self) {
+        let mut is_asking = lock(&self.shared.is_asking);
+        if std::mem::replace(&mut *is_asking, true) {
+            return;
+        }
+        let shared = Arc::downgrade(&self.shared);
+        thread::spawn(move || {
+            while let Some(shared) = shared.upgrade() {
+                if !shared.ask_all_again() {
+                    return;
+                }
+                drop(shared);
+                thread::sleep(RETRY_TICK);
+            }
+        });
+    }
+
+    /// Of these targets, those that are in use, after waiting for nodes among them that failed so
+    /// lately that they may just be restarted.
+    pub fn up_after_restart(&self, numbers: &[usize]) -> Vec<usize> {
+        let restarts_until =
+            |number: &usize| Some(self.all()[*number].away_since()? + RESTART_TIME);
+        while let Some(until) = numbers.iter().filter_map(restarts_until).max()
+            && Instant::now() < until
+        {
+            self.wait_until(until);
+        }
+        let numbers = numbers.iter().copied();
+        numbers.filter(|&number| self.is_up(number)).collect()
+    }
+
+    /// Waits until `is_enough` where too many nodes are away that may come back, until `deadline`
+    /// at the latest. Says whether it is worth to try again.
+    pub fn wait_for_enough(
+        &self,
+        deadline: Instant,
+        why: &StorageError,
+        is_enough: impl Fn() -> bool,
+    ) -> bool {
+        // They may be back by now.
+        self.wait_until(deadline);
+        while !is_enough() {
+            let may_return = self.all().iter().any(|one| one.away_since().is_some());
+            if !may_return || Instant::now() >= deadline {
+                return false;
+            }
+            if !std::mem::replace(&mut *lock(&self.shared.waits), true) {
+                let left = (deadline - Instant::now()).as_secs_f64().ceil();
+                self.tell(&Event::note(format!("{why}; waiting for up to {left} s")));
+            }
+            self.wait_until(deadline);
+        }
+        *lock(&self.shared.waits) = false;
+        Instant::now() < deadline
+    }
+
+    /// How long operations wait for nodes when too many are away.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Waits for a moment, in which a node may come back.
+    fn wait_until(&self, deadline: Instant) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        thread::sleep(left.min(RETRY_TICK));
     }
 
     /// An error of a target that ends the operation, with the target's name.
     pub fn blame(&self, number: usize, error: &StorageError) -> StorageError {
-        let text = format!("target {}: {error}", self.all[number].url);
+        let text = format!("target {}: {error}", self.all()[number].url);
         StorageError::new(error.kind(), text)
     }
 
@@ -122,23 +328,46 @@ impl Targets {
         numbers: &[usize],
         act: impl Fn(usize, &dyn Storage) -> T + Sync,
     ) -> Vec<(usize, T)> {
-        let act = &|number: usize| Some((number, act(number, self.storage(number)?)));
-        let Some((&first, others)) = numbers.split_first() else {
-            return Vec::new();
-        };
-        thread::scope(|scope| {
-            let threads: Vec<_> = others
-                .iter()
-                .map(|&number| scope.spawn(move || act(number)))
-                .collect();
-            // A thread costs more than many an operation: this one does its part.
-            let first = act(first);
-            let others = threads.into_iter().map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            });
-            [first].into_iter().chain(others).flatten().collect()
-        })
+        let act = |number: usize| Some((number, act(number, self.storage(number)?)));
+        at_once(numbers, act).into_iter().flatten().collect()
     }
+}
+
+impl Shared {
+    /// Asks all nodes again that are due; says whether one is still away.
+    fn ask_all_again(&self) -> bool {
+        let away: Vec<usize> = (0..self.all.len())
+            .filter(|&number| self.all[number].away_since().is_some())
+            .collect();
+        let is_back = at_once(&away, |number| self.all[number].ask_again());
+        for (&number, _) in away.iter().zip(is_back).filter(|(_, is_back)| *is_back) {
+            let text = format!("target {} answers again", self.all[number].url);
+            (self.notice)(&Event::note(text));
+        }
+        let mut is_asking = lock(&self.is_asking);
+        *is_asking = self.all.iter().any(|one| one.away_since().is_some());
+        *is_asking
+    }
+}
+
+/// Does something for each number, all at once; the results in their order.
+fn at_once<T: Send>(numbers: &[usize], act: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let act = &act;
+    let Some((&first, others)) = numbers.split_first() else {
+        return Vec::new();
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = others
+            .iter()
+            .map(|&number| scope.spawn(move || act(number)))
+            .collect();
+        // A thread costs more than many an operation: this one does its part.
+        let first = act(first);
+        let others = threads.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        [first].into_iter().chain(others).collect()
+    })
 }

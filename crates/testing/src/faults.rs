@@ -26,19 +26,26 @@ use crate::network::Network;
 use crate::progress;
 use crate::random::Random;
 
-/// No write may take longer. A node that takes nothing is given up after 20 s, one that does not
-/// answer after 60 s, and to find that one cannot be reached takes 5 s.
-const WRITE_TIME_MAX: Duration = Duration::from_secs(90);
+/// No write may take longer. A node that is silent for 2 s is asked whether it is there, which takes
+/// 3 s; one that does not acknowledge what it is sent is given up after 8 s; and a write waits 4 s
+/// for a node that has just failed.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(15);
 
 /// No run may take longer: it has several such steps.
 const RUN_TIME_MAX: Duration = Duration::from_secs(300);
+
+/// Between the restart of a node and that of the next one, in a rolling restart.
+const ROLLING_PAUSE: Duration = Duration::from_secs(2);
+
+/// How often a node that flaps is killed and started.
+const FLAPS: usize = 5;
 
 /// Objects that each of two writers puts at least in a run: it goes on until something has happened
 /// to it.
 const WRITER_PUTS_MIN: u64 = 4;
 
 /// Objects at most: names of one run are not those of another.
-const WRITER_PUTS_MAX: u64 = 100;
+const WRITER_PUTS_MAX: u64 = 1000;
 
 /// Kill and stop nodes and clients of a cluster and fill its disks at random moments of writes and
 /// heals, and check that nothing that was acknowledged is lost, that writers finish, and that no
@@ -59,7 +66,7 @@ pub struct Args {
     #[arg(long, default_value_t = 5)]
     nodes: usize,
     /// Stop nodes without ending them (SIGSTOP), cut links between two of them, and cut nodes off,
-    /// instead of all the others: it takes 20 s and more to notice
+    /// instead of all the others: it takes seconds to notice
     #[arg(long)]
     stalls: bool,
     /// Let nodes take data by this provider of libfabric, as in tcp, instead of plain TCP
@@ -78,10 +85,13 @@ enum Fault {
     KillClient,
     KillNodeDuringHeal,
     RestartAll,
+    RollingRestart,
+    Flap,
     FillDisk,
     StopNode,
     CutNode,
     CutLink,
+    CutWay,
 }
 
 impl Fault {
@@ -91,9 +101,11 @@ impl Fault {
         Self::KillClient,
         Self::KillNodeDuringHeal,
         Self::RestartAll,
+        Self::RollingRestart,
+        Self::Flap,
         Self::FillDisk,
     ];
-    const STALLS: &[Self] = &[Self::StopNode, Self::CutNode, Self::CutLink];
+    const STALLS: &[Self] = &[Self::StopNode, Self::CutNode, Self::CutLink, Self::CutWay];
 }
 
 /// Runs all.
@@ -291,9 +303,21 @@ impl Bed {
                 drop(self.nodes[second].take());
             }
             Fault::RestartAll => {
-                // The writers cannot finish; what they were told is durable has to be.
                 self.nodes.iter_mut().for_each(|node| *node = None);
                 self.start_missing()?;
+            }
+            Fault::RollingRestart => {
+                for node in 0..self.nodes.len() {
+                    self.nodes[(first + node) % self.disks.len()] = None;
+                    self.start_missing()?;
+                    thread::sleep(ROLLING_PAUSE);
+                }
+            }
+            Fault::Flap => {
+                for _ in 0..FLAPS {
+                    self.nodes[first] = None;
+                    self.start_missing()?;
+                }
             }
             Fault::StopNode => self.nodes[first]
                 .as_ref()
@@ -301,6 +325,7 @@ impl Bed {
                 .signal(Signal::STOP)?,
             Fault::CutNode => self.network.cut_off(first, true)?,
             Fault::CutLink => self.network.cut_between(first, second, true)?,
+            Fault::CutWay => self.network.cut_way(first, second, true)?,
             Fault::KillClient => drop(client.take()),
             Fault::FillDisk => self.disks[first].fill()?,
         }
@@ -309,7 +334,6 @@ impl Bed {
             .join()
             .map_err(|_| anyhow::anyhow!("a writer panicked"))?;
         let is_expected = |error: &anyhow::Error| match fault {
-            Fault::RestartAll => true,
             Fault::FillDisk => error
                 .downcast_ref::<tabane_storage::StorageError>()
                 .is_some_and(|error| error.kind() == tabane_storage::StorageErrorKind::Full),
@@ -360,8 +384,10 @@ impl Bed {
             report.unhealed_objects == 0,
             "something could not be healed: {report:?}"
         );
-        if fault == Fault::CutLink {
-            self.network.cut_between(first, second, false)?;
+        match fault {
+            Fault::CutLink => self.network.cut_between(first, second, false)?,
+            Fault::CutWay => self.network.cut_way(first, second, false)?,
+            _ => {}
         }
         let survey = storage.survey()?;
         let pairs = self.nodes.len() * (self.nodes.len() - 1) / 2;
@@ -425,7 +451,7 @@ fn write(
                             break;
                         }
                         let hash = |salt: u64| {
-                            (seed * 1000 + writer * WRITER_PUTS_MAX + number + salt)
+                            (seed * 10_000 + writer * WRITER_PUTS_MAX + number + salt)
                                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
                         };
                         let mut id = [0; 32];

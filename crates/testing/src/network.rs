@@ -116,12 +116,15 @@ impl Network {
 
     /// Drops, silently, what two members send each other, or (`cut` false) lets it through again.
     pub fn cut_between(&self, a: usize, b: usize, cut: bool) -> Result<()> {
-        for (from, to) in [(a, b), (b, a)] {
-            let act = if cut { "add" } else { "del" };
-            let to = format!("{}/32", self.address(to));
-            run(&["ip", "-n", &self.name(from), "route", act, "blackhole", &to])?;
-        }
-        Ok(())
+        self.cut_way(a, b, cut)?;
+        self.cut_way(b, a, cut)
+    }
+
+    /// The same, one way only.
+    pub fn cut_way(&self, from: usize, to: usize, cut: bool) -> Result<()> {
+        let act = if cut { "add" } else { "del" };
+        let to = format!("{}/32", self.address(to));
+        run(&["ip", "-n", &self.name(from), "route", act, "blackhole", &to])
     }
 
     /// Cuts a member off from all others, or (`cut` false) connects it again.

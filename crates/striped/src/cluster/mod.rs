@@ -15,8 +15,10 @@ pub mod wire;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use tabane_storage::{Name, RemoteOptions, Result, StorageErrorKind};
+use tabane_storage::sync::try_each;
+use tabane_storage::{Event, Name, RemoteOptions, Result, StorageErrorKind};
 
 use crate::place::Place;
 use crate::striped::StripedStorage;
@@ -29,7 +31,11 @@ pub use node::NodeStorage;
 pub use relay::Plan;
 pub use session::{Rings, STALL_TIMEOUT, data_endpoint};
 
-/// Opens the repository over the cluster that a file describes.
+/// How long a client that opens a cluster waits before it asks all nodes again.
+const OPEN_PAUSE: Duration = Duration::from_secs(1);
+
+/// Opens the repository over the cluster that a file describes. Waits for [`RemoteOptions::patience`]
+/// when too many nodes are away, there and in all that is done with it.
 ///
 /// # Errors
 /// [`StorageErrorKind::NotFound`] when there is no such file, or nothing on any node yet; as [`StripedStorage::open`].
@@ -37,14 +43,34 @@ pub fn open_file(path: &Path, options: &RemoteOptions, plan: Plan) -> Result<Str
     let limits = Arc::new(Limits::new(options));
     let places = places(path, &limits)?;
     let location = format!("cluster:{}", path.display());
-    let opened = StripedStorage::open(location, places.clone(), options.notice.clone());
-    match opened {
-        Ok(storage) => Ok(storage.with_sender(Box::new(Relay::new(plan, limits)))),
-        Err(error) => Err(if places.iter().all(is_blank) {
-            StorageErrorKind::NotFound.into()
-        } else {
-            error
-        }),
+    let (begun, mut is_told) = (Instant::now(), false);
+    loop {
+        let notice = options.notice.clone();
+        let error = match StripedStorage::open(location.clone(), places.clone(), notice) {
+            Ok(storage) => {
+                let sender = Box::new(Relay::new(plan, limits));
+                return Ok(storage.over_nodes(sender, options.patience));
+            }
+            Err(error) => error,
+        };
+        let blank = blank(&places)?;
+        if blank == places.len() {
+            return Err(StorageErrorKind::NotFound.into());
+        }
+        // Of a cluster that has no repository yet, it is not worth to wait for the other nodes.
+        let may_end = error.kind() == StorageErrorKind::TooFewTargets
+            || error.kind() == StorageErrorKind::NoTargets && blank == 0;
+        if !may_end || begun.elapsed() >= options.patience {
+            return Err(error);
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            let text = format!(
+                "{error}; waiting for up to {} s",
+                options.patience.as_secs()
+            );
+            (options.notice)(&Event::note(text));
+        }
+        std::thread::sleep(OPEN_PAUSE);
     }
 }
 
@@ -87,8 +113,12 @@ fn places(path: &Path, limits: &Arc<Limits>) -> Result<Vec<Place>> {
     Ok(nodes.into_iter().map(place).collect())
 }
 
-/// Whether a node answers and has nothing.
-fn is_blank(place: &Place) -> bool {
-    let answer = place.storage.stat(Name::TARGET);
-    answer.is_err_and(|error| error.kind() == StorageErrorKind::NotFound)
+/// How many nodes answer and have nothing.
+fn blank(places: &[Place]) -> Result<usize> {
+    let is_blank = |place: &Place| {
+        let error = place.storage.stat(Name::TARGET).err();
+        Ok(error.is_some_and(|error| error.kind() == StorageErrorKind::NotFound))
+    };
+    let answers: Result<Vec<bool>> = try_each(places, places.len(), is_blank);
+    Ok(answers?.into_iter().filter(|&is_blank| is_blank).count())
 }

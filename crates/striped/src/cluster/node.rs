@@ -4,15 +4,12 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::file::NodeAddress;
 use super::limits::{Limits, PIECE_LEN};
-#[cfg(target_os = "linux")]
-use super::session::STALL_TIMEOUT;
 use super::tls;
 use super::wire::{self, REPLY_MAX, Reply, Request, Status};
 use tabane_storage::sync::lock;
@@ -23,20 +20,91 @@ use tabane_storage::{
 /// How long it may take to be let in.
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
 
-/// For how long a node may say nothing: longer than anything that it does for one request.
+/// How long it may take a node that is asked whether it is there.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// After this long without a byte a node is asked, over another connection, whether it is there.
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(2);
+
+/// For how long what such an answer said is taken for true.
+const PROBE_AGE_MAX: Duration = Duration::from_secs(1);
+
+/// For how long a node that is there may say nothing: longer than anything that it does for one
+/// request.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often a peer that says nothing is asked whether it is there.
+/// How often the system asks a peer that says nothing whether its machine is there.
 #[cfg(target_os = "linux")]
-const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+const KEEPALIVE_PAUSE: Duration = Duration::from_secs(3);
+
+/// For how long a peer's system may not acknowledge what it was sent.
+#[cfg(target_os = "linux")]
+const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Operations that are worth having in flight.
 const CONNECTIONS_PER_NODE: usize = 4;
 
+type Tls = StreamOwned<ClientConnection, TcpStream>;
+
+/// Says whether it is worth to wait on, where a peer has been silent for [`SILENCE_MAX`].
+type MayWait<'a> = dyn Fn() -> bool + 'a;
+
+/// A stream whose peer may be silent for as long as it seems to be there.
+struct Patient<'a> {
+    stream: &'a mut Tls,
+    may_wait: &'a MayWait<'a>,
+    /// When it last took or gave a byte.
+    last: Instant,
+}
+
+impl Patient<'_> {
+    /// Does something until it is done or fails; a timeout of the stream is neither.
+    fn persist<T>(&mut self, act: impl Fn(&mut Tls) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match act(self.stream) {
+                Err(error) if is_timeout(&error) => {
+                    if self.last.elapsed() >= ANSWER_TIMEOUT || !(self.may_wait)() {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                }
+                done => {
+                    self.last = Instant::now();
+                    return done;
+                }
+            }
+        }
+    }
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let into = std::cell::RefCell::new(bytes);
+        self.persist(|stream| stream.read(&mut into.borrow_mut()))
+    }
+}
+
+impl Write for Patient<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.persist(|stream| stream.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.persist(Write::flush)
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
 /// A control connection, over which one request at a time is answered.
 pub struct Channel {
-    stream: StreamOwned<ClientConnection, TcpStream>,
+    stream: Tls,
     limits: Arc<Limits>,
+    peer: Arc<Peer>,
 }
 
 impl Channel {
@@ -47,35 +115,93 @@ impl Channel {
     }
 
     fn send(&mut self, request: &Request, parts: &[&[u8]]) -> io::Result<()> {
-        wire::send(&mut self.stream, request)?;
+        let limits = Arc::clone(&self.limits);
+        let peer = Arc::clone(&self.peer);
+        let may_wait = || peer.is_there();
+        let mut stream = self.patient(&may_wait);
+        wire::send(&mut stream, request)?;
         for piece in parts.iter().flat_map(|part| part.chunks(PIECE_LEN)) {
-            self.limits.before_sending(piece.len());
-            self.stream.write_all(piece)?;
+            limits.before_sending(piece.len());
+            stream.write_all(piece)?;
         }
-        self.stream.flush()
+        stream.flush()
     }
 
     fn receive(&mut self) -> io::Result<Reply> {
-        wire::receive(&mut self.stream, REPLY_MAX)
+        let peer = Arc::clone(&self.peer);
+        self.receive_while(&|| peer.is_there())
+    }
+
+    fn receive_while(&mut self, may_wait: &MayWait) -> io::Result<Reply> {
+        wire::receive(&mut self.patient(may_wait), REPLY_MAX)
+    }
+
+    fn patient<'a>(&'a mut self, may_wait: &'a MayWait<'a>) -> Patient<'a> {
+        Patient {
+            stream: &mut self.stream,
+            may_wait,
+            last: Instant::now(),
+        }
     }
 
     fn read(&mut self, len: u64) -> io::Result<Vec<u8>> {
         if len > 2 * OBJECT_LEN_MAX {
             return Err(wire::invalid("it is longer than any object"));
         }
+        let limits = Arc::clone(&self.limits);
+        let peer = Arc::clone(&self.peer);
+        let may_wait = || peer.is_there();
+        let mut stream = self.patient(&may_wait);
         let mut bytes = vec![0; len as usize];
         for piece in bytes.chunks_mut(PIECE_LEN) {
-            self.stream.read_exact(piece)?;
-            self.limits.after_receiving(piece.len());
+            stream.read_exact(piece)?;
+            limits.after_receiving(piece.len());
         }
         Ok(bytes)
     }
 }
 
-/// A node of a cluster.
-pub struct NodeStorage {
+/// Where a node is, and whether it is there.
+struct Peer {
     node: NodeAddress,
     config: Arc<ClientConfig>,
+    /// When it was last asked, and what came of it.
+    asked: Mutex<Option<(Instant, bool)>>,
+}
+
+impl Peer {
+    /// Connects, and waits for the node's greeting.
+    fn dial(&self, limit: Duration) -> io::Result<Tls> {
+        let name = tls::name_of(&self.node.name).map_err(io::Error::other)?;
+        let stream = connect_within(&self.node.address, limit)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(limit))?;
+        stream.set_write_timeout(Some(limit))?;
+        let client = ClientConnection::new(Arc::clone(&self.config), name);
+        let mut tls = StreamOwned::new(client.map_err(io::Error::other)?, stream);
+        wire::greet(&mut tls)?;
+        wire::expect_greeting(&mut tls)?;
+        Ok(tls)
+    }
+
+    /// Whether it takes a new connection and greets, for which it needs no disk. Whoever asks at the
+    /// same time as others waits for the same answer.
+    fn is_there(&self) -> bool {
+        let mut asked = lock(&self.asked);
+        if let Some((at, is_there)) = *asked
+            && at.elapsed() < PROBE_AGE_MAX
+        {
+            return is_there;
+        }
+        let is_there = self.dial(PROBE_TIMEOUT).is_ok();
+        *asked = Some((Instant::now(), is_there));
+        is_there
+    }
+}
+
+/// A node of a cluster.
+pub struct NodeStorage {
+    peer: Arc<Peer>,
     limits: Arc<Limits>,
     /// Connections that nobody uses at the moment.
     idle: Mutex<Vec<Channel>>,
@@ -85,8 +211,11 @@ impl NodeStorage {
     /// Nothing is sent yet.
     pub fn new(node: NodeAddress, config: Arc<ClientConfig>, limits: Arc<Limits>) -> Self {
         Self {
-            node,
-            config,
+            peer: Arc::new(Peer {
+                node,
+                config,
+                asked: Mutex::default(),
+            }),
             limits,
             idle: Mutex::default(),
         }
@@ -94,38 +223,36 @@ impl NodeStorage {
 
     /// Its name in the cluster.
     pub fn name(&self) -> &str {
-        &self.node.name
+        &self.peer.node.name
     }
 
     /// Host and port.
     pub fn address(&self) -> &str {
-        &self.node.address
+        &self.peer.node.address
+    }
+
+    /// Whether it answers at all, over a connection of its own.
+    pub fn is_there(&self) -> bool {
+        self.peer.is_there()
     }
 
     /// Connects to the node without saying who one is: for data.
     pub fn connect(&self) -> io::Result<TcpStream> {
-        connect(&self.node.address)
+        connect(&self.peer.node.address)
     }
 
     /// A new control connection.
     pub fn channel(&self) -> Result<Channel> {
-        let name = tls::name_of(&self.node.name)?;
-        self.dial(name).map_err(|error| self.blame(error))
-    }
-
-    fn dial(&self, name: ServerName<'static>) -> io::Result<Channel> {
-        let stream = connect(&self.node.address)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(CONNECT))?;
-        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-        let client = ClientConnection::new(Arc::clone(&self.config), name);
-        let mut tls = StreamOwned::new(client.map_err(io::Error::other)?, stream);
-        wire::greet(&mut tls)?;
-        wire::expect_greeting(&mut tls)?;
-        tls.sock.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        let dialled = self.peer.dial(CONNECT).and_then(|stream| {
+            stream.sock.set_read_timeout(Some(SILENCE_MAX))?;
+            stream.sock.set_write_timeout(Some(SILENCE_MAX))?;
+            Ok(stream)
+        });
+        let stream = dialled.map_err(|error| self.blame(error))?;
         Ok(Channel {
-            stream: tls,
+            stream,
             limits: Arc::clone(&self.limits),
+            peer: Arc::clone(&self.peer),
         })
     }
 
@@ -190,7 +317,7 @@ impl NodeStorage {
             }
             _ => error.to_string(),
         };
-        let text = format!("node {} ({}): {why}", self.node.name, self.node.address);
+        let text = format!("node {} ({}): {why}", self.name(), self.address());
         StorageError::new(StorageErrorKind::Unreachable, text)
     }
 
@@ -223,9 +350,9 @@ pub struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Waits for the answer.
-    pub fn answer(mut self) -> Result<Reply> {
-        let answer = self.channel.receive();
+    /// Waits for the answer, for as long as `may_wait` says when the node is silent.
+    pub fn answer(mut self, may_wait: &MayWait) -> Result<Reply> {
+        let answer = self.channel.receive_while(may_wait);
         let answer = answer.map_err(|error| self.node.blame(error))?;
         lock(&self.node.idle).push(self.channel);
         Ok(answer)
@@ -234,9 +361,13 @@ impl Asked<'_> {
 
 /// Connects to one of the addresses of a host.
 pub fn connect(address: &str) -> io::Result<TcpStream> {
+    connect_within(address, CONNECT)
+}
+
+fn connect_within(address: &str, limit: Duration) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "it has no address");
     for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT) {
+        match TcpStream::connect_timeout(&address, limit) {
             Ok(stream) => {
                 watch(&stream)?;
                 return Ok(stream);
@@ -248,15 +379,15 @@ pub fn connect(address: &str) -> io::Result<TcpStream> {
 }
 
 /// Lets the system notice, also while nothing is sent, when the peer's machine is gone or cannot be
-/// reached any more: that takes no longer than a node may stall.
+/// reached any more.
 fn watch(stream: &TcpStream) -> io::Result<()> {
     use rustix::net::sockopt;
     sockopt::set_socket_keepalive(stream, true)?;
     #[cfg(target_os = "linux")]
     {
-        sockopt::set_tcp_keepidle(stream, PROBE_TIMEOUT)?;
-        sockopt::set_tcp_keepintvl(stream, PROBE_TIMEOUT)?;
-        sockopt::set_tcp_user_timeout(stream, STALL_TIMEOUT.as_millis() as u32)?;
+        sockopt::set_tcp_keepidle(stream, KEEPALIVE_PAUSE)?;
+        sockopt::set_tcp_keepintvl(stream, KEEPALIVE_PAUSE)?;
+        sockopt::set_tcp_user_timeout(stream, ACKNOWLEDGE_TIMEOUT.as_millis() as u32)?;
     }
     Ok(())
 }
@@ -271,7 +402,7 @@ fn is_closed(error: &io::Error) -> bool {
 
 impl Storage for NodeStorage {
     fn location(&self) -> String {
-        format!("node {}", self.node.name)
+        format!("node {}", self.name())
     }
 
     fn connections(&self) -> usize {

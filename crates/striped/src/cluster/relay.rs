@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::io;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -21,8 +22,11 @@ use crate::targets::Targets;
 use tabane_storage::sync::{lock, try_each};
 use tabane_storage::{Event, Result, StorageError, StorageErrorKind};
 
-/// For how long nothing is sent by way of other nodes after that has failed.
-const RELAY_PAUSE: Duration = Duration::from_secs(60);
+/// For how long nothing is sent by way of other nodes after that has failed, at first.
+const RELAY_PAUSE_MIN: Duration = Duration::from_secs(2);
+
+/// The same when it fails again and again, as where two nodes cannot reach each other.
+const RELAY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// How stripes are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +67,8 @@ struct State {
     mixer: Mixer,
     /// When it may be tried again.
     paused_until: Option<Instant>,
+    /// For how long it was paused last, if nothing has gone well since.
+    pause: Option<Duration>,
 }
 
 impl Relay {
@@ -76,15 +82,26 @@ impl Relay {
         }
     }
 
-    /// Ends the session, and opens no other for a while.
-    fn pause(&self, targets: &Targets, why: &str) {
+    /// Ends the session, and opens no other for a while. Nodes that do not answer are left alone, so
+    /// that nobody waits for each of them once more.
+    fn pause(&self, targets: &Targets, placed: &Placed, why: &str) {
         let mut state = lock(&self.state);
         state.sessions.clear();
-        if state
-            .paused_until
-            .replace(Instant::now() + RELAY_PAUSE)
-            .is_none()
-        {
+        let is_first = state.paused_until.is_none();
+        if !state.is_paused() {
+            let pause = state.pause.map_or(RELAY_PAUSE_MIN, |last| 2 * last);
+            let pause = pause.min(RELAY_PAUSE_MAX);
+            state.pause = Some(pause);
+            state.paused_until = Some(Instant::now() + pause);
+        }
+        drop(state);
+        for (number, node) in nodes_in_use(placed, targets) {
+            if !node.is_there() {
+                let error = io::Error::from(io::ErrorKind::TimedOut);
+                targets.give_up(number, &node.blame(error));
+            }
+        }
+        if is_first {
             targets.tell(&Event::note(format!(
                 "nodes cannot make parities among themselves ({why}): sending everything from here for a while"
             )));
@@ -105,9 +122,10 @@ impl StripeSender for Relay {
             return Relayed::NotTried;
         }
         let fail = |why: &str| {
-            self.pause(targets, why);
+            self.pause(targets, placed, why);
             Relayed::Failed
         };
+        let may_wait = || are_there(&nodes);
 
         let mut state = lock(&self.state);
         if state.is_paused() {
@@ -145,7 +163,15 @@ impl StripeSender for Relay {
         };
         let idle = lock(&self.flow).begin();
         let begun = Instant::now();
-        let sent = opened.send(number, geometry, &schedule, &members, &cells, &self.limits);
+        let sent = opened.send(
+            number,
+            geometry,
+            &schedule,
+            &members,
+            &cells,
+            &self.limits,
+            &may_wait,
+        );
         let took = begun.elapsed();
         let _unanswered = Unanswered::after_sending(&self.flow);
         match sent {
@@ -163,7 +189,7 @@ impl StripeSender for Relay {
         drop(state);
         let (mut puts, mut clients) = (Vec::new(), 1);
         for (&target, asked) in placed.generation.iter().zip(asked) {
-            let put = match asked.answer() {
+            let put = match asked.answer(&may_wait) {
                 Ok(Reply::Stored(busy)) => {
                     clients = clients.max(busy);
                     Ok(())
@@ -181,7 +207,9 @@ impl StripeSender for Relay {
             };
             puts.push((target, put));
         }
-        lock(&self.state).mixer.share_among(clients, &layout);
+        let mut state = lock(&self.state);
+        state.mixer.share_among(clients, &layout);
+        state.pause = None;
         Relayed::Put(puts)
     }
 
@@ -209,11 +237,16 @@ impl StripeSender for Relay {
         drop(state);
         let failures: Vec<StorageError> = match asked {
             Ok(asked) => {
-                let answers = asked.into_iter().map(|asked| match asked.answer()? {
-                    Reply::Stored(_) | Reply::Failed(StorageErrorKind::AlreadyExists, _) => Ok(()),
-                    Reply::Failed(kind, text) => Err(StorageError::new(kind, text)),
-                    _ => Err(super::wire::malformed("a node answers something else")),
-                });
+                let may_wait = || are_there(&nodes);
+                let answers = asked
+                    .into_iter()
+                    .map(|asked| match asked.answer(&may_wait)? {
+                        Reply::Stored(_) | Reply::Failed(StorageErrorKind::AlreadyExists, _) => {
+                            Ok(())
+                        }
+                        Reply::Failed(kind, text) => Err(StorageError::new(kind, text)),
+                        _ => Err(super::wire::malformed("a node answers something else")),
+                    });
                 answers.filter_map(Result::err).collect()
             }
             Err(error) => vec![error],
@@ -222,7 +255,7 @@ impl StripeSender for Relay {
         let is_cause = |error: &&StorageError| error.kind() != StorageErrorKind::SessionOver;
         let cause = failures.iter().find(is_cause).or(failures.first());
         if let Some(cause) = cause {
-            self.pause(targets, &cause.to_string());
+            self.pause(targets, placed, &cause.to_string());
         }
         failures.is_empty()
     }
@@ -259,6 +292,26 @@ fn nodes<'t>(placed: &Placed, targets: &'t Targets) -> Option<Vec<&'t NodeStorag
     nodes
         .map(|&number| (targets.storage(number)? as &dyn Any).downcast_ref())
         .collect()
+}
+
+/// The nodes of the generation that are in use, by their numbers.
+fn nodes_in_use<'t>(
+    placed: &'t Placed,
+    targets: &'t Targets,
+) -> impl Iterator<Item = (usize, &'t NodeStorage)> {
+    placed.generation.iter().filter_map(|&number| {
+        let storage = targets.storage(number)? as &dyn Any;
+        Some((number, storage.downcast_ref()?))
+    })
+}
+
+/// Whether all of these nodes answer.
+fn are_there(nodes: &[&NodeStorage]) -> bool {
+    let asked = try_each(nodes, nodes.len(), |node| match node.is_there() {
+        true => Ok(()),
+        false => Err(()),
+    });
+    asked.is_ok()
 }
 
 /// The member of the session that has each role.

@@ -1,7 +1,8 @@
 //! Sends stripes to nodes that make the parities among themselves.
 
 use std::io::{self, Read, Write};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tabane_parity::schedule::{Kind, Node, Schedule};
 use tabane_storage::{Result, StorageError, StorageErrorKind};
 
 use super::limits::Limits;
-use super::node::{Channel, NodeStorage};
+use super::node::{Channel, NodeStorage, SILENCE_MAX};
 use super::wire::{
     self, DATA_MAGIC, FRAME_HEADER_LEN, FabricAddress, FrameHeader, Open, Peer, Reply, Request,
     SessionId, Token,
@@ -129,9 +130,10 @@ impl Session {
     }
 
     /// Sends what is the client's of a stripe: to each node its cells, sector by sector. `members`
-    /// has the member of each role. Returns for how long it waited for nodes, not for the network,
-    /// in the mean over the nodes: one that gets its data sooner than others waits for them, and so
-    /// some waiting says nothing.
+    /// has the member of each role; `may_wait` says whether it is worth to wait on when nodes take
+    /// nothing. Returns for how long it waited for nodes, not for the network, in the mean over the
+    /// nodes: one that gets its data sooner than others waits for them, and so some waiting says
+    /// nothing.
     pub fn send(
         &mut self,
         number: u64,
@@ -140,10 +142,14 @@ impl Session {
         members: &[usize],
         cells: &[impl AsRef<[u8]> + Sync],
         limits: &Limits,
+        may_wait: &(dyn Fn() -> bool + Sync),
     ) -> io::Result<Duration> {
         let layout = geometry.layout();
         let endpoints = &self.endpoints;
+        let progress = AtomicU64::new(0);
+        let (over, ended) = mpsc::channel::<()>();
         let sent = thread::scope(|scope| {
+            let progress = &progress;
             let threads: Vec<_> = self
                 .senders
                 .iter_mut()
@@ -152,9 +158,14 @@ impl Session {
                     let role = members.iter().position(|&other| other == member);
                     let role = role.expect("every member has a role");
                     let own = schedule.cells_from_client(&layout, role);
+                    let over = over.clone();
                     scope.spawn(move || {
+                        let _over = over;
                         let before = sender.waited();
-                        let sent = send_cells(sender, number, geometry, &own, cells, limits);
+                        let sent = send_cells(sender, number, geometry, &own, cells, |len| {
+                            limits.before_sending(len);
+                            progress.fetch_add(1, Ordering::Relaxed);
+                        });
                         if sent.is_err() {
                             // Nobody waits for what will not come.
                             endpoints.iter().for_each(|endpoint| endpoint.close());
@@ -164,6 +175,15 @@ impl Session {
                     })
                 })
                 .collect();
+            drop(over);
+            let mut before = 0;
+            // Until the last of them has dropped its end.
+            while let Err(mpsc::RecvTimeoutError::Timeout) = ended.recv_timeout(SILENCE_MAX) {
+                let now = progress.load(Ordering::Relaxed);
+                if std::mem::replace(&mut before, now) == now && !may_wait() {
+                    endpoints.iter().for_each(|endpoint| endpoint.close());
+                }
+            }
             let sent = threads.into_iter().map(|thread| {
                 thread
                     .join()
@@ -190,7 +210,7 @@ fn send_cells(
     geometry: &Geometry,
     own: &[usize],
     cells: &[impl AsRef<[u8]>],
-    limits: &Limits,
+    before_sending: impl Fn(usize),
 ) -> io::Result<()> {
     for sector in 0..geometry.sectors() {
         let range = geometry.sector(sector);
@@ -201,7 +221,7 @@ fn send_cells(
                 sector: sector as u32,
                 index,
             };
-            limits.before_sending(payload.len());
+            before_sending(payload.len());
             sender.send(&[&header.to_bytes(payload), payload])?;
         }
     }

@@ -1,0 +1,211 @@
+//! Sets over targets that fail, and come back.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tabane_storage::{
+    Event, Id, Listed, LocalStorage, Name, ObjectKind, Result, Storage, StorageError,
+    StorageErrorKind,
+};
+use tabane_striped::{Place, StripedStorage};
+use tempfile::TempDir;
+
+/// A directory that fails as it is told.
+struct Fickle {
+    inner: LocalStorage,
+    /// With what reads, and everything else, fail.
+    reads: Mutex<Option<StorageErrorKind>>,
+    others: Mutex<Option<StorageErrorKind>>,
+    read_bytes: AtomicU64,
+}
+
+impl Fickle {
+    fn new(dir: &std::path::Path) -> Self {
+        Self {
+            inner: LocalStorage::new(dir),
+            reads: Mutex::default(),
+            others: Mutex::default(),
+            read_bytes: AtomicU64::new(0),
+        }
+    }
+
+    fn fail(&self, kind: Option<StorageErrorKind>) {
+        *self.reads.lock().unwrap() = kind;
+        *self.others.lock().unwrap() = kind;
+    }
+
+    fn act<T>(
+        &self,
+        fault: &Mutex<Option<StorageErrorKind>>,
+        act: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        match *fault.lock().unwrap() {
+            Some(kind) => Err(StorageError::new(kind, format!("it fails: {kind:?}"))),
+            None => act(),
+        }
+    }
+}
+
+impl Storage for Fickle {
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+
+    fn create(&self) -> Result<()> {
+        self.act(&self.others, || self.inner.create())
+    }
+
+    fn put(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
+        self.act(&self.others, || self.inner.put(name, parts))
+    }
+
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>> {
+        let bytes = self.act(&self.reads, || self.inner.get(name, range))?;
+        self.read_bytes
+            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(bytes)
+    }
+
+    fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
+        self.act(&self.others, || self.inner.list(kind))
+    }
+
+    fn stat(&self, name: Name) -> Result<u64> {
+        self.act(&self.others, || self.inner.stat(name))
+    }
+
+    fn delete(&self, name: Name) -> Result<()> {
+        self.act(&self.others, || self.inner.delete(name))
+    }
+}
+
+struct Bed {
+    _dir: TempDir,
+    targets: Vec<Arc<Fickle>>,
+    places: Vec<Place>,
+    told: Arc<Mutex<Vec<String>>>,
+}
+
+impl Bed {
+    /// A set of targets at URLs that begin with this.
+    fn new(count: usize, scheme: &str) -> Self {
+        // In memory, where there is such a place.
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        let dir = dir.unwrap();
+        let paths = (0..count).map(|number| dir.path().join(number.to_string()));
+        let targets: Vec<_> = paths.map(|path| Arc::new(Fickle::new(&path))).collect();
+        let places: Vec<_> = (0..)
+            .zip(&targets)
+            .map(|(number, target)| Place {
+                url: format!("{scheme}{number}"),
+                storage: Arc::clone(target) as Arc<dyn Storage>,
+            })
+            .collect();
+        StripedStorage::form(places.clone(), false).unwrap();
+        Self {
+            _dir: dir,
+            targets,
+            places,
+            told: Arc::default(),
+        }
+    }
+
+    fn open(&self) -> StripedStorage {
+        let told = Arc::clone(&self.told);
+        let notice = Arc::new(move |event: &Event| told.lock().unwrap().push(event.text.clone()));
+        StripedStorage::open("set".to_owned(), self.places.clone(), notice).unwrap()
+    }
+
+    fn told(&self) -> String {
+        self.told.lock().unwrap().join("\n")
+    }
+
+    fn fail(&self, numbers: &[usize], kind: Option<StorageErrorKind>) {
+        let targets = numbers.iter().map(|&number| &self.targets[number]);
+        targets.for_each(|target| target.fail(kind));
+    }
+
+    /// Bytes that all targets gave since the last time.
+    fn read_bytes(&self) -> u64 {
+        let targets = self.targets.iter();
+        targets
+            .map(|target| target.read_bytes.swap(0, Ordering::Relaxed))
+            .sum()
+    }
+}
+
+fn object(seed: u8, len: usize) -> (Name, Vec<u8>) {
+    let byte = |at: usize| (at as u8).wrapping_mul(31).wrapping_add((at >> 8) as u8) ^ seed;
+    let name = Name::new(ObjectKind::Pack, Id([seed; 32]));
+    (name, (0..len).map(byte).collect())
+}
+
+/// Who cannot be read has not said that it has nothing.
+#[test]
+fn what_cannot_be_read_is_not_taken_for_what_is_not_there() {
+    for scheme in ["node://", "target-"] {
+        for len in [1000, 700_000] {
+            for is_known in [true, false] {
+                let bed = Bed::new(5, scheme);
+                let (name, bytes) = object(1, len);
+                bed.open().put(name, &[&bytes]).unwrap();
+                let storage = bed.open();
+                if is_known {
+                    assert!(storage.get(name, None).unwrap() == bytes);
+                }
+                // A copy may be on any three of them.
+                let failing = [0, 1, 2, 3, 4];
+                let failing = &failing[..if len == 1000 { 5 } else { 4 }];
+                // An error of input and output is one of these.
+                bed.fail(failing, Some(StorageErrorKind::Permanent));
+                let error = storage.get(name, None).unwrap_err();
+                assert_eq!(error.kind(), StorageErrorKind::Permanent, "{len} {error}");
+                assert!(error.to_string().contains("it fails"), "{error}");
+                bed.fail(failing, Some(StorageErrorKind::Unreachable));
+                let error = storage.get(name, None).unwrap_err();
+                let kind = error.kind();
+                assert_eq!(kind, StorageErrorKind::TooFewTargets, "{len} {error}");
+            }
+        }
+    }
+    // What is not there is said to be so, whoever fails.
+    let bed = Bed::new(5, "target-");
+    let storage = bed.open();
+    bed.fail(&[4], Some(StorageErrorKind::Permanent));
+    let error = storage.get(object(2, 1000).0, None).unwrap_err();
+    assert_eq!(error.kind(), StorageErrorKind::NotFound);
+}
+
+#[test]
+fn a_node_comes_back_and_a_directory_does_not() {
+    for (scheme, returns) in [("node://", true), ("target-", false)] {
+        let bed = Bed::new(5, scheme);
+        let storage = bed.open();
+        let (name, bytes) = object(3, 300_000);
+        bed.fail(&[1], Some(StorageErrorKind::Unreachable));
+        storage.put(name, &[&bytes]).unwrap();
+        assert!(bed.told().contains("1 fails"), "{}", bed.told());
+        // One that is another now is not taken for it.
+        let node = &bed.targets[1].inner;
+        let identity = node.get(Name::TARGET, None).unwrap();
+        let other = bed.targets[2].inner.get(Name::TARGET, None).unwrap();
+        node.replace(Name::TARGET, &[&other]).unwrap();
+        bed.fail(&[1], None);
+        std::thread::sleep(Duration::from_secs(3));
+        assert!(!bed.told().contains("answers again"), "{}", bed.told());
+        node.replace(Name::TARGET, &[&identity]).unwrap();
+        for _ in 0..60 {
+            std::thread::sleep(Duration::from_millis(100));
+            if bed.told().contains("answers again") {
+                break;
+            }
+        }
+        let told = bed.told();
+        assert_eq!(told.contains("answers again"), returns, "{told}");
+        let survey = storage.survey().unwrap();
+        assert_eq!(survey.targets[1].missing.is_none(), returns);
+        assert_eq!(survey.targets[1].lacks, u64::from(returns));
+    }
+}
