@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod archives;
 mod automation;
 mod bad_input;
 mod bed;
