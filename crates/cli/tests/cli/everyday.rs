@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::bed::{Bed, PASSWORD, bare_command, restored, run, varied};
 

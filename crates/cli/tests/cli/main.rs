@@ -4,6 +4,7 @@
 
 mod archives;
 mod automation;
+mod backup;
 mod bad_input;
 mod bed;
 mod cache;
@@ -25,6 +26,7 @@ mod openssl;
 mod process;
 mod prune;
 mod repair;
+mod restore;
 mod rewrite;
 mod scripting;
 mod striped;
