@@ -55,7 +55,11 @@ impl tabane_store::Progress for Reporter {
             Outcome::Changed => (1, "changed"),
             Outcome::Unmodified => (2, "unmodified"),
             Outcome::Directory | Outcome::Other => (2, "stored"),
-            Outcome::Restored => (1, "restored"),
+            Outcome::Created => (1, "created"),
+            Outcome::Updated => (1, "updated"),
+            Outcome::Unchanged => (2, "unchanged"),
+            Outcome::Kept => (1, "kept"),
+            Outcome::Deleted => (1, "deleted"),
         };
         self.progress.verbose(level, action, path);
     }

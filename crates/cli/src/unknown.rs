@@ -11,26 +11,6 @@ use clap::error::{ContextKind, ContextValue};
 const ABSENT: &[(&[&str], &str, &str)] = &[
     (
         &["backup"],
-        "--stdin-from-command",
-        " yet: use `COMMAND | tabane backup --stdin`, and forget the snapshot if COMMAND failed",
-    ),
-    (
-        &["backup"],
-        "--skip-if-unchanged",
-        " yet: an unchanged backup stores next to nothing, and `tabane forget` thins snapshots out",
-    ),
-    (
-        &["backup"],
-        "--ignore-inode",
-        " yet: a file whose inode has changed is read again, and stored only if its content is new",
-    ),
-    (
-        &["backup"],
-        "--ignore-ctime",
-        " yet: a file whose ctime has changed is read again, and stored only if its content is new",
-    ),
-    (
-        &["backup"],
         "--no-scan",
         ": it never scans the sources beforehand",
     ),
@@ -53,16 +33,6 @@ const ABSENT: &[(&[&str], &str, &str)] = &[
         &["restore"],
         "--iinclude-file",
         ": give each pattern with --iinclude",
-    ),
-    (
-        &["restore"],
-        "--delete",
-        " yet: what the snapshot lacks stays; restore to an empty directory for an exact copy",
-    ),
-    (
-        &["restore"],
-        "--overwrite",
-        " yet: it replaces what differs; restore to another directory to keep newer files",
     ),
     (&["restore"], "--sparse", ": it makes holes of zeros always"),
     (

@@ -68,8 +68,16 @@ pub enum Outcome {
     Directory,
     /// A backup stored a link, device or other entry without content.
     Other,
-    /// A restore wrote an entry, or found it as it should be.
-    Restored,
+    /// A restore made an entry that was not there.
+    Created,
+    /// A restore changed an entry that was there.
+    Updated,
+    /// A restore found an entry as it should be.
+    Unchanged,
+    /// A restore left an entry as it was, as it was asked to.
+    Kept,
+    /// A restore deleted an entry that the snapshot does not have.
+    Deleted,
 }
 
 impl Progress for () {}

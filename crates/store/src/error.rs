@@ -79,6 +79,14 @@ pub enum Error {
         /// How that shows.
         why: String,
     },
+    /// A command whose output was to be stored failed.
+    #[error("the command {command} failed, so no snapshot was saved: {why}")]
+    Producer {
+        /// The program.
+        command: String,
+        /// How it ended, or why it did not begin.
+        why: String,
+    },
     /// What was encoded is not what was read and hashed.
     #[error(
         "a new pack does not read back as what was read ({why}), and was not stored: the memory or the processor of this machine may be faulty; test them, then run the command again"

@@ -1,8 +1,8 @@
 //! `tabane backup`
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Read;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -26,10 +26,14 @@ use crate::reporter::Reporter;
 #[derive(Args)]
 #[command(after_help = "\
 Files that have not changed since the latest snapshot of the same host and paths (by size, times and inode) \
-are not read again; --force reads them all.
+are not read again; --force reads them all. On file systems whose inode numbers or ctimes change by themselves \
+(network file systems, FUSE), --ignore-inode or --ignore-ctime finds them unchanged.
 
 Patterns: `*.o` matches a name at any depth, `/srv/*.o` a whole path, `**` any number of directories, \
 `dir/` directories only; a later `!pattern` takes an earlier one back.
+
+A pipe cannot tell that its producer failed: `pg_dump shop | tabane backup --stdin` saves half a dump as if it were \
+whole. --stdin-from-command runs the producer and saves no snapshot if it fails.
 
 What cannot be read is reported and left out; the snapshot is made all the same, and the exit code is 3.
 
@@ -37,9 +41,9 @@ Examples:
   tabane backup --repo /mnt/backup ~/Documents ~/Pictures
   tabane backup --init --repo ./my-repo ~/src --exclude target --ignore-file .gitignore
   tabane backup -r /mnt/backup / --one-file-system --exclude-caches --tag weekly
-  pg_dump shop | tabane backup -r /mnt/backup --stdin --stdin-filename shop.sql")]
+  tabane backup -r /mnt/backup --stdin-filename shop.sql --stdin-from-command -- pg_dump shop")]
 pub struct Backup {
-    /// Files and directories to store
+    /// Files and directories to store; the command of --stdin-from-command
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Create the repository if there is none, with the defaults of `tabane init`
@@ -54,12 +58,21 @@ pub struct Backup {
     /// Compare with this snapshot instead of the latest one of the same host and paths
     #[arg(long, value_name = "SNAPSHOT", hide_short_help = true)]
     parent: Option<String>,
+    /// Save no snapshot if it would be equal to the one it was compared with
+    #[arg(long, hide_short_help = true)]
+    skip_if_unchanged: bool,
+    /// Take a file for unchanged also if its inode number or its ctime differs
+    #[arg(long, hide_short_help = true)]
+    ignore_inode: bool,
+    /// Take a file for unchanged also if its ctime (last change of attributes) differs
+    #[arg(long, hide_short_help = true)]
+    ignore_ctime: bool,
     /// Store times of last access, too
     #[arg(long, hide_short_help = true)]
     with_atime: bool,
     /// How hard to compress: off, fastest, auto, max, or a Zstandard level from -7 to 22
     #[arg(long, value_name = "LEVEL", default_value = "auto", allow_negative_numbers = true, value_parser = parse::<Compression>)]
-    #[arg(hide_short_help = true)]
+    #[arg(env = "TABANE_COMPRESSION", hide_env_values = true, hide_short_help = true)]
     compression: Compression,
     /// Don't read packs back before they are stored. Doing so finds what faulty memory has changed
     /// since it was hashed
@@ -67,10 +80,11 @@ pub struct Backup {
     no_extra_verify: bool,
 
     /// Read the paths from this file, one a line (LF or CR LF); empty lines and lines that start
-    /// with # don't count (- is standard input)
+    /// with # don't count (- is standard input). Lines may be patterns: *, ?, [a-z] within a name,
+    /// and a backslash before a character that is meant as it is
     #[arg(long, value_name = "FILE", help_heading = "What to store")]
     files_from: Vec<PathBuf>,
-    /// The same, but every line is a path
+    /// The same, but every line is a path and no pattern
     #[arg(
         long,
         value_name = "FILE",
@@ -90,6 +104,11 @@ pub struct Backup {
     #[arg(long, help_heading = "What to store")]
     #[arg(conflicts_with_all = ["paths", "files_from", "files_from_verbatim", "files_from_raw"])]
     stdin: bool,
+    /// Store what a command prints as a file, and save no snapshot if it fails: write the command
+    /// behind --, as in --stdin-from-command -- pg_dump shop
+    #[arg(long, help_heading = "What to store", requires = "paths")]
+    #[arg(conflicts_with_all = ["stdin", "files_from", "files_from_verbatim", "files_from_raw"])]
+    stdin_from_command: bool,
     /// Name of that file
     #[arg(
         long,
@@ -99,6 +118,12 @@ pub struct Backup {
     )]
     #[arg(hide_short_help = true)]
     stdin_filename: PathBuf,
+    /// Store a single directory under this path instead of its own, as that of a snapshot of the
+    /// file system: /home for /mnt/snapshot/home
+    #[arg(long, value_name = "PATH", help_heading = "What to store")]
+    #[arg(alias = "set-path", hide_short_help = true)]
+    #[arg(conflicts_with_all = ["stdin", "stdin_from_command"])]
+    as_path: Option<PathBuf>,
     /// Stay on the file system of each path
     #[arg(short = 'x', long, help_heading = "What to store")]
     one_file_system: bool,
@@ -152,9 +177,10 @@ pub struct Backup {
         short = 'H',
         long,
         value_name = "HOST",
+        env = "TABANE_HOST",
         help_heading = "About the snapshot"
     )]
-    #[arg(hide_short_help = true)]
+    #[arg(hide_env_values = true, hide_short_help = true)]
     host: Option<String>,
     /// Time of the snapshot: 2026-01-02 15:04:05 (local), RFC 3339, or now
     #[arg(long, value_name = "TIME", value_parser = format::parse_time, help_heading = "About the snapshot")]
@@ -204,6 +230,7 @@ impl Backup {
         if new {
             super::init::report(global, &repository)?;
         }
+        let dry_run = self.dry_run;
         let options = self.options(&repository)?;
         if !global.quiet {
             warn_of_itself(&repository, &source, &options.excludes)?;
@@ -213,7 +240,7 @@ impl Backup {
         let made = repository.backup(options, source);
         progress.stop();
         let made = made?;
-        report(global, &made, &progress)?;
+        report(global, &made, dry_run, &progress)?;
         measure(&made.snapshot.summary, metrics);
         Ok(match made.snapshot.summary.errors {
             0 => Exit::Success,
@@ -222,7 +249,7 @@ impl Backup {
     }
 
     fn source(&self) -> Result<Source> {
-        if self.stdin {
+        if self.stdin || self.stdin_from_command {
             let above = self.stdin_filename.parent();
             if !above.is_some_and(|above| [Path::new(""), Path::new("/")].contains(&above)) {
                 return Err(Failure::Usage(format!(
@@ -230,12 +257,26 @@ impl Backup {
                     format::path(&self.stdin_filename)
                 )));
             }
-            return Ok(Source::Stdin(self.stdin_filename.clone()));
+            let name = self.stdin_filename.clone();
+            return Ok(if self.stdin {
+                Source::Stdin(name)
+            } else {
+                let command = self.paths.iter().map(|part| part.clone().into_os_string());
+                let command = command.collect();
+                Source::Command { name, command }
+            });
         }
         let mut paths = self.paths.clone();
         for file in &self.files_from {
-            let lines = read_lines(file)?.into_iter();
-            paths.extend(lines.filter(|line| !line.starts_with(b"#")).map(into_path));
+            for line in read_lines(file)?.iter().filter(|line| !line.starts_with(b"#")) {
+                let pattern = OsStr::from_bytes(line);
+                let found = backup::expand(pattern).map_err(Failure::Store)?;
+                if found.is_empty() {
+                    let pattern = format::path(Path::new(pattern));
+                    warn(format!("nothing matches {pattern}, from {}", format::path(file)));
+                }
+                paths.extend(found);
+            }
         }
         for file in &self.files_from_verbatim {
             paths.extend(read_lines(file)?.into_iter().map(into_path));
@@ -271,6 +312,10 @@ impl Backup {
             .one_file_system(self.one_file_system)
             .with_atime(self.with_atime)
             .parent(parent)
+            .ignore_inode(self.ignore_inode)
+            .ignore_ctime(self.ignore_ctime || self.ignore_inode)
+            .skip_if_unchanged(self.skip_if_unchanged)
+            .as_path(self.as_path)
             .dry_run(self.dry_run)
             .compression(self.compression)
             .verify(!self.no_extra_verify)
@@ -364,7 +409,12 @@ fn measure(summary: &Summary, metrics: &mut Metrics) {
     metrics.gauges("bytes", help, &bytes);
 }
 
-fn report(global: &Global, made: &backup::Backup, progress: &Progress) -> Result<()> {
+fn report(
+    global: &Global,
+    made: &backup::Backup,
+    dry_run: bool,
+    progress: &Progress,
+) -> Result<()> {
     let summary = &made.snapshot.summary;
     let elapsed = progress.elapsed();
     let duplicate = summary.duplicate_bytes;
@@ -374,7 +424,8 @@ fn report(global: &Global, made: &backup::Backup, progress: &Progress) -> Result
             object.insert("snapshot_id".to_owned(), id.to_string().into());
         }
         object.append(&mut into_object(json!({
-            "dry_run": made.id.is_none(),
+            "dry_run": dry_run,
+            "unchanged": made.unchanged,
             "parent": made.snapshot.parent.map(|id| id.to_string()),
             "files_new": summary.files_new,
             "files_changed": summary.files_changed,
@@ -427,9 +478,10 @@ fn report(global: &Global, made: &backup::Backup, progress: &Progress) -> Result
         format::bytes(duplicate),
         format::count(summary.blocks_duplicate, "known block"),
     ))?;
-    let stored = match made.id {
-        Some(_) => "stored as",
-        None => "would be stored as",
+    let stored = if dry_run {
+        "would be stored as"
+    } else {
+        "stored as"
     };
     output.line(format!(
         "Added:      {} ({}), {stored} {}",
@@ -449,7 +501,8 @@ fn report(global: &Global, made: &backup::Backup, progress: &Progress) -> Result
     }
     match made.id {
         Some(id) => output.line(format!("snapshot {} saved", id.short()))?,
-        None => output.line("dry run: nothing was stored")?,
+        None if dry_run => output.line("dry run: nothing was stored")?,
+        None => output.line("nothing has changed: no snapshot saved")?,
     }
     output.finish()
 }

@@ -26,7 +26,8 @@ the same host and paths: one stays if any of the options wants it, and the other
 
 Hours, days, weeks, months and years are those of the calendar and the local time zone, and only those that \
 have a snapshot count; the latest snapshot of each stays. While a --keep-…ly option could keep more than there \
-is, the oldest snapshot stays too. Ages, as 1y6m, 14d or 36h, are measured from the latest snapshot.
+is, the oldest snapshot stays too; --keep-within-…ly keeps the oldest snapshot if its age is within. Ages, as \
+1y6m, 14d or 36h, are measured from the latest snapshot. The rules are those of restic 0.19.
 
 What only the removed snapshots needed stays in the repository until it is pruned: by --prune, or later by \
 `tabane prune`.
@@ -77,6 +78,10 @@ struct Keep {
     /// Keep the latest N snapshots (or unlimited, here and below)
     #[arg(short = 'l', long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
     keep_last: Option<Count>,
+    /// Keep the latest snapshot of each of the latest N minutes that have one
+    #[arg(long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
+    #[arg(hide_short_help = true)]
+    keep_minutely: Option<Count>,
     /// Keep the latest snapshot of each of the latest N hours that have one
     #[arg(long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
     #[arg(hide_short_help = true)]
@@ -90,13 +95,25 @@ struct Keep {
     /// The same for months
     #[arg(short = 'm', long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
     keep_monthly: Option<Count>,
+    /// The same for quarters of years
+    #[arg(long, alias = "keep-quarterly", value_name = "N", value_parser = parse::<Count>)]
+    #[arg(allow_hyphen_values = true, hide_short_help = true)]
+    keep_quarter_yearly: Option<Count>,
+    /// The same for halves of years
+    #[arg(long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
+    #[arg(hide_short_help = true)]
+    keep_half_yearly: Option<Count>,
     /// The same for years
     #[arg(short = 'y', long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
     keep_yearly: Option<Count>,
     /// Keep all snapshots that are younger than this, by the latest one
     #[arg(long, value_name = "AGE", value_parser = parse::<Age>)]
     keep_within: Option<Age>,
-    /// Keep the latest snapshot of each hour that is younger than this
+    /// Keep the latest snapshot of each minute that is younger than this, and the oldest of all
+    /// snapshots if it is
+    #[arg(long, value_name = "AGE", value_parser = parse::<Age>, hide_short_help = true)]
+    keep_within_minutely: Option<Age>,
+    /// The same for hours
     #[arg(long, value_name = "AGE", value_parser = parse::<Age>, hide_short_help = true)]
     keep_within_hourly: Option<Age>,
     /// The same for days
@@ -108,6 +125,13 @@ struct Keep {
     /// The same for months
     #[arg(long, value_name = "AGE", value_parser = parse::<Age>, hide_short_help = true)]
     keep_within_monthly: Option<Age>,
+    /// The same for quarters of years
+    #[arg(long, value_name = "AGE", value_parser = parse::<Age>, hide_short_help = true)]
+    #[arg(alias = "keep-within-quarterly")]
+    keep_within_quarter_yearly: Option<Age>,
+    /// The same for halves of years
+    #[arg(long, value_name = "AGE", value_parser = parse::<Age>, hide_short_help = true)]
+    keep_within_half_yearly: Option<Age>,
     /// The same for years
     #[arg(long, value_name = "AGE", value_parser = parse::<Age>, hide_short_help = true)]
     keep_within_yearly: Option<Age>,
@@ -121,18 +145,24 @@ impl Keep {
     fn rules(&self) -> Vec<Rule> {
         let counts = [
             self.keep_last,
+            self.keep_minutely,
             self.keep_hourly,
             self.keep_daily,
             self.keep_weekly,
             self.keep_monthly,
+            self.keep_quarter_yearly,
+            self.keep_half_yearly,
             self.keep_yearly,
         ];
         let ages = [
             self.keep_within,
+            self.keep_within_minutely,
             self.keep_within_hourly,
             self.keep_within_daily,
             self.keep_within_weekly,
             self.keep_within_monthly,
+            self.keep_within_quarter_yearly,
+            self.keep_within_half_yearly,
             self.keep_within_yearly,
         ];
         let counts = counts.map(|count| count.filter(|count| *count != Count::AtMost(0)));

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::json;
 use tabane_store::exclude::IncludeOptions;
-use tabane_store::restore::RestoreOptions;
+use tabane_store::restore::{Overwrite, RestoreOptions, RestoreSummary};
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
@@ -19,12 +19,28 @@ use crate::select::{Place, PlaceParser, Selection};
 #[derive(Args)]
 #[command(after_help = "\
 What is in the target already and equals the snapshot is not written again: an interrupted restore goes on \
-where it was. What the snapshot does not have stays. Without a path, the target gets the whole tree from / \
-on: /home/ada/notes comes back as TARGET/home/ada/notes. With latest:/home/ada it comes back as TARGET/notes.
+where it was. Without a path, the target gets the whole tree from / on: /home/ada/notes comes back as \
+TARGET/home/ada/notes. With latest:/home/ada it comes back as TARGET/notes.
+
+What is in the target and differs is replaced, also if it is newer. Try it with --dry-run -v, which lists what \
+would be created, updated and deleted; -vv lists what is unchanged, too. --overwrite chooses what is replaced:
+
+  always      what differs: files are read and compared (the default)
+  if-changed  the same, but files of the same size and time are taken to be equal
+  if-newer    what was last changed before the snapshot's version was
+  never       nothing; only what is missing is restored
+
+A file that an interrupted restore was writing is newer than the snapshot's, so go on with always or if-changed.
+
+What the snapshot does not have stays, unless --delete is given. That deletes also what the backup left out by \
+--exclude; restore with the same --exclude to keep it. Directories of which the snapshot has only a part, those \
+above the paths that were backed up, lose nothing. If an entry cannot be restored, nothing is deleted.
 
 Examples:
   tabane restore -r /mnt/backup latest --target /tmp/restored
   tabane restore -r /mnt/backup latest:/home/ada -t /home/ada --verify
+  tabane restore -r /mnt/backup latest:/home/ada -t /home/ada --delete --dry-run -v
+  tabane restore -r /mnt/backup latest:/home/ada -t /home/ada --overwrite if-newer
   tabane restore -r /mnt/backup 1a2b3c4d -t /tmp/photos --include '*.jpg' --exclude thumbnails")]
 pub struct Restore {
     /// Which snapshot (an ID, its beginning, or latest), and which path of it
@@ -36,7 +52,13 @@ pub struct Restore {
     /// Read everything again at the end and compare it with the snapshot
     #[arg(long)]
     verify: bool,
-    /// Show what would be restored, and write nothing
+    /// Which entries of the target are replaced, of those that differ
+    #[arg(long, value_name = "WHEN", default_value = "always")]
+    overwrite: When,
+    /// Delete what the target has and the snapshot does not, in directories that were backed up
+    #[arg(long)]
+    delete: bool,
+    /// Show what would be restored, and write nothing (with -v each change)
     #[arg(short = 'n', long)]
     dry_run: bool,
 
@@ -82,6 +104,25 @@ pub struct Restore {
     selection: Selection,
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum When {
+    Always,
+    IfChanged,
+    IfNewer,
+    Never,
+}
+
+impl From<When> for Overwrite {
+    fn from(when: When) -> Self {
+        match when {
+            When::Always => Self::Always,
+            When::IfChanged => Self::IfChanged,
+            When::IfNewer => Self::IfNewer,
+            When::Never => Self::Never,
+        }
+    }
+}
+
 impl Restore {
     /// Does it.
     pub fn run(self, global: &Global) -> Result<Exit> {
@@ -100,6 +141,8 @@ impl Restore {
             .subpath(&self.place.path)
             .includes(includes)
             .verify(self.verify)
+            .overwrite(self.overwrite.into())
+            .delete(self.delete)
             .dry_run(self.dry_run);
         let progress = Progress::start(global);
         let repository = repository.with_progress(Reporter::new(&progress));
@@ -135,10 +178,12 @@ impl Restore {
                 format::count(summary.directories, "directory"),
                 format::count(summary.others, "other"),
             ))?;
+            output.line(changes(&summary))?;
             if self.dry_run {
                 output.line(format!(
-                    "{} in all; nothing was written",
-                    format::bytes(summary.total_bytes)
+                    "{} in all, of which {} differ; nothing was written",
+                    format::bytes(summary.total_bytes),
+                    format::bytes(summary.restored_bytes),
                 ))?;
             } else {
                 output.line(format!(
@@ -157,7 +202,7 @@ impl Restore {
             output.finish()?;
         }
         if chosen
-            && summary.errors == 0
+            && summary.errors + summary.kept + summary.deleted == 0
             && summary.files + summary.directories + summary.others == 0
         {
             return Err(Failure::Other(
@@ -175,4 +220,23 @@ impl Restore {
         }
         Ok(Exit::Success)
     }
+}
+
+/// `3 created, 1 updated, 7 unchanged, 2 deleted`
+fn changes(summary: &RestoreSummary) -> String {
+    let counts = [
+        (summary.created, "created"),
+        (summary.updated, "updated"),
+        (summary.unchanged, "unchanged"),
+        (summary.kept, "kept as they were"),
+        (summary.deleted, "deleted"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts
+        .map(|(count, what)| format!("{} {what}", format::grouped(*count)))
+        .collect();
+    if counts.is_empty() {
+        return "no changes".to_owned();
+    }
+    counts.join(", ")
 }

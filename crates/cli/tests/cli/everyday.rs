@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::bed::{Bed, PASSWORD, bare_command, restored, run, varied};
 
@@ -174,63 +174,6 @@ fn id_of(stdout: &str) -> String {
         .find(|line| line.starts_with("snapshot "))
         .expect(stdout);
     line.split(' ').nth(1).expect(stdout).to_owned()
-}
-
-#[test]
-fn a_directory_is_dumped_as_an_archive_that_tar_can_read() {
-    let bed = Bed::with_repository();
-    let source = bed.source();
-    let long = "n".repeat(200);
-    fs::write(source.join("docs").join(&long), "long").expect("written");
-    bed.backup(&[]).succeeds();
-    let archive = bed
-        .run(["dump".as_ref(), "latest".as_ref(), source.as_os_str()])
-        .succeeds()
-        .bytes;
-
-    let out = bed.path("out");
-    fs::create_dir(&out).expect("created");
-    let mut tar = Command::new("tar")
-        .args(["-x", "-C"])
-        .arg(&out)
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("tar is there");
-    tar.stdin
-        .take()
-        .expect("piped")
-        .write_all(&archive)
-        .expect("tar reads");
-    assert!(tar.wait().expect("tar ends").success());
-
-    let unpacked = restored(&out, &source);
-    assert_eq!(
-        fs::read(unpacked.join("docs").join(&long)).expect("unpacked"),
-        b"long"
-    );
-    assert_eq!(
-        fs::read(unpacked.join("docs/deep/data.bin")).expect("unpacked"),
-        varied(300_000)
-    );
-    for path in ["docs/deep", "docs/notes.txt", "linked", "empty", "pointer"] {
-        let of = |root: &std::path::Path| {
-            let metadata = fs::symlink_metadata(root.join(path)).expect(path);
-            (
-                metadata.mode(),
-                metadata.uid(),
-                metadata.len(),
-                metadata.mtime(),
-                metadata.mtime_nsec(),
-            )
-        };
-        if path == "docs/deep" {
-            assert_eq!(of(&unpacked).3, of(&source).3);
-        } else {
-            assert_eq!(of(&unpacked), of(&source), "{path}");
-        }
-    }
-    let inode = |path: &str| fs::metadata(unpacked.join(path)).expect(path).ino();
-    assert_eq!(inode("linked"), inode("docs/notes.txt"));
 }
 
 #[test]

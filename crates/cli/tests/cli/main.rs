@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+mod archives;
 mod automation;
+mod backup;
 mod bad_input;
 mod bed;
 mod cache;
@@ -24,6 +26,7 @@ mod openssl;
 mod process;
 mod prune;
 mod repair;
+mod restore;
 mod rewrite;
 mod scripting;
 mod striped;

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use jiff::tz::TimeZone;
-use jiff::{Span, Timestamp, Zoned};
+use jiff::{SignedDuration, Span, Timestamp, Zoned};
 
 use crate::error::{Error, Result};
 use crate::format::snapshot::{Snapshot, has_tags};
@@ -18,6 +18,8 @@ use tabane_storage::Id;
 pub enum Period {
     /// As short as it takes: every snapshot has one to itself.
     Each,
+    /// Second 0 to 59.
+    Minute,
     /// `:00` to `:59`.
     Hour,
     /// Midnight to midnight.
@@ -26,18 +28,25 @@ pub enum Period {
     Week,
     /// The first to the last day of a month.
     Month,
+    /// January to March, and so on.
+    Quarter,
+    /// January to June, July to December.
+    HalfYear,
     /// January to December.
     Year,
 }
 
 impl Period {
     /// All periods, the shortest first.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::Each,
+        Self::Minute,
         Self::Hour,
         Self::Day,
         Self::Week,
         Self::Month,
+        Self::Quarter,
+        Self::HalfYear,
         Self::Year,
     ];
 
@@ -45,26 +54,33 @@ impl Period {
     pub fn name(self) -> &'static str {
         match self {
             Self::Each => "last",
+            Self::Minute => "minutely",
             Self::Hour => "hourly",
             Self::Day => "daily",
             Self::Week => "weekly",
             Self::Month => "monthly",
+            Self::Quarter => "quarter-yearly",
+            Self::HalfYear => "half-yearly",
             Self::Year => "yearly",
         }
     }
 
     /// Tells the periods apart; `number` is the snapshot's place in its group.
-    fn of(self, time: &Zoned, number: usize) -> [i64; 4] {
+    fn of(self, time: &Zoned, number: usize) -> [i64; 5] {
         let date = time.date();
         let week = date.iso_week_date();
         let (year, month, day) = (date.year().into(), date.month().into(), date.day().into());
+        let (hour, minute) = (time.hour().into(), time.minute().into());
         match self {
-            Self::Each => [number as i64, 0, 0, 0],
-            Self::Hour => [year, month, day, time.hour().into()],
-            Self::Day => [year, month, day, 0],
-            Self::Week => [week.year().into(), week.week().into(), 0, 0],
-            Self::Month => [year, month, 0, 0],
-            Self::Year => [year, 0, 0, 0],
+            Self::Each => [number as i64, 0, 0, 0, 0],
+            Self::Minute => [year, month, day, hour, minute],
+            Self::Hour => [year, month, day, hour, 0],
+            Self::Day => [year, month, day, 0, 0],
+            Self::Week => [week.year().into(), week.week().into(), 0, 0, 0],
+            Self::Month => [year, month, 0, 0, 0],
+            Self::Quarter => [year, (month - 1) / 3, 0, 0, 0],
+            Self::HalfYear => [year, (month - 1) / 6, 0, 0, 0],
+            Self::Year => [year, 0, 0, 0, 0],
         }
     }
 }
@@ -104,16 +120,23 @@ pub struct Age {
 }
 
 impl Age {
-    /// The time so long before `latest`. A day that the month does not have is its last.
+    /// The time so long before `latest`, as restic computes it: a day that the month does not have
+    /// runs on into the next month, so that a month before 31 March is 3 March (2 March in a leap
+    /// year). Before what a calendar reaches, there are no snapshots.
     fn before(self, latest: &Zoned) -> Timestamp {
-        let span = Span::new()
-            .try_years(self.years)
-            .and_then(|span| span.try_months(self.months))
-            .and_then(|span| span.try_days(self.days))
-            .and_then(|span| span.try_hours(self.hours));
-        let start = span.and_then(|span| latest.checked_sub(span));
-        // Before what a calendar reaches, there are no snapshots.
-        start.map_or(Timestamp::MIN, |start| start.timestamp())
+        let start = || {
+            let date = latest.date();
+            let months = i64::from(self.years) * 12 + i64::from(self.months);
+            let months = Span::new().try_months(months).ok()?;
+            let start = date.first_of_month().checked_sub(months).ok()?;
+            let days = i64::from(date.day()) - 1 - i64::from(self.days);
+            let start = start.checked_add(Span::new().days(days)).ok()?;
+            let start = start.to_datetime(latest.time());
+            let start = start.to_zoned(latest.time_zone().clone()).ok()?;
+            let hours = SignedDuration::from_hours(self.hours.into());
+            start.timestamp().checked_sub(hours).ok()
+        };
+        start().unwrap_or(Timestamp::MIN)
     }
 }
 
@@ -167,7 +190,7 @@ pub enum Rule {
     /// snapshot of all stays too, so that history reaches back as far as it can.
     Last(Period, Count),
     /// The latest snapshot of each period that is younger than this, by the latest snapshot and not
-    /// by the clock.
+    /// by the clock. The oldest snapshot of all stays too if it is younger than this.
     Within(Period, Age),
     /// Snapshots with all of these tags.
     Tags(Vec<String>),
@@ -231,11 +254,16 @@ pub fn reasons(
                     (kept, period_before) = (kept + 1, period);
                 }
                 Rule::Within(period, _) => {
-                    let period = Some(period.of(&zoned(&at), number));
-                    if snapshot.time > start && period != period_before {
-                        reasons[at].push(rule.to_string());
-                        period_before = period;
+                    if snapshot.time <= start {
+                        break;
                     }
+                    let period = Some(period.of(&zoned(&at), number));
+                    if period != period_before {
+                        reasons[at].push(rule.to_string());
+                    } else if number + 1 == group.len() {
+                        reasons[at].push(format!("oldest {rule}"));
+                    }
+                    period_before = period;
                 }
             }
         }
@@ -430,7 +458,7 @@ mod tests {
         assert_eq!(
             reasons(&rules, &group, &TimeZone::UTC, far_future()),
             [
-                vec!["oldest daily snapshot"],
+                vec!["oldest daily snapshot", "oldest hourly within 2d"],
                 vec![
                     "has tags [b, a]",
                     "within 1d",
@@ -440,6 +468,30 @@ mod tests {
                 vec!["within 1d", "daily snapshot", "hourly within 2d"],
             ]
         );
+    }
+
+    #[test]
+    fn the_oldest_stays_within_an_age_that_reaches_it() {
+        let group = at(&["2023-01-02T10:00", "2023-06-01T10:00", "2026-01-01T10:00"]);
+        let within = |age: &str| kept(&[Rule::Within(Period::Year, age.parse().unwrap())], &group);
+        assert_eq!(within("10y"), [0, 1, 2].into());
+        assert_eq!(within("2y300d"), [1, 2].into());
+    }
+
+    #[test]
+    fn quarters_and_halves_of_years_are_those_of_the_calendar() {
+        let group = at(&[
+            "2026-01-01T00:00:00",
+            "2026-03-31T23:59:59",
+            "2026-04-01T00:00:00",
+            "2026-06-30T23:58:59",
+            "2026-06-30T23:59:00",
+            "2026-06-30T23:59:59",
+            "2026-07-01T00:00:00",
+        ]);
+        assert_eq!(kept(&[last(Period::Quarter, 3)], &group), [1, 5, 6].into());
+        assert_eq!(kept(&[last(Period::HalfYear, 2)], &group), [5, 6].into());
+        assert_eq!(kept(&[last(Period::Minute, 3)], &group), [3, 5, 6].into());
     }
 
     /// Midnight, and the hour that comes twice, are those of the place.
@@ -497,7 +549,9 @@ mod tests {
             Timestamp::MIN
         );
         let month = "1m".parse::<Age>().unwrap().before(&latest);
-        assert_eq!(month.to_string(), "2024-02-29T00:00:00Z");
+        assert_eq!(month.to_string(), "2024-03-02T00:00:00Z");
+        let long = "1y1m31d25h".parse::<Age>().unwrap().before(&latest);
+        assert_eq!(long.to_string(), "2023-01-30T23:00:00Z");
     }
 
     #[test]

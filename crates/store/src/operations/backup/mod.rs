@@ -5,9 +5,12 @@
 //! bundles so that all cores get some. A directory is stored by whoever completes its last entry.
 
 mod directory;
+mod patterns;
+mod producer;
 mod read;
 mod walk;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,12 +31,14 @@ use crate::format::entry::{Entry, Time, Xattr};
 use crate::format::pack::BlockKind;
 use crate::format::snapshot::{Snapshot, Summary};
 use crate::operations::commit::commit;
-use crate::operations::exclude::ExcludeOptions;
+use crate::operations::exclude::{ExcludeOptions, Problem};
 use tabane_storage::{Id, Name, ObjectKind, Outcome};
 
 use directory::Assembler;
+use producer::Producer;
 use walk::{Sources, Walker};
 
+pub use patterns::expand;
 pub use walk::resolve;
 
 /// What to back up, and how.
@@ -48,6 +53,15 @@ pub struct BackupOptions {
     pub with_atime: bool,
     /// What unchanged files are taken from.
     pub parent: Parent,
+    /// Take a file for unchanged also if its inode number differs.
+    pub ignore_inode: bool,
+    /// Take a file for unchanged also if its ctime, the time of the last change of its attributes,
+    /// differs. Its extended attributes are read again.
+    pub ignore_ctime: bool,
+    /// Store no snapshot if every entry is as in the parent snapshot.
+    pub skip_if_unchanged: bool,
+    /// The path under which a single directory is stored, instead of its own.
+    pub as_path: Option<PathBuf>,
     /// Find out what would be stored, and store nothing.
     pub dry_run: bool,
     /// How hard to compress.
@@ -70,6 +84,10 @@ tabane_storage::setters!(BackupOptions {
     set => one_file_system: bool,
     set => with_atime: bool,
     set => parent: Parent,
+    set => ignore_inode: bool,
+    set => ignore_ctime: bool,
+    set => skip_if_unchanged: bool,
+    into => as_path: Option<PathBuf>,
     set => dry_run: bool,
     set => compression: Compression,
     set => verify: bool,
@@ -89,6 +107,10 @@ impl Default for BackupOptions {
             one_file_system: false,
             with_atime: false,
             parent: Parent::Latest,
+            ignore_inode: false,
+            ignore_ctime: false,
+            skip_if_unchanged: false,
+            as_path: None,
             dry_run: false,
             compression: Compression::AUTO,
             verify: true,
@@ -118,6 +140,13 @@ pub enum Source {
     Paths(Vec<PathBuf>),
     /// Standard input, stored as a file of this name in `/`.
     Stdin(PathBuf),
+    /// What a command prints, stored as a file in `/`. If the command fails, so does the backup.
+    Command {
+        /// Name of the file.
+        name: PathBuf,
+        /// The program and its arguments.
+        command: Vec<OsString>,
+    },
 }
 
 impl<P: AsRef<Path>> From<&[P]> for Source {
@@ -135,8 +164,11 @@ impl<P: AsRef<Path>, const N: usize> From<&[P; N]> for Source {
 /// What a backup made.
 #[derive(Clone, Debug)]
 pub struct Backup {
-    /// ID of the snapshot; nothing after a dry run.
+    /// ID of the snapshot; nothing if none was stored: after a dry run, or if it would have been
+    /// equal to its parent (see [`BackupOptions::skip_if_unchanged`]).
     pub id: Option<Id>,
+    /// Whether every entry is as in the parent snapshot.
+    pub unchanged: bool,
     /// The snapshot.
     pub snapshot: Snapshot,
 }
@@ -173,6 +205,12 @@ impl Run {
         self.repository.progress().warning(path, &what.to_string());
     }
 
+    /// Reports a file in the tree that says what is left out and cannot be used.
+    fn problem(&self, problem: &Problem) {
+        let text = problem.error.to_string();
+        self.repository.progress().warning(&problem.path, &text);
+    }
+
     /// Gives an entry the extended attributes that were read; if they could not be, that is
     /// reported, and the entry looks changed to the next backup.
     fn set_xattrs(&self, path: &Path, entry: &mut Entry, read: std::io::Result<Vec<Xattr>>) {
@@ -200,7 +238,7 @@ impl Run {
             Outcome::Changed => &counters.files_changed,
             Outcome::Unmodified => &counters.files_unmodified,
             Outcome::Directory => &counters.directories,
-            Outcome::Other | Outcome::Restored => &counters.others,
+            _ => &counters.others,
         };
         counter.fetch_add(1, Ordering::Relaxed);
         counters.total_bytes.fetch_add(size, Ordering::Relaxed);
@@ -239,6 +277,21 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         .iter()
         .chain(missing.iter().map(|(path, _)| path))
         .collect();
+    let as_path = match &options.as_path {
+        Some(as_path) => {
+            let as_path = walk::absolute_name(as_path)?;
+            if named.len() > 1 || !paths[0].is_dir() {
+                return Err(Error::Invalid(
+                    "only a single directory can be stored under another path".to_owned(),
+                ));
+            }
+            Some(as_path)
+        }
+        None => None,
+    };
+    if let Some(as_path) = &as_path {
+        named = vec![as_path];
+    }
     named.sort();
     named.dedup();
     let path_texts: Vec<String> = named
@@ -297,27 +350,43 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         pool.submitter().clone(),
         parent.as_ref().map(|(_, snapshot)| snapshot),
     );
-    let walked = match source {
-        Source::Paths(_) => walker.and_then(|walker| with_deep_stack(|| walker.walk(&paths))),
-        Source::Stdin(_) => walker.and_then(|walker| walker.stdin(&paths[0])),
-    };
+    let mut producer = None;
+    let walked = walker.and_then(|walker| match (source, &as_path) {
+        (Source::Paths(_), None) => with_deep_stack(|| walker.walk(&paths)),
+        (Source::Paths(_), Some(as_path)) => with_deep_stack(|| walker.walk_as(&paths[0], as_path)),
+        (Source::Stdin(_), _) => walker.stream(&paths[0], Box::new(std::io::stdin())),
+        (Source::Command { command, .. }, _) => {
+            let (running, output) = Producer::start(command)?;
+            producer = Some(running);
+            walker.stream(&paths[0], Box::new(output))
+        }
+    });
     let flushed = flush(pool.finish());
+    let produced = match producer {
+        // One that is not read to its end is ended.
+        Some(producer) if walked.is_ok() && flushed.is_ok() => producer.finish(),
+        _ => Ok(()),
+    };
     let run = Arc::into_inner(run).expect("all threads have ended");
     let root = run.assembler.finish();
     let written = run.writer.finish()?;
-    let root = walked.and(flushed).and(root).map_err(|error| {
-        if !error.is_not_found() {
-            return error;
-        }
-        // What the index knew of is gone, and perhaps there is somebody who removes.
-        match removal::names(repository) {
-            Ok(names) if names != removals => Error::RemovedMeanwhile,
-            _ => {
-                repository.forget_cached();
-                Error::ObjectGone(Box::new(error))
+    let root = walked
+        .and(flushed)
+        .and(produced)
+        .and(root)
+        .map_err(|error| {
+            if !error.is_not_found() {
+                return error;
             }
-        }
-    })?;
+            // What the index knew of is gone, and perhaps there is somebody who removes.
+            match removal::names(repository) {
+                Ok(names) if names != removals => Error::RemovedMeanwhile,
+                _ => {
+                    repository.forget_cached();
+                    Error::ObjectGone(Box::new(error))
+                }
+            }
+        })?;
 
     let counters = run.counters;
     let snapshot = Snapshot {
@@ -326,7 +395,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         username: run.options.username,
         paths: path_texts,
         tags: run.options.tags,
-        parent: parent.map(|(id, _)| id),
+        parent: parent.as_ref().map(|(id, _)| *id),
         original: None,
         root,
         program_version: concat!("tabane ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -348,12 +417,17 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
             blocks_duplicate: written.blocks_duplicate,
         },
     };
-    let id = if run.options.dry_run {
+    let unchanged = parent.is_some_and(|(_, parent)| parent.root == snapshot.root);
+    let id = if run.options.dry_run || unchanged && run.options.skip_if_unchanged {
         None
     } else {
         Some(commit(repository, &snapshot, &removals)?)
     };
-    Ok(Backup { id, snapshot })
+    Ok(Backup {
+        id,
+        unchanged,
+        snapshot,
+    })
 }
 
 /// An [`Error::Path`] for a source.

@@ -322,16 +322,16 @@ impl LargeFile {
         large.read_to_the_end(result, run, encoder);
     }
 
-    /// Reads standard input to its end as the file `job`.
-    pub fn process_stdin(
+    /// Reads `input` to its end as the file `job`.
+    pub fn process_stream(
         job: FileJob,
+        mut input: impl Read,
         run: &Arc<Run>,
         encoder: &mut Encoder,
         submitter: &Submitter<Encoder>,
     ) {
         let large = Self::begin(&job, job.found.entry.clone());
-        let result =
-            Cutter::new(&large, run, submitter).data(&mut io::stdin().lock(), u64::MAX, encoder);
+        let result = Cutter::new(&large, run, submitter).data(&mut input, u64::MAX, encoder);
         large.read_to_the_end(result.map(|_| Ok(Vec::new())), run, encoder);
     }
 

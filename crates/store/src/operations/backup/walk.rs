@@ -132,8 +132,77 @@ impl<'a> Walker<'a> {
         Ok(())
     }
 
-    /// Hands out standard input as the file `path`.
-    pub fn stdin(self, path: &Path) -> Result<()> {
+    /// Hands out everything in the directory `source`, which is absolute, as the directory
+    /// `as_path`. What is above that has the attributes of `source`.
+    pub fn walk_as(mut self, source: &Path, as_path: &Path) -> Result<()> {
+        let opened = read::open_directory(rustix::fs::CWD, source.as_os_str());
+        let fd = opened.map_err(cannot_read(source))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|error| cannot_read(source)(error.into()))?;
+        let found = read::entry_from_stat(OsStr::new(""), &stat, self.run.options.with_atime);
+        let found: Found = found.map_err(cannot_read(source))?;
+        let mut attributes = found.entry;
+        let xattrs = read::xattrs(fd.as_fd());
+        self.run.set_xattrs(source, &mut attributes, xattrs);
+        let mut directory = Directory::new(None, None, 1);
+        let mut directories = vec![Arc::clone(&directory)];
+        let parent_root = std::mem::take(&mut self.parent_root);
+        let mut parent = self.parent_entries(&parent_root, source)?;
+        let listed = read::list(&fd).unwrap_or_else(|error| {
+            self.run.error(source, &error);
+            Vec::new()
+        });
+        let entered = Scope::root().enter(&self.excludes, fd.as_fd(), source, &listed);
+        let problems = entered.problems.iter();
+        problems.for_each(|problem| self.run.problem(problem));
+        let names = match entered.decision {
+            Decision::Walk => listed,
+            Decision::SkipContents { keep } => keep,
+        };
+        let mut components = as_path
+            .components()
+            .filter_map(|component| match component {
+                Component::Normal(name) => Some(name),
+                _ => None,
+            });
+        let mut next = components.next();
+        while let Some(name) = next {
+            next = components.next();
+            let at = parent.binary_search_by(|entry| entry.name.as_slice().cmp(name.as_bytes()));
+            let known = at.ok().and_then(|at| parent[at].directory());
+            parent = match known {
+                Some(content) => self.parent_entries(content, source)?,
+                None => Vec::new(),
+            };
+            let entry = Entry {
+                name: name.as_bytes().to_vec(),
+                ..attributes.clone()
+            };
+            let entries = if next.is_some() { 1 } else { names.len() };
+            directory = Directory::new(Some(directory.place(0)), Some(entry), entries);
+            directories.push(Arc::clone(&directory));
+            self.run.count(source, Outcome::Directory, 0);
+        }
+        directories.pop();
+        for above in directories {
+            self.run.assembler.all_listed(above)?;
+        }
+        let level = Level {
+            path: source,
+            fd: Arc::new(fd),
+            device: found.device,
+            directory,
+            parent,
+            scope: entered.scope,
+            whole: true,
+            depth: 0,
+        };
+        self.entries(level, names, &Targets::default())?;
+        self.flush();
+        Ok(())
+    }
+
+    /// Hands out what `input` has as the file `path`.
+    pub fn stream(self, path: &Path, input: Box<dyn io::Read + Send>) -> Result<()> {
         let root = Directory::new(None, None, 1);
         let name = path.file_name().unwrap_or(OsStr::new("stdin"));
         let now = self.run.time;
@@ -172,7 +241,7 @@ impl<'a> Walker<'a> {
         };
         let run = Arc::clone(self.run);
         self.submitter.submit(move |encoder, submitter| {
-            LargeFile::process_stdin(job, &run, encoder, submitter);
+            LargeFile::process_stream(job, input, &run, encoder, submitter);
         });
         self.run.assembler.all_listed(root)
     }
@@ -247,10 +316,8 @@ impl<'a> Walker<'a> {
                 Vec::new()
             });
             let entered = above.scope.enter(&self.excludes, fd.as_fd(), path, &listed);
-            for problem in &entered.problems {
-                let text = problem.error.to_string();
-                self.run.repository.progress().warning(&problem.path, &text);
-            }
+            let problems = entered.problems.iter();
+            problems.for_each(|problem| self.run.problem(problem));
             scope = entered.scope;
             names.extend(match entered.decision {
                 Decision::Walk => listed,
@@ -296,10 +363,17 @@ impl<'a> Walker<'a> {
         }
         let known = level.in_parent(&entry.name);
         if let Some(known) =
-            known.filter(|known| unchanged(known, &entry) && self.is_settled(&entry))
+            known.filter(|known| self.is_unchanged(known, &entry) && self.is_settled(&entry))
             && self.run.writer.has_all(entry::blocks(known))
         {
-            entry.xattrs.clone_from(&known.xattrs);
+            if self.run.options.ignore_ctime {
+                // These may have changed without any other sign.
+                let name = OsStr::from_bytes(&entry.name).to_owned();
+                let xattrs = read::xattrs_at(level.fd.as_fd(), &name);
+                self.run.set_xattrs(&path, &mut entry, xattrs);
+            } else {
+                entry.xattrs.clone_from(&known.xattrs);
+            }
             entry.kind.clone_from(&known.kind);
             self.run.count(&path, Outcome::Unmodified, entry.size());
             return self.done(place, Some(entry));
@@ -327,12 +401,26 @@ impl<'a> Walker<'a> {
         Ok(())
     }
 
+    /// Whether a file need not be read again.
+    fn is_unchanged(&self, known: &Entry, entry: &Entry) -> bool {
+        let options = &self.run.options;
+        matches!(known.kind, Kind::File { .. })
+            && (known.size(), known.mtime) == (entry.size(), entry.mtime)
+            && (options.ignore_ctime || known.ctime == entry.ctime)
+            && (options.ignore_inode || known.inode == entry.inode)
+    }
+
     /// Whether a file with these times cannot have been changed after the parent snapshot read it.
     ///
     /// Times come in ticks: a file may be changed once more within the tick of its last change, and
     /// look the same.
     fn is_settled(&self, entry: &Entry) -> bool {
-        let tick = match entry.ctime.ns {
+        let changed = if self.run.options.ignore_ctime {
+            entry.mtime
+        } else {
+            entry.ctime
+        };
+        let tick = match changed.ns {
             // A file system that keeps whole seconds.
             0 => SignedDuration::from_secs(2),
             _ => SignedDuration::from_millis(20),
@@ -347,7 +435,7 @@ impl<'a> Walker<'a> {
             s: before.as_second(),
             ns: before.subsec_nanosecond().unsigned_abs(),
         };
-        entry.ctime < before
+        changed < before
     }
 
     fn submit(&self, batch: Batch) {
@@ -408,12 +496,6 @@ impl Level<'_> {
     }
 }
 
-/// Whether a file need not be read again.
-fn unchanged(known: &Entry, entry: &Entry) -> bool {
-    let identity = |entry: &Entry| (entry.size(), entry.mtime, entry.ctime, entry.inode);
-    matches!(known.kind, Kind::File { .. }) && identity(known) == identity(entry)
-}
-
 /// What is to be read, and what cannot be.
 pub struct Sources {
     /// As they are in the snapshot: absolute, sorted, each once.
@@ -428,7 +510,7 @@ pub struct Sources {
 /// When there is no name, or none of what is named is there.
 pub fn sources(source: &Source) -> Result<Sources> {
     let given = match source {
-        Source::Stdin(name) => {
+        Source::Stdin(name) | Source::Command { name, .. } => {
             let name = name.file_name().ok_or_else(|| {
                 Error::Invalid(format!("{} is no name for a file", name.display()))
             })?;
@@ -462,6 +544,21 @@ pub fn sources(source: &Source) -> Result<Sources> {
     paths.sort();
     paths.dedup();
     Ok(Sources { paths, missing })
+}
+
+/// A path that is to be that of a directory in a snapshot: absolute and not `/`.
+///
+/// # Errors
+/// When it is not.
+pub fn absolute_name(path: &Path) -> Result<PathBuf> {
+    let absolute = crate::access::browse::absolute(path);
+    if path.is_absolute() && absolute != Path::new("/") {
+        return Ok(absolute);
+    }
+    Err(Error::Invalid(format!(
+        "{} is no path for a directory in a snapshot: name one that begins with / and is below it",
+        path.display()
+    )))
 }
 
 /// The path under which a source is found in a snapshot: absolute, and without links on the way to

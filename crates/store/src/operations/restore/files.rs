@@ -10,19 +10,19 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use tabane_engine::{Bundle, Pool};
 use tabane_files::beneath::{in_directory, open_beneath, remove};
 use tabane_files::read::{data_extents, open_file};
 use tabane_files::write::{apply, apply_at};
 
-use super::Run;
 use super::plan::attribute_errors;
+use super::{Run, there};
 use crate::access::reader::{self, BlockReader};
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, Kind, Piece};
-use tabane_storage::Id;
 use tabane_storage::sync::lock;
+use tabane_storage::{Id, Outcome};
 
 /// Decoded bytes that a worker has at a time: enough blocks to fill the lanes.
 const BATCH_LEN: u64 = 4 << 20;
@@ -40,8 +40,8 @@ pub struct File {
     pub path: PathBuf,
     /// What it should be.
     pub entry: Entry,
-    /// There may be something of that name already.
-    may_exist: bool,
+    /// What has that name already.
+    there: Option<Box<Entry>>,
     /// Blocks to write; whoever writes the last one finishes the file.
     outstanding: AtomicU32,
     state: Mutex<State>,
@@ -72,13 +72,32 @@ struct Use {
 
 impl File {
     /// A file of which nothing is done.
-    pub fn new(path: PathBuf, entry: Entry, may_exist: bool) -> Self {
+    ///
+    /// `there` is what has its name already, and `is_right` whether that is taken to have the right
+    /// content unread.
+    pub fn new(path: PathBuf, entry: Entry, there: Option<Entry>, is_right: bool) -> Self {
+        let state = State {
+            begun: is_right,
+            right: is_right,
+            ..State::default()
+        };
         Self {
             path,
             entry,
-            may_exist,
+            there: there.map(Box::new),
             outstanding: AtomicU32::new(0),
-            state: Mutex::default(),
+            state: Mutex::new(state),
+        }
+    }
+
+    /// What becomes of it, as far as it is known.
+    pub fn outcome(&self) -> Outcome {
+        if lock(&self.state).right {
+            there::outcome(self.there.as_deref(), &self.entry)
+        } else if self.there.is_some() {
+            Outcome::Updated
+        } else {
+            Outcome::Created
         }
     }
 
@@ -97,6 +116,11 @@ impl File {
                 Piece::Hole { .. } => None,
             }
         })
+    }
+
+    /// Length of its blocks in bytes.
+    fn block_bytes(&self) -> u64 {
+        self.blocks().map(|(_, _, len)| u64::from(len)).sum()
     }
 
     /// Whether it could not be written, which was said.
@@ -341,7 +365,7 @@ fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], block
             Ok(failures) => attribute_errors(run, &file.path, &failures),
             Err(error) => run.io_error(&file.path, "finish", error),
         }
-        run.entry(&file.path);
+        run.entry(&file.path, file.outcome());
         return;
     }
     let before = file.outstanding.load(Ordering::Relaxed);
@@ -362,12 +386,14 @@ fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], block
         run.count(&run.counters.restored_bytes, bytes);
         if file.outstanding.fetch_sub(blocks, Ordering::AcqRel) == blocks {
             // A file may end in a hole, and an existing one be longer than it should be.
-            if file.has_holes() || file.may_exist && open.metadata()?.len() != file.entry.size() {
+            if file.has_holes()
+                || file.there.is_some() && open.metadata()?.len() != file.entry.size()
+            {
                 open.set_len(file.entry.size())?;
             }
             attribute_errors(run, &file.path, &apply(open.as_fd(), &file.entry));
             close(run, &mut lock(&file.state));
-            run.entry(&file.path);
+            run.entry(&file.path, file.outcome());
         }
         Ok(())
     })();
@@ -447,13 +473,39 @@ impl Wanted {
     }
 }
 
+/// Tells what would become of all files.
+pub fn compare_only(run: &Arc<Run>, target: Option<&Arc<OwnedFd>>, files: &Arc<Vec<File>>) {
+    let wanted = target.map(|target| compare_all(run, target, files));
+    for (number, file) in files.iter().enumerate() {
+        let skips = |block| {
+            wanted
+                .as_ref()
+                .is_some_and(|wanted| wanted[number].skips(block))
+        };
+        let blocks = file.blocks().enumerate();
+        let blocks = blocks.filter(|(block, _)| !skips(*block));
+        let bytes = blocks.map(|(_, (_, _, len))| u64::from(len)).sum();
+        run.count(&run.counters.restored_bytes, bytes);
+        run.entry(&file.path, file.outcome());
+    }
+}
+
 /// Finds out what of the files is there and right; an existing file of which something is kept has
 /// begun.
 fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) -> Vec<Wanted> {
-    let existing: Vec<usize> = (0..files.len())
-        .filter(|&number| files[number].may_exist && exists(target, &files[number]))
-        .collect();
-    let wanted = Arc::new(Mutex::new(vec![Wanted::All; files.len()]));
+    let mut wanted = vec![Wanted::All; files.len()];
+    let mut existing = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        if lock(&file.state).right {
+            wanted[number] = Wanted::Some(vec![false; file.blocks().count()]);
+            run.count(&run.counters.skipped_bytes, file.block_bytes());
+        } else if let Some(there) = &file.there
+            && matches!(there.kind, Kind::File { .. })
+        {
+            existing.push(number);
+        }
+    }
+    let wanted = Arc::new(Mutex::new(wanted));
     let found = Arc::clone(&wanted);
     let taken = Mutex::new(HashSet::new());
     read_all(
@@ -498,14 +550,6 @@ fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) ->
         },
     );
     std::mem::take(&mut lock(&wanted))
-}
-
-fn exists(target: &OwnedFd, file: &File) -> bool {
-    in_directory(target, &file.path, |directory, name| {
-        let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
-    })
-    .unwrap_or(false)
 }
 
 /// Reads all files again and reports what is not as it should be.

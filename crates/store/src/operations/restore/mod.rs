@@ -1,11 +1,15 @@
 //! Restore: plan → compare with what is there → read each segment once → write → attributes.
 //!
+//! A dry run plans and compares, and writes nothing.
+//!
 //! The plan turns the snapshot around: for each segment, the files that want a part of it. So every
 //! segment is read, decrypted and decompressed once, in the order of the packs, by whichever worker
 //! is free.
 
+mod delete;
 mod files;
 mod plan;
+mod there;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -16,6 +20,7 @@ use serde::Serialize;
 use crate::access::client::{Presence, Purpose};
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
+use crate::format::entry::Entry;
 use crate::format::snapshot::Snapshot;
 use crate::operations::exclude::IncludeOptions;
 use tabane_index::Index;
@@ -36,8 +41,39 @@ pub struct RestoreOptions {
     pub includes: IncludeOptions,
     /// Read everything again at the end and compare it with the snapshot.
     pub verify: bool,
+    /// Which entries that are there already are changed.
+    pub overwrite: Overwrite,
+    /// Delete what the snapshot does not have, as far as `includes` choose it, in directories that
+    /// the snapshot has whole.
+    pub delete: bool,
     /// Find out what would be restored, and write nothing.
     pub dry_run: bool,
+}
+
+/// Which entries of the target a restore changes, of those that are there and differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overwrite {
+    /// All of them: files are read and compared.
+    #[default]
+    Always,
+    /// All of them, but a file with the size and time of the snapshot's is taken to be equal and
+    /// not read.
+    IfChanged,
+    /// Those whose last change is before that of the snapshot's.
+    IfNewer,
+    /// None.
+    Never,
+}
+
+impl Overwrite {
+    /// Whether what is there stays as it is.
+    fn keeps(self, there: &Entry, entry: &Entry) -> bool {
+        match self {
+            Self::Always | Self::IfChanged => false,
+            Self::IfNewer => there.mtime >= entry.mtime,
+            Self::Never => true,
+        }
+    }
 }
 
 impl RestoreOptions {
@@ -48,6 +84,8 @@ impl RestoreOptions {
             subpath: PathBuf::from("/"),
             includes: IncludeOptions::default(),
             verify: false,
+            overwrite: Overwrite::Always,
+            delete: false,
             dry_run: false,
         }
     }
@@ -58,6 +96,8 @@ tabane_storage::setters!(RestoreOptions {
     into => subpath: PathBuf,
     set => includes: IncludeOptions,
     set => verify: bool,
+    set => overwrite: Overwrite,
+    set => delete: bool,
     set => dry_run: bool,
 });
 
@@ -70,9 +110,19 @@ pub struct RestoreSummary {
     pub directories: u64,
     /// Links, devices and other entries without content; further names of hard links.
     pub others: u64,
+    /// Entries of all kinds that were not there, or would be made.
+    pub created: u64,
+    /// Entries that were there and differed.
+    pub updated: u64,
+    /// Entries that were right already.
+    pub unchanged: u64,
+    /// Entries that stayed as they were, by [`RestoreOptions::overwrite`].
+    pub kept: u64,
+    /// Entries that the snapshot does not have and that were deleted, or would be.
+    pub deleted: u64,
     /// Bytes of these files, holes included.
     pub total_bytes: u64,
-    /// Bytes that were written.
+    /// Bytes that were written, or would be.
     pub restored_bytes: u64,
     /// Bytes that were right already.
     pub skipped_bytes: u64,
@@ -101,6 +151,11 @@ struct Counters {
     skipped_bytes: AtomicU64,
     verified_bytes: AtomicU64,
     errors: AtomicU64,
+    created: AtomicU64,
+    updated: AtomicU64,
+    unchanged: AtomicU64,
+    kept: AtomicU64,
+    deleted: AtomicU64,
 }
 
 impl Run {
@@ -114,9 +169,17 @@ impl Run {
         self.repository.progress().bytes(done, total);
     }
 
-    /// Tells that an entry is done.
-    fn entry(&self, path: &Path) {
-        self.repository.progress().entry(path, Outcome::Restored);
+    /// Tells that an entry is done, or would be.
+    fn entry(&self, path: &Path, outcome: Outcome) {
+        let counter = match outcome {
+            Outcome::Created => &self.counters.created,
+            Outcome::Kept => &self.counters.kept,
+            Outcome::Deleted => &self.counters.deleted,
+            Outcome::Unchanged => &self.counters.unchanged,
+            _ => &self.counters.updated,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.repository.progress().entry(path, outcome);
     }
 
     fn error(&self, path: &Path, what: &dyn std::fmt::Display) {
@@ -173,26 +236,39 @@ impl Repository {
             files,
             links,
             directories,
+            surplus,
             mut summary,
         } = plan::make(&run, snapshot_id, snapshot)?;
         let total = &run.counters.total_bytes;
         total.store(summary.total_bytes, Ordering::Relaxed);
         run.count(&run.counters.restored_bytes, 0);
-        if !run.options.dry_run {
-            let target = Arc::new(target.expect("there is a target unless nothing is written"));
-            let files = Arc::new(files);
-            files::write_all(&run, &target, &files);
-            for file in files.iter().filter(|file| file.has_failed()) {
-                summary.files -= 1;
-                summary.total_bytes = summary.total_bytes.saturating_sub(file.entry.size());
+        let files = Arc::new(files);
+        match target.map(Arc::new) {
+            Some(target) if !run.options.dry_run => {
+                files::write_all(&run, &target, &files);
+                for file in files.iter().filter(|file| file.has_failed()) {
+                    summary.files -= 1;
+                    summary.total_bytes = summary.total_bytes.saturating_sub(file.entry.size());
+                }
+                plan::link_all(&run, &target, &files, &links);
+                delete::delete_all(&run, &target, surplus)?;
+                plan::finish_directories(&run, &target, &directories);
+                if run.options.verify && !run.has_failed() {
+                    files::verify_all(&run, &target, &files);
+                }
+                let synced = rustix::fs::syncfs(&*target);
+                synced.map_err(|error| Error::path("write", &run.options.target)(error.into()))?;
             }
-            plan::link_all(&run, &target, &files, &links);
-            plan::finish_directories(&run, &target, &directories);
-            if run.options.verify && !run.has_failed() {
-                files::verify_all(&run, &target, &files);
+            target => {
+                files::compare_only(&run, target.as_ref(), &files);
+                plan::compare_links(&run, target.as_deref(), &files, &links);
+                if let Some(target) = &target {
+                    delete::delete_all(&run, target, surplus)?;
+                }
+                for directory in &directories {
+                    run.entry(&directory.path, directory.outcome);
+                }
             }
-            let synced = rustix::fs::syncfs(&*target);
-            synced.map_err(|error| Error::path("write", &run.options.target)(error.into()))?;
         }
         if let Some(error) = lock(&run.failure).take() {
             return Err(error);
@@ -201,6 +277,11 @@ impl Repository {
         summary.restored_bytes = load(&run.counters.restored_bytes);
         summary.skipped_bytes = load(&run.counters.skipped_bytes);
         summary.verified_bytes = load(&run.counters.verified_bytes);
+        summary.created = load(&run.counters.created);
+        summary.updated = load(&run.counters.updated);
+        summary.unchanged = load(&run.counters.unchanged);
+        summary.kept = load(&run.counters.kept);
+        summary.deleted = load(&run.counters.deleted);
         summary.errors = load(&run.counters.errors);
         Ok(summary)
     }

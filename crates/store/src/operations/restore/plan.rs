@@ -1,7 +1,7 @@
 //! What is to be restored; makes directories and everything that has no content.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
 use std::io;
@@ -15,37 +15,52 @@ use tabane_files::beneath::{file_type, in_directory, remove};
 use tabane_files::read::{self, open_directory};
 use tabane_files::write::{self, AttributeError};
 
+use super::delete::{self, Surplus};
 use super::files::File;
-use super::{RestoreSummary, Run};
+use super::{Overwrite, RestoreSummary, Run, there};
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
+use crate::access::snapshots::path_text;
 use crate::access::tree_ahead::{TreesAhead, with_trees_ahead};
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, HardLink, Kind};
 use crate::format::snapshot::Snapshot;
 use crate::operations::exclude::{Includes, Selection};
-use tabane_storage::Id;
+use tabane_storage::{Id, Outcome};
 
 /// Fewer directories than this are finished sooner than a thread is started.
 const DIRECTORIES_PER_THREAD: usize = 256;
 
 /// What is left to do when everything without content is there.
 pub struct Plan {
-    /// The target directory; nothing in a dry run.
+    /// The target directory; nothing if it is not there in a dry run.
     pub target: Option<OwnedFd>,
     /// Regular files, by number.
     pub files: Vec<File>,
     /// Further names of files.
     pub links: Vec<Link>,
     /// Directories that await their attributes, those above others first.
-    pub directories: Vec<(PathBuf, Entry)>,
+    pub directories: Vec<Directory>,
+    /// What is to be deleted.
+    pub surplus: Vec<Surplus>,
     /// What was counted.
     pub summary: RestoreSummary,
+}
+
+/// A directory that awaits its attributes.
+pub struct Directory {
+    /// Below the target; empty for the target itself.
+    pub path: PathBuf,
+    /// What it should be.
+    pub entry: Entry,
+    /// What becomes of it; one that is kept gets no attributes.
+    pub outcome: Outcome,
 }
 
 /// A further name of something.
 pub struct Link {
     path: PathBuf,
     first: First,
+    may_exist: bool,
 }
 
 /// The first name of a hard link.
@@ -71,6 +86,9 @@ struct Planner<'a, 'b> {
     trees: &'a mut TreesAhead<'b>,
     plan: Plan,
     firsts: HashMap<HardLink, First>,
+    /// The paths that were backed up: the snapshot has all of these, and only the way to them of
+    /// what is above.
+    sources: HashSet<String>,
     way: Vec<Step>,
 }
 
@@ -97,9 +115,10 @@ fn make_reading(
         above,
         directory,
         entries,
+        is_single,
     } = find(run, trees, snapshot_id, snapshot)?;
     let (target, is_new) = if run.options.dry_run {
-        (None, false)
+        (look_at_target(&run.options.target)?, false)
     } else {
         let (target, is_new) = open_target(&run.options.target)?;
         (Some(target), is_new)
@@ -113,14 +132,16 @@ fn make_reading(
             files: Vec::new(),
             links: Vec::new(),
             directories: Vec::new(),
+            surplus: Vec::new(),
             summary: RestoreSummary::default(),
         },
         firsts: HashMap::new(),
+        sources: snapshot.paths.iter().cloned().collect(),
         way: vec![Step {
             path: PathBuf::new(),
             entry: None,
             made: true,
-            existed: true,
+            existed: !is_new,
         }],
     };
     let ancestors = above
@@ -134,9 +155,14 @@ fn make_reading(
     });
     // A target that was there has attributes of its own.
     if let Some(directory) = directory.filter(|_| is_new) {
-        planner.plan.directories.push((PathBuf::new(), directory));
+        planner.plan.directories.push(Directory {
+            path: PathBuf::new(),
+            entry: directory,
+            outcome: Outcome::Created,
+        });
     }
-    planner.entries(&above, entries, selection)?;
+    let is_whole = !is_single && above.ancestors().any(|path| planner.is_source(path));
+    planner.entries(&above, entries, selection, is_whole)?;
     Ok(planner.plan)
 }
 
@@ -148,6 +174,8 @@ struct Found {
     directory: Option<Entry>,
     /// The entries.
     entries: Vec<Entry>,
+    /// The subpath is no directory, but the only entry.
+    is_single: bool,
 }
 
 /// Finds what is at the subpath.
@@ -181,6 +209,7 @@ fn find(run: &Run, trees: &mut TreesAhead, snapshot_id: Id, snapshot: &Snapshot)
                     above: path,
                     directory: None,
                     entries: vec![entry],
+                    is_single: true,
                 });
             }
             None => return Err(no_such_path()),
@@ -190,7 +219,19 @@ fn find(run: &Run, trees: &mut TreesAhead, snapshot_id: Id, snapshot: &Snapshot)
         above: path,
         directory,
         entries,
+        is_single: false,
     })
+}
+
+/// Opens the target of a dry run, if it is there.
+fn look_at_target(target: &Path) -> Result<Option<OwnedFd>> {
+    match target.canonicalize() {
+        Ok(target) => open_directory(CWD, target.as_os_str())
+            .map(Some)
+            .map_err(cannot_use(&target)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(cannot_use(target)(error)),
+    }
 }
 
 /// Opens the target; true if it had to be made.
@@ -205,21 +246,32 @@ fn open_target(target: &Path) -> Result<(OwnedFd, bool)> {
             let target = target.canonicalize()?;
             Ok((open_directory(CWD, target.as_os_str())?, is_new))
         })
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-                Error::WrongKind(format!(
-                    "the target {} is not a directory: choose a directory, or a new name for one",
-                    target.display()
-                ))
-            }
-            _ => Error::path("use the target", target)(error),
-        })
+        .map_err(cannot_use(target))
+}
+
+fn cannot_use(target: &Path) -> impl Fn(io::Error) -> Error + '_ {
+    move |error| match error.kind() {
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => Error::WrongKind(format!(
+            "the target {} is not a directory: choose a directory, or a new name for one",
+            target.display()
+        )),
+        _ => Error::path("use the target", target)(error),
+    }
 }
 
 impl Planner<'_, '_> {
     /// Plans the entries of the directory that is the last step; `above` is its path in the
-    /// snapshot.
-    fn entries(&mut self, above: &Path, entries: Vec<Entry>, parent: Selection) -> Result<()> {
+    /// snapshot, which has all of it if `is_whole`.
+    fn entries(
+        &mut self,
+        above: &Path,
+        entries: Vec<Entry>,
+        parent: Selection,
+        is_whole: bool,
+    ) -> Result<()> {
+        if is_whole && self.run.options.delete {
+            self.find_surplus(above, &entries, parent);
+        }
         // Of others it is not known yet whether they are wanted.
         if parent == Selection::Take {
             self.trees.announce(
@@ -258,6 +310,7 @@ impl Planner<'_, '_> {
                     self.run.error(&path, &"it is too many directories deep");
                     continue;
                 }
+                let is_whole = is_whole || self.is_source(&path);
                 self.way.push(Step {
                     path: below,
                     entry: Some(entry),
@@ -265,23 +318,78 @@ impl Planner<'_, '_> {
                     existed: true,
                 });
                 if selection != Selection::Take || self.make_way() {
-                    self.entries(&path, entries, selection)?;
+                    self.entries(&path, entries, selection, is_whole)?;
                 }
                 self.way.pop();
             } else if self.make_way() {
-                self.entry(below, entry);
+                self.entry(below, &path, entry, parent);
             }
         }
         Ok(())
     }
 
+    fn is_source(&self, path: &Path) -> bool {
+        self.sources.contains(&path_text(path))
+    }
+
+    /// Notes what the target has in the directory that is the last step, and the snapshot has not.
+    fn find_surplus(&mut self, above: &Path, entries: &[Entry], parent: Selection) {
+        let step = self.way.last().expect("the target is a step");
+        let Some(target) = self.plan.target.as_ref().filter(|_| step.existed) else {
+            return;
+        };
+        let opened = if step.path.as_os_str().is_empty() {
+            open_directory(target.as_fd(), OsStr::new("."))
+        } else {
+            in_directory(target, &step.path, open_directory)
+        };
+        let names = match opened.and_then(|directory| read::list(&directory)) {
+            Ok(names) => names,
+            Err(error) => {
+                // Only once it was made, a step is known to be a directory.
+                if step.made {
+                    self.run.io_error(&step.path, "list", error);
+                }
+                return;
+            }
+        };
+        let known: HashSet<&[u8]> = entries.iter().map(|entry| &entry.name[..]).collect();
+        let surplus = names.iter().filter(|name| !known.contains(name.as_bytes()));
+        self.plan.surplus.extend(surplus.map(|name| Surplus {
+            below: step.path.join(name),
+            path: above.join(name),
+            parent,
+        }));
+    }
+
+    /// What the target has at `path`, in the directory that is the last step.
+    fn find_there(&self, path: &Path) -> Option<Entry> {
+        let step = self.way.last().expect("the target is a step");
+        let target = self.plan.target.as_ref().filter(|_| step.existed)?;
+        there::find(target, path)
+    }
+
     /// Makes the directories on the way that are not there; false if one cannot be made.
     fn make_way(&mut self) -> bool {
-        for step in self.way.iter_mut().filter(|step| !step.made) {
+        let options = &self.run.options;
+        let mut above_existed = true;
+        for step in &mut self.way {
+            if step.made {
+                above_existed = step.existed;
+                continue;
+            }
             let entry = step.entry.take().expect("only the target has no entry");
-            let made = match &self.plan.target {
-                Some(target) => make_directory(target, &step.path),
-                None => Ok(true),
+            let target = self.plan.target.as_ref().filter(|_| above_existed);
+            let there = target.and_then(|target| there::find(target, &step.path));
+            let is_directory = |there: &&Entry| there.directory().is_some();
+            let made = match (&there, &self.plan.target) {
+                (Some(there), _)
+                    if there.directory().is_none() && options.overwrite.keeps(there, &entry) =>
+                {
+                    Err(io::Error::other("something else is there, and is to stay"))
+                }
+                (_, Some(target)) if !options.dry_run => make_directory(target, &step.path),
+                (there, _) => Ok(there.as_ref().filter(is_directory).is_some()),
             };
             match made {
                 Ok(existed) => step.existed = existed,
@@ -292,14 +400,43 @@ impl Planner<'_, '_> {
                 }
             }
             step.made = true;
+            above_existed = step.existed;
             self.plan.summary.directories += 1;
-            self.plan.directories.push((step.path.clone(), entry));
+            let outcome = match there.as_ref().filter(is_directory) {
+                Some(there) if options.overwrite.keeps(there, &entry) => Outcome::Kept,
+                _ if there.is_some() && !step.existed => Outcome::Updated,
+                there => there::outcome(there, &entry),
+            };
+            self.plan.directories.push(Directory {
+                path: step.path.clone(),
+                entry,
+                outcome,
+            });
         }
         true
     }
 
-    /// Plans an entry that is no directory.
-    fn entry(&mut self, path: PathBuf, entry: Entry) {
+    /// Plans an entry that is no directory; `source` is its path in the snapshot, and `parent` what
+    /// is chosen of the directory that it is in.
+    fn entry(&mut self, path: PathBuf, source: &Path, entry: Entry, parent: Selection) {
+        let options = &self.run.options;
+        let there = self.find_there(&path);
+        if let Some(there) = &there {
+            if options.overwrite.keeps(there, &entry) {
+                self.run.entry(&path, Outcome::Kept);
+                return;
+            }
+            if let (true, Some(_), Some(target)) =
+                (options.delete, there.directory(), &self.plan.target)
+            {
+                let surplus = Surplus {
+                    below: path.clone(),
+                    path: source.to_owned(),
+                    parent,
+                };
+                delete::delete(self.run, target, &self.includes, &surplus);
+            }
+        }
         if let Some(link) = entry.hard_link {
             // Inode numbers are used again, and some file systems make them up: the same content
             // makes it sure.
@@ -309,7 +446,11 @@ impl Planner<'_, '_> {
             };
             if let Some(first) = self.firsts.get(&link).filter(same) {
                 let first = first.clone();
-                self.plan.links.push(Link { path, first });
+                self.plan.links.push(Link {
+                    path,
+                    first,
+                    may_exist: there.is_some(),
+                });
                 self.plan.summary.others += 1;
                 return;
             }
@@ -324,26 +465,38 @@ impl Planner<'_, '_> {
             let total = &mut self.plan.summary.total_bytes;
             // Holes may be of any length.
             *total = total.saturating_add(size);
-            let may_exist = self.way.last().expect("the target is a step").existed;
-            self.plan.files.push(File::new(path, entry, may_exist));
+            let is_assumed_right = options.overwrite == Overwrite::IfChanged
+                && there.as_ref().is_some_and(|there| {
+                    matches!(there.kind, Kind::File { .. })
+                        && there.hard_link.is_none()
+                        && (there.size(), there.mtime) == (size, entry.mtime)
+                });
+            let file = File::new(path, entry, there, is_assumed_right);
+            self.plan.files.push(file);
             return;
         }
         self.plan.summary.others += 1;
-        let Some(target) = &self.plan.target else {
-            return;
+        let outcome = match &there {
+            Some(there) if there.kind != entry.kind => Outcome::Updated,
+            there => there::outcome(there.as_ref(), &entry),
         };
-        let made = in_directory(target, &path, |directory, name| {
-            if !is_same(directory, name, &entry) {
-                remove(directory, name)?;
-                write::create(directory, name, &entry)?;
+        if let Some(target) = self.plan.target.as_ref().filter(|_| !options.dry_run) {
+            let made = in_directory(target, &path, |directory, name| {
+                if !is_same(directory, name, &entry) {
+                    remove(directory, name)?;
+                    write::create(directory, name, &entry)?;
+                }
+                Ok(write::apply_at(directory, name, &entry))
+            });
+            match made {
+                Ok(failures) => attribute_errors(self.run, &path, &failures),
+                Err(error) => {
+                    self.run.io_error(&path, "make", error);
+                    return;
+                }
             }
-            Ok(write::apply_at(directory, name, &entry))
-        });
-        match made {
-            Ok(failures) => attribute_errors(self.run, &path, &failures),
-            Err(error) => self.run.io_error(&path, "make", error),
         }
-        self.run.entry(&path);
+        self.run.entry(&path, outcome);
     }
 }
 
@@ -374,53 +527,101 @@ fn make_directory(target: &OwnedFd, path: &Path) -> io::Result<bool> {
 
 /// Gives the files that have them their further names.
 pub fn link_all(run: &Run, target: &OwnedFd, files: &[File], links: &[Link]) {
-    for Link { path, first } in links {
+    for link in links {
         if run.has_failed() {
             return;
         }
-        let first = match first {
+        let path = &link.path;
+        let first = match &link.first {
             First::File(number) if files[*number].has_failed() => {
                 run.error(path, &"its other name could not be restored");
                 continue;
             }
-            First::File(number) => &files[*number].path,
-            First::Other(path, _) => path,
+            first => first.path(files),
         };
         let linked = in_directory(target, first, |first_directory, first_name| {
             in_directory(target, path, |directory, name| {
-                let stat = |directory, name| {
-                    rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
-                };
-                let wanted = stat(first_directory, first_name)?;
-                if stat(directory, name).is_ok_and(|there| {
-                    (there.st_dev, there.st_ino) == (wanted.st_dev, wanted.st_ino)
-                }) {
-                    return Ok(());
+                if is_linked(first_directory, first_name, directory, name)? {
+                    return Ok(true);
                 }
                 remove(directory, name)?;
-                write::hard_link(first_directory, first_name, directory, name)
+                write::hard_link(first_directory, first_name, directory, name)?;
+                Ok(false)
             })
         });
-        if let Err(error) = linked {
-            run.io_error(path, "link", error);
+        match linked {
+            Ok(was_linked) => run.entry(path, link.outcome(files, was_linked)),
+            Err(error) => run.io_error(path, "link", error),
         }
-        run.entry(path);
+    }
+}
+
+/// Tells what would become of further names.
+pub fn compare_links(run: &Run, target: Option<&OwnedFd>, files: &[File], links: &[Link]) {
+    for link in links {
+        let is_linked = target.is_some_and(|target| {
+            let first = link.first.path(files);
+            let linked = in_directory(target, first, |first_directory, first_name| {
+                in_directory(target, &link.path, |directory, name| {
+                    is_linked(first_directory, first_name, directory, name)
+                })
+            });
+            linked.unwrap_or(false)
+        });
+        run.entry(&link.path, link.outcome(files, is_linked));
+    }
+}
+
+/// Whether both are names of one inode.
+fn is_linked(
+    first_directory: BorrowedFd<'_>,
+    first_name: &OsStr,
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+) -> io::Result<bool> {
+    let stat = |directory, name| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    let wanted = stat(first_directory, first_name)?;
+    let inode = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
+    Ok(stat(directory, name).is_ok_and(|there| inode(there) == inode(wanted)))
+}
+
+impl First {
+    fn path<'a>(&'a self, files: &'a [File]) -> &'a Path {
+        match self {
+            Self::File(number) => &files[*number].path,
+            Self::Other(path, _) => path,
+        }
+    }
+}
+
+impl Link {
+    /// What becomes of it, if it is a name of the right inode already or not.
+    fn outcome(&self, files: &[File], is_linked: bool) -> Outcome {
+        match (&self.first, is_linked, self.may_exist) {
+            (First::File(number), true, _) => files[*number].outcome(),
+            (First::Other(..), true, _) => Outcome::Unchanged,
+            (_, false, true) => Outcome::Updated,
+            (_, false, false) => Outcome::Created,
+        }
     }
 }
 
 /// Gives directories their attributes, those below others first: these may become unreachable then.
 /// Directories of one depth are finished side by side.
-pub fn finish_directories(run: &Run, target: &OwnedFd, directories: &[(PathBuf, Entry)]) {
+pub fn finish_directories(run: &Run, target: &OwnedFd, directories: &[Directory]) {
     let depth = |path: &Path| path.components().count();
-    let mut deepest_first: Vec<&(PathBuf, Entry)> = directories.iter().collect();
-    deepest_first.sort_by_cached_key(|(path, _)| Reverse(depth(path)));
+    let mut deepest_first: Vec<&Directory> = directories.iter().collect();
+    deepest_first.sort_by_cached_key(|directory| Reverse(depth(&directory.path)));
     let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
-    for level in deepest_first.chunk_by(|(a, _), (b, _)| depth(a) == depth(b)) {
+    for level in deepest_first.chunk_by(|a, b| depth(&a.path) == depth(&b.path)) {
         let part = level.len().div_ceil(workers).max(DIRECTORIES_PER_THREAD);
         let (own, others) = level.split_at(part.min(level.len()));
-        let finish = |part: &[&(PathBuf, Entry)]| {
-            for (path, entry) in part {
-                finish_directory(run, target, path, entry);
+        let finish = |part: &[&Directory]| {
+            for directory in part {
+                if directory.outcome != Outcome::Kept {
+                    finish_directory(run, target, &directory.path, &directory.entry);
+                }
+                run.entry(&directory.path, directory.outcome);
             }
         };
         std::thread::scope(|scope| {
@@ -445,7 +646,6 @@ fn finish_directory(run: &Run, target: &OwnedFd, path: &Path, entry: &Entry) {
         Ok(failures) => attribute_errors(run, path, &failures),
         Err(error) => run.io_error(path, "finish", error),
     }
-    run.entry(path);
 }
 
 /// Reports attributes that could not be restored.

@@ -1,54 +1,19 @@
-//! Writes files and directories of a snapshot as a stream.
+//! A directory as a tar archive of POSIX.1-2001 (PAX).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::ffi::OsStr;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use tar::{Builder, EntryType, Header};
+use ::tar::{Builder, EntryType, Header};
 
+use super::acl::AccessList;
+use super::sparse::SparseMap;
+use super::{ContentReader, DumpError};
 use crate::access::browse::{Browser, Walk};
-use crate::error::Error;
-use crate::format::entry::{Entry, HardLink, Kind, Piece, Time};
-
-/// Why a dump ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum DumpError {
-    /// The repository could not be read.
-    #[error(transparent)]
-    Repository(#[from] Error),
-    /// The stream could not be written.
-    #[error(transparent)]
-    Output(io::Error),
-}
-
-impl From<io::Error> for DumpError {
-    /// Errors of the repository pass through readers as [`io::Error`]s, and are unpacked here.
-    fn from(error: io::Error) -> Self {
-        match error.downcast::<Error>() {
-            Ok(error) => Self::Repository(error),
-            Err(error) => Self::Output(error),
-        }
-    }
-}
-
-/// Writes the content of a file, holes as zeros.
-///
-/// # Errors
-/// [`Error::WrongKind`] when `entry` is no file, or when it cannot be read or written.
-pub fn file(browser: &mut Browser, entry: &Entry, out: &mut impl Write) -> Result<u64, DumpError> {
-    let Kind::File { content, .. } = &entry.kind else {
-        let name = entry.name.escape_ascii();
-        return Err(Error::WrongKind(format!(
-            "{name} is no regular file: it has no bytes to write"
-        ))
-        .into());
-    };
-    let mut reader = ContentReader::new(browser, content);
-    Ok(io::copy(&mut reader, out)?)
-}
+use crate::format::entry::{Entry, HardLink, Kind, Piece, Time, Xattr};
 
 /// What [`archive`] wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,9 +27,10 @@ pub struct Archived {
 /// Writes `entry`, whose path is `path`, and everything below it as a POSIX.1-2001 (PAX) tar
 /// archive.
 ///
-/// Names are paths without the slash at the beginning. Owners are numbers. Times have nanoseconds,
-/// and extended attributes are those of star (`SCHILY.xattr.…`), which GNU tar restores with
-/// `--xattrs`.
+/// Names are paths without the slash at the beginning. Owners are numbers. Times have nanoseconds.
+/// Extended attributes are those of star (`SCHILY.xattr.…`), which GNU tar restores with
+/// `--xattrs`; access control lists are those of star, too (`SCHILY.acl.…`), which it restores with
+/// `--acls`. Files with holes are sparse members of GNU's format 1.0.
 ///
 /// # Errors
 /// When something cannot be read or written.
@@ -123,12 +89,11 @@ impl<W: Write> Archiver<'_, W> {
             records.push("mtime", decimal(entry.mtime));
         }
         for xattr in &entry.xattrs {
-            if let Ok(name) = std::str::from_utf8(&xattr.name) {
-                records.push(&format!("SCHILY.xattr.{name}"), xattr.value.clone());
-            }
+            records.push_xattr(xattr);
         }
         let mut name = path.as_os_str().as_bytes().to_vec();
         let mut content: &[Piece] = &[];
+        let mut sparse = None;
         let earlier = entry
             .hard_link
             .and_then(|link| match self.links.entry(link) {
@@ -158,11 +123,24 @@ impl<W: Write> Archiver<'_, W> {
                 None,
             ) => {
                 header.set_entry_type(EntryType::Regular);
-                header.set_size(*size);
-                if *size >= 1 << 33 {
-                    records.push("size", size.to_string());
+                let map = SparseMap::of(pieces);
+                let stored = match &map {
+                    Some(map) => {
+                        records.push("GNU.sparse.major", "1");
+                        records.push("GNU.sparse.minor", "0");
+                        records.push("GNU.sparse.name", &name[..]);
+                        records.push("GNU.sparse.realsize", size.to_string());
+                        name = sparse_name(path);
+                        map.stored_len()
+                    }
+                    None => *size,
+                };
+                header.set_size(stored);
+                if stored >= 1 << 33 {
+                    records.push("size", stored.to_string());
                 }
                 content = pieces;
+                sparse = map;
             }
             (Kind::Directory { .. }, None) => {
                 header.set_entry_type(EntryType::Directory);
@@ -197,8 +175,16 @@ impl<W: Write> Archiver<'_, W> {
                 .map(|(key, value)| (key.as_str(), value.as_slice()));
             self.builder.append_pax_extensions(records)?;
         }
-        self.builder
-            .append(&header, ContentReader::new(browser, content))?;
+        match &sparse {
+            Some(map) => {
+                let (text, content) = (map.text(), ContentReader::new(browser, map.content()));
+                self.builder
+                    .append(&header, text.as_slice().chain(content))?;
+            }
+            None => self
+                .builder
+                .append(&header, ContentReader::new(browser, content))?,
+        }
         self.archived.entries += 1;
         Ok(())
     }
@@ -212,6 +198,29 @@ impl Records {
     fn push(&mut self, key: &str, value: impl Into<Vec<u8>>) {
         self.0.push((key.to_owned(), value.into()));
     }
+
+    /// An access control list as text, which tar programs restore; anything else as it is.
+    fn push_xattr(&mut self, xattr: &Xattr) {
+        let key = match xattr.name.as_slice() {
+            b"system.posix_acl_access" => "SCHILY.acl.access",
+            b"system.posix_acl_default" => "SCHILY.acl.default",
+            _ => "",
+        };
+        if let Some(list) = AccessList::parse(&xattr.value).filter(|_| !key.is_empty()) {
+            self.push(key, list.to_string());
+        } else if let Ok(name) = std::str::from_utf8(&xattr.name) {
+            self.push(&format!("SCHILY.xattr.{name}"), xattr.value.clone());
+        }
+    }
+}
+
+/// The name of a sparse file in the old header, where programs that know nothing of sparse files
+/// put what they extract: its own name in a directory of GNU tar's choice.
+fn sparse_name(path: &Path) -> Vec<u8> {
+    let name = path.file_name().unwrap_or_default();
+    let above = path.parent().unwrap_or(Path::new(""));
+    let path = above.join("GNUSparseFile.0").join(name);
+    path.into_os_string().into_encoded_bytes()
 }
 
 fn set_link(header: &mut Header, records: &mut Records, target: &[u8]) {
@@ -239,73 +248,6 @@ fn decimal(time: Time) -> String {
         distance / 1_000_000_000,
         distance % 1_000_000_000
     )
-}
-
-/// Reads pieces one behind the other.
-struct ContentReader<'a> {
-    browser: &'a mut Browser,
-    pieces: std::slice::Iter<'a, Piece>,
-    block: Vec<u8>,
-    /// How much of `block` was read.
-    position: usize,
-    /// How much is left of a hole.
-    zeros: u64,
-}
-
-impl<'a> ContentReader<'a> {
-    fn new(browser: &'a mut Browser, pieces: &'a [Piece]) -> Self {
-        Self {
-            browser,
-            pieces: pieces.iter(),
-            block: Vec::new(),
-            position: 0,
-            zeros: 0,
-        }
-    }
-
-    /// Gets the next piece that has bytes; says whether there is one.
-    fn advance(&mut self) -> io::Result<bool> {
-        while self.zeros == 0 && self.position == self.block.len() {
-            match self.pieces.next() {
-                None => return Ok(false),
-                Some(Piece::Hole { len }) => self.zeros = *len,
-                Some(Piece::Block { id, len }) => {
-                    self.block.clear();
-                    self.position = 0;
-                    let read = self.browser.append_block(*id, &mut self.block);
-                    read.map_err(io::Error::other)?;
-                    if self.block.len() != *len as usize {
-                        let error = Error::damaged(format!("block {id}"), "it has another length");
-                        return Err(io::Error::other(error));
-                    }
-                }
-            }
-        }
-        Ok(true)
-    }
-}
-
-impl Read for ContentReader<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if buffer.is_empty() || !self.advance()? {
-            return Ok(0);
-        }
-        let len = if self.zeros > 0 {
-            let len = buffer
-                .len()
-                .min(usize::try_from(self.zeros).unwrap_or(usize::MAX));
-            buffer[..len].fill(0);
-            self.zeros -= len as u64;
-            len
-        } else {
-            let left = &self.block[self.position..];
-            let len = buffer.len().min(left.len());
-            buffer[..len].copy_from_slice(&left[..len]);
-            self.position += len;
-            len
-        };
-        Ok(len)
-    }
 }
 
 #[cfg(test)]

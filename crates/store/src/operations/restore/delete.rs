@@ -1,0 +1,145 @@
+//! Deletes what the snapshot does not have.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType};
+use tabane_files::beneath::{file_type, in_directory};
+use tabane_files::read::{list, open_directory};
+
+use super::Run;
+use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
+use crate::error::Result;
+use crate::operations::exclude::{Includes, Selection};
+use tabane_storage::Outcome;
+
+/// Something in the target that the snapshot does not have.
+pub struct Surplus {
+    /// Below the target.
+    pub below: PathBuf,
+    /// Where the snapshot would have it: patterns are for this path.
+    pub path: PathBuf,
+    /// What is chosen of the directory that it is in.
+    pub parent: Selection,
+}
+
+/// Deletes `surplus`, and everything in it, as far as it is chosen. Nothing is deleted after an
+/// error: what is there may be all that is left.
+///
+/// # Errors
+/// Unusable patterns.
+pub fn delete_all(run: &Run, target: &OwnedFd, surplus: Vec<Surplus>) -> Result<()> {
+    let includes = Includes::new(&run.options.includes)?;
+    with_deep_stack(|| {
+        for surplus in &surplus {
+            let errors = run
+                .counters
+                .errors
+                .load(std::sync::atomic::Ordering::Relaxed);
+            if run.has_failed() || errors > 0 {
+                let kept = "entries that the snapshot lacks were not deleted, since not all of the \
+                            others could be restored";
+                run.repository.progress().note(kept);
+                return;
+            }
+            delete(run, target, &includes, surplus);
+        }
+    });
+    Ok(())
+}
+
+/// Deletes one entry and everything in it, as far as it is chosen.
+pub fn delete(run: &Run, target: &OwnedFd, includes: &Includes, surplus: &Surplus) {
+    let deletion = Deletion { run, includes };
+    let deleted = in_directory(target, &surplus.below, |directory, name| {
+        deletion.entry(directory, name, surplus, 0)
+    });
+    if let Err(error) = deleted {
+        run.io_error(&surplus.below, "delete", error);
+    }
+}
+
+struct Deletion<'a> {
+    run: &'a Run,
+    includes: &'a Includes,
+}
+
+impl Deletion<'_> {
+    /// Says whether nothing is left of it.
+    fn entry(
+        &self,
+        directory: BorrowedFd<'_>,
+        name: &OsStr,
+        Surplus {
+            below,
+            path,
+            parent,
+        }: &Surplus,
+        depth: usize,
+    ) -> io::Result<bool> {
+        let Some(kind) = file_type(directory, name)? else {
+            return Ok(true);
+        };
+        let is_directory = kind == FileType::Directory;
+        let selection = self.includes.select(path, is_directory, *parent);
+        if selection == Selection::Skip {
+            return Ok(false);
+        }
+        if is_directory && !self.contents(directory, name, below, path, selection, depth)? {
+            return Ok(false);
+        }
+        if selection != Selection::Take {
+            return Ok(false);
+        }
+        if !self.run.options.dry_run {
+            let flags = if is_directory {
+                AtFlags::REMOVEDIR
+            } else {
+                AtFlags::empty()
+            };
+            rustix::fs::unlinkat(directory, name, flags)?;
+        }
+        self.run.entry(below, Outcome::Deleted);
+        Ok(true)
+    }
+
+    /// Deletes what is in a directory; says whether it is empty then.
+    fn contents(
+        &self,
+        above: BorrowedFd<'_>,
+        name: &OsStr,
+        below: &Path,
+        path: &Path,
+        parent: Selection,
+        depth: usize,
+    ) -> io::Result<bool> {
+        let directory = open_directory(above, name)?;
+        let device = |fd| rustix::fs::fstat(fd).map(|stat| stat.st_dev);
+        if device(above)? != device(directory.as_fd())? {
+            let why = "another file system is mounted there, and stays";
+            self.run.repository.progress().warning(below, why);
+            return Ok(false);
+        }
+        if depth == DEPTH_MAX {
+            return Err(io::Error::other("it is too many directories deep"));
+        }
+        let mut is_empty = true;
+        for name in list(&directory)? {
+            let surplus = Surplus {
+                below: below.join(&name),
+                path: path.join(&name),
+                parent,
+            };
+            match self.entry(directory.as_fd(), &name, &surplus, depth + 1) {
+                Ok(gone) => is_empty &= gone,
+                Err(error) => {
+                    self.run.io_error(&surplus.below, "delete", error);
+                    is_empty = false;
+                }
+            }
+        }
+        Ok(is_empty)
+    }
+}
