@@ -21,6 +21,10 @@ pub enum Exit {
     /// The backup was made, but some of the source could not be read; or `forget` could not read or
     /// remove some snapshots.
     Incomplete = 3,
+    /// `cluster status` found that less can be lost than should be, and at least one node.
+    Degraded = 4,
+    /// `cluster status` found that nothing more can be lost.
+    AtRisk = 5,
     /// There is no repository at the place given, or no longer.
     NoRepository = 10,
     /// Another client prunes the repository.
@@ -59,6 +63,8 @@ Exit codes:
     1  an error; `check` or `sum --check` found damage; `restore` could not write everything, or found nothing
     2  wrong usage, or a mistake in the configuration file
     3  the backup was made, but some source files could not be read; `forget` could not read or remove some snapshots
+    4  `cluster status`: degraded, and any one node can still be lost
+    5  `cluster status`: at risk, nothing more can be lost
    10  there is no repository at that place, or no longer
    11  another client prunes the repository
    12  wrong password

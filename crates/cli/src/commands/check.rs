@@ -117,6 +117,11 @@ impl Check {
             if let Some(statement) = statement {
                 object.insert("targets".to_owned(), statement.into());
             }
+            if let Some(striped) = striped {
+                let seen = striped.damage_seen().into_iter();
+                let seen = seen.map(|(url, objects)| json!({"url": url, "objects": objects}));
+                object.insert("damaged_targets".to_owned(), seen.collect());
+            }
             object.append(&mut into_object(
                 serde_json::to_value(report).unwrap_or_default(),
             ));
@@ -146,10 +151,21 @@ impl Check {
             if let Some(statement) = statement {
                 output.line(statement)?;
             }
-            if !failed {
+            let damaged = striped.is_some_and(|storage| !storage.damage_seen().is_empty());
+            if !failed && damaged {
+                output.line("no problems were found but damage that was read round (see below)")?;
+            } else if !failed {
                 output.line("no problems were found")?;
             }
             output.finish()?;
+        }
+        let damage = striped.map_or_else(Vec::new, StripedStorage::damage_seen);
+        for (url, objects) in &damage {
+            warn(format!(
+                "{url}: parts of {} are not as they were written, and were computed from others: run \
+                 `tabane scrub`, which mends them",
+                format::count(*objects as u64, "object")
+            ));
         }
         if incomplete > 0 {
             warn(format!(
