@@ -16,7 +16,7 @@ pub enum Error {
     /// There is nothing at this place.
     #[error("there is no repository at {0}")]
     NoRepository(String),
-    /// There are keys, but nothing that they open.
+    /// There is an index, but no `config`.
     #[error(
         "the repository at {0} has lost its file `config`, without which nothing in it can be \
          decrypted: bring `config` back from a copy"

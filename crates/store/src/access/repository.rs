@@ -145,8 +145,9 @@ impl Repository {
             if !is_absent(&source) {
                 return Error::storage("read", Name::CONFIG)(source);
             }
-            match storage.list(ObjectKind::Key) {
-                Ok(keys) if !keys.is_empty() => Error::ConfigMissing(storage.location()),
+            // Keys alone are what an interrupted creation leaves.
+            match storage.list(ObjectKind::Index) {
+                Ok(index) if !index.is_empty() => Error::ConfigMissing(storage.location()),
                 _ => Error::NoRepository(storage.location()),
             }
         })?;
