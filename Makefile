@@ -10,6 +10,10 @@
 #                   (x86-64 Linux, needs a C++ compiler)
 #   make bench      measures kernels, the paper's figures, copies and whole backups beside the tools that are installed
 #   make gpu-check  on a machine with an NVIDIA card: tests, then measures it and writes docs/results/gpu.json
+#   make book       the documentation as a book in target/book; needs mdbook (cargo install mdbook)
+#   make documents  writes what the command prints now into README, tutorial and reference
+#   make figures    records README's tour anew, and draws the bars of the results
+#   make miri       the portable kernels and the rings under Miri (nightly Rust with miri)
 #   make install    copies the command, its manual pages and completions: PREFIX=/usr/local DESTDIR=
 #   make install-lib  copies the hashes for C: tabane.h, libtabane.so, libtabane.a and tabane.pc
 #   make uninstall  removes what install and install-lib copied
@@ -166,6 +170,21 @@ fuzz:
 	cd fuzz && PARSER=$(PARSER) target/x86_64-unknown-linux-gnu/release/"$(FUZZ)" "corpus/$(FUZZ)$(PARSER)" \
 		-max_total_time=$(SECONDS) -malloc_limit_mb=256 -detect_leaks=0
 
+book:
+	@command -v mdbook > /dev/null || { echo 'mdbook is missing: cargo install mdbook --locked' >&2; exit 1; }
+	mdbook build
+
+documents:
+	UPDATE_DOCUMENTS=1 $(CARGO) test $(CARGOFLAGS) --workspace --test documents
+
+figures:
+	$(CARGO) build $(CARGOFLAGS) --workspace --bin tabane --example figures
+	@built=$$($(TARGET))/debug; "$$built/examples/figures" "$$built/tabane"
+
+miri:
+	MIRIFLAGS=-Zmiri-disable-isolation TABANE_SIMD=portable $(CARGO) +nightly miri test -p tabane-lanes --lib
+	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -p tabane-fabric --lib
+
 bench:
 	$(CARGO) build $(CARGOFLAGS) --release --workspace
 	@bin=$$($(TARGET))/release; \
@@ -242,5 +261,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: all build gpu-check fuzz package test test-all test-examples test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: all book build documents figures miri gpu-check fuzz package test test-all test-examples test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

@@ -15,7 +15,8 @@ fn shim() {
         .try_compile("tabane_libfabric");
     if let Err(error) = compiled {
         panic!(
-            "the feature libfabric needs libfabric's headers (Debian package libfabric-dev): {error}"
+            "the feature libfabric needs libfabric's headers (Debian package libfabric-dev): \
+             {error}"
         );
     }
     println!("cargo::rustc-link-lib=fabric");

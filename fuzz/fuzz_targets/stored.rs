@@ -27,7 +27,8 @@ fuzz_target!(
         for (number, sample) in (PARSER.samples)().into_iter().enumerate() {
             if Path::new(&corpus).is_dir() {
                 let name = format!("sample-{number}");
-                std::fs::write(Path::new(&corpus).join(name), sample).expect("a corpus to write to");
+                std::fs::write(Path::new(&corpus).join(name), sample).expect("a corpus to write \
+                to");
             }
         }
     },

@@ -354,7 +354,7 @@ impl Place<'_> {
 
 /// What must be read of other targets to rebuild all that is on this one: of stripes what the
 /// code's plan says, of what is whole one copy. From the headers of its containers
-/// (docs/format.md).
+/// (docs/reference/format.md).
 fn least_reads(target: &Path) -> Result<f64> {
     let mut sum = 0;
     disk::walk(target, &mut |path, metadata| {

@@ -18,14 +18,22 @@ pub fn of(error: &Error) -> Option<String> {
         Error::Storage { source, .. } => return of_kind(source.kind()).map(str::to_owned),
         Error::Path { source, .. } => return of_kind(source.kind().into()).map(str::to_owned),
         Error::OfStripedSet(_) => "name the set instead, `--repo striped:FILE`",
+        Error::Damaged { what, .. } if what == "config" => {
+            "nothing in the repository can be decrypted without it: bring it back from a copy"
+        }
+        Error::Damaged { what, .. } if what.starts_with("keys/") => {
+            "bring it back from a copy, or open the repository with the password of another key; \
+             without a sound key nothing can be decrypted"
+        }
         Error::Damaged { .. } => "run `tabane check --read-data` to see what is affected",
         Error::MissingBlock(_) => "run `tabane check` to see what is affected",
         Error::RemovedMeanwhile => {
-            "run the command again (`tabane prune` with a `--grace` longer than backups take avoids this)"
+            "run the command again (`tabane prune` with a `--grace` longer than backups take \
+             avoids this)"
         }
         Error::ObjectGone(_) => {
-            "run the command again: it now looks for what is gone, and stores again what it still finds; then see \
-             `tabane check`"
+            "run the command again: it now looks for what is gone, and stores again what it still \
+             finds; then see `tabane check`"
         }
         Error::PruneRunning(_) => {
             "wait until it is done (if it died, `tabane unlock` removes what it left)"
@@ -36,14 +44,16 @@ pub fn of(error: &Error) -> Option<String> {
         Error::NoSnapshot(_) | Error::AmbiguousSnapshot { .. } => "`tabane snapshots` lists them",
         Error::PacksUnindexed => "run `tabane repair index` first",
         Error::LatestUnclear(_) => {
-            "name one by its ID (`tabane snapshots` lists them); `tabane forget ID` removes one that is damaged"
+            "name one by its ID (`tabane snapshots` lists them); `tabane forget ID` removes one \
+             that is damaged"
         }
         Error::NoSuchPath { snapshot, .. } => {
             return Some(format!("`tabane ls {snapshot}` lists what is"));
         }
         Error::OtherHash { from, .. } => {
             return Some(format!(
-                "copy into a repository made with `tabane init --hash {from}`, or restore and back up again"
+                "copy into a repository made with `tabane init --hash {from}`, or restore and back \
+                 up again"
             ));
         }
         _ => return None,
@@ -55,12 +65,14 @@ pub fn of(error: &Error) -> Option<String> {
 pub fn of_kind(kind: StorageErrorKind) -> Option<&'static str> {
     Some(match kind {
         StorageErrorKind::Full => {
-            "free some space or raise the quota, and run the command again: nothing already stored is lost"
+            "free some space or raise the quota, and run the command again: nothing already stored \
+             is lost"
         }
         StorageErrorKind::Denied => "check the permissions, or run as another user",
         StorageErrorKind::ReadOnly => "mount it writable, or choose another place",
         StorageErrorKind::Retryable => {
-            "nothing already stored is lost: check the network and the server, and run the command again"
+            "nothing already stored is lost: check the network and the server, and run the command \
+             again"
         }
         StorageErrorKind::NoTargets => {
             "bring them back; if `tabane init` was interrupted, run it again with the same targets"
@@ -84,8 +96,9 @@ pub fn of_mount(error: &MountError) -> Option<String> {
     match error {
         MountError::Repository(error) => of(error),
         MountError::NoDevice(device) => Some(format!(
-            "load the kernel's module (`modprobe fuse`); a container must be given the device (`--device {device} \
-             --cap-add SYS_ADMIN`); `tabane restore` and `tabane dump` need none of it"
+            "load the kernel's module (`modprobe fuse`); a container must be given the device \
+             (`--device {device} --cap-add SYS_ADMIN`); `tabane restore` and `tabane dump` need \
+             none of it"
         )),
         MountError::NotForOthers(_) => Some("or leave `--allow-other` out".to_owned()),
         MountError::Unusable(_) => None,
@@ -184,6 +197,8 @@ mod tests {
             (Error::AmbiguousKey(text()), "`tabane key list`"),
             (Error::OfStripedSet(text()), "`--repo striped:FILE`"),
             (Error::damaged("X", "Y"), "`tabane check --read-data`"),
+            (Error::damaged("config", "Y"), "from a copy"),
+            (Error::damaged("keys/ab", "Y"), "another key"),
             (Error::MissingBlock(Id([0; 32])), "`tabane check`"),
             (Error::RemovedMeanwhile, "`--grace`"),
             (
@@ -248,6 +263,7 @@ mod tests {
             assert!(explained.contains(says), "{explained}");
         }
         let own = [
+            Error::ConfigMissing(text()),
             Error::RepositoryGone(text()),
             Error::RepositoryExists(text()),
             Error::NotEmpty(text()),

@@ -117,7 +117,8 @@ pub struct RepositoryArgs {
         env = "TABANE_GPU",
         default_value = "off"
     )]
-    #[arg(value_parser = PossibleValuesParser::new(gpu::Mode::NAMES).try_map(|name| name.parse::<gpu::Mode>()))]
+    #[arg(value_parser = PossibleValuesParser::new(gpu::Mode::NAMES)
+        .try_map(|name| name.parse::<gpu::Mode>()))]
     #[arg(hide_env_values = true, hide_short_help = true)]
     pub gpu: gpu::Mode,
     #[command(flatten)]
@@ -186,7 +187,8 @@ impl Global {
         if self.repository.gpu == gpu::Mode::Only {
             gpu::open().map_err(|error| {
                 Failure::Other(format!(
-                    "--gpu=only: {error}: mend that, or leave the work to the processor with --gpu=auto"
+                    "--gpu=only: {error}: mend that, or leave the work to the processor with \
+                     --gpu=auto"
                 ))
             })?;
         }
@@ -244,7 +246,8 @@ pub struct Network {
     #[arg(long, global = true, hide_short_help = true, value_name = "KIB")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub limit_download: Option<u64>,
-    /// Try again for this long when an object store, or more than two nodes of a cluster, do not answer
+    /// Try again for this long when an object store, or more than two nodes of a cluster, do not
+    /// answer
     #[arg(long, global = true, hide_short_help = true, value_name = "DURATION")]
     #[arg(default_value = "5m", value_parser = format::parse_duration)]
     pub retry_for: Duration,
@@ -366,7 +369,8 @@ impl Global {
     pub fn form_set(&self, targets: &[String], fixed_roles: bool) -> Result<()> {
         let this = self.resolve_name()?;
         let Location::Striped(file) = this.location()? else {
-            let text = "--target makes a striped repository: name the file that is to list its targets, --repo striped:FILE";
+            let text = "--target makes a striped repository: name the file that is to list its \
+            targets, --repo striped:FILE";
             return Err(Failure::Usage(text.to_owned()));
         };
         let here = PathBuf::from(".");
@@ -460,8 +464,8 @@ impl Global {
             Location::Striped(file) if !file.exists() => {
                 let file = file.display();
                 Err(Failure::Usage(format!(
-                    "there is no {file}, which is to list the targets: name three or more, `tabane init --repo striped:{file} --target URL \
-                     --target URL --target URL`"
+                    "there is no {file}, which is to list the targets: name three or more, `tabane \
+                     init --repo striped:{file} --target URL --target URL --target URL`"
                 )))
             }
             Location::Cluster(file) if self.storage().is_err() => Ok(cluster::form(&file)?),

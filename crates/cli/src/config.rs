@@ -32,7 +32,7 @@ pub struct Repository {
 /// `definition`, with what the profile that `args` name says as defaults.
 ///
 /// An option that is given on the command line goes before the profile, and so does one that
-/// excludes it. The profile goes before the environment: it was named on purpose.
+/// excludes it. Precedence: command line, profile, environment.
 ///
 /// # Errors
 /// [`Failure::Usage`] for a file that cannot be read or has mistakes, with the line.

@@ -36,7 +36,8 @@ pub enum Exit {
 }
 
 /// What `-h` says last.
-pub const HELP: &str = "`tabane help COMMAND` tells more about a command; `tabane --help` lists exit codes and variables.";
+pub const HELP: &str = "`tabane help COMMAND` tells more about a command; `tabane --help` lists \
+exit codes and variables.";
 
 /// What `--help` says last.
 pub const LONG_HELP: &str = "\
@@ -45,7 +46,8 @@ Environment (an option of the same meaning goes before a variable, and so does a
   TABANE_PASSWORD          the password itself
   TABANE_PASSWORD_FILE     --password-file
   TABANE_PASSWORD_COMMAND  --password-command
-  TABANE_FROM_…            --from-repo (TABANE_FROM_REPOSITORY) and the password of the source, in the same three ways
+  TABANE_FROM_…            --from-repo (TABANE_FROM_REPOSITORY) and the password of the source, in \
+the same three ways
   TABANE_CACHE_DIR         --cache-dir
   TABANE_NO_CACHE          --no-cache, if it is 1
   TABANE_CONFIG            --config
@@ -55,14 +57,17 @@ Environment (an option of the same meaning goes before a variable, and so does a
   TABANE_VERBOSE           --verbose, 1 or 2
   TABANE_METRICS_FILE      --metrics-file of the commands that have it
   XDG_CONFIG_HOME          where the configuration file tabane/config.toml is, instead of ~/.config
-  TABANE_SIMD              forces an instruction set for hashing: portable, sse41, avx2, avx512 or shani
+  TABANE_SIMD              forces an instruction set for hashing: portable, sse41, avx2, avx512 or \
+shani
   NO_COLOR                 no colours if it is set
 
 Exit codes:
     0  done
-    1  an error; `check` or `sum --check` found damage; `restore` could not write everything, or found nothing
+    1  an error; `check` or `sum --check` found damage; `restore` could not write everything, or \
+found nothing
     2  wrong usage, or a mistake in the configuration file
-    3  the backup was made, but some source files could not be read; `forget` could not read or remove some snapshots
+    3  the backup was made, but some source files could not be read; `forget` could not read or \
+ remove some snapshots
     4  `cluster status`: degraded, and any one node can still be lost
     5  `cluster status`: at risk, nothing more can be lost
    10  there is no repository at that place, or no longer

@@ -26,6 +26,17 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.3} {}", UNITS[unit])
 }
 
+/// Behind an amount, the speed at which it was worked on: ` (512 MB/s)`; nothing where there was
+/// too little work to tell.
+pub fn rate(count: u64, time: Duration) -> String {
+    const BYTES_MIN: u64 = 1_000_000;
+    const TIME_MIN: Duration = Duration::from_millis(50);
+    if count < BYTES_MIN || time < TIME_MIN {
+        return String::new();
+    }
+    format!(" ({})", speed(count, time))
+}
+
 /// A speed in decimal megabytes a second: `512 MB/s`.
 pub fn speed(count: u64, time: Duration) -> String {
     let megabytes = megabytes_per_second(count, time);
@@ -177,6 +188,51 @@ pub fn path(path: &Path) -> String {
     escape(path.as_os_str().as_bytes())
 }
 
+/// A path for a terminal: without control characters and, where the locale has no UTF-8, without
+/// any but ASCII.
+pub fn path_on_terminal(path: &Path) -> String {
+    on_terminal(path.as_os_str().as_bytes())
+}
+
+/// Bytes for a terminal, as [`path_on_terminal`].
+pub fn on_terminal(bytes: &[u8]) -> String {
+    let text = escape(bytes);
+    if is_utf8_locale() {
+        return text;
+    }
+    let shown = |c: char| {
+        if c.is_ascii() {
+            c.to_string()
+        } else {
+            c.escape_unicode().to_string()
+        }
+    };
+    text.chars().map(shown).collect()
+}
+
+/// The last `columns` characters of a text, with an ellipsis if it has more.
+pub fn end_of(text: &str, columns: usize) -> String {
+    let len = text.chars().count();
+    if len <= columns {
+        return text.to_owned();
+    }
+    let ellipsis = if is_utf8_locale() { "\u{2026}" } else { "..." };
+    let kept = columns.saturating_sub(ellipsis.chars().count());
+    let end: String = text.chars().skip(len - kept).collect();
+    format!("{ellipsis}{end}")
+}
+
+/// Whether the environment says that terminals and files have UTF-8.
+pub fn is_utf8_locale() -> bool {
+    let variables = ["LC_ALL", "LC_CTYPE", "LANG"];
+    let values = variables.iter().filter_map(std::env::var_os);
+    let mut values = values.filter(|value| !value.is_empty());
+    values.next().is_some_and(|value| {
+        let value = value.to_string_lossy().to_lowercase();
+        value.contains("utf-8") || value.contains("utf8")
+    })
+}
+
 /// Bytes as text: control characters and what is not UTF-8 are written as `\x1b`, `\n`.
 pub fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
@@ -205,7 +261,8 @@ pub fn escape(bytes: &[u8]) -> String {
 /// Control characters, and those that turn the direction of writing.
 pub fn is_unsafe(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' |
+            '\u{2066}'..='\u{2069}')
 }
 
 /// Kind and permissions as `ls -l` shows them: `-rwxr-x---`.
@@ -332,5 +389,18 @@ mod tests {
         assert!(parse_time("2026-01-02 15:04:05").is_ok());
         assert!(parse_time("2026-01-02").is_ok());
         assert!(parse_time("yesterday").is_err());
+    }
+
+    #[test]
+    fn the_end_of_a_long_text_stays() {
+        assert_eq!(end_of("abc", 3), "abc");
+        assert!(["\u{2026}ef", "..."].contains(&end_of("abcdef", 3).as_str()));
+    }
+
+    #[test]
+    fn too_little_work_has_no_rate() {
+        assert_eq!(rate(999_999, Duration::from_secs(1)), "");
+        assert_eq!(rate(1 << 40, Duration::from_millis(1)), "");
+        assert_eq!(rate(20_000_000, Duration::from_secs(2)), " (10 MB/s)");
     }
 }

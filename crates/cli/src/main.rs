@@ -9,6 +9,7 @@
 
 mod advice;
 mod args;
+mod colour;
 mod commands;
 mod config;
 mod exit;
@@ -33,9 +34,10 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 use serde_json::json;
 
 use args::Global;
+use colour::Colour;
 use exit::{Exit, Failure};
 
-/// Keeps files: every block once, encrypted, many hashed at a time.
+/// Encrypted, deduplicated backups of files
 #[derive(Parser)]
 #[command(name = "tabane", version, about, max_term_width = 100)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
@@ -154,7 +156,7 @@ fn report(failure: &Failure, json: bool) -> ExitCode {
         Failure::Usage(text) => text.clone(),
         _ => format::printable(&failure.to_string()),
     };
-    let _ = writeln!(io::stderr(), "tabane: {text}");
+    let _ = writeln!(io::stderr(), "{} {text}", Colour::Red.on_stderr("tabane:"));
     failure.exit().into()
 }
 

@@ -11,6 +11,7 @@ use tabane_store::browse::kind_name;
 use tabane_store::entry::{Entry, Kind};
 use tabane_store::snapshot::Snapshot;
 
+use crate::colour::Colour;
 use crate::exit::Result;
 use crate::format;
 use crate::streams::Stdout;
@@ -33,6 +34,13 @@ impl Output {
         }
     }
 
+    /// Columns of the terminal that this is, if it is one.
+    pub fn columns(&self) -> Option<usize> {
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+        let size = size.filter(|size| self.terminal && size.ws_col > 0);
+        size.map(|size| usize::from(size.ws_col))
+    }
+
     /// Writes a line.
     pub fn line(&mut self, text: impl AsRef<str>) -> Result<()> {
         writeln!(self.stdout, "{}", text.as_ref())?;
@@ -45,6 +53,12 @@ impl Output {
         Ok(())
     }
 
+    /// Writes the beginning of a line as it is.
+    pub fn text(&mut self, text: &str) -> Result<()> {
+        self.stdout.write_all(text.as_bytes())?;
+        Ok(())
+    }
+
     /// Writes a path: its very bytes, but nothing that a terminal would obey.
     pub fn path(&mut self, path: &Path) -> Result<()> {
         self.name(path.as_os_str().as_bytes())
@@ -53,7 +67,8 @@ impl Output {
     /// Writes the bytes of a name, as [`Output::path`].
     pub fn name(&mut self, name: &[u8]) -> Result<()> {
         if self.terminal {
-            self.stdout.write_all(format::escape(name).as_bytes())?
+            self.stdout
+                .write_all(format::on_terminal(name).as_bytes())?
         } else {
             self.stdout.write_all(name)?
         }
@@ -110,7 +125,8 @@ pub fn print_json(value: &Value) -> Result<()> {
 
 /// Prints a warning.
 pub fn warn(text: impl AsRef<str>) {
-    let _ = writeln!(io::stderr(), "tabane: {}", format::printable(text.as_ref()));
+    let name = Colour::Yellow.on_stderr("tabane:");
+    let _ = writeln!(io::stderr(), "{name} {}", format::printable(text.as_ref()));
 }
 
 /// Columns under headings, as wide as what is in them.
@@ -142,7 +158,9 @@ impl Table {
                 lines.map(|line| line.chars().count()).max().unwrap_or(0)
             })
             .collect();
-        for (number, row) in self.rows.iter().enumerate() {
+        // On a terminal, the last column gives way: its end tells more than its beginning.
+        let (widths, rows) = self.fitting(widths, output.columns());
+        for (number, row) in rows.iter().enumerate() {
             let height = row
                 .iter()
                 .map(|cell| cell.lines().count())
@@ -168,6 +186,34 @@ impl Table {
             }
         }
         Ok(())
+    }
+}
+
+impl Table {
+    /// Widths and rows, with the last column cut where lines would be longer than `columns`.
+    fn fitting(
+        &self,
+        mut widths: Vec<usize>,
+        columns: Option<usize>,
+    ) -> (Vec<usize>, Vec<Vec<String>>) {
+        const WIDTH_MIN: usize = 12;
+        let mut rows = self.rows.clone();
+        let all = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
+        let Some((last, over)) = widths
+            .last_mut()
+            .zip(columns.map(|most| all.saturating_sub(most)))
+        else {
+            return (widths, rows);
+        };
+        let room = last.saturating_sub(over).max(WIDTH_MIN.min(*last));
+        if room < *last {
+            *last = room;
+            for cell in rows.iter_mut().filter_map(|row| row.last_mut()) {
+                let lines = cell.lines().map(|line| format::end_of(line, room));
+                *cell = lines.collect::<Vec<_>>().join("\n");
+            }
+        }
+        (widths, rows)
     }
 }
 

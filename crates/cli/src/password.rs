@@ -26,8 +26,9 @@ pub fn existing(global: &Global) -> Result<(Password, bool)> {
         None if global.repository.is_source => {
             let asked = ask("password of the source: ").map_err(|_| {
                 Failure::Other(
-                    "no password of the source given, and no terminal to ask at: set TABANE_FROM_PASSWORD or \
-                     TABANE_FROM_PASSWORD_FILE, or use --from-password-file or --from-password-command"
+                    "no password of the source given, and no terminal to ask at: set \
+                     TABANE_FROM_PASSWORD or TABANE_FROM_PASSWORD_FILE, or use \
+                     --from-password-file or --from-password-command"
                         .to_owned(),
                 )
             });
@@ -146,8 +147,9 @@ fn ask(prompt: &str) -> Result<Password> {
     remember_terminal();
     let password = rpassword::prompt_password(prompt).map_err(|_| {
         Failure::Other(
-            "no password given, and no terminal to ask at: set TABANE_PASSWORD or TABANE_PASSWORD_FILE, \
-             or use --password-file or --password-command (for a further key, --new-password-file)"
+            "no password given, and no terminal to ask at: set TABANE_PASSWORD or \
+             TABANE_PASSWORD_FILE, or use --password-file or --password-command (for a further \
+             key, --new-password-file)"
                 .to_owned(),
         )
     })?;

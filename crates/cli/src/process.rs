@@ -43,7 +43,8 @@ pub fn exit_on_panic() {
             .unwrap_or_default();
         let _ = writeln!(
             io::stderr(),
-            "tabane: this is a bug in tabane, please report it: {what}{place}; nothing that was stored is lost"
+            "tabane: this is a bug in tabane, please report it: {what}{place}; nothing that was \
+             stored is lost"
         );
         low_level::exit(Exit::Failure as i32);
     }));

@@ -1,8 +1,8 @@
 //! Tells what is going on: a line at the foot of a terminal, or JSON lines.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -12,6 +12,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use crate::args::Global;
+use crate::colour::is_dumb;
 use crate::format;
 use crate::output::{Object, into_object, put_path, warn};
 
@@ -20,6 +21,9 @@ const DRAW_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How often a JSON line is printed.
 const JSON_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Columns that a path has to have to be shown at all.
+const PATH_COLUMNS_MIN: usize = 12;
 
 /// What is shown; counted up by any thread.
 #[derive(Default)]
@@ -30,12 +34,14 @@ pub struct Counters {
     pub bytes: AtomicU64,
     /// Bytes that were done before; not of the speed.
     pub skipped_bytes: AtomicU64,
-    /// Bytes that there are to do; 0 if nobody knows.
+    /// Bytes to do in all; 0 if that is not known.
     pub total_bytes: AtomicU64,
     /// Warnings so far.
     pub warnings: AtomicU64,
+    /// Whether the path is about to be shown: it is noted a few times a second, not for each entry.
+    wants_path: AtomicBool,
     /// The latest path.
-    current: Mutex<String>,
+    current: Mutex<PathBuf>,
 }
 
 /// Progress of one long operation. Stops when dropped.
@@ -65,7 +71,7 @@ impl Progress {
     fn start_if(global: &Global, can_draw: bool, delay: Duration) -> Arc<Self> {
         let counters = Arc::<Counters>::default();
         let start = Instant::now();
-        let draws = !global.json && !global.quiet && can_draw;
+        let draws = !global.json && !global.quiet && can_draw && !is_dumb();
         let bar = if draws {
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr())
         } else {
@@ -78,6 +84,9 @@ impl Progress {
             (false, true) => Some(JSON_INTERVAL),
             (false, false) => None,
         };
+        counters
+            .wants_path
+            .store(interval.is_some(), Ordering::Relaxed);
         let ticker = interval.and_then(|interval| {
             let (sender, receiver) = mpsc::channel();
             let (counters, bar) = (Arc::clone(&counters), bar.clone());
@@ -85,9 +94,10 @@ impl Progress {
                 while receiver.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
                     match draws {
                         true if start.elapsed() < delay => {}
-                        true => bar.set_message(counters.text(start)),
+                        true => bar.set_message(counters.text(start, columns())),
                         false => print_line(&counters.json(start)),
                     }
+                    counters.wants_path.store(true, Ordering::Relaxed);
                 }
             };
             // Without the thread there is no progress to see, and nothing else is missing.
@@ -124,11 +134,18 @@ impl Progress {
 
     /// This is worked on.
     pub fn current(&self, path: &Path) {
-        if !self.bar.is_hidden()
+        let wants = &self.counters.wants_path;
+        if wants.load(Ordering::Relaxed)
             && let Ok(mut current) = self.counters.current.try_lock()
         {
-            *current = format::path(path);
+            wants.store(false, Ordering::Relaxed);
+            path.clone_into(&mut current);
         }
+    }
+
+    /// Whether somebody looks at it.
+    pub fn is_shown(&self) -> bool {
+        self.ticker.lock().is_ok_and(|ticker| ticker.is_some())
     }
 
     /// Bytes are done.
@@ -229,26 +246,47 @@ impl Counters {
         )
     }
 
-    fn text(&self, start: Instant) -> String {
+    /// A line of at most `columns` characters. The end of the path tells more than its beginning.
+    fn text(&self, start: Instant, columns: usize) -> String {
         let elapsed = start.elapsed();
         let (entries, bytes, skipped, total) = self.load();
-        let mut text = format::duration(Duration::from_secs(elapsed.as_secs().max(10)));
-        if elapsed.as_secs() < 10 {
-            text = format!("{} s", elapsed.as_secs());
+        let done = bytes + skipped;
+        let mut parts = vec![clock(elapsed)];
+        if total > 0 {
+            let percent = fraction(done, total) * 100.0;
+            parts.push(format!("{percent:.1}% of {}", format::bytes(total)));
+            if let Some(rest) = self.remaining(elapsed) {
+                parts.push(format!("{} left", clock(rest)));
+            }
+        } else {
+            parts.push(format::bytes(done));
+        }
+        match self.warnings.load(Ordering::Relaxed) {
+            0 => {}
+            errors => parts.push(format::count(errors, "error")),
         }
         if entries > 0 {
-            text += &format!("  {} entries", format::grouped(entries));
+            parts.push(format!("{} entries", format::grouped(entries)));
         }
-        if total > 0 {
-            let percent = fraction(bytes + skipped, total) * 100.0;
-            text += &format!("  {percent:.1}% of {}", format::bytes(total));
-        } else {
-            text += &format!("  {}", format::bytes(bytes + skipped));
+        parts.push(format::speed(bytes, elapsed));
+        let mut text = String::new();
+        for part in parts {
+            let len = text.chars().count();
+            if len == 0 {
+                text = part;
+            } else if len + 2 + part.chars().count() <= columns {
+                text = format!("{text}  {part}");
+            }
         }
-        text += &format!("  {}", format::speed(bytes, elapsed));
-        if let Ok(current) = self.current.lock() {
-            text += "  ";
-            text += &current;
+        let room = columns.saturating_sub(text.chars().count() + 2);
+        if let Ok(current) = self.current.lock()
+            && !current.as_os_str().is_empty()
+            && room >= PATH_COLUMNS_MIN
+        {
+            text = format!(
+                "{text}  {}",
+                format::end_of(&format::path_on_terminal(&current), room)
+            );
         }
         text
     }
@@ -267,8 +305,46 @@ impl Counters {
             object.insert("total_bytes".to_owned(), total.into());
             let done = fraction(bytes + skipped, total);
             object.insert("done_fraction".to_owned(), done.into());
+            object.insert("percent".to_owned(), (done * 100.0).into());
+            if let Some(rest) = self.remaining(elapsed) {
+                object.insert("seconds_remaining".to_owned(), rest.as_secs().into());
+            }
+        }
+        if let Ok(current) = self.current.lock()
+            && !current.as_os_str().is_empty()
+        {
+            let files = json!([current.to_string_lossy()]);
+            object.insert("current_files".to_owned(), files);
         }
         object
+    }
+
+    /// How long the rest takes if it goes on as until now; nothing in the first two seconds.
+    fn remaining(&self, elapsed: Duration) -> Option<Duration> {
+        let (_, bytes, skipped, total) = self.load();
+        if elapsed < Duration::from_secs(2) || bytes == 0 || total == 0 {
+            return None;
+        }
+        let rest = total.saturating_sub(bytes + skipped);
+        let seconds = elapsed.as_secs_f64() * rest as f64 / bytes as f64;
+        Duration::try_from_secs_f64(seconds).ok()
+    }
+}
+
+/// Whole seconds: `7 s`, `3:07`.
+fn clock(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds => format::duration(Duration::from_secs(seconds)),
+    }
+}
+
+/// Columns of the terminal that standard error is.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stderr());
+    match size.map(|size| usize::from(size.ws_col)) {
+        Ok(columns) if columns > 0 => columns,
+        _ => 80,
     }
 }
 
@@ -281,4 +357,50 @@ fn fraction(done: u64, total: u64) -> f64 {
 fn print_line(object: &Object) {
     let line = serde_json::to_string(object).unwrap_or_default() + "\n";
     let _ = io::stdout().lock().write_all(line.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters() -> Counters {
+        let counters = Counters::default();
+        counters.entries.store(12_345, Ordering::Relaxed);
+        counters.bytes.store(250 << 20, Ordering::Relaxed);
+        counters.total_bytes.store(1 << 30, Ordering::Relaxed);
+        counters.warnings.store(2, Ordering::Relaxed);
+        let path = "/home/ada/a\x1b[31m folder/with/many/parts/that-tells.txt";
+        *counters.current.lock().expect("no panic") = PathBuf::from(path);
+        counters
+    }
+
+    #[test]
+    fn the_line_fits_and_keeps_the_end_of_the_path() {
+        let start = Instant::now() - Duration::from_secs(10);
+        let text = counters().text(start, 120);
+        assert!(text.starts_with("10 s  24.4% of 1.000 GiB  30 s left  2 errors  12,345 "));
+        assert!(text.ends_with("that-tells.txt"), "{text}");
+        for columns in [1, 20, 40, 60, 80, 200] {
+            let text = counters().text(start, columns);
+            assert!(text.chars().count() <= columns.max(4), "{columns}: {text}");
+            assert!(!text.contains('\x1b'), "{text}");
+        }
+        assert!(counters().text(start, 40).contains("30 s left"));
+    }
+
+    #[test]
+    fn json_has_what_scripts_ask_for() {
+        let start = Instant::now() - Duration::from_secs(10);
+        let object = counters().json(start);
+        assert_eq!(object["total_bytes"], 1_u64 << 30);
+        assert_eq!(object["seconds_remaining"], 30);
+        assert!(
+            object["percent"]
+                .as_f64()
+                .is_some_and(|percent| (percent - 24.4).abs() < 0.1)
+        );
+        assert_eq!(object["current_files"].as_array().map(Vec::len), Some(1));
+        let unknown = Counters::default().json(start);
+        assert!(unknown.get("percent").is_none() && unknown.get("current_files").is_none());
+    }
 }

@@ -64,6 +64,14 @@ impl tabane_store::Progress for Reporter {
         self.progress.verbose(level, action, path);
     }
 
+    fn begun(&self, path: &Path) {
+        self.progress.current(path);
+    }
+
+    fn wants_total(&self) -> bool {
+        self.progress.is_shown()
+    }
+
     fn bytes(&self, done: u64, total: u64) {
         let counters = self.progress.counters();
         counters.bytes.store(done, Ordering::Relaxed);

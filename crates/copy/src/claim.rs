@@ -252,7 +252,7 @@ fn makes_directory(home: &OwnedFd, purpose: &[u8]) -> bool {
 fn lock_of_dead(home: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(home, name, flags, Mode::empty()) {
-        // Another's: what it left is his to remove.
+        // Another copy's claim: that copy removes what it left.
         Err(Errno::NOENT | Errno::ACCESS | Errno::LOOP) => return Ok(None),
         result => result?,
     };
@@ -286,7 +286,7 @@ fn is_dead(directory: &OwnedFd, run: &str) -> io::Result<bool> {
     }
 }
 
-/// Removes what may be gone, or another's and his to remove.
+/// Removes a file that may be gone; one of another copy stays.
 fn remove(directory: &OwnedFd, name: &str) -> io::Result<()> {
     match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT | Errno::PERM | Errno::ACCESS) => Ok(()),

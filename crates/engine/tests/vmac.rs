@@ -162,7 +162,9 @@ fn all_lengths_in_two_parts() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None, ..ProptestConfig::with_cases(64)
+    })]
     #[test]
     fn however_a_message_is_cut(
         message in prop::collection::vec(any::<u8>(), 0..6000),
@@ -196,7 +198,8 @@ fn crypto_plus_plus_computes_the_same() {
         }
         _ => {
             println!(
-                "NOT CHECKED: VMAC beside Crypto++: libcrypto++-dev or a C++ compiler is not installed"
+                "NOT CHECKED: VMAC beside Crypto++: libcrypto++-dev or a C++ compiler is not \
+                 installed"
             );
             return;
         }

@@ -15,7 +15,8 @@ pub trait Endpoint: Send + Sync {
     /// Waits for the next immediate of the peer; the bytes that came with it are in the ring.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] when the peer has closed the connection; [`io::ErrorKind::InvalidData`] when it
+    /// [`io::ErrorKind::UnexpectedEof`] when the peer has closed the connection;
+    /// [`io::ErrorKind::InvalidData`] when it
     /// writes where it must not.
     fn wait(&self) -> io::Result<u32>;
 

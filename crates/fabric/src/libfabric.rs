@@ -101,7 +101,7 @@ struct Network(NonNull<RawNetwork>);
 // SAFETY: the shim only reads it, and libfabric is asked for objects that threads may share
 // (`FI_THREAD_SAFE`).
 unsafe impl Send for Network {}
-// SAFETY: as above.
+// SAFETY: shared references only lead to calls that `FI_THREAD_SAFE` lets threads make at once.
 unsafe impl Sync for Network {}
 
 impl Network {
@@ -124,9 +124,17 @@ impl Network {
         });
         made.map(Self).map_err(|failure| {
             let names = providers();
-            if names.iter().any(|name| name == provider) { failure.explained(&format!("libfabric's {provider} to {host}:{port}")) } else {
+            if names.iter().any(|name| name == provider) {
+                failure.explained(&format!(
+                    "libfabric's \
+            {provider} to {host}:{port}"
+                ))
+            } else {
                 let names = names.join(", ");
-                let text = format!("libfabric has no provider {provider} with connections and remote writes here, only: {names}");
+                let text = format!(
+                    "libfabric has no provider {provider} with connections and \
+                remote writes here, only: {names}"
+                );
                 io::Error::new(io::ErrorKind::Unsupported, text)
             }
         })
@@ -169,10 +177,11 @@ struct Listening {
     network: Arc<Network>,
 }
 
-// SAFETY: as of `Network`; the shim allows one thread in `tabane_next_request`, which a lock sees
-// to, and any in the others.
+// SAFETY: libfabric's objects are made with `FI_THREAD_SAFE`, so another thread may close them.
 unsafe impl Send for Listening {}
-// SAFETY: as above.
+// SAFETY: a lock lets one thread at a time into `tabane_next_request`; the shim allows any number
+// in
+// its other functions.
 unsafe impl Sync for Listening {}
 
 impl Drop for Listening {
@@ -211,7 +220,8 @@ impl FabricListener {
     /// The next peer that wants to connect.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] once it is closed; otherwise when it is not one of us, and the next one may be.
+    /// [`io::ErrorKind::UnexpectedEof`] once it is closed; otherwise when it is not one of us, and
+    /// the next one may be.
     pub fn next(&self) -> io::Result<FabricRequest> {
         let _waits = self.waits.lock().expect("no panic under this lock");
         let mut token = [0; TOKEN_LEN];
@@ -233,27 +243,29 @@ impl FabricListener {
     }
 }
 
-/// Somebody who wants to connect; he is turned away when this is dropped.
+/// A peer that asks to connect; dropping the request refuses it.
 pub struct FabricRequest {
     raw: NonNull<RawRequest>,
     token: [u8; TOKEN_LEN],
     listening: Arc<Listening>,
 }
 
-// SAFETY: as of `Network`; it is used by who has it.
+// SAFETY: libfabric's objects are made with `FI_THREAD_SAFE`, and a request has one owner, which
+// alone uses it.
 unsafe impl Send for FabricRequest {}
 
 impl FabricRequest {
-    /// What he shows, which lets him in or not.
+    /// The token that the peer sent, by which it is accepted or refused.
     pub fn token(&self) -> &[u8; TOKEN_LEN] {
         &self.token
     }
 
-    /// Lets him in: what he writes goes into `ring`. The connection is to be made within
-    /// `patience`, which is for ever without one.
+    /// Accepts the peer, whose writes go into `ring`. The connection must be made within
+    /// `patience`,
+    /// or at any time without one.
     ///
     /// # Errors
-    /// When he is gone; when the ring cannot be registered.
+    /// When the peer is gone; when the ring cannot be registered.
     pub fn accept(self, ring: Arc<Ring>, patience: Option<Duration>) -> io::Result<Fabric> {
         let (memory, len) = (ring.memory(), ring.capacity());
         // SAFETY: the ring lives as long as the endpoint, in which it is registered.
@@ -285,10 +297,11 @@ pub struct Fabric {
     _network: Arc<Network>,
 }
 
-// SAFETY: as of `Network`; the shim allows one thread in `tabane_wait`, one in `tabane_write` and
-// any in `tabane_close`, and the two locks see to that.
+// SAFETY: libfabric's objects are made with `FI_THREAD_SAFE`, so another thread may use them.
 unsafe impl Send for Fabric {}
-// SAFETY: as above.
+// SAFETY: the two locks let one thread at a time into `tabane_wait` and one into `tabane_write`;
+// the
+// shim allows any number in `tabane_close`.
 unsafe impl Sync for Fabric {}
 
 impl Fabric {
@@ -304,12 +317,12 @@ impl Fabric {
         }
     }
 
-    /// Connects to who listens there with this provider, shows him the token, and may write into
-    /// his ring.
+    /// Connects to the node that listens there with this provider, sends the token, and may then
+    /// write into the node's ring.
     ///
     /// # Errors
-    /// When there is no such provider; when nobody listens there, or not one of us, or he does not
-    /// let one in.
+    /// When libfabric has no such provider; when nothing listens at that address, or another
+    /// program does; when the node refuses the token.
     pub fn connect(
         provider: &str,
         host: &str,
@@ -424,8 +437,8 @@ impl Failure {
         let error = failed(self.code);
         let advice = match step.as_ref() {
             "fi_mr_reg" => {
-                ". Rings are locked in memory; the limit of that is raised by `ulimit -l unlimited`, and for a service of systemd \
-                 by LimitMEMLOCK=infinity under [Service]"
+                ". Rings are locked in memory; the limit of that is raised by `ulimit -l \
+                 unlimited`, and for a service of systemd by LimitMEMLOCK=infinity under [Service]"
             }
             _ => "",
         };

@@ -116,7 +116,8 @@ impl Ring {
     /// The room for a frame that a peer wants to write at `offset`.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] when this is not where the next frame goes, it is too long, or it would overtake a tail.
+    /// [`io::ErrorKind::InvalidData`] when this is not where the next frame goes, it is too long,
+    /// or it would overtake a tail.
     pub fn vacancy(&self, offset: u64, len: usize) -> io::Result<Vacancy<'_>> {
         let mut state = self.lock();
         let start = state.room(offset, len)?;

@@ -35,7 +35,8 @@ impl Sender {
     /// for it.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] when it is longer than a [`FRAME_SHARE`]th of the ring; when the peer is gone, or gives no
+    /// [`io::ErrorKind::InvalidInput`] when it is longer than a [`FRAME_SHARE`]th of the ring;
+    /// when the peer is gone, or gives no
     /// room for as long as the connection allows.
     pub fn send(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         let len: usize = parts.iter().map(|part| part.len()).sum();

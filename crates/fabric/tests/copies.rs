@@ -47,12 +47,13 @@ unsafe extern "C" fn memmove(to: *mut c_void, from: *const c_void, len: usize) -
     );
     // SAFETY: the caller's; from the end on, for the two overlap.
     unsafe {
-        asm!("std", "rep movsb", "cld", inout("rcx") len => _, inout("rdi") last_to => _, inout("rsi") last_from => _);
+        asm!("std", "rep movsb", "cld", inout("rcx") len => _, inout("rdi") last_to => _,
+            inout("rsi") last_from => _);
     }
     to
 }
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const FRAME_TIMEOUT: Duration = Duration::from_secs(5);
 const FRAME: usize = 64 << 10;
 const FRAMES: u64 = 500;
 const RING: usize = 1 << 20;
@@ -71,8 +72,8 @@ fn libfabric(ring: Arc<Ring>) -> (Arc<dyn Endpoint>, Arc<dyn Endpoint>) {
     use tabane_fabric::{Fabric, FabricListener};
     let listener = FabricListener::bind("tcp", "127.0.0.1", 0).unwrap();
     let port = listener.port();
-    let server = thread::spawn(move || listener.next()?.accept(ring, Some(PATIENCE)));
-    let client = Fabric::connect("tcp", "127.0.0.1", port, &[0; 32], Some(PATIENCE)).unwrap();
+    let server = thread::spawn(move || listener.next()?.accept(ring, Some(FRAME_TIMEOUT)));
+    let client = Fabric::connect("tcp", "127.0.0.1", port, &[0; 32], Some(FRAME_TIMEOUT)).unwrap();
     (Arc::new(client), Arc::new(server.join().unwrap().unwrap()))
 }
 
@@ -93,7 +94,7 @@ fn copied(connect: Connect) -> f64 {
     let before = COPIED.load(Ordering::Relaxed);
     let relay = thread::spawn(move || -> io::Result<Sender> {
         for number in 0..FRAMES {
-            second.send(&[middle.frame(number, PATIENCE)?])?;
+            second.send(&[middle.frame(number, FRAME_TIMEOUT)?])?;
             middle.release(number + 1)?;
         }
         // Credit still comes in.
@@ -101,7 +102,7 @@ fn copied(connect: Connect) -> f64 {
     });
     let consumer = thread::spawn(move || -> io::Result<()> {
         for number in 0..FRAMES {
-            assert_eq!(last.frame(number, PATIENCE)?.len(), FRAME);
+            assert_eq!(last.frame(number, FRAME_TIMEOUT)?.len(), FRAME);
             last.release(number + 1)?;
         }
         Ok(())

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail, Tcp};
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const FRAME_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Makes a connection. The second end has the ring, the first one waits so long. Nothing where that
 /// cannot be had here.
@@ -70,9 +70,10 @@ mod libfabric {
         let server = thread::spawn(move || {
             let request = listener.next().unwrap();
             assert_eq!(request.token(), &TOKEN);
-            request.accept(ring, Some(PATIENCE)).unwrap()
+            request.accept(ring, Some(FRAME_TIMEOUT)).unwrap()
         });
-        let client = Fabric::connect(provider, "127.0.0.1", port, &TOKEN, Some(PATIENCE)).unwrap();
+        let client =
+            Fabric::connect(provider, "127.0.0.1", port, &TOKEN, Some(FRAME_TIMEOUT)).unwrap();
         let client = client.limits(Some(patience), Some(patience));
         Some((Arc::new(client), Arc::new(server.join().unwrap())))
     }
@@ -95,7 +96,7 @@ type Received = (Arc<dyn Endpoint>, Arc<Ring>, Vec<Tail>);
 
 /// A sender, and what the other end has.
 fn pair(connect: Connect, capacity: usize, tails: usize) -> Option<(Sender, Arc<Ring>, Vec<Tail>)> {
-    let (client, ring, tails) = receive(connect, PATIENCE, capacity, tails)?;
+    let (client, ring, tails) = receive(connect, FRAME_TIMEOUT, capacity, tails)?;
     Some((Sender::new(client, capacity), ring, tails))
 }
 
@@ -132,7 +133,7 @@ fn frames_of_all_lengths_arrive_in_order_and_as_they_were_in_each_tail(connect: 
             let lens = expected.clone();
             thread::spawn(move || {
                 for (number, len) in (0..).zip(lens) {
-                    let frame = tail.frame(number, PATIENCE).unwrap();
+                    let frame = tail.frame(number, FRAME_TIMEOUT).unwrap();
                     assert!(frame == pattern(number, len), "frame {number}");
                     // One of them gives back several at once: it holds a quarter of the ring at
                     // most.
@@ -162,7 +163,7 @@ fn the_longest_frames_pass_whatever_came_before(connect: Connect) {
     let reader = thread::spawn(move || {
         for number in 0..500 {
             let len = if number % 2 == 0 { capacity / 4 } else { 333 };
-            assert!(tail.frame(number, PATIENCE).unwrap() == pattern(number, len));
+            assert!(tail.frame(number, FRAME_TIMEOUT).unwrap() == pattern(number, len));
             tail.release(number + 1).unwrap();
         }
     });
@@ -185,18 +186,18 @@ fn the_writer_waits_for_the_slowest_tail(connect: Connect) {
     for number in 0..4 {
         sender.send(&[&pattern(number, 1024)]).unwrap();
     }
-    tails[0].frame(3, PATIENCE).unwrap();
+    tails[0].frame(3, FRAME_TIMEOUT).unwrap();
     tails[0].release(4).unwrap();
     let error = sender.send(&[&pattern(4, 1024)]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     assert!(sender.waited() >= Duration::from_millis(90));
     // What the slower one has not released is as it was.
     for number in 0..4 {
-        assert!(tails[1].frame(number, PATIENCE).unwrap() == pattern(number, 1024));
+        assert!(tails[1].frame(number, FRAME_TIMEOUT).unwrap() == pattern(number, 1024));
     }
     tails[1].release(4).unwrap();
     sender.send(&[&pattern(4, 1024)]).unwrap();
-    assert!(tails[1].frame(4, PATIENCE).unwrap() == pattern(4, 1024));
+    assert!(tails[1].frame(4, FRAME_TIMEOUT).unwrap() == pattern(4, 1024));
 }
 
 fn frames_are_read_where_they_were_received(connect: Connect) {
@@ -211,7 +212,7 @@ fn frames_are_read_where_they_were_received(connect: Connect) {
     let mut seen = Vec::new();
     for number in 0..40 {
         let [first, second] = [&tails[0], &tails[1]].map(|tail| {
-            let frame = tail.frame(number, PATIENCE).unwrap();
+            let frame = tail.frame(number, FRAME_TIMEOUT).unwrap();
             frame.as_ptr_range()
         });
         assert_eq!(first, second, "every consumer sees the same bytes");
@@ -228,8 +229,8 @@ fn what_was_sent_before_the_end_is_there_and_then_there_is_an_error(connect: Con
     };
     sender.send(&[b"last words"]).unwrap();
     drop(sender);
-    assert_eq!(tails[0].frame(0, PATIENCE).unwrap(), b"last words");
-    let error = tails[0].frame(1, PATIENCE).unwrap_err();
+    assert_eq!(tails[0].frame(0, FRAME_TIMEOUT).unwrap(), b"last words");
+    let error = tails[0].frame(1, FRAME_TIMEOUT).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
 }
 
@@ -249,15 +250,15 @@ fn frames_of_many_parts_arrive_whole(connect: Connect) {
         let bytes = pattern(number, 1000 * (number as usize + 1));
         let parts: Vec<&[u8]> = bytes.chunks(bytes.len() / 5).collect();
         sender.send(&[&[], parts[0], &[]]).unwrap();
-        assert!(tails[0].frame(2 * number, PATIENCE).unwrap() == parts[0]);
+        assert!(tails[0].frame(2 * number, FRAME_TIMEOUT).unwrap() == parts[0]);
         sender.send(&parts).unwrap();
-        assert!(tails[0].frame(2 * number + 1, PATIENCE).unwrap() == bytes);
+        assert!(tails[0].frame(2 * number + 1, FRAME_TIMEOUT).unwrap() == bytes);
     }
 }
 
 fn who_closes_wakes_who_waits_on_both_sides(connect: Connect) {
     let ring = Arc::new(Ring::new(4096, 1));
-    let Some((client, server)) = connect(ring, PATIENCE) else {
+    let Some((client, server)) = connect(ring, FRAME_TIMEOUT) else {
         return;
     };
     let waiters = [&client, &server].map(|end| {
@@ -284,12 +285,12 @@ fn a_peer_that_writes_what_it_must_not_is_refused(connect: Connect) {
         (0, u32::MAX >> 1, ""),
         (0, 1 << 31 | 5, "gives credit"),
     ] {
-        let Some((client, _, tails)) = receive(connect, PATIENCE, 4096, 1) else {
+        let Some((client, _, tails)) = receive(connect, FRAME_TIMEOUT, 4096, 1) else {
             return;
         };
         // It may be refused before this side knows that it has come.
         let _ = client.write(0, &[&bytes[..len]], immediate);
-        let error = tails[0].frame(0, PATIENCE).unwrap_err();
+        let error = tails[0].frame(0, FRAME_TIMEOUT).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
         assert!(error.to_string().contains(says), "{says}: {error}");
         assert!(client.wait().is_err(), "the connection is closed");
@@ -297,7 +298,7 @@ fn a_peer_that_writes_what_it_must_not_is_refused(connect: Connect) {
 }
 
 fn a_peer_that_overtakes_a_tail_is_refused(connect: Connect) {
-    let Some((client, _, tails)) = receive(connect, PATIENCE, 4096, 1) else {
+    let Some((client, _, tails)) = receive(connect, FRAME_TIMEOUT, 4096, 1) else {
         return;
     };
     for number in 0..4 {
@@ -306,7 +307,7 @@ fn a_peer_that_overtakes_a_tail_is_refused(connect: Connect) {
     }
     // It may be refused before this side knows that it has come.
     let _ = client.write(0, &[&[1; 1024]], 1024);
-    let error = tails[0].frame(4, PATIENCE).unwrap_err();
+    let error = tails[0].frame(4, FRAME_TIMEOUT).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData);
     assert!(error.to_string().contains("has not been read"), "{error}");
 }
@@ -314,7 +315,7 @@ fn a_peer_that_overtakes_a_tail_is_refused(connect: Connect) {
 fn credit_that_was_not_earned_and_frames_to_a_sender_are_refused(connect: Connect) {
     for immediate in [1 << 31 | 4097, 8] {
         let ring = Arc::new(Ring::new(4096, 1));
-        let Some((client, server)) = connect(ring, PATIENCE) else {
+        let Some((client, server)) = connect(ring, FRAME_TIMEOUT) else {
             return;
         };
         let mut sender = Sender::new(client, 4096);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tabane_fabric::{Endpoint, Fabric, FabricListener, Receiver, Ring, Sender};
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const FRAME_TIMEOUT: Duration = Duration::from_secs(5);
 
 const TOKEN: [u8; 32] = [0xa5; 32];
 
@@ -19,11 +19,13 @@ const TOKEN: [u8; 32] = [0xa5; 32];
 fn accept(listener: &FabricListener, ring: &Arc<Ring>) -> Fabric {
     let request = listener.next().unwrap();
     assert_eq!(request.token(), &TOKEN);
-    request.accept(Arc::clone(ring), Some(PATIENCE)).unwrap()
+    request
+        .accept(Arc::clone(ring), Some(FRAME_TIMEOUT))
+        .unwrap()
 }
 
 fn connect(port: u16) -> io::Result<Fabric> {
-    Fabric::connect("tcp", "127.0.0.1", port, &TOKEN, Some(PATIENCE))
+    Fabric::connect("tcp", "127.0.0.1", port, &TOKEN, Some(FRAME_TIMEOUT))
 }
 
 /// A connection whose second end has a ring of 4096 bytes.
@@ -81,7 +83,7 @@ fn a_listener_takes_several_peers_and_may_go_before_them() {
         thread::spawn(move || receiver.run());
         let mut sender = Sender::new(Arc::new(client), 4096);
         sender.send(&[&[number; 100]]).unwrap();
-        assert_eq!(tail.frame(0, PATIENCE).unwrap(), [number; 100]);
+        assert_eq!(tail.frame(0, FRAME_TIMEOUT).unwrap(), [number; 100]);
     }
 }
 
@@ -125,7 +127,7 @@ fn a_peer_writes_within_the_ring_or_not_at_all() {
     let receiver = Receiver::new(ring, Arc::new(server));
     let tail = receiver.tails().remove(0);
     thread::spawn(move || receiver.run());
-    assert_eq!(tail.frame(0, PATIENCE).unwrap(), [0; 100]);
+    assert_eq!(tail.frame(0, FRAME_TIMEOUT).unwrap(), [0; 100]);
 }
 
 #[test]

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use tabane_fabric::{Endpoint, Receiver, Ring, Tail, Tcp};
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const FRAME_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection to a receiver with a ring of 4096 bytes.
 fn receiver() -> (TcpStream, Tail) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(FRAME_TIMEOUT)).unwrap();
     let (server, _) = listener.accept().unwrap();
     let ring = Arc::new(Ring::new(4096, 1));
     let endpoint = Arc::new(Tcp::new(server, Some(Arc::clone(&ring))).unwrap());
@@ -28,7 +28,7 @@ fn receiver() -> (TcpStream, Tail) {
 fn says_to(bytes: &[u8]) -> io::Error {
     let (mut client, tail) = receiver();
     client.write_all(bytes).unwrap();
-    let error = tail.frame(0, PATIENCE).unwrap_err();
+    let error = tail.frame(0, FRAME_TIMEOUT).unwrap_err();
     // The connection is closed: the peer notices.
     let endpoint = Tcp::new(client, None).unwrap();
     assert!(endpoint.wait().is_err());
@@ -69,6 +69,6 @@ fn a_frame_that_ends_too_early_is_not_shown() {
     let (mut client, tail) = receiver();
     client.write_all(&write_of(0, 1000, 1000)[..500]).unwrap();
     drop(client);
-    let error = tail.frame(0, PATIENCE).unwrap_err();
+    let error = tail.frame(0, FRAME_TIMEOUT).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
 }

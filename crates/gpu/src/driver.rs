@@ -37,7 +37,7 @@ pub(crate) struct Handle(pub(crate) *mut c_void);
 
 // SAFETY: a name for something of the driver's, which takes calls from any thread.
 unsafe impl Send for Handle {}
-// SAFETY: as above.
+// SAFETY: the driver lets several threads use one handle at a time.
 unsafe impl Sync for Handle {}
 
 impl Handle {
@@ -81,7 +81,8 @@ functions! {
     release_context "cuDevicePrimaryCtxRelease_v2" (c_int);
     set_context "cuCtxSetCurrent" (Handle);
     memory_info "cuMemGetInfo_v2" (*mut usize, *mut usize);
-    load_module "cuModuleLoadDataEx" (*mut Handle, *const c_void, c_uint, *mut c_int, *mut *mut c_void);
+    load_module "cuModuleLoadDataEx" (*mut Handle, *const c_void, c_uint, *mut c_int,
+        *mut *mut c_void);
     function "cuModuleGetFunction" (*mut Handle, Handle, *const c_char);
     allocate "cuMemAlloc_v2" (*mut Address, usize);
     free "cuMemFree_v2" (Address);
@@ -94,7 +95,8 @@ functions! {
     destroy_stream "cuStreamDestroy_v2" (Handle);
     query_stream "cuStreamQuery" (Handle);
     launch "cuLaunchKernel" (
-        Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void
+        Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void,
+            *mut *mut c_void
     );
 }
 

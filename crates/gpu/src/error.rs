@@ -52,14 +52,16 @@ impl fmt::Display for Error {
             Self::NoDriver(why) => write!(f, "no NVIDIA driver: {why}"),
             Self::DriverTooOld(version) => write!(
                 f,
-                "the NVIDIA driver is too old: it is of CUDA {}.{}, and 11.8 (version 520) is needed",
+                "the NVIDIA driver is too old: it is of CUDA {}.{}, and 11.8 (version 520) is \
+                 needed",
                 version / 1000,
                 version % 1000 / 10
             ),
             Self::NoCard => f.write_str("there is an NVIDIA driver, but no card that it can use"),
             Self::Ptx(why) => write!(
                 f,
-                "the NVIDIA driver cannot compile the kernels for this card ({why}): a newer driver may help"
+                "the NVIDIA driver cannot compile the kernels for this card ({why}): a newer \
+                 driver may help"
             ),
             Self::OutOfMemory => f.write_str("the card has too little memory free"),
             Self::LittleMemory(free) => {

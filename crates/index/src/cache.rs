@@ -3,7 +3,8 @@
 //!
 //! The cache has a folder for each repository, and in it *runs*: each has all that some index
 //! objects say (see
-//! [`crate::Index`]). Opening reads the index objects that no run has and writes them to a run, merged with those runs
+//! [`crate::Index`]). Opening reads the index objects that no run has and writes them to a run,
+//! merged with those runs
 //! that are not much longer; so there are few, and each block is written seldom. What index objects
 //! said that are gone does not count, and the run is written anew without it.
 //!

@@ -19,7 +19,8 @@
 //!
 //! Messages that come in pieces go through [`Hasher`]s, many at once with [`update_many`];
 //! [`hmac_many`] authenticates,
-//! [`aes`] encrypts, [`vhash`] is the inner half of VMAC, `xxh3` takes long messages where there is AVX-512, [`gear`] finds
+//! [`aes`] encrypts, [`vhash`] is the inner half of VMAC, `xxh3` takes long messages where there
+//! is AVX-512, [`gear`] finds
 //! where content-defined chunking may cut, and [`xor_of`] adds many buffers up bit by bit.
 //!
 //! # How it is built

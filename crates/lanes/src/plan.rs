@@ -297,7 +297,8 @@ mod tests {
                 }
                 let rate = 1e-9 * (block * kernel.lanes) as f64 / best;
                 println!(
-                    "    (Algorithm::{algorithm:?}, Backend::{:?}, {:2}, {:5}), // {rate:.2} GB/s, {:.1} a lane",
+                    "    (Algorithm::{algorithm:?}, Backend::{:?}, {:2}, {:5}), // {rate:.2} GB/s, \
+                     {:.1} a lane",
                     kernel.backend,
                     kernel.lanes,
                     (best * 1e10) as u64,

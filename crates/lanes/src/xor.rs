@@ -27,7 +27,7 @@ pub fn xor_into(into: &mut [u8], from: &[&[u8]]) {
     chosen().run(into, from, Keep::Before);
 }
 
-/// A buffer, and what it is to be the exclusive or of.
+/// A buffer, and the buffers whose exclusive or it receives.
 pub struct Sum<'a> {
     /// What is set.
     pub into: &'a mut [u8],

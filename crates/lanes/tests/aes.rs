@@ -707,7 +707,8 @@ proptest! {
 
     #[test]
     fn any_messages(
-        blocks in prop::collection::vec((prop_oneof![0_usize..12, 0_usize..300], 0_usize..6), 0..120),
+        blocks in prop::collection::vec((prop_oneof![0_usize..12, 0_usize..300], 0_usize..6),
+            0..120),
         seed in 0_usize..50,
     ) {
         let bytes = keys([16, 24, 32, 16, 24, 32]);
@@ -725,7 +726,8 @@ proptest! {
     fn any_pieces(
         pieces in prop::collection::vec(0_usize..2000, 0..20),
         first in any::<[u8; 16]>(),
-        bytes in prop::sample::select(KEY_LENGTHS.to_vec()).prop_flat_map(|len| prop::collection::vec(any::<u8>(), len)),
+        bytes in prop::sample::select(KEY_LENGTHS.to_vec()).prop_flat_map(|len|
+            prop::collection::vec(any::<u8>(), len)),
     ) {
         let text = noise(pieces.iter().sum());
         let expected = reference_ctr(&bytes, first, &text);

@@ -112,7 +112,8 @@ fn published_vectors() {
         b"",
         b"abc",
         b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
-        b"abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqrst\
+        b"abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmno\
+          ijklmnopjklmnopqklmnopqrlmnopqrsmnopqrst\
           nopqrstu",
         &million,
     ];
@@ -421,7 +422,8 @@ proptest! {
         start in 0_usize..64,
     ) {
         let data = noise(8192);
-        let messages: Vec<&[u8]> = lengths.iter().enumerate().map(|(i, &len)| &data[start + i..][..len]).collect();
+        let messages: Vec<&[u8]> = lengths.iter().enumerate().map(|(i, &len)|
+            &data[start + i..][..len]).collect();
         for &algorithm in Algorithm::ALL {
             check(algorithm, &messages);
         }

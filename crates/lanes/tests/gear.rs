@@ -123,7 +123,8 @@ fn data_of_one_byte() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn any_data(data in proptest::collection::vec(any::<u8>(), WINDOW..20_000), from: prop::sample::Index, bits in 16_u32..32) {
+    fn any_data(data in proptest::collection::vec(any::<u8>(), WINDOW..20_000),
+        from: prop::sample::Index, bits in 16_u32..32) {
         let hashes = hashes(&data);
         let from = WINDOW + from.index(data.len() - WINDOW + 1);
         on_every_backend(|backend, gear| {

@@ -30,25 +30,43 @@ const LANE_KERNELS: &[LaneKernel] = &[
     ("avx2::compress::<algorithm::md5::Md5>", Algorithm::Md5, Backend::Avx2, 8, 1, [825, 0, 28]),
     ("avx512::half::<algorithm::md5::Md5>", Algorithm::Md5, Backend::Avx512, 8, 1, [570, 0, 0]),
     ("avx512::quarter::<algorithm::md5::Md5>", Algorithm::Md5, Backend::Avx512, 4, 1, [572, 43, 0]),
-    ("avx512::several::<algorithm::md5::Md5, 1>", Algorithm::Md5, Backend::Avx512, 16, 1, [609, 0, 0]),
-    ("avx512::several::<algorithm::md5::Md5, 2>", Algorithm::Md5, Backend::Avx512, 32, 1, [1334, 0, 29]),
-    ("avx512::several::<algorithm::md5::Md5, 3>", Algorithm::Md5, Backend::Avx512, 48, 1, [1908, 0, 44]),
-    ("avx512::several::<algorithm::md5::Md5, 4>", Algorithm::Md5, Backend::Avx512, 64, 1, [2528, 0, 26]),
-    ("sse41::compress::<algorithm::sha1::Sha1>", Algorithm::Sha1, Backend::Sse41, 4, 1, [2254, 0, 68]),
-    ("avx2::compress::<algorithm::sha1::Sha1>", Algorithm::Sha1, Backend::Avx2, 8, 1, [1783, 16, 93]),
+    ("avx512::several::<algorithm::md5::Md5, \
+    1>", Algorithm::Md5, Backend::Avx512, 16, 1, [609, 0, 0]),
+    ("avx512::several::<algorithm::md5::Md5, \
+    2>", Algorithm::Md5, Backend::Avx512, 32, 1, [1334, 0, 29]),
+    ("avx512::several::<algorithm::md5::Md5, \
+    3>", Algorithm::Md5, Backend::Avx512, 48, 1, [1908, 0, 44]),
+    ("avx512::several::<algorithm::md5::Md5, \
+    4>", Algorithm::Md5, Backend::Avx512, 64, 1, [2528, 0, 26]),
+    ("sse41::compress::<algorithm::sha1::Sha1>", Algorithm::Sha1, Backend::Sse41, 4, 1, [2254, 0,
+        68]),
+    ("avx2::compress::<algorithm::sha1::Sha1>", Algorithm::Sha1, Backend::Avx2, 8, 1, [1783, 16,
+        93]),
     ("avx512::half::<algorithm::sha1::Sha1>", Algorithm::Sha1, Backend::Avx512, 8, 1, [939, 0, 7]),
-    ("avx512::several::<algorithm::sha1::Sha1, 1>", Algorithm::Sha1, Backend::Avx512, 16, 1, [971, 0, 4]),
-    ("avx512::several::<algorithm::sha1::Sha1, 2>", Algorithm::Sha1, Backend::Avx512, 32, 1, [2397, 0, 137]),
-    ("sse41::compress::<algorithm::sha2::Sha256>", Algorithm::Sha256, Backend::Sse41, 4, 3, [5577, 48, 193]),
-    ("avx2::compress::<algorithm::sha2::Sha256>", Algorithm::Sha256, Backend::Avx2, 8, 3, [3891, 16, 127]),
-    ("avx512::half::<algorithm::sha2::Sha256>", Algorithm::Sha256, Backend::Avx512, 8, 3, [1961, 0, 10]),
-    ("avx512::several::<algorithm::sha2::Sha256, 1>", Algorithm::Sha256, Backend::Avx512, 16, 3, [2062, 0, 34]),
-    ("avx512::several::<algorithm::sha2::Sha256, 2>", Algorithm::Sha256, Backend::Avx512, 32, 3, [4650, 0, 310]),
-    ("sse41::compress::<algorithm::sha2::Sha512>", Algorithm::Sha512, Backend::Sse41, 2, 4, [6824, 0, 216]),
-    ("avx2::compress::<algorithm::sha2::Sha512>", Algorithm::Sha512, Backend::Avx2, 4, 4, [4671, 0, 96]),
-    ("avx512::half::<algorithm::sha2::Sha512>", Algorithm::Sha512, Backend::Avx512, 4, 4, [2479, 0, 18]),
-    ("avx512::several::<algorithm::sha2::Sha512, 1>", Algorithm::Sha512, Backend::Avx512, 8, 4, [2463, 0, 9]),
-    ("avx512::several::<algorithm::sha2::Sha512, 2>", Algorithm::Sha512, Backend::Avx512, 16, 4, [5793, 0, 428]),
+    ("avx512::several::<algorithm::sha1::Sha1, \
+    1>", Algorithm::Sha1, Backend::Avx512, 16, 1, [971, 0, 4]),
+    ("avx512::several::<algorithm::sha1::Sha1, \
+    2>", Algorithm::Sha1, Backend::Avx512, 32, 1, [2397, 0, 137]),
+    ("sse41::compress::<algorithm::sha2::Sha256>", Algorithm::Sha256, Backend::Sse41, 4, 3, [5577,
+        48, 193]),
+    ("avx2::compress::<algorithm::sha2::Sha256>", Algorithm::Sha256, Backend::Avx2, 8, 3, [3891,
+        16, 127]),
+    ("avx512::half::<algorithm::sha2::Sha256>", Algorithm::Sha256, Backend::Avx512, 8, 3, [1961, 0,
+        10]),
+    ("avx512::several::<algorithm::sha2::Sha256, \
+    1>", Algorithm::Sha256, Backend::Avx512, 16, 3, [2062, 0, 34]),
+    ("avx512::several::<algorithm::sha2::Sha256, \
+    2>", Algorithm::Sha256, Backend::Avx512, 32, 3, [4650, 0, 310]),
+    ("sse41::compress::<algorithm::sha2::Sha512>", Algorithm::Sha512, Backend::Sse41, 2, 4, [6824,
+        0, 216]),
+    ("avx2::compress::<algorithm::sha2::Sha512>", Algorithm::Sha512, Backend::Avx2, 4, 4, [4671, 0,
+        96]),
+    ("avx512::half::<algorithm::sha2::Sha512>", Algorithm::Sha512, Backend::Avx512, 4, 4, [2479, 0,
+        18]),
+    ("avx512::several::<algorithm::sha2::Sha512, \
+    1>", Algorithm::Sha512, Backend::Avx512, 8, 4, [2463, 0, 9]),
+    ("avx512::several::<algorithm::sha2::Sha512, \
+    2>", Algorithm::Sha512, Backend::Avx512, 16, 4, [5793, 0, 428]),
 ];
 
 /// CBC encryption of many messages, the widest kernel of a backend: for one register and a block in

@@ -203,7 +203,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_split(cuts in prop::collection::vec(0_usize..400, 0..40), which in 0..Algorithm::ALL.len()) {
+    fn any_split(cuts in prop::collection::vec(0_usize..400, 0..40),
+        which in 0..Algorithm::ALL.len()) {
         let algorithm = Algorithm::ALL[which];
         let message = noise(cuts.iter().sum());
         let mut hasher = Hasher::new(algorithm);

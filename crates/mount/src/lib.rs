@@ -1,7 +1,8 @@
 //! The snapshots of a repository as a file system (FUSE), for reading.
 //!
 //! ```text
-//! ids/<short ID>   snapshots/<time>   hosts/<host>/<time>   tags/<tag>/<time>   and a link `latest` beside times
+//! ids/<short ID>   snapshots/<time>   hosts/<host>/<time>   tags/<tag>/<time>
+//! and a link `latest` beside times
 //! ```
 //! Everything in a snapshot has the attributes that it had when it was backed up. Snapshots that
 //! are made or forgotten meanwhile come and go. What is read is read ahead, by all processors, into
@@ -61,8 +62,8 @@ pub enum MountError {
     NoDevice(&'static str),
     /// The system lets only root mount for other users.
     #[error(
-        "cannot mount on {0} for other users: the system lets only root do so; put the line `user_allow_other` into \
-         /etc/fuse.conf"
+        "cannot mount on {0} for other users: the system lets only root do so; put the line \
+         `user_allow_other` into /etc/fuse.conf"
     )]
     NotForOthers(String),
     /// The directory will not do, or the system.

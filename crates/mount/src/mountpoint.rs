@@ -32,14 +32,15 @@ pub fn check(path: &Path) -> Result<(), MountError> {
     let is_mounted = fs::metadata(above).is_ok_and(|above| above.dev() != metadata.dev());
     if is_mounted && statfs(path).is_ok_and(|stat| stat.f_type as u64 == FUSE_MAGIC) {
         return refused(format!(
-            "cannot mount on {shown}: something is mounted there already; unmount it first (`umount {shown}`), or \
-             choose another directory"
+            "cannot mount on {shown}: something is mounted there already; unmount it first \
+             (`umount {shown}`), or choose another directory"
         ));
     }
     let mut entries = fs::read_dir(path).map_err(|error| unusable(path, &error))?;
     if entries.next().is_some() {
         return refused(format!(
-            "cannot mount on {shown}: it is not empty, and what is in it would be hidden; choose an empty directory"
+            "cannot mount on {shown}: it is not empty, and what is in it would be hidden; choose \
+             an empty directory"
         ));
     }
     match fs::metadata(DEVICE) {
@@ -59,8 +60,8 @@ pub fn unusable(path: &Path, error: &io::Error) -> MountError {
             )
         }
         io::ErrorKind::NotConnected => format!(
-            "cannot mount on {shown}: what was mounted there has died; clear it away with `umount {shown}` (or \
-             `fusermount3 -u {shown}`) and try again"
+            "cannot mount on {shown}: what was mounted there has died; clear it away with `umount \
+             {shown}` (or `fusermount3 -u {shown}`) and try again"
         ),
         _ => format!("cannot mount on {shown}: {error}"),
     };
@@ -74,8 +75,8 @@ pub fn not_mounted(path: &Path, error: &io::Error) -> MountError {
     let text = match error.kind() {
         // The kernel wants root, so a helper was looked for.
         io::ErrorKind::NotFound => format!(
-            "cannot mount on {shown}: only root may, and the helper fusermount3 that lets others is missing; install \
-             the package fuse3, or run as root"
+            "cannot mount on {shown}: only root may, and the helper fusermount3 that lets others \
+             is missing; install the package fuse3, or run as root"
         ),
         io::ErrorKind::PermissionDenied if said.contains("user_allow_other") => {
             return MountError::NotForOthers(shown.to_string());

@@ -155,7 +155,8 @@ impl AuthorityFile {
         let path = authority_path(cluster);
         let bytes = std::fs::read(&path).map_err(|error| {
             let text = format!(
-                "cannot read {}, which signs the certificates of new nodes and belongs beside {}: {error}",
+                "cannot read {}, which signs the certificates of new nodes and belongs beside {}: \
+                 {error}",
                 path.display(),
                 cluster.display()
             );

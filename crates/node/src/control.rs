@@ -14,12 +14,12 @@ use tabane_striped::cluster::wire::{
 use crate::server::{Hasty, Shared};
 use crate::session::Session;
 
-/// How long a client that is let in may take to send what he has announced, or to take an answer.
+/// How long an accepted client may take to send what it has announced, or to take an answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 type Stream = StreamOwned<ServerConnection, TcpStream>;
 
-/// Serves a client until he closes the connection.
+/// Serves a client until it closes the connection.
 ///
 /// # Errors
 /// Why it ended otherwise.
@@ -36,7 +36,7 @@ pub fn serve(shared: &Arc<Shared>, stream: TcpStream) -> io::Result<()> {
         matches!(error.kind(), TimedOut | UnexpectedEof)
     };
     if !greeted.as_ref().is_err_and(is_gone) {
-        // Also to one of another version, so that he can say so.
+        // Also to a client of another version, so that it can say so.
         wire::greet(&mut stream)?;
     }
     greeted?;
@@ -57,7 +57,7 @@ fn answer_all(
     own: &mut Option<(SessionId, Arc<Session>)>,
 ) -> io::Result<()> {
     loop {
-        // Between requests a client may be silent for as long as he likes.
+        // Between requests a client may be silent for any time.
         stream.sock.set_read_timeout(None)?;
         let request = match wire::receive::<Request>(stream, REQUEST_MAX) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
@@ -157,7 +157,7 @@ fn answer(
     })
 }
 
-/// A client whose machine is gone is noticed, so that his session ends.
+/// A client whose machine is gone is noticed, so that its session ends.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     use rustix::net::sockopt;
     sockopt::set_socket_keepalive(stream, true)?;

@@ -1,8 +1,9 @@
 //! A node of a cluster: it keeps shards of stripes, and while data pass through it makes parities
 //! with the other nodes.
 //!
-//! [`authority`] makes the certificates by which clients and nodes know each other, [`Server`] is the daemon. What they say to each
-//! other is in [`tabane_striped::cluster::wire`] and described in `docs/wire.md`.
+//! [`authority`] makes the certificates by which clients and nodes know each other, [`Server`] is
+//! the daemon. What they say to each
+//! other is in [`tabane_striped::cluster::wire`] and described in `docs/reference/wire.md`.
 
 #![forbid(unsafe_code)]
 

@@ -44,7 +44,8 @@ pub fn answer(mut stream: TcpStream, counters: &Counters, home: &Home) -> io::Re
     };
     write!(
         stream,
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: \
+         {}\r\nConnection: close\r\n\r\n{}",
         body.len(),
         if is_head { "" } else { &body }
     )
@@ -55,7 +56,8 @@ fn text(counters: &Counters, free_bytes: u64) -> String {
     let mut metric = |name: &str, kind: &str, help: &str, value: u64| {
         let _ = write!(
             text,
-            "# HELP tabane_node_{name} {help}\n# TYPE tabane_node_{name} {kind}\ntabane_node_{name} {value}\n"
+            "# HELP tabane_node_{name} {help}\n# TYPE tabane_node_{name} \
+             {kind}\ntabane_node_{name} {value}\n"
         );
     };
     metric(

@@ -23,7 +23,7 @@ use crate::lock;
 use crate::session::{Session, blame, set_patience};
 use crate::{control, metrics};
 
-/// Connections at a time. One takes a thread, and nobody has said who he is when it is made.
+/// Connections at a time. Each takes a thread before its client has authenticated.
 const CONNECTIONS_MAX: usize = 4096;
 
 /// Sessions at a time.

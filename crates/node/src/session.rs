@@ -203,7 +203,8 @@ impl Session {
     /// Takes part in a stripe; returns when this node's part of it is durable.
     ///
     /// # Errors
-    /// [`StorageErrorKind::SessionOver`] when the session is at an end; why the part cannot be stored.
+    /// [`StorageErrorKind::SessionOver`] when the session is at an end; why the part cannot be
+    /// stored.
     pub fn stripe(
         self: &Arc<Self>,
         stripe: Stripe,
@@ -242,7 +243,7 @@ impl Session {
             }
             state.next += 1;
         }
-        // Over libfabric who connects may be ready before the node that lets him in.
+        // Over libfabric, a client may be ready before the node that accepts it.
         let is_incomplete = |state: &mut State| !state.is_closed && !state.is_complete(self.me);
         let waited = self
             .changed

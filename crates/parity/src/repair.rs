@@ -11,7 +11,8 @@ use crate::{Error, Layout};
 /// - *One row role*: each of its cells comes from its row or from its diagonal, and cells that lie
 ///   on both a row and a diagonal in use are read once. That saves about a quarter. Which rows to
 ///   take is chosen among arithmetic progressions modulo p. No other choice of rows, and no sum of
-///   equations, does with less: proved for sums in `docs/parity.md`, and up to 32 roles for choices
+///   equations, does with less: proved for sums in `docs/explanation/parity.md`, and up to 32 roles
+///   for choices
 ///   of rows, by trying all.
 ///
 /// # Errors
@@ -36,7 +37,8 @@ pub fn repair_plan(layout: &Layout, lost: &[usize]) -> Result<Plan, Error> {
 
 /// What no plan for these lost roles can read less than, in cells: a bound that takes no search.
 ///
-/// [`repair_plan`] reaches it for two roles, for the diagonal role, and where n or n − 1 is prime. For other n the bound is a
+/// [`repair_plan`] reaches it for two roles, for the diagonal role, and where n or n − 1 is prime.
+/// For other n the bound is a
 /// little lower than what can be reached.
 ///
 /// # Errors
@@ -47,7 +49,8 @@ pub fn fewest_reads(layout: &Layout, lost: &[usize]) -> Result<usize, Error> {
     match *lost {
         [] => Ok(0),
         [role] if role != layout.diagonal_role() => {
-            // See docs/parity.md: of the pairs of rows, a missing column spares one less than there
+            // See docs/explanation/parity.md: of the pairs of rows, a missing column spares one
+            // less than there
             // are rows.
             let missing = layout.prime() + 1 - layout.roles();
             let reads = |by_diagonal: usize| {

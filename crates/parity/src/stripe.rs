@@ -73,7 +73,8 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`Error::CellLength`] if cells that the plan names differ in length; then nothing is changed.
+    /// [`Error::CellLength`] if cells that the plan names differ in length; then nothing is
+    /// changed.
     ///
     /// # Panics
     ///

@@ -64,7 +64,8 @@ library! {
     get_fd = c"ASYNC_WAIT_CTX_get_fd":
         unsafe extern "C" fn(WaitContext, *const c_void, *mut c_int, *mut *mut c_void) -> c_int;
     set_wait_fd = c"ASYNC_WAIT_CTX_set_wait_fd":
-        unsafe extern "C" fn(WaitContext, *const c_void, c_int, *mut c_void, Option<Cleanup>) -> c_int;
+        unsafe extern "C" fn(WaitContext, *const c_void, c_int, *mut c_void,
+            Option<Cleanup>) -> c_int;
     get_callback = c"ASYNC_WAIT_CTX_get_callback":
         unsafe extern "C" fn(WaitContext, *mut Option<Callback>, *mut *mut c_void) -> c_int;
 }

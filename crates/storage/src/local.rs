@@ -220,7 +220,7 @@ fn rename(temporary: &Path, path: &Path) -> io::Result<()> {
             sync_directory(above)?;
             rename_without_replacing(temporary, path)
         }
-        // Who hears that it is there would believe that it is what he has.
+        // An AlreadyExists here would be taken as "same bytes".
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !path.is_file() => {
             let text = format!("there is something that is no file: {}", path.display());
             Err(io::Error::other(text))

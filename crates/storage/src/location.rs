@@ -10,8 +10,9 @@ use crate::options::RemoteOptions;
 use crate::storage::Storage;
 
 /// What a place can be named by; shown to whoever names it otherwise.
-const FORMS: &str = "a directory, file:///DIRECTORY, s3://BUCKET/PREFIX, s3+https://HOST/BUCKET/PREFIX, \
-     gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or webdav+https://HOST/PATH";
+const FORMS: &str = "a directory, file:///DIRECTORY, s3://BUCKET/PREFIX, \
+     s3+https://HOST/BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or \
+     webdav+https://HOST/PATH";
 
 /// A place for objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +45,8 @@ impl Location {
         };
         let Some(rest) = rest.strip_prefix("//") else {
             return Err(format!(
-                "{text:?} is neither a directory nor a URL: for a directory of that name write ./{text}; a place is {FORMS}{others}"
+                "{text:?} is neither a directory nor a URL: for a directory of that name write \
+                 ./{text}; a place is {FORMS}{others}"
             ));
         };
         if scheme == "file" {
@@ -92,7 +94,8 @@ fn is_ssh_place(text: &str) -> bool {
 fn file(text: &str, rest: &str) -> Result<Location, String> {
     if !rest.starts_with('/') || rest.contains(['%', '?', '#']) {
         return Err(format!(
-            "{text:?} is no file URL that is understood here: write file:///DIRECTORY without escapes, or just the directory"
+            "{text:?} is no file URL that is understood here: write file:///DIRECTORY without \
+             escapes, or just the directory"
         ));
     }
     Ok(Location::Directory(rest.into()))

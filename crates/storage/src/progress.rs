@@ -43,6 +43,17 @@ pub trait Progress: Send + Sync {
         let _ = (path, outcome);
     }
 
+    /// A backup begins to read a file that may take a while.
+    fn begun(&self, path: &Path) {
+        let _ = path;
+    }
+
+    /// Whether somebody wants to know how much there is to do. If nobody does, a backup does not
+    /// count its source.
+    fn wants_total(&self) -> bool {
+        false
+    }
+
     /// The operation has worked on `done` bytes of `total`; a `total` of 0 means that nobody knows.
     /// Calls of several threads may arrive in another order than they were made in.
     fn bytes(&self, done: u64, total: u64) {
@@ -97,6 +108,14 @@ impl<P: Progress + ?Sized> Progress for Arc<P> {
 
     fn entry(&self, path: &Path, outcome: Outcome) {
         (**self).entry(path, outcome);
+    }
+
+    fn begun(&self, path: &Path) {
+        (**self).begun(path);
+    }
+
+    fn wants_total(&self) -> bool {
+        (**self).wants_total()
     }
 
     fn bytes(&self, done: u64, total: u64) {

@@ -14,7 +14,10 @@ macro_rules! setters {
         }
     };
     (@set $options:ident $field:ident $type:ty) => {
-        #[doc = concat!("Sets [`", stringify!($options), "::", stringify!($field), "`](Self#structfield.", stringify!($field), ").")]
+        #[doc = concat!(
+            "Sets [`", stringify!($options), "::", stringify!($field), "`](Self#structfield.",
+            stringify!($field), ").",
+        )]
         #[must_use]
         pub fn $field(mut self, $field: $type) -> Self {
             self.$field = $field;
@@ -22,7 +25,10 @@ macro_rules! setters {
         }
     };
     (@into $options:ident $field:ident $type:ty) => {
-        #[doc = concat!("Sets [`", stringify!($options), "::", stringify!($field), "`](Self#structfield.", stringify!($field), ").")]
+        #[doc = concat!(
+            "Sets [`", stringify!($options), "::", stringify!($field), "`](Self#structfield.",
+            stringify!($field), ").",
+        )]
         #[must_use]
         pub fn $field(mut self, $field: impl Into<$type>) -> Self {
             self.$field = $field.into();
@@ -30,14 +36,18 @@ macro_rules! setters {
         }
     };
     (@each $one:ident $options:ident $field:ident $type:ty) => {
-        #[doc = concat!("Adds one to [`", stringify!($options), "::", stringify!($field), "`](Self#structfield.", stringify!($field), ").")]
+        #[doc = concat!("Adds one to \
+        [`", stringify!($options), "::", stringify!($field), "`](Self#structfield.",
+            stringify!($field), ").")]
         #[must_use]
         pub fn $one(mut self, $one: impl Into<$type>) -> Self {
             self.$field.push($one.into());
             self
         }
 
-        #[doc = concat!("Adds several to [`", stringify!($options), "::", stringify!($field), "`](Self#structfield.", stringify!($field), ").")]
+        #[doc = concat!("Adds several to \
+        [`", stringify!($options), "::", stringify!($field), "`](Self#structfield.",
+            stringify!($field), ").")]
         #[must_use]
         pub fn $field(mut self, $field: impl IntoIterator<Item = impl Into<$type>>) -> Self {
             self.$field.extend($field.into_iter().map(Into::into));

@@ -77,8 +77,10 @@ pub trait Storage: Any + Send + Sync {
     /// Reads an object, or `range` of it.
     ///
     /// # Errors
-    /// [`StorageErrorKind::NotFound`]; [`StorageErrorKind::PastEnd`] when the object ends before the range does;
-    /// [`StorageErrorKind::Damaged`] when it was there, and is damaged beyond what the storage can mend.
+    /// [`StorageErrorKind::NotFound`]; [`StorageErrorKind::PastEnd`] when the object ends before
+    /// the range does;
+    /// [`StorageErrorKind::Damaged`] when it was there, and is damaged beyond what the storage can
+    /// mend.
     fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>>;
 
     /// The objects of a kind, in no order. What was put or deleted before the call is listed or not

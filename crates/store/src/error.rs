@@ -16,9 +16,16 @@ pub enum Error {
     /// There is nothing at this place.
     #[error("there is no repository at {0}")]
     NoRepository(String),
+    /// There is an index, but no `config`.
+    #[error(
+        "the repository at {0} has lost its file `config`, without which nothing in it can be \
+         decrypted: bring `config` back from a copy"
+    )]
+    ConfigMissing(String),
     /// The repository is no longer the one that was opened.
     #[error(
-        "the repository at {0} was deleted or replaced by another while this command ran, so what it stored is lost: find out who did that, then run the command again"
+        "the repository at {0} was deleted or replaced by another while this command ran, so what \
+         it stored is lost: find out who did that, then run the command again"
     )]
     RepositoryGone(String),
     /// `init` found a repository.
@@ -26,12 +33,14 @@ pub enum Error {
     RepositoryExists(String),
     /// `init` found other files.
     #[error(
-        "{0} is not empty and is not a repository: choose an empty or a new directory (if it was a repository, bring back its file `config` from a copy)"
+        "{0} is not empty and is not a repository: choose an empty or a new directory (if it was a \
+         repository, bring back its file `config` from a copy)"
     )]
     NotEmpty(String),
     /// The repository was written by a later version.
     #[error(
-        "the repository has format {found}, this program knows formats up to {known}: install a newer tabane"
+        "the repository has format {found}, this program knows formats up to {known}: install a \
+         newer tabane"
     )]
     NewerFormat {
         /// Format of the repository.
@@ -41,7 +50,8 @@ pub enum Error {
     },
     /// There is no key at all.
     #[error(
-        "the repository has no keys, so nothing can open it: bring back its folder `keys` from a copy"
+        "the repository has no keys, so nothing can open it: bring back its folder `keys` from a \
+         copy"
     )]
     NoKeys,
     /// No key of the repository opens with this password.
@@ -53,7 +63,8 @@ pub enum Error {
         location: String,
     },
     /// The key that opened the repository would be removed.
-    #[error("key {} is the one in use: open the repository with another password to remove it", .0.short())]
+    #[error("key {} is the one in use: open the repository with another password to remove \
+    it", .0.short())]
     KeyInUse(Id),
     /// More than one key has that prefix.
     #[error("{0:?} could mean several keys: give more digits of the ID")]
@@ -89,7 +100,8 @@ pub enum Error {
     },
     /// What was encoded is not what was read and hashed.
     #[error(
-        "a new pack does not read back as what was read ({why}), and was not stored: the memory or the processor of this machine may be faulty; test them, then run the command again"
+        "a new pack does not read back as what was read ({why}), and was not stored: the memory or \
+         the processor of this machine may be faulty; test them, then run the command again"
     )]
     NotReadBack {
         /// How that shows.
@@ -167,8 +179,8 @@ pub enum Error {
     },
     /// The repositories name blocks by different hashes.
     #[error(
-        "the source names blocks by their {from}, the target by their {to}, so every block and directory would have to be \
-         made anew"
+        "the source names blocks by their {from}, the target by their {to}, so every block and \
+         directory would have to be made anew"
     )]
     OtherHash {
         /// The hash of the source.

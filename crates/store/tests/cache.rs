@@ -251,7 +251,8 @@ proptest! {
         };
         for step in steps.into_iter().chain([Step::Load(vec![])]) {
             match step {
-                Step::Put(packs) => objects.push((put(&plain, &packs), packs.into_iter().collect())),
+                Step::Put(packs) => objects.push((put(&plain, &packs),
+                    packs.into_iter().collect())),
                 Step::Delete(number) if !objects.is_empty() => {
                     let (id, _) = objects.remove(number % objects.len());
                     storage.remove(Name::new(ObjectKind::Index, id));
@@ -259,7 +260,8 @@ proptest! {
                 Step::Rewrite(numbers) if !objects.is_empty() => {
                     let numbers: BTreeSet<usize> =
                         numbers.into_iter().map(|number| number % objects.len()).collect();
-                    let gone: Vec<_> = numbers.into_iter().rev().map(|number| objects.remove(number)).collect();
+                    let gone: Vec<_> = numbers.into_iter().rev().map(|number|
+                        objects.remove(number)).collect();
                     let packs = packs_of(&gone);
                     let id = put(&plain, &packs.iter().copied().collect::<Vec<_>>());
                     objects.push((id, packs));
@@ -283,7 +285,8 @@ proptest! {
                     index.exclude_packs(&excluded.into_iter().map(pack_id).collect()).unwrap();
                     assert_is(&index, &packs);
                     for path in files(root.path()) {
-                        prop_assert!(path.file_name().unwrap().to_str().unwrap().starts_with("index1-"));
+                        let name = path.file_name().unwrap().to_str().unwrap();
+                        prop_assert!(name.starts_with("index1-"));
                     }
                 }
                 Step::Keep => {

@@ -132,7 +132,8 @@ proptest! {
     }
 
     #[test]
-    fn names_that_are_none(entries in directories(), at in any::<prop::sample::Index>(), which in 0..5_usize) {
+    fn names_that_are_none(entries in directories(), at in any::<prop::sample::Index>(),
+        which in 0..5_usize) {
         let bad: [&[u8]; 5] = [b"", b".", b"..", b"a/b", b"a\0b"];
         let mut entries = entries;
         if !entries.is_empty() {

@@ -330,7 +330,8 @@ fn a_full_disk() {
     let result = back_up_observed(&repository, &[&source], backup_options(), &Arc::default());
     let error = result.unwrap_err();
     assert!(
-        matches!(&error, Error::Storage { source, .. } if source.kind() == tabane_storage::StorageErrorKind::Full),
+        matches!(&error, Error::Storage { source,
+            .. } if source.kind() == tabane_storage::StorageErrorKind::Full),
         "{error}"
     );
     assert!(error.to_string().contains("cannot write packs/"), "{error}");

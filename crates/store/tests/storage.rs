@@ -34,7 +34,8 @@ fn suite(storage: &dyn Storage, count: u32) {
         5
     };
     let winners = races(storage, rounds);
-    // A WebDAV server may look whether a name is taken and take it later: docs/object-stores.md
+    // A WebDAV server may look whether a name is taken and take it later:
+    // docs/reference/object-stores.md
     // says what follows.
     if !storage.location().starts_with("webdav") {
         assert!(winners.iter().all(|&winners| winners == 1), "{winners:?}");

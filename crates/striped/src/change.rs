@@ -54,7 +54,10 @@ impl StripedStorage {
         };
         let named: Vec<usize> = (0..all.len()).filter(is_old).collect();
         if named.is_empty() && all.iter().any(|target| target.url == place.url) {
-            let text = format!("{old:?} is no target, and {} is one", place.url);
+            let text = format!(
+                "{old:?} is not a target of this set, and {} is one already",
+                place.url
+            );
             return Err(StorageError::new(StorageErrorKind::AlreadyReplaced, text));
         }
         let [number] = named[..] else {
@@ -142,7 +145,8 @@ impl StripedStorage {
     fn announce(&self, place: &Place, description: &Description) -> Result<()> {
         let cannot = |url: &str, error: StorageError| {
             refusal(format!(
-                "cannot write to {url}: {error}; mend that, then run the same command again: it ends what this one began"
+                "cannot write to {url}: {error}; mend that, then run the same command again: it \
+                 ends what this one began"
             ))
         };
         let stay: Vec<(&str, &dyn Storage)> = self

@@ -2,7 +2,8 @@
 //!
 //! Every object is in *containers* of the same name, one a target: large ones as a stripe of the
 //! code of [`tabane_parity`], of which each target holds the cells of one role, small ones as whole
-//! copies on three targets. `docs/striped.md` is for users, `docs/format.md` has every byte.
+//! copies on three targets. `docs/reference/striped.md` is for users, `docs/reference/format.md`
+//! has every byte.
 //!
 //! A target that does not answer is left alone, with one notice, and everything goes on without it
 //! as long as no more than two are missing: for the rest of the process, or until it answers again

@@ -111,7 +111,8 @@ impl StripedStorage {
         let url = |&number: &usize| self.targets.all()[number].url.as_str();
         let urls: Vec<&str> = without.iter().map(url).collect();
         Err(refusal(format!(
-            "the folder {} is missing from more targets than may be lost ({}): bring it back from a copy",
+            "the folder {} is missing from more targets than may be lost ({}): bring it back from \
+             a copy",
             kind.name(),
             urls.join(", ")
         )))

@@ -123,7 +123,8 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
                                 is_node: is_node_url(url),
                             },
                             text: format!(
-                                "{url} was a target of this repository and was replaced by another: it is not used"
+                                "{url} was a target of this repository and was replaced by \
+                                 another: it is not used"
                             ),
                         });
                         continue;
@@ -144,7 +145,7 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
                 }
                 continue;
             }
-            // Where the target was when it was last seen there is one that cannot tell who it is.
+            // The place of this target has a damaged identity: it counts by its URL.
             Err(error) if error.kind() == StorageErrorKind::Damaged => match of_url() {
                 Some(number) => number,
                 None => continue,
@@ -296,7 +297,10 @@ pub fn form(places: Vec<Place>, fixed_roles: bool) -> Result<()> {
                     let url = &answer.place.url;
                     refusal(match error.kind() {
                         StorageErrorKind::AlreadyExists => {
-                            format!("{url} is listed twice, in other words, or somebody else makes a target there just now")
+                            format!(
+                                "{url} is listed twice under different URLs, or another client is \
+                                 making a target there now"
+                            )
                         }
                         _ => format!("cannot write to {url}: {error}"),
                     })
@@ -347,7 +351,8 @@ pub fn refuse_within<'a>(url: &str, others: impl IntoIterator<Item = &'a str>) -
     for other in others {
         if is_in(url, other) || is_in(other, url) {
             return Err(refusal(format!(
-                "{url} and {other} are one inside of the other, and would be lost together: choose places apart"
+                "{url} and {other} are one inside of the other, and would be lost together: choose \
+                 places apart"
             )));
         }
     }

@@ -219,7 +219,8 @@ impl<'a> StripeReader<'a> {
     /// Reads what is wanted, and computes what of it cannot be read.
     ///
     /// # Errors
-    /// [`StorageErrorKind::NotFound`] when so many targets say that they have no part of it that there
+    /// [`StorageErrorKind::NotFound`] when so many targets say that they have no part of it that
+    /// there
     /// is no such object; [`StorageErrorKind::TooFewTargets`] when too many do not answer;
     /// [`StorageErrorKind::Damaged`] when too much is damaged.
     pub fn obtain(&mut self, wants: &[Want]) -> Result<()> {

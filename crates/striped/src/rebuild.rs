@@ -158,7 +158,8 @@ impl StripedStorage {
         while let Some(role) = to_replace.pop_first() {
             if !reader.survives_without(role, &missing, &to_replace) {
                 return Err(refusal(format!(
-                    "its damaged part on {} is needed until missing targets are back, and was not replaced",
+                    "its damaged part on {} is needed until missing targets are back, and was not \
+                     replaced",
                     self.targets.all()[by_role[role]].url
                 )));
             }

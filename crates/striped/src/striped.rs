@@ -84,7 +84,8 @@ impl StripedStorage {
         open::form(places, fixed_roles)
     }
 
-    /// Puts and rebuilds stripes by `sender`, where it can; waits for `patience` when too many nodes
+    /// Puts and rebuilds stripes by `sender`, where it can; waits for `patience` when too many
+    /// nodes
     /// are away.
     #[must_use]
     pub(crate) fn over_nodes(mut self, sender: Box<dyn StripeSender>, patience: Duration) -> Self {

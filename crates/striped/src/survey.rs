@@ -205,7 +205,8 @@ impl StripedStorage {
         }
     }
 
-    /// The targets in use that should have a part of an object, and say that they have none, or none
+    /// The targets in use that should have a part of an object, and say that they have none, or
+    /// none
     /// of the right length.
     pub(super) fn lacking(&self, name: Name, holding: &Holding) -> Vec<usize> {
         let has = |number: &usize| holding.holders >> number & 1 == 1;

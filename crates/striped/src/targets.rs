@@ -182,7 +182,7 @@ struct Shared {
 }
 
 impl Targets {
-    /// These.
+    /// The targets of a set; `notice` hears of what goes wrong with them.
     pub fn new(all: Vec<Target>, notice: Notice) -> Self {
         let shared = Arc::new(Shared {
             all,

@@ -37,18 +37,22 @@ fn written(format: Format, sum: &Sum, name: &[u8]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn lines_are_read_back(algorithm in algorithm(), seed: u64, name in name(), tagged: bool, binary: bool) {
+    fn lines_are_read_back(algorithm in algorithm(), seed: u64, name in name(), tagged: bool,
+        binary: bool) {
         let sum = sum(algorithm, seed);
-        let style = if tagged { Style::Tagged(algorithm) } else { Style::Untagged { algorithm, binary } };
+        let style = if tagged { Style::Tagged(algorithm) } else { Style::Untagged { algorithm,
+            binary } };
         let line = written(Format::new(style), &sum, &name);
         let expected = Some(Line { algorithm, sum, name });
         prop_assert_eq!(Parser::new(Accept::Only(algorithm)).parse(&line), expected.clone());
-        let accept = if tagged { Accept::AnyTagged(Algorithm::Md5) } else { Accept::AnyTagged(algorithm) };
+        let accept = if tagged { Accept::AnyTagged(Algorithm::Md5) } else {
+            Accept::AnyTagged(algorithm) };
         prop_assert_eq!(Parser::new(accept).parse(&line), expected);
     }
 
     #[test]
-    fn etags_are_read_back(seed: u64, parts in prop::option::of(1..u64::MAX), name in name(), part_len in 1..u64::MAX) {
+    fn etags_are_read_back(seed: u64, parts in prop::option::of(1..u64::MAX), name in name(),
+        part_len in 1..u64::MAX) {
         let part_len = NonZeroU64::new(part_len).expect("it is");
         let sum = Sum { parts, ..sum(Algorithm::Md5, seed) };
         let style = Style::Untagged { algorithm: Algorithm::Md5, binary: false };
@@ -59,8 +63,11 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_a_line_or_none(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..10)) {
-        for accept in [Accept::Only(Algorithm::Md5), Accept::AnyTagged(Algorithm::Xxh3), Accept::Etags(Upload::new(NonZeroU64::MIN))] {
+    fn any_bytes_are_a_line_or_none(
+        lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..10),
+    ) {
+        for accept in [Accept::Only(Algorithm::Md5), Accept::AnyTagged(Algorithm::Xxh3),
+            Accept::Etags(Upload::new(NonZeroU64::MIN))] {
             let mut parser = Parser::new(accept);
             for line in &lines {
                 parser.parse(line);

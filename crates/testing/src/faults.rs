@@ -26,7 +26,8 @@ use crate::network::Network;
 use crate::progress;
 use crate::random::Random;
 
-/// No write may take longer. A node that is silent for 2 s is asked whether it is there, which takes
+/// No write may take longer. A node that is silent for 2 s is asked whether it is there, which
+/// takes
 /// 3 s; one that does not acknowledge what it is sent is given up after 8 s; and a write waits 4 s
 /// for a node that has just failed.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(15);

@@ -6,6 +6,7 @@
 pub mod compare;
 pub mod compare_trees;
 pub mod disk;
+pub mod documents;
 #[cfg(feature = "cluster")]
 pub mod faults;
 pub mod files;

@@ -25,17 +25,19 @@ use crate::reporter::Reporter;
 /// Store files and directories as a new snapshot
 #[derive(Args)]
 #[command(after_help = "\
-Files that have not changed since the latest snapshot of the same host and paths (by size, times and inode) \
-are not read again; --force reads them all. On file systems whose inode numbers or ctimes change by themselves \
-(network file systems, FUSE), --ignore-inode or --ignore-ctime finds them unchanged.
+Files that have not changed since the latest snapshot of the same host and paths (by size, times \
+and inode) are not read again; --force reads them all. On file systems whose inode numbers or \
+ctimes change by themselves (network file systems, FUSE), --ignore-inode or --ignore-ctime finds \
+them unchanged.
 
-Patterns: `*.o` matches a name at any depth, `/srv/*.o` a whole path, `**` any number of directories, \
-`dir/` directories only; a later `!pattern` takes an earlier one back.
+Patterns: `*.o` matches a name at any depth, `/srv/*.o` a whole path, `**` any number of \
+directories, `dir/` directories only; a later `!pattern` takes an earlier one back.
 
-A pipe cannot tell that its producer failed: `pg_dump shop | tabane backup --stdin` saves half a dump as if it were \
-whole. --stdin-from-command runs the producer and saves no snapshot if it fails.
+A pipe cannot tell that its producer failed: `pg_dump shop | tabane backup --stdin` saves half a \
+dump as if it were whole. --stdin-from-command runs the producer and saves no snapshot if it fails.
 
-What cannot be read is reported and left out; the snapshot is made all the same, and the exit code is 3.
+What cannot be read is reported and left out; the snapshot is made all the same, and the exit code \
+is 3.
 
 Examples:
   tabane backup --repo /mnt/backup ~/Documents ~/Pictures
@@ -71,7 +73,8 @@ pub struct Backup {
     #[arg(long, hide_short_help = true)]
     with_atime: bool,
     /// How hard to compress: off, fastest, auto, max, or a Zstandard level from -7 to 22
-    #[arg(long, value_name = "LEVEL", default_value = "auto", allow_negative_numbers = true, value_parser = parse::<Compression>)]
+    #[arg(long, value_name = "LEVEL", default_value = "auto", allow_negative_numbers = true)]
+    #[arg(value_parser = parse::<Compression>)]
     #[arg(env = "TABANE_COMPRESSION", hide_env_values = true, hide_short_help = true)]
     compression: Compression,
     /// Don't read packs back before they are stored. Doing so finds what faulty memory has changed
@@ -152,7 +155,8 @@ pub struct Backup {
     #[arg(hide_short_help = true)]
     exclude_if_present: Vec<String>,
     /// Leave out files that are larger (units of 1024: 100M, 2GiB)
-    #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes, help_heading = "What to leave out")]
+    #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes, help_heading = "What to \
+    leave out")]
     #[arg(hide_short_help = true)]
     exclude_larger_than: Option<u64>,
     /// Obey files of this name in the tree, written as .gitignore (repeatable)
@@ -183,7 +187,8 @@ pub struct Backup {
     #[arg(hide_env_values = true, hide_short_help = true)]
     host: Option<String>,
     /// Time of the snapshot: 2026-01-02 15:04:05 (local), RFC 3339, or now
-    #[arg(long, value_name = "TIME", value_parser = format::parse_time, help_heading = "About the snapshot")]
+    #[arg(long, value_name = "TIME", value_parser = format::parse_time, help_heading = "About the \
+    snapshot")]
     #[arg(hide_short_help = true)]
     time: Option<Timestamp>,
     #[command(flatten)]
@@ -194,14 +199,15 @@ pub struct Backup {
 fn warn_of_link(path: &Path) {
     if path.is_symlink() && path.is_dir() && !path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         warn(format!(
-            "{} is a symbolic link, and only the link is stored: write a slash behind it to store what it leads to",
+            "{} is a symbolic link, and only the link is stored: write a slash behind it to store \
+             what it leads to",
             format::path(path)
         ));
     }
 }
 
 impl Backup {
-    /// Does it.
+    /// Runs `tabane backup`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let file = self.metrics.clone();
         file.record(global, "backup", |metrics| self.back_up(global, metrics))
@@ -405,7 +411,8 @@ fn measure(summary: &Summary, metrics: &mut Metrics) {
         ("added", summary.added_bytes),
         ("stored", summary.stored_bytes),
     ];
-    let help = "Bytes of all files, of those that were read, of new blocks, and of these as they are stored.";
+    let help = "Bytes of all files, of those that were read, of new blocks, and of these as they \
+    are stored.";
     metrics.gauges("bytes", help, &bytes);
 }
 
@@ -467,11 +474,11 @@ fn report(
     let directories = format::grouped(summary.directories);
     output.line(format!("Dirs:       {directories}{others}"))?;
     output.line(format!(
-        "Processed:  {} in {} ({}), of which {} were read",
+        "Processed:  {} in {}, of which {} were read{}",
         format::bytes(summary.total_bytes),
         format::duration(elapsed),
-        format::speed(summary.total_bytes, elapsed),
         format::bytes(summary.read_bytes),
+        format::rate(summary.read_bytes, elapsed),
     ))?;
     output.line(format!(
         "Duplicate:  {} ({})",

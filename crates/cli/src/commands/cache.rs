@@ -15,9 +15,10 @@ use crate::output::{Output, Table, print_json};
 /// Show what is kept on this machine of repositories, or remove what is old
 #[derive(Args)]
 #[command(after_help = "\
-Where the blocks of a repository are is kept in a directory of the user, sealed with the repository's key, so that \
-only what is new has to be read. It can be removed at any time, and is made anew when it is needed. It is in \
---cache-dir or TABANE_CACHE_DIR, else in the directory tabane of $XDG_CACHE_HOME or ~/.cache; --no-cache does without.
+Where the blocks of a repository are is kept in a directory of the user, sealed with the \
+repository's key, so that only what is new has to be read. It can be removed at any time, and is \
+made anew when it is needed. It is in --cache-dir or TABANE_CACHE_DIR, else in the directory \
+tabane of $XDG_CACHE_HOME or ~/.cache; --no-cache does without.
 
 No repository and no password are needed. With --json, prints one array of objects.
 
@@ -35,7 +36,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Does it.
+    /// Runs `tabane cache`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let root = global.cache_root().ok_or_else(|| {
             Failure::Usage("no cache directory: give --cache-dir, or set HOME".to_owned())

@@ -14,8 +14,9 @@ use crate::output::{Output, warn};
 /// Print an object of the repository
 #[derive(Args)]
 #[command(after_help = "\
-Packs are printed as they are stored, blocks as they were backed up, everything else as JSON. Secrets stay in: of the \
-configuration the one that the cut points depend on, of keys the master key, which is there wrapped by the password.
+Packs are printed as they are stored, blocks as they were backed up, everything else as JSON. \
+Secrets stay in: of the configuration the one that the cut points depend on, of keys the master \
+key, which is there wrapped by the password.
 
 Examples:
   tabane cat -r /mnt/backup config
@@ -27,7 +28,11 @@ pub struct Cat {
     #[arg(value_name = "KIND")]
     kind: Kind,
     /// Which one (an ID or its beginning); `config` is only one
-    #[arg(value_name = "ID", required_if_eq_any = [("kind", "key"), ("kind", "snapshot"), ("kind", "index"), ("kind", "pack"), ("kind", "block")])]
+    #[arg(value_name = "ID")]
+    #[arg(required_if_eq_any = [
+        ("kind", "key"), ("kind", "snapshot"), ("kind", "index"), ("kind", "pack"),
+        ("kind", "block"),
+    ])]
     id: Option<String>,
 }
 
@@ -43,7 +48,7 @@ enum Kind {
 }
 
 impl Cat {
-    /// Does it.
+    /// Runs `tabane cat`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         if matches!(self.kind, Kind::Config) && self.id.is_some() {
             return Err(Failure::Usage(
@@ -119,7 +124,8 @@ fn only(ids: impl Iterator<Item = Id>, what: &str, prefix: &str) -> Result<Id> {
     match (matching.next(), matching.count()) {
         (Some(id), 0) => Ok(id),
         (None, _) => Err(Failure::Other(format!(
-            "nothing in {what} has an ID that begins with {prefix:?}: `tabane list {what}` lists them"
+            "nothing in {what} has an ID that begins with {prefix:?}: `tabane list {what}` lists \
+             them"
         ))),
         (Some(_), others) => Err(Failure::Other(format!(
             "{prefix:?} could mean {} in {what}: give more digits of the ID",

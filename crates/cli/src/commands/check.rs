@@ -19,12 +19,14 @@ use crate::reporter::Reporter;
 /// Look for damage in the repository
 #[derive(Args)]
 #[command(after_help = "\
-Without options, checks that everything that snapshots need is there. --read-data also reads every byte, \
-decrypts it and compares it with its digest. --read-data-subset does so for a part: 2/7 the second seventh \
-(seven runs with 1/7 to 7/7 read everything), 5% a random share, 10G about as many random bytes.
+Without options, checks that everything that snapshots need is there. --read-data also reads every \
+byte, decrypts it and compares it with its digest. --read-data-subset does so for a part: 2/7 the \
+second seventh (seven runs with 1/7 to 7/7 read everything), 5% a random share, 10G about as many \
+random bytes.
 
-The exit code is 1 if there are problems. Of a striped repository it also says which targets could be lost now, as far as they list what \
-they have; that some of it has less protection than it should is a warning, and no problem.
+The exit code is 1 if there are problems. Of a striped repository it also says which targets could \
+be lost now, as far as they list what they have; that some of it has less protection than it \
+should is a warning, and no problem.
 
 Examples:
   tabane check -r /mnt/backup
@@ -64,7 +66,7 @@ fn parse_subset(text: &str) -> std::result::Result<ReadData, String> {
 }
 
 impl Check {
-    /// Does it.
+    /// Runs `tabane check`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let file = self.metrics.clone();
         file.record(global, "check", |metrics| self.check(global, metrics))
@@ -141,11 +143,11 @@ impl Check {
                     "the data themselves were not read: `tabane check --read-data` does that too",
                 )?,
                 _ => output.line(format!(
-                    "read {} of {} in {} ({})",
+                    "read {} of {} in {}{}",
                     format::bytes(report.read_bytes),
                     format::count(report.read_packs, "pack"),
                     format::duration(elapsed),
-                    format::speed(report.read_bytes, elapsed),
+                    format::rate(report.read_bytes, elapsed),
                 ))?,
             }
             if let Some(statement) = statement {
@@ -175,8 +177,8 @@ impl Check {
         }
         if failed {
             warn(format!(
-                "{} found (see above): keep a copy of the repository as it is, restore what you need from the \
-                 snapshots that still can be; then see `tabane repair --help`",
+                "{} found (see above): keep a copy of the repository as it is, restore what you \
+                 need from the snapshots that still can be; then see `tabane repair --help`",
                 match report.problems {
                     1 => "1 problem was".to_owned(),
                     problems => format!("{} problems were", format::grouped(problems)),

@@ -23,10 +23,12 @@ use crate::output::{Output, Table, print_json};
 /// Make a cluster of nodes, look at it, change it
 #[derive(Args)]
 #[command(after_help = "\
-A cluster keeps a repository on several machines, any two of which may be lost: docs/cluster.md.
+A cluster keeps a repository on several machines, any two of which may be lost: \
+docs/reference/cluster.md.
 
 Examples:
-  tabane cluster create cluster.json --node a=10.0.0.1:7440 --node b=10.0.0.2:7440 --node c=10.0.0.3:7440
+  tabane cluster create cluster.json --node a=10.0.0.1:7440 --node b=10.0.0.2:7440 --node \
+c=10.0.0.3:7440
   tabane init -r cluster:cluster.json
   tabane cluster status -r cluster:cluster.json")]
 pub struct Cluster {
@@ -38,23 +40,27 @@ pub struct Cluster {
 enum Action {
     /// Write the files by which clients and nodes know each other
     #[command(after_help = "\
-FILE is for clients. Beside it, FILE-NAME.json is for the node of that name, and FILE-authority.json is only needed to add nodes: \
-keep it in a safe place. All of them are secret. Nothing is sent.
+FILE is for clients. Beside it, FILE-NAME.json is for the node of that name, and \
+FILE-authority.json is only needed to add nodes: keep it in a safe place. All of them are secret. \
+Nothing is sent.
 
 Example:
-  tabane cluster create cluster.json --node a=10.0.0.1:7440 --node b=10.0.0.2:7440 --node c=10.0.0.3:7440")]
+  tabane cluster create cluster.json --node a=10.0.0.1:7440 --node b=10.0.0.2:7440 --node \
+c=10.0.0.3:7440")]
     Create {
         /// The file for clients
         file: PathBuf,
         /// A node's name, and where it is found; once for each node
-        #[arg(long = "node", value_name = "NAME=HOST:PORT", required = true, value_parser = parse_node)]
+        #[arg(long = "node", value_name = "NAME=HOST:PORT", required = true)]
+        #[arg(value_parser = parse_node)]
         nodes: Vec<NodeAddress>,
     },
     /// Show how each node is, and what could be lost now
     #[command(after_help = "\
-Ends with 0 when all is well: every node answers, has all its parts and some room, and reaches all others. Otherwise with 4 while any \
-one node can still be lost, with 5 when one cannot, and with 1 when the repository cannot be read: more than two nodes are missing, \
-or none says what there is. The last line says what could be lost now.
+Ends with 0 when all is well: every node answers, has all its parts and some room, and reaches all \
+others. Otherwise with 4 while any one node can still be lost, with 5 when one cannot, and with 1 \
+when the repository cannot be read: more than two nodes are missing, or none says what there is. \
+The last line says what could be lost now.
 
 Example:
   tabane cluster status -r cluster:cluster.json --watch 2s")]
@@ -65,7 +71,8 @@ Example:
     },
     /// Spread what is stored from now on over another node as well
     #[command(after_help = "\
-The first run writes the file of the new node. Serve the node with it, then run the same command again.
+The first run writes the file of the new node. Serve the node with it, then run the same command \
+again.
 
 Example:
   tabane cluster add -r cluster:cluster.json f=10.0.0.6:7440")]
@@ -76,9 +83,9 @@ Example:
     },
     /// Put a new, empty node where another was
     #[command(after_help = "\
-The first run writes the file of the new node. Serve the node with it, then run the same command again, and then \
-`tabane cluster heal`, which rebuilds what belongs there. A node that has lost its disk is served again, with its file and an \
-empty directory, and replaces itself.
+The first run writes the file of the new node. Serve the node with it, then run the same command \
+again, and then `tabane cluster heal`, which rebuilds what belongs there. A node that has lost its \
+disk is served again, with its file and an empty directory, and replaces itself.
 
 Examples:
   tabane cluster replace -r cluster:cluster.json b g=10.0.0.7:7440
@@ -116,14 +123,16 @@ Example:
     },
     /// Measure how fast objects are written and read, by each plan
     #[command(after_help = "\
-Writes objects of 8 MiB as fast as it goes, three at a time, reads them back, and deletes them. It takes part in what links and nodes \
-can do, as a backup does. What it leaves if it is killed, `tabane prune` removes.
+Writes objects of 8 MiB as fast as it goes, three at a time, reads them back, and deletes them. It \
+takes part in what links and nodes can do, as a backup does. What it leaves if it is killed, \
+`tabane prune` removes.
 
 Example:
   tabane cluster bench -r cluster:cluster.json --plans direct,auto --seconds 10")]
     Bench {
         /// Plans to measure
-        #[arg(long, value_name = "PLAN,…", value_delimiter = ',', default_values = ["direct", "chain", "shared", "coded", "auto"])]
+        #[arg(long, value_name = "PLAN,…", value_delimiter = ',')]
+        #[arg(default_values = ["direct", "chain", "shared", "coded", "auto"])]
         plans: Vec<String>,
         /// For how many seconds to write
         #[arg(long, value_name = "S", default_value_t = 3.0)]
@@ -132,7 +141,7 @@ Example:
 }
 
 impl Cluster {
-    /// Does it.
+    /// Runs `tabane cluster`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         match self.action {
             Action::Create { file, nodes } => create(global, &file, &nodes),
@@ -202,7 +211,8 @@ fn create(global: &Global, file: &Path, nodes: &[NodeAddress]) -> Result<Exit> {
             output.line(format!("wrote {}", path.display()))?;
         }
         output.line(format!(
-            "now serve each node, `tabane node serve --node {} --dir DIR`, then `tabane init -r cluster:{}`",
+            "now serve each node, `tabane node serve --node {} --dir DIR`, then `tabane init -r \
+             cluster:{}`",
             authority::node_path(file, &nodes[0].name).display(),
             file.display()
         ))?;
@@ -364,7 +374,8 @@ fn remove(global: &Global, name: &str) -> Result<Exit> {
         let url = cluster::node_url(name);
         if survey.targets.iter().any(|target| target.url == url) {
             return Err(Failure::Other(format!(
-                "{name} is a node of the repository: `tabane cluster replace` puts another in its place"
+                "{name} is a node of the repository: `tabane cluster replace` puts another in its \
+                 place"
             )));
         }
     }
@@ -391,7 +402,8 @@ fn known(file: &Path, name: &str) -> Result<Arc<NodeStorage>> {
 fn check_old(file: &Path, old: &str, new: &str) -> Result<()> {
     match (known(file, old), known(file, new)) {
         (Err(Failure::Other(text)), Ok(_)) => Err(Failure::Other(format!(
-            "{text}. If this command ran before, {new} is in its place, and `tabane cluster heal` does the rest"
+            "{text}. If this command ran before, {new} is in its place, and `tabane cluster heal` \
+             does the rest"
         ))),
         (old, _) => old.map(drop),
     }
@@ -456,7 +468,8 @@ fn change(global: &Global, old: Option<&str>, new: &NodeAddress) -> Result<Exit>
         }
     }
     let text = format!(
-        "{} is a node of the repository now: run `tabane cluster heal`, and give other clients the new {}",
+        "{} is a node of the repository now: run `tabane cluster heal`, and give other clients the \
+         new {}",
         new.name,
         file.display()
     );

@@ -22,7 +22,7 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// Does it.
+    /// Runs `tabane completions`.
     pub fn run(self, _: &Global) -> Result<Exit> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut crate::definition(), "tabane", &mut script);

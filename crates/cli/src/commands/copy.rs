@@ -16,16 +16,17 @@ use crate::select::{Selected, Selection};
 /// Copy snapshots from another repository into this one
 #[derive(Args)]
 #[command(after_help = "\
-Copies the snapshots that are named, or all that --host, --tag and --path choose, from --from-repo into --repo. \
-Only what is missing there is read. Run it again, whenever there are new snapshots or after an interruption: \
-what is there already is passed over.
+Copies the snapshots that are named, or all that --host, --tag and --path choose, from --from-repo \
+into --repo. Only what is missing there is read. Run it again, whenever there are new snapshots or \
+after an interruption: what is there already is passed over.
 
 The passwords of the two repositories can differ. TABANE_FROM_REPOSITORY, TABANE_FROM_PASSWORD, \
-TABANE_FROM_PASSWORD_FILE and TABANE_FROM_PASSWORD_COMMAND say the same of the source as the variables without \
-FROM say of the target.
+TABANE_FROM_PASSWORD_FILE and TABANE_FROM_PASSWORD_COMMAND say the same of the source as the \
+variables without FROM say of the target.
 
-Both must name blocks by the same hash. A repository cuts files at places of its own, so that what is backed up to \
-both is stored twice; `tabane init --copy-chunker-params` makes one that cuts as another does.
+Both must name blocks by the same hash. A repository cuts files at places of its own, so that what \
+is backed up to both is stored twice; `tabane init --copy-chunker-params` makes one that cuts as \
+another does.
 
 Examples:
   tabane copy --from-repo /mnt/backup --repo /mnt/offsite
@@ -38,7 +39,8 @@ pub struct Copy {
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// How hard to compress: off, fastest, auto, max, or a Zstandard level from -7 to 22
-    #[arg(long, value_name = "LEVEL", default_value = "auto", allow_negative_numbers = true, value_parser = parse::<Compression>)]
+    #[arg(long, value_name = "LEVEL", default_value = "auto", allow_negative_numbers = true)]
+    #[arg(value_parser = parse::<Compression>)]
     #[arg(hide_short_help = true)]
     compression: Compression,
     #[command(flatten)]
@@ -48,7 +50,7 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Does it.
+    /// Runs `tabane copy`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let from = self.from.of(global)?.open()?;
         let to = global.open()?;
@@ -58,8 +60,8 @@ impl Copy {
             source.chunking == target.chunking && source.chunker_secret == target.chunker_secret;
         if !same_cuts && !global.quiet {
             warn(
-                "note: the two repositories cut files at different places: what is copied shares no blocks with what \
-                 is backed up to the target (see `tabane help copy`)",
+                "note: the two repositories cut files at different places: what is copied shares \
+                 no blocks with what is backed up to the target (see `tabane help copy`)",
             );
         }
         let Selected { snapshots, exit } = self.selection.list(&from, &self.snapshots)?;
@@ -114,10 +116,10 @@ fn print(global: &Global, copied: &Copied, dry_run: bool, progress: &Progress) -
         String::new()
     } else {
         format!(
-            ", stored as {} in {} ({})",
+            ", stored as {} in {}{}",
             format::bytes(copied.stored_bytes),
             format::duration(progress.elapsed()),
-            format::speed(copied.bytes, progress.elapsed())
+            format::rate(copied.bytes, progress.elapsed())
         )
     };
     output.line(format!(

@@ -21,7 +21,8 @@ use crate::quote::quote_always;
 /// Copy files and trees, and check what arrived
 #[derive(Args)]
 // -r means something else here than --repo.
-#[command(arg = clap::Arg::new("repo").long("repo").hide(true).value_parser(clap::value_parser!(PathBuf)))]
+#[command(arg = clap::Arg::new("repo").long("repo").hide(true)
+    .value_parser(clap::value_parser!(PathBuf)))]
 #[command(version, display_name = "cp (tabane)")]
 #[command(after_help = "\
 Works as cp -a of GNU coreutils: directories with everything below, links as links, with modes, \
@@ -196,12 +197,6 @@ impl Cp {
     }
 }
 
-/// Rates of what took less time say nothing.
-const RATE_TIME_MIN: Duration = Duration::from_millis(100);
-
-/// Rates of fewer bytes say nothing.
-const RATE_BYTES_MIN: u64 = 1_000_000;
-
 fn print(
     global: &Global,
     summary: &Summary,
@@ -227,11 +222,7 @@ fn print(
     if copied + skipped == 0 && summary.errors > 0 {
         return Ok(());
     }
-    let speed = if elapsed < RATE_TIME_MIN || copied_bytes < RATE_BYTES_MIN {
-        String::new()
-    } else {
-        format!(" ({})", format::speed(copied_bytes, elapsed))
-    };
+    let speed = format::rate(copied_bytes, elapsed);
     let mut output = Output::new();
     output.line(format!(
         "copied {}, {}, {}: {} in {}{speed}",

@@ -11,9 +11,10 @@ use crate::output::{Output, Table};
 /// Show what hashes here, and how fast: cores and a graphics card
 #[derive(Args)]
 #[command(after_help = "\
-Rates are measured now, of many messages of 4 KiB in memory: by one core, and by the card, its bus included. A card is \
-an NVIDIA one whose driver is installed; that there is none is no error. With --gpu=auto it takes the work that it \
-finishes first, with --gpu=only all that it can take, with --gpu=off none.
+Rates are measured now, of many messages of 4 KiB in memory: by one core, and by the card, its bus \
+included. A card is an NVIDIA one whose driver is installed; that there is none is no error. With \
+--gpu=auto it takes the work that it finishes first, with --gpu=only all that it can take, with \
+--gpu=off none.
 
 No repository and no password are needed. With --json, prints one object a unit.
 
@@ -23,7 +24,7 @@ Examples:
 pub struct Devices {}
 
 impl Devices {
-    /// Does it.
+    /// Runs `tabane devices`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let card = gpu::open();

@@ -8,6 +8,7 @@ use tabane_store::browse::Browser;
 use tabane_store::diff::{self, ChangeKind};
 
 use crate::args::Global;
+use crate::colour::Colour;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
 use crate::output::{Output, into_object, put_path};
@@ -41,7 +42,7 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Does it.
+    /// Runs `tabane diff`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
         let mut browser = Browser::new(&repository)?;
@@ -73,7 +74,14 @@ impl Diff {
                 put_path(&mut object, "path", &path);
                 return output.json(&object.into());
             }
-            output.name(format!("{letter:<5}").as_bytes())?;
+            let text = format!("{letter:<5}");
+            let text = match change.kind {
+                ChangeKind::Added => Colour::Green.on_stdout(&text),
+                ChangeKind::Removed => Colour::Red.on_stdout(&text),
+                ChangeKind::Content | ChangeKind::Type => Colour::Yellow.on_stdout(&text),
+                ChangeKind::Metadata => text,
+            };
+            output.text(&text)?;
             output.name(&path)?;
             output.line("")
         })?;

@@ -42,7 +42,7 @@ enum Archive {
 }
 
 impl Dump {
-    /// Does it.
+    /// Runs `tabane dump`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
         let (id, snapshot) = self.place.find(&repository, &self.selection)?;

@@ -22,12 +22,14 @@ use crate::select::{Selected, Selection};
 /// Search snapshots for files
 #[derive(Args)]
 #[command(after_help = "\
-A pattern is a name, or names with / between them; *, ?, [a-z] and {a,b} are understood within a name, and ** stands \
-for any number of directories. A pattern that begins with / is meant from the root on. Latest snapshots come first. \
-With --json, a line for each snapshot in which something was found.
+A pattern is a name, or names with / between them; *, ?, [a-z] and {a,b} are understood within a \
+name, and ** stands for any number of directories. A pattern that begins with / is meant from the \
+root on. Latest snapshots come first. With --json, a line for each snapshot in which something was \
+found.
 
-With --block or --pack, the patterns are IDs (or their beginnings), and what is found are the files and directories \
-that consist of such a block, or of any block in such a pack: what a damaged one would cost.
+With --block or --pack, the patterns are IDs (or their beginnings), and what is found are the \
+files and directories that consist of such a block, or of any block in such a pack: what a damaged \
+one would cost.
 
 Examples:
   tabane find -r /mnt/backup notes.txt
@@ -110,7 +112,7 @@ impl Type {
 }
 
 impl Find {
-    /// Does it.
+    /// Runs `tabane find`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let mut query = Query {
             kinds: self.types.iter().map(|kind| kind.name()).collect(),

@@ -11,6 +11,7 @@ use tabane_store::{Id, Repository};
 use super::prune::{self, Limits};
 use crate::advice;
 use crate::args::{Global, parse};
+use crate::colour::Colour;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
 use crate::metrics::{Metrics, MetricsFile};
@@ -20,25 +21,27 @@ use crate::select::Selection;
 /// Remove snapshots that are not needed any more
 #[derive(Args)]
 #[command(after_help = "\
-Names of snapshots remove just these. Otherwise --keep options say which stay, in each group of snapshots with \
-the same host and paths: one stays if any of the options wants it, and the others are removed. Try it with \
---dry-run, which shows what would stay and why.
+Names of snapshots remove just these. Otherwise --keep options say which stay, in each group of \
+snapshots with the same host and paths: one stays if any of the options wants it, and the others \
+are removed. Try it with --dry-run, which shows what would stay and why.
 
-Hours, days, weeks, months and years are those of the calendar and the local time zone, and only those that \
-have a snapshot count; the latest snapshot of each stays. While a --keep-…ly option could keep more than there \
-is, the oldest snapshot stays too; --keep-within-…ly keeps the oldest snapshot if its age is within. Ages, as \
-1y6m, 14d or 36h, are measured from the latest snapshot. The rules are those of restic 0.19.
+Hours, days, weeks, months and years are those of the calendar and the local time zone, and only \
+those that have a snapshot count; the latest snapshot of each stays. While a --keep-…ly option \
+could keep more than there is, the oldest snapshot stays too; --keep-within-…ly keeps the oldest \
+snapshot if its age is within. Ages, as 1y6m, 14d or 36h, are measured from the latest snapshot. \
+The rules are those of restic 0.19.
 
-What only the removed snapshots needed stays in the repository until it is pruned: by --prune, or later by \
-`tabane prune`.
+What only the removed snapshots needed stays in the repository until it is pruned: by --prune, or \
+later by `tabane prune`.
 
-A snapshot that cannot be read is reported and stays, unless it is named; the exit code is 3 then, and also \
-when one could not be removed.
+A snapshot that cannot be read is reported and stays, unless it is named; the exit code is 3 then, \
+and also when one could not be removed.
 
 With --json, prints one array with an object for each group.
 
 Examples:
-  tabane forget -r /mnt/backup --dry-run --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --keep-yearly 10
+  tabane forget -r /mnt/backup --dry-run --keep-daily 7 --keep-weekly 5 --keep-monthly 12 \
+--keep-yearly 10
   tabane forget -r /mnt/backup --keep-within 14d --keep-within-weekly 2m --keep-monthly unlimited
   tabane forget -r /mnt/backup --host old --tag trial --keep-last 1 --keep-tag keep,always
   tabane forget -r /mnt/backup --prune 1a2b3c4d")]
@@ -48,11 +51,12 @@ pub struct Forget {
     snapshots: Vec<String>,
     /// What the snapshots of a group have in common: host, paths, tags, some of them with commas
     /// between, or '' for one group of all
-    #[arg(short, long, value_name = "LIST", default_value = "host,paths", value_parser = parse::<GroupBy>)]
+    #[arg(short, long, value_name = "LIST", default_value = "host,paths")]
+    #[arg(value_parser = parse::<GroupBy>)]
     #[arg(hide_short_help = true)]
     group_by: GroupBy,
-    /// Allow that no snapshot of a group stays; without --keep options, that of the chosen ones no
-    /// snapshot does
+    /// Allow removing every snapshot of a group; without --keep options, remove all chosen
+    /// snapshots
     #[arg(long, hide_short_help = true)]
     unsafe_allow_remove_all: bool,
     /// Show what would be removed, and remove nothing
@@ -76,7 +80,8 @@ pub struct Forget {
 #[command(next_help_heading = "What stays")]
 struct Keep {
     /// Keep the latest N snapshots (or unlimited, here and below)
-    #[arg(short = 'l', long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
+    #[arg(short = 'l', long, value_name = "N", value_parser = parse::<Count>)]
+    #[arg(allow_hyphen_values = true)]
     keep_last: Option<Count>,
     /// Keep the latest snapshot of each of the latest N minutes that have one
     #[arg(long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
@@ -87,13 +92,16 @@ struct Keep {
     #[arg(hide_short_help = true)]
     keep_hourly: Option<Count>,
     /// Keep the latest snapshot of each of the latest N days that have one
-    #[arg(short = 'd', long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
+    #[arg(short = 'd', long, value_name = "N", value_parser = parse::<Count>)]
+    #[arg(allow_hyphen_values = true)]
     keep_daily: Option<Count>,
     /// The same for weeks, from Monday to Sunday
-    #[arg(short = 'w', long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
+    #[arg(short = 'w', long, value_name = "N", value_parser = parse::<Count>)]
+    #[arg(allow_hyphen_values = true)]
     keep_weekly: Option<Count>,
     /// The same for months
-    #[arg(short = 'm', long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
+    #[arg(short = 'm', long, value_name = "N", value_parser = parse::<Count>)]
+    #[arg(allow_hyphen_values = true)]
     keep_monthly: Option<Count>,
     /// The same for quarters of years
     #[arg(long, alias = "keep-quarterly", value_name = "N", value_parser = parse::<Count>)]
@@ -104,7 +112,8 @@ struct Keep {
     #[arg(hide_short_help = true)]
     keep_half_yearly: Option<Count>,
     /// The same for years
-    #[arg(short = 'y', long, value_name = "N", value_parser = parse::<Count>, allow_hyphen_values = true)]
+    #[arg(short = 'y', long, value_name = "N", value_parser = parse::<Count>)]
+    #[arg(allow_hyphen_values = true)]
     keep_yearly: Option<Count>,
     /// Keep all snapshots that are younger than this, by the latest one
     #[arg(long, value_name = "AGE", value_parser = parse::<Age>)]
@@ -200,7 +209,7 @@ impl Judged {
 }
 
 impl Forget {
-    /// Does it.
+    /// Runs `tabane forget`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let file = self.metrics.clone();
         file.record(global, "forget", |metrics| self.forget(global, metrics))
@@ -253,8 +262,8 @@ impl Forget {
             && !self.unsafe_allow_remove_all
         {
             return Err(Failure::Other(format!(
-                "no {} would stay, so nothing is removed: change the --keep options, or allow it with \
-                 --unsafe-allow-remove-all",
+                "no {} would stay, so nothing is removed: change the --keep options, or allow it \
+                 with --unsafe-allow-remove-all",
                 describe(&judged.group)
             )));
         }
@@ -289,13 +298,16 @@ impl Forget {
             !(filter.hosts.is_empty() && filter.tags.is_empty() && filter.paths.is_empty());
         match (self.snapshots.is_empty(), rules.is_empty()) {
             (false, false) => wrong(
-                "snapshots are either named or chosen by --keep options: leave out the one or the other",
+                "snapshots are either named or chosen by --keep options: leave out the one or the \
+                 other",
             ),
             (true, true) if !self.unsafe_allow_remove_all => wrong(
-                "nothing says which snapshots stay: use --keep-daily 7 or the like, or name snapshots to remove",
+                "nothing says which snapshots stay: use --keep-daily 7 or the like, or name \
+                 snapshots to remove",
             ),
             (true, true) if !filtered => wrong(
-                "this would remove every snapshot of the repository: choose some with --host, --tag or --path",
+                "this would remove every snapshot of the repository: choose some with --host, \
+                 --tag or --path",
             ),
             _ => Ok(()),
         }
@@ -415,13 +427,14 @@ fn print(global: &Global, groups: &[Judged]) -> Result<()> {
         for snapshot in judged.removed() {
             removed.row(row(snapshot, None));
         }
-        for (verb, table, count) in [
-            ("keep", kept, judged.kept().count()),
-            ("remove", removed, judged.removed().count()),
+        for (verb, colour, table, count) in [
+            ("keep", Colour::Green, kept, judged.kept().count()),
+            ("remove", Colour::Red, removed, judged.removed().count()),
         ] {
             if count > 0 {
                 let count = format::count(count as u64, "snapshot");
-                output.line(format!("\n{verb} {count}:"))?;
+                let heading = colour.on_stdout(&format!("{verb} {count}:"));
+                output.line(format!("\n{heading}"))?;
                 table.print(&mut output)?;
             }
         }

@@ -15,9 +15,10 @@ use crate::reporter::Reporter;
 /// Bring the targets of a striped repository up to date
 #[derive(Args)]
 #[command(after_help = "\
-Rebuilds what targets lack: after one was away or was replaced, or after `tabane targets add`. It reads as little as it can, \
-and may be interrupted and run again, beside backups and beside another heal. It needs no password. With --read-data it \
-reads everything, and so also finds and mends what a disk has changed in silence; `tabane scrub` does that at a set rate.
+Rebuilds what targets lack: after one was away or was replaced, or after `tabane targets add`. It \
+reads as little as it can, and may be interrupted and run again, beside backups and beside another \
+heal. It needs no password. With --read-data it reads everything, and so also finds and mends what \
+a disk has changed in silence; `tabane scrub` does that at a set rate.
 
 The exit code is 1 if something could not be healed, or a target is missing.
 
@@ -31,7 +32,7 @@ pub struct Heal {
 }
 
 impl Heal {
-    /// Does it.
+    /// Runs `tabane heal`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let options = HealOptions::default().read_data(self.read_data);
         heal(global, options)
@@ -75,15 +76,16 @@ pub fn heal(global: &Global, options: HealOptions) -> Result<Exit> {
             format::count(left, "object"),
             match missing {
                 0 =>
-                    "too much of them is lost; `tabane check --read-data` says which files that affects, `tabane repair --help` what to do",
+                    "too much of them is lost; `tabane check --read-data` says which files that \
+                     affects, `tabane repair --help` what to do",
                 _ => "a target that is missing may have what it takes",
             }
         )),
     }
     if report.missing_targets > 0 {
         warn(format!(
-            "{} missing, so not everything is protected as it should be: bring back what is missing and run this again, or \
-             `{}` it first",
+            "{} missing, so not everything is protected as it should be: bring back what is \
+             missing and run this again, or `{}` it first",
             format::count(report.missing_targets, "target"),
             advice::replace_command(storage.is_of_nodes())
         ));
@@ -131,8 +133,8 @@ fn print(report: &HealReport, read_data: bool) -> Result<()> {
 /// Says what names are of which too few parts are there.
 pub fn fragments(count: u64) -> String {
     format!(
-        "too few parts of {} are there: leftovers of an interrupted write, most likely, which `tabane prune` removes when they are a \
-         day old; `tabane check` says if anything is missed",
+        "too few parts of {} are there: leftovers of an interrupted write, most likely, which \
+         `tabane prune` removes when they are a day old; `tabane check` says if anything is missed",
         format::count(count, "object")
     )
 }

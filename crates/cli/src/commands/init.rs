@@ -15,15 +15,17 @@ use crate::output::print_json;
 #[command(after_help = "\
 The choices are for the repository's whole life.
 
-SHA-1 has known collisions: someone who can choose files that you back up could make two with the same \
-digest. With --hash sha1 a match is therefore confirmed byte for byte before a block counts as known, which \
-reads every duplicate back. Take sha256 or blake3 unless you compare with other systems.
+SHA-1 has known collisions: someone who can choose files that you back up could make two with the \
+same digest. With --hash sha1 a match is therefore confirmed byte for byte before a block counts \
+as known, which reads every duplicate back. Take sha256 or blake3 unless you compare with other \
+systems.
 
-With several --target, every object is spread over these places, so that any two of them can be lost: see \
-docs/striped.md. FILE of --repo striped:FILE then lists them, and is all that other machines need to know.
+With several --target, every object is spread over these places, so that any two of them can be \
+lost: see docs/reference/striped.md. FILE of --repo striped:FILE then lists them, and is all that \
+other machines need to know.
 
-With --copy-chunker-params, who can open one of the two repositories knows where the other cuts files, too: see \
-docs/threat-model.md.
+With --copy-chunker-params, who can open one of the two repositories knows where the other cuts \
+files, too: see docs/explanation/threat-model.md.
 
 Examples:
   tabane init --repo /mnt/backup
@@ -33,7 +35,8 @@ Examples:
   tabane init --repo /mnt/offsite --from-repo /mnt/backup --copy-chunker-params")]
 pub struct Init {
     /// Hash that names blocks: sha256, blake3, or sha1 (which has known collisions, see below)
-    #[arg(long, value_name = "NAME", default_value_t = Algorithm::Sha256, value_parser = parse_block_hash)]
+    #[arg(long, value_name = "NAME", default_value_t = Algorithm::Sha256)]
+    #[arg(value_parser = parse_block_hash)]
     hash: Algorithm,
     /// Average length of blocks cut by content, a power of two; or fixed:SIZE for blocks of one
     /// length
@@ -73,7 +76,7 @@ fn parse_chunking(text: &str) -> std::result::Result<Chunking, String> {
 }
 
 impl Init {
-    /// Does it.
+    /// Runs `tabane init`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let mut options = InitOptions::default().hash(self.hash);
         if let Some(chunking) = self.chunk_size {

@@ -18,8 +18,8 @@ use crate::password;
 #[derive(Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
-Each key is one password for the whole repository. Removing a key does not help against someone who knows its \
-password and has a copy of the key: the data stay encrypted with the same master key.
+Each key is one password for the whole repository. Removing a key does not help against someone \
+who knows its password and has a copy of the key: the data stay encrypted with the same master key.
 
 Examples:
   tabane key list -r /mnt/backup
@@ -55,7 +55,7 @@ struct NewPassword {
 }
 
 impl Key {
-    /// Does it.
+    /// Runs `tabane key`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
         match self.action {

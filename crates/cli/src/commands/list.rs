@@ -14,8 +14,8 @@ use crate::output::Output;
 /// List the objects of the repository
 #[derive(Args)]
 #[command(after_help = "\
-Prints an ID a line; for blocks, whether they belong to files (data) or directories (tree) before it. With --json, an \
-object a line, with lengths.
+Prints an ID a line; for blocks, whether they belong to files (data) or directories (tree) before \
+it. With --json, an object a line, with lengths.
 
 Examples:
   tabane list -r /mnt/backup packs | wc -l
@@ -39,7 +39,7 @@ enum Kind {
 }
 
 impl List {
-    /// Does it.
+    /// Runs `tabane list`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
         let mut output = Output::new();

@@ -16,9 +16,10 @@ use crate::select::{Place, PlaceParser, Selection};
 /// List what is in a snapshot
 #[derive(Args)]
 #[command(after_help = "\
-Lists everything below a directory unless --no-recursive is given. On a terminal, characters that it would \
-obey are shown as \\x1b and the like; elsewhere names are printed as they are. --json prints an object a line: \
-the snapshot, then an entry each; a path that is not UTF-8 has its bytes in path_bytes_hex too.
+Lists everything below a directory unless --no-recursive is given. On a terminal, characters that \
+it would obey are shown as \\x1b and the like; elsewhere names are printed as they are. --json \
+prints an object a line: the snapshot, then an entry each; a path that is not UTF-8 has its bytes \
+in path_bytes_hex too.
 
 Examples:
   tabane ls -r /mnt/backup latest
@@ -45,7 +46,7 @@ pub struct Ls {
 }
 
 impl Ls {
-    /// Does it.
+    /// Runs `tabane ls`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
         let (id, snapshot) = self.place.find(&repository, &self.selection)?;

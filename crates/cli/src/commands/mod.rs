@@ -17,7 +17,7 @@ macro_rules! commands {
         }
 
         impl Command {
-            /// Does it.
+            /// Runs the command that was given.
             pub fn run(self, global: &Global) -> Result<Exit> {
                 match self {
                     $($(#[$condition])? Self::$variant(command) => command.run(global),)*

@@ -17,11 +17,11 @@ use crate::select::Selection;
 /// Mount the snapshots as a file system, to browse them and to copy out of them
 #[derive(Args)]
 #[command(after_help = "\
-In the mounted directory, snapshots are found as ids/<ID>, snapshots/<time>, hosts/<host>/<time> and \
-tags/<tag>/<time>, with a link `latest` beside the times. New ones appear while it is mounted. Nothing can be \
-written. What is forgotten and pruned meanwhile can no longer be read: a mount, which may last for weeks, keeps \
-`tabane prune` from nothing. It serves until Ctrl-C, or until somebody unmounts the directory; a second Ctrl-C cuts off programs that \
-still use it.
+In the mounted directory, snapshots are found as ids/<ID>, snapshots/<time>, hosts/<host>/<time> \
+and tags/<tag>/<time>, with a link `latest` beside the times. New ones appear while it is mounted. \
+Nothing can be written. What is forgotten and pruned meanwhile can no longer be read: a mount, \
+which may last for weeks, keeps `tabane prune` from nothing. It serves until Ctrl-C, or until \
+somebody unmounts the directory; a second Ctrl-C cuts off programs that still use it.
 
 This needs /dev/fuse, and the program fusermount3 (package fuse3) unless root mounts.
 
@@ -49,7 +49,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Does it.
+    /// Runs `tabane mount`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         // What cannot work anyway should not ask for a password first.
         tabane_mount::check(&self.mountpoint)?;
@@ -73,7 +73,8 @@ impl Mount {
             match unmounter.unmount() {
                 Ok(Unmounted::Now) => {}
                 Ok(Unmounted::WhenUnused) => warn(format!(
-                    "{shown} is unmounted, but programs still use files in it: waiting for them (Ctrl-C cuts them off)"
+                    "{shown} is unmounted, but programs still use files in it: waiting for them \
+                     (Ctrl-C cuts them off)"
                 )),
                 Err(error) => warn(format!("cannot unmount {shown}: {error}")),
             }

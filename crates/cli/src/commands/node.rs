@@ -17,11 +17,13 @@ use crate::process;
 /// Serve a node of a cluster
 #[derive(Args)]
 #[command(after_help = "\
-`tabane cluster create` makes the file that says which node this is. contrib/systemd/tabane-node.service runs it as a service.
+`tabane cluster create` makes the file that says which node this is. \
+contrib/systemd/tabane-node.service runs it as a service.
 
 Examples:
   tabane node serve --node cluster-a.json --dir /srv/tabane
-  tabane node serve --node cluster-a.json --dir /srv/tabane --listen 0.0.0.0:7440 --metrics 127.0.0.1:7441")]
+  tabane node serve --node cluster-a.json --dir /srv/tabane --listen 0.0.0.0:7440 --metrics \
+127.0.0.1:7441")]
 pub struct Node {
     #[command(subcommand)]
     action: Action,
@@ -31,8 +33,9 @@ pub struct Node {
 enum Action {
     /// Keep shards in a directory, until a signal ends it
     #[command(after_help = "\
-An empty or new directory becomes that of this node, and stays it. SIGTERM and SIGINT end it: what was handed over whole is made \
-durable first. Clients go on without it, and `tabane heal` brings it up to date later.
+An empty or new directory becomes that of this node, and stays it. SIGTERM and SIGINT end it: what \
+was handed over whole is made durable first. Clients go on without it, and `tabane heal` brings it \
+up to date later.
 
 Example:
   tabane node serve --node cluster-a.json --dir /srv/tabane")]
@@ -57,7 +60,7 @@ Example:
 }
 
 impl Node {
-    /// Does it.
+    /// Runs `tabane node`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let Action::Serve {
             node,

@@ -19,8 +19,9 @@ use crate::process;
 #[derive(Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
-Programs with Tabane's provider (see tabane openssl) find the service by themselves. It helps where more processes than there are \
-cores hash or encrypt long messages, and is left alone otherwise. contrib/systemd/tabane-offload.service runs it as a service.
+Programs with Tabane's provider (see tabane openssl) find the service by themselves. It helps \
+where more processes than there are cores hash or encrypt long messages, and is left alone \
+otherwise. contrib/systemd/tabane-offload.service runs it as a service.
 
 Examples:
   tabane offload serve
@@ -40,9 +41,10 @@ enum Action {
 
 #[derive(Args)]
 #[command(after_help = "\
-Whoever may write to the socket can use the service, and the service sees what they hash and encrypt, and their keys: --mode says who \
-that is. Programs look for it at /run/tabane/offload.sock, then in $XDG_RUNTIME_DIR/tabane, or where TABANE_OFFLOAD says. \
-SIGTERM and SIGINT end it, and programs go on without it.
+Whoever may write to the socket can use the service, and the service sees what they hash and \
+encrypt, and their keys: --mode says who that is. Programs look for it at \
+/run/tabane/offload.sock, then in $XDG_RUNTIME_DIR/tabane, or where TABANE_OFFLOAD says. SIGTERM \
+and SIGINT end it, and programs go on without it.
 
 Examples:
   tabane offload serve
@@ -108,8 +110,8 @@ impl Serve {
         let len = socket.as_os_str().len();
         if len > SOCKET_NAME_BYTES_MAX {
             return Err(Failure::Other(format!(
-                "{}: the name of a socket has {SOCKET_NAME_BYTES_MAX} bytes at most, and this one has {len}: \
-                 name a shorter one with --socket",
+                "{}: the name of a socket has {SOCKET_NAME_BYTES_MAX} bytes at most, and this one \
+                 has {len}: name a shorter one with --socket",
                 format::path(&socket)
             )));
         }
@@ -198,13 +200,14 @@ fn print(status: &Status) -> Result<()> {
     ))?;
     if status.clients.len() >= status.clients_max {
         output.line(
-            "full       other programs go on without the service: allow more with offload serve --clients \
-             and ulimit -n",
+            "full       other programs go on without the service: allow more with offload serve \
+             --clients and ulimit -n",
         )?;
     }
     output.line(match (status.latency_us(0.5), status.latency_us(0.99)) {
         (Some(half), Some(most)) => format!(
-            "bundles    {:.1} messages each; half of the messages took {half} us at most, 99% {most} us",
+            "bundles    {:.1} messages each; half of the messages took {half} us at most, 99% \
+             {most} us",
             status.fill()
         ),
         _ => "bundles    none yet".to_owned(),

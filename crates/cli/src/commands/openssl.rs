@@ -40,8 +40,8 @@ enum Action {
 
 #[derive(Args)]
 #[command(after_help = "\
-The provider is the file tabane.so. This puts it into the folder that the openssl command names as its own for modules, \
-or into another one. Installing it changes no program: see tabane openssl conf.
+The provider is the file tabane.so. This puts it into the folder that the openssl command names as \
+its own for modules, or into another one. Installing it changes no program: see tabane openssl conf.
 
 Examples:
   tabane openssl install
@@ -54,9 +54,10 @@ struct Install {
 
 #[derive(Args)]
 #[command(after_help = "\
-OpenSSL reads its configuration from the file that OPENSSL_CONF names. This one replaces the system's file; to keep what \
-is there, put its lines into that file instead. The default provider does what Tabane does not offer. Node.js reads the same \
-file, under the name nodejs_conf, which is in it too.
+OpenSSL reads its configuration from the file that OPENSSL_CONF names. This one replaces the \
+system's file; to keep what is there, put its lines into that file instead. The default provider \
+does what Tabane does not offer. Node.js reads the same file, under the name nodejs_conf, which is \
+in it too.
 
 Examples:
   tabane openssl conf > tabane-openssl.cnf
@@ -69,8 +70,9 @@ struct Conf {
 
 #[derive(Args)]
 #[command(after_help = "\
-Runs the program with a configuration as of tabane openssl conf, and then says which algorithms it took from the provider. \
-If it took none, the exit code is 1. Without a program, the openssl command encrypts a few bytes.
+Runs the program with a configuration as of tabane openssl conf, and then says which algorithms it \
+took from the provider. If it took none, the exit code is 1. Without a program, the openssl \
+command encrypts a few bytes.
 
 Examples:
   tabane openssl check
@@ -102,7 +104,8 @@ impl Install {
         let dir = match self.dir {
             Some(dir) => std::path::absolute(dir).map_err(|error| other(&error.to_string()))?,
             None => system_modules().ok_or_else(|| {
-                other("the openssl command does not say where its modules are: name a folder with --dir")
+                other("the openssl command does not say where its modules are: name a folder with \
+                --dir")
             })?,
         };
         let to = dir.join("tabane.so");
@@ -258,7 +261,8 @@ fn configuration(module: &Path, report: Option<&Path>) -> String {
     });
     format!(
         "\
-# Programs that use OpenSSL 3 take from Tabane what it offers, and the rest from the default provider.
+# Programs that use OpenSSL 3 take from Tabane what it offers, and the rest from the default \
+provider.
 openssl_conf = openssl_init
 # Node.js reads this name instead.
 nodejs_conf = openssl_init
@@ -342,8 +346,8 @@ fn built() -> Result<PathBuf> {
     let found = places.iter().find(|place| place.exists());
     found.cloned().ok_or_else(|| {
         other(&format!(
-            "the provider, tabane.so, is not beside {} nor where make install puts it: put it there (the build calls it \
-             libtabane_provider.so)",
+            "the provider, tabane.so, is not beside {} nor where make install puts it: put it \
+             there (the build calls it libtabane_provider.so)",
             format::path(&command)
         ))
     })

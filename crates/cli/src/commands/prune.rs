@@ -20,17 +20,20 @@ use crate::reporter::Reporter;
 /// Remove what no snapshot needs
 #[derive(Args)]
 #[command(after_help = "\
-Says first what it is going to do. Packs of which nothing is needed are removed; of packs of which little is needed, \
-what is needed is copied into new ones first, as long as more than --max-unused would be left.
+Says first what it is going to do. Packs of which nothing is needed are removed; of packs of which \
+little is needed, what is needed is copied into new ones first, as long as more than --max-unused \
+would be left.
 
-Other clients can go on: backups may run and begin meanwhile, and nothing is locked. Packs that a running backup or \
-restore may need stay until the next prune. One that is killed has lost nothing, and the next one goes on.
+Other clients can go on: backups may run and begin meanwhile, and nothing is locked. Packs that a \
+running backup or restore may need stay until the next prune. One that is killed has lost nothing, \
+and the next one goes on.
 
 Examples:
   tabane forget -r /mnt/backup --keep-daily 7 --keep-monthly 12 && tabane prune -r /mnt/backup
   tabane prune -r /mnt/backup --dry-run
   tabane prune -r /mnt/backup --max-unused 0%          as small as can be
-  tabane prune -r /mnt/backup --max-unused unlimited   copy nothing: quick, and good where transfer costs")]
+  tabane prune -r /mnt/backup --max-unused unlimited   copy nothing: quick, and good where \
+transfer costs")]
 pub struct Prune {
     #[command(flatten)]
     limits: Limits,
@@ -44,13 +47,13 @@ pub struct Prune {
 /// The options that say how thoroughly to prune.
 #[derive(Args, Clone, Debug)]
 pub struct Limits {
-    /// Leave so much unused: a share of what is left, a size as 500M, or unlimited
+    /// Tolerate this much unused data: a share of the rest, a size such as 500M, or unlimited
     #[arg(long, value_name = "LIMIT", default_value = "5%", value_parser = parse_max_unused)]
     max_unused: MaxUnused,
     /// Copy packs of no more than this size in all
     #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes, hide_short_help = true)]
     max_repack_size: Option<u64>,
-    /// Leave alone what is younger than this, and keep what is to go for this long, as 2d or 36h
+    /// Do not touch packs younger than this; delete unneeded packs only after this time (2d, 36h)
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = format::parse_duration)]
     #[arg(hide_short_help = true)]
     grace: Duration,
@@ -66,7 +69,7 @@ fn parse_max_unused(text: &str) -> std::result::Result<MaxUnused, String> {
 }
 
 impl Prune {
-    /// Does it.
+    /// Runs `tabane prune`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let file = self.metrics.clone();
         file.record(global, "prune", |metrics| {

@@ -24,13 +24,15 @@ use crate::select::Selection;
 #[derive(Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
-`tabane check --read-data` says what is damaged. Copy the repository as it is before you mend it, if you can.
+`tabane check --read-data` says what is damaged. Copy the repository as it is before you mend it, \
+if you can.
 
-1. `repair index` if index objects are damaged or missing. Packs say themselves what they hold, so nothing is lost.
+1. `repair index` if index objects are damaged or missing. Packs say themselves what they hold, so \
+nothing is lost.
 2. `repair packs` if packs are damaged: what is sound in them is saved, the rest is lost.
 3. `tabane backup --force` of the same sources: it stores again what was lost and is still there.
-4. `repair snapshots` if `tabane check` still finds that snapshots miss something: it makes whole ones of them, without \
-what is lost.
+4. `repair snapshots` if `tabane check` still finds that snapshots miss something: it makes whole \
+ones of them, without what is lost.
 
 Examples:
   tabane repair index -r /mnt/backup --dry-run
@@ -59,9 +61,9 @@ Examples:
     },
     /// Save what is sound in damaged packs, and remove them
     #[command(after_help = "\
-Without --copies, the copies of damaged packs go beside a repository in a directory, to DIRECTORY-damaged-packs; those \
-of other repositories go to tabane/damaged-packs in $XDG_STATE_HOME or ~/.local/state. Delete them when the repository \
-is in order again.
+Without --copies, the copies of damaged packs go beside a repository in a directory, to \
+DIRECTORY-damaged-packs; those of other repositories go to tabane/damaged-packs in $XDG_STATE_HOME \
+or ~/.local/state. Delete them when the repository is in order again.
 
 Examples:
   tabane repair packs -r /mnt/backup --copies /var/tmp            reads all packs
@@ -80,15 +82,16 @@ Examples:
     },
     /// Make whole snapshots of those that miss something
     #[command(after_help = "\
-Of each snapshot that misses something a new one is made, with the tag `repaired`. In it, a file that misses a part has \
-zeros in its place, and `.repaired` behind its name; a directory that cannot be read is empty. Everything else is \
-as it was. Without --forget the old snapshots stay.
+Of each snapshot that misses something a new one is made, with the tag `repaired`. In it, a file \
+that misses a part has zeros in its place, and `.repaired` behind its name; a directory that \
+cannot be read is empty. Everything else is as it was. Without --forget the old snapshots stay.
 
-What is lost is what the index does not have: run `repair index` and `repair packs` before, and `tabane backup --force`, \
-which may bring it back.
+What is lost is what the index does not have: run `repair index` and `repair packs` before, and \
+`tabane backup --force`, which may bring it back.
 
-The exit code is 1 if a snapshot is so damaged that nothing can be made of it. With --forget, and exit code 0, such a \
-snapshot is removed if it says at least what it was of; otherwise `tabane forget ID` removes it.
+The exit code is 1 if a snapshot is so damaged that nothing can be made of it. With --forget, and \
+exit code 0, such a snapshot is removed if it says at least what it was of; otherwise `tabane \
+forget ID` removes it.
 
 Examples:
   tabane repair snapshots -r /mnt/backup --dry-run
@@ -110,7 +113,7 @@ Examples:
 }
 
 impl Repair {
-    /// Does it.
+    /// Runs `tabane repair`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
         match self.what {
@@ -152,14 +155,16 @@ fn index(global: &Global, repository: &Arc<Repository>, all: bool, dry_run: bool
             format::count(report.replaced_objects, "index object"),
         )];
         if report.lost_packs > 0 {
-            lines.push("what the missing packs held is stored again by `tabane backup --force`, where it is still there".to_owned());
+            lines.push("what the missing packs held is stored again by `tabane backup --force`, \
+            where it is still there".to_owned());
         }
         lines
     })?;
     if report.unreadable_packs > 0 {
         let count = format::count(report.unreadable_packs, "pack");
         warn(format!(
-            "{count} cannot say what they hold (see above): `tabane repair packs` may save some of it"
+            "{count} cannot say what they hold (see above): `tabane repair packs` may save some of \
+             it"
         ));
         return Ok(Exit::Failure);
     }
@@ -219,8 +224,9 @@ fn packs(
         }
         if report.lost_blocks > 0 {
             lines.push(
-                "`tabane backup --force` stores again what was lost and is still at its source; of older snapshots that \
-                 miss something `tabane repair snapshots` makes whole ones without it"
+                "`tabane backup --force` stores again what was lost and is still at its source; of \
+                 older snapshots that miss something `tabane repair snapshots` makes whole ones \
+                 without it"
                     .to_owned(),
             );
         }
@@ -247,7 +253,8 @@ fn copies_directory(global: &Global) -> Result<PathBuf> {
     match state {
         Some(state) => Ok(state.join("tabane/damaged-packs")),
         None => Err(Failure::Usage(
-            "HOME is not set, so nothing says where copies of damaged packs are to go: use --copies DIR"
+            "HOME is not set, so nothing says where copies of damaged packs are to go: use \
+             --copies DIR"
                 .to_owned(),
         )),
     }
@@ -263,7 +270,8 @@ fn snapshots(
     let selected = selection.list(repository, names)?;
     if selected.exit != Exit::Success {
         warn(
-            "snapshots that are damaged themselves cannot be mended: `tabane forget ID` removes them",
+            "snapshots that are damaged themselves cannot be mended: `tabane forget ID` removes \
+             them",
         );
     }
     let count = selected.snapshots.len() as u64;

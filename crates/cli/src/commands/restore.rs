@@ -18,23 +18,26 @@ use crate::select::{Place, PlaceParser, Selection};
 /// Bring files back from a snapshot
 #[derive(Args)]
 #[command(after_help = "\
-What is in the target already and equals the snapshot is not written again: an interrupted restore goes on \
-where it was. Without a path, the target gets the whole tree from / on: /home/ada/notes comes back as \
-TARGET/home/ada/notes. With latest:/home/ada it comes back as TARGET/notes.
+What is in the target already and equals the snapshot is not written again: an interrupted restore \
+goes on where it was. Without a path, the target gets the whole tree from / on: /home/ada/notes \
+comes back as TARGET/home/ada/notes. With latest:/home/ada it comes back as TARGET/notes.
 
-What is in the target and differs is replaced, also if it is newer. Try it with --dry-run -v, which lists what \
-would be created, updated and deleted; -vv lists what is unchanged, too. --overwrite chooses what is replaced:
+What is in the target and differs is replaced, also if it is newer. Try it with --dry-run -v, \
+which lists what would be created, updated and deleted; -vv lists what is unchanged, too. \
+--overwrite chooses what is replaced:
 
   always      what differs: files are read and compared (the default)
   if-changed  the same, but files of the same size and time are taken to be equal
   if-newer    what was last changed before the snapshot's version was
   never       nothing; only what is missing is restored
 
-A file that an interrupted restore was writing is newer than the snapshot's, so go on with always or if-changed.
+A file that an interrupted restore was writing is newer than the snapshot's, so go on with always \
+or if-changed.
 
-What the snapshot does not have stays, unless --delete is given. That deletes also what the backup left out by \
---exclude; restore with the same --exclude to keep it. Directories of which the snapshot has only a part, those \
-above the paths that were backed up, lose nothing. If an entry cannot be restored, nothing is deleted.
+What the snapshot does not have stays, unless --delete is given. That deletes also what the backup \
+left out by --exclude; restore with the same --exclude to keep it. Directories of which the \
+snapshot has only a part, those above the paths that were backed up, lose nothing. If an entry \
+cannot be restored, nothing is deleted.
 
 Examples:
   tabane restore -r /mnt/backup latest --target /tmp/restored
@@ -124,7 +127,7 @@ impl From<When> for Overwrite {
 }
 
 impl Restore {
-    /// Does it.
+    /// Runs `tabane restore`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
         let (id, snapshot) = self.place.find(&repository, &self.selection)?;
@@ -187,11 +190,11 @@ impl Restore {
                 ))?;
             } else {
                 output.line(format!(
-                    "{} in {} ({}): {} written, {} already up to date",
+                    "{} in {}: {} written{}, {} already up to date",
                     format::bytes(summary.total_bytes),
                     format::duration(elapsed),
-                    format::speed(summary.total_bytes, elapsed),
                     format::bytes(summary.restored_bytes),
+                    format::rate(summary.restored_bytes, elapsed),
                     format::bytes(summary.skipped_bytes),
                 ))?;
             }

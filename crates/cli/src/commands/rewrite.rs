@@ -13,11 +13,11 @@ use crate::format;
 use crate::output::Output;
 use crate::select::{Selected, Selection};
 
-/// Leave something out of snapshots that are there already
+/// Remove files from existing snapshots
 #[derive(Args)]
 #[command(after_help = "\
-Makes a new snapshot of each that has something which matches; the patterns are those of `tabane backup --exclude`. \
-Without --forget the old snapshots stay, and the new ones have the tag `rewrite`.
+Makes a new snapshot of each that has something which matches; the patterns are those of `tabane \
+backup --exclude`. Without --forget the old snapshots stay, and the new ones have the tag `rewrite`.
 
 What was left out stays in the repository until no snapshot needs it and it is pruned.
 
@@ -58,7 +58,7 @@ pub struct Rewrite {
 }
 
 impl Rewrite {
-    /// Does it.
+    /// Runs `tabane rewrite`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
         let excludes = ExcludeOptions::default()

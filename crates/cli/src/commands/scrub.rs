@@ -10,8 +10,9 @@ use crate::exit::{Exit, Result};
 /// Read all of a striped repository, and heal what is damaged
 #[derive(Args)]
 #[command(after_help = "\
-Reads every byte of every target and compares it with its checksum. What is missing or damaged is rebuilt from the other \
-targets. It needs no password; `tabane check --read-data` is who compares with what was backed up.
+Reads every byte of every target and compares it with its checksum. What is missing or damaged is \
+rebuilt from the other targets. It needs no password; `tabane check --read-data` is who compares \
+with what was backed up.
 
 The exit code is 1 if something could not be healed, or a target is missing.
 
@@ -25,7 +26,7 @@ pub struct Scrub {
 }
 
 impl Scrub {
-    /// Does it.
+    /// Runs `tabane scrub`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let options = HealOptions::default()
             .read_data(true)

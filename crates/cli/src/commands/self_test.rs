@@ -17,10 +17,11 @@ use crate::output::Output;
 /// Check that this machine computes rightly
 #[derive(Args)]
 #[command(after_help = "\
-Hashes, encrypts, compresses and cuts what has known results, with every instruction set that the processor has, on \
-each of its cores again and again; then backs a few files up and restores them. Run it when `tabane check` or a \
-backup found something that cannot be, before the disk is blamed. A machine that fails computes wrongly: bad memory, \
-a bad or overclocked processor. One that passes may still have bad memory elsewhere: memtest86+ reads all of it.
+Hashes, encrypts, compresses and cuts what has known results, with every instruction set that the \
+processor has, on each of its cores again and again; then backs a few files up and restores them. \
+Run it when `tabane check` or a backup found something that cannot be, before the disk is blamed. \
+A machine that fails computes wrongly: bad memory, a bad or overclocked processor. One that passes \
+may still have bad memory elsewhere: memtest86+ reads all of it.
 
 It needs no repository.
 
@@ -37,7 +38,7 @@ pub struct SelfTest {
 }
 
 impl SelfTest {
-    /// Does it.
+    /// Runs `tabane self-test`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         global.open_card()?;
         let until = Instant::now() + Duration::from_secs(self.seconds);
@@ -90,8 +91,8 @@ impl SelfTest {
             output.json(&summary)?;
         } else if failed {
             output.line(
-                "this machine computes wrongly: do not trust backups that it makes; test its memory (memtest86+) and \
-                 restore elsewhere",
+                "this machine computes wrongly: do not trust backups that it makes; test its \
+                 memory (memtest86+) and restore elsewhere",
             )?;
         } else if !global.quiet {
             output.line(format!(

@@ -32,7 +32,7 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Does it.
+    /// Runs `tabane snapshots`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
         let Selected {

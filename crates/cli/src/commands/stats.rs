@@ -14,8 +14,8 @@ use crate::select::{Selected, Selection};
 /// Show how much snapshots hold, and how little of it is stored
 #[derive(Args)]
 #[command(after_help = "\
-Counts all snapshots, or those that are named or chosen. What several of them share is stored once, so the \
-stored sizes of single snapshots add up to more than that of all together.
+Counts all snapshots, or those that are named or chosen. What several of them share is stored \
+once, so the stored sizes of single snapshots add up to more than that of all together.
 
 Examples:
   tabane stats -r /mnt/backup
@@ -45,7 +45,7 @@ enum Mode {
 }
 
 impl Stats {
-    /// Does it.
+    /// Runs `tabane stats`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
         let Selected { snapshots, exit } = self.selection.list(&repository, &self.snapshots)?;
@@ -64,6 +64,7 @@ impl Stats {
                 "directories": stats.directories,
                 "others": stats.others,
                 "restore_bytes": stats.restore_bytes,
+                "hole_bytes": stats.hole_bytes,
                 "unique_files": stats.unique_files,
                 "unique_file_bytes": stats.unique_file_bytes,
                 "blocks": stats.blocks,
@@ -94,8 +95,12 @@ impl Stats {
         ))?;
         if shows(Mode::RestoreSize) {
             output.line(format!(
-                "Restore size:   {} in {}, {}, {}",
+                "Restore size:   {}{} in {}, {}, {}",
                 format::bytes(stats.restore_bytes),
+                match stats.hole_bytes {
+                    0 => String::new(),
+                    holes => format!(" ({} of holes)", format::bytes(holes)),
+                },
                 format::count(stats.files, "file"),
                 format::count(stats.directories, "directory"),
                 format::count(stats.others, "other"),

@@ -29,7 +29,8 @@ use report::Report;
 #[command(version, display_name = "sum (tabane)")]
 // These take the place of the global options: -r means something else here, and --quiet is the
 // opposite of others.
-#[command(arg = clap::Arg::new("repo").long("repo").hide(true).value_parser(clap::value_parser!(PathBuf)))]
+#[command(arg = clap::Arg::new("repo").long("repo").hide(true)
+    .value_parser(clap::value_parser!(PathBuf)))]
 #[command(arg = clap::Arg::new("quiet").short('q').long("quiet").action(ArgAction::SetTrue)
     .overrides_with_all(["status", "warn"]).help("With --check: don't print OK for each file"))]
 #[command(after_help = "\
@@ -87,15 +88,21 @@ pub struct Sum {
     #[command(flatten)]
     order: Order,
     /// What to read; - is standard input
-    #[arg(value_name = "FILE", value_parser = clap::builder::OsStringValueParser::new().map(PathBuf::from))]
+    #[arg(value_name = "FILE")]
+    #[arg(value_parser = clap::builder::OsStringValueParser::new().map(PathBuf::from))]
     files: Vec<PathBuf>,
     /// Algorithm, sha256 unless given: md5, sha1, sha512, blake3, xxh128, hmac-sha256, vmac-128, …;
     /// --list has all
-    #[arg(short, long, value_name = "NAME", value_parser = parse_algorithm, conflicts_with = "etag")]
+    #[arg(short, long, value_name = "NAME", value_parser = parse_algorithm)]
+    #[arg(conflicts_with = "etag")]
     algorithm: Option<Algorithm>,
     /// List the algorithms: what each withstands, and how fast one core of this machine does many
     /// files at once
-    #[arg(long, conflicts_with_all = ["files", "algorithm", "key_file", "check", "recursive", "files0_from", "etag", "binary", "text", "tag", "zero"])]
+    #[arg(long)]
+    #[arg(conflicts_with_all = [
+        "files", "algorithm", "key_file", "check", "recursive", "files0_from", "etag", "binary",
+        "text", "tag", "zero",
+    ])]
     list: bool,
     /// Read the key of an algorithm that takes one from this file
     #[arg(long, value_name = "FILE", conflicts_with = "etag")]

@@ -13,8 +13,9 @@ use crate::select::{Selected, Selection};
 /// Change the tags of snapshots
 #[derive(Args)]
 #[command(after_help = "\
-Changes the snapshots that are named, or all that --host, --tag and --path choose. A snapshot gets a new ID, \
-since IDs are made of what snapshots say; `tabane snapshots --json` shows the one that it had first as `original`.
+Changes the snapshots that are named, or all that --host, --tag and --path choose. A snapshot gets \
+a new ID, since IDs are made of what snapshots say; `tabane snapshots --json` shows the one that \
+it had first as `original`.
 
 Examples:
   tabane tag -r /mnt/backup --add release 1a2b3c4d
@@ -27,7 +28,8 @@ pub struct Tag {
     #[arg(value_name = "SNAPSHOT")]
     snapshots: Vec<String>,
     /// Give exactly these tags, separated by commas (repeatable)
-    #[arg(long, value_name = "TAG[,TAG…]", group = "change", conflicts_with_all = ["add", "remove"])]
+    #[arg(long, value_name = "TAG[,TAG…]", group = "change")]
+    #[arg(conflicts_with_all = ["add", "remove"])]
     set: Vec<String>,
     /// Add these tags
     #[arg(long, value_name = "TAG[,TAG…]", group = "change")]
@@ -40,7 +42,7 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// Does it.
+    /// Runs `tabane tag`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
         let mut output = Output::new();

@@ -14,7 +14,8 @@ use crate::output::{Output, Table, into_object, print_json};
 /// Show, add or replace the targets of a striped repository
 #[derive(Args)]
 #[command(after_help = "\
-Without a subcommand, shows what each target has and lacks, and which of them could be lost now without losing data.
+Without a subcommand, shows what each target has and lacks, and which of them could be lost now \
+without losing data.
 
 Examples:
   tabane targets -r striped:set.toml
@@ -39,8 +40,8 @@ Example:
     },
     /// Put a new, empty place where a target was
     #[command(after_help = "\
-What belongs there is rebuilt by `tabane heal`, which is to be run next. The old target need not be there any more, and is \
-left as it is.
+What belongs there is rebuilt by `tabane heal`, which is to be run next. The old target need not \
+be there any more, and is left as it is.
 
 Example:
   tabane targets -r striped:set.toml replace /mnt/b/backup /mnt/new/backup")]
@@ -55,7 +56,7 @@ Example:
 }
 
 impl Targets {
-    /// Does it.
+    /// Runs `tabane targets`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         match self.action {
             None => show(global),

@@ -9,13 +9,14 @@ use crate::exit::{Exit, Result};
 use crate::format;
 use crate::output::{Output, print_json};
 
-/// Forget clients that died at work
+/// Remove the records of clients that crashed
 #[derive(Args)]
 #[command(after_help = "\
-Nothing in a repository is ever locked. But clients at work say so, so that a prune leaves alone what they may need, \
-and a second prune does not begin. One that died on another machine is taken for dead after a day; on this \
-machine at once. Who cannot wait for that removes what it left with --all, when no client is at work any more; if \
-one is, it will notice, and at worst has to be started again.
+Nothing in a repository is ever locked. But each client leaves a record while it works, so that a \
+prune keeps what the client may need, and a second prune does not begin. The record of a client \
+that crashed expires after a day if it ran on another machine, and at once on this one. With \
+--all, all records are removed: use it only while no client works. A client whose record was \
+removed notices, and at worst has to be started again.
 
 Examples:
   tabane unlock -r /mnt/backup
@@ -27,7 +28,7 @@ pub struct Unlock {
 }
 
 impl Unlock {
-    /// Does it.
+    /// Runs `tabane unlock`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
         let Forgotten { removed, left } = repository.forget_dead_clients(self.all)?;

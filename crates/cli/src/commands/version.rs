@@ -13,7 +13,7 @@ use crate::output::{Output, print_json};
 pub struct Version {}
 
 impl Version {
-    /// Does it.
+    /// Runs `tabane version`.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let version = env!("CARGO_PKG_VERSION");
         let (system, machine) = (std::env::consts::OS, std::env::consts::ARCH);

@@ -118,7 +118,7 @@ fn a_profile_gives_options_and_the_command_line_goes_before_it() {
     let made = configured.run(&["backup", "-P", "daily", "--json", "--parent", "latest"]);
     assert!(made.succeeds().last_json()["parent"].is_string());
 
-    // The profile goes before the environment.
+    // A profile precedes the environment.
     let mut command = configured.command(&["snapshots", "--json"]);
     command
         .env("TABANE_PROFILE", "daily")
@@ -225,7 +225,10 @@ fn mistakes_are_reported_with_their_line() {
 /// What people copy from the manual is right.
 #[test]
 fn the_example_of_the_manual_is_read() {
-    let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/automation.md");
+    let manual = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/configuration.md"
+    );
     let manual = fs::read_to_string(manual).expect("it is there");
     let example = manual.split("```toml\n").nth(1).expect("an example");
     let example = example.split("```").next().expect("its end");

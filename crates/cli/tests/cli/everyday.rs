@@ -333,6 +333,9 @@ fn a_dry_run_stores_and_writes_nothing() {
         .succeeds()
         .says("nothing was stored")
         .says("would be stored as");
+    let estimate = bed.backup(&["--dry-run", "--json"]).last_json();
+    let stored = |json: &serde_json::Value| json["stored_bytes"].as_u64().expect("a number");
+    assert!(stored(&estimate) > 100_000, "{estimate}");
     bed.run(["snapshots"]).succeeds().says("0 snapshots");
     bed.backup(&[]).succeeds();
     let target = bed.path("target");

@@ -33,3 +33,4 @@ mod striped;
 mod striped_killed;
 mod striped_lost;
 mod tag;
+mod terminal;

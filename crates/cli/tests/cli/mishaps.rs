@@ -210,3 +210,39 @@ fn a_named_file_of_settings_is_always_looked_at() {
     bed.run(["snapshots", "--config", "/nowhere/at/all"])
         .fails(2, "cannot read the configuration file /nowhere/at/all");
 }
+
+#[test]
+fn a_lost_or_damaged_config_or_key_is_to_be_brought_back() {
+    let bed = Bed::with_repository();
+    bed.backup(&[]).succeeds();
+    let config = bed.repository().join("config");
+    let bytes = fs::read(&config).expect("a config");
+    let mut damaged = bytes.clone();
+    *damaged.last_mut().expect("a byte") ^= 1;
+    fs::write(&config, &damaged).expect("written");
+    bed.run(["snapshots"]).fails(1, "bring it back from a copy");
+    fs::remove_file(&config).expect("removed");
+    bed.run(["snapshots"])
+        .fails(1, "has lost its file `config`");
+    fs::write(&config, &bytes).expect("written");
+    let keys = fs::read_dir(bed.repository().join("keys")).expect("keys");
+    let key = keys.flatten().next().expect("a key").path();
+    let mut damaged = fs::read(&key).expect("a key");
+    damaged[20] ^= 1;
+    fs::write(&key, &damaged).expect("written");
+    bed.run(["snapshots"])
+        .fails(1, "without a sound key nothing can be decrypted");
+}
+
+#[test]
+fn holes_are_neither_deduplicated_nor_fast() {
+    let bed = Bed::with_repository();
+    let file = fs::File::create(bed.source().join("sparse")).expect("a file");
+    file.set_len(1 << 40).expect("a hole");
+    let backup = bed.backup(&[]).succeeds();
+    assert!(!backup.stdout.contains("MB/s"), "{}", backup.stdout);
+    bed.run(["stats"]).succeeds().says("1.000 TiB of holes");
+    let json = bed.run(["stats", "--json"]).last_json();
+    let ratio = json["deduplication_ratio"].as_f64().expect("a number");
+    assert!(ratio < 3.0, "{json}");
+}

@@ -253,7 +253,8 @@ fn reply(mut stream: TcpStream, answer: &str, requests: &AtomicU64) {
     let (status, headers) = status.split_once('+').unwrap_or((status, "X-Nothing: 1"));
     let body = if head.starts_with(b"HEAD") { "" } else { body };
     let head = format!(
-        "HTTP/1.1 {status}\r\nDate: Sun, 01 Jan 2023 00:00:00 GMT\r\n{headers}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nDate: Sun, 01 Jan 2023 00:00:00 GMT\r\n{headers}\r\nContent-Length: \
+         {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
     let _ = stream.write_all(format!("{head}{body}").as_bytes());
@@ -264,7 +265,8 @@ fn refusals_say_what_to_do() {
     let bed = Bed::new();
     for (answer, says) in [
         (
-            "403 Forbidden|<Error><Code>RequestTimeTooSkewed</Code><Message>Too skewed.</Message></Error>",
+            "403 Forbidden|<Error><Code>RequestTimeTooSkewed</Code><Message>Too \
+             skewed.</Message></Error>",
             "the server's says Sun, 01 Jan 2023 00:00:00 GMT: set the clock",
         ),
         (

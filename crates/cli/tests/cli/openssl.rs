@@ -14,7 +14,8 @@ fn provider() -> Option<PathBuf> {
     let openssl = version.is_ok_and(|output| output.stdout.starts_with(b"OpenSSL 3."));
     if !provider.exists() || !openssl {
         println!(
-            "NOT CHECKED: tabane openssl, for the provider (cargo build -p tabane-provider) or OpenSSL 3 is missing"
+            "NOT CHECKED: tabane openssl, for the provider (cargo build -p tabane-provider) or \
+             OpenSSL 3 is missing"
         );
         return None;
     }

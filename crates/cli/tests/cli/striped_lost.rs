@@ -1,5 +1,5 @@
 //! A target of a striped repository is lost or damaged, or more than can be: what commands say, how
-//! they end, and the ways out that docs/striped.md names.
+//! they end, and the ways out that docs/reference/striped.md names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ fn stripes(target: &Path) -> Vec<PathBuf> {
     files.filter(is_stripe).collect()
 }
 
-/// The steps of docs/striped.md, "When too much is lost".
+/// The steps of docs/reference/striped.md, "When too much is lost".
 #[test]
 fn an_object_that_is_lost_can_be_got_past() {
     let bed = Bed::new();

@@ -48,7 +48,9 @@ fn openssl(bed: &Bed, hash: &str, key: &[u8], files: &[&str]) -> Option<String> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 12, failure_persistence: None, ..ProptestConfig::default()
+    })]
 
     #[test]
     fn hmac_is_openssls(
@@ -66,7 +68,8 @@ proptest! {
             let Some(theirs) = openssl(&bed, hash, &key, &files) else {
                 return Ok(());
             };
-            let ours = bed.tabane(&[&["-a", algorithm, "--key-file", "key"], &files[..]].concat(), b"");
+            let ours = bed.tabane(&[&["-a", algorithm, "--key-file", "key"], &files[..]].concat(),
+                b"");
             prop_assert_eq!(&ours.stdout, &theirs);
             prop_assert_eq!(&ours.stderr, "");
             bed.write("sums", theirs);
@@ -137,8 +140,8 @@ fn untagged_lines_of_an_algorithm_with_a_key_need_its_name() {
     assert_eq!(
         said.stderr,
         "tabane: WARNING: 1 computed checksum did NOT match\n\
-         tabane: sums: sha256 takes no key: if its lines are of blake3-keyed, hmac-sha256, highwayhash-256 or \
-         vmac-128, say which with --algorithm\n"
+         tabane: sums: sha256 takes no key: if its lines are of blake3-keyed, hmac-sha256, \
+         highwayhash-256 or vmac-128, say which with --algorithm\n"
     );
     // With the name, or the tag, there is nothing to guess.
     let said = bed.tabane(&[&key[..], &["-c", "sums"]].concat(), b"");
@@ -262,7 +265,8 @@ fn keys_that_are_wrong() {
         (
             &["-c", "sums"],
             1,
-            "sums: 1: hmac-md5 takes a key of one byte or more: name a file that has it with --key-file",
+            "sums: 1: hmac-md5 takes a key of one byte or more: name a file that has it with \
+             --key-file",
         ),
     ] {
         let expected = format!("tabane: {expected}\n");

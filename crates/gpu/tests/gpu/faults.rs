@@ -52,7 +52,8 @@ fn drivers_and_cards_of_no_use() {
         ("init 803", "no NVIDIA driver: told to fail"),
         (
             "ptx 222",
-            "the NVIDIA driver cannot compile the kernels for this card (told to fail): a newer driver may help",
+            "the NVIDIA driver cannot compile the kernels for this card (told to fail): a newer \
+             driver may help",
         ),
         ("free 4000000", "the card has too little memory free: 3 MiB"),
         (

@@ -104,7 +104,8 @@ pub(super) trait BlockVector: Copy {
     fn counters(numbers: Self::Numbers) -> Self;
 
     /// Reads half of a chunk, which is four blocks, of each of `BLOCKS` messages, from
-    /// `from[lane] + offset` bytes: element `i` of `columns` is to hold block `i` of each. Half 0 and half 1
+    /// `from[lane] + offset` bytes: element `i` of `columns` is to hold block `i` of each. Half 0
+    /// and half 1
     /// together fill in all of it; which half does what is for the implementation to choose.
     ///
     /// # Safety

@@ -34,7 +34,8 @@ pub struct CbcJob<'a> {
 ///
 /// # Errors
 ///
-/// [`Error::DataLength`] if a message is not a multiple of 16 bytes long. Then nothing is encrypted.
+/// [`Error::DataLength`] if a message is not a multiple of 16 bytes long. Then nothing is
+/// encrypted.
 pub fn cbc_encrypt_many(jobs: &mut [CbcJob]) -> Result<(), Error> {
     for job in jobs.iter_mut() {
         InOut::from(&mut *job.data).whole_blocks()?;

@@ -51,7 +51,8 @@ macro_rules! one_lane {
                     let mut word = self;
                     // SAFETY: there are no instructions.
                     unsafe {
-                        core::arch::asm!($template, inout(reg) word, options(pure, nomem, nostack, preserves_flags));
+                        core::arch::asm!($template, inout(reg) word, options(pure, nomem, nostack,
+                            preserves_flags));
                     }
                     word
                 }

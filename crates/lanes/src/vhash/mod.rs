@@ -263,7 +263,8 @@ mod tests {
         let mut wide = Key::derive(&cipher);
         if !wide.wide {
             println!(
-                "NOT CHECKED: VHASH with AVX-512 IFMA: this processor lacks it, or TABANE_SIMD forbids it"
+                "NOT CHECKED: VHASH with AVX-512 IFMA: this processor lacks it, or TABANE_SIMD \
+                 forbids it"
             );
             return;
         }

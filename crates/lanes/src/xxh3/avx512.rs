@@ -72,7 +72,8 @@ fn add_stripe(state: __m512i, stripe: &[u8; STRIPE_BYTES], key: __m512i) -> __m5
 fn pin(mut value: __m512i) -> __m512i {
     // SAFETY: it does nothing.
     unsafe {
-        core::arch::asm!("/* {0} */", inout(zmm_reg) value, options(pure, nomem, nostack, preserves_flags));
+        core::arch::asm!("/* {0} \
+        */", inout(zmm_reg) value, options(pure, nomem, nostack, preserves_flags));
     }
     value
 }

@@ -23,7 +23,7 @@ pub struct Args {
     paper: Option<PathBuf>,
 }
 
-/// Does it.
+/// Hashes or encrypts `count` messages, after the other workers are ready, too.
 pub fn run(args: &Args) -> Result<()> {
     let message = vec![0x5a; args.len];
     if let Some(socket) = &args.paper {

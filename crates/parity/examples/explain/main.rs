@@ -490,8 +490,8 @@ fn costs(layout: &Layout, schedules: &[(Kind, Schedule)], json: bool, page: &mut
         count(fewest, "transfer"),
     ));
     page.line(
-        "sends, 1 being the data: in one stripe; where nodes take turns with all but the last role; \
-         where they rotate through all.",
+        "sends, 1 being the data: in one stripe; where nodes take turns with all but the last \
+         role; where they rotate through all.",
     );
     page.line("");
     page.table(&table);

@@ -123,7 +123,7 @@ impl Schedule {
 
 /// The fewest transfers between nodes with which each data block can enter the network once, at the
 /// role that keeps it: D (n − 1)/(n − 2) for D data blocks, rounded up. The proof is in
-/// `docs/parity.md`.
+/// `docs/explanation/parity.md`.
 pub fn fewest_transfers(layout: &Layout) -> usize {
     let roles = layout.roles();
     (layout.data_cells().len() * (roles - 1)).div_ceil(roles - 2)

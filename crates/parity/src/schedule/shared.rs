@@ -5,7 +5,7 @@ use super::builder::Builder;
 use super::transfer::{Node, Schedule};
 use crate::Layout;
 
-/// A cell of a diagonal, as one of those who have it does.
+/// A role that knows a cell of a diagonal, and the transfers that brought the cell there.
 struct Holder {
     role: usize,
     /// The transfers at that role whose sum it is.

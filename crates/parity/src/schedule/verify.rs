@@ -10,7 +10,7 @@ use crate::gf2::{Vector, cell_vectors};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// This transfer goes from or to a role, or carries a data block, that there is not.
+    /// This transfer names a role or a data block that the layout does not have.
     Nonsense(usize),
     /// This transfer is made of something that has not arrived at its sender before.
     NotThere(usize),

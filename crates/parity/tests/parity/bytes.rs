@@ -27,7 +27,8 @@ proptest! {
 
     #[test]
     fn encodes_as_the_equations_say((layout, mut cells) in stripe()) {
-        let data: Vec<Vec<u8>> = layout.data_cells().iter().map(|&cell| cells[cell].clone()).collect();
+        let data: Vec<Vec<u8>> = layout.data_cells().iter().map(|&cell|
+            cells[cell].clone()).collect();
         encode(&layout, &mut cells).unwrap();
         for (&cell, data) in layout.data_cells().iter().zip(&data) {
             prop_assert_eq!(&cells[cell], data);

@@ -62,7 +62,8 @@ impl Bed {
     }
 
     fn make_certificate(&self) {
-        let args = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key -out cert -subj /CN=localhost";
+        let args = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key -out \
+        cert -subj /CN=localhost";
         let args: Vec<_> = args.split(' ').collect();
         succeeds(self.ours("openssl", &args));
     }
@@ -313,9 +314,9 @@ fn python_ssl_prefork() {
 /// Asks of each hash that Python knows.
 #[test]
 fn python_hashlib() {
-    let script = "import hashlib\nfor name in ['md5', 'sha1', 'sha224', 'sha256', 'sha384', 'sha512']:\n    \
-                  a = hashlib.new(name, b'a' * 1000)\n    b = a.copy()\n    b.update(b'b' * 1000)\n    \
-                  print(name, a.hexdigest(), b.hexdigest())";
+    let script = "import hashlib\nfor name in ['md5', 'sha1', 'sha224', 'sha256', 'sha384', \
+                  'sha512']:\n    a = hashlib.new(name, b'a' * 1000)\n    b = a.copy()\n    \
+                  b.update(b'b' * 1000)\n    print(name, a.hexdigest(), b.hexdigest())";
     let bed = Bed::new();
     let args = ["-c", script];
     let expected = match bed.theirs("python3", &args).output() {
@@ -357,10 +358,13 @@ fn curl_and_nginx() {
             let configuration = format!(
                 "daemon off; worker_processes 2; pid {folder}/pid; error_log {folder}/errors;\n\
                  events {{ worker_connections 200; }}\n\
-                 http {{ access_log off; client_body_temp_path {folder}; proxy_temp_path {folder};\n\
+                 http {{ access_log off; client_body_temp_path {folder}; proxy_temp_path \
+                 {folder};\n\
                  fastcgi_temp_path {folder}; uwsgi_temp_path {folder}; scgi_temp_path {folder};\n\
-                 server {{ listen 127.0.0.1:{port} ssl; ssl_protocols TLSv1.2 TLSv1.3; ssl_ciphers ALL;\n\
-                 ssl_certificate {folder}/cert; ssl_certificate_key {folder}/key; root {folder}; }} }}\n"
+                 server {{ listen 127.0.0.1:{port} ssl; ssl_protocols TLSv1.2 TLSv1.3; ssl_ciphers \
+                 ALL;\n\
+                 ssl_certificate {folder}/cert; ssl_certificate_key {folder}/key; root {folder}; \
+                 }} }}\n"
             );
             std::fs::write(bed.path("nginx"), configuration).unwrap();
             let file = bed.path("nginx");
@@ -368,7 +372,11 @@ fn curl_and_nginx() {
             let root = unsafe { libc::geteuid() } == 0;
             let user = if root { "user root;" } else { "" };
             let args = ["-p", ".", "-c", file.to_str().unwrap(), "-g", user];
-            let child = bed.ours("nginx", &args).stderr(Stdio::null()).spawn().unwrap();
+            let child = bed
+                .ours("nginx", &args)
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
             let mut server = Server(child);
             let start = Instant::now();
             while server.0.try_wait().unwrap().is_none() {

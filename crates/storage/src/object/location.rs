@@ -78,7 +78,8 @@ impl RemoteLocation {
         if host.contains('@') {
             // Not shown again: it may have a password in it.
             return Err(format!(
-                "a URL is no place for a name or a password, since every user of this machine can see it: set {}",
+                "a URL is no place for a name or a password, since every user of this machine can \
+                 see it: set {}",
                 service.credentials()
             ));
         }
@@ -87,7 +88,8 @@ impl RemoteLocation {
             .find(|c| "?#%\\".contains(*c) || c.is_whitespace() || c.is_control())
         {
             return Err(format!(
-                "{text:?} has {bad:?} in it, which no part of such a URL may have: it has no parameters, and all of it is taken as it stands"
+                "{text:?} has {bad:?} in it, which no part of such a URL may have: it has no \
+                 parameters, and all of it is taken as it stands"
             ));
         }
         let mut parts: Vec<&str> = rest.split('/').collect();

@@ -36,7 +36,8 @@ impl Refusal {
                 StorageError::new(
                     Unauthorized,
                     format!(
-                        "the clocks differ too much, the server's says {date}: set the clock of this machine (timedatectl set-ntp true)"
+                        "the clocks differ too much, the server's says {date}: set the clock of \
+                         this machine (timedatectl set-ntp true)"
                     ),
                 )
             }
@@ -47,7 +48,8 @@ impl Refusal {
             ("NoSuchBucket" | "ContainerNotFound" | "ContainerBeingDeleted", _) => {
                 StorageError::new(
                     Permanent,
-                    "the bucket does not exist: make it with the tools of its provider, or correct the URL",
+                    "the bucket does not exist: make it with the tools of its provider, or correct \
+                     the URL",
                 )
             }
             _ if self.is_about_room() => StorageError::new(Full, answer),
@@ -59,7 +61,8 @@ impl Refusal {
                         format!("the bucket is in region {region}: set AWS_REGION={region}")
                     }
                     None => format!(
-                        "{answer}: check the host in the URL, and for S3 set AWS_REGION to the bucket's region"
+                        "{answer}: check the host in the URL, and for S3 set AWS_REGION to the \
+                         bucket's region"
                     ),
                 },
             ),
@@ -72,7 +75,8 @@ impl Refusal {
             (_, 403) => StorageError::new(
                 Unauthorized,
                 format!(
-                    "{answer}: check {credentials}, and that they may do this (docs/object-stores.md lists what is needed)"
+                    "{answer}: check {credentials}, and that they may do this \
+                     (docs/reference/object-stores.md lists what is needed)"
                 ),
             ),
             (_, 501 | 405) => StorageError::new(Unsupported, answer),

@@ -75,7 +75,8 @@ impl Repository {
     /// Makes a new repository.
     ///
     /// # Errors
-    /// [`Error::RepositoryExists`], [`Error::NotEmpty`], unusable options, or when the storage fails.
+    /// [`Error::RepositoryExists`], [`Error::NotEmpty`], unusable options, or when the storage
+    /// fails.
     pub fn init(
         storage: Arc<dyn Storage>,
         password: &Password,
@@ -136,13 +137,18 @@ impl Repository {
     /// Opens a repository with one of its passwords.
     ///
     /// # Errors
-    /// [`Error::NoRepository`], [`Error::WrongPassword`], [`Error::NewerFormat`], damage, or when the storage fails.
+    /// [`Error::NoRepository`], [`Error::ConfigMissing`], [`Error::WrongPassword`],
+    /// [`Error::NewerFormat`], damage, or when
+    /// the storage fails.
     pub fn open(storage: Arc<dyn Storage>, password: &Password) -> Result<Self> {
         let sealed = storage.get(Name::CONFIG, None).map_err(|source| {
-            if is_absent(&source) {
-                Error::NoRepository(storage.location())
-            } else {
-                Error::storage("read", Name::CONFIG)(source)
+            if !is_absent(&source) {
+                return Error::storage("read", Name::CONFIG)(source);
+            }
+            // Keys alone are what an interrupted creation leaves.
+            match storage.list(ObjectKind::Index) {
+                Ok(index) if !index.is_empty() => Error::ConfigMissing(storage.location()),
+                _ => Error::NoRepository(storage.location()),
             }
         })?;
         // A newer format says so before a password is tried.

@@ -30,7 +30,8 @@ impl Repository {
     /// Puts a snapshot that needs the same blocks in the place of another; returns its ID.
     ///
     /// # Errors
-    /// [`Error::NoSnapshot`] when the other has been removed meanwhile; when the storage fails, both may be there.
+    /// [`Error::NoSnapshot`] when the other has been removed meanwhile; when the storage fails,
+    /// both may be there.
     pub fn replace_snapshot(&self, old: Id, snapshot: &Snapshot) -> Result<Id> {
         let id = self.save_snapshot(snapshot)?;
         if !self.has(Name::new(ObjectKind::Snapshot, old))? {
@@ -107,7 +108,8 @@ impl Repository {
     /// beginning.
     ///
     /// # Errors
-    /// [`Error::NoSnapshot`], [`Error::AmbiguousSnapshot`], [`Error::LatestUnclear`], damage, or when the storage fails.
+    /// [`Error::NoSnapshot`], [`Error::AmbiguousSnapshot`], [`Error::LatestUnclear`], damage, or
+    /// when the storage fails.
     pub fn find_snapshot(&self, name: &str, filter: &Filter) -> Result<(Id, Snapshot)> {
         match name {
             "latest" => self.find_latest(filter),

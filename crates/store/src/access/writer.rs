@@ -276,7 +276,8 @@ impl Shared {
     /// Writes an index object if packs wait for one.
     ///
     /// # Errors
-    /// [`Error::RemovedMeanwhile`] when some of them are gone, or about to: they would promise blocks that nobody has.
+    /// [`Error::RemovedMeanwhile`] when some of them are gone, or about to: they would promise
+    /// blocks that nobody has.
     fn write_index(&self) -> Result<()> {
         let mut waiting = std::mem::take(&mut *lock(&self.unindexed)).packs;
         if waiting.is_empty() {
@@ -390,7 +391,8 @@ impl Shared {
             }
         }
         Err(Error::Invalid(format!(
-            "more than 256 different blocks have the {hash} digest {digest}: make a repository with another hash"
+            "more than 256 different blocks have the {hash} digest {digest}: make a repository \
+             with another hash"
         )))
     }
 }
@@ -526,14 +528,22 @@ impl Encoder {
             // Whoever failed has said why; this only ends the run.
             return Err(Error::Interrupted("another part of the run has failed"));
         }
-        if let (Some(pack), Some(uploads)) = (self.pack.take(), &self.uploads) {
-            let (bytes, contents) = pack.finish();
-            if let Some(verifier) = &mut self.verifier {
-                read_back(&self.shared.repository, &bytes, &contents, verifier)?;
-            }
-            let pack = FinishedPack { bytes, contents };
-            uploads.send(pack).expect("uploads are taken until the end");
+        let Some(pack) = self.pack.take() else {
+            return Ok(());
+        };
+        let (bytes, contents) = pack.finish();
+        let Some(uploads) = &self.uploads else {
+            // A dry run.
+            let stored = &self.shared.counters.stored_bytes;
+            stored.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            self.shared.buffers.give(bytes);
+            return Ok(());
+        };
+        if let Some(verifier) = &mut self.verifier {
+            read_back(&self.shared.repository, &bytes, &contents, verifier)?;
         }
+        let pack = FinishedPack { bytes, contents };
+        uploads.send(pack).expect("uploads are taken until the end");
         Ok(())
     }
 

@@ -9,7 +9,7 @@
 //! and what is skipped before `min` is not hashed at all.
 //!
 //! The table comes from a secret of the repository: cut points of a known table would tell an
-//! observer of block lengths which files are stored (see `docs/threat-model.md`).
+//! observer of block lengths which files are stored (see `docs/explanation/threat-model.md`).
 
 use serde::{Deserialize, Serialize};
 use tabane_lanes::gear::Gear;
@@ -48,7 +48,7 @@ pub enum Chunking {
 }
 
 impl Default for Chunking {
-    /// The sizes that docs/performance.md's table of real trees led to.
+    /// The sizes that docs/notebook.md's table of real trees led to.
     fn default() -> Self {
         Self::content(128 << 10)
     }
@@ -83,7 +83,8 @@ impl Chunking {
             return Ok(());
         }
         Err(Error::Invalid(format!(
-            "cannot use blocks of this length: a fixed length must be from {BLOCK_LEN_MIN} to {BLOCK_LEN_MAX} bytes, an average a power of two from {} to {}",
+            "cannot use blocks of this length: a fixed length must be from {BLOCK_LEN_MIN} to \
+             {BLOCK_LEN_MAX} bytes, an average a power of two from {} to {}",
             4 * BLOCK_LEN_MIN,
             BLOCK_LEN_MAX / 8
         )))
@@ -278,7 +279,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_certain_stays(len in 0_usize..40_000, shown in 0_usize..40_000, fixed: bool) {
-            let chunking = if fixed { Chunking::Fixed { len: 4096 } } else { Chunking::content(4096) };
+            let chunking = if fixed { Chunking::Fixed { len: 4096 } } else {
+                Chunking::content(4096) };
             let chunker = Chunker::new(chunking, &Id([8; 32])).unwrap();
             let data = noise(len, 77);
             let all: Vec<usize> = chunker.blocks(&data, true).collect();

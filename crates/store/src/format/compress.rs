@@ -16,7 +16,7 @@ pub enum Compression {
 
 impl Compression {
     /// What is used unless something else is asked for. Against level 3, a first backup takes a
-    /// sixth less CPU time, and the repository is 8% larger: docs/performance.md.
+    /// sixth less CPU time, and the repository is 8% larger: docs/notebook.md.
     pub const AUTO: Self = Self::Level(1);
     /// As fast as is useful: below it, repositories grow and hardly anything is won.
     pub const FASTEST: Self = Self::Level(-1);
@@ -36,7 +36,8 @@ impl FromStr for Compression {
             _ => match text.parse() {
                 Ok(level @ (-7..=-1 | 1..=22)) => Ok(Self::Level(level)),
                 _ => Err(Error::Invalid(format!(
-                    "unknown compression {text:?}: use off, fastest, auto, max or a Zstandard level from -7 to 22"
+                    "unknown compression {text:?}: use off, fastest, auto, max or a Zstandard \
+                     level from -7 to 22"
                 ))),
             },
         }

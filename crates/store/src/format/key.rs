@@ -146,7 +146,8 @@ pub fn list(storage: &dyn Storage) -> Result<Listing> {
 /// nothing uses.
 ///
 /// # Errors
-/// [`Error::WrongPassword`] when none opens; [`Error::Damaged`] when one that cannot be read, or what `is_right`
+/// [`Error::WrongPassword`] when none opens; [`Error::Damaged`] when one that cannot be read, or
+/// what `is_right`
 /// looks at, may be the reason.
 pub(crate) fn open(
     storage: &dyn Storage,

@@ -5,7 +5,8 @@
 //! block does not show.
 //!
 //! ```text
-//! header (40) · segment 0 · segment 1 · … · footer · length of the sealed footer (u32, little-endian)
+//! header (40) · segment 0 · segment 1 · … · footer · length of the sealed footer (u32,
+//! little-endian)
 //! ```
 //! Segment `i` is sealed under nonce `i + 1`, the footer (a [`PackContents`] in postcard's
 //! encoding) under nonce 0.

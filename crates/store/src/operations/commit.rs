@@ -19,7 +19,8 @@ use tabane_storage::{Name, ObjectKind};
 /// indexed, and none of them only in a pack that those name.
 ///
 /// # Errors
-/// [`Error::RemovedMeanwhile`] when a block is gone, [`Error::RepositoryGone`] when all is; when the storage fails. There is
+/// [`Error::RemovedMeanwhile`] when a block is gone, [`Error::RepositoryGone`] when all is; when
+/// the storage fails. There is
 /// no snapshot then.
 pub fn commit(repository: &Repository, snapshot: &Snapshot, removals: &BTreeSet<Id>) -> Result<Id> {
     let new = New {

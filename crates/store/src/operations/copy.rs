@@ -65,7 +65,8 @@ impl Repository {
     /// Makes sure that blocks of this repository can be blocks of the other.
     ///
     /// # Errors
-    /// [`Error::OtherHash`]; [`Error::Invalid`] if blocks are named by a hash with known collisions, or if it is the same
+    /// [`Error::OtherHash`]; [`Error::Invalid`] if blocks are named by a hash with known
+    /// collisions, or if it is the same
     /// repository.
     pub fn check_copy_to(&self, to: &Repository) -> Result<()> {
         let (source, target) = (self.config(), to.config());
@@ -82,8 +83,9 @@ impl Repository {
         }
         if source.hash == Algorithm::Sha1 {
             return Err(Error::Invalid(
-            "both repositories name blocks by their SHA-1, which different blocks can share, so a block of one could be \
-             taken for another of the other: restore and back up again, into a repository with another hash"
+            "both repositories name blocks by their SHA-1, which different blocks can share, so a \
+             block of one could be taken for another of the other: restore and back up again, into \
+             a repository with another hash"
                 .to_owned(),
         ));
         }
@@ -94,7 +96,8 @@ impl Repository {
     /// passed over, so a copy that was interrupted goes on where it was.
     ///
     /// # Errors
-    /// [`Repository::check_copy_to`]'s; a block that is missing or damaged in the source; or when a storage fails. What was copied until
+    /// [`Repository::check_copy_to`]'s; a block that is missing or damaged in the source; or when
+    /// a storage fails. What was copied until
     /// then stays, and is found by the next run.
     pub fn copy_to(
         &self,

@@ -74,7 +74,7 @@ impl Trees<'_> {
 
 /// A snapshot of which something was changed.
 pub struct Edited<C> {
-    /// It.
+    /// ID of the snapshot as it was.
     pub old: Id,
     /// The one that is otherwise; a dry run makes none.
     pub new: Option<Id>,

@@ -87,9 +87,9 @@ pub struct Query {
 /// Some blocks.
 #[derive(Default)]
 pub struct Blocks {
-    /// These.
+    /// Whole IDs of blocks.
     pub ids: HashSet<Id>,
-    /// Those whose IDs begin with any of these hexadecimal digits.
+    /// Beginnings of IDs: all blocks whose IDs begin with any of these hexadecimal digits.
     pub prefixes: Vec<String>,
 }
 

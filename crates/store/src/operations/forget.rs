@@ -146,7 +146,8 @@ impl FromStr for Age {
     fn from_str(text: &str) -> Result<Self> {
         let unusable = || {
             Error::Invalid(format!(
-                "{text:?} is no length of time: write years, months, days and hours, as 1y6m, 14d or 36h"
+                "{text:?} is no length of time: write years, months, days and hours, as 1y6m, 14d \
+                 or 36h"
             ))
         };
         let mut age = Self::default();
@@ -295,7 +296,8 @@ impl FromStr for GroupBy {
                 "tag" | "tags" => group_by.tags = true,
                 _ => {
                     return Err(Error::Invalid(format!(
-                        "snapshots cannot be grouped by {word:?}: use host, paths, tags or some of them with commas between"
+                        "snapshots cannot be grouped by {word:?}: use host, paths, tags or some of \
+                         them with commas between"
                     )));
                 }
             }
@@ -620,7 +622,8 @@ mod tests {
         fn what_was_kept_is_kept_again(
             group in any_group(), rules in prop::collection::vec(any_rule(), 1..5)
         ) {
-            let once: Vec<_> = kept(&rules, &group).into_iter().map(|at| group[at].clone()).collect();
+            let once: Vec<_> = kept(&rules, &group).into_iter().map(|at|
+                group[at].clone()).collect();
             prop_assert_eq!(kept(&rules, &once).len(), once.len());
         }
 
@@ -636,7 +639,8 @@ mod tests {
 
         #[test]
         fn a_count_is_an_upper_bound_and_more_keeps_more(
-            group in any_group(), period in prop::sample::select(&Period::ALL[..]), most in 0..12_u32
+            group in any_group(), period in prop::sample::select(&Period::ALL[..]),
+                most in 0..12_u32
         ) {
             let few = kept(&[last(period, most)], &group);
             let more = kept(&[last(period, most + 1)], &group);

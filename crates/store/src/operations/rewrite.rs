@@ -46,7 +46,7 @@ tabane_storage::setters!(RewriteOptions {
 /// A snapshot that has something which is excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rewritten {
-    /// It.
+    /// ID of the snapshot as it was.
     pub old: Id,
     /// The one without; a dry run makes none.
     pub new: Option<Id>,

@@ -29,6 +29,8 @@ pub struct Stats {
     pub unique_files: u64,
     /// Bytes of those, less their holes.
     pub unique_file_bytes: u64,
+    /// Bytes of holes among [`Stats::restore_bytes`]; nothing is stored of them.
+    pub hole_bytes: u64,
     /// Different blocks of files and directories.
     pub blocks: u64,
     /// Bytes of those before compression.
@@ -43,9 +45,10 @@ impl Stats {
         ratio(self.block_bytes, self.stored_bytes)
     }
 
-    /// How many times larger the files are than their different blocks.
+    /// How many times larger the files, without their holes, are than their different blocks.
     pub fn deduplication_ratio(&self) -> f64 {
-        ratio(self.restore_bytes, self.block_bytes)
+        let data = self.restore_bytes.saturating_sub(self.hole_bytes);
+        ratio(data, self.block_bytes)
     }
 }
 
@@ -142,10 +145,11 @@ struct Sums {
     files: u64,
     directories: u64,
     others: u64,
-    /// Bytes of files with one name.
+    /// Bytes of files with one name, and of their holes.
     bytes: u64,
-    /// Inodes with several names, and their bytes.
-    links: HashMap<HardLink, u64>,
+    hole_bytes: u64,
+    /// Inodes with several names, their bytes, and those of their holes.
+    links: HashMap<HardLink, (u64, u64)>,
 }
 
 struct Counter<'a> {
@@ -174,8 +178,12 @@ impl Counter<'_> {
         self.stats.directories += sums.directories;
         self.stats.others += sums.others;
         // Holes may be of any length, and their sum be more than any.
-        let sizes = sums.links.values().chain([&sums.bytes]).copied();
-        self.stats.restore_bytes = sizes.fold(self.stats.restore_bytes, u64::saturating_add);
+        let own = (sums.bytes, sums.hole_bytes);
+        for &(bytes, holes) in sums.links.values().chain([&own]) {
+            let stats = &mut self.stats;
+            stats.restore_bytes = stats.restore_bytes.saturating_add(bytes);
+            stats.hole_bytes = stats.hole_bytes.saturating_add(holes);
+        }
         Ok(())
     }
 
@@ -228,17 +236,20 @@ impl Counter<'_> {
             return Ok(());
         };
         sums.files += 1;
+        let data = entry::blocks(entry).map(|(_, len)| u64::from(len)).sum();
+        let holes = size.saturating_sub(data);
         match entry.hard_link {
             Some(link) => {
-                sums.links.insert(link, *size);
+                sums.links.insert(link, (*size, holes));
             }
-            None => sums.bytes = sums.bytes.saturating_add(*size),
+            None => {
+                sums.bytes = sums.bytes.saturating_add(*size);
+                sums.hole_bytes = sums.hole_bytes.saturating_add(holes);
+            }
         }
         if self.contents.insert(self.content_id(content)) {
             self.stats.unique_files += 1;
-            self.stats.unique_file_bytes += entry::blocks(entry)
-                .map(|(_, len)| u64::from(len))
-                .sum::<u64>();
+            self.stats.unique_file_bytes += data;
             self.use_blocks(content)?;
         }
         Ok(())
@@ -303,6 +314,7 @@ impl Sums {
         self.directories += other.directories;
         self.others += other.others;
         self.bytes = self.bytes.saturating_add(other.bytes);
+        self.hole_bytes = self.hole_bytes.saturating_add(other.hole_bytes);
         self.links
             .extend(other.links.iter().map(|(link, bytes)| (*link, *bytes)));
     }

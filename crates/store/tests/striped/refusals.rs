@@ -71,7 +71,10 @@ fn a_set_has_at_least_three_targets_that_are_new_and_different() {
     let fresh = Bed::new(5);
     let mut in_other_words = fresh.places();
     in_other_words[4] = in_other_words_of(&fresh, 1);
-    assert_says(&form(in_other_words), &["listed twice, in other words"]);
+    assert_says(
+        &form(in_other_words),
+        &["listed twice under different URLs"],
+    );
     std::fs::create_dir_all(bed.target(1)).unwrap();
     std::fs::write(bed.target(1).join("photo.jpg"), b"x").unwrap();
     assert_says(&form(bed.places()), &["target-1 is not empty"]);

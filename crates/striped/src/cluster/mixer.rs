@@ -92,8 +92,7 @@ impl Crowd {
     /// Down by this part after a stripe, at most; what is above the best share, to this part.
     const STEP_DOWN_MAX: f64 = 0.1;
     const STEP_DOWN_ABOVE_MAX: f64 = 0.5;
-    /// Less above the best share is as good as none, or halving what is above it would take for
-    /// ever.
+    /// A share this close to the best counts as the best; halving the distance would never end.
     const EXCESS_SHARE_MIN: f64 = 0.001;
 
     fn new(best: f64) -> Self {
@@ -160,7 +159,7 @@ struct Alone {
     pace: [f64; 2],
     /// Of the time of the last stripes that were relayed, what was waiting for nodes.
     waited: f64,
-    /// With less than this, relaying is quicker: what it saves, by what sending everything takes.
+    /// Relaying pays off below this share of waiting time.
     worth: f64,
 }
 

@@ -2,7 +2,8 @@
 //! targets are nodes, which can make the parities of a stripe among themselves.
 //!
 //! What is stored is byte for byte what striped storage writes to any other targets, whoever
-//! computed it. `docs/cluster.md` is for users, `docs/wire.md` says what goes over the network.
+//! computed it. `docs/reference/cluster.md` is for users, `docs/reference/wire.md` says what goes
+//! over the network.
 
 pub mod file;
 mod limits;
@@ -34,11 +35,13 @@ pub use session::{Rings, STALL_TIMEOUT, cut_links, data_endpoint};
 /// How long a client that opens a cluster waits before it asks all nodes again.
 const OPEN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Opens the repository over the cluster that a file describes. Waits for [`RemoteOptions::patience`]
+/// Opens the repository over the cluster that a file describes. Waits for
+/// [`RemoteOptions::patience`]
 /// when too many nodes are away, there and in all that is done with it.
 ///
 /// # Errors
-/// [`StorageErrorKind::NotFound`] when there is no such file, or nothing on any node yet; as [`StripedStorage::open`].
+/// [`StorageErrorKind::NotFound`] when there is no such file, or nothing on any node yet; as
+/// [`StripedStorage::open`].
 pub fn open_file(path: &Path, options: &RemoteOptions, plan: Plan) -> Result<StripedStorage> {
     let limits = Arc::new(Limits::new(options));
     let places = places(path, &limits)?;

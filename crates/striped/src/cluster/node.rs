@@ -184,7 +184,8 @@ impl Peer {
         Ok(tls)
     }
 
-    /// Whether it takes a new connection and greets, for which it needs no disk. Whoever asks at the
+    /// Whether it takes a new connection and greets, for which it needs no disk. Whoever asks at
+    /// the
     /// same time as others waits for the same answer.
     fn is_there(&self) -> bool {
         let mut asked = lock(&self.asked);
@@ -309,7 +310,8 @@ impl NodeStorage {
         let certificate = error.get_ref().and_then(|error| error.downcast_ref());
         let why = match error.kind() {
             _ if certificate.is_some_and(tls::is_about_time) => format!(
-                "{error}. Is the clock wrong, here or there? Certificates are valid from a day before they were made, for ten years"
+                "{error}. Is the clock wrong, here or there? Certificates are valid from a day \
+                 before they were made, for ten years"
             ),
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it does not answer".to_owned(),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {

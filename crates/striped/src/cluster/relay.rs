@@ -82,7 +82,8 @@ impl Relay {
         }
     }
 
-    /// Ends the session, and opens no other for a while. Nodes that do not answer are left alone, so
+    /// Ends the session, and opens no other for a while. Nodes that do not answer are left alone,
+    /// so
     /// that nobody waits for each of them once more.
     fn pause(&self, targets: &Targets, placed: &Placed, why: &str) {
         let mut state = lock(&self.state);
@@ -103,7 +104,8 @@ impl Relay {
         }
         if is_first {
             targets.tell(&Event::note(format!(
-                "nodes cannot make parities among themselves ({why}): sending everything from here for a while"
+                "nodes cannot make parities among themselves ({why}): sending everything from here \
+                 for a while"
             )));
         }
     }

@@ -56,7 +56,7 @@ pub fn server(credentials: &Credentials) -> Result<Arc<ServerConfig>> {
     Ok(Arc::new(config))
 }
 
-/// Whether somebody's certificate is not valid at this time, by his clock or by ours.
+/// Whether the peer's certificate is not valid now, by its clock or by ours.
 pub(super) fn is_about_time(error: &Error) -> bool {
     use CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
     matches!(

@@ -1,4 +1,4 @@
-//! What clients and nodes say to each other. `docs/wire.md` describes it whole.
+//! What clients and nodes say to each other. `docs/reference/wire.md` describes it whole.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -289,7 +289,8 @@ pub fn check_greeting(stream: &mut impl Read, magic: &[u8; 8]) -> io::Result<()>
         _ => Err(io::Error::new(
             io::ErrorKind::Unsupported,
             format!(
-                "the peer speaks version {version} of the protocol, this program {VERSION}: install the same version on both"
+                "the peer speaks version {version} of the protocol, this program {VERSION}: \
+                 install the same version on both"
             ),
         )),
     }
@@ -311,7 +312,8 @@ pub fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Result<()>
 /// Receives a message of at most so many bytes.
 ///
 /// # Errors
-/// [`io::ErrorKind::UnexpectedEof`] when the peer has closed the connection; [`io::ErrorKind::InvalidData`] when this is no
+/// [`io::ErrorKind::UnexpectedEof`] when the peer has closed the connection;
+/// [`io::ErrorKind::InvalidData`] when this is no
 /// such message.
 pub fn receive<T: DeserializeOwned>(stream: &mut impl Read, max: usize) -> io::Result<T> {
     let mut len = [0; 4];

@@ -18,7 +18,8 @@ macro_rules! functions {
         /// Functions of libcrypto.
         #[allow(non_snake_case)]
         pub struct Functions {
-            $(#[doc = concat!("`", stringify!($name), "`, as in its manual page.")] pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+            $(#[doc = concat!("`", stringify!($name), "`, as in its manual \
+            page.")] pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }
 
         impl Functions {
@@ -34,7 +35,8 @@ macro_rules! functions {
                         assert!(!address.is_null(), "libcrypto has {name:?}");
                         // SAFETY: the type is that of the manual page.
                         unsafe {
-                            core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(address)
+                            core::mem::transmute::<*mut c_void,
+                                unsafe extern "C" fn($($argument),*) $(-> $result)?>(address)
                         }
                     },)*
                 }
@@ -61,7 +63,8 @@ functions! {
     ASYNC_WAIT_CTX_new() -> Pointer;
     ASYNC_WAIT_CTX_free(Pointer);
     ASYNC_WAIT_CTX_get_all_fds(Pointer, *mut c_int, *mut usize) -> c_int;
-    ASYNC_start_job(*mut Pointer, Pointer, *mut c_int, unsafe extern "C" fn(*mut c_void) -> c_int, *mut c_void, usize) -> c_int;
+    ASYNC_start_job(*mut Pointer, Pointer, *mut c_int, unsafe extern "C" fn(*mut c_void) -> c_int,
+        *mut c_void, usize) -> c_int;
 
     EVP_MD_fetch(Pointer, *const c_char, *const c_char) -> Pointer;
     EVP_MD_get_size(Pointer) -> c_int;
@@ -92,7 +95,8 @@ functions! {
     EVP_CIPHER_CTX_free(Pointer);
     EVP_CIPHER_CTX_reset(Pointer) -> c_int;
     EVP_CIPHER_CTX_copy(Pointer, Pointer) -> c_int;
-    EVP_CipherInit_ex2(Pointer, Pointer, *const c_uchar, *const c_uchar, c_int, *const Pointer) -> c_int;
+    EVP_CipherInit_ex2(Pointer, Pointer, *const c_uchar, *const c_uchar, c_int,
+        *const Pointer) -> c_int;
     EVP_CipherUpdate(Pointer, *mut c_uchar, *mut c_int, *const c_uchar, c_int) -> c_int;
     EVP_CipherFinal_ex(Pointer, *mut c_uchar, *mut c_int) -> c_int;
     EVP_Cipher(Pointer, *mut c_uchar, *const c_uchar, u32) -> c_int;

@@ -1,5 +1,6 @@
 //! One function for each parser of stored bytes. It takes any bytes, must not panic, and checks
-//! what must hold of whatever is accepted: that it keeps the limits of `docs/format.md`, and comes
+//! what must hold of whatever is accepted: that it keeps the limits of `docs/reference/format.md`,
+//! and comes
 //! back when it is written again.
 //!
 //! Payloads are sealed here, so that what is behind the authentication is reached: a client with

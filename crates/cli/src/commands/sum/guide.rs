@@ -22,8 +22,10 @@ const MESSAGE_STEP: usize = 7 << 10;
 const ALGORITHM_TIME_MIN: Duration = Duration::from_millis(10);
 
 const ADVICE: &str = "\
-Speeds are those of one core on many files at once, in its cache. MD5, SHA and HMAC are several times slower on one file.
-Against accidents take xxh128; against people sha256 or blake3; against people who can change the sums too vmac-128.";
+Speeds are those of one core on many files at once, in its cache. MD5, SHA and HMAC are several \
+times slower on one file.
+Against accidents take xxh128; against people sha256 or blake3; against people who can change the \
+sums too vmac-128.";
 
 /// Measures all algorithms on one core, and prints them.
 pub fn print(as_json: bool) -> Result<()> {

@@ -49,7 +49,8 @@ macro_rules! kernels {
             use $crate::aes::key::{self, Key};
             use $crate::aes::lane_keys::{LaneSet, OneKey, OwnKeys};
             use $crate::aes::lanes::encrypt_lanes;
-            use $crate::aes::modes::{CbcDecrypt, Counter, EcbDecrypt, EcbEncrypt, FEW_BLOCKS_MAX, chain, run, run_few};
+            use $crate::aes::modes::{CbcDecrypt, Counter, EcbDecrypt, EcbEncrypt, FEW_BLOCKS_MAX,
+                chain, run, run_few};
             use $crate::aes::powers::Powers;
 
             /// All of a message. A block alone is sooner ready in a register of its own.
@@ -111,14 +112,18 @@ macro_rules! kernels {
                 unsafe { chain::<$single>(key, iv, data) }
             }
             #$attribute
-            unsafe fn gcm_encrypt(key: &Key, powers: &Powers, first: u128, sum: &mut u128, data: Blocks) {
+            unsafe fn gcm_encrypt(key: &Key, powers: &Powers, first: u128, sum: &mut u128,
+                data: Blocks) {
                 // SAFETY: the caller promises the instruction set.
-                unsafe { ghash::crypt::<$register, $registers, true>(key, powers, first, sum, data) }
+                unsafe { ghash::crypt::<$register, $registers, true>(key, powers, first, sum,
+                    data) }
             }
             #$attribute
-            unsafe fn gcm_decrypt(key: &Key, powers: &Powers, first: u128, sum: &mut u128, data: Blocks) {
+            unsafe fn gcm_decrypt(key: &Key, powers: &Powers, first: u128, sum: &mut u128,
+                data: Blocks) {
                 // SAFETY: the caller promises the instruction set.
-                unsafe { ghash::crypt::<$register, $registers, false>(key, powers, first, sum, data) }
+                unsafe { ghash::crypt::<$register, $registers, false>(key, powers, first, sum,
+                    data) }
             }
             #$attribute
             unsafe fn powers(powers: &mut Powers, hash_key: &Block) {
@@ -145,19 +150,23 @@ macro_rules! kernels {
                 cbc_encrypt,
                 cbc_kernels: &[$({
                     #$attribute
-                    unsafe fn one_key<const ROUNDS: usize>(set: &mut LaneSet, key: &OneKey, chunks: usize) {
+                    unsafe fn one_key<const ROUNDS: usize>(set: &mut LaneSet, key: &OneKey,
+                        chunks: usize) {
                         // SAFETY: what the caller promises is what the callee asks for, with the
                         // same instruction set.
                         unsafe {
                             let keys = &SameKey::new(&key.0.encrypt.0);
-                            encrypt_lanes::<$lane_register, $lane_registers, ROUNDS>(set, keys, chunks);
+                            encrypt_lanes::<$lane_register, $lane_registers, ROUNDS>(set, keys,
+                                chunks);
                         }
                     }
                     #$attribute
-                    unsafe fn own_keys<const ROUNDS: usize>(set: &mut LaneSet, keys: &OwnKeys, chunks: usize) {
+                    unsafe fn own_keys<const ROUNDS: usize>(set: &mut LaneSet, keys: &OwnKeys,
+                        chunks: usize) {
                         // SAFETY: what the caller promises is what the callee asks for, with the
                         // same instruction set.
-                        unsafe { encrypt_lanes::<$lane_register, $lane_registers, ROUNDS>(set, keys, chunks) }
+                        unsafe { encrypt_lanes::<$lane_register, $lane_registers, ROUNDS>(set,
+                            keys, chunks) }
                     }
                     CbcKernel {
                         lanes: $lane_registers * <$lane_register>::BLOCKS,

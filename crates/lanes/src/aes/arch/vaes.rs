@@ -84,7 +84,9 @@ register! {
             // two.
             unsafe {
                 let two =
-                    |lane| _mm256_loadu_si256((*from.add(lane)).byte_add(offset).add(2 * half).cast());
+                    |lane| _mm256_loadu_si256(
+                        (*from.add(lane)).byte_add(offset).add(2 * half).cast(),
+                    );
                 let ab = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(two(0)), two(1));
                 let cd = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(two(2)), two(3));
                 columns[2 * half] = Self(_mm512_shuffle_i64x2::<0x88>(ab, cd));

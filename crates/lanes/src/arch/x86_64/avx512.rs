@@ -138,7 +138,8 @@ register! {
 register! {
     /// 4 lanes of 64 bits. A value exists only where the processor has AVX-512 F, BW and VL.
     Y4(__m256i) = [u64; 4];
-    pin pin_256, load _mm256_loadu_si256, store _mm256_storeu_si256, splat _mm256_set1_epi64x as i64;
+    pin pin_256, load _mm256_loadu_si256, store _mm256_storeu_si256,
+        splat _mm256_set1_epi64x as i64;
     and_not _mm256_andnot_si256;
     fn add(other) = _mm256_add_epi64;
     fn and(other) = _mm256_and_si256;

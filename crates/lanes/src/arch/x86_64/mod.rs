@@ -77,7 +77,8 @@ macro_rules! pin {
         fn $name(mut register: $register) -> $register {
             // SAFETY: there are no instructions.
             unsafe {
-                core::arch::asm!("/* {0} */", inout($class) register, options(pure, nomem, nostack, preserves_flags));
+                core::arch::asm!("/* {0} \
+                */", inout($class) register, options(pure, nomem, nostack, preserves_flags));
             }
             register
         }

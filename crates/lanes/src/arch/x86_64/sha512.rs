@@ -127,7 +127,8 @@ unsafe fn expand(w16: __m128i, w15: __m128i, w7: __m128i, w2: __m128i) -> __m128
     // SAFETY: the caller promises the instruction set; all is in registers.
     unsafe {
         macro_rules! mix {
-            ($w:ident, $right:literal $left:literal, $right2:literal $left2:literal, $shift:literal) => {
+            ($w:ident, $right:literal $left:literal, $right2:literal $left2:literal,
+                $shift:literal) => {
                 _mm_xor_si128(
                     _mm_xor_si128(
                         _mm_or_si128(_mm_srli_epi64::<$right>($w), _mm_slli_epi64::<$left>($w)),

@@ -122,12 +122,16 @@ unsafe fn sha1_blocks<const N: usize>(
                 ($g:literal) => {
                     if $g < 4 {
                         w[$g % 4] = each!(N, i => {
-                            _mm_shuffle_epi8(_mm_loadu_si128(data[i].add(64 * block + 16 * ($g % 4)).cast()), swap)
+                            _mm_shuffle_epi8(
+                                _mm_loadu_si128(data[i].add(64 * block + 16 * ($g % 4)).cast()),
+                                swap,
+                            )
                         });
                     } else {
                         w[$g % 4] = each!(N, i => {
                             let w_4 = _mm_sha1msg1_epu32(w[$g % 4][i], w[($g + 1) % 4][i]);
-                            _mm_sha1msg2_epu32(_mm_xor_si128(w_4, w[($g + 2) % 4][i]), w[($g + 3) % 4][i])
+                            _mm_sha1msg2_epu32(_mm_xor_si128(w_4, w[($g + 2) % 4][i]),
+                                w[($g + 3) % 4][i])
                         });
                     }
                     for i in 0..N {
@@ -247,7 +251,10 @@ unsafe fn sha256_blocks<const N: usize>(
                 ($g:literal) => {
                     if $g < 4 {
                         w[$g % 4] = each!(N, i => {
-                            _mm_shuffle_epi8(_mm_loadu_si128(data[i].add(64 * block + 16 * ($g % 4)).cast()), swap)
+                            _mm_shuffle_epi8(
+                                _mm_loadu_si128(data[i].add(64 * block + 16 * ($g % 4)).cast()),
+                                swap,
+                            )
                         });
                     } else {
                         w[$g % 4] = each!(N, i => {
@@ -260,7 +267,8 @@ unsafe fn sha256_blocks<const N: usize>(
                     for i in 0..N {
                         let sum = _mm_add_epi32(w[$g % 4][i], k);
                         cdgh[i] = _mm_sha256rnds2_epu32(cdgh[i], abef[i], sum);
-                        abef[i] = _mm_sha256rnds2_epu32(abef[i], cdgh[i], _mm_shuffle_epi32::<0x0e>(sum));
+                        abef[i] = _mm_sha256rnds2_epu32(abef[i], cdgh[i],
+                            _mm_shuffle_epi32::<0x0e>(sum));
                     }
                 };
             }

@@ -8,6 +8,7 @@ mod directory;
 mod patterns;
 mod producer;
 mod read;
+mod scan;
 mod walk;
 
 use std::ffi::OsString;
@@ -36,6 +37,7 @@ use tabane_storage::{Id, Name, ObjectKind, Outcome};
 
 use directory::Assembler;
 use producer::Producer;
+use scan::Scan;
 use walk::{Sources, Walker};
 
 pub use patterns::expand;
@@ -196,6 +198,11 @@ struct Counters {
     errors: AtomicU64,
     total_bytes: AtomicU64,
     read_bytes: AtomicU64,
+    /// Bytes of files that were read or found unmodified.
+    done_bytes: AtomicU64,
+    /// Bytes that there are to do: those of the parent snapshot, until they are counted; 0 if
+    /// nobody knows.
+    expected_bytes: Arc<AtomicU64>,
 }
 
 impl Run {
@@ -225,9 +232,19 @@ impl Run {
 
     /// Counts bytes of file contents that were read.
     fn count_read(&self, bytes: u64) {
-        let before = self.counters.read_bytes.fetch_add(bytes, Ordering::Relaxed);
-        // Nobody knows how many there will be.
-        self.repository.progress().bytes(before + bytes, 0);
+        let counters = &self.counters;
+        counters.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.advance(bytes);
+    }
+
+    /// Tells that so many bytes more are done.
+    fn advance(&self, bytes: u64) {
+        let counters = &self.counters;
+        let done = bytes + counters.done_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let expected = counters.expected_bytes.load(Ordering::Relaxed);
+        // More than expected: nobody knows how much more.
+        let total = if done > expected { 0 } else { expected };
+        self.repository.progress().bytes(done, total);
     }
 
     /// Counts an entry of `size` bytes.
@@ -242,6 +259,9 @@ impl Run {
         };
         counter.fetch_add(1, Ordering::Relaxed);
         counters.total_bytes.fetch_add(size, Ordering::Relaxed);
+        if outcome == Outcome::Unmodified {
+            self.advance(size);
+        }
         self.repository.progress().entry(path, outcome);
     }
 }
@@ -342,6 +362,14 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         counters: Counters::default(),
         buffers: Buffers::default(),
     });
+    let expected = &run.counters.expected_bytes;
+    if let Some((_, parent)) = &parent {
+        expected.store(parent.summary.total_bytes, Ordering::Relaxed);
+    }
+    // With other names, excludes would not be understood.
+    let is_tree = matches!(source, Source::Paths(_)) && as_path.is_none();
+    let counted = is_tree && repository.progress().wants_total();
+    let scan = counted.then(|| Scan::start(&run.options, &paths, Arc::clone(expected)));
     for (path, error) in &missing {
         run.error(path, error);
     }
@@ -362,6 +390,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         }
     });
     let flushed = flush(pool.finish());
+    drop(scan);
     let produced = match producer {
         // One that is not read to its end is ended.
         Some(producer) if walked.is_ok() && flushed.is_ok() => producer.finish(),

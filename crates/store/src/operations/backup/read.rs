@@ -239,6 +239,8 @@ fn warn_if_changed(
 /// Reports a file that could not be read, and leaves it out.
 fn unreadable(run: &Run, job: FileJob, error: io::Error, encoder: &Encoder) {
     match error.kind() {
+        // The backup has failed, and says why in the end: this file has nothing to do with it.
+        _ if encoder.has_failed() => {}
         io::ErrorKind::NotFound => run
             .repository
             .progress()
@@ -294,6 +296,7 @@ impl LargeFile {
         encoder: &mut Encoder,
         submitter: &Submitter<Encoder>,
     ) {
+        run.repository.progress().begun(&job.path);
         let entry = found.entry.clone();
         let size = found.entry.size();
         let extents = match size {

@@ -38,14 +38,16 @@ pub struct Walker<'a> {
 
 /// The source paths as a tree, so that each directory is walked once.
 #[derive(Default)]
-struct Targets {
-    /// It was asked for by name, and all that is below.
-    named: bool,
-    children: BTreeMap<OsString, Targets>,
+pub struct Targets {
+    /// Whether this path was asked for by name, with all that is below.
+    pub named: bool,
+    /// Names of which this path is the beginning.
+    pub children: BTreeMap<OsString, Targets>,
 }
 
 impl Targets {
-    fn new(paths: &[PathBuf]) -> Self {
+    /// The tree of these paths, which are absolute.
+    pub fn new(paths: &[PathBuf]) -> Self {
         let mut root = Self::default();
         for path in paths {
             let mut at = &mut root;
@@ -60,7 +62,7 @@ impl Targets {
     }
 
     /// The names that lead to what was asked for, sorted.
-    fn names(&self) -> Vec<OsString> {
+    pub fn names(&self) -> Vec<OsString> {
         self.children.keys().cloned().collect()
     }
 }

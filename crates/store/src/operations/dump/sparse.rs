@@ -131,7 +131,8 @@ mod tests {
     proptest! {
         /// Regions begin and end with whole blocks, and have everything that is no hole.
         #[test]
-        fn regions_hold_the_data(lens in prop::collection::vec((any::<bool>(), 1..3000_u32), 0..9)) {
+        fn regions_hold_the_data(lens in prop::collection::vec((any::<bool>(), 1..3000_u32),
+            0..9)) {
             let pieces: Vec<Piece> = lens
                 .iter()
                 .map(|&(is_hole, len)| if is_hole { hole(len.into()) } else { block(len) })

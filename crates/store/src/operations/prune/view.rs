@@ -54,7 +54,8 @@ impl View {
     /// need to `reach`. It is as if those that are `forgotten` were not there.
     ///
     /// # Errors
-    /// [`Error::CannotPrune`] when something that a snapshot needs is not there, or a snapshot cannot be read; when the
+    /// [`Error::CannotPrune`] when something that a snapshot needs is not there, or a snapshot
+    /// cannot be read; when the
     /// storage fails.
     pub fn load(
         repository: &Repository,
@@ -165,7 +166,7 @@ impl View {
                 && !is_whole(&mut reader, &index, &snapshot.root)
                     .map_err(|error| cannot_read(id, error))?
             {
-                // Its client takes it back, unless he died.
+                // Its client takes it back, unless it crashed.
                 if announced.iter().all(|id| left.contains_key(id)) {
                     unconfirmed.push(id);
                     settled.extend(announced);
@@ -188,7 +189,7 @@ impl View {
             if left.contains_key(&id) {
                 continue;
             }
-            // Whoever is about to write it looks after what is missing; if he died, nobody needs
+            // Whoever is about to write it looks after what is missing; if it crashed, nobody needs
             // it.
             if let Ok(true) = is_whole(&mut reader, &index, &snapshot.root) {
                 reach.add_snapshot(&mut reader, &index, id, &snapshot.root)?;

@@ -40,7 +40,8 @@ impl Repository {
     /// [`RepairOptions::all_packs`] every pack is asked.
     ///
     /// # Errors
-    /// [`Error::PruneRunning`]; when the storage fails. The old index stays until the new one is durable.
+    /// [`Error::PruneRunning`]; when the storage fails. The old index stays until the new one is
+    /// durable.
     pub fn repair_index(&self, options: RepairOptions) -> Result<IndexReport> {
         let RepairOptions {
             all_packs: all,

@@ -40,7 +40,8 @@ impl Repository {
     /// found out which they are.
     ///
     /// # Errors
-    /// [`Error::PruneRunning`]; what `keep` returns; when the storage fails. A damaged pack is removed only when what can be saved of it is durable.
+    /// [`Error::PruneRunning`]; what `keep` returns; when the storage fails. A damaged pack is
+    /// removed only when what can be saved of it is durable.
     pub fn repair_packs(
         &self,
         options: RepairOptions,

@@ -46,7 +46,7 @@ pub struct Lost {
 /// A snapshot that misses something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// It.
+    /// ID of the snapshot as it was.
     pub old: Id,
     /// The one that is whole; a dry run makes none.
     pub new: Option<Id>,

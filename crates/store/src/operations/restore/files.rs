@@ -1,4 +1,4 @@
-//! Contents of files: what is right already, what is written, and whether it arrived.
+//! Contents of files: which parts are up to date, which are written, and whether they arrived.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;

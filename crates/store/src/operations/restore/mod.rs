@@ -124,7 +124,7 @@ pub struct RestoreSummary {
     pub total_bytes: u64,
     /// Bytes that were written, or would be.
     pub restored_bytes: u64,
-    /// Bytes that were right already.
+    /// Bytes that were up to date already.
     pub skipped_bytes: u64,
     /// Bytes that were read again and compared.
     pub verified_bytes: u64,

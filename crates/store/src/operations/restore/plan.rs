@@ -511,7 +511,7 @@ fn make_directory(target: &OwnedFd, path: &Path) -> io::Result<bool> {
         match write::create_directory(directory, name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if file_type(directory, name)? == Some(FileType::Directory) {
-                    // Its owner may have taken his own rights away; in the end it gets those that
+                    // Its owner may have taken its own rights away; in the end it gets those that
                     // it should have.
                     let _ = rustix::fs::chmodat(directory, name, Mode::RWXU, AtFlags::empty());
                     return Ok(true);
