@@ -6,6 +6,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure, Result};
@@ -164,11 +165,9 @@ impl Hooks {
                 return Ok(Some(status));
             }
             if start.elapsed() >= self.hook_timeout {
-                let group = rustix::process::Pid::from_child(&child);
-                let killed =
-                    rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+                let group = Pid::from_child(&child);
                 // It may have ended just now.
-                let _ = killed;
+                let _ = kill_process_group(group, Signal::KILL);
                 child.wait()?;
                 return Ok(None);
             }

@@ -51,7 +51,7 @@ pub struct Ls {
     #[arg(long, conflicts_with = "ncdu")]
     reverse: bool,
     /// Print what the program ncdu reads
-    #[arg(long, conflicts_with_all = ["long", "human_readable", "no_recursive", "json"])]
+    #[arg(long, conflicts_with_all = ["long", "human_readable", "no_recursive"])]
     ncdu: bool,
     /// Don't list what is in directories below
     #[arg(long)]
