@@ -55,7 +55,12 @@ the same three ways
   TABANE_JSON              --json, if it is 1
   TABANE_QUIET             --quiet, if it is 1
   TABANE_VERBOSE           --verbose, 1 or 2
+  TABANE_HOST              --host of backup
+  TABANE_COMPRESSION       --compression of backup
+  TABANE_READ_CONCURRENCY  --read-concurrency of backup
   TABANE_METRICS_FILE      --metrics-file of the commands that have it
+  TABANE_PING              --ping of the same commands
+  TABANE_WEBHOOK           --webhook of the same commands
   XDG_CONFIG_HOME          where the configuration file tabane/config.toml is, instead of ~/.config
   TABANE_SIMD              forces an instruction set for hashing: portable, sse41, avx2, avx512 or \
 shani
