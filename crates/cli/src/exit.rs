@@ -21,6 +21,10 @@ pub enum Exit {
     /// The backup was made, but some of the source could not be read; or `forget` could not read or
     /// remove some snapshots.
     Incomplete = 3,
+    /// `cluster status` found that less can be lost than should be, and at least one node.
+    Degraded = 4,
+    /// `cluster status` found that nothing more can be lost.
+    AtRisk = 5,
     /// There is no repository at the place given, or no longer.
     NoRepository = 10,
     /// Another client prunes the repository.
@@ -51,7 +55,12 @@ the same three ways
   TABANE_JSON              --json, if it is 1
   TABANE_QUIET             --quiet, if it is 1
   TABANE_VERBOSE           --verbose, 1 or 2
+  TABANE_HOST              --host of backup
+  TABANE_COMPRESSION       --compression of backup
+  TABANE_READ_CONCURRENCY  --read-concurrency of backup
   TABANE_METRICS_FILE      --metrics-file of the commands that have it
+  TABANE_PING              --ping of the same commands
+  TABANE_WEBHOOK           --webhook of the same commands
   XDG_CONFIG_HOME          where the configuration file tabane/config.toml is, instead of ~/.config
   TABANE_SIMD              forces an instruction set for hashing: portable, sse41, avx2, avx512 or \
 shani
@@ -63,7 +72,9 @@ Exit codes:
 found nothing
     2  wrong usage, or a mistake in the configuration file
     3  the backup was made, but some source files could not be read; `forget` could not read or \
-remove some snapshots
+ remove some snapshots
+    4  `cluster status`: degraded, and any one node can still be lost
+    5  `cluster status`: at risk, nothing more can be lost
    10  there is no repository at that place, or no longer
    11  another client prunes the repository
    12  wrong password

@@ -1,4 +1,4 @@
-//! What a command did, for the textfile collector of Prometheus' node exporter.
+//! What a command did, for hooks and for the textfile collector of Prometheus' node exporter.
 //!
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/> is the format.
 
@@ -14,10 +14,13 @@ use jiff::Timestamp;
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::format;
+use crate::hooks::Hooks;
 
-/// The option for it.
+/// The options for it.
 #[derive(Args, Clone, Debug)]
 pub struct MetricsFile {
+    #[command(flatten)]
+    hooks: Hooks,
     /// Write what was done to this file, in the format of Prometheus' textfile collector
     #[arg(long, value_name = "FILE", env = "TABANE_METRICS_FILE")]
     #[arg(hide_env_values = true, hide_short_help = true)]
@@ -34,7 +37,7 @@ pub struct Metrics {
 }
 
 impl MetricsFile {
-    /// Runs a command, and writes the metrics that it gives together with how and when it ended,
+    /// Runs a command between its hooks, and writes the metrics that it gives together with how and when it ended,
     /// also when it fails.
     ///
     /// # Errors
@@ -47,7 +50,7 @@ impl MetricsFile {
     ) -> Result<Exit> {
         let mut metrics = Metrics::new(global, command);
         let start = Instant::now();
-        let result = run(&mut metrics);
+        let result = self.hooks.around(command, || run(&mut metrics));
         let Some(path) = &self.metrics_file else {
             return result;
         };

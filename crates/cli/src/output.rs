@@ -75,12 +75,13 @@ impl Output {
         Ok(())
     }
 
-    /// Writes an entry of a snapshot as `ls -l` does.
-    pub fn long_entry(&mut self, path: &Path, entry: &Entry) -> Result<()> {
+    /// Writes an entry of a snapshot as `ls -l` does, or `ls -lh`.
+    pub fn long_entry(&mut self, path: &Path, entry: &Entry, human_readable: bool) -> Result<()> {
         let size = match entry.kind {
             Kind::CharDevice { major, minor } | Kind::BlockDevice { major, minor } => {
                 format!("{major}, {minor}")
             }
+            _ if human_readable => format::bytes(entry.size()),
             _ => entry.size().to_string(),
         };
         let text = format!(

@@ -16,13 +16,8 @@ const ABSENT: &[(&[&str], &str, &str)] = &[
     ),
     (
         &["backup"],
-        "--read-concurrency",
-        ": it reads as many files at a time as there are cores",
-    ),
-    (
-        &["backup", "snapshots"],
         "--group-by",
-        ": name what you want with --host, --path or --tag",
+        ": name a snapshot with --parent to compare with another one",
     ),
     (
         &["backup", "restore"],
@@ -54,19 +49,6 @@ const ABSENT: &[(&[&str], &str, &str)] = &[
         &["snapshots", "forget"],
         "--compact",
         ": for other tables print --json",
-    ),
-    (
-        &["ls"],
-        "--human-readable",
-        " yet: --long prints sizes in bytes",
-    ),
-    (&["ls"], "--sort", " yet: entries come sorted by path"),
-    (&["ls"], "--reverse", " yet: entries come sorted by path"),
-    (&["ls"], "--ncdu", " yet: --json prints an object a line"),
-    (
-        &["find"],
-        "--tree",
-        " yet: find blocks of data with --blob, or packs with --pack",
     ),
     (
         &["find"],
@@ -106,8 +88,6 @@ const ABSENT: &[(&[&str], &str, &str)] = &[
         "--with-cache",
         ": it uses the cache unless told --no-cache",
     ),
-    (&["rewrite"], "--new-host", " yet: it only leaves files out"),
-    (&["rewrite"], "--new-time", " yet: it only leaves files out"),
     (
         &[],
         "--retry-lock",

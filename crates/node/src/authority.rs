@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tabane_storage::{Id, Result, StorageError, StorageErrorKind};
 use tabane_striped::cluster::file::{ClusterFile, Credentials, NodeAddress, NodeFile, write};
 use tabane_striped::cluster::{tls, wire};
+use tabane_striped::container::ROLES_MAX;
 
 /// How long certificates are valid.
 const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(3650 * 86_400);
@@ -49,8 +50,15 @@ fn beside(cluster: &Path, what: &str) -> PathBuf {
 /// Makes an authority, and files for a client and for each node. Returns what was written.
 ///
 /// # Errors
-/// When a name is no name for a node, or a file is there already or cannot be written.
+/// When there are more than 32, a name is no name for a node, or a file is there already or cannot be written.
 pub fn create(path: &Path, nodes: &[NodeAddress]) -> Result<Vec<PathBuf>> {
+    if nodes.len() > ROLES_MAX {
+        let text = format!(
+            "a cluster has at most {ROLES_MAX} nodes, and these are {}",
+            nodes.len()
+        );
+        return Err(StorageError::new(StorageErrorKind::Invalid, text));
+    }
     for (number, node) in nodes.iter().enumerate() {
         check_name(&node.name)?;
         if nodes[..number].iter().any(|other| other.name == node.name) {

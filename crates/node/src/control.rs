@@ -102,6 +102,7 @@ fn answer(
             if object.len() as u64 != len {
                 return Err(StorageErrorKind::PastEnd.into());
             }
+            shared.home.check_room(name)?;
             storage.put(name, &[&object])?;
             shared.counters.received_bytes.add(len);
             shared.counters.stored_bytes.add(len);

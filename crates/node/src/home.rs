@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, StatVfsMountFlags, flock};
 use serde::{Deserialize, Serialize};
-use tabane_storage::{Id, LocalStorage, Result, StorageError, StorageErrorKind};
+use tabane_storage::{Id, LocalStorage, Name, ObjectKind, Result, StorageError, StorageErrorKind};
 use tabane_striped::cluster::file::NodeFile;
+use tabane_striped::cluster::wire::RESERVE_BYTES;
 
 /// Says whose directory this is. Locked while a daemon serves it.
 const STAMP: &str = "node.json";
@@ -118,6 +119,18 @@ impl Home {
             }
             Ok(_) => None,
         }
+    }
+
+    /// That there is room for another object of this name.
+    ///
+    /// # Errors
+    /// [`StorageErrorKind::Full`], for packs, when no more than [`RESERVE_BYTES`] are free.
+    pub fn check_room(&self, name: Name) -> Result<()> {
+        if name.kind != ObjectKind::Pack || self.free_bytes() >= RESERVE_BYTES {
+            return Ok(());
+        }
+        let text = format!("less than {} MiB are free", RESERVE_BYTES >> 20);
+        Err(StorageError::new(StorageErrorKind::Full, text).about(name))
     }
 
     /// Bytes that are free.

@@ -294,7 +294,9 @@ impl Session {
                 if !work.is_stored() {
                     return work.pass(&mut to_store);
                 }
-                let draft = work.store(&mut to_store, home.storage().draft(work.name))?;
+                let room = home.check_room(work.name);
+                let draft = room.and_then(|()| home.storage().draft(work.name));
+                let draft = work.store(&mut to_store, draft)?;
                 let counters = Arc::clone(&session.counters);
                 let len = work.stored_len();
                 let done = move |result: Result<()>| {

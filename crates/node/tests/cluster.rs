@@ -406,6 +406,63 @@ fn a_client_waits_for_nodes_that_are_not_there_yet() {
     });
 }
 
+/// Needs to mount a file system, so root.
+#[test]
+fn a_full_node_takes_no_more_packs_while_the_others_go_on() {
+    let mut bed = Bed::new(4);
+    bed.stop(1);
+    let home = bed.home(1);
+    let mount = |args: &[&str]| {
+        let done = std::process::Command::new(args[0])
+            .args(&args[1..])
+            .arg(&home)
+            .output();
+        done.is_ok_and(|output| output.status.success())
+    };
+    fs::rename(&home, bed.dir.path().join("aside")).unwrap();
+    fs::create_dir(&home).unwrap();
+    if !mount(&["mount", "-t", "tmpfs", "-o", "size=20m", "tabane"]) {
+        println!("NOT RUN: a full node, since it takes root to mount a file system");
+        return;
+    }
+    let aside = bed.dir.path().join("aside/.");
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .arg(aside)
+        .arg(&home)
+        .status();
+    assert!(copied.unwrap().success());
+    bed.restart(1);
+    let storage = bed.open(Plan::Auto);
+    let objects: Vec<_> = (1000..1012).map(|seed| object(seed, 2_500_000)).collect();
+    for (name, bytes) in &objects {
+        storage.put(*name, &[bytes]).unwrap();
+    }
+    // What is small still goes there.
+    let (_, bytes) = object(1100, 1000);
+    for id in 0..8 {
+        let name = Name::new(ObjectKind::Index, Id([id; 32]));
+        storage.put(name, &[&bytes]).unwrap();
+    }
+    let notices = bed.notices().join("\n");
+    let told = "target node://n1 takes nothing new (less than 16 MiB are free)";
+    assert_eq!(notices.matches(told).count(), 1, "{notices}");
+    let status = cluster::nodes(&bed.file()).unwrap()[1].status().unwrap();
+    assert!(status.free_bytes < wire::RESERVE_BYTES, "{status:?}");
+    let survey = storage.survey().unwrap();
+    assert!(survey.targets[1].lacks > 0 && survey.targets[1].missing.is_none());
+    let report = storage.heal(HealOptions::default(), &Quiet).unwrap();
+    assert_eq!((report.missing_targets, report.refusing_targets), (0, 1));
+    bed.stop(0);
+    let other = bed.open(Plan::Auto);
+    for (name, bytes) in &objects {
+        assert!(other.get(*name, None).unwrap() == *bytes);
+    }
+    drop((storage, other));
+    bed.stop(1);
+    assert!(mount(&["umount"]));
+}
+
 /// Goes between a node and all others, and can be frozen: then nothing goes through, and nobody is
 /// told, as where a process is stopped.
 struct Gate {

@@ -23,6 +23,7 @@ impl StripedStorage {
             self.write_down(name)?;
         }
         lock(&self.known).remove(&name.id);
+        self.decoded.forget(name.id);
         // Some targets did it when it was tried before.
         let (mut found, mut away) = (is_again, self.all_but(&up));
         for (number, deleted) in self.targets.each(&up, |_, storage| storage.delete(name)) {

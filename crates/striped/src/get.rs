@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::container::{Geometry, HEADER_LEN};
-use crate::read::{StripeReader, open_replica, wants};
+use crate::read::{StripeReader, Want, open_replica, wants};
 use crate::striped::StripedStorage;
 use tabane_storage::sync::lock;
 use tabane_storage::{Name, ObjectKind, Result, Storage, StorageError, StorageErrorKind};
@@ -67,7 +67,10 @@ impl StripedStorage {
                     return Ok(Found::Stripe(geometry));
                 }
                 Ok(Some(found)) => return Ok(found),
-                Ok(None) => damaged.push(self.targets.all()[number].url.clone()),
+                Ok(None) => {
+                    lock(&self.damage).insert((number, name.id));
+                    damaged.push(self.targets.all()[number].url.clone());
+                }
                 Err(error) if error.kind() == StorageErrorKind::NotFound => {}
                 Err(error) if self.failed_to_read(number, &error) => away.push(number),
                 Err(error) => failed.push((number, error)),
@@ -104,38 +107,80 @@ impl StripedStorage {
             // Whether it is there is still to be seen.
             wanted = vec![(layout.data_cells()[0], 0..1)];
         }
+        let unknown = || {
+            let text = "it is striped over targets that this set does not know".to_owned();
+            StorageError::new(StorageErrorKind::Damaged, text)
+        };
+        let by_role = self.targets_by_role(name.id, geometry.generation);
+        let by_role = by_role.ok_or_else(unknown)?;
+        let left_out = self.left_out(&by_role);
+        if !left_out.is_empty() && !range.is_empty() {
+            return self.get_degraded(name, &geometry, &range, &wanted, &left_out);
+        }
         let sectors = wanted.iter().map(|(_, sectors)| sectors);
         let first = sectors.clone().map(|sectors| sectors.start).min();
         let last = sectors.map(|sectors| sectors.end).max();
         let window = first.unwrap_or(0)..last.unwrap_or(0);
         let reader = StripeReader::new(self, name, geometry, window);
-        let mut reader = reader.ok_or_else(|| {
-            let text = "it is striped over targets that this set does not know".to_owned();
-            StorageError::new(StorageErrorKind::Damaged, text)
-        })?;
-        if let Err(error) = reader.obtain(&wanted) {
+        let mut reader = reader.ok_or_else(unknown)?;
+        self.obtain(&mut reader, name, &wanted)?;
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(reader.bytes(&range, &wanted))
+    }
+
+    /// The roles of a stripe whose targets are not used to read it: those that are away, and of
+    /// those that are slow as many as others make up for.
+    fn left_out(&self, by_role: &[usize]) -> Vec<usize> {
+        let is_away = |role: &usize| !self.targets.is_up(by_role[*role]);
+        let mut left_out: Vec<usize> = (0..by_role.len()).filter(is_away).collect();
+        let role_of = |target: usize| by_role.iter().position(|&other| other == target);
+        let slow = self.targets.slow(by_role).into_iter().filter_map(role_of);
+        let may_be_slow = 2_usize.saturating_sub(left_out.len());
+        left_out.extend(slow.take(may_be_slow));
+        left_out
+    }
+
+    /// Reads a range of a stripe without some roles, and keeps what it takes for the next ranges.
+    fn get_degraded(
+        &self,
+        name: Name,
+        geometry: &Geometry,
+        range: &Range<u64>,
+        wanted: &[Want],
+        left_out: &[usize],
+    ) -> Result<Vec<u8>> {
+        let kept = self.decoded.of(name.id, geometry);
+        let mut kept = lock(&kept);
+        let reader = || {
+            let reader = StripeReader::new(self, name, *geometry, 0..geometry.sectors());
+            reader.expect("the generation is known")
+        };
+        let mut first = reader().resume(std::mem::take(&mut *kept));
+        left_out.iter().for_each(|&role| first.leave_out(role));
+        let mut obtained = self.obtain(&mut first, name, wanted);
+        if obtained.is_err() {
+            // Those that are slow may have what it takes.
+            first = reader().resume(first.into_sectors());
+            obtained = self.obtain(&mut first, name, wanted);
+        }
+        let bytes = obtained.map(|()| first.bytes(range, wanted));
+        *kept = first.into_sectors();
+        bytes
+    }
+
+    /// Obtains what is wanted, and takes in what that tells of the object and its targets.
+    fn obtain(&self, reader: &mut StripeReader, name: Name, wanted: &[Want]) -> Result<()> {
+        let obtained = reader.obtain(wanted);
+        let damaged = reader.damaged_targets().map(|number| (number, name.id));
+        lock(&self.damage).extend(damaged);
+        obtained.inspect_err(|error| {
             if error.kind() == StorageErrorKind::NotFound {
                 lock(&self.known).remove(&name.id);
+                self.decoded.forget(name.id);
             }
-            return Err(error);
-        }
-        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
-        if range.is_empty() {
-            return Ok(bytes);
-        }
-        let cell_len = geometry.cell_len();
-        for (block, (cell, sectors)) in (range.start / cell_len..).zip(wanted) {
-            for sector in sectors {
-                let within = geometry.sector(sector);
-                let start = block * cell_len + within.start;
-                let end = block * cell_len + within.end;
-                let found = reader.sector(cell, sector);
-                let from = range.start.max(start) - start;
-                let to = range.end.min(end) - start;
-                bytes.extend_from_slice(&found[from as usize..to as usize]);
-            }
-        }
-        Ok(bytes)
+        })
     }
 
     /// A target did not give what it was asked for. One that does not answer is left alone; a fault

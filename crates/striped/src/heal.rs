@@ -66,6 +66,8 @@ pub struct HealReport {
     pub unhealed_objects: u64,
     /// Targets that are missing.
     pub missing_targets: u64,
+    /// Targets that are full or may not be written to, and were left out for that.
+    pub refusing_targets: u64,
 }
 
 /// What several threads work on.
@@ -141,11 +143,18 @@ impl Healing<'_> {
     /// out says so in the end.
     fn is_done(&self, target: usize, done: Result<()>) -> bool {
         match done {
-            Err(error) if error.kind() != StorageErrorKind::AlreadyExists => {
-                self.storage.targets.give_up(target, &error);
+            Err(error) if error.kind() == StorageErrorKind::AlreadyExists => true,
+            Err(error) => {
+                use StorageErrorKind::{Denied, Full, ReadOnly};
+                if let Full | Denied | ReadOnly = error.kind() {
+                    let was_in_use = self.storage.targets.leave_out(target, &error);
+                    self.count(|report| report.refusing_targets += u64::from(was_in_use));
+                } else {
+                    self.storage.targets.give_up(target, &error);
+                }
                 false
             }
-            _ => true,
+            Ok(()) => true,
         }
     }
 }
@@ -163,11 +172,11 @@ impl StripedStorage {
             limiter: options.limit_kib_per_s.map(Limiter::new),
             report: Mutex::default(),
         };
-        self.heal_descriptions(&healing)?;
-        self.apply_deletions(&healing)?;
+        self.persist(|_| self.heal_descriptions(&healing))?;
+        self.persist(|_| self.apply_deletions(&healing))?;
         let mut objects = Vec::new();
         for kind in ObjectKind::ALL {
-            let holdings = self.holdings(kind)?.into_iter();
+            let holdings = self.persist(|_| self.holdings(kind))?.into_iter();
             objects.extend(holdings.map(|(id, holding)| (Name::new(kind, id), holding)));
         }
         // Not before the listings: they refuse where more is gone than may be, which empty folders
@@ -182,7 +191,9 @@ impl StripedStorage {
         self.heal_objects(&healing, &objects)?;
         let mut report = *lock(&healing.report);
         let up = self.targets.up().len();
-        report.missing_targets = (self.targets.all().len() - up) as u64;
+        let out = (self.targets.all().len() - up) as u64;
+        report.refusing_targets = report.refusing_targets.min(out);
+        report.missing_targets = out - report.refusing_targets;
         Ok(report)
     }
 
@@ -204,10 +215,18 @@ impl StripedStorage {
                 if stop.load(Ordering::Relaxed) {
                     return;
                 }
-                if let Err(error) = self.heal_object(healing, *name, holding) {
-                    stop.store(true, Ordering::Relaxed);
-                    *lock(&failure) = Some(error);
-                    return;
+                if let Err(error) = self.persist(|_| self.heal_object(healing, *name, holding)) {
+                    // Where no more targets are away than may be, the others can be healed.
+                    if !is_too_few(&error) || self.check_enough().is_err() {
+                        stop.store(true, Ordering::Relaxed);
+                        *lock(&failure) = Some(error);
+                        return;
+                    }
+                    healing.observer.problem(&format!("{name}: {error}"));
+                    healing.count(|report| {
+                        report.objects += 1;
+                        report.unhealed_objects += 1;
+                    });
                 }
                 let done = done.fetch_add(weight, Ordering::Relaxed) + weight;
                 healing.observer.bytes(done, total);
@@ -229,11 +248,11 @@ impl StripedStorage {
             healing.count(|report| report.fragments += 1);
             return Ok(());
         }
-        healing.count(|report| report.objects += 1);
         let lacking = self.lacking(name, holding);
         let is_cut = self.listed_len(holding).is_none();
         let seems_whole = lacking.is_empty() && holding.wrong == 0 && !is_cut;
         if seems_whole && !healing.options.read_data {
+            healing.count(|report| report.objects += 1);
             return Ok(());
         }
         let healed = match holding.generation() {
@@ -244,11 +263,15 @@ impl StripedStorage {
             0 => self.heal_replicas(healing, name, holding, &lacking),
             _ => self.heal_stripe(healing, name, holding, &lacking),
         };
+        if !healed.as_ref().is_err_and(is_too_few) {
+            healing.count(|report| report.objects += 1);
+        }
         match healed {
             Ok(true) => healing.count(|report| report.healed_objects += 1),
             Ok(false) => {}
             Err(error) => {
                 match error.kind() {
+                    _ if is_too_few(&error) => return Err(error),
                     // It was deleted meanwhile.
                     StorageErrorKind::NotFound if self.holding(name)?.is_none() => {}
                     _ => {
@@ -349,4 +372,9 @@ impl StripedStorage {
         }
         Ok(())
     }
+}
+
+/// Whether an operation failed since too many nodes are away, which may come back.
+fn is_too_few(error: &StorageError) -> bool {
+    error.kind() == StorageErrorKind::TooFewTargets
 }

@@ -14,11 +14,13 @@
 mod change;
 pub mod cluster;
 pub mod container;
+mod decoded;
 mod delete;
 mod get;
 mod heal;
 mod list;
 mod open;
+mod pace;
 mod place;
 mod put;
 mod read;

@@ -17,6 +17,15 @@ enum Put {
     There,
     /// The target failed, and is no longer in use.
     Down,
+    /// The node is full, or may not be written to.
+    Refused,
+}
+
+impl Put {
+    /// Whether the target has it.
+    fn is_there(self) -> bool {
+        matches!(self, Self::New | Self::There)
+    }
 }
 
 impl StripedStorage {
@@ -56,8 +65,10 @@ impl StripedStorage {
         let cell = padded(object, &geometry);
         let container = Container::new(&geometry, name.id, 0, [cell.as_ref()]);
         let parts = container.parts();
+        let mut refused = Vec::new();
         loop {
-            let up = self.targets.up();
+            let mut up = self.targets.up();
+            up.retain(|number| !refused.contains(number));
             let Some((&first, others)) = up.split_first() else {
                 return self.check_enough_but(|_| true);
             };
@@ -68,6 +79,7 @@ impl StripedStorage {
                     return self.check_stored(&puts);
                 }
                 [(_, Put::There)] => return Err(StorageErrorKind::AlreadyExists.into()),
+                [(number, Put::Refused)] => refused.push(number),
                 _ => {}
             }
         }
@@ -94,7 +106,7 @@ impl StripedStorage {
                 break;
             }
             for (_, put) in self.put_each(&next, name, |_| parts.clone())? {
-                durable += usize::from(put != Put::Down);
+                durable += usize::from(put.is_there());
                 new |= put == Put::New;
             }
         }
@@ -192,26 +204,37 @@ impl StripedStorage {
     fn check_stored(&self, puts: &[(usize, Put)]) -> Result<()> {
         let has = |number: usize| {
             let mut puts = puts.iter();
-            puts.any(|(other, put)| *other == number && *put != Put::Down)
+            puts.any(|(other, put)| *other == number && put.is_there())
         };
         let (_, newest) = self.newest();
         self.check_enough_but(|number| newest.contains(&number) && !has(number))
     }
 
+    /// # Errors
+    /// When a target that is full ends the operation, or more than two nodes are.
     fn judge_all(&self, puts: Puts) -> Result<Vec<(usize, Put)>> {
-        let judged = puts
-            .into_iter()
-            .map(|(number, put)| Ok((number, self.judge(number, put)?)));
-        judged.collect()
+        let mut judged = Vec::new();
+        let mut refused = 0;
+        for (number, put) in puts {
+            let error = put.as_ref().err().cloned();
+            let put = self.judge(number, put)?;
+            refused += usize::from(put == Put::Refused);
+            if let Some(error) = error.filter(|_| refused > 2) {
+                return Err(self.targets.blame(number, &error));
+            }
+            judged.push((number, put));
+        }
+        Ok(judged)
     }
 
     /// What a put came to. A target that is full, or that may not be written to, is not left out in
-    /// silence.
+    /// silence: it ends the operation, unless it is a node, of which two may be.
     fn judge(&self, number: usize, put: Result<()>) -> Result<Put> {
         use StorageErrorKind::{AlreadyExists, Denied, Full, ReadOnly, Unauthorized};
         let Err(error) = put else { return Ok(Put::New) };
         match error.kind() {
             AlreadyExists => Ok(Put::There),
+            Full | Denied | ReadOnly if self.targets.refuses(number, &error) => Ok(Put::Refused),
             Full | Denied | ReadOnly | Unauthorized => Err(self.targets.blame(number, &error)),
             _ => {
                 self.targets.give_up(number, &error);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use tabane_parity::{Layout, Plan, recover_plan};
 
@@ -47,6 +48,13 @@ pub struct StripeReader<'a> {
     /// The cells and sectors where that is.
     damage: BTreeSet<(usize, u64)>,
     bytes_read: u64,
+}
+
+/// What was read and computed of a stripe, to go on with.
+#[derive(Default)]
+pub struct Sectors {
+    cells: Vec<Buffer>,
+    states: Vec<Vec<State>>,
 }
 
 /// The sectors of a cell that are wanted.
@@ -98,11 +106,37 @@ impl<'a> StripeReader<'a> {
         };
         for role in 0..reader.by_role.len() {
             if !storage.targets.is_up(reader.by_role[role]) {
-                reader.away.insert(role);
-                reader.give_up_role(role);
+                reader.leave_out(role);
             }
         }
         Some(reader)
+    }
+
+    /// Goes on with what was read of this stripe before, over all its sectors.
+    pub fn resume(mut self, sectors: Sectors) -> Self {
+        for (cell, (bytes, states)) in sectors.cells.into_iter().zip(sectors.states).enumerate() {
+            self.cells[cell] = bytes;
+            for (state, before) in self.states[cell].iter_mut().zip(states) {
+                if before == State::Good {
+                    *state = State::Good;
+                }
+            }
+        }
+        self
+    }
+
+    /// What was read, for the next time.
+    pub fn into_sectors(self) -> Sectors {
+        Sectors {
+            cells: self.cells,
+            states: self.states,
+        }
+    }
+
+    /// Does without a role, whatever its target has.
+    pub fn leave_out(&mut self, role: usize) {
+        self.away.insert(role);
+        self.give_up_role(role);
     }
 
     /// The layout of the stripe.
@@ -118,6 +152,11 @@ impl<'a> StripeReader<'a> {
     /// Roles of whose container something that was read is not as it was written.
     pub fn damaged(&self) -> &BTreeSet<usize> {
         &self.damaged
+    }
+
+    /// The targets of these roles.
+    pub fn damaged_targets(&self) -> impl Iterator<Item = usize> {
+        self.damaged.iter().map(|&role| self.by_role[role])
     }
 
     /// Of these roles, the cells that are not as they were written, by sector.
@@ -137,8 +176,27 @@ impl<'a> StripeReader<'a> {
     }
 
     /// The bytes of a sector of which [`StripeReader::obtain`] was told.
-    pub fn sector(&self, cell: usize, sector: u64) -> &[u8] {
+    fn sector(&self, cell: usize, sector: u64) -> &[u8] {
         &self.cells[cell].as_ref()[self.bytes_of(&(sector..sector + 1))]
+    }
+
+    /// The bytes of a range of the object, which is not empty and of which [`StripeReader::obtain`] was
+    /// told what it [`wants`].
+    pub fn bytes(&self, range: &Range<u64>, wanted: &[Want]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        let cell_len = self.geometry.cell_len();
+        for (block, (cell, sectors)) in (range.start / cell_len..).zip(wanted) {
+            for sector in sectors.clone() {
+                let within = self.geometry.sector(sector);
+                let start = block * cell_len + within.start;
+                let end = block * cell_len + within.end;
+                let found = self.sector(*cell, sector);
+                let from = range.start.max(start) - start;
+                let to = range.end.min(end) - start;
+                bytes.extend_from_slice(&found[from as usize..to as usize]);
+            }
+        }
+        bytes
     }
 
     /// All cells, in the order of their numbers.
@@ -241,7 +299,10 @@ impl<'a> StripeReader<'a> {
                     continue;
                 };
                 let (first, last) = (self.stored(first), self.stored(last));
+                let begun = Instant::now();
                 let bytes = target.get(self.name, Some(first.start..last.end))?;
+                let targets = &self.storage.targets;
+                targets.gave(number, bytes.len(), begun.elapsed());
                 bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 found.push((span, first.start, bytes));
             }
@@ -272,8 +333,7 @@ impl<'a> StripeReader<'a> {
         // Another thread has found that its target is gone.
         for role in of_role.into_keys() {
             if !answered.contains(&self.by_role[role]) {
-                self.away.insert(role);
-                self.give_up_role(role);
+                self.leave_out(role);
             }
         }
     }
@@ -307,8 +367,7 @@ impl<'a> StripeReader<'a> {
         }
         for role in roles {
             if !answered.contains(&self.by_role[role]) {
-                self.away.insert(role);
-                self.give_up_role(role);
+                self.leave_out(role);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The targets of a set in use: which of them has which part of what, and whether there are enough.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use tabane_storage::{
 };
 
 use crate::container::Geometry;
+use crate::decoded::Decoded;
 use crate::open;
 use crate::place::{Place, is_node_url};
 use crate::sender::StripeSender;
@@ -37,6 +38,10 @@ pub struct StripedStorage {
     pub(crate) known: Mutex<HashMap<Id, Geometry>>,
     /// What was deleted while a target was away that may have it.
     pub(crate) deleted: Mutex<HashSet<Id>>,
+    /// What was read of stripes of which not all targets are used.
+    pub(crate) decoded: Decoded,
+    /// What targets were seen to have of which objects that is not as it was written.
+    pub(crate) damage: Mutex<BTreeSet<(usize, Id)>>,
     /// Sends stripes to targets that make parities among themselves.
     pub(crate) sender: Option<Box<dyn StripeSender>>,
 }
@@ -62,6 +67,8 @@ impl StripedStorage {
             targets,
             known: Mutex::default(),
             deleted: Mutex::new(found.deleted.into_iter().collect()),
+            decoded: Decoded::default(),
+            damage: Mutex::default(),
             sender: None,
         };
         storage.check_enough()?;
@@ -90,6 +97,20 @@ impl StripedStorage {
     /// Where its targets are, or were when they were last seen.
     pub fn urls(&self) -> impl Iterator<Item = &str> {
         self.targets.all().iter().map(|target| target.url.as_str())
+    }
+
+    /// Of each target of which something was read that is not as it was written, and was made up for
+    /// by others: where it is, and of how many objects.
+    pub fn damage_seen(&self) -> Vec<(String, usize)> {
+        let mut objects: BTreeMap<usize, usize> = BTreeMap::new();
+        for (number, _) in lock(&self.damage).iter() {
+            *objects.entry(*number).or_default() += 1;
+        }
+        let url = |number: usize| self.targets.all()[number].url.clone();
+        objects
+            .into_iter()
+            .map(|(number, objects)| (url(number), objects))
+            .collect()
     }
 
     /// Whether all targets are nodes of a cluster.
@@ -136,8 +157,12 @@ impl StripedStorage {
             };
             let begun = *begun.get_or_insert_with(Instant::now);
             let patience = match self.check_enough() {
-                // Not so many are away, but just what this takes.
-                Ok(()) => self.targets.patience().min(BRIEF_PATIENCE),
+                // Not so many are away, but just what this takes: who is away for long does not
+                // come back soon.
+                Ok(()) => match self.targets.away_for() {
+                    Some(time) if time > BRIEF_PATIENCE => Duration::ZERO,
+                    _ => self.targets.patience().min(BRIEF_PATIENCE),
+                },
                 Err(_) => self.targets.patience(),
             };
             let is_enough = || self.check_enough().is_ok();

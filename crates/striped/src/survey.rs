@@ -51,6 +51,20 @@ impl Survey {
         self.statement_and_rest().0
     }
 
+    /// Whether all targets are in use and have all that they should, so that any two can be lost.
+    pub fn is_whole(&self) -> bool {
+        let is_whole = |target: &TargetState| target.missing.is_none() && target.lacks == 0;
+        let count = self.targets.len();
+        self.targets.iter().all(is_whole) && self.spare_pairs.len() == count * (count - 1) / 2
+    }
+
+    /// Whether any one of the targets in use can be lost without losing anything.
+    pub fn can_lose_any(&self) -> bool {
+        let up = self.targets.iter();
+        let up = up.filter(|target| target.missing.is_none()).count();
+        up > 0 && self.spare.len() == up
+    }
+
     /// How many pairs of targets that can be lost the statement does not name.
     pub fn unnamed_pairs(&self) -> usize {
         self.statement_and_rest().1

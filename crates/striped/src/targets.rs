@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tabane_storage::sync::lock;
 use tabane_storage::{Event, EventKind, Id, Name, Notice, Storage, StorageError, StorageErrorKind};
 
+use crate::pace::{self, Pace};
 use crate::place::is_node_url;
 use crate::set::Identity;
 
@@ -34,6 +35,7 @@ pub struct Target {
     /// Nothing where no place that was given holds it.
     storage: Option<Arc<dyn Storage>>,
     state: Mutex<State>,
+    pace: Mutex<Pace>,
 }
 
 /// How a target is.
@@ -43,6 +45,8 @@ struct State {
     down: Option<Down>,
     /// How long it was left alone when it failed last, and when it was in use again.
     last: Option<(Duration, Instant)>,
+    /// A person was told that it takes nothing new.
+    refuses: bool,
 }
 
 /// A target that is not used.
@@ -52,6 +56,8 @@ struct Down {
     retry_at: Instant,
     /// How long it is left alone before it is asked again.
     pause: Duration,
+    /// It answers, and is not to be asked again.
+    is_final: bool,
 }
 
 impl Down {
@@ -62,6 +68,7 @@ impl Down {
             since,
             retry_at: since + pause,
             pause,
+            is_final: false,
         }
     }
 }
@@ -74,6 +81,7 @@ impl Target {
             url,
             storage: Some(storage),
             state: Mutex::default(),
+            pace: Mutex::default(),
         }
     }
 
@@ -86,7 +94,9 @@ impl Target {
             state: Mutex::new(State {
                 down: Some(Down::new(why, RETRY_PAUSE_MIN)),
                 last: None,
+                refuses: false,
             }),
+            pace: Mutex::default(),
         }
     }
 
@@ -105,22 +115,27 @@ impl Target {
     /// Since when it is away, if it is and may come back.
     fn away_since(&self) -> Option<Instant> {
         let state = lock(&self.state);
-        let down = state.down.as_ref().filter(|_| self.can_return());
+        let down = state.down.as_ref();
+        let down = down.filter(|down| self.can_return() && !down.is_final);
         down.map(|down| down.since)
     }
 
-    /// Leaves it alone; says whether it was in use.
-    fn give_up(&self, why: &str) -> bool {
+    /// Leaves it alone, for good if so; says whether it was in use.
+    fn give_up(&self, why: &str, is_final: bool) -> bool {
         let mut state = lock(&self.state);
         if let Some(down) = &mut state.down {
             why.clone_into(&mut down.why);
+            down.is_final |= is_final;
             return false;
         }
         let pause = match state.last {
             Some((pause, back)) if back.elapsed() < STEADY_TIME => (pause * 2).min(RETRY_PAUSE_MAX),
             _ => RETRY_PAUSE_MIN,
         };
-        state.down = Some(Down::new(why.to_owned(), pause));
+        state.down = Some(Down {
+            is_final,
+            ..Down::new(why.to_owned(), pause)
+        });
         true
     }
 
@@ -214,6 +229,31 @@ impl Targets {
         self.storage(number).is_some()
     }
 
+    /// Takes in that a target gave so many bytes in so long.
+    pub fn gave(&self, number: usize, bytes: usize, took: Duration) {
+        lock(&self.all()[number].pace).learn(bytes, took);
+    }
+
+    /// Those of these targets that are in use and much slower than most, the slowest first. One that
+    /// is to be tried again is left to who asks first.
+    pub fn slow(&self, numbers: &[usize]) -> Vec<usize> {
+        let up = numbers.iter().copied().filter(|&number| self.is_up(number));
+        let mut up: Vec<usize> = up.collect();
+        // Locks are taken in one order.
+        up.sort_unstable();
+        let mut paces: Vec<_> = up
+            .iter()
+            .map(|&number| lock(&self.all()[number].pace))
+            .collect();
+        let slow = pace::slow(&paces.iter().map(|pace| &**pace).collect::<Vec<_>>());
+        for (place, pace) in paces.iter_mut().enumerate() {
+            if !slow.contains(&place) {
+                pace.begin_trial();
+            }
+        }
+        slow.into_iter().map(|place| up[place]).collect()
+    }
+
     /// The targets in use.
     pub fn up(&self) -> Vec<usize> {
         (0..self.all().len())
@@ -229,6 +269,16 @@ impl Targets {
     /// Leaves a target alone, since it failed: from now on, or until it answers again if it is a
     /// node.
     pub fn give_up(&self, number: usize, error: &StorageError) {
+        self.leave(number, error, false);
+    }
+
+    /// Leaves a target alone for good: it answers, and what it is for cannot be done there.
+    /// Says whether it was in use.
+    pub fn leave_out(&self, number: usize, error: &StorageError) -> bool {
+        self.leave(number, error, true)
+    }
+
+    fn leave(&self, number: usize, error: &StorageError, is_final: bool) -> bool {
         let target = &self.all()[number];
         use StorageErrorKind::{Retryable, SessionOver, Unreachable};
         let why = match (error.kind(), error.object()) {
@@ -236,15 +286,16 @@ impl Targets {
             (Retryable | SessionOver | Unreachable, _) | (_, None) => error.to_string(),
             (_, Some(object)) => format!("{object}: {error}"),
         };
-        if !target.give_up(&why) {
-            return;
+        if !target.give_up(&why, is_final) {
+            return false;
         }
         let text = format!("target {} fails ({why}): going on without it", target.url);
         let kind = EventKind::TargetFails;
         self.tell(&Event { kind, text });
-        if target.can_return() {
+        if target.can_return() && !is_final {
             self.ask_again();
         }
+        true
     }
 
     /// Makes sure that a thread asks nodes again until all are back.
@@ -309,10 +360,32 @@ impl Targets {
         self.patience
     }
 
+    /// For how long the node is away, of those that may come back, that is so for the longest time.
+    pub fn away_for(&self) -> Option<Duration> {
+        let away = self.all().iter().filter_map(Target::away_since);
+        away.min().map(|since| since.elapsed())
+    }
+
     /// Waits for a moment, in which a node may come back.
     fn wait_until(&self, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
         thread::sleep(left.min(RETRY_TICK));
+    }
+
+    /// Takes in that a node is full, or may not be written to: others go on, as long as no more than
+    /// two are without what is new. Says whether it is a node.
+    pub fn refuses(&self, number: usize, error: &StorageError) -> bool {
+        let target = &self.all()[number];
+        let is_node = is_node_url(&target.url);
+        if is_node && !std::mem::replace(&mut lock(&target.state).refuses, true) {
+            let text = format!(
+                "target {} takes nothing new ({error}): the others go on, and less can be lost",
+                target.url
+            );
+            let kind = EventKind::TargetFails;
+            self.tell(&Event { kind, text });
+        }
+        is_node
     }
 
     /// An error of a target that ends the operation, with the target's name.

@@ -19,6 +19,8 @@ struct Fickle {
     reads: Mutex<Option<StorageErrorKind>>,
     others: Mutex<Option<StorageErrorKind>>,
     read_bytes: AtomicU64,
+    /// How long each 64 KiB that are read take.
+    pause: Mutex<Duration>,
 }
 
 impl Fickle {
@@ -28,6 +30,7 @@ impl Fickle {
             reads: Mutex::default(),
             others: Mutex::default(),
             read_bytes: AtomicU64::new(0),
+            pause: Mutex::default(),
         }
     }
 
@@ -63,6 +66,8 @@ impl Storage for Fickle {
 
     fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>> {
         let bytes = self.act(&self.reads, || self.inner.get(name, range))?;
+        let pause = *self.pause.lock().unwrap();
+        std::thread::sleep(pause.mul_f64(bytes.len() as f64 / 65536.0));
         self.read_bytes
             .fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(bytes)
@@ -208,4 +213,58 @@ fn a_node_comes_back_and_a_directory_does_not() {
         assert_eq!(survey.targets[1].missing.is_none(), returns);
         assert_eq!(survey.targets[1].lacks, u64::from(returns));
     }
+}
+
+/// In whatever order, and whichever two are away, the ranges of a stripe take its sectors once.
+#[test]
+fn a_stripe_is_decoded_once_and_not_once_a_range() {
+    for count in [4, 5, 7] {
+        let bed = Bed::new(count, "target-");
+        let (name, bytes) = object(5, 6_000_000);
+        bed.open().put(name, &[&bytes]).unwrap();
+        for lost in [vec![0], vec![0, 1], vec![1, count - 1]] {
+            bed.fail(&lost, Some(StorageErrorKind::Unreachable));
+            for step in [1, 7] {
+                let storage = bed.open();
+                storage.get(name, Some(0..1)).unwrap();
+                bed.read_bytes();
+                let mut starts: Vec<usize> = (0..bytes.len()).step_by(90_000).collect();
+                starts.sort_by_key(|start| start / 90_000 * step % 67);
+                for start in starts {
+                    let end = (start + 90_000).min(bytes.len());
+                    let got = storage.get(name, Some(start as u64..end as u64)).unwrap();
+                    assert!(got == bytes[start..end], "{count} {lost:?} {start}");
+                }
+                let read = bed.read_bytes() as f64 / bytes.len() as f64;
+                assert!(read <= 1.1, "{count} {lost:?} {step}: {read}");
+            }
+            bed.fail(&lost, None);
+        }
+    }
+}
+
+#[test]
+fn slow_targets_are_left_out_as_long_as_others_have_enough() {
+    let bed = Bed::new(5, "target-");
+    let objects: Vec<_> = (10..30).map(|seed| object(seed, 1_500_000)).collect();
+    let storage = bed.open();
+    for (name, bytes) in &objects {
+        storage.put(*name, &[bytes]).unwrap();
+    }
+    *bed.targets[3].pause.lock().unwrap() = Duration::from_millis(40);
+    let read_all = |storage: &StripedStorage| {
+        for (name, bytes) in &objects {
+            assert!(storage.get(*name, None).unwrap() == *bytes);
+        }
+    };
+    let before = bed.targets[3].read_bytes.load(Ordering::Relaxed);
+    read_all(&storage);
+    // Each target has a fifth of it, with parities more.
+    let all: usize = objects.iter().map(|(_, bytes)| bytes.len()).sum();
+    let slow = bed.targets[3].read_bytes.load(Ordering::Relaxed) - before;
+    assert!(slow < all as u64 / 12, "{slow} of {all}");
+    // It is needed when two others are away.
+    bed.fail(&[0, 1], Some(StorageErrorKind::Unreachable));
+    read_all(&storage);
+    read_all(&storage);
 }

@@ -334,18 +334,7 @@ impl Bed {
         let wrote = writers
             .join()
             .map_err(|_| anyhow::anyhow!("a writer panicked"))?;
-        let is_expected = |error: &anyhow::Error| match fault {
-            Fault::FillDisk => error
-                .downcast_ref::<tabane_storage::StorageError>()
-                .is_some_and(|error| error.kind() == tabane_storage::StorageErrorKind::Full),
-            _ => false,
-        };
-        match wrote {
-            Err(error) if !is_expected(&error) => {
-                return Err(error.context("a writer did not finish"));
-            }
-            _ => {}
-        }
+        wrote.context("a writer did not finish")?;
         if fault == Fault::FillDisk {
             self.disks[first].empty()?;
         }

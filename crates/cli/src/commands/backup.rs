@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
+use std::num::NonZero;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -45,7 +46,7 @@ Examples:
   tabane backup -r /mnt/backup / --one-file-system --exclude-caches --tag weekly
   tabane backup -r /mnt/backup --stdin-filename shop.sql --stdin-from-command -- pg_dump shop")]
 pub struct Backup {
-    /// Files and directories to store; the command of --stdin-from-command
+    /// Files and directories to store
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Create the repository if there is none, with the defaults of `tabane init`
@@ -60,7 +61,12 @@ pub struct Backup {
     /// Compare with this snapshot instead of the latest one of the same host and paths
     #[arg(long, value_name = "SNAPSHOT", hide_short_help = true)]
     parent: Option<String>,
-    /// Save no snapshot if it would be equal to the one it was compared with
+    /// Read so many files at a time: 1 is best for a disk that must move its heads [default: as many
+    /// as there are processors]
+    #[arg(long, value_name = "N", env = "TABANE_READ_CONCURRENCY")]
+    #[arg(hide_env_values = true, hide_short_help = true)]
+    read_concurrency: Option<NonZero<usize>>,
+    /// Save no snapshot if nothing has changed since the one it was compared with
     #[arg(long, hide_short_help = true)]
     skip_if_unchanged: bool,
     /// Take a file for unchanged also if its inode number or its ctime differs
@@ -82,9 +88,11 @@ pub struct Backup {
     #[arg(long, hide_short_help = true)]
     no_extra_verify: bool,
 
-    /// Read the paths from this file, one a line (LF or CR LF); empty lines and lines that start
-    /// with # don't count (- is standard input). Lines may be patterns: *, ?, [a-z] within a name,
-    /// and a backslash before a character that is meant as it is
+    /// Read paths and patterns from this file, one a line (- is standard input)
+    ///
+    /// Lines end in LF or CR LF; empty lines and lines that start with # don't count. *, ? and
+    /// [a-z] stand for characters within a name, and a backslash takes the meaning of the character
+    /// behind it.
     #[arg(long, value_name = "FILE", help_heading = "What to store")]
     files_from: Vec<PathBuf>,
     /// The same, but every line is a path and no pattern
@@ -107,8 +115,7 @@ pub struct Backup {
     #[arg(long, help_heading = "What to store")]
     #[arg(conflicts_with_all = ["paths", "files_from", "files_from_verbatim", "files_from_raw"])]
     stdin: bool,
-    /// Store what a command prints as a file, and save no snapshot if it fails: write the command
-    /// behind --, as in --stdin-from-command -- pg_dump shop
+    /// Store what the command behind -- prints, and save no snapshot if it fails
     #[arg(long, help_heading = "What to store", requires = "paths")]
     #[arg(conflicts_with_all = ["stdin", "files_from", "files_from_verbatim", "files_from_raw"])]
     stdin_from_command: bool,
@@ -321,6 +328,7 @@ impl Backup {
             .ignore_inode(self.ignore_inode)
             .ignore_ctime(self.ignore_ctime || self.ignore_inode)
             .skip_if_unchanged(self.skip_if_unchanged)
+            .readers(self.read_concurrency)
             .as_path(self.as_path)
             .dry_run(self.dry_run)
             .compression(self.compression)

@@ -1,20 +1,26 @@
 //! `tabane check`
 
 use std::any::Any;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use clap::Args;
+use jiff::Timestamp;
 use serde_json::json;
 use tabane_store::check::{CheckOptions, ReadData};
+use tabane_store::snapshot::Filter;
+use tabane_store::{Id, Repository};
 use tabane_striped::{StripedStorage, TargetState};
 
 use crate::advice;
 use crate::args::Global;
-use crate::exit::{Exit, Result};
+use crate::exit::{Exit, Failure, Result};
 use crate::format;
 use crate::metrics::{Metrics, MetricsFile};
 use crate::output::{Output, into_object, print_json, warn};
 use crate::progress::Progress;
 use crate::reporter::Reporter;
+use crate::select::{Selected, Selection};
 
 /// Look for damage in the repository
 #[derive(Args)]
@@ -24,6 +30,12 @@ byte, decrypts it and compares it with its digest. --read-data-subset does so fo
 second seventh (seven runs with 1/7 to 7/7 read everything), 5% a random share, 10G about as many \
 random bytes.
 
+With snapshots, or options that choose some, only these are checked, and --read-data reads only \
+the packs that they need.
+
+--expect-every 1d takes it for a problem if the latest snapshot of a host is older than a day: a \
+backup that no longer runs is found by a check that does.
+
 The exit code is 1 if there are problems. Of a striped repository it also says which targets could \
 be lost now, as far as they list what they have; that some of it has less protection than it \
 should is a warning, and no problem.
@@ -31,8 +43,16 @@ should is a warning, and no problem.
 Examples:
   tabane check -r /mnt/backup
   tabane check -r /mnt/backup --read-data
-  tabane check -r /mnt/backup --read-data-subset $(date +%u)/7")]
+  tabane check -r /mnt/backup --read-data-subset $(date +%u)/7
+  tabane check -r /mnt/backup --read-data latest --host ada
+  tabane check -r /mnt/backup --expect-every 1d")]
 pub struct Check {
+    /// Only these (an ID, its beginning, or latest)
+    #[arg(value_name = "SNAPSHOT")]
+    snapshots: Vec<String>,
+    /// Find hosts of which the latest snapshot is older than this: 36h, 2d
+    #[arg(long, value_name = "DURATION", value_parser = format::parse_duration)]
+    expect_every: Option<Duration>,
     /// Read all data
     #[arg(long, conflicts_with = "read_data_subset")]
     read_data: bool,
@@ -41,6 +61,8 @@ pub struct Check {
     read_data_subset: Option<ReadData>,
     #[command(flatten)]
     metrics: MetricsFile,
+    #[command(flatten)]
+    selection: Selection,
 }
 
 fn parse_subset(text: &str) -> std::result::Result<ReadData, String> {
@@ -72,6 +94,46 @@ impl Check {
         file.record(global, "check", |metrics| self.check(global, metrics))
     }
 
+    /// The snapshots that are named or chosen by options; none if all are meant.
+    fn choose(&self, repository: &Repository) -> Result<Vec<Id>> {
+        let Filter { hosts, tags, paths } = self.selection.filter();
+        if self.snapshots.is_empty() && hosts.is_empty() && tags.is_empty() && paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Selected { snapshots, .. } = self.selection.list(repository, &self.snapshots)?;
+        if snapshots.is_empty() {
+            let text = "no snapshot matches: `tabane snapshots` lists what is there";
+            return Err(Failure::Other(text.to_owned()));
+        }
+        Ok(snapshots.into_iter().map(|(id, _)| id).collect())
+    }
+
+    /// A sentence for each host of which the latest snapshot is too old.
+    fn overdue(&self, repository: &Repository) -> Result<Vec<String>> {
+        let Some(every) = self.expect_every else {
+            return Ok(Vec::new());
+        };
+        let mut latest: BTreeMap<String, Timestamp> = BTreeMap::new();
+        for (_, snapshot) in repository.snapshots(&self.selection.filter())?.snapshots {
+            // They come in the order of their times.
+            latest.insert(snapshot.hostname, snapshot.time);
+        }
+        if latest.is_empty() {
+            return Ok(vec!["there is no snapshot, and one was expected".to_owned()]);
+        }
+        let now = Timestamp::now();
+        let is_late = |time: Timestamp| now.duration_since(time).unsigned_abs() > every;
+        let late = latest.into_iter().filter(|(_, time)| *time < now && is_late(*time));
+        let text = |(host, time): (String, Timestamp)| {
+            format!(
+                "the latest snapshot of {} is of {}: see why its backups do not run",
+                format::printable(&host),
+                format::local_time(time)
+            )
+        };
+        Ok(late.map(text).collect())
+    }
+
     fn check(self, global: &Global, metrics: &mut Metrics) -> Result<Exit> {
         let repository = global.open()?;
         let read_data = match self.read_data_subset {
@@ -82,9 +144,15 @@ impl Check {
         let progress = Progress::start(global);
         let reporter = Reporter::new(&progress).without_notes(global.quiet);
         let told = repository.with_progress(reporter);
-        let report = told.check(CheckOptions::default().read_data(read_data));
+        let options = CheckOptions::default().read_data(read_data);
+        let checked = self
+            .choose(&repository)
+            .and_then(|chosen| Ok(told.check(options.snapshots(chosen))?));
         progress.stop();
-        let report = report?;
+        let mut report = checked?;
+        let overdue = self.overdue(&repository)?;
+        overdue.iter().for_each(|text| progress.problem(text));
+        report.problems += overdue.len() as u64;
         if report.unreferenced_packs > 0 && report.problems > 0 {
             warn("packs are in no index: run `tabane repair index` first, and remove nothing");
         }
@@ -119,6 +187,11 @@ impl Check {
             if let Some(statement) = statement {
                 object.insert("targets".to_owned(), statement.into());
             }
+            if let Some(striped) = striped {
+                let seen = striped.damage_seen().into_iter();
+                let seen = seen.map(|(url, objects)| json!({"url": url, "objects": objects}));
+                object.insert("damaged_targets".to_owned(), seen.collect());
+            }
             object.append(&mut into_object(
                 serde_json::to_value(report).unwrap_or_default(),
             ));
@@ -148,10 +221,21 @@ impl Check {
             if let Some(statement) = statement {
                 output.line(statement)?;
             }
-            if !failed {
+            let damaged = striped.is_some_and(|storage| !storage.damage_seen().is_empty());
+            if !failed && damaged {
+                output.line("no problems were found but damage that was read round (see below)")?;
+            } else if !failed {
                 output.line("no problems were found")?;
             }
             output.finish()?;
+        }
+        let damage = striped.map_or_else(Vec::new, StripedStorage::damage_seen);
+        for (url, objects) in &damage {
+            warn(format!(
+                "{url}: parts of {} are not as they were written, and were computed from others: run \
+                 `tabane scrub`, which mends them",
+                format::count(*objects as u64, "object")
+            ));
         }
         if incomplete > 0 {
             warn(format!(

@@ -9,6 +9,7 @@ use serde_json::json;
 use tabane_node::authority;
 use tabane_storage::{StorageError, StorageErrorKind};
 use tabane_striped::cluster::file::NodeAddress;
+use tabane_striped::cluster::wire::{RESERVE_BYTES, Status};
 use tabane_striped::cluster::{self, NodeStorage, Plan};
 use tabane_striped::{HealOptions, Survey};
 
@@ -56,8 +57,10 @@ c=10.0.0.3:7440")]
     },
     /// Show how each node is, and what could be lost now
     #[command(after_help = "\
-Ends with 1 when the repository cannot be read: more than two nodes are missing, or none says what \
-there is. That fewer are is no error: the last line says what could be lost now.
+Ends with 0 when all is well: every node answers, has all its parts and some room, and reaches all \
+others. Otherwise with 4 while any one node can still be lost, with 5 when one cannot, and with 1 \
+when the repository cannot be read: more than two nodes are missing, or none says what there is. \
+The last line says what could be lost now.
 
 Example:
   tabane cluster status -r cluster:cluster.json --watch 2s")]
@@ -245,23 +248,40 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
             })
             .collect()
     });
+    let answering = nodes.iter().zip(&answers);
+    let answering: Vec<&NodeStorage> = answering
+        .filter_map(|(node, answer)| answer.is_ok().then_some(&**node))
+        .collect();
+    let cut = cluster::cut_links(&answering);
     let survey = survey(global)?;
     let statement = match &survey {
         Ok(Some(survey)) => advice::statement(survey),
         Ok(None) => "no node has a repository yet: `tabane init` makes one".to_owned(),
         Err(why) => format!("{why}. What missing nodes keep is not lost: bring them back"),
     };
-    let exit = match survey {
-        Ok(_) => Exit::Success,
+    let is_full = |status: &Status| status.free_bytes < RESERVE_BYTES;
+    let is_well = |answer: &tabane_storage::Result<Status>| {
+        answer.as_ref().is_ok_and(|status| !is_full(status))
+    };
+    let exit = match &survey {
         Err(_) => Exit::Failure,
+        Ok(Some(survey)) if !survey.can_lose_any() => Exit::AtRisk,
+        Ok(survey) => {
+            let is_whole = survey.as_ref().is_none_or(Survey::is_whole);
+            match is_whole && cut.is_empty() && answers.iter().all(is_well) {
+                true => Exit::Success,
+                false => Exit::Degraded,
+            }
+        }
     };
     let survey = survey.ok().flatten();
-    let state = |node: &NodeStorage, is_there: bool| {
+    let state = |node: &NodeStorage, answer: &tabane_storage::Result<Status>| {
         let url = cluster::node_url(node.name());
         let mut targets = survey.iter().flat_map(|survey| &survey.targets);
         let target = targets.find(|target| target.url == url);
-        let state = match (is_there, &survey, target) {
-            (false, ..) => "missing",
+        let state = match (answer, &survey, target) {
+            (Err(_), ..) => "missing",
+            (Ok(status), ..) if is_full(status) => "full",
             (_, None, _) => "answers",
             (_, _, None) => "not in use",
             (_, _, Some(target)) if target.missing.is_some() => "missing",
@@ -278,7 +298,7 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
                 json!({
                     "name": node.name(),
                     "address": node.address(),
-                    "state": state(node, answer.is_ok()).0,
+                    "state": state(node, answer).0,
                     "error": answer.as_ref().err().map(ToString::to_string),
                     "status": answer.as_ref().ok(),
                 })
@@ -288,6 +308,7 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
             "message_type": "cluster_status",
             "statement": statement,
             "nodes": nodes,
+            "links": cut,
             "survey": survey,
         }))?;
         return Ok(exit);
@@ -298,7 +319,7 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
     ]);
     let mut reasons = Vec::new();
     for (node, answer) in nodes.iter().zip(&answers) {
-        let (state, target) = state(node, answer.is_ok());
+        let (state, target) = state(node, answer);
         let count = |count: Option<u64>| count.map_or_else(|| "?".to_owned(), format::grouped);
         let mut row = vec![node.name().to_owned(), format::printable(node.address())];
         row.push(state.to_owned());
@@ -322,7 +343,7 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
         });
     }
     table.print(&mut output)?;
-    for why in reasons {
+    for why in reasons.into_iter().chain(cut) {
         output.line(why)?;
     }
     output.line(statement)?;
@@ -332,8 +353,9 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
 
 /// What is known of the repository, if there is one; or why nothing is.
 fn survey(global: &Global) -> Result<std::result::Result<Option<Survey>, String>> {
-    let storage = match cluster::open_file(&global.cluster()?, &global.remote_options(), Plan::Auto)
-    {
+    // Who asks how nodes are does not wait until they are well.
+    let options = global.remote_options().patience(Duration::ZERO);
+    let storage = match cluster::open_file(&global.cluster()?, &options, Plan::Auto) {
         Ok(storage) => storage,
         Err(error) if error.kind() == StorageErrorKind::NotFound => return Ok(Ok(None)),
         Err(error) => return Ok(Err(error.to_string())),

@@ -34,6 +34,7 @@ one would cost.
 Examples:
   tabane find -r /mnt/backup notes.txt
   tabane find -r /mnt/backup -l -i --newest 2026-01-31 '*.jpg' '*.png'
+  tabane find -r /mnt/backup --larger-than 1G --oldest 2026-01-01 '*'
   tabane find -r /mnt/backup --snapshot latest '/home/ada/**/*.tex'
   tabane find -r /mnt/backup --pack 1a2b3c4d")]
 pub struct Find {
@@ -52,11 +53,17 @@ pub struct Find {
     /// Only what was changed then or later
     #[arg(short = 'O', long, value_name = "TIME", value_parser = format::parse_time)]
     oldest: Option<Timestamp>,
+    /// Only files of at least this size (units of 1024: 100M, 2GiB)
+    #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes, hide_short_help = true)]
+    larger_than: Option<u64>,
+    /// Only files of at most this size
+    #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes, hide_short_help = true)]
+    smaller_than: Option<u64>,
     /// Only entries of this type (repeatable: any of them)
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     types: Vec<Type>,
     /// The patterns are IDs of blocks
-    #[arg(long, visible_alias = "blob", conflicts_with_all = ["pack", "ignore_case"])]
+    #[arg(long, visible_alias = "blob", alias = "tree", conflicts_with_all = ["pack", "ignore_case"])]
     #[arg(hide_short_help = true)]
     block: bool,
     /// The patterns are IDs of packs
@@ -118,6 +125,8 @@ impl Find {
             kinds: self.types.iter().map(|kind| kind.name()).collect(),
             oldest: self.oldest.map(time),
             newest: self.newest.map(time),
+            size_min: self.larger_than,
+            size_max: self.smaller_than,
             ..Query::default()
         };
         if !self.block && !self.pack {
@@ -199,7 +208,7 @@ impl Find {
 
     fn print(&self, output: &mut Output, path: &Path, entry: &Entry) -> Result<()> {
         if self.long {
-            output.long_entry(path, entry)
+            output.long_entry(path, entry, false)
         } else {
             output.path(path)?;
             output.line("")

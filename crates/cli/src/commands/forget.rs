@@ -369,7 +369,7 @@ impl Forget {
 }
 
 /// `snapshot of host ada, paths /home, /srv`
-fn describe(group: &Group) -> String {
+pub fn describe(group: &Group) -> String {
     let list = |list: &[String]| format::printable(&list.join(", "));
     let parts = [
         group

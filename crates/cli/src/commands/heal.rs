@@ -57,8 +57,19 @@ pub fn heal(global: &Global, options: HealOptions) -> Result<Exit> {
     } else if !global.quiet {
         print(&report, options.read_data)?;
     }
+    if report.refusing_targets > 0 {
+        let (are, them) = match report.refusing_targets {
+            1 => ("1 target is".to_owned(), "it"),
+            more => (format!("{more} targets are"), "them"),
+        };
+        warn(format!(
+            "{are} full or cannot be written to (see above), so not everything is protected as it should be: \
+             free some space there, or replace {them} with `{}`, and run this again",
+            advice::replace_command(storage.is_of_nodes())
+        ));
+    }
     match (report.unhealed_objects, report.missing_targets) {
-        (0, 0) => return Ok(Exit::Success),
+        (0, 0) if report.refusing_targets == 0 => return Ok(Exit::Success),
         (0, _) => {}
         (left, missing) => warn(format!(
             "{} could not be healed (see above): {}",

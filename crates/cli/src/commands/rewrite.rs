@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use jiff::Timestamp;
 use serde_json::json;
-use tabane_store::exclude::ExcludeOptions;
+use tabane_store::exclude::{ExcludeOptions, IncludeOptions};
 use tabane_store::rewrite::{RewriteOptions, Rewritten};
 
 use crate::args::Global;
@@ -13,18 +14,21 @@ use crate::format;
 use crate::output::Output;
 use crate::select::{Selected, Selection};
 
-/// Remove files from existing snapshots
+/// Remove files from existing snapshots, or give these another host or time
 #[derive(Args)]
 #[command(after_help = "\
-Makes a new snapshot of each that has something which matches; the patterns are those of `tabane \
-backup --exclude`. Without --forget the old snapshots stay, and the new ones have the tag `rewrite`.
+Makes a new snapshot of each that has something which matches, or has another host or time; the \
+patterns are those of `tabane backup --exclude`. Without --forget the old snapshots stay, and the \
+new ones have the tag `rewrite`.
 
 What was left out stays in the repository until no snapshot needs it and it is pruned.
 
 Examples:
   tabane rewrite -r /mnt/backup --exclude '*.iso' --dry-run
   tabane rewrite -r /mnt/backup --exclude /home/ada/Downloads --forget
-  tabane rewrite -r /mnt/backup --host ada --exclude-larger-than 10G --forget latest")]
+  tabane rewrite -r /mnt/backup --host ada --exclude-larger-than 10G --forget latest
+  tabane rewrite -r /mnt/backup --host ada.local --new-host ada --forget
+  tabane rewrite -r /mnt/backup --include /home/ada/photos --forget 1a2b3c4d")]
 #[command(group = clap::ArgGroup::new("excludes").required(true).multiple(true))]
 pub struct Rewrite {
     /// Only these (an ID, its beginning, or latest)
@@ -47,6 +51,31 @@ pub struct Rewrite {
     /// Leave out files that are larger (units of 1024: 100M, 2GiB)
     #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes, group = "excludes")]
     exclude_larger_than: Option<u64>,
+    /// Keep only what matches, and the directories above it (repeatable)
+    #[arg(short, long, value_name = "PATTERN", group = "excludes")]
+    include: Vec<String>,
+    /// Keep only what matches, whatever its case (repeatable)
+    #[arg(
+        long,
+        value_name = "PATTERN",
+        group = "excludes",
+        hide_short_help = true
+    )]
+    iinclude: Vec<String>,
+    /// Keep only what matches a line of this file (repeatable)
+    #[arg(
+        long,
+        value_name = "FILE",
+        group = "excludes",
+        hide_short_help = true
+    )]
+    include_file: Vec<PathBuf>,
+    /// Give the snapshots this host
+    #[arg(long, value_name = "HOST", group = "excludes")]
+    new_host: Option<String>,
+    /// Give the snapshots this time: 2026-01-02 15:04:05 (local), RFC 3339, or now
+    #[arg(long, value_name = "TIME", value_parser = format::parse_time, group = "excludes")]
+    new_time: Option<Timestamp>,
     /// Remove the old snapshots
     #[arg(long)]
     forget: bool,
@@ -66,8 +95,15 @@ impl Rewrite {
             .insensitive(self.iexclude)
             .files(self.exclude_file)
             .larger_than(self.exclude_larger_than);
+        let includes = IncludeOptions::default()
+            .include(self.include)
+            .include_insensitive(self.iinclude)
+            .include_files(self.include_file);
         let options = RewriteOptions::default()
             .excludes(excludes)
+            .includes(includes)
+            .hostname(self.new_host)
+            .time(self.new_time)
             .forget(self.forget)
             .dry_run(self.dry_run);
         let Selected { snapshots, exit } = self.selection.list(&repository, &self.snapshots)?;

@@ -3,9 +3,13 @@
 use std::collections::HashMap;
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
+use tabane_store::Id;
+use tabane_store::forget::{GroupBy, group};
+use tabane_store::snapshot::Snapshot;
 
-use crate::args::Global;
+use super::forget::describe;
+use crate::args::{Global, parse};
 use crate::exit::{Exit, Result};
 use crate::format;
 use crate::output::{Output, Table, snapshot_json};
@@ -14,7 +18,9 @@ use crate::select::{Selected, Selection};
 /// List snapshots
 #[derive(Args)]
 #[command(after_help = "\
-With --json, prints one array of objects.
+Size is that of all files; Stored is what the snapshot added to the repository, compressed.
+
+With --json, prints one array of objects; with --group-by, of groups with an array of them each.
 
 Examples:
   tabane snapshots --repo /mnt/backup
@@ -29,6 +35,10 @@ pub struct Snapshots {
     /// Only the latest N of each host with the same paths
     #[arg(long, value_name = "N", help_heading = "Choosing snapshots")]
     latest: Option<usize>,
+    /// A table for each group of snapshots that have these in common: host, paths, tags, some of
+    /// them with commas between
+    #[arg(short, long, value_name = "LIST", value_parser = parse::<GroupBy>)]
+    group_by: Option<GroupBy>,
 }
 
 impl Snapshots {
@@ -51,16 +61,50 @@ impl Snapshots {
             snapshots.reverse();
         }
         let mut output = Output::new();
-        if global.json {
-            let objects = snapshots
-                .iter()
-                .map(|(id, snapshot)| snapshot_json(*id, snapshot).into());
-            output.json(&Value::Array(objects.collect()))?;
-            output.finish()?;
-            return Ok(exit);
+        let count = snapshots.len() as u64;
+        match self.group_by {
+            None if global.json => output.json(&array(&snapshots))?,
+            None => print(&snapshots, &mut output)?,
+            Some(by) if global.json => {
+                let groups = group(snapshots, by).into_iter().map(|group| {
+                    json!({
+                        "group_key": {
+                            "hostname": group.host,
+                            "paths": group.paths,
+                            "tags": group.tags,
+                        },
+                        "snapshots": array(&group.snapshots),
+                    })
+                });
+                output.json(&Value::Array(groups.collect()))?;
+            }
+            Some(by) => {
+                for group in group(snapshots, by) {
+                    output.line(format!("For every {}:\n", describe(&group)))?;
+                    print(&group.snapshots, &mut output)?;
+                    output.line("")?;
+                }
+            }
         }
-        let mut table = Table::new(&["ID", "Time", "Host", "Tags", "Size>", "Paths"]);
-        for (id, snapshot) in &snapshots {
+        if !global.json && !global.quiet {
+            output.line(format::count(count, "snapshot"))?;
+        }
+        output.finish()?;
+        Ok(exit)
+    }
+}
+
+fn array(snapshots: &[(Id, Snapshot)]) -> Value {
+    let objects = snapshots.iter();
+    let objects = objects.map(|(id, snapshot)| snapshot_json(*id, snapshot).into());
+    Value::Array(objects.collect())
+}
+
+/// Prints a table, unless it would be empty.
+fn print(snapshots: &[(Id, Snapshot)], output: &mut Output) -> Result<()> {
+    let headings = ["ID", "Time", "Host", "Tags", "Size>", "Stored>", "Paths"];
+    let mut table = Table::new(&headings);
+    for (id, snapshot) in snapshots {
             let lines = |list: &[String]| {
                 let lines: Vec<String> = list.iter().map(|text| format::printable(text)).collect();
                 lines.join("\n")
@@ -71,16 +115,12 @@ impl Snapshots {
                 format::printable(&snapshot.hostname),
                 lines(&snapshot.tags),
                 format::bytes(snapshot.summary.total_bytes),
+                format::bytes(snapshot.summary.stored_bytes),
                 lines(&snapshot.paths),
             ]);
         }
-        if !snapshots.is_empty() {
-            table.print(&mut output)?;
-        }
-        if !global.quiet {
-            output.line(format::count(snapshots.len() as u64, "snapshot"))?;
-        }
-        output.finish()?;
-        Ok(exit)
+    if snapshots.is_empty() {
+        return Ok(());
     }
+    table.print(output)
 }

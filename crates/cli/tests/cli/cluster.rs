@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
@@ -105,6 +106,21 @@ fn comes_back(bed: &Bed) -> Ran {
     ran
 }
 
+/// Flips a bit of every sector of every file below a folder.
+fn flip(folder: &Path) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            flip(&path);
+            continue;
+        }
+        let mut bytes = fs::read(&path).expect("a file");
+        let sectors = bytes.iter_mut().skip(100).step_by(60_000);
+        sectors.for_each(|byte| *byte ^= 1);
+        fs::write(&path, bytes).expect("it can be written");
+    }
+}
+
 fn get(address: &Value, path: &str) -> String {
     let mut stream = TcpStream::connect(address.as_str().expect("an address")).expect("it listens");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("it reads");
@@ -190,6 +206,7 @@ fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
     );
     comes_back(&bed);
     let status = tabane(&bed, ["cluster", "status"]);
+    assert_eq!(status.code, Some(5), "{}", status.stdout);
     assert_eq!(
         status.stdout.matches(" missing ").count(),
         2,
@@ -219,8 +236,19 @@ fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
     tabane(&bed, ["cluster", "heal"]).succeeds().says("healed");
     let status = tabane(&bed, ["cluster", "status"]).succeeds();
     status.says("any two targets can be lost now");
-    tabane(&bed, ["check", "--read-data"]).succeeds();
+    tabane(&bed, ["check", "--read-data"])
+        .succeeds()
+        .says("no problems were found\n");
+    flip(&bed.path("dir-a/shards/packs"));
+    let checked = tabane(&bed, ["check", "--read-data"])
+        .succeeds()
+        .says("damage that was read round");
+    let warning = "node://a: parts of ";
+    assert!(checked.stderr.contains(warning), "{}", checked.stderr);
     tabane(&bed, ["cluster", "scrub"]).succeeds();
+    tabane(&bed, ["check", "--read-data"])
+        .succeeds()
+        .says("no problems were found\n");
 
     // One has lost its disk.
     let lost = daemons.remove(0);
@@ -228,6 +256,7 @@ fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
     fs::remove_dir_all(bed.path("dir-a")).expect("it can be removed");
     daemons.push(Daemon::start(&bed, "a"));
     let status = tabane(&bed, ["cluster", "status", "--json"]);
+    assert_eq!(status.code, Some(4), "{}", status.stdout);
     assert_eq!(status.last_json()["nodes"][0]["state"], "missing");
     tabane(&bed, ["cluster", "status"]).says("node://a: there is nothing");
     let healed = tabane(&bed, ["cluster", "heal"]);
@@ -333,6 +362,11 @@ fn bad_input() {
     create(&["a=h:1", "b=h:2", "c=h:70000"]).fails(2, "is no port");
     create(&["a=h:1", "b=h:2", "C/=h:3"]).fails(1, "no name for a node");
     create(&["a=h:1", "b=h:2", "a=h:3"]).fails(1, "two nodes are called a");
+    let many: Vec<String> = (0..33)
+        .map(|number| format!("n{number}=h:{}", 1 + number))
+        .collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    create(&many).fails(1, "a cluster has at most 32 nodes, and these are 33");
     create(&["a=h:1", "b=h:2", "c=h:1"]).fails(1, "a and c would both be at h:1");
     tabane(&bed, ["snapshots"]).fails(10, "there is no repository at cluster:");
     create(&["a=h:1", "b=h:2", "c=h:3"]).succeeds();

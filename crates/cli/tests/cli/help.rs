@@ -166,17 +166,10 @@ fn commands_that_open_no_repository_refuse_its_options() {
 fn options_of_restic_that_are_absent_get_a_sentence() {
     for (args, sentence) in [
         (
-            "restore --delete x",
-            "`tabane restore` has no --delete yet: ",
+            "restore --include-xattr=user.* x",
+            "`tabane restore` has no --include-xattr yet: ",
         ),
-        (
-            "restore --overwrite=never x",
-            "`tabane restore` has no --overwrite yet: ",
-        ),
-        (
-            "backup --skip-if-unchanged /x",
-            "has no --skip-if-unchanged yet: ",
-        ),
+        ("prune --repack-small", "has no --repack-small yet"),
         (
             "snapshots --cacert /x",
             "`tabane snapshots` has no --cacert: set SSL_CERT_FILE",

@@ -17,6 +17,8 @@ mod everyday;
 mod find;
 mod forget;
 mod help;
+mod hooks;
+mod listing;
 mod mishaps;
 mod mount;
 mod object_store;

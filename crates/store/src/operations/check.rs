@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::access::client::{Presence, Purpose};
 use crate::access::examine::Examiner;
-use crate::access::reach::is_whole;
+use crate::access::reach::{Reach, is_whole};
 use crate::access::reader::{self, BlockReader};
 use crate::access::removal::Removals;
 use crate::access::repository::Repository;
@@ -24,15 +24,19 @@ use tabane_storage::sync::lock;
 use tabane_storage::{Name, ObjectKind};
 
 /// What is checked.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CheckOptions {
-    /// Which packs are read.
+    /// Which packs are read, of those that the snapshots need.
     pub read_data: ReadData,
+    /// Which snapshots; all if there are none. With some, packs that these do not need are not
+    /// looked at, unless the index names them and they are not there.
+    pub snapshots: Vec<Id>,
 }
 
 tabane_storage::setters!(CheckOptions {
     set => read_data: ReadData,
+    each snapshot => snapshots: Id,
 });
 
 /// Which packs are read and compared with their digests.
@@ -117,11 +121,17 @@ impl Repository {
         // Before the index: so the index knows all that the snapshots need, even if a backup ends
         // meanwhile.
         let announced = self.announced_snapshots()?;
-        let snapshots = read_snapshots(&run, &mut report)?;
+        let mut snapshots = read_snapshots(&run, &options.snapshots, &mut report)?;
+        snapshots.sort_by_key(|(id, snapshot)| (snapshot.time, *id));
         let contents = read_index(&run, &mut report)?;
         let (packs, index) = check_packs(&run, &contents, &removals, &mut report)?;
         report.packs = contents.len() as u64;
         report.blocks = index.len();
+        let packs = if options.snapshots.is_empty() {
+            packs
+        } else {
+            needed(&run, &index, &snapshots, &contents, packs)
+        };
         let chosen = choose(options.read_data, packs);
         report.read_packs = chosen.len() as u64;
         report.read_bytes = read_packs(&run, chosen, &contents);
@@ -237,12 +247,38 @@ fn check_packs(
     Ok((known.collect(), index))
 }
 
-/// The snapshots that can be read.
-fn read_snapshots(run: &Run, report: &mut CheckReport) -> Result<Vec<(Id, Snapshot)>> {
+/// Those of `packs` in which a snapshot has a block. What cannot be read is reported later.
+fn needed(
+    run: &Run,
+    index: &Index,
+    snapshots: &[(Id, Snapshot)],
+    contents: &Contents,
+    mut packs: Vec<(Id, u64)>,
+) -> Vec<(Id, u64)> {
+    let mut reader = BlockReader::new(&run.repository);
+    let mut reach = Reach::default();
+    for (_, snapshot) in snapshots {
+        let _ = reach.add(&mut reader, index, &snapshot.root);
+    }
+    packs.retain(|(id, _)| {
+        let segments = contents[id].segments.iter();
+        let mut blocks = segments.flat_map(|segment| &segment.blocks);
+        blocks.any(|(block, _)| reach.blocks().contains(block))
+    });
+    packs
+}
+
+/// The snapshots that can be read, of those that are `chosen`.
+fn read_snapshots(
+    run: &Run,
+    chosen: &[Id],
+    report: &mut CheckReport,
+) -> Result<Vec<(Id, Snapshot)>> {
     let mut readable = Vec::new();
     let repository = &run.repository;
-    let snapshots =
+    let mut snapshots =
         repository.read_each(ObjectKind::Snapshot, |id| repository.load_snapshot(id))?;
+    snapshots.retain(|id, _| chosen.is_empty() || chosen.contains(id));
     for (id, snapshot) in snapshots {
         report.snapshots += 1;
         match snapshot {

@@ -41,6 +41,12 @@ pub trait Edit: Send {
         content: &[Piece],
     ) -> Result<(Vec<Entry>, Self::Changes)>;
 
+    /// Whether something else is to be changed about a snapshot, of which no directory changes.
+    fn is_otherwise(&self, snapshot: &Snapshot) -> bool {
+        let _ = snapshot;
+        false
+    }
+
     /// Makes a snapshot fit what was changed below it.
     fn snapshot(&self, snapshot: &mut Snapshot, changes: &Self::Changes);
 }
@@ -179,7 +185,7 @@ impl<E: Edit> Editor<'_, E> {
     fn snapshot(&mut self, id: Id, snapshot: &Snapshot) -> Result<Option<(Snapshot, E::Changes)>> {
         let (root, changes) =
             with_deep_stack(|| self.directory(Path::new("/"), &snapshot.root, 0))?;
-        if changes == E::Changes::default() {
+        if changes == E::Changes::default() && !self.edit.is_otherwise(snapshot) {
             return Ok(None);
         }
         let mut edited = snapshot.clone();

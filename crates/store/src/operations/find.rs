@@ -80,6 +80,10 @@ pub struct Query {
     pub oldest: Option<Time>,
     /// Last changed then or earlier.
     pub newest: Option<Time>,
+    /// Files of at least so many bytes.
+    pub size_min: Option<u64>,
+    /// Files of at most so many bytes.
+    pub size_max: Option<u64>,
     /// Consisting, among others, of any of these blocks.
     pub blocks: Option<Blocks>,
 }
@@ -150,6 +154,10 @@ impl Query {
         (self.kinds.is_empty() || self.kinds.contains(&kind))
             && self.oldest.is_none_or(|oldest| entry.mtime >= oldest)
             && self.newest.is_none_or(|newest| entry.mtime <= newest)
+            && (self.size_min.is_none() && self.size_max.is_none()
+                || matches!(entry.kind, Kind::File { .. }))
+            && self.size_min.is_none_or(|size| entry.size() >= size)
+            && self.size_max.is_none_or(|size| entry.size() <= size)
             && self
                 .blocks
                 .as_ref()

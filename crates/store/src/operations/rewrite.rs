@@ -1,9 +1,11 @@
-//! Snapshots anew, without some of their entries.
+//! Snapshots anew, without some of their entries, or with another host or time.
 
 use std::ffi::OsStr;
 use std::ops::AddAssign;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+use jiff::Timestamp;
 
 use crate::access::client::{Presence, Purpose};
 use crate::access::deep_stack::DEPTH_MAX;
@@ -12,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::format::entry::{Entry, Kind, Piece};
 use crate::format::snapshot::Snapshot;
 use crate::operations::edit::{Edit, Trees, edit};
-use crate::operations::exclude::{ExcludeOptions, Excludes};
+use crate::operations::exclude::{ExcludeOptions, Excludes, IncludeOptions, Includes, Selection};
 use tabane_storage::Id;
 
 /// What is left out of a directory and everything below it.
@@ -31,6 +33,13 @@ pub struct RewriteOptions {
     /// What to leave out: by patterns and size. What looks into directories of a source has no
     /// meaning here.
     pub excludes: ExcludeOptions,
+    /// What to keep; everything without any patterns. Directories are kept only with something in
+    /// them that is.
+    pub includes: IncludeOptions,
+    /// The name of the machine in the new snapshots, instead of their own.
+    pub hostname: Option<String>,
+    /// The time of the new snapshots, instead of their own.
+    pub time: Option<Timestamp>,
     /// Remove the old snapshots.
     pub forget: bool,
     /// Find out what would be left out, and change nothing.
@@ -39,11 +48,14 @@ pub struct RewriteOptions {
 
 tabane_storage::setters!(RewriteOptions {
     set => excludes: ExcludeOptions,
+    set => includes: IncludeOptions,
+    into => hostname: Option<String>,
+    into => time: Option<Timestamp>,
     set => forget: bool,
     set => dry_run: bool,
 });
 
-/// A snapshot that has something which is excluded.
+/// A snapshot of which something was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rewritten {
     /// ID of the snapshot as it was.
@@ -55,8 +67,8 @@ pub struct Rewritten {
 }
 
 impl Repository {
-    /// Makes a snapshot without what is excluded of each that has some of it; with the tag
-    /// `rewrite` if the old ones stay.
+    /// Makes a snapshot without what is excluded of each that has some of it, or has another host or
+    /// time than wanted; with the tag `rewrite` if the old ones stay.
     ///
     /// # Errors
     /// Unusable patterns; when a directory cannot be read, or the storage fails. Every snapshot is
@@ -68,6 +80,8 @@ impl Repository {
     ) -> Result<Vec<Rewritten>> {
         let mut exclusion = Exclusion {
             excludes: Excludes::new(&options.excludes)?,
+            includes: Includes::new(&options.includes)?,
+            options,
             tag: !options.forget,
         };
         let _presence = if options.dry_run {
@@ -101,13 +115,54 @@ impl AddAssign for Excluded {
 }
 
 /// Leaves entries out.
-struct Exclusion {
+struct Exclusion<'a> {
     excludes: Excludes,
+    includes: Includes,
+    options: &'a RewriteOptions,
     /// Whether new snapshots get a tag.
     tag: bool,
 }
 
-impl Edit for Exclusion {
+impl Exclusion<'_> {
+    /// What is chosen of the directory at `path`.
+    fn selection(&self, path: &Path) -> Selection {
+        let ancestors: Vec<&Path> = path.ancestors().collect();
+        let ancestors = ancestors.into_iter().rev().skip(1);
+        ancestors.fold(Selection::Enter, |parent, path| {
+            self.includes.select(path, true, parent)
+        })
+    }
+
+    /// Whether anything of an entry is kept, if `parent` is chosen of the directory that it is in.
+    fn keeps(
+        &self,
+        trees: &mut Trees<'_>,
+        path: &Path,
+        entry: &Entry,
+        parent: Selection,
+    ) -> Result<bool> {
+        let selection = self
+            .includes
+            .select(path, entry.directory().is_some(), parent);
+        let content = match (selection, entry.directory()) {
+            (Selection::Take, _) => return Ok(true),
+            (Selection::Enter, Some(content)) => content,
+            _ => return Ok(false),
+        };
+        if path.components().count() > DEPTH_MAX {
+            return Err(Error::damaged("a directory", "it is too deep"));
+        }
+        for entry in trees.read(content)? {
+            let path = path.join(OsStr::from_bytes(&entry.name));
+            if self.keeps(trees, &path, &entry, selection)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Edit for Exclusion<'_> {
     type Changes = Excluded;
 
     fn directory(
@@ -118,6 +173,7 @@ impl Edit for Exclusion {
     ) -> Result<(Vec<Entry>, Excluded)> {
         let mut excluded = Excluded::default();
         let mut kept = Vec::new();
+        let selection = self.selection(path);
         for entry in trees.read(content)? {
             let path = path.join(OsStr::from_bytes(&entry.name));
             let is_file = matches!(entry.kind, Kind::File { .. });
@@ -125,6 +181,7 @@ impl Edit for Exclusion {
                 .excludes
                 .is_excluded(&path, entry.directory().is_some())
                 || (is_file && self.excludes.is_too_large(entry.size()))
+                || !self.keeps(trees, &path, &entry, selection)?
             {
                 excluded.entries += 1;
                 excluded.bytes += bytes(trees, &entry, path.components().count())?;
@@ -135,7 +192,17 @@ impl Edit for Exclusion {
         Ok((kept, excluded))
     }
 
+    fn is_otherwise(&self, snapshot: &Snapshot) -> bool {
+        let hostname = self.options.hostname.as_ref();
+        hostname.is_some_and(|hostname| *hostname != snapshot.hostname)
+            || self.options.time.is_some_and(|time| time != snapshot.time)
+    }
+
     fn snapshot(&self, snapshot: &mut Snapshot, excluded: &Excluded) {
+        if let Some(hostname) = &self.options.hostname {
+            snapshot.hostname.clone_from(hostname);
+        }
+        snapshot.time = self.options.time.unwrap_or(snapshot.time);
         if self.tag {
             snapshot.add_tag("rewrite");
         }

@@ -30,7 +30,7 @@ use relay::Relay;
 pub use crate::place::node_url;
 pub use node::NodeStorage;
 pub use relay::Plan;
-pub use session::{Rings, STALL_TIMEOUT, data_endpoint};
+pub use session::{Rings, STALL_TIMEOUT, cut_links, data_endpoint};
 
 /// How long a client that opens a cluster waits before it asks all nodes again.
 const OPEN_PAUSE: Duration = Duration::from_secs(1);

@@ -54,21 +54,7 @@ impl Session {
         let id = wire::random_id();
         let numbered: Vec<(usize, &NodeStorage)> = (0..).zip(nodes.iter().copied()).collect();
         let opened = at_once(&numbered, |&(me, node)| {
-            let mut owner = node.channel()?;
-            let open = Open {
-                session: id,
-                members: nodes.len() as u8,
-                me: me as u8,
-                client_ring: client_ring as u32,
-                peer_ring: peer_ring as u32,
-            };
-            let answer = owner.ask(&Request::Open(open), &[]);
-            match answer.map_err(|error| node.blame(error))? {
-                Reply::Opened(tokens, fabric) if tokens.len() == nodes.len() + 1 => {
-                    Ok((owner, tokens, fabric))
-                }
-                other => Err(refused(&other)),
-            }
+            open_at(node, id, (nodes.len(), me), (client_ring, peer_ring))
         })?;
         let endpoints = at_once(&numbered, |&(me, node)| {
             let (_, tokens, fabric) = &opened[me];
@@ -76,19 +62,9 @@ impl Session {
                 .map_err(|error| node.blame(error))
         })?;
         let clients = at_once(&numbered, |&(me, node)| {
-            let peer = |(number, other): &(usize, &NodeStorage)| {
-                (*number != me).then(|| Peer {
-                    address: other.address().to_owned(),
-                    token: opened[*number].1[me],
-                    ring: peer_ring as u32,
-                    fabric: opened[*number].2.clone(),
-                })
-            };
-            let join = Request::Join(id, numbered.iter().map(peer).collect());
-            match node.ask(&join, &[])? {
-                Reply::Joined(clients) => Ok(clients),
-                other => Err(refused(&other)),
-            }
+            let others = numbered.iter().filter(|(other, _)| *other != me);
+            let others: Vec<usize> = others.map(|(other, _)| *other).collect();
+            join(node, id, me, &others, nodes, &opened, peer_ring)
         })?;
         let sender = |endpoint: &Arc<dyn Endpoint>| Sender::new(Arc::clone(endpoint), client_ring);
         Ok(Self {
@@ -196,6 +172,88 @@ impl Session {
         let waited: Vec<Duration> = sent?.into_iter().flatten().collect();
         Ok(waited.iter().sum::<Duration>() / waited.len().max(1) as u32)
     }
+}
+
+/// What a node has opened of a session: the connection that owns it, tokens of its rings, and where
+/// libfabric reaches it.
+type Opened = (Channel, Vec<Token>, Option<FabricAddress>);
+
+/// Opens the rings of member `me` of so many.
+fn open_at(
+    node: &NodeStorage,
+    session: SessionId,
+    (members, me): (usize, usize),
+    (client_ring, peer_ring): (usize, usize),
+) -> Result<Opened> {
+    let mut owner = node.channel()?;
+    let open = Open {
+        session,
+        members: members as u8,
+        me: me as u8,
+        client_ring: client_ring as u32,
+        peer_ring: peer_ring as u32,
+    };
+    let answer = owner.ask(&Request::Open(open), &[]);
+    match answer.map_err(|error| node.blame(error))? {
+        Reply::Opened(tokens, fabric) if tokens.len() == members + 1 => Ok((owner, tokens, fabric)),
+        other => Err(refused(&other)),
+    }
+}
+
+/// Lets member `me` connect to the rings of others; says how many clients there are.
+fn join(
+    node: &NodeStorage,
+    session: SessionId,
+    me: usize,
+    others: &[usize],
+    nodes: &[&NodeStorage],
+    opened: &[Opened],
+    ring: usize,
+) -> Result<u16> {
+    let peer = |number: usize| {
+        others.contains(&number).then(|| Peer {
+            address: nodes[number].address().to_owned(),
+            token: opened[number].1[me],
+            ring: ring as u32,
+            fabric: opened[number].2.clone(),
+        })
+    };
+    let join = Request::Join(session, (0..nodes.len()).map(peer).collect());
+    match node.ask(&join, &[])? {
+        Reply::Joined(clients) => Ok(clients),
+        other => Err(refused(&other)),
+    }
+}
+
+/// Which of these nodes cannot connect to which others, in a sentence for each. Each is asked to
+/// connect to each other, in a session that is closed again.
+pub fn cut_links(nodes: &[&NodeStorage]) -> Vec<String> {
+    const RING_MIN: usize = 4096;
+    if nodes.len() < 3 {
+        return Vec::new();
+    }
+    let (id, numbers) = (wire::random_id(), (0..nodes.len()).collect::<Vec<_>>());
+    let opened = at_once(&numbers, |&me| {
+        open_at(nodes[me], id, (nodes.len(), me), (RING_MIN, RING_MIN))
+    });
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(error) => return vec![error.to_string()],
+    };
+    let of_node = at_once(&numbers, |&me| {
+        let others = numbers.iter().filter(|&&other| other != me);
+        let cut = others.filter_map(|&other| {
+            let joined = join(nodes[me], id, me, &[other], nodes, &opened, RING_MIN);
+            let why = joined.err()?;
+            Some(format!(
+                "node {} cannot connect to node {}: {why}",
+                nodes[me].name(),
+                nodes[other].name()
+            ))
+        });
+        Ok(cut.collect::<Vec<_>>())
+    });
+    of_node.into_iter().flatten().flatten().collect()
 }
 
 impl Drop for Session {

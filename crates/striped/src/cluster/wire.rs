@@ -25,6 +25,10 @@ pub const REQUEST_MAX: usize = 1 << 20;
 /// objects.
 pub const REPLY_MAX: usize = 256 << 20;
 
+/// Bytes of a node's file system that new packs leave free, so that what is small can still be
+/// written, and everything deleted. With less than this free a node is full.
+pub const RESERVE_BYTES: u64 = 16 << 20;
+
 /// Permits one connection to write into one ring.
 pub type Token = [u8; 32];
 

@@ -1,6 +1,6 @@
 //! Puts directories together from entries that are done in any order, by any thread.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::access::writer::Encoder;
@@ -21,6 +21,8 @@ struct State {
     /// The directory itself, its content to come. Nothing for the root.
     entry: Option<Entry>,
     entries: Vec<Option<Entry>>,
+    /// What some entries were in the parent snapshot, by number.
+    known: Vec<(usize, Option<Entry>)>,
 }
 
 /// A place for an entry in a directory.
@@ -34,6 +36,7 @@ pub struct Place {
 pub struct Assembler {
     encoder: Mutex<Encoder>,
     root: Mutex<Option<Vec<Piece>>>,
+    changed: AtomicBool,
 }
 
 impl Directory {
@@ -45,9 +48,16 @@ impl Directory {
             state: Mutex::new(State {
                 entry,
                 entries: vec![None; entries],
+                known: Vec::new(),
             }),
             outstanding: AtomicUsize::new(entries + 1),
         })
+    }
+
+    /// Says what the parent snapshot has for the `number`-th entry, with which it is compared: see
+    /// [`Assembler::is_changed`].
+    pub fn compare(&self, number: usize, known: Option<Entry>) {
+        lock(&self.state).known.push((number, known));
     }
 
     /// The place of its `number`-th entry.
@@ -65,6 +75,7 @@ impl Assembler {
         Self {
             encoder: Mutex::new(encoder),
             root: Mutex::new(None),
+            changed: AtomicBool::new(false),
         }
     }
 
@@ -89,6 +100,10 @@ impl Assembler {
         while directory.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 {
             let (entry, entries) = {
                 let mut state = lock(&directory.state);
+                let differs = |(number, known): &(_, _)| state.entries[*number] != *known;
+                if state.known.iter().any(differs) {
+                    self.changed.store(true, Ordering::Relaxed);
+                }
                 (state.entry.take(), std::mem::take(&mut state.entries))
             };
             let entries: Vec<Entry> = entries.into_iter().flatten().collect();
@@ -102,6 +117,12 @@ impl Assembler {
             directory = place.directory;
         }
         Ok(())
+    }
+
+    /// Whether an entry that was compared, or anything in it, is not as in the parent snapshot.
+    /// Directories must be complete.
+    pub fn is_changed(&self) -> bool {
+        self.changed.load(Ordering::Relaxed)
     }
 
     /// Packs the last directories; returns the content of the root.

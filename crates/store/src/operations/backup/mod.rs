@@ -5,6 +5,7 @@
 //! bundles so that all cores get some. A directory is stored by whoever completes its last entry.
 
 mod directory;
+mod gate;
 mod patterns;
 mod producer;
 mod read;
@@ -12,6 +13,7 @@ mod scan;
 mod walk;
 
 use std::ffi::OsString;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,6 +38,7 @@ use crate::operations::exclude::{ExcludeOptions, Problem};
 use tabane_storage::{Id, Name, ObjectKind, Outcome};
 
 use directory::Assembler;
+use gate::Gate;
 use producer::Producer;
 use scan::Scan;
 use walk::{Sources, Walker};
@@ -60,8 +63,11 @@ pub struct BackupOptions {
     /// Take a file for unchanged also if its ctime, the time of the last change of its attributes,
     /// differs. Its extended attributes are read again.
     pub ignore_ctime: bool,
-    /// Store no snapshot if every entry is as in the parent snapshot.
+    /// Store no snapshot if every source is as in the parent snapshot.
     pub skip_if_unchanged: bool,
+    /// How many threads read files at a time; all of them if there is none. One is best for a disk
+    /// that must move its heads.
+    pub readers: Option<NonZero<usize>>,
     /// The path under which a single directory is stored, instead of its own.
     pub as_path: Option<PathBuf>,
     /// Find out what would be stored, and store nothing.
@@ -89,6 +95,7 @@ tabane_storage::setters!(BackupOptions {
     set => ignore_inode: bool,
     set => ignore_ctime: bool,
     set => skip_if_unchanged: bool,
+    into => readers: Option<NonZero<usize>>,
     into => as_path: Option<PathBuf>,
     set => dry_run: bool,
     set => compression: Compression,
@@ -112,6 +119,7 @@ impl Default for BackupOptions {
             ignore_inode: false,
             ignore_ctime: false,
             skip_if_unchanged: false,
+            readers: None,
             as_path: None,
             dry_run: false,
             compression: Compression::AUTO,
@@ -169,7 +177,8 @@ pub struct Backup {
     /// ID of the snapshot; nothing if none was stored: after a dry run, or if it would have been
     /// equal to its parent (see [`BackupOptions::skip_if_unchanged`]).
     pub id: Option<Id>,
-    /// Whether every entry is as in the parent snapshot.
+    /// Whether every source, and everything in it, is as in the parent snapshot. The directories
+    /// above the sources do not count.
     pub unchanged: bool,
     /// The snapshot.
     pub snapshot: Snapshot,
@@ -186,6 +195,7 @@ struct Run {
     counters: Counters,
     /// Arenas of bundles.
     buffers: Buffers,
+    reading: Gate,
 }
 
 #[derive(Default)]
@@ -356,6 +366,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
     let run = Arc::new(Run {
         repository: repository.clone(),
         writer,
+        reading: Gate::new(options.readers),
         options,
         time,
         assembler,
@@ -397,6 +408,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         _ => Ok(()),
     };
     let run = Arc::into_inner(run).expect("all threads have ended");
+    let is_changed = run.assembler.is_changed() || !missing.is_empty();
     let root = run.assembler.finish();
     let written = run.writer.finish()?;
     let root = walked
@@ -446,7 +458,9 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
             blocks_duplicate: written.blocks_duplicate,
         },
     };
-    let unchanged = parent.is_some_and(|(_, parent)| parent.root == snapshot.root);
+    let is_same = |parent: &Snapshot| parent.paths == snapshot.paths && !is_changed;
+    let has_parent = parent.is_some_and(|(_, parent)| is_same(&parent));
+    let unchanged = has_parent && matches!(source, Source::Paths(_));
     let id = if run.options.dry_run || unchanged && run.options.skip_if_unchanged {
         None
     } else {

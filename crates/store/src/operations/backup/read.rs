@@ -81,6 +81,7 @@ impl Batch {
         if encoder.has_failed() {
             return;
         }
+        let turn = run.reading.enter();
         let mut bundle = Bundle::new(run.buffers.take());
         let mut files: Vec<(FileJob, Entry)> = Vec::with_capacity(self.jobs.len());
         for job in self.jobs {
@@ -104,7 +105,7 @@ impl Batch {
                 // It has grown since the walker saw it, or it has holes.
                 Ok(None) => {
                     bundle.arena.truncate(start);
-                    LargeFile::process(job, run, encoder, submitter);
+                    LargeFile::process_in_turn(job, run, encoder, submitter);
                 }
                 Err(error) => {
                     bundle.arena.truncate(start);
@@ -112,6 +113,7 @@ impl Batch {
                 }
             }
         }
+        drop(turn);
         let stored = store(run, &bundle, encoder).and_then(|pieces| {
             for ((_, &file), piece) in bundle.iter().zip(pieces) {
                 if let Kind::File { content, .. } = &mut files[file].1.kind {
@@ -279,9 +281,19 @@ impl LargeFile {
         encoder: &mut Encoder,
         submitter: &Submitter<Encoder>,
     ) {
-        if encoder.has_failed() {
-            return;
+        if !encoder.has_failed() {
+            let _turn = run.reading.enter();
+            Self::process_in_turn(job, run, encoder, submitter);
         }
+    }
+
+    /// As [`LargeFile::process`], for whoever may read now.
+    fn process_in_turn(
+        job: FileJob,
+        run: &Arc<Run>,
+        encoder: &mut Encoder,
+        submitter: &Submitter<Encoder>,
+    ) {
         match open(&job) {
             Ok((file, found)) => Self::read(job, file.into(), found, run, encoder, submitter),
             Err(error) => unreadable(run, job, error, encoder),

@@ -170,8 +170,11 @@ impl<'a> Walker<'a> {
         while let Some(name) = next {
             next = components.next();
             let at = parent.binary_search_by(|entry| entry.name.as_slice().cmp(name.as_bytes()));
-            let known = at.ok().and_then(|at| parent[at].directory());
-            parent = match known {
+            let known = at.ok().map(|at| parent[at].clone());
+            if next.is_none() {
+                directory.compare(0, known.clone());
+            }
+            parent = match known.as_ref().and_then(Entry::directory) {
                 Some(content) => self.parent_entries(content, source)?,
                 None => Vec::new(),
             };
@@ -254,6 +257,10 @@ impl<'a> Walker<'a> {
         for (number, name) in names.iter().enumerate() {
             let place = level.directory.place(number);
             let target = targets.children.get(name).unwrap_or(&none);
+            if target.named {
+                let known = level.in_parent(name.as_bytes()).cloned();
+                level.directory.compare(number, known);
+            }
             let path = level.path.join(name);
             let found = read::stat(level.fd.as_fd(), name, self.run.options.with_atime);
             let found = match found {

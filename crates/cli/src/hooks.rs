@@ -1,0 +1,218 @@
+//! Commands and web addresses that hear how a run begins and ends.
+
+use std::io::stderr;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::{Value, json};
+
+use crate::exit::{Exit, Failure, Result};
+use crate::format;
+use crate::output::warn;
+
+/// How often it is looked whether a hook has ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How long a web address may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The options for it.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Hooks")]
+pub struct Hooks {
+    /// Run this with sh before anything else; if it fails, nothing is done and the exit code is 1
+    /// (repeatable, here and below)
+    #[arg(long, value_name = "COMMAND", hide_short_help = true)]
+    run_before: Vec<String>,
+    /// Run this when the exit code is 0; if it fails, the exit code is 1
+    ///
+    /// Hooks have TABANE_HOOK_COMMAND (as backup), TABANE_HOOK_EXIT_CODE and TABANE_HOOK_ERROR, a
+    /// sentence, in their environment. What they print goes to standard error.
+    #[arg(long, value_name = "COMMAND", hide_short_help = true)]
+    run_after: Vec<String>,
+    /// Run this when the exit code is not 0
+    #[arg(long, value_name = "COMMAND", hide_short_help = true)]
+    run_failed: Vec<String>,
+    /// Run this in the end, whatever the exit code is
+    #[arg(long, value_name = "COMMAND", hide_short_help = true)]
+    run_finally: Vec<String>,
+    /// Kill a hook that runs longer than this: it has failed
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "10m",
+        hide_short_help = true
+    )]
+    #[arg(value_parser = format::parse_duration)]
+    hook_timeout: Duration,
+    /// Tell a monitor such as Healthchecks: URL/start at the beginning, URL/EXIT_CODE in the end
+    ///
+    /// The error is the body of the request. That nobody answers is a warning, and changes no exit
+    /// code.
+    #[arg(long, value_name = "URL", env = "TABANE_PING", hide_env_values = true)]
+    #[arg(hide_short_help = true)]
+    ping: Option<String>,
+    /// Post a JSON object with command, exit_code, error and seconds to this address in the end
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "TABANE_WEBHOOK",
+        hide_env_values = true
+    )]
+    #[arg(hide_short_help = true)]
+    webhook: Option<String>,
+}
+
+impl Hooks {
+    /// Runs `command` between its hooks.
+    ///
+    /// # Errors
+    /// What `run` returns, or what is wrong with the hooks before it; if it succeeded, what is
+    /// wrong with those after it.
+    pub fn around(&self, command: &str, run: impl FnOnce() -> Result<Exit>) -> Result<Exit> {
+        let start = Instant::now();
+        self.ping("start", String::new());
+        let before = vec![("TABANE_HOOK_COMMAND", command.to_owned())];
+        let ready = self.run_all("--run-before", &self.run_before, &before);
+        let mut result = ready
+            .map_err(|why| Failure::Other(format!("{why}, so nothing was done")))
+            .and_then(|()| run());
+        let outcome = |result: &Result<Exit>| match result {
+            Ok(exit) => (*exit as u8, String::new()),
+            Err(failure) => (failure.exit() as u8, failure.to_string()),
+        };
+        let environment = |result: &Result<Exit>| {
+            let (code, error) = outcome(result);
+            vec![
+                ("TABANE_HOOK_COMMAND", command.to_owned()),
+                ("TABANE_HOOK_EXIT_CODE", code.to_string()),
+                ("TABANE_HOOK_ERROR", error),
+            ]
+        };
+        if matches!(result, Ok(Exit::Success)) {
+            let after = self.run_all("--run-after", &self.run_after, &environment(&result));
+            if let Err(why) = after {
+                result = Err(Failure::Other(why));
+            }
+        }
+        if !matches!(result, Ok(Exit::Success)) {
+            let failed = self.run_all("--run-failed", &self.run_failed, &environment(&result));
+            failed.unwrap_or_else(warn);
+        }
+        let finally = self.run_all("--run-finally", &self.run_finally, &environment(&result));
+        finally.unwrap_or_else(warn);
+        let (code, error) = outcome(&result);
+        self.ping(&code.to_string(), error.clone());
+        if let Some(url) = &self.webhook {
+            let error = if error.is_empty() {
+                Value::Null
+            } else {
+                error.into()
+            };
+            let body = json!({
+                "program": "tabane",
+                "command": command,
+                "exit_code": code,
+                "error": error,
+                "seconds": start.elapsed().as_secs_f64(),
+            });
+            tell("--webhook", url, body.to_string(), "application/json");
+        }
+        result
+    }
+
+    /// Runs hooks one after the other, until one fails.
+    fn run_all(
+        &self,
+        option: &str,
+        hooks: &[String],
+        environment: &[(&str, String)],
+    ) -> std::result::Result<(), String> {
+        for hook in hooks {
+            let why = match self.run(hook, environment) {
+                Ok(Some(status)) if status.success() => continue,
+                Ok(Some(status)) => format!("failed ({status})"),
+                Ok(None) => format!(
+                    "was killed after {}, its --hook-timeout",
+                    format::duration(self.hook_timeout)
+                ),
+                Err(error) => format!("cannot be run: {error}"),
+            };
+            return Err(format!("the hook {option} {hook:?} {why}"));
+        }
+        Ok(())
+    }
+
+    /// Runs a hook; nothing if it took too long and was killed, with all that it started.
+    fn run(
+        &self,
+        hook: &str,
+        environment: &[(&str, String)],
+    ) -> std::io::Result<Option<ExitStatus>> {
+        let mut child = Command::new("sh")
+            .args(["-c", hook])
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(stderr())
+            .process_group(0)
+            .spawn()?;
+        let start = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(Some(status));
+            }
+            if start.elapsed() >= self.hook_timeout {
+                let group = Pid::from_child(&child);
+                // It may have ended just now.
+                let _ = kill_process_group(group, Signal::KILL);
+                child.wait()?;
+                return Ok(None);
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    /// Tells the monitor.
+    fn ping(&self, what: &str, body: String) {
+        if let Some(url) = &self.ping {
+            let url = format!("{}/{what}", url.trim_end_matches('/'));
+            tell("--ping", &url, body, "text/plain; charset=utf-8");
+        }
+    }
+}
+
+/// Posts `body`, and warns if nobody takes it. The address may be a secret, and is not shown.
+fn tell(option: &str, url: &str, body: String, content_type: &str) {
+    let post = async {
+        let client = reqwest::Client::builder().timeout(ANSWER_TIMEOUT).build()?;
+        let request = client.post(url).header("content-type", content_type);
+        let answer = request.body(body).send().await?;
+        answer.error_for_status().map(|_| ())
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let told = match runtime {
+        Ok(runtime) => runtime
+            .block_on(post)
+            .map_err(|error| causes(&error.without_url())),
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(why) = told {
+        warn(format!("the address of {option} was not told: {why}"));
+    }
+}
+
+/// An error with what caused it.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text += &format!(": {cause}");
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,180 @@
+//! Commands and web addresses that hear of a run.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread::JoinHandle;
+
+use serde_json::Value;
+
+use crate::bed::{Bed, run};
+
+fn log(bed: &Bed) -> String {
+    fs::read_to_string(bed.path("log")).unwrap_or_default()
+}
+
+/// A hook that writes a line.
+fn note(bed: &Bed, what: &str) -> String {
+    let log = bed.path("log").display().to_string();
+    format!("echo {what} $TABANE_HOOK_COMMAND $TABANE_HOOK_EXIT_CODE >> {log}; echo {what}")
+}
+
+/// Takes so many requests, and returns what they were.
+fn server(requests: usize, status: &'static str) -> (String, JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/uuid", listener.local_addr().expect("an address"));
+    let thread = std::thread::spawn(move || {
+        let take = |_| {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let (mut text, mut buffer) = (String::new(), [0; 4096]);
+            let is_whole = |text: &str| {
+                let (head, body) = text.split_once("\r\n\r\n")?;
+                let len = head.lines().find_map(|line| {
+                    let (name, value) = line.split_once(": ")?;
+                    let is_length = name.eq_ignore_ascii_case("content-length");
+                    is_length.then(|| value.parse::<usize>().expect("a number"))
+                });
+                (body.len() >= len.unwrap_or(0)).then_some(())
+            };
+            while is_whole(&text).is_none() {
+                let count = stream.read(&mut buffer).expect("readable");
+                assert!(count > 0, "{text}");
+                text += std::str::from_utf8(&buffer[..count]).expect("text");
+            }
+            let answer =
+                format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            stream.write_all(answer.as_bytes()).expect("writable");
+            text
+        };
+        (0..requests).map(take).collect()
+    });
+    (url, thread)
+}
+
+#[test]
+fn hooks_run_around_a_command() {
+    let bed = Bed::with_repository();
+    let notes = ["before", "after", "failed", "finally"].map(|what| note(&bed, what));
+    let [before, after, failed, finally] = &notes;
+    let hooks = [
+        ["--run-before", before],
+        ["--run-after", after],
+        ["--run-failed", failed],
+        ["--run-finally", finally],
+    ];
+    let ran = bed.backup(&hooks.concat());
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (Some(0), "before\nafter\nfinally\n")
+    );
+    assert_eq!(
+        log(&bed),
+        "before backup\nafter backup 0\nfinally backup 0\n"
+    );
+
+    fs::remove_file(bed.path("log")).expect("removed");
+    let args = ["backup", "/no/such/path"].into_iter();
+    let ran = bed.run(args.chain(hooks.concat()));
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert_eq!(
+        log(&bed),
+        "before backup\nfailed backup 1\nfinally backup 1\n"
+    );
+}
+
+#[test]
+fn a_hook_that_fails_or_hangs_is_told() {
+    let bed = Bed::with_repository();
+    let failed = note(&bed, "failed");
+    let ran = bed.backup(&["--run-before", "exit 3", "--run-failed", &failed]);
+    assert_eq!(ran.code, Some(1));
+    let why = "the hook --run-before \"exit 3\" failed (exit status: 3), so nothing was done";
+    assert!(ran.stderr.contains(why), "{}", ran.stderr);
+    assert_eq!(log(&bed), "failed backup 1\n");
+    let hangs = [
+        "--run-before",
+        "sleep 1000 & wait",
+        "--hook-timeout",
+        "300ms",
+    ];
+    bed.backup(&hangs).fails(1, "was killed after");
+    assert_eq!(
+        bed.run(["snapshots", "--json"]).succeeds().last_json(),
+        Value::Array(vec![])
+    );
+
+    // The backup is there, but not all is well.
+    bed.backup(&["--run-after", "exit 4"])
+        .fails(1, "--run-after");
+    let ran = bed.backup(&["--run-finally", "exit 5"]);
+    assert_eq!(ran.code, Some(0));
+    assert!(ran.stderr.contains("--run-finally"), "{}", ran.stderr);
+    let listed = bed.run(["snapshots", "--json"]).succeeds().last_json();
+    assert_eq!(listed.as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn profiles_have_hooks() {
+    let bed = Bed::with_repository();
+    let config = bed.path("config.toml");
+    let before = note(&bed, "before");
+    let text = format!("[profiles.home.backup]\nrun-before = [{before:?}]\n");
+    fs::write(&config, text).expect("written");
+    let config = config.display().to_string();
+    let ran = bed.backup(&["--config", &config, "--profile", "home"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), "before\n"));
+}
+
+#[test]
+fn monitors_and_webhooks_hear_of_a_run() {
+    let bed = Bed::with_repository();
+    let (url, thread) = server(2, "200 OK");
+    bed.backup(&["--ping", &url]).succeeds();
+    let requests = thread.join().expect("served");
+    assert!(
+        requests[0].starts_with("POST /uuid/start "),
+        "{}",
+        requests[0]
+    );
+    assert!(requests[1].starts_with("POST /uuid/0 "), "{}", requests[1]);
+
+    let (url, thread) = server(1, "200 OK");
+    let ran = bed.run(["check", "--webhook", &url, "0000"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let request = thread.join().expect("served").remove(0);
+    let (_, body) = request.split_once("\r\n\r\n").expect("a body");
+    let body: Value = serde_json::from_str(body).expect("JSON");
+    assert_eq!(
+        (&body["command"], &body["exit_code"]),
+        (&"check".into(), &1.into())
+    );
+    assert!(
+        body["error"]
+            .as_str()
+            .is_some_and(|error| error.contains("0000")),
+        "{body}"
+    );
+}
+
+#[test]
+fn a_monitor_that_is_down_fails_nothing() {
+    let bed = Bed::with_repository();
+    let (url, thread) = server(2, "500 Oh no");
+    let ran = bed.backup(&["--ping", &url]);
+    thread.join().expect("served");
+    assert_eq!(ran.code, Some(0));
+    assert!(ran.stderr.contains("--ping was not told") && ran.stderr.contains("500"));
+    // Nobody listens at that port any more, and the address is nobody's business.
+    let ran = run(bed
+        .command(["backup".as_ref(), bed.source().as_os_str()])
+        .env("TABANE_PING", &url)
+        .env("TABANE_WEBHOOK", &url));
+    assert_eq!(ran.code, Some(0));
+    assert_eq!(
+        ran.stderr.matches("was not told").count(),
+        3,
+        "{}",
+        ran.stderr
+    );
+    assert!(!ran.stderr.contains("uuid"), "{}", ran.stderr);
+}

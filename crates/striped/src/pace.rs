@@ -1,0 +1,122 @@
+//! How fast targets give what is read, so that slow ones can be left out.
+
+use std::time::{Duration, Instant};
+
+/// Shorter reads say more about the way than about its width.
+const READ_LEN_MIN: usize = 16 << 10;
+
+/// Reads after which an average says something.
+const READS_MIN: u32 = 3;
+
+/// Over how many reads it is averaged.
+const AVERAGED_READS: f64 = 4.0;
+
+/// A target that takes so many times as long as half of the others is slow,
+const SLOW_TIME_RATIO: f64 = 4.0;
+
+/// unless it takes less than this for a MiB all the same.
+const SLOW_TIME_MIN: Duration = Duration::from_millis(30);
+
+/// A slow target is tried again after this long.
+const TRIAL_PAUSE: Duration = Duration::from_secs(5);
+
+/// The reads of one target.
+#[derive(Default)]
+pub struct Pace {
+    reads: u32,
+    /// Seconds a byte, lately.
+    seconds_per_byte: f64,
+    /// When it was read last.
+    last: Option<Instant>,
+}
+
+impl Pace {
+    /// Takes in that so many bytes took so long.
+    pub fn learn(&mut self, bytes: usize, took: Duration) {
+        if bytes < READ_LEN_MIN {
+            return;
+        }
+        let pace = took.as_secs_f64() / bytes as f64;
+        let weight = 1.0 / f64::from(self.reads + 1).min(AVERAGED_READS);
+        self.seconds_per_byte += (pace - self.seconds_per_byte) * weight;
+        self.reads += 1;
+        self.last = Some(Instant::now());
+    }
+
+    /// Seconds a byte, if it is known and not for too long: otherwise it is time to try it.
+    fn known(&self) -> Option<f64> {
+        let is_fresh = self.last.is_some_and(|last| last.elapsed() < TRIAL_PAUSE);
+        (self.reads >= READS_MIN && is_fresh).then_some(self.seconds_per_byte)
+    }
+
+    /// Whoever reads next is the one that tries it: others leave it out until that says something.
+    pub fn begin_trial(&mut self) {
+        if self.reads >= READS_MIN {
+            self.last = Some(Instant::now());
+        }
+    }
+}
+
+/// Which of these are slow, by their places, the slowest first; not one that is to be tried again.
+pub fn slow(paces: &[&Pace]) -> Vec<usize> {
+    let mut all: Vec<f64> = paces
+        .iter()
+        .filter(|pace| pace.reads >= READS_MIN)
+        .map(|pace| pace.seconds_per_byte)
+        .collect();
+    all.sort_by(f64::total_cmp);
+    let Some(&median) = all.get(all.len() / 2) else {
+        return Vec::new();
+    };
+    let least = (median * SLOW_TIME_RATIO).max(SLOW_TIME_MIN.as_secs_f64() / f64::from(1 << 20));
+    let known = |place: &usize| paces[*place].known().filter(|&pace| pace > least);
+    let mut slow: Vec<usize> = (0..paces.len())
+        .filter(|place| known(place).is_some())
+        .collect();
+    slow.sort_by(|a, b| {
+        paces[*b]
+            .seconds_per_byte
+            .total_cmp(&paces[*a].seconds_per_byte)
+    });
+    slow
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pace(mib_per_s: f64) -> Pace {
+        let mut pace = Pace::default();
+        let took = Duration::from_secs_f64(1.0 / mib_per_s);
+        (0..5).for_each(|_| pace.learn(1 << 20, took));
+        pace
+    }
+
+    #[test]
+    fn one_that_is_much_slower_than_most_is_slow() {
+        let paces = [100.0, 90.0, 1.0, 110.0, 5.0].map(pace);
+        assert_eq!(slow(&paces.each_ref()), [2, 4]);
+        // Not so slow, or all alike, or quick enough for anybody.
+        for equal in [
+            [100.0, 90.0, 40.0],
+            [1.0, 1.1, 0.9],
+            [4000.0, 5000.0, 200.0],
+        ] {
+            assert_eq!(slow(&equal.map(pace).each_ref()), [0; 0]);
+        }
+        // Nothing is known yet.
+        assert_eq!(slow(&[&Pace::default(), &Pace::default()]), [0; 0]);
+    }
+
+    #[test]
+    fn a_slow_one_is_tried_again_after_a_while() {
+        let mut paces = [100.0, 100.0, 1.0].map(pace);
+        paces[2].last = Instant::now().checked_sub(TRIAL_PAUSE);
+        assert_eq!(slow(&paces.each_ref()), [0; 0]);
+        paces[2].begin_trial();
+        assert_eq!(slow(&paces.each_ref()), [2]);
+        // It is quick again.
+        (0..30).for_each(|_| paces[2].learn(1 << 20, Duration::from_millis(10)));
+        assert_eq!(slow(&paces.each_ref()), [0; 0]);
+    }
+}
