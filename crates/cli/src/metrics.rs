@@ -37,7 +37,8 @@ pub struct Metrics {
 }
 
 impl MetricsFile {
-    /// Runs a command between its hooks, and writes the metrics that it gives together with how and when it ended,
+    /// Runs a command between its hooks, and writes the metrics that it gives together with how
+    /// and when it ended,
     /// also when it fails.
     ///
     /// # Errors

@@ -50,7 +50,8 @@ fn beside(cluster: &Path, what: &str) -> PathBuf {
 /// Makes an authority, and files for a client and for each node. Returns what was written.
 ///
 /// # Errors
-/// When there are more than 32, a name is no name for a node, or a file is there already or cannot be written.
+/// When there are more than 32, a name is no name for a node, or a file is there already or cannot
+/// be written.
 pub fn create(path: &Path, nodes: &[NodeAddress]) -> Result<Vec<PathBuf>> {
     if nodes.len() > ROLES_MAX {
         let text = format!(

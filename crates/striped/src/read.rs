@@ -180,7 +180,8 @@ impl<'a> StripeReader<'a> {
         &self.cells[cell].as_ref()[self.bytes_of(&(sector..sector + 1))]
     }
 
-    /// The bytes of a range of the object, which is not empty and of which [`StripeReader::obtain`] was
+    /// The bytes of a range of the object, which is not empty and of which
+    /// [`StripeReader::obtain`] was
     /// told what it [`wants`].
     pub fn bytes(&self, range: &Range<u64>, wanted: &[Want]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);

@@ -99,7 +99,8 @@ impl StripedStorage {
         self.targets.all().iter().map(|target| target.url.as_str())
     }
 
-    /// Of each target of which something was read that is not as it was written, and was made up for
+    /// Of each target of which something was read that is not as it was written, and was made up
+    /// for
     /// by others: where it is, and of how many objects.
     pub fn damage_seen(&self) -> Vec<(String, usize)> {
         let mut objects: BTreeMap<usize, usize> = BTreeMap::new();

@@ -234,7 +234,8 @@ impl Targets {
         lock(&self.all()[number].pace).learn(bytes, took);
     }
 
-    /// Those of these targets that are in use and much slower than most, the slowest first. One that
+    /// Those of these targets that are in use and much slower than most, the slowest first. One
+    /// that
     /// is to be tried again is left to who asks first.
     pub fn slow(&self, numbers: &[usize]) -> Vec<usize> {
         let up = numbers.iter().copied().filter(|&number| self.is_up(number));
@@ -372,7 +373,8 @@ impl Targets {
         thread::sleep(left.min(RETRY_TICK));
     }
 
-    /// Takes in that a node is full, or may not be written to: others go on, as long as no more than
+    /// Takes in that a node is full, or may not be written to: others go on, as long as no more
+    /// than
     /// two are without what is new. Says whether it is a node.
     pub fn refuses(&self, number: usize, error: &StorageError) -> bool {
         let target = &self.all()[number];

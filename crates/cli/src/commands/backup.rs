@@ -61,7 +61,8 @@ pub struct Backup {
     /// Compare with this snapshot instead of the latest one of the same host and paths
     #[arg(long, value_name = "SNAPSHOT", hide_short_help = true)]
     parent: Option<String>,
-    /// Read so many files at a time: 1 is best for a disk that must move its heads [default: as many
+    /// Read so many files at a time: 1 is best for a disk that must move its heads [default: as
+    /// many
     /// as there are processors]
     #[arg(long, value_name = "N", env = "TABANE_READ_CONCURRENCY")]
     #[arg(hide_env_values = true, hide_short_help = true)]

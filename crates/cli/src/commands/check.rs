@@ -232,8 +232,8 @@ impl Check {
         let damage = striped.map_or_else(Vec::new, StripedStorage::damage_seen);
         for (url, objects) in &damage {
             warn(format!(
-                "{url}: parts of {} are not as they were written, and were computed from others: run \
-                 `tabane scrub`, which mends them",
+                "{url}: parts of {} are not as they were written, and were computed from others: \
+                 run `tabane scrub`, which mends them",
                 format::count(*objects as u64, "object")
             ));
         }

@@ -63,7 +63,8 @@ pub struct Find {
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     types: Vec<Type>,
     /// The patterns are IDs of blocks
-    #[arg(long, visible_alias = "blob", alias = "tree", conflicts_with_all = ["pack", "ignore_case"])]
+    #[arg(long, visible_alias = "blob", alias = "tree")]
+    #[arg(conflicts_with_all = ["pack", "ignore_case"])]
     #[arg(hide_short_help = true)]
     block: bool,
     /// The patterns are IDs of packs

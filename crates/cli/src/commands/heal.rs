@@ -63,8 +63,8 @@ pub fn heal(global: &Global, options: HealOptions) -> Result<Exit> {
             more => (format!("{more} targets are"), "them"),
         };
         warn(format!(
-            "{are} full or cannot be written to (see above), so not everything is protected as it should be: \
-             free some space there, or replace {them} with `{}`, and run this again",
+            "{are} full or cannot be written to (see above), so not everything is protected as it \
+             should be: free some space there, or replace {them} with `{}`, and run this again",
             advice::replace_command(storage.is_of_nodes())
         ));
     }

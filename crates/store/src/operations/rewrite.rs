@@ -67,7 +67,8 @@ pub struct Rewritten {
 }
 
 impl Repository {
-    /// Makes a snapshot without what is excluded of each that has some of it, or has another host or
+    /// Makes a snapshot without what is excluded of each that has some of it, or has another host
+    /// or
     /// time than wanted; with the tag `rewrite` if the old ones stay.
     ///
     /// # Errors
