@@ -9,6 +9,8 @@
 #   make fuzz       runs one fuzz target for a while: FUZZ=backends SECONDS=60, or FUZZ=stored PARSER=directory
 #                   (x86-64 Linux, needs a C++ compiler)
 #   make bench      measures kernels, the paper's figures, copies and whole backups beside the tools that are installed
+#   make guard      measures the ratios to peers that the documentation claims, fails where one has fallen by more
+#                   than a tenth, and else writes docs/results/guard.json
 #   make gpu-check  on a machine with an NVIDIA card: tests, then measures it and writes docs/results/gpu.json
 #   make book       the documentation as a book in target/book; needs mdbook (cargo install mdbook)
 #   make documents  writes what the command prints now into README, tutorial and reference
@@ -200,6 +202,14 @@ bench:
 		"$$bin/tabane-bench" store --make-tree "$$dir/tree" $(BENCHFLAGS); \
 	fi
 
+# The programs are those of a plain cargo build --release: the same profile, and the kernels compiled once for all.
+# GUARDFLAGS=--accept makes a fallen ratio the last result, GUARDFLAGS='--benches mac,lanes' runs only these.
+GUARDFLAGS =
+guard:
+	$(CARGO) build $(CARGOFLAGS) --release -p tabane -p tabane-provider -p tabane-bench -p tabane-papers
+	@bin=$$($(TARGET))/release; mkdir -p docs/results; \
+	"$$bin/tabane-bench" guard --commit "$$(git describe --always --dirty --abbrev=12)" $(GUARDFLAGS)
+
 # Fails where there is no card: what it is for is to be run where there is one. compute-sanitizer is of NVIDIA's toolkit.
 # Data in MiB: GPU_MIB.
 GPU_MIB = 4096
@@ -261,5 +271,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: all book build documents figures miri gpu-check fuzz package test test-all test-examples test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: all book guard build documents figures miri gpu-check fuzz package test test-all test-examples test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

@@ -1,4 +1,4 @@
-//! The processors that this process may use, and threads pinned to them.
+//! The processors that this process may use, which they are, and threads pinned to them.
 
 use std::fs;
 use std::sync::Barrier;
@@ -45,6 +45,54 @@ impl Cpus {
     }
 }
 
+/// Which processor this is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// What it calls itself, or else the architecture.
+    pub name: String,
+    vendor: String,
+    family: String,
+    model: String,
+}
+
+impl Model {
+    /// That of this machine.
+    pub fn of_this() -> Model {
+        Model::from_cpuinfo(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
+    }
+
+    fn from_cpuinfo(text: &str) -> Model {
+        let field = |name: &str| {
+            let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+            let (_, value) = fields.find(|(field, _)| field.trim() == name)?;
+            Some(value.trim().to_owned())
+        };
+        let unknown = || std::env::consts::ARCH.to_owned();
+        Model {
+            name: field("model name").unwrap_or_else(unknown),
+            vendor: field("vendor_id")
+                .or_else(|| field("CPU implementer"))
+                .unwrap_or_else(unknown),
+            family: field("cpu family")
+                .or_else(|| field("CPU architecture"))
+                .unwrap_or_default(),
+            model: field("model")
+                .or_else(|| field("CPU part"))
+                .unwrap_or_default(),
+        }
+    }
+
+    /// Vendor and family, as `AuthenticAMD 26`.
+    pub fn family(&self) -> String {
+        format!("{} {}", self.vendor, self.family)
+    }
+
+    /// Vendor, family and model, as `AuthenticAMD 26 2`.
+    pub fn full(&self) -> String {
+        format!("{} {}", self.family(), self.model)
+    }
+}
+
 /// Pins this thread, and the processes that it starts, to one processor.
 pub fn pin(cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
@@ -88,6 +136,17 @@ mod tests {
         assert_eq!(cpus.all(), [0, 1, 2, 3]);
         let unknown = Cpus::by_core(0..2, |_| String::new());
         assert_eq!(unknown.cores, [0, 1]);
+    }
+
+    #[test]
+    fn a_processor_has_a_name_a_family_and_a_model() {
+        let text = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 2\n\
+                    model name\t: AMD EPYC\nprocessor\t: 1\nvendor_id\t: Other\n";
+        let model = Model::from_cpuinfo(text);
+        assert_eq!(model.name, "AMD EPYC");
+        assert_eq!(model.family(), "AuthenticAMD 26");
+        assert_eq!(model.full(), "AuthenticAMD 26 2");
+        assert!(!Model::of_this().name.is_empty());
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod chunk;
 mod chunk_size;
 mod cp;
 mod fabric;
+mod guard;
 mod index;
 mod lanes;
 mod levels;
@@ -61,6 +62,8 @@ enum Command {
     Sum(sum::Args),
     /// Time checked copies beside cp, and rsync with a pass over checksums
     Cp(cp::Args),
+    /// Measure the ratios that the documentation claims, and fail where one has fallen
+    Guard(guard::Args),
     /// Build a reproducible test tree
     Tree(tree::Args),
     /// Compare two trees byte for byte and attribute for attribute
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Command::Striped(args) => striped::run(&args),
         Command::Sum(args) => sum::run(&args),
         Command::Cp(args) => cp::run(&args),
+        Command::Guard(args) => guard::run(&args),
         Command::Tree(args) => tree::run(&args),
         Command::CompareTrees(args) => compare_trees::run(&args),
         Command::Faults(args) => faults::run(&args),

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use tabane_bench::arguments::{Program, Report};
+use tabane_bench::cpus::Model;
 use tabane_bench::measure::{Sample, measure, median};
 use tabane_bench::rounds::{self, round};
 use tabane_bench::tools::{Kind, Places, Scenario, Tool, find_in_path};
@@ -390,7 +391,7 @@ impl Bench {
     fn introduce(&self) {
         let processors = std::thread::available_parallelism().map_or(0, usize::from);
         let load = rounds::load();
-        let model = processor_model();
+        let model = Model::of_this().name;
         if self.json {
             println!(
                 "{}",
@@ -717,16 +718,6 @@ fn settle(work: &Path) {
             start.elapsed()
         );
     }
-}
-
-fn processor_model() -> String {
-    fs::read_to_string("/proc/cpuinfo")
-        .ok()
-        .and_then(|text| {
-            let line = text.lines().find(|line| line.starts_with("model name"))?;
-            Some(line.split_once(':')?.1.trim().to_owned())
-        })
-        .unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
 /// Medians of one tool in one scenario.

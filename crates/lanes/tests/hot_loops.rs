@@ -82,8 +82,8 @@ const CBC_KERNELS: &[(&str, usize, usize, usize)] = &[
 /// compute, and how many stores of a vector register to the stack.
 #[rustfmt::skip]
 const OTHER_KERNELS: &[(&str, [usize; 3])] = &[
-    ("vhash::avx512::absorb::<1>", [240, 182, 0]),
-    ("vhash::avx512::absorb::<2>", [469, 348, 10]),
+    ("vhash::avx512::absorb::<1>", [232, 174, 0]),
+    ("vhash::avx512::absorb::<2>", [424, 316, 8]),
     ("xxh3::avx512::absorb", [141, 103, 0]),
     ("gear::avx512::rule_out", [666, 258, 13]),
     ("xor::sum_avx512", [136, 28, 0]),

@@ -2,12 +2,12 @@
 //! 52 bits of products of numbers of 52 bits, and add them to 64 bits, which do not overflow for
 //! long.
 //!
-//! * NH: a lane takes every fourth pair of words of one of two blocks. What the lanes of a block
-//!   hold is summed for eight blocks together, each sum ending in a lane of its own. A word is 52
-//!   bits and 12.
+//! * NH: a lane takes every second pair of words of one of four blocks. The two lanes of a block are
+//!   summed for eight blocks together, each sum ending in a lane of its own. A word is 52 bits and
+//!   12.
 //! * The polynomial: lane `i` takes every eighth coefficient from the `i`th on, and the eighth
 //!   power of the point. So it waits for itself once in eight blocks. A number is 43, 43 and 41
-//!   bits. The lanes are joined at the end.
+//!   bits; its parts may grow during two steps. The lanes are joined at the end.
 //!
 //! Everything here is inlined into [`absorb`], the one function that has the instruction set: a
 //! call would send all of its registers through memory. The test `hot_loops` looks at what the
@@ -24,6 +24,12 @@ pub(super) const GROUP_BLOCKS: usize = 8;
 /// How many bytes ahead of its use data is asked for: the processor by itself does not look beyond
 /// a page of 4 KiB.
 const AHEAD_BYTES: usize = 6144;
+
+/// Groups between which the parts of the polynomial's numbers grow.
+const GROWING_GROUPS: usize = 2;
+
+/// Bytes of a block that are in half a register: two pairs of words.
+const CHUNK: usize = 32;
 
 /// Bits of each part of a number modulo 2¹²⁷ − 1, low ones first. In a product of the second and
 /// third part the third is worth 2¹²⁹, which is 4.
@@ -63,10 +69,23 @@ impl X8 {
 
     /// Reads eight numbers. `self` only proves that the processor has the instruction set.
     #[inline(always)]
-    fn load(self, from: &[[u8; 8]; 8]) -> Self {
-        // SAFETY: a value of this type shows that the processor has the instruction set; the bytes
-        // are as long as a register, and need not be aligned.
+    fn load(self, from: &[u64; 8]) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set; the array
+        // is as long as a register.
         unsafe { Self(_mm512_loadu_si512(from.as_ptr().cast())) }
+    }
+
+    /// Reads four numbers, and four more. `self` only proves that the processor has the instruction
+    /// set.
+    #[inline(always)]
+    fn load_halves(self, low: &[u8; CHUNK], high: &[u8; CHUNK]) -> Self {
+        // SAFETY: a value of this type shows that the processor has the instruction set; each of
+        // the two is as long as half a register, and need not be aligned.
+        unsafe {
+            let low = _mm512_castsi256_si512(_mm256_loadu_si256(low.as_ptr().cast()));
+            let high = _mm256_loadu_si256(high.as_ptr().cast());
+            Self(_mm512_inserti64x4::<1>(low, high))
+        }
     }
 
     /// The eight numbers.
@@ -104,8 +123,6 @@ impl X8 {
         fn add(other) = _mm512_add_epi64;
         /// Bit by bit.
         fn and(other) = _mm512_and_si512;
-        /// Bit by bit.
-        fn or(other) = _mm512_or_si512;
         /// Shifts each number by `BITS` bits.
         fn shift_left<const BITS: u32>() = _mm512_slli_epi64;
         /// Shifts each number by `BITS` bits.
@@ -146,14 +163,11 @@ pub(super) unsafe fn absorb<const N: usize>(
 ) {
     // SAFETY: the caller vouches for the instruction set.
     let zero = unsafe { X8::zero() };
-    let mut nh = [NhKey::new(zero, &[0; WORDS]); N];
+    let mut nh = [NhKey::EMPTY; N];
     let mut powers = [Power::new(zero, 0); N];
     let mut state = [[zero; 3]; N];
     for hash in 0..N {
-        nh[hash] = NhKey::new(
-            zero,
-            key.nh[2 * hash..].first_chunk().expect("two pairs more"),
-        );
+        nh[hash] = NhKey::new(key.nh[2 * hash..].first_chunk().expect("two pairs more"));
         powers[hash] = Power::new(zero, key.eighth_powers[hash]);
         // What was before goes on in the last lane, whose sum is multiplied no more in the end.
         for (part, number) in state[hash].iter_mut().zip(parts(sums[hash])) {
@@ -161,31 +175,23 @@ pub(super) unsafe fn absorb<const N: usize>(
         }
     }
 
-    for group in groups {
-        for line in (0..GROUP_BLOCKS * BLOCK).step_by(64) {
-            prefetch(
-                group
-                    .as_flattened()
-                    .as_ptr()
-                    .wrapping_add(AHEAD_BYTES + line),
-            );
-        }
-        let mut quarters = [[[zero; 4]; 3]; N];
-        for (two, blocks) in group.as_chunks().0.iter().enumerate() {
+    // Loops over hashes and parts: `map` would call what is not inlined into it.
+    let (several, rest) = groups.as_chunks::<GROWING_GROUPS>();
+    for groups in several {
+        for group in groups {
+            let coefficients = coefficients(&nh, &powers, group);
             for hash in 0..N {
-                let sums = nh[hash].sums(blocks);
-                for part in 0..3 {
-                    quarters[hash][part][two] = sums[part];
-                }
+                state[hash] = powers[hash].step(state[hash], coefficients[hash]);
             }
         }
+        for state in &mut state {
+            *state = shorten(*state);
+        }
+    }
+    for group in rest {
+        let coefficients = coefficients(&nh, &powers, group);
         for hash in 0..N {
-            // A loop: `map` would call what is not inlined into it.
-            let mut sums = [zero; 3];
-            for part in 0..3 {
-                sums[part] = add_quarters(quarters[hash][part]);
-            }
-            state[hash] = powers[hash].step(state[hash], coefficient(sums));
+            state[hash] = shorten(powers[hash].step(state[hash], coefficients[hash]));
         }
     }
 
@@ -200,58 +206,85 @@ pub(super) unsafe fn absorb<const N: usize>(
     }
 }
 
-/// The key of NH: for each line of a block the first words of its four pairs and the second ones,
-/// each in two lanes, for two blocks.
+/// The key of NH: for each chunk of a block the first words of its two pairs and the second ones,
+/// each in the lanes of four blocks.
 #[derive(Clone, Copy)]
-struct NhKey([[X8; 2]; 2]);
+struct NhKey([[[u64; 8]; 2]; BLOCK / CHUNK]);
 
 impl NhKey {
-    /// `zero` only proves that the processor has the instruction set.
+    const EMPTY: Self = Self([[[0; 8]; 2]; _]);
+
     #[inline(always)]
-    fn new(zero: X8, words: &[u64; WORDS]) -> Self {
-        let mut key = [[zero; 2]; 2];
-        for (line, key) in key.iter_mut().enumerate() {
+    fn new(words: &[u64; WORDS]) -> Self {
+        let mut key = Self::EMPTY;
+        for (chunk, key) in key.0.iter_mut().enumerate() {
             for (place, key) in key.iter_mut().enumerate() {
-                let mut lanes = [[0; 8]; 8];
-                for (lane, bytes) in lanes.iter_mut().enumerate() {
-                    *bytes = words[8 * line + 2 * (lane / 2) + place].to_le_bytes();
+                for (lane, word) in key.iter_mut().enumerate() {
+                    *word = words[CHUNK / 8 * chunk + 2 * (lane / 2 % 2) + place];
                 }
-                *key = zero.load(&lanes);
             }
         }
-        Self(key)
-    }
-
-    /// Sums of two products of NH, one in each lane, of which bits from 0, 52 and 104 on are apart;
-    /// the last reach beyond bit 125. Even lanes are of the first block, odd ones of the second.
-    #[inline(always)]
-    fn sums(self, [first, second]: &[[u8; BLOCK]; 2]) -> [X8; 3] {
-        let zero = self.0[0][0].splat(0);
-        let [mut low, mut middle, mut high] = [zero; 3];
-        for (line, key) in self.0.into_iter().enumerate() {
-            let first = zero.load(&first.as_chunks().0.as_chunks().0[line]);
-            let second = zero.load(&second.as_chunks().0.as_chunks().0[line]);
-            let a = first.first_of_pairs(second).add(key[0]);
-            let b = first.second_of_pairs(second).add(key[1]);
-            let (a_high, b_high) = (a.shift_right::<52>(), b.shift_right::<52>());
-            low = low.add_product_low(a, b);
-            middle = middle
-                .add_product_high(a, b)
-                .add_product_low(a, b_high)
-                .add_product_low(a_high, b);
-            high = high
-                .add_product_high(a, b_high)
-                .add_product_high(a_high, b)
-                .add_product_low(a_high, b_high);
-        }
-        [low, middle, high]
+        key
     }
 }
 
-/// Adds the even lanes of each and the odd ones: for lanes 0 and 1 those of the first, and so on.
+/// Sums of products of NH: of each the bits from 0, 52 and 104 on are apart.
+type Products = [X8; 3];
+
+/// Adds the products of words `a` and `b` of all lanes.
 #[inline(always)]
-fn add_quarters([a, b, c, d]: [X8; 4]) -> X8 {
-    add_halves(add_halves(a, b), add_halves(c, d))
+fn add_products([low, middle, high]: Products, a: X8, b: X8) -> Products {
+    let (a_high, b_high) = (a.shift_right::<52>(), b.shift_right::<52>());
+    [
+        low.add_product_low(a, b),
+        middle
+            .add_product_high(a, b)
+            .add_product_low(a, b_high)
+            .add_product_low(a_high, b),
+        high.add_product_high(a, b_high)
+            .add_product_high(a_high, b)
+            .add_product_low(a_high, b_high),
+    ]
+}
+
+/// The sums of NH of eight blocks, each in a lane of its own, modulo 2¹²⁶ but for high bits that
+/// [`Power::step`] leaves out.
+#[inline(always)]
+fn coefficients<const N: usize>(
+    keys: &[NhKey; N],
+    powers: &[Power; N],
+    group: &[[u8; BLOCK]; GROUP_BLOCKS],
+) -> [Products; N] {
+    let zero = powers[0].parts[0].splat(0);
+    for line in (0..GROUP_BLOCKS * BLOCK).step_by(64) {
+        prefetch(
+            group
+                .as_flattened()
+                .as_ptr()
+                .wrapping_add(AHEAD_BYTES + line),
+        );
+    }
+    let mut halves = [[[zero; 3]; 2]; N];
+    for (half, [first, second, third, fourth]) in group.as_chunks().0.iter().enumerate() {
+        for chunk in 0..BLOCK / CHUNK {
+            let even = zero.load_halves(chunk_of(first, chunk), chunk_of(third, chunk));
+            let odd = zero.load_halves(chunk_of(second, chunk), chunk_of(fourth, chunk));
+            let (a, b) = (even.first_of_pairs(odd), even.second_of_pairs(odd));
+            for hash in 0..N {
+                let [a_key, b_key] = &keys[hash].0[chunk];
+                let (a, b) = (a.add(zero.load(a_key)), b.add(zero.load(b_key)));
+                halves[hash][half] = add_products(halves[hash][half], a, b);
+            }
+        }
+    }
+    let mut sums = [[zero; 3]; N];
+    for hash in 0..N {
+        for part in 0..3 {
+            sums[hash][part] = add_halves(halves[hash][0][part], halves[hash][1][part]);
+        }
+        sums[hash] = carry(sums[hash]);
+    }
+    sums
 }
 
 /// Adds neighbouring pairs of lanes: in the low half those of `a`, in the high half of `b`.
@@ -261,22 +294,33 @@ fn add_halves(a: X8, b: X8) -> X8 {
     even.add(a.shuffle_pairs::<0b11_01_11_01>(b))
 }
 
-/// Sums of products in the parts of the polynomial's numbers, modulo 2¹²⁶.
 #[inline(always)]
-fn coefficient([low, middle, high]: [X8; 3]) -> [X8; 3] {
+fn chunk_of(block: &[u8; BLOCK], chunk: usize) -> &[u8; CHUNK] {
+    &block.as_chunks().0[chunk]
+}
+
+/// Carries what goes beyond 52 bits. The first two keep what they carry, which [`Power::step`]
+/// leaves out; the last is cut so that all is modulo 2¹²⁶.
+#[inline(always)]
+fn carry([low, middle, high]: Products) -> Products {
     let middle = middle.add(low.shift_right::<52>());
     let high = high.add(middle.shift_right::<52>());
-    let (low, middle, high) = (
-        low.low_bits(52),
-        middle.low_bits(52),
-        high.low_bits(126 - 104),
-    );
-    // Bits 43 to 51 of `low` are nine, with which the middle part begins.
-    let second = low.shift_right::<43>().or(middle.shift_left::<9>());
+    [low, middle, high.low_bits(126 - 104)]
+}
+
+/// Carries what goes beyond a part: less than two bits remain to carry.
+#[inline(always)]
+fn shorten([first, second, third]: [X8; 3]) -> [X8; 3] {
     [
-        low.low_bits(PART_BITS[0]),
-        second.low_bits(PART_BITS[1]),
-        middle.shift_right::<34>().or(high.shift_left::<18>()),
+        first
+            .low_bits(PART_BITS[0])
+            .add(third.shift_right::<{ PART_BITS[2] }>()),
+        second
+            .low_bits(PART_BITS[1])
+            .add(first.shift_right::<{ PART_BITS[0] }>()),
+        third
+            .low_bits(PART_BITS[2])
+            .add(second.shift_right::<{ PART_BITS[1] }>()),
     ]
 }
 
@@ -293,9 +337,11 @@ impl Power {
         }
     }
 
-    /// `state` times this, plus a coefficient, in each lane. Parts may be longer by a bit.
+    /// `state` times this, plus the coefficient with these products, in each lane. With parts of 44,
+    /// 44 and 42 bits in `state`, those of the result have less than 47 bits, and those of the step
+    /// after it less than 50: what is multiplied, also by four, has less than 52.
     #[inline(always)]
-    fn step(self, state: [X8; 3], coefficient: [X8; 3]) -> [X8; 3] {
+    fn step(self, state: [X8; 3], coefficient: Products) -> [X8; 3] {
         let zero = state[0].splat(0);
         let [k0, k1, k2] = self.parts;
         let [a, b, c] = state;
@@ -308,25 +354,23 @@ impl Power {
         ];
         let (mut low, mut high) = ([zero; 3], [zero; 3]);
         for part in 0..3 {
+            // From the bits of a product to those of a part: of 52 bits from bit `52 * part` on,
+            // what is below the next part, and the rest in the next one. Shifted as in `parts`.
+            let shift = zero.splat(1 << (9 * (part + 1)));
+            low[part] = low[part].add_product_low(coefficient[part], shift);
+            if part < 2 {
+                high[part] = high[part].add_product_high(coefficient[part], shift);
+            }
             for (x, y) in factors[part] {
                 low[part] = low[part].add_product_low(x, y);
                 high[part] = high[part].add_product_high(x, y);
             }
-            low[part] = low[part].shift_right::<9>().add(coefficient[part]);
+            low[part] = low[part].shift_right::<{ 52 - PART_BITS[0] }>();
         }
-        let first = low[0].add(high[2].shift_left::<2>());
-        let second = low[1].add(high[0]);
-        let third = low[2].add(high[1]);
         [
-            first
-                .low_bits(PART_BITS[0])
-                .add(third.shift_right::<{ PART_BITS[2] }>()),
-            second
-                .low_bits(PART_BITS[1])
-                .add(first.shift_right::<{ PART_BITS[0] }>()),
-            third
-                .low_bits(PART_BITS[2])
-                .add(second.shift_right::<{ PART_BITS[1] }>()),
+            low[0].add(high[2].shift_left::<2>()),
+            low[1].add(high[0]),
+            low[2].add(high[1]),
         ]
     }
 }

@@ -257,12 +257,13 @@ fn count(bed: &Bed, way: Way, algorithm: &str, len: usize, seconds: f64) -> Resu
 
 fn print(json: bool, algorithm: &str, len: usize, processes: usize, seconds: &[f64], bytes: f64) {
     if json {
-        for (seconds, (_, way)) in seconds.iter().zip(WAYS) {
+        for (own, (_, way)) in seconds.iter().zip(WAYS) {
             println!(
                 "{}",
                 json!({
                     "algorithm": algorithm, "bytes": len, "processes": processes, "way": way,
-                    "seconds": seconds, "gb_per_s": round(bytes / seconds / 1e9),
+                    "seconds": own, "gb_per_s": round(bytes / own / 1e9),
+                    "ratio_to_default": round(seconds[0] / own),
                 })
             );
         }
