@@ -83,6 +83,19 @@ pub trait Storage: Any + Send + Sync {
     /// mend.
     fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>>;
 
+    /// Reads a range again that turned out to be wrong although the storage has found no fault with
+    /// it. Where the storage can compute the range in other ways, it hands what comes of each to
+    /// `is_right`, until that says so; returns whether it has.
+    fn get_otherwise(
+        &self,
+        name: Name,
+        range: Range<u64>,
+        is_right: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> bool {
+        let _ = (name, range, is_right);
+        false
+    }
+
     /// The objects of a kind, in no order. What was put or deleted before the call is listed or not
     /// listed; what is put or deleted meanwhile may be either.
     fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>>;

@@ -16,8 +16,11 @@ const KEPT_BYTES_MAX: u64 = 128 << 20;
 #[derive(Default)]
 pub struct Decoded {
     /// Those that were read last are last, each with the bytes that it may take.
-    stripes: Mutex<Vec<(Id, u64, Arc<Mutex<Sectors>>)>>,
+    stripes: Mutex<Vec<Stripe>>,
 }
+
+/// A stripe, the bytes that it may take, and what is there of it.
+type Stripe = (Id, u64, Arc<Mutex<Sectors>>);
 
 impl Decoded {
     /// What is kept of an object. Who reads it holds the lock meanwhile: others that read the same

@@ -6,7 +6,7 @@ use crate::container::{Geometry, HEADER_LEN};
 use crate::read::{StripeReader, Want, open_replica, wants};
 use crate::striped::StripedStorage;
 use tabane_storage::sync::lock;
-use tabane_storage::{Name, ObjectKind, Result, Storage, StorageError, StorageErrorKind};
+use tabane_storage::{Id, Name, ObjectKind, Result, Storage, StorageError, StorageErrorKind};
 
 /// What was found under a name.
 enum Found {
@@ -113,7 +113,7 @@ impl StripedStorage {
         };
         let by_role = self.targets_by_role(name.id, geometry.generation);
         let by_role = by_role.ok_or_else(unknown)?;
-        let left_out = self.left_out(&by_role);
+        let left_out = self.left_out(name.id, &by_role);
         if !left_out.is_empty() && !range.is_empty() {
             return self.get_degraded(name, &geometry, &range, &wanted, &left_out);
         }
@@ -130,15 +130,20 @@ impl StripedStorage {
         Ok(reader.bytes(&range, &wanted))
     }
 
-    /// The roles of a stripe whose targets are not used to read it: those that are away, and of
-    /// those that are slow as many as others make up for.
-    fn left_out(&self, by_role: &[usize]) -> Vec<usize> {
+    /// The roles of a stripe that are not used to read it: those whose targets are away, and of those
+    /// that are wrong, and then of those whose targets are slow, as many as others make up for.
+    fn left_out(&self, object: Id, by_role: &[usize]) -> Vec<usize> {
         let is_away = |role: &usize| !self.targets.is_up(by_role[*role]);
         let mut left_out: Vec<usize> = (0..by_role.len()).filter(is_away).collect();
+        let may_be_wrong = 2_usize.saturating_sub(left_out.len());
+        let wrong = self.distrusted(object).into_iter();
+        let wrong: Vec<usize> = wrong.filter(|role| !left_out.contains(role)).collect();
+        left_out.extend(wrong.into_iter().take(may_be_wrong));
         let role_of = |target: usize| by_role.iter().position(|&other| other == target);
         let slow = self.targets.slow(by_role).into_iter().filter_map(role_of);
         let may_be_slow = 2_usize.saturating_sub(left_out.len());
-        left_out.extend(slow.take(may_be_slow));
+        let slow: Vec<usize> = slow.filter(|role| !left_out.contains(role)).collect();
+        left_out.extend(slow.into_iter().take(may_be_slow));
         left_out
     }
 

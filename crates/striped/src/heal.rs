@@ -52,6 +52,8 @@ pub struct HealReport {
     pub relayed_parts: u64,
     /// Parts of objects that were found to be damaged.
     pub damaged_parts: u64,
+    /// Objects whose parts contradict each other although their checksums are right.
+    pub contradicting_objects: u64,
     /// Bytes that were read.
     pub read_bytes: u64,
     /// Bytes that were written.

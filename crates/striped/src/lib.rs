@@ -16,6 +16,7 @@ pub mod cluster;
 pub mod container;
 mod decoded;
 mod delete;
+mod doubt;
 mod get;
 mod heal;
 mod list;

@@ -133,6 +133,20 @@ impl<'a> StripeReader<'a> {
         }
     }
 
+    /// The sectors of which all cells are known.
+    pub fn whole_sectors(&self) -> Vec<u64> {
+        let is_good = |sector: &u64| {
+            let mut cells = 0..self.layout.cells();
+            cells.all(|cell| self.state(cell, *sector) == State::Good)
+        };
+        self.window.clone().filter(is_good).collect()
+    }
+
+    /// Whether no cell of a sector was computed from others.
+    pub fn all_were_read(&self, sector: u64) -> bool {
+        self.absent.is_empty() && !self.damage.iter().any(|(_, damaged)| *damaged == sector)
+    }
+
     /// Does without a role, whatever its target has.
     pub fn leave_out(&mut self, role: usize) {
         self.away.insert(role);
@@ -176,7 +190,7 @@ impl<'a> StripeReader<'a> {
     }
 
     /// The bytes of a sector of which [`StripeReader::obtain`] was told.
-    fn sector(&self, cell: usize, sector: u64) -> &[u8] {
+    pub fn sector(&self, cell: usize, sector: u64) -> &[u8] {
         &self.cells[cell].as_ref()[self.bytes_of(&(sector..sector + 1))]
     }
 

@@ -129,6 +129,22 @@ impl StripedStorage {
                 healing.read(reader.bytes_read());
             }
             obtained?;
+            if let Some(suspect) = reader.contradiction() {
+                healing.count(|report| report.contradicting_objects += 1);
+                healing.read(reader.bytes_read());
+                let who = match suspect {
+                    Some(role) => {
+                        let url = &self.targets.all()[by_role[role]].url;
+                        format!("that on {url} is wrong, unless two others are")
+                    }
+                    None => "it cannot be told which are wrong".to_owned(),
+                };
+                let text = format!(
+                    "its parts contradict each other although their checksums are right: {who}. \
+                     Nothing was replaced, since only who has the password can be sure"
+                );
+                return Err(StorageError::new(StorageErrorKind::Damaged, text));
+            }
         }
         healing.read(reader.bytes_read());
 

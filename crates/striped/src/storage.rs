@@ -42,6 +42,15 @@ impl Storage for StripedStorage {
             .map_err(|error| error.about(name))
     }
 
+    fn get_otherwise(
+        &self,
+        name: Name,
+        range: Range<u64>,
+        is_right: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> bool {
+        self.read_without_each(name, &range, is_right)
+    }
+
     fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
         self.persist(|_| self.list_objects(kind))
     }

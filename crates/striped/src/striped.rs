@@ -38,6 +38,10 @@ pub struct StripedStorage {
     pub(crate) known: Mutex<HashMap<Id, Geometry>>,
     /// What was deleted while a target was away that may have it.
     pub(crate) deleted: Mutex<HashSet<Id>>,
+    /// Roles of objects whose parts are wrong although their checksums are right.
+    pub(crate) distrusted: Mutex<HashMap<Id, Vec<usize>>>,
+    /// Targets that have such parts.
+    pub(crate) liars: Mutex<BTreeSet<usize>>,
     /// What was read of stripes of which not all targets are used.
     pub(crate) decoded: Decoded,
     /// What targets were seen to have of which objects that is not as it was written.
@@ -67,6 +71,8 @@ impl StripedStorage {
             targets,
             known: Mutex::default(),
             deleted: Mutex::new(found.deleted.into_iter().collect()),
+            distrusted: Mutex::default(),
+            liars: Mutex::default(),
             decoded: Decoded::default(),
             damage: Mutex::default(),
             sender: None,

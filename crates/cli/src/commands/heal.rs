@@ -104,6 +104,12 @@ fn print(report: &HealReport, read_data: bool) -> Result<()> {
         let parts = format::count(report.damaged_parts, "part");
         output.line(format!("{parts} of objects found to be damaged"))?;
     }
+    if report.contradicting_objects > 0 {
+        let objects = format::count(report.contradicting_objects, "object");
+        output.line(format!(
+            "{objects} with parts that contradict each other, with right checksums: `tabane restore` reads round them and names who is wrong"
+        ))?;
+    }
     if report.applied_deletions > 0 {
         let objects = format::count(report.applied_deletions, "object");
         output.line(format!(

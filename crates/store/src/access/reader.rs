@@ -104,17 +104,33 @@ impl BlockReader {
             .map_err(Error::storage("read", name))?;
         let master = self.repository.master();
         let key = master.object_key(ObjectKind::Pack, &pack.salt);
-        let mut rest = sealed.as_slice();
-        let opened = segments.iter().map(|segment| {
-            let (part, behind) = rest.split_at(segment.stored_len as usize);
-            rest = behind;
-            let (number, raw_len) = (segment.number as usize, segment.raw_len as usize);
-            self.segments
-                .open(&key, number, segment.codec, raw_len, part, || {
+        let reader = &mut self.segments;
+        let mut open = |mut rest: &[u8]| -> Vec<Result<Vec<u8>>> {
+            let opened = segments.iter().map(|segment| {
+                let (part, behind) = rest.split_at(segment.stored_len as usize);
+                rest = behind;
+                let (number, raw_len) = (segment.number as usize, segment.raw_len as usize);
+                reader.open(&key, number, segment.codec, raw_len, part, || {
                     name.to_string()
                 })
-        });
-        Ok(opened.collect())
+            });
+            opened.collect()
+        };
+        let mut opened = open(&sealed);
+        if opened.iter().any(Result::is_err) {
+            // Targets may have changed it, and others make up for them.
+            self.repository
+                .storage()
+                .get_otherwise(name, start..end, &mut |sealed| {
+                    let other = open(sealed);
+                    let is_right = other.iter().all(Result::is_ok);
+                    if is_right {
+                        opened = other;
+                    }
+                    is_right
+                });
+        }
+        Ok(opened)
     }
 
     /// Reads a segment, through the cache.

@@ -13,7 +13,7 @@ use tabane_parity::schedule::Kind;
 use super::limits::Limits;
 use super::mixer::Mixer;
 use super::node::NodeStorage;
-use super::session::{STALL_TIMEOUT, Session};
+use super::session::{Outgoing, STALL_TIMEOUT, Session};
 use super::wire::{Reply, Request, Source, Stripe};
 use crate::container::SECTOR_LEN;
 use crate::put::{data_cells, encode_cells};
@@ -165,15 +165,13 @@ impl StripeSender for Relay {
         };
         let idle = lock(&self.flow).begin();
         let begun = Instant::now();
-        let sent = opened.send(
+        let outgoing = Outgoing {
             number,
             geometry,
-            &schedule,
-            &members,
-            &cells,
-            &self.limits,
-            &may_wait,
-        );
+            schedule: &schedule,
+            members: &members,
+        };
+        let sent = opened.send(&outgoing, &cells, &self.limits, &may_wait);
         let took = begun.elapsed();
         let _unanswered = Unanswered::after_sending(&self.flow);
         match sent {
@@ -309,9 +307,9 @@ fn nodes_in_use<'t>(
 
 /// Whether all of these nodes answer.
 fn are_there(nodes: &[&NodeStorage]) -> bool {
-    let asked = try_each(nodes, nodes.len(), |node| match node.is_there() {
-        true => Ok(()),
-        false => Err(()),
+    let asked = try_each(nodes, nodes.len(), |node| {
+        let is_there = node.is_there();
+        is_there.then_some(()).ok_or(())
     });
     asked.is_ok()
 }

@@ -28,6 +28,18 @@ const LAG_MAX: usize = 3;
 /// Bytes of a ring, at least and at most.
 const RING: std::ops::RangeInclusive<usize> = 1 << 20..=16 << 20;
 
+/// A stripe that a client sends.
+pub struct Outgoing<'a> {
+    /// Its number within the session.
+    pub number: u64,
+    /// How it is laid out.
+    pub geometry: &'a Geometry,
+    /// What goes to whom.
+    pub schedule: &'a Schedule,
+    /// The member that has each role.
+    pub members: &'a [usize],
+}
+
 /// Rings at several nodes, and the connections to them.
 pub struct Session {
     id: SessionId,
@@ -105,21 +117,23 @@ impl Session {
         self.id
     }
 
-    /// Sends what is the client's of a stripe: to each node its cells, sector by sector. `members`
-    /// has the member of each role; `may_wait` says whether it is worth to wait on when nodes take
+    /// Sends what is the client's of a stripe: to each node its cells, sector by sector. `may_wait` says whether it is worth to wait on when nodes take
     /// nothing. Returns for how long it waited for nodes, not for the network, in the mean over the
     /// nodes: one that gets its data sooner than others waits for them, and so some waiting says
     /// nothing.
     pub fn send(
         &mut self,
-        number: u64,
-        geometry: &Geometry,
-        schedule: &Schedule,
-        members: &[usize],
+        outgoing: &Outgoing,
         cells: &[impl AsRef<[u8]> + Sync],
         limits: &Limits,
         may_wait: &(dyn Fn() -> bool + Sync),
     ) -> io::Result<Duration> {
+        let &Outgoing {
+            number,
+            geometry,
+            schedule,
+            members,
+        } = outgoing;
         let layout = geometry.layout();
         let endpoints = &self.endpoints;
         let progress = AtomicU64::new(0);
