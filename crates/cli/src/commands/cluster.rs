@@ -268,9 +268,10 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
         Ok(Some(survey)) if !survey.can_lose_any() => Exit::AtRisk,
         Ok(survey) => {
             let is_whole = survey.as_ref().is_none_or(Survey::is_whole);
-            match is_whole && cut.is_empty() && answers.iter().all(is_well) {
-                true => Exit::Success,
-                false => Exit::Degraded,
+            if is_whole && cut.is_empty() && answers.iter().all(is_well) {
+                Exit::Success
+            } else {
+                Exit::Degraded
             }
         }
     };
