@@ -481,7 +481,7 @@ impl Global {
         let storage = this.storage()?;
         if !exists(&*storage)? {
             return match absent {
-                Absent::Fail => Err(Error::NoRepository(storage.location()).into()),
+                Absent::Fail => Err(Repository::absence(&*storage).into()),
                 Absent::Create => match self.init(InitOptions::default()) {
                     // Somebody else has just made it.
                     Err(Failure::Store(Error::RepositoryExists(_))) => self.open_with(Absent::Fail),

@@ -49,14 +49,14 @@ impl Event {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct RemoteOptions {
-    /// Requests at a time.
+    /// Requests at a time; 5 by default.
     pub connections: usize,
-    /// Limit of what is sent, in KiB a second.
+    /// Limit of what is sent, in KiB a second; none by default.
     pub upload_kib_per_s: Option<u64>,
-    /// Limit of what is received, in KiB a second.
+    /// Limit of what is received, in KiB a second; none by default.
     pub download_kib_per_s: Option<u64>,
     /// For how long a request is tried again when the server cannot be reached, is overloaded, or
-    /// breaks off.
+    /// breaks off; 5 minutes by default.
     pub patience: Duration,
     /// Is told of outages that last.
     pub notice: Notice,

@@ -12,7 +12,10 @@ pub use access::{browse, client, file_reader, segment_cache, snapshots as snapsh
 pub use error::{Error, Result};
 pub use format::config::{BLOCK_HASHES, Config, parse_block_hash};
 pub use format::key::Password;
+pub use format::snapshot::{Filter, Snapshot};
 pub use format::{chunker, compress, entry, host, key};
+/// A moment in time, as in [`Snapshot::time`]; prints as RFC 3339, in UTC.
+pub use jiff::Timestamp;
 pub use operations::backup::BackupOptions;
 pub use operations::check::CheckOptions;
 pub use operations::copy::CopyOptions;

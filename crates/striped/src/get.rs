@@ -130,8 +130,9 @@ impl StripedStorage {
         Ok(reader.bytes(&range, &wanted))
     }
 
-    /// The roles of a stripe that are not used to read it: those whose targets are away, and of those
-    /// that are wrong, and then of those whose targets are slow, as many as others make up for.
+    /// The roles of a stripe that are not used to read it: those whose targets are away, and of
+    /// those that are wrong, and then of those whose targets are slow, as many as others make up
+    /// for.
     fn left_out(&self, object: Id, by_role: &[usize]) -> Vec<usize> {
         let is_away = |role: &usize| !self.targets.is_up(by_role[*role]);
         let mut left_out: Vec<usize> = (0..by_role.len()).filter(is_away).collect();

@@ -107,7 +107,8 @@ fn print(report: &HealReport, read_data: bool) -> Result<()> {
     if report.contradicting_objects > 0 {
         let objects = format::count(report.contradicting_objects, "object");
         output.line(format!(
-            "{objects} with parts that contradict each other, with right checksums: `tabane restore` reads round them and names who is wrong"
+            "{objects} with parts that contradict each other, with right checksums: `tabane \
+             restore` reads round them and names who is wrong"
         ))?;
     }
     if report.applied_deletions > 0 {

@@ -240,9 +240,8 @@ fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
         .succeeds()
         .says("no problems were found\n");
     flip(&bed.path("dir-a/shards/packs"));
-    let checked = tabane(&bed, ["check", "--read-data"])
-        .succeeds()
-        .says("damage that was read round");
+    let checked = tabane(&bed, ["check", "--read-data"]).says("damage that was read round");
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
     let warning = "node://a: parts of ";
     assert!(checked.stderr.contains(warning), "{}", checked.stderr);
     tabane(&bed, ["cluster", "scrub"]).succeeds();

@@ -2,9 +2,9 @@
 //! 52 bits of products of numbers of 52 bits, and add them to 64 bits, which do not overflow for
 //! long.
 //!
-//! * NH: a lane takes every second pair of words of one of four blocks. The two lanes of a block are
-//!   summed for eight blocks together, each sum ending in a lane of its own. A word is 52 bits and
-//!   12.
+//! * NH: a lane takes every second pair of words of one of four blocks. The two lanes of a block
+//!   are summed for eight blocks together, each sum ending in a lane of its own. A word is 52 bits
+//!   and 12.
 //! * The polynomial: lane `i` takes every eighth coefficient from the `i`th on, and the eighth
 //!   power of the point. So it waits for itself once in eight blocks. A number is 43, 43 and 41
 //!   bits; its parts may grow during two steps. The lanes are joined at the end.
@@ -337,9 +337,9 @@ impl Power {
         }
     }
 
-    /// `state` times this, plus the coefficient with these products, in each lane. With parts of 44,
-    /// 44 and 42 bits in `state`, those of the result have less than 47 bits, and those of the step
-    /// after it less than 50: what is multiplied, also by four, has less than 52.
+    /// `state` times this, plus the coefficient with these products, in each lane. With parts of
+    /// 44, 44 and 42 bits in `state`, those of the result have less than 47 bits, and those of the
+    /// step after it less than 50: what is multiplied, also by four, has less than 52.
     #[inline(always)]
     fn step(self, state: [X8; 3], coefficient: Products) -> [X8; 3] {
         let zero = state[0].splat(0);

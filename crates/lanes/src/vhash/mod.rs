@@ -116,11 +116,12 @@ impl Key {
         #[cfg(target_arch = "x86_64")]
         if self.wide {
             let (groups, rest) = blocks.as_chunks();
-            if !groups.is_empty() {
+            // One group alone does not pay for what its vectors need before and after.
+            if groups.len() > 1 {
                 // SAFETY: `wide` says that the processor has AVX-512 F and IFMA.
                 unsafe { avx512::absorb(self, sums, groups) };
+                blocks = rest;
             }
-            blocks = rest;
         }
         for block in blocks {
             let coefficients: [_; N] = self.nh(block.as_chunks().0);

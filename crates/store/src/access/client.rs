@@ -222,7 +222,7 @@ pub struct Forgotten {
 }
 
 impl Repository {
-    /// Removes what clients have left that died, or with `all` of any; returns what that was.
+    /// Removes the records of clients that crashed; with `all` also of clients that may be alive.
     ///
     /// # Errors
     /// When the storage fails.

@@ -14,7 +14,7 @@ const FORMS: &str =
 /// A place for a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// One place.
+    /// A folder or a URL.
     Single(tabane_storage::Location),
     /// Several places, which this file lists.
     Striped(PathBuf),
@@ -23,7 +23,8 @@ pub enum Location {
 }
 
 impl Location {
-    /// Reads what a person gave.
+    /// Reads what a person gave: a folder, `s3://…`, `gs://…`, `az://…`, `webdav+https://…`,
+    /// `striped:FILE` or `cluster:FILE`.
     ///
     /// # Errors
     /// One sentence that says what is wrong and what is known.
@@ -37,7 +38,8 @@ impl Location {
     }
 
     /// The storage at this place. A server is not spoken to before the first operation; the targets
-    /// of a set are. `plan` says how stripes are sent to the nodes of a cluster.
+    /// of a set are. For a folder both arguments are ignored: `open(&Default::default(),
+    /// Plan::Auto)`. `plan` says how stripes are sent to the nodes of a cluster.
     ///
     /// # Errors
     /// When something that the service needs is missing from the environment, or too many targets

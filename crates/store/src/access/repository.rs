@@ -134,6 +134,16 @@ impl Repository {
         }))
     }
 
+    /// Why `storage`, which has no `config`, is no repository: there never was one, or only
+    /// `config` is lost.
+    pub fn absence(storage: &dyn Storage) -> Error {
+        // Keys alone are what an interrupted creation leaves.
+        match storage.list(ObjectKind::Index) {
+            Ok(index) if !index.is_empty() => Error::ConfigMissing(storage.location()),
+            _ => Error::NoRepository(storage.location()),
+        }
+    }
+
     /// Opens a repository with one of its passwords.
     ///
     /// # Errors
@@ -145,11 +155,7 @@ impl Repository {
             if !is_absent(&source) {
                 return Error::storage("read", Name::CONFIG)(source);
             }
-            // Keys alone are what an interrupted creation leaves.
-            match storage.list(ObjectKind::Index) {
-                Ok(index) if !index.is_empty() => Error::ConfigMissing(storage.location()),
-                _ => Error::NoRepository(storage.location()),
-            }
+            Self::absence(&*storage)
         })?;
         // A newer format says so before a password is tried.
         crate::format::crypto::parse_header(ObjectKind::Config, &sealed, "config")?;

@@ -479,9 +479,6 @@ impl Encoder {
     }
 
     fn add(&mut self, id: Id, block: &[u8]) -> Result<()> {
-        if self.uploads.is_none() {
-            return Ok(());
-        }
         let compress = self.compressor.wants(block);
         let segment = if compress {
             &mut self.compressible

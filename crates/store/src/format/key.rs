@@ -10,7 +10,7 @@ use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_storage::{object_id, random};
 
-/// A password; wiped from memory when dropped.
+/// A password, made by `Password::new(b"…".to_vec())`; wiped from memory when dropped.
 pub type Password = Zeroizing<Vec<u8>>;
 
 /// Cost of Argon2id (RFC 9106): memory in KiB, passes, lanes.

@@ -11,7 +11,7 @@ use crate::format::entry::Piece;
 /// The contents of a snapshot's object, sealed JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// When the backup began.
+    /// When the backup began. Prints as RFC 3339, in UTC.
     pub time: Timestamp,
     /// The machine.
     pub hostname: String,
@@ -79,14 +79,15 @@ pub struct Summary {
     pub blocks_duplicate: u64,
 }
 
-/// Which snapshots are meant. Empty lists allow all.
+/// Which snapshots are meant: those that pass all three lists. Empty lists allow all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Any of these machines.
+    /// The snapshot is of one of these machines.
     pub hosts: Vec<String>,
-    /// All tags of any of these comma-separated lists.
+    /// The snapshot has all tags of one of these comma-separated lists: `["a,b", "c"]` means
+    /// (a and b) or c.
     pub tags: Vec<String>,
-    /// All of these paths.
+    /// The snapshot has all of these paths, compared as text with [`Snapshot::paths`].
     pub paths: Vec<String>,
 }
 

@@ -28,13 +28,13 @@ const RELAY_PAUSE_MIN: Duration = Duration::from_secs(2);
 /// The same when it fails again and again, as where two nodes cannot reach each other.
 const RELAY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// How stripes are sent.
+/// How stripes are sent to the nodes of a cluster; elsewhere without effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plan {
-    /// Each as it is best at the moment.
+    /// Each stripe by the schedule that is quickest at the moment.
     #[default]
     Auto,
-    /// All by this schedule.
+    /// All stripes by this schedule.
     Always(Kind),
 }
 

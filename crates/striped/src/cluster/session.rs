@@ -117,10 +117,10 @@ impl Session {
         self.id
     }
 
-    /// Sends what is the client's of a stripe: to each node its cells, sector by sector. `may_wait` says whether it is worth to wait on when nodes take
-    /// nothing. Returns for how long it waited for nodes, not for the network, in the mean over the
-    /// nodes: one that gets its data sooner than others waits for them, and so some waiting says
-    /// nothing.
+    /// Sends what is the client's of a stripe: to each node its cells, sector by sector. `may_wait`
+    /// says whether it is worth to wait on when nodes take nothing. Returns for how long it waited
+    /// for nodes, not for the network, in the mean over the nodes: one that gets its data sooner
+    /// than others waits for them, and so some waiting says nothing.
     pub fn send(
         &mut self,
         outgoing: &Outgoing,

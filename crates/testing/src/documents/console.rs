@@ -221,7 +221,8 @@ pub fn normal(text: &str, home: &Path) -> String {
 }
 
 /// Whether a number, with these words behind it, differs from run to run: times, speeds, what
-/// depends on where files are cut, and lengths of what has inodes and times in it.
+/// depends on where files are cut and who packs them, and lengths of what has inodes and times in
+/// it.
 fn varies(word: &str, behind: &[&str]) -> bool {
     let Ok(number) = word.trim_start_matches('(').parse::<f64>() else {
         return false;
@@ -230,7 +231,7 @@ fn varies(word: &str, behind: &[&str]) -> bool {
         .iter()
         .map(|unit| unit.trim_matches([',', ')', '.', ';', ':']));
     match units.next() {
-        Some("s" | "ms" | "MB/s" | "GB/s" | "block" | "blocks") => true,
+        Some("s" | "ms" | "MB/s" | "GB/s" | "block" | "blocks" | "pack" | "packs") => true,
         Some("new" | "known") => units.next().is_some_and(|unit| unit.starts_with("block")),
         Some("B") => number >= 100.0,
         _ => false,

@@ -6,17 +6,17 @@
 
 mod directory;
 mod gate;
+mod options;
 mod patterns;
 mod producer;
 mod read;
+mod run;
 mod scan;
 mod walk;
 
-use std::ffi::OsString;
-use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 use tabane_engine::Pool;
@@ -29,147 +29,21 @@ use crate::access::repository::Repository;
 use crate::access::snapshots;
 use crate::access::writer::{Writer, flush};
 use crate::error::{Error, Result};
-use crate::format::compress::Compression;
-use crate::format::entry::{Entry, Time, Xattr};
 use crate::format::pack::BlockKind;
 use crate::format::snapshot::{Snapshot, Summary};
 use crate::operations::commit::commit;
-use crate::operations::exclude::{ExcludeOptions, Problem};
-use tabane_storage::{Id, Name, ObjectKind, Outcome};
+use tabane_storage::{Id, Name, ObjectKind};
 
 use directory::Assembler;
 use gate::Gate;
 use producer::Producer;
+use run::{Counters, Run};
 use scan::Scan;
 use walk::{Sources, Walker};
 
+pub use options::{BackupOptions, Parent, Source};
 pub use patterns::expand;
 pub use walk::resolve;
-
-/// What to back up, and how.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct BackupOptions {
-    /// What to leave out.
-    pub excludes: ExcludeOptions,
-    /// Don't descend into other file systems.
-    pub one_file_system: bool,
-    /// Store times of last access.
-    pub with_atime: bool,
-    /// What unchanged files are taken from.
-    pub parent: Parent,
-    /// Take a file for unchanged also if its inode number differs.
-    pub ignore_inode: bool,
-    /// Take a file for unchanged also if its ctime, the time of the last change of its attributes,
-    /// differs. Its extended attributes are read again.
-    pub ignore_ctime: bool,
-    /// Store no snapshot if every source is as in the parent snapshot.
-    pub skip_if_unchanged: bool,
-    /// How many threads read files at a time; all of them if there is none. One is best for a disk
-    /// that must move its heads.
-    pub readers: Option<NonZero<usize>>,
-    /// The path under which a single directory is stored, instead of its own.
-    pub as_path: Option<PathBuf>,
-    /// Find out what would be stored, and store nothing.
-    pub dry_run: bool,
-    /// How hard to compress.
-    pub compression: Compression,
-    /// Decrypt, decompress and hash each new pack again before it is stored: what faulty memory has
-    /// changed is found.
-    pub verify: bool,
-    /// The machine's name in the snapshot.
-    pub hostname: String,
-    /// The user's name in the snapshot.
-    pub username: String,
-    /// Tags of the snapshot.
-    pub tags: Vec<String>,
-    /// Time of the snapshot; when the backup begins if nothing else is chosen.
-    pub time: Option<Timestamp>,
-}
-
-tabane_storage::setters!(BackupOptions {
-    set => excludes: ExcludeOptions,
-    set => one_file_system: bool,
-    set => with_atime: bool,
-    set => parent: Parent,
-    set => ignore_inode: bool,
-    set => ignore_ctime: bool,
-    set => skip_if_unchanged: bool,
-    into => readers: Option<NonZero<usize>>,
-    into => as_path: Option<PathBuf>,
-    set => dry_run: bool,
-    set => compression: Compression,
-    set => verify: bool,
-    into => hostname: String,
-    into => username: String,
-    each tag => tags: String,
-    into => time: Option<Timestamp>,
-});
-
-impl Default for BackupOptions {
-    /// Reads what has changed since the latest snapshot of this machine and these paths, and
-    /// verifies what it stores.
-    fn default() -> Self {
-        let here = crate::format::host::describe();
-        Self {
-            excludes: ExcludeOptions::default(),
-            one_file_system: false,
-            with_atime: false,
-            parent: Parent::Latest,
-            ignore_inode: false,
-            ignore_ctime: false,
-            skip_if_unchanged: false,
-            readers: None,
-            as_path: None,
-            dry_run: false,
-            compression: Compression::AUTO,
-            verify: true,
-            hostname: here.hostname,
-            username: here.username,
-            tags: Vec::new(),
-            time: None,
-        }
-    }
-}
-
-/// Which snapshot a backup compares files with, by size, times and inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parent {
-    /// The latest of the same host and paths.
-    Latest,
-    /// This one.
-    Snapshot(Id),
-    /// None: every file is read again.
-    None,
-}
-
-/// What a backup reads.
-#[derive(Clone, Debug)]
-pub enum Source {
-    /// Files and directories.
-    Paths(Vec<PathBuf>),
-    /// Standard input, stored as a file of this name in `/`.
-    Stdin(PathBuf),
-    /// What a command prints, stored as a file in `/`. If the command fails, so does the backup.
-    Command {
-        /// Name of the file.
-        name: PathBuf,
-        /// The program and its arguments.
-        command: Vec<OsString>,
-    },
-}
-
-impl<P: AsRef<Path>> From<&[P]> for Source {
-    fn from(paths: &[P]) -> Self {
-        Self::Paths(paths.iter().map(|path| path.as_ref().to_owned()).collect())
-    }
-}
-
-impl<P: AsRef<Path>, const N: usize> From<&[P; N]> for Source {
-    fn from(paths: &[P; N]) -> Self {
-        Self::from(paths.as_slice())
-    }
-}
 
 /// What a backup made.
 #[derive(Clone, Debug)]
@@ -182,98 +56,6 @@ pub struct Backup {
     pub unchanged: bool,
     /// The snapshot.
     pub snapshot: Snapshot,
-}
-
-/// What the threads of a backup share.
-struct Run {
-    repository: Repository,
-    writer: Writer,
-    options: BackupOptions,
-    /// Of the snapshot.
-    time: Timestamp,
-    assembler: Assembler,
-    counters: Counters,
-    /// Arenas of bundles.
-    buffers: Buffers,
-    reading: Gate,
-}
-
-#[derive(Default)]
-struct Counters {
-    files_new: AtomicU64,
-    files_changed: AtomicU64,
-    files_unmodified: AtomicU64,
-    directories: AtomicU64,
-    others: AtomicU64,
-    errors: AtomicU64,
-    total_bytes: AtomicU64,
-    read_bytes: AtomicU64,
-    /// Bytes of files that were read or found unmodified.
-    done_bytes: AtomicU64,
-    /// Bytes that there are to do: those of the parent snapshot, until they are counted; 0 if
-    /// nobody knows.
-    expected_bytes: Arc<AtomicU64>,
-}
-
-impl Run {
-    /// Reports something that will be missing from the snapshot.
-    fn error(&self, path: &Path, what: &dyn std::fmt::Display) {
-        self.counters.errors.fetch_add(1, Ordering::Relaxed);
-        self.repository.progress().warning(path, &what.to_string());
-    }
-
-    /// Reports a file in the tree that says what is left out and cannot be used.
-    fn problem(&self, problem: &Problem) {
-        let text = problem.error.to_string();
-        self.repository.progress().warning(&problem.path, &text);
-    }
-
-    /// Gives an entry the extended attributes that were read; if they could not be, that is
-    /// reported, and the entry looks changed to the next backup.
-    fn set_xattrs(&self, path: &Path, entry: &mut Entry, read: std::io::Result<Vec<Xattr>>) {
-        match read {
-            Ok(xattrs) => entry.xattrs = xattrs,
-            Err(error) => {
-                self.error(path, &error);
-                entry.ctime = Time::default();
-            }
-        }
-    }
-
-    /// Counts bytes of file contents that were read.
-    fn count_read(&self, bytes: u64) {
-        let counters = &self.counters;
-        counters.read_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.advance(bytes);
-    }
-
-    /// Tells that so many bytes more are done.
-    fn advance(&self, bytes: u64) {
-        let counters = &self.counters;
-        let done = bytes + counters.done_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let expected = counters.expected_bytes.load(Ordering::Relaxed);
-        // More than expected: nobody knows how much more.
-        let total = if done > expected { 0 } else { expected };
-        self.repository.progress().bytes(done, total);
-    }
-
-    /// Counts an entry of `size` bytes.
-    fn count(&self, path: &Path, outcome: Outcome, size: u64) {
-        let counters = &self.counters;
-        let counter = match outcome {
-            Outcome::New => &counters.files_new,
-            Outcome::Changed => &counters.files_changed,
-            Outcome::Unmodified => &counters.files_unmodified,
-            Outcome::Directory => &counters.directories,
-            _ => &counters.others,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-        counters.total_bytes.fetch_add(size, Ordering::Relaxed);
-        if outcome == Outcome::Unmodified {
-            self.advance(size);
-        }
-        self.repository.progress().entry(path, outcome);
-    }
 }
 
 impl Repository {
@@ -471,9 +253,4 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         unchanged,
         snapshot,
     })
-}
-
-/// An [`Error::Path`] for a source.
-fn cannot_read(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
-    Error::path("read", path)
 }

@@ -15,10 +15,11 @@ use tabane_engine::{Bundle, Submitter};
 use tabane_files::read;
 
 use super::directory::Place;
-use super::{Outcome, Run};
+use super::run::Run;
 use crate::access::writer::Encoder;
 use crate::error::Result;
 use crate::format::entry::{Entry, Found, Kind, Piece, Xattr};
+use tabane_storage::Outcome;
 use tabane_storage::sync::lock;
 
 /// A bundle is closed when it has this many bytes: several blocks for each lane.

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use tabane_files::read;
 
-use super::BackupOptions;
+use super::options::BackupOptions;
+use super::run::cannot_read;
 use super::walk::Targets;
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
 use crate::error::Result;
@@ -79,8 +80,7 @@ fn count(options: &BackupOptions, paths: &[PathBuf], stop: &AtomicBool) -> Resul
     };
     let targets = Targets::new(paths);
     let root = Path::new("/");
-    let fd = read::open_directory(rustix::fs::CWD, root.as_os_str())
-        .map_err(super::cannot_read(root))?;
+    let fd = read::open_directory(rustix::fs::CWD, root.as_os_str()).map_err(cannot_read(root))?;
     let here = Here {
         fd: &fd,
         device: rustix::fs::fstat(&fd).map_or(0, |stat| stat.st_dev),

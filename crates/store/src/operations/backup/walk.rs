@@ -13,8 +13,9 @@ use tabane_engine::Submitter;
 use tabane_files::read;
 
 use super::directory::{Directory, Place};
+use super::options::Source;
 use super::read::{Batch, FileJob, LargeFile};
-use super::{Outcome, Run, Source, cannot_read};
+use super::run::{Run, cannot_read};
 use crate::access::deep_stack::DEPTH_MAX;
 use crate::access::reader::BlockReader;
 use crate::access::writer::Encoder;
@@ -22,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::format::entry::{self, Entry, Found, Kind, Piece, Time};
 use crate::format::snapshot::Snapshot;
 use crate::operations::exclude::{Decision, Excludes, Scope};
+use tabane_storage::Outcome;
 
 /// Walks the source in one thread.
 pub struct Walker<'a> {

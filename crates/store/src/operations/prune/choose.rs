@@ -13,7 +13,7 @@ pub enum MaxUnused {
     Share(f64),
     /// So many bytes.
     Bytes(u64),
-    /// Everything: only packs that nobody needs at all are removed.
+    /// Any amount: no pack is rewritten, and only packs without a needed block are removed.
     Unlimited,
 }
 

@@ -39,12 +39,12 @@ const LEFTOVER_AGE_MIN: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PruneOptions {
-    /// How much may be left unused.
+    /// How much may be left unused; 5 % of what is left by default.
     pub max_unused: MaxUnused,
-    /// Packs of no more than this many bytes are copied out.
+    /// At most this many bytes of packs, in all, are rewritten; without a limit by default.
     pub max_repack_bytes: u64,
-    /// What is to be removed stays at least this long, by the clock of the storage, and packs that
-    /// are younger are left alone.
+    /// Unneeded packs are deleted only after this time, by the clock of the storage, and younger
+    /// packs are not touched; zero by default.
     pub grace: Duration,
 }
 

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, FileType};
 use tabane_files::beneath::{file_type, in_directory};
 use tabane_files::read::{list, open_directory};
 
-use super::Run;
+use super::run::Run;
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
 use crate::error::Result;
 use crate::operations::exclude::{Includes, Selection};

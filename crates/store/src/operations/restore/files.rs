@@ -17,7 +17,8 @@ use tabane_files::read::{data_extents, open_file};
 use tabane_files::write::{apply, apply_at};
 
 use super::plan::attribute_errors;
-use super::{Run, there};
+use super::run::Run;
+use super::there;
 use crate::access::reader::{self, BlockReader};
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, Kind, Piece};

@@ -17,7 +17,9 @@ use tabane_files::write::{self, AttributeError};
 
 use super::delete::{self, Surplus};
 use super::files::File;
-use super::{Overwrite, RestoreSummary, Run, there};
+use super::options::Overwrite;
+use super::run::{RestoreSummary, Run};
+use super::there;
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
 use crate::access::snapshots::path_text;
 use crate::access::tree_ahead::{TreesAhead, with_trees_ahead};

@@ -1,0 +1,136 @@
+//! What a backup is asked for.
+
+use std::ffi::OsString;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use tabane_storage::Id;
+
+use crate::format::compress::Compression;
+use crate::operations::exclude::ExcludeOptions;
+
+/// What to back up, and how.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BackupOptions {
+    /// What to leave out.
+    pub excludes: ExcludeOptions,
+    /// Don't descend into other file systems.
+    pub one_file_system: bool,
+    /// Store times of last access.
+    pub with_atime: bool,
+    /// What unchanged files are taken from.
+    pub parent: Parent,
+    /// Take a file for unchanged also if its inode number differs.
+    pub ignore_inode: bool,
+    /// Take a file for unchanged also if its ctime, the time of the last change of its attributes,
+    /// differs. Its extended attributes are read again.
+    pub ignore_ctime: bool,
+    /// Store no snapshot if every source is as in the parent snapshot.
+    pub skip_if_unchanged: bool,
+    /// How many threads read files at a time; all of them if there is none. One is best for a disk
+    /// that must move its heads.
+    pub readers: Option<NonZero<usize>>,
+    /// The path under which a single directory is stored, instead of its own.
+    pub as_path: Option<PathBuf>,
+    /// Find out what would be stored, and store nothing.
+    pub dry_run: bool,
+    /// How hard to compress.
+    pub compression: Compression,
+    /// Decrypt, decompress and hash each new pack again before it is stored: what faulty memory has
+    /// changed is found.
+    pub verify: bool,
+    /// The machine's name in the snapshot.
+    pub hostname: String,
+    /// The user's name in the snapshot.
+    pub username: String,
+    /// Tags of the snapshot.
+    pub tags: Vec<String>,
+    /// Time of the snapshot; when the backup begins if nothing else is chosen.
+    pub time: Option<Timestamp>,
+}
+
+tabane_storage::setters!(BackupOptions {
+    set => excludes: ExcludeOptions,
+    set => one_file_system: bool,
+    set => with_atime: bool,
+    set => parent: Parent,
+    set => ignore_inode: bool,
+    set => ignore_ctime: bool,
+    set => skip_if_unchanged: bool,
+    into => readers: Option<NonZero<usize>>,
+    into => as_path: Option<PathBuf>,
+    set => dry_run: bool,
+    set => compression: Compression,
+    set => verify: bool,
+    into => hostname: String,
+    into => username: String,
+    each tag => tags: String,
+    into => time: Option<Timestamp>,
+});
+
+impl Default for BackupOptions {
+    /// Reads what has changed since the latest snapshot of this machine and these paths, and
+    /// verifies what it stores.
+    fn default() -> Self {
+        let here = crate::format::host::describe();
+        Self {
+            excludes: ExcludeOptions::default(),
+            one_file_system: false,
+            with_atime: false,
+            parent: Parent::Latest,
+            ignore_inode: false,
+            ignore_ctime: false,
+            skip_if_unchanged: false,
+            readers: None,
+            as_path: None,
+            dry_run: false,
+            compression: Compression::AUTO,
+            verify: true,
+            hostname: here.hostname,
+            username: here.username,
+            tags: Vec::new(),
+            time: None,
+        }
+    }
+}
+
+/// Which snapshot a backup compares files with, by size, times and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parent {
+    /// The latest of the same host and paths.
+    Latest,
+    /// This one.
+    Snapshot(Id),
+    /// None: every file is read again.
+    None,
+}
+
+/// What a backup reads.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Files and directories.
+    Paths(Vec<PathBuf>),
+    /// Standard input, stored as a file of this name in `/`.
+    Stdin(PathBuf),
+    /// What a command prints, stored as a file in `/`. If the command fails, so does the backup.
+    Command {
+        /// Name of the file.
+        name: PathBuf,
+        /// The program and its arguments.
+        command: Vec<OsString>,
+    },
+}
+
+impl<P: AsRef<Path>> From<&[P]> for Source {
+    fn from(paths: &[P]) -> Self {
+        Self::Paths(paths.iter().map(|path| path.as_ref().to_owned()).collect())
+    }
+}
+
+impl<P: AsRef<Path>, const N: usize> From<&[P; N]> for Source {
+    fn from(paths: &[P; N]) -> Self {
+        Self::from(paths.as_slice())
+    }
+}
