@@ -27,7 +27,7 @@ use crate::access::deep_stack::with_deep_stack;
 use crate::access::removal;
 use crate::access::repository::Repository;
 use crate::access::snapshots;
-use crate::access::writer::{Writer, flush};
+use crate::access::writer::{Encoder, Writer, flush};
 use crate::error::{Error, Result};
 use crate::format::compress::Compression;
 use crate::format::entry::{Entry, Time, Xattr};
@@ -238,6 +238,22 @@ impl Run {
                 entry.ctime = Time::default();
             }
         }
+    }
+
+    /// Fails if the backup was cancelled.
+    fn go_on(&self) -> Result<()> {
+        match self.repository.progress().is_cancelled() {
+            true => Err(Error::Cancelled),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the backup has failed or was cancelled.
+    fn has_failed(&self, encoder: &Encoder) -> bool {
+        if let Err(error) = self.go_on() {
+            encoder.fail(error);
+        }
+        encoder.has_failed()
     }
 
     /// Counts bytes of file contents that were read.

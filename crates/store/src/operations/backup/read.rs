@@ -78,7 +78,7 @@ impl Batch {
 
     /// Reads and stores the files.
     pub fn process(self, run: &Arc<Run>, encoder: &mut Encoder, submitter: &Submitter<Encoder>) {
-        if encoder.has_failed() {
+        if run.has_failed(encoder) {
             return;
         }
         let turn = run.reading.enter();
@@ -281,7 +281,7 @@ impl LargeFile {
         encoder: &mut Encoder,
         submitter: &Submitter<Encoder>,
     ) {
-        if !encoder.has_failed() {
+        if !run.has_failed(encoder) {
             let _turn = run.reading.enter();
             Self::process_in_turn(job, run, encoder, submitter);
         }
@@ -455,7 +455,7 @@ impl<'a> Cutter<'a> {
             if end {
                 return Ok(total);
             }
-            if encoder.has_failed() {
+            if self.run.has_failed(encoder) {
                 return Err(io::Error::other("the backup has failed"));
             }
         }
