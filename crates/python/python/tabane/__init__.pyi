@@ -2,7 +2,7 @@ import datetime
 import io
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, final, overload
 
 from . import errors as errors
 from .errors import (
@@ -23,10 +23,51 @@ _Buffer: TypeAlias = Any
 _Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 _Out = TypeVar("_Out")
 
+__all__ = [
+    "CheckReport",
+    "DamagedError",
+    "Entry",
+    "Error",
+    "Hash",
+    "InvalidError",
+    "NoRepositoryError",
+    "NoSnapshotError",
+    "NoSuchPathError",
+    "PathError",
+    "Progress",
+    "Repository",
+    "RepositoryExistsError",
+    "RestoreReport",
+    "Snapshot",
+    "StorageError",
+    "WrongPasswordError",
+    "algorithms_available",
+    "algorithms_keyed",
+    "blake3",
+    "errors",
+    "etag",
+    "file_digest",
+    "hash_files",
+    "hash_many",
+    "hmac_many",
+    "md5",
+    "new",
+    "sha1",
+    "sha224",
+    "sha256",
+    "sha384",
+    "sha512",
+    "xxh128",
+    "xxh3",
+    "xxh32",
+    "xxh64",
+]
+
 __version__: str
 algorithms_available: frozenset[str]
 algorithms_keyed: frozenset[str]
 
+@final
 class Hash:
     @property
     def name(self) -> str: ...
@@ -99,12 +140,13 @@ def hash_files(
 ) -> list[bytes | OSError]: ...
 def etag(
     path: _Path,
-    part_size: int = 8388608,
+    part_size: int = ...,
     *,
     always_in_parts: bool = False,
     threads: int | None = None,
 ) -> str: ...
 
+@final
 class Snapshot:
     @property
     def id(self) -> str | None: ...
@@ -127,6 +169,7 @@ class Snapshot:
     @property
     def warnings(self) -> list[tuple[str, str]]: ...
 
+@final
 class Entry:
     @property
     def snapshot(self) -> str: ...
@@ -154,6 +197,7 @@ class Entry:
     def xattrs(self) -> list[tuple[str, bytes]]: ...
     def __fspath__(self) -> str: ...
 
+@final
 class Progress:
     @property
     def done_bytes(self) -> int: ...
@@ -162,6 +206,7 @@ class Progress:
     @property
     def entries(self) -> int: ...
 
+@final
 class RestoreReport:
     @property
     def files(self) -> int: ...
@@ -182,6 +227,7 @@ class RestoreReport:
     @property
     def warnings(self) -> list[tuple[str, str]]: ...
 
+@final
 class CheckReport:
     @property
     def snapshots(self) -> int: ...
@@ -202,6 +248,7 @@ class CheckReport:
 
 _Progress: TypeAlias = Callable[[Progress], object] | None
 
+@final
 class Repository:
     def __new__(
         cls,
@@ -223,9 +270,9 @@ class Repository:
     def closed(self) -> bool: ...
     def close(self) -> None: ...
     def __enter__(self) -> Repository: ...
-    def __exit__(self, *error: object) -> None: ...
+    def __exit__(self, _kind: object, _value: object, _traceback: object) -> None: ...
     def snapshots(
-        self, *, hosts: Sequence[str] = (), tags: Sequence[str] = (), paths: Sequence[str] = ()
+        self, *, hosts: Sequence[str] = ..., tags: Sequence[str] = ..., paths: Sequence[str] = ...
     ) -> list[Snapshot]: ...
     def snapshot(self, name: str = "latest") -> Snapshot: ...
     def stat(self, snapshot: str | Snapshot, path: _Path) -> Entry: ...
@@ -246,8 +293,8 @@ class Repository:
         target: _Path,
         *,
         path: _Path | None = None,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
+        include: Sequence[str] = ...,
+        exclude: Sequence[str] = ...,
         verify: bool = False,
         dry_run: bool = False,
         progress: _Progress = None,
@@ -256,8 +303,8 @@ class Repository:
         self,
         paths: _Path | Iterable[_Path],
         *,
-        tags: Sequence[str] = (),
-        exclude: Sequence[str] = (),
+        tags: Sequence[str] = ...,
+        exclude: Sequence[str] = ...,
         hostname: str | None = None,
         time: datetime.datetime | None = None,
         force: bool = False,

@@ -4,7 +4,7 @@
 ``latest`` may stand the ID of a snapshot or its beginning.
 """
 
-from fsspec.spec import AbstractFileSystem
+from fsspec.spec import AbstractFileSystem  # type: ignore[import-untyped]
 
 from . import NoSnapshotError, Repository
 
