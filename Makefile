@@ -4,7 +4,8 @@
 #   make test       first INSTALLS packages that the tests use (with apt-get, as root or by sudo; two
 #                   servers below the target folder, with go and pip), then runs every test
 #   make package    makes the package of each crate, as for crates.io, without building it
-#   make test-python  builds the Python package and tests it in a fresh virtual environment
+#   make test-python  builds the Python package and tests it in a fresh virtual environment, into which pip
+#                   installs fsspec, numpy and pytest
 #   make wheel      builds the Python package for release, into the folder python of the target folder
 #   make lint       formatting, clippy and documentation, warnings as errors
 #   make sanitize   the tests of the crate with unsafe code, under AddressSanitizer (x86-64 Linux)
@@ -83,20 +84,29 @@ test-examples:
 		echo; echo "=== example $$example ==="; "$$examples/$$example" || exit 1; \
 	done
 
-# The Python package, in a virtual environment that is made anew; pip keeps what it has downloaded.
+# The Python package, laid out as a wheel has it, in a virtual environment that is made anew; pip keeps what it
+# has downloaded. The features are those of the examples, so that only PyO3 and the package are compiled.
+# PYTHON_EXTRA='mypy pandas pyarrow' adds the comparison of the stubs and the example with pandas.
 PYTHON = python3
+PYTHON_EXTRA =
 test-python:
 	@if ! $(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2> /dev/null; then \
 		printf '\n%s\n\n' "NOT RUN: the Python package: $(PYTHON) is not Python 3.10 or later with venv"; exit 0; \
 	fi; \
-	place=$$($(TARGET))/python; bin=$$place/venv/bin; set -e; echo; echo "=== Python package ==="; \
-	rm -rf "$$place/test-wheels"; $(PYTHON) -m venv --clear "$$place/venv"; \
-	"$$bin/pip" install -q -r crates/python/tests/requirements.txt || { \
-		printf '\n%s\n\n' "NOT RUN: the Python package: pip cannot install crates/python/tests/requirements.txt"; exit 0; }; \
-	"$$bin/maturin" build -q -m crates/python/Cargo.toml -i "$$bin/python" -o "$$place/test-wheels"; \
-	"$$bin/pip" install -q "$$place"/test-wheels/*.whl; \
-	"$$bin/python" -m pytest -q -p no:cacheprovider crates/python/tests; \
-	"$$bin/stubtest" --ignore-disjoint-bases --allowlist crates/python/tests/stubtest.txt tabane
+	set -e; target=$$($(TARGET)); place=$$target/python; bin=$$place/venv/bin; package=$$place/package; \
+	echo; echo "=== Python package ==="; $(PYTHON) -m venv --clear "$$place/venv"; \
+	"$$bin/pip" install -q -r crates/python/tests/requirements.txt $(PYTHON_EXTRA) || { \
+		printf '\n%s\n\n' "NOT RUN: the Python package: pip cannot install what its tests need"; exit 0; }; \
+	$(CARGO) build $(CARGOFLAGS) --workspace --lib --examples --features tabane-python/extension; \
+	rm -rf "$$package"; cp -R crates/python/python "$$package"; \
+	cp "$$target/debug/lib_tabane.so" "$$package/tabane/_tabane.abi3.so"; mkdir "$$package/tabane-0.dist-info"; \
+	printf 'Name: tabane\nVersion: 0\n' > "$$package/tabane-0.dist-info/METADATA"; \
+	{ echo '[fsspec.specs]'; sed -n '/fsspec.specs/,/^$$/s/^tabane = "\(.*\)"/tabane = \1/p' crates/python/pyproject.toml; } \
+		> "$$package/tabane-0.dist-info/entry_points.txt"; \
+	PYTHONPATH="$$package" "$$bin/python" -m pytest -q -p no:cacheprovider crates/python/tests; \
+	if [ -x "$$bin/stubtest" ]; then PYTHONPATH="$$package" \
+		"$$bin/stubtest" --ignore-disjoint-bases --allowlist crates/python/tests/stubtest.txt tabane; \
+	else printf '\n%s\n\n' "NOT RUN: stubs of the Python package: mypy is not installed (PYTHON_EXTRA=mypy)"; fi
 
 # Other targets: WHEELFLAGS='--zig --target x86_64-unknown-linux-musl'.
 MATURIN = maturin

@@ -36,7 +36,7 @@ def pytest_terminal_summary(terminalreporter):
     stats = {name: len(terminalreporter.stats.get(name, [])) for name in ("passed", "skipped")}
     failed = sum(len(terminalreporter.stats.get(name, [])) for name in ("failed", "error"))
     for report in terminalreporter.stats.get("skipped", []):
-        terminalreporter.write_line(f"NOT CHECKED: {report.nodeid}: {report.longrepr[-1]}")
+        terminalreporter.write_line(f"NOT RUN: {report.nodeid}: {report.longrepr[-1]}")
     terminalreporter.write_line(
         f"test result: {'FAILED' if failed else 'ok'}. {stats['passed']} passed; {failed} failed; "
         f"{stats['skipped']} ignored"

@@ -96,7 +96,7 @@ def test_last_months_table(repository, tmp_path):
 def test_docstrings_and_documentation(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert doctest.testmod(tabane).failed == 0
-    done = doctest.testfile(str(PACKAGE.parents[1] / "docs" / "python.md"), module_relative=False)
+    done = doctest.testfile(str(PACKAGE.parents[1] / "docs" / "reference" / "python.md"), module_relative=False)
     assert done.attempted > 10 and done.failed == 0
     done = doctest.testfile(str(PACKAGE / "README.md"), module_relative=False)
     assert done.attempted > 3 and done.failed == 0
