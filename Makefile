@@ -184,7 +184,7 @@ test-servers:
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets -- -D warnings
-	$(CARGO) clippy $(CARGOFLAGS) -p tabane-python --features extension -- -D warnings
+	$(CARGO) clippy $(CARGOFLAGS) --workspace --features tabane-python/extension -- -D warnings
 	[ ! -e $(LIBFABRIC) ] || $(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets --features tabane/libfabric,tabane-bench/libfabric,tabane-papers/libfabric -- -D warnings
 	RUSTDOCFLAGS="-D warnings $$RUSTDOCFLAGS" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps
 

@@ -2,7 +2,6 @@
 
 mod common;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,9 +9,9 @@ use common::tree::{random_bytes, small_tree, write};
 use common::{Place, assert_clean, back_up, backup_options};
 use tabane_store::check::{CheckOptions, ReadData};
 use tabane_store::snapshot::Filter;
-use tabane_store::{Error, Outcome, Progress, RestoreOptions};
+use tabane_store::{Error, Progress, RestoreOptions};
 
-/// Says yes after it was asked so often.
+/// Cancels an operation after this many questions whether to go on.
 struct CancelAfter(AtomicU64);
 
 impl Progress for CancelAfter {
@@ -21,8 +20,6 @@ impl Progress for CancelAfter {
         self.0.store(left.saturating_sub(1), Ordering::Relaxed);
         left == 0
     }
-
-    fn entry(&self, _: &Path, _: Outcome) {}
 }
 
 fn after(times: u64) -> Arc<CancelAfter> {
@@ -74,8 +71,8 @@ fn a_cancelled_check_is_no_verdict() {
     let place = Place::new();
     small_tree(&place.source, 1);
     back_up(&place.repository, &[&place.source]);
-    let options = CheckOptions::default().read_data(ReadData::All);
     for times in [0, 1] {
+        let options = CheckOptions::default().read_data(ReadData::All);
         let repository = place.repository.with_progress(after(times));
         assert!(matches!(repository.check(options), Err(Error::Cancelled)));
     }
