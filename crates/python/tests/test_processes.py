@@ -26,6 +26,8 @@ def interrupted(work):
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     assert main == threading.main_thread().native_id
+    # A shell starts what runs in its background with this signal ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=interrupt)
     thread.start()
     try:
