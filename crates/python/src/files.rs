@@ -71,9 +71,10 @@ pub fn etag(
 ) -> PyResult<String> {
     let part_len = NonZeroU64::new(part_size)
         .ok_or_else(|| PyValueError::new_err("part_size is 0: give a number of bytes"))?;
-    let upload = match always_in_parts {
-        true => Upload::always_in_parts(part_len),
-        false => Upload::new(part_len),
+    let upload = if always_in_parts {
+        Upload::always_in_parts(part_len)
+    } else {
+        Upload::new(part_len)
     };
     let mut etag: Option<Sum> = None;
     let (py, files) = (path.py(), vec![path::path(path)?]);

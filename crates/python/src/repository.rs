@@ -439,10 +439,13 @@ impl Repository {
     ) -> PyResult<CheckReport> {
         let read_data = match read_data {
             None => ReadData::Nothing,
-            Some(value) if value.is_instance_of::<PyBool>() => match value.extract()? {
-                true => ReadData::All,
-                false => ReadData::Nothing,
-            },
+            Some(value) if value.is_instance_of::<PyBool>() => {
+                if value.extract()? {
+                    ReadData::All
+                } else {
+                    ReadData::Nothing
+                }
+            }
             Some(value) => match value.extract()? {
                 percent if (0.0..=100.0).contains(&percent) => ReadData::Percent(percent),
                 _ => return Err(invalid("read_data is a percentage: give 0 to 100")),
@@ -631,10 +634,10 @@ impl Listener {
     }
 
     fn go_on(&self) -> tabane_store::Result<()> {
-        match self.cancelled.load(Ordering::Relaxed) {
-            true => Err(Error::Cancelled),
-            false => Ok(()),
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(Error::Cancelled);
         }
+        Ok(())
     }
 
     fn progress(&self) -> Progress {

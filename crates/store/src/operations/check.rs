@@ -95,10 +95,10 @@ impl Run {
 
     /// Fails if the check was cancelled.
     fn go_on(&self) -> Result<()> {
-        match self.repository.progress().is_cancelled() {
-            true => Err(Error::Cancelled),
-            false => Ok(()),
+        if self.repository.progress().is_cancelled() {
+            return Err(Error::Cancelled);
         }
+        Ok(())
     }
 
     fn problem(&self, what: &dyn std::fmt::Display) {

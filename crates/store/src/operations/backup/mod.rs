@@ -242,10 +242,10 @@ impl Run {
 
     /// Fails if the backup was cancelled.
     fn go_on(&self) -> Result<()> {
-        match self.repository.progress().is_cancelled() {
-            true => Err(Error::Cancelled),
-            false => Ok(()),
+        if self.repository.progress().is_cancelled() {
+            return Err(Error::Cancelled);
         }
+        Ok(())
     }
 
     /// Whether the backup has failed or was cancelled.
