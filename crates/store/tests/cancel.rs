@@ -30,7 +30,7 @@ fn after(times: u64) -> Arc<CancelAfter> {
 fn a_cancelled_backup_makes_no_snapshot() {
     let place = Place::new();
     small_tree(&place.source, 1);
-    write(&place.source.join("big"), &random_bytes(30 << 20, 2));
+    write(place.source.join("big"), &random_bytes(30 << 20, 2));
     for times in [0, 1, 10, 40] {
         let repository = place.repository.with_progress(after(times));
         let result = repository.backup(backup_options().tag("cancelled"), &[&place.source]);
@@ -49,7 +49,7 @@ fn a_cancelled_backup_makes_no_snapshot() {
 fn a_cancelled_restore_goes_on_the_next_time() {
     let place = Place::new();
     small_tree(&place.source, 1);
-    write(&place.source.join("big"), &random_bytes(30 << 20, 2));
+    write(place.source.join("big"), &random_bytes(30 << 20, 2));
     back_up(&place.repository, &[&place.source]);
     let (id, snapshot) = place
         .repository
