@@ -73,7 +73,6 @@ test-all:
 	@$(MAKE) test-examples
 	@$(MAKE) test-libfabric
 	@$(MAKE) test-simd
-	@$(MAKE) test-python
 
 # The examples: each must end well. cargo test --all-targets builds them as tests only.
 EXAMPLES = backup_restore read_a_snapshot striped hash_many
