@@ -4,6 +4,9 @@
 #   make test       first INSTALLS packages that the tests use (with apt-get, as root or by sudo; two
 #                   servers below the target folder, with go and pip), then runs every test
 #   make package    makes the package of each crate, as for crates.io, without building it
+#   make test-python  builds the Python package and tests it in a fresh virtual environment, into which pip
+#                   installs fsspec, numpy and pytest
+#   make wheel      builds the Python package for release, into the folder python of the target folder
 #   make lint       formatting, clippy and documentation, warnings as errors
 #   make sanitize   the tests of the crate with unsafe code, under AddressSanitizer (x86-64 Linux)
 #   make fuzz       runs one fuzz target for a while: FUZZ=backends SECONDS=60, or FUZZ=stored PARSER=directory
@@ -80,9 +83,39 @@ test-examples:
 		echo; echo "=== example $$example ==="; "$$examples/$$example" || exit 1; \
 	done
 
+# The Python package, laid out as a wheel has it, in a virtual environment that is made anew; pip keeps what it
+# has downloaded. The features are those of the examples, so that only PyO3 and the package are compiled.
+# PYTHON_EXTRA='mypy pandas pyarrow' adds the comparison of the stubs and the example with pandas.
+PYTHON = python3
+PYTHON_EXTRA =
+test-python:
+	@if ! $(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2> /dev/null; then \
+		printf '\n%s\n\n' "NOT RUN: the Python package: $(PYTHON) is not Python 3.10 or later with venv"; exit 0; \
+	fi; \
+	set -e; target=$$($(TARGET)); place=$$target/python; bin=$$place/venv/bin; package=$$place/package; \
+	echo; echo "=== Python package ==="; $(PYTHON) -m venv --clear "$$place/venv"; \
+	"$$bin/pip" install -q -r crates/python/tests/requirements.txt $(PYTHON_EXTRA) || { \
+		printf '\n%s\n\n' "NOT RUN: the Python package: pip cannot install what its tests need"; exit 0; }; \
+	$(CARGO) build $(CARGOFLAGS) --workspace --lib --examples --features tabane-python/extension; \
+	rm -rf "$$package"; cp -R crates/python/python "$$package"; \
+	cp "$$target/debug/lib_tabane.so" "$$package/tabane/_tabane.abi3.so"; mkdir "$$package/tabane-0.dist-info"; \
+	printf 'Name: tabane\nVersion: 0\n' > "$$package/tabane-0.dist-info/METADATA"; \
+	{ echo '[fsspec.specs]'; sed -n '/fsspec.specs/,/^$$/s/^tabane = "\(.*\)"/tabane = \1/p' crates/python/pyproject.toml; } \
+		> "$$package/tabane-0.dist-info/entry_points.txt"; \
+	PYTHONPATH="$$package" "$$bin/python" -m pytest -q -p no:cacheprovider crates/python/tests; \
+	if [ -x "$$bin/stubtest" ]; then PYTHONPATH="$$package" \
+		"$$bin/stubtest" --ignore-disjoint-bases --allowlist crates/python/tests/stubtest.txt tabane; \
+	else printf '\n%s\n\n' "NOT RUN: stubs of the Python package: mypy is not installed (PYTHON_EXTRA=mypy)"; fi
+
+# Other targets: WHEELFLAGS='--zig --target x86_64-unknown-linux-musl'.
+MATURIN = maturin
+WHEELFLAGS =
+wheel:
+	$(MATURIN) build -m crates/python/Cargo.toml --release --sdist $(WHEELFLAGS) -o "$$($(TARGET))/python/wheels"
+
 # Every crate that others can use makes a package that crates.io would take.
 LABORATORY = --exclude tabane-bench --exclude tabane-papers --exclude tabane-testing --exclude tabane-provider \
-	--exclude tabane-capi
+	--exclude tabane-capi --exclude tabane-python
 package:
 	$(CARGO) package $(CARGOFLAGS) --workspace $(LABORATORY) --no-verify --allow-dirty --quiet
 
@@ -117,7 +150,7 @@ test-programs:
 test-tools: test-servers
 	@missing=; packages=; \
 	need() { command -v "$$1" > /dev/null 2>&1 || { missing="$$missing $$1"; packages="$$packages $$2"; }; }; \
-	need openssl openssl; need nginx nginx; need curl curl; need xxhsum xxhash; need b3sum b3sum; need setfacl acl; need mkfs.xfs xfsprogs; need mkfs.btrfs btrfs-progs; need setfattr attr; need python3 python3; \
+	need openssl openssl; need nginx nginx; need curl curl; need xxhsum xxhash; need b3sum b3sum; need setfacl acl; need mkfs.xfs xfsprogs; need mkfs.btrfs btrfs-progs; need setfattr attr; need python3 python3; { ! command -v apt-get > /dev/null 2>&1 || python3 -c "import ensurepip" 2> /dev/null; } || { missing="$$missing python3-venv"; packages="$$packages python3-venv"; }; \
 	need c++ g++; [ -e /usr/include/cryptopp/vmac.h ] || { missing="$$missing Crypto++"; packages="$$packages libcrypto++-dev"; }; \
 	[ -e $(LIBFABRIC) ] || { missing="$$missing libfabric"; packages="$$packages libfabric-dev"; }; \
 	[ -n "$$missing" ] || exit 0; \
@@ -150,6 +183,7 @@ test-servers:
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets -- -D warnings
+	$(CARGO) clippy $(CARGOFLAGS) --workspace --features tabane-python/extension -- -D warnings
 	[ ! -e $(LIBFABRIC) ] || $(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets --features tabane/libfabric,tabane-bench/libfabric,tabane-papers/libfabric -- -D warnings
 	RUSTDOCFLAGS="-D warnings $$RUSTDOCFLAGS" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps
 
@@ -271,5 +305,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: all book guard build documents figures miri gpu-check fuzz package test test-all test-examples test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: all book guard build documents figures miri gpu-check fuzz package wheel test test-all test-examples test-python test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

@@ -34,6 +34,17 @@ impl Hasher {
         finish_many(&[self])[0]
     }
 
+    /// Another hasher of the message so far, which goes on by itself; `None` for MurmurHash3, whose
+    /// crate cannot copy its state.
+    pub fn try_clone(&self) -> Option<Self> {
+        let state = match &self.0 {
+            State::Lanes(hasher) => State::Lanes(hasher.clone()),
+            State::Hmac(hasher, key) => State::Hmac(hasher.clone(), Arc::clone(key)),
+            State::Serial(hasher) => State::Serial(hasher.try_clone()?),
+        };
+        Some(Self(state))
+    }
+
     /// What goes through the lanes, and the key of HMAC that is due after it.
     fn in_lanes(&self) -> Option<(&tabane_lanes::Hasher, Option<&HmacKey>)> {
         match &self.0 {

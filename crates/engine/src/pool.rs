@@ -41,8 +41,8 @@ struct Queue<W> {
 impl<W: Send + 'static> Pool<W> {
     /// As many workers as `states`, and a queue of `depth` tasks beyond those that run.
     ///
-    /// Worker `i` is pinned to the `i`-th processor that this process may use, when there are
-    /// enough of them.
+    /// With a worker for every processor that this process may use, each is pinned to one. Fewer
+    /// are not: several processes with few workers each would share the first processors.
     pub fn new(states: Vec<W>, depth: usize) -> Self {
         let shared = Arc::new(Shared {
             queue: Mutex::new(Queue {
@@ -57,7 +57,7 @@ impl<W: Send + 'static> Pool<W> {
         });
         let submitter = Submitter { shared };
         let processors = usable_processors();
-        let pin = processors.len() >= states.len();
+        let pin = processors.len() == states.len();
         let threads = states
             .into_iter()
             .enumerate()
@@ -97,10 +97,9 @@ impl<W: Send + 'static> Pool<W> {
     ///
     /// # Panics
     /// When a task panicked.
-    pub fn finish(self) -> Vec<W> {
-        self.submitter.lock().closed = true;
-        self.submitter.shared.wake_worker.notify_all();
-        self.threads
+    pub fn finish(mut self) -> Vec<W> {
+        self.submitter.close();
+        std::mem::take(&mut self.threads)
             .into_iter()
             .map(|thread| {
                 thread
@@ -111,7 +110,20 @@ impl<W: Send + 'static> Pool<W> {
     }
 }
 
+impl<W> Drop for Pool<W> {
+    /// Lets the threads end when nothing is left to do, and does not wait for that.
+    fn drop(&mut self) {
+        self.submitter.close();
+    }
+}
+
 impl<W> Submitter<W> {
+    /// No more tasks will come, but for those that tasks submit.
+    fn close(&self) {
+        self.lock().closed = true;
+        self.shared.wake_worker.notify_all();
+    }
+
     /// Adds a task; waits while the queue is full. Not for use within a task: see
     /// [`Submitter::submit_or_run`].
     pub fn submit(&self, task: impl FnOnce(&mut W, &Submitter<W>) + Send + 'static) {
@@ -258,6 +270,19 @@ mod tests {
         let counts = pool.finish();
         assert_eq!(done.load(Ordering::Relaxed), 500);
         assert_eq!(counts.iter().sum::<usize>(), 600);
+    }
+
+    #[test]
+    fn the_threads_of_a_dropped_pool_end() {
+        struct Gone(std::sync::mpsc::Sender<()>);
+        impl Drop for Gone {
+            fn drop(&mut self) {
+                let _ = self.0.send(());
+            }
+        }
+        let (sender, ends) = std::sync::mpsc::channel();
+        drop(Pool::new(vec![Gone(sender.clone()), Gone(sender)], 1));
+        assert_eq!(ends.iter().count(), 2);
     }
 
     #[test]

@@ -11,12 +11,24 @@ use crate::digest::Digest;
 use crate::vmac::{Nonce, Vmac};
 
 /// A message so far.
-pub(crate) trait Serial: Send + Sync {
+pub(crate) trait Serial: TryClone + Send + Sync {
     /// Appends to the message.
     fn update(&mut self, part: &[u8]);
 
     /// The digest of the message so far.
     fn finish(&self) -> Digest;
+}
+
+/// Copies what is behind a `dyn Serial`.
+pub(crate) trait TryClone {
+    /// Another message, the same so far, if the state can be copied.
+    fn try_clone(&self) -> Option<Box<dyn Serial>>;
+}
+
+impl<S: Serial + Clone + 'static> TryClone for S {
+    fn try_clone(&self) -> Option<Box<dyn Serial>> {
+        Some(Box::new(self.clone()))
+    }
 }
 
 /// Begins a message under a key of the length that the table says.
@@ -39,6 +51,7 @@ pub(crate) fn exactly<const LEN: usize>(key: &[u8]) -> [u8; LEN] {
 
 /// A state that knows a key: overwritten before its memory goes to others. What the crates' own
 /// functions leave on the stack is beyond reach.
+#[derive(Clone)]
 struct Secret<S: Default>(S);
 
 impl<S: Default> Drop for Secret<S> {
@@ -147,6 +160,7 @@ type OfXxh3 = fn(Result<u128, &[u8]>) -> Digest;
 /// XXH3 with AVX-512, if there is that.
 #[cfg(target_arch = "x86_64")]
 fn wide(digest: OfXxh3) -> Option<Box<dyn Serial>> {
+    #[derive(Clone)]
     struct Wide(tabane_lanes::xxh3::Xxh3, OfXxh3);
 
     impl Serial for Wide {
@@ -167,19 +181,28 @@ fn wide(_: OfXxh3) -> Option<Box<dyn Serial>> {
     None
 }
 
-impl Serial for mur3::Hasher128 {
+/// The crate's hasher is not `Clone`.
+struct Murmur3(mur3::Hasher128);
+
+impl TryClone for Murmur3 {
+    fn try_clone(&self) -> Option<Box<dyn Serial>> {
+        None
+    }
+}
+
+impl Serial for Murmur3 {
     fn update(&mut self, part: &[u8]) {
-        self.write(part);
+        self.0.write(part);
     }
 
     fn finish(&self) -> Digest {
-        let (first, second) = self.finish128();
+        let (first, second) = self.0.finish128();
         digest(&[first.to_le_bytes(), second.to_le_bytes()].concat())
     }
 }
 
 pub(crate) fn murmur3(_: &[u8]) -> Box<dyn Serial> {
-    Box::new(mur3::Hasher128::with_seed(0))
+    Box::new(Murmur3(mur3::Hasher128::with_seed(0)))
 }
 
 impl Serial for Secret<highway::HighwayHasher> {
@@ -217,6 +240,7 @@ pub(crate) fn siphash24(key: &[u8]) -> Box<dyn Serial> {
 }
 
 /// A message that is hashed when all of it is there.
+#[derive(Clone)]
 pub(crate) struct Whole {
     pub(crate) message: Vec<u8>,
     pub(crate) digest: fn(&[u8]) -> Digest,
@@ -233,6 +257,7 @@ impl Serial for Whole {
 }
 
 /// A message under VMAC, with the nonce of a digest to check, or else a fresh one for each digest.
+#[derive(Clone)]
 pub(crate) struct WithNonce {
     pub(crate) vmac: Vmac,
     pub(crate) nonce: Option<[u8; 16]>,

@@ -64,6 +64,12 @@ pub trait Progress: Send + Sync {
     fn packs(&self, done: u64, total: u64) {
         let _ = (done, total);
     }
+
+    /// Whether the operation shall end now, with an error. Backup, restore and check ask between
+    /// files and packs.
+    fn is_cancelled(&self) -> bool {
+        false
+    }
 }
 
 /// What became of an entry.
@@ -124,5 +130,9 @@ impl<P: Progress + ?Sized> Progress for Arc<P> {
 
     fn packs(&self, done: u64, total: u64) {
         (**self).packs(done, total);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        (**self).is_cancelled()
     }
 }

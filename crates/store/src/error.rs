@@ -191,6 +191,9 @@ pub enum Error {
     /// An option has an unusable value.
     #[error("{0}")]
     Invalid(String),
+    /// [`tabane_storage::Progress::is_cancelled`] said so.
+    #[error("cancelled: the repository is as good as before; run the same command again to go on")]
+    Cancelled,
     /// Another part of the operation has failed, and has said why.
     #[error("{0}")]
     Interrupted(&'static str),

@@ -25,7 +25,7 @@ pub use key::KeyFile;
 pub use line::{Accept, Format, Line, Parser, Style, escape_name, tag};
 pub use method::Method;
 pub use names::{Names, NamesError};
-pub use pipeline::{Sums, sum_all};
+pub use pipeline::{Sums, sum_all, sum_all_with};
 pub use sequential::sum_reader;
 pub use sum::Sum;
 pub use tabane_engine::{Algorithm, Digest, Function, KeyError, KeyRule, Withstands};

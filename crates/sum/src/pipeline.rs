@@ -1,9 +1,11 @@
 //! From tasks to checksums, in order.
 
 use std::collections::VecDeque;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use tabane_engine::Pool;
 
@@ -23,10 +25,21 @@ pub fn sum_all<T: Task>(
     tasks: impl Iterator<Item = T> + Send + 'static,
     on_bytes: impl Fn(u64) + Send + Sync + 'static,
 ) -> Sums<T> {
+    let workers = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    sum_all_with(workers, tasks, on_bytes)
+}
+
+/// As [`sum_all`], with so many threads that hash.
+pub fn sum_all_with<T: Task>(
+    workers: NonZeroUsize,
+    tasks: impl Iterator<Item = T> + Send + 'static,
+    on_bytes: impl Fn(u64) + Send + Sync + 'static,
+) -> Sums<T> {
     let (sender, receiver) = mpsc::channel();
-    let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let workers = workers.get();
     let shared = Arc::new(Shared::new(workers, Arc::new(on_bytes)));
-    let pool = Pool::for_all_processors(|| Worker::new(Arc::clone(&shared), workers));
+    let states = std::iter::repeat_with(|| Worker::new(Arc::clone(&shared), workers));
+    let pool = Pool::new(states.take(workers).collect(), workers);
     for _ in 0..workers {
         let results = sender.clone();
         pool.submitter()
@@ -63,15 +76,36 @@ impl<T: Task> Iterator for Sums<T> {
     type Item = Vec<Done<T>>;
 
     fn next(&mut self) -> Option<Vec<Done<T>>> {
+        self.next_before(None)
+    }
+}
+
+impl<T: Task> Sums<T> {
+    /// As [`Iterator::next`], except that the list is empty when nothing is done after `time`.
+    pub fn next_within(&mut self, time: Duration) -> Option<Vec<Done<T>>> {
+        self.next_before(Some(Instant::now() + time))
+    }
+
+    fn next_before(&mut self, deadline: Option<Instant>) -> Option<Vec<Done<T>>> {
         loop {
-            let Ok(batch) = self.results.recv() else {
-                // Every thread is done, or has panicked, which this passes on.
-                if let Some((pool, feeder)) = self.threads.take() {
-                    let fed = feeder.join();
-                    pool.finish();
-                    fed.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let received = match deadline {
+                None => self.results.recv().map_err(RecvTimeoutError::from),
+                Some(deadline) => self
+                    .results
+                    .recv_timeout(deadline.saturating_duration_since(Instant::now())),
+            };
+            let batch = match received {
+                Ok(batch) => batch,
+                Err(RecvTimeoutError::Timeout) => return Some(Vec::new()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    // Every thread is done, or has panicked, which this passes on.
+                    if let Some((pool, feeder)) = self.threads.take() {
+                        let fed = feeder.join();
+                        pool.finish();
+                        fed.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                    }
+                    return None;
                 }
-                return None;
             };
             for Numbered { number, value } in batch {
                 let place = (number - self.next) as usize;

@@ -5,15 +5,16 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use tabane_engine::Hasher;
 use tabane_sum::{
     Algorithm, FileTask, Function, Job, KeyFile, KeyRule, Method, Sum, Task, Upload, sum_all,
-    sum_reader,
+    sum_all_with, sum_reader,
 };
 
 /// Bytes that repeat nowhere.
@@ -418,4 +419,55 @@ fn too_much_for_an_algorithm_that_needs_all_of_it_is_an_error() {
     );
     let error = sum((256 << 20) + 1).expect_err("too long");
     assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+}
+
+#[test]
+fn any_number_of_threads_makes_the_same_sums() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let method = Method::keyless(Algorithm::Sha1);
+    let tasks: Vec<FileTask> = (0..200)
+        .map(|number| {
+            let path = directory.path().join(number.to_string());
+            fs::write(&path, varied(number * 100, number as u64)).expect("a file");
+            let method = method.clone();
+            FileTask { path, method }
+        })
+        .collect();
+    let expected: Vec<Sum> = tasks
+        .iter()
+        .map(|task| one_after_the_other(&task.path, &method).expect("a sum"))
+        .collect();
+    for workers in [1, 2, 5] {
+        let workers = NonZeroUsize::new(workers).expect("not zero");
+        let mut sums = sum_all_with(workers, tasks.clone().into_iter(), |_| {});
+        let mut found = Vec::new();
+        while let Some(done) = sums.next_within(Duration::from_millis(1)) {
+            let sum = |done: tabane_sum::Done<FileTask>| done.outcome.expect("a file");
+            found.extend(done.into_iter().map(|done| sum(done).expect("a sum")));
+        }
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn a_wait_for_sums_ends_in_time_and_dropping_them_ends_the_work() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("endless");
+    File::create(&path)
+        .and_then(|file| file.set_len(1 << 42))
+        .expect("a file");
+    let method = Method::keyless(Algorithm::Md5);
+    let read = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&read);
+    let mut sums = sum_all([FileTask { path, method }].into_iter(), move |bytes| {
+        count.fetch_add(bytes, Ordering::Relaxed);
+    });
+    let none = sums.next_within(Duration::from_millis(20));
+    assert!(none.is_some_and(|done| done.is_empty()));
+    drop(sums);
+    // Whoever counts is gone when the last worker is.
+    while Arc::strong_count(&read) > 1 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(read.load(Ordering::Relaxed) < 1 << 42);
 }

@@ -63,30 +63,42 @@ impl Browser {
     /// # Errors
     /// [`Error::NoSuchPath`], or when a directory cannot be read.
     pub fn find(&mut self, id: Id, snapshot: &Snapshot, path: &Path) -> Result<Entry> {
-        let path = absolute(path);
-        let mut entry = root(snapshot);
-        for component in path.components() {
-            let Component::Normal(name) = component else {
-                continue;
-            };
-            let mut entries = match entry.directory() {
-                Some(content) => self.directory(content)?,
-                None => Vec::new(),
-            };
-            let found =
-                entries.binary_search_by(|entry| entry.name.as_slice().cmp(name.as_bytes()));
-            entry = match found {
-                Ok(at) => entries.swap_remove(at),
-                Err(_) => {
-                    return Err(Error::NoSuchPath {
-                        path: path.display().to_string(),
-                        snapshot: id.short(),
-                    });
-                }
-            };
-        }
-        Ok(entry)
+        find_with(|content| self.directory(content), id, snapshot, path)
     }
+}
+
+/// As [`Browser::find`], with `directory` to read the entries of a directory.
+///
+/// # Errors
+/// [`Error::NoSuchPath`], or what `directory` returns.
+pub fn find_with(
+    mut directory: impl FnMut(&[Piece]) -> Result<Vec<Entry>>,
+    id: Id,
+    snapshot: &Snapshot,
+    path: &Path,
+) -> Result<Entry> {
+    let path = absolute(path);
+    let mut entry = root(snapshot);
+    for component in path.components() {
+        let Component::Normal(name) = component else {
+            continue;
+        };
+        let mut entries = match entry.directory() {
+            Some(content) => directory(content)?,
+            None => Vec::new(),
+        };
+        let found = entries.binary_search_by(|entry| entry.name.as_slice().cmp(name.as_bytes()));
+        entry = match found {
+            Ok(at) => entries.swap_remove(at),
+            Err(_) => {
+                return Err(Error::NoSuchPath {
+                    path: path.display().to_string(),
+                    snapshot: id.short(),
+                });
+            }
+        };
+    }
+    Ok(entry)
 }
 
 /// The directory `/` of a snapshot. Snapshots keep no attributes of it: it gets those of a

@@ -93,6 +93,14 @@ impl Run {
         self.problem(&error.to_string());
     }
 
+    /// Fails if the check was cancelled.
+    fn go_on(&self) -> Result<()> {
+        if self.repository.progress().is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        Ok(())
+    }
+
     fn problem(&self, what: &dyn std::fmt::Display) {
         self.problems.fetch_add(1, Ordering::Relaxed);
         self.repository.progress().problem(&what.to_string());
@@ -135,8 +143,9 @@ impl Repository {
         let chosen = choose(options.read_data, packs);
         report.read_packs = chosen.len() as u64;
         report.read_bytes = read_packs(&run, chosen, &contents);
+        run.go_on()?;
         // In the end, so that the files that damaged blocks belong to can be named.
-        check_snapshots(&run, &index, snapshots, &announced);
+        check_snapshots(&run, &index, snapshots, &announced)?;
         report.problems = run.problems.load(Ordering::Relaxed);
         if report.unreferenced_packs > 0 {
             let why = match report.problems {
@@ -295,7 +304,7 @@ fn check_snapshots(
     index: &Index,
     snapshots: Vec<(Id, Snapshot)>,
     announced: &[Snapshot],
-) {
+) -> Result<()> {
     let mut reader = BlockReader::new(&run.repository);
     let mut seen = Seen::default();
     for (id, snapshot) in snapshots {
@@ -310,8 +319,9 @@ fn check_snapshots(
                 .note(&format!("{what} was never finished: {why}"));
             continue;
         }
-        check_tree(run, index, &mut reader, &mut seen, snapshot.root, &what);
+        check_tree(run, index, &mut reader, &mut seen, snapshot.root, &what)?;
     }
+    Ok(())
 }
 
 /// What was gone through already, and found.
@@ -331,10 +341,11 @@ fn check_tree(
     seen: &mut Seen,
     root: Vec<Piece>,
     what: &str,
-) {
+) -> Result<()> {
     let mut directories = vec![(String::new(), root)];
     let mut said_before = 0;
     while let Some((path, content)) = directories.pop() {
+        run.go_on()?;
         let identity = postcard::to_stdvec(&content).expect("a content is plain data");
         if !seen.directories.insert(identity) {
             continue;
@@ -374,6 +385,7 @@ fn check_tree(
             "{what}: {said_before} file(s) miss the same as in a snapshot above"
         ));
     }
+    Ok(())
 }
 
 /// The blocks of a file that are not as they should be, and why not.
@@ -434,6 +446,9 @@ fn read_packs(run: &Arc<Run>, packs: Vec<(Id, u64)>, contents: &Contents) -> u64
     for (id, len) in packs {
         let (run, contents, done) = (Arc::clone(run), Arc::clone(contents), Arc::clone(&done));
         pool.submitter().submit(move |examiner, _| {
+            if run.go_on().is_err() {
+                return;
+            }
             if let Err(error) = read_pack(&run, id, &contents[&id], examiner) {
                 run.error(&error);
             }

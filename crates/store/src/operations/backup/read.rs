@@ -79,7 +79,7 @@ impl Batch {
 
     /// Reads and stores the files.
     pub fn process(self, run: &Arc<Run>, encoder: &mut Encoder, submitter: &Submitter<Encoder>) {
-        if encoder.has_failed() {
+        if run.has_failed(encoder) {
             return;
         }
         let turn = run.reading.enter();
@@ -282,7 +282,7 @@ impl LargeFile {
         encoder: &mut Encoder,
         submitter: &Submitter<Encoder>,
     ) {
-        if !encoder.has_failed() {
+        if !run.has_failed(encoder) {
             let _turn = run.reading.enter();
             Self::process_in_turn(job, run, encoder, submitter);
         }
@@ -456,7 +456,7 @@ impl<'a> Cutter<'a> {
             if end {
                 return Ok(total);
             }
-            if encoder.has_failed() {
+            if self.run.has_failed(encoder) {
                 return Err(io::Error::other("the backup has failed"));
             }
         }

@@ -12,8 +12,8 @@ use super::gate::Gate;
 use super::options::BackupOptions;
 use crate::access::buffers::Buffers;
 use crate::access::repository::Repository;
-use crate::access::writer::Writer;
-use crate::error::Error;
+use crate::access::writer::{Encoder, Writer};
+use crate::error::{Error, Result};
 use crate::format::entry::{Entry, Time, Xattr};
 use crate::operations::exclude::Problem;
 
@@ -72,6 +72,22 @@ impl Run {
                 entry.ctime = Time::default();
             }
         }
+    }
+
+    /// Fails if the backup was cancelled.
+    pub fn go_on(&self) -> Result<()> {
+        if self.repository.progress().is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        Ok(())
+    }
+
+    /// Whether the backup has failed or was cancelled.
+    pub fn has_failed(&self, encoder: &Encoder) -> bool {
+        if let Err(error) = self.go_on() {
+            encoder.fail(error);
+        }
+        encoder.has_failed()
     }
 
     /// Counts bytes of file contents that were read.

@@ -257,6 +257,7 @@ impl<'a> Walker<'a> {
     fn entries(&mut self, level: Level<'_>, names: Vec<OsString>, targets: &Targets) -> Result<()> {
         let none = Targets::default();
         for (number, name) in names.iter().enumerate() {
+            self.run.go_on()?;
             let place = level.directory.place(number);
             let target = targets.children.get(name).unwrap_or(&none);
             if target.named {

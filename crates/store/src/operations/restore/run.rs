@@ -114,7 +114,11 @@ impl Run {
         lock(&self.failure).get_or_insert(error);
     }
 
+    /// Whether the restore has failed or was cancelled.
     pub fn has_failed(&self) -> bool {
+        if self.repository.progress().is_cancelled() {
+            self.fail(Error::Cancelled);
+        }
         lock(&self.failure).is_some()
     }
 }
