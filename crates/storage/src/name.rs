@@ -31,13 +31,16 @@ pub enum ObjectKind {
     Set,
     /// On a target of a set: names an object that must not come back with a target that was away.
     Deleted,
+    /// A copy of the config or of a key.
+    Copy,
 }
 
 impl ObjectKind {
     /// All kinds that a repository consists of, wherever it is; those that others depend on first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Config,
         Self::Key,
+        Self::Copy,
         Self::Pack,
         Self::Index,
         Self::Snapshot,
@@ -60,6 +63,7 @@ impl ObjectKind {
             Self::Target => "target",
             Self::Set => "sets",
             Self::Deleted => "deleted",
+            Self::Copy => "copies",
         }
     }
 }
@@ -69,7 +73,7 @@ impl ObjectKind {
     pub fn is_transient(self) -> bool {
         matches!(
             self,
-            Self::Pending | Self::Removal | Self::Client | Self::Set | Self::Deleted
+            Self::Pending | Self::Removal | Self::Client | Self::Set | Self::Deleted | Self::Copy
         )
     }
 }

@@ -63,7 +63,7 @@ pub trait Storage: Any + Send + Sync {
     /// There is nothing to do where there are no folders.
     ///
     /// # Errors
-    /// When they cannot be made.
+    /// When they cannot be made; when the place is several and one of them is missing.
     fn make_folders(&self) -> Result<()> {
         Ok(())
     }

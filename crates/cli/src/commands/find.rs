@@ -10,6 +10,7 @@ use tabane_storage::ObjectKind;
 use tabane_store::browse::Browser;
 use tabane_store::entry::{Entry, Time};
 use tabane_store::find::{Blocks, Finder, Pattern, Query};
+use tabane_store::snapshot::Snapshot;
 use tabane_store::{Id, Repository};
 
 use crate::advice;
@@ -174,10 +175,10 @@ impl Find {
                 continue;
             }
             if global.json {
-                let snapshot = snapshot_json(*id, snapshot);
                 let matches = found
                     .iter()
-                    .map(|(path, entry)| entry_json(path, entry).into());
+                    .map(|(path, entry)| entry_json(path, entry, snapshot).into());
+                let snapshot = snapshot_json(*id, snapshot);
                 let mut object = into_object(json!({"hits": found.len()}));
                 for key in ["id", "time", "hostname"] {
                     let name = if key == "id" { "snapshot" } else { key };
@@ -200,16 +201,22 @@ impl Find {
                 ))?;
             }
             for (path, entry) in &found {
-                self.print(&mut output, path, entry)?;
+                self.print(&mut output, path, entry, snapshot)?;
             }
         }
         output.finish()?;
         Ok(exit)
     }
 
-    fn print(&self, output: &mut Output, path: &Path, entry: &Entry) -> Result<()> {
+    fn print(
+        &self,
+        output: &mut Output,
+        path: &Path,
+        entry: &Entry,
+        snapshot: &Snapshot,
+    ) -> Result<()> {
         if self.long {
-            output.long_entry(path, entry, false)
+            output.long_entry(path, entry, snapshot, false)
         } else {
             output.path(path)?;
             output.line("")

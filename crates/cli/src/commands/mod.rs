@@ -72,6 +72,7 @@ commands! {
     copy Copy
     cache Cache
     key Key
+    migrate Migrate
     sum Sum
     cp Cp
     openssl Openssl

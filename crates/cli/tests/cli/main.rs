@@ -19,6 +19,7 @@ mod forget;
 mod help;
 mod hooks;
 mod listing;
+mod migrate;
 mod mishaps;
 mod mount;
 mod object_store;

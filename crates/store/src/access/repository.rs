@@ -11,7 +11,8 @@ use tabane_engine::{Algorithm, Digest};
 use crate::error::{Error, Result};
 use crate::format::chunker::{Chunker, Chunking};
 use crate::format::config::{Config, parse_block_hash};
-use crate::format::crypto::MasterKey;
+use crate::format::copies::{self, Copies};
+use crate::format::crypto::{FORMAT, MasterKey, format_of, parse_header};
 use crate::format::key::{self, KdfCost, Password};
 use crate::format::removal::{Removal, Removals};
 use tabane_index::{Cache, Index, IndexObjects, IndexSegment, PackContents, PageKeys, Removed};
@@ -32,6 +33,8 @@ pub struct InitOptions {
     pub chunker_secret: Option<Id>,
     /// What guessing a password costs.
     pub kdf_cost: KdfCost,
+    /// The format of the repository: 1 for programs that know no other.
+    pub format: u8,
 }
 
 tabane_storage::setters!(InitOptions {
@@ -39,6 +42,7 @@ tabane_storage::setters!(InitOptions {
     set => chunking: Chunking,
     into => chunker_secret: Option<Id>,
     set => kdf_cost: KdfCost,
+    set => format: u8,
 });
 
 impl Default for InitOptions {
@@ -48,6 +52,7 @@ impl Default for InitOptions {
             chunking: Chunking::default(),
             chunker_secret: None,
             kdf_cost: KdfCost::default(),
+            format: FORMAT,
         }
     }
 }
@@ -66,9 +71,13 @@ struct Opened {
     master: MasterKey,
     key: Id,
     config: Config,
+    /// Where the config was read: its own object, or a copy.
+    config_name: Name,
     /// The object of the config: no other repository has the same.
     sealed_config: Vec<u8>,
     chunker: Chunker,
+    /// What was wrong with the config and the keys.
+    damaged: Vec<String>,
 }
 
 impl Repository {
@@ -88,11 +97,18 @@ impl Repository {
             Err(error) if is_absent(&error) => {}
             Err(source) => return Err(Error::storage("read", Name::CONFIG)(source)),
         }
+        if !(1..=FORMAT).contains(&options.format) {
+            return Err(Error::NewerFormat {
+                found: options.format,
+                known: FORMAT,
+            });
+        }
         let config = Config {
             id: Id(random()),
             hash: parse_block_hash(options.hash.name()).map_err(Error::Invalid)?,
             chunking: options.chunking,
             chunker_secret: options.chunker_secret.unwrap_or_else(|| Id(random())),
+            features: Vec::new(),
         };
         let chunker = Chunker::new(config.chunking, &config.chunker_secret)?;
         if password.is_empty() {
@@ -115,7 +131,7 @@ impl Repository {
         let master = MasterKey::random();
         let key = key::add(&*storage, &master, password, options.kdf_cost)?;
         let json = serde_json::to_vec(&config).expect("a config is plain data");
-        let sealed = master.seal_object(ObjectKind::Config, &json);
+        let sealed = master.seal_config(options.format, &json);
         if let Err(source) = storage.put(Name::CONFIG, &[&sealed]) {
             // The key opens nothing; if it stays, `open` passes it over.
             let _ = key::delete(&*storage, key);
@@ -124,23 +140,47 @@ impl Repository {
                 _ => Error::storage("write", Name::CONFIG)(source),
             });
         }
-        Ok(Self::new(Opened {
+        let repository = Self::new(Opened {
             storage,
             master,
             key,
             config,
+            config_name: Name::CONFIG,
             sealed_config: sealed,
             chunker,
-        }))
+            damaged: Vec::new(),
+        });
+        repository.copy_config_and_keys()?;
+        Ok(repository)
     }
 
-    /// Opens a repository with one of its passwords.
+    /// Opens a repository with one of its passwords. If its config or keys are damaged or missing,
+    /// their copies serve; see [`Repository::damaged`].
     ///
     /// # Errors
     /// [`Error::NoRepository`], [`Error::ConfigMissing`], [`Error::WrongPassword`],
     /// [`Error::NewerFormat`], damage, or when
     /// the storage fails.
     pub fn open(storage: Arc<dyn Storage>, password: &Password) -> Result<Self> {
+        let error = match Self::open_originals(&storage, password) {
+            Err(
+                error @ (Error::NoRepository(_)
+                | Error::NoKeys
+                | Error::WrongPassword { .. }
+                | Error::Damaged { .. }),
+            ) => error,
+            result => return result,
+        };
+        // Without copies, what is wrong with the originals counts.
+        match copies::read(&*storage) {
+            Ok(copies) if !copies.is_empty() => {
+                Self::open_copies(&storage, password, copies)?.ok_or(error)
+            }
+            _ => Err(error),
+        }
+    }
+
+    fn open_originals(storage: &Arc<dyn Storage>, password: &Password) -> Result<Self> {
         let sealed = storage.get(Name::CONFIG, None).map_err(|source| {
             if !is_absent(&source) {
                 return Error::storage("read", Name::CONFIG)(source);
@@ -152,24 +192,105 @@ impl Repository {
             }
         })?;
         // A newer format says so before a password is tried.
-        crate::format::crypto::parse_header(ObjectKind::Config, &sealed, "config")?;
-        let open_config =
-            |master: &MasterKey| master.open_object(ObjectKind::Config, sealed.clone(), "config");
-        let (master, key) = key::open(&*storage, password, |master| {
-            open_config(master).map(|_| ())
+        parse_header(ObjectKind::Config, &sealed, "config")?;
+        let (master, key) = key::open(&**storage, password, |master| {
+            let opened = master.open_object(ObjectKind::Config, sealed.clone(), "config");
+            opened.map(|_| ())
         })?;
-        let json = open_config(&master)?;
+        Self::with_config(storage, master, key, (Name::CONFIG, sealed), Vec::new())
+    }
+
+    /// Opens a repository whose config or keys are damaged or missing; nothing if the copies are of
+    /// no help.
+    fn open_copies(
+        storage: &Arc<dyn Storage>,
+        password: &Password,
+        copies: Copies,
+    ) -> Result<Option<Self>> {
+        let mut keys = Vec::new();
+        let mut damaged = Vec::new();
+        for id in key::ids(&**storage)? {
+            match key::load(&**storage, id) {
+                Ok(key) => keys.push(key),
+                Err(error) => damaged.push(error.to_string()),
+            }
+        }
+        for (id, (_, bytes)) in &copies.keys {
+            if keys.iter().all(|key| key.id != *id) {
+                keys.extend(key::parse(*id, bytes));
+                let name = Name::new(ObjectKind::Key, *id).to_string();
+                if damaged.iter().all(|error| !error.starts_with(&name)) {
+                    damaged.push(format!("{name} is missing"));
+                }
+            }
+        }
+        let mut configs = Vec::new();
+        match storage.get(Name::CONFIG, None) {
+            Ok(bytes) => configs.push((Name::CONFIG, bytes)),
+            Err(_) => damaged.push("config is missing".to_owned()),
+        }
+        let copied = copies.configs.into_iter();
+        configs.extend(copied.map(|(id, bytes)| (Name::new(ObjectKind::Copy, id), bytes)));
+        for key in &keys {
+            // One that is hostile or of a newer format says nothing about the others.
+            let Ok(Some(master)) = key.unwrap(password) else {
+                continue;
+            };
+            for (name, sealed) in &configs {
+                let opened = master.open_object(ObjectKind::Config, sealed.clone(), "config");
+                if opened.is_err() {
+                    continue;
+                }
+                if *name != Name::CONFIG && configs[0].0 == Name::CONFIG {
+                    damaged.push("config is damaged: it fails authentication".to_owned());
+                }
+                let config = (*name, sealed.clone());
+                return Self::with_config(storage, master, key.id, config, damaged).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    fn with_config(
+        storage: &Arc<dyn Storage>,
+        master: MasterKey,
+        key: Id,
+        (config_name, sealed_config): (Name, Vec<u8>),
+        damaged: Vec<String>,
+    ) -> Result<Self> {
+        let json = master.open_object(ObjectKind::Config, sealed_config.clone(), "config")?;
         let config: Config =
             serde_json::from_slice(&json).map_err(|error| Error::damaged("config", error))?;
+        if let Some(feature) = config.features.first() {
+            return Err(Error::UnknownFeature(feature.clone()));
+        }
         let chunker = Chunker::new(config.chunking, &config.chunker_secret)?;
         Ok(Self::new(Opened {
-            storage,
+            storage: Arc::clone(storage),
             master,
             key,
             config,
-            sealed_config: sealed,
+            config_name,
+            sealed_config,
             chunker,
+            damaged,
         }))
+    }
+
+    /// The format of the repository: 1, or 2 if it was made by this program or migrated. What
+    /// format 1 has not is not written into a repository that has it.
+    pub fn format(&self) -> u8 {
+        format_of(&self.opened.sealed_config)
+    }
+
+    /// What was wrong with the config and the keys, so that copies of them had to be used.
+    pub fn damaged(&self) -> &[String] {
+        &self.opened.damaged
+    }
+
+    /// The config as it is stored.
+    pub(crate) fn sealed_config(&self) -> &[u8] {
+        &self.opened.sealed_config
     }
 
     fn new(opened: Opened) -> Self {
@@ -186,11 +307,26 @@ impl Repository {
     /// # Errors
     /// [`Error::RepositoryGone`]; when the storage fails.
     pub(crate) fn verify_presence(&self) -> Result<()> {
-        match self.opened.storage.get(Name::CONFIG, None) {
-            Ok(bytes) if bytes == self.opened.sealed_config => Ok(()),
-            Err(error) if !is_absent(&error) => Err(Error::storage("read", Name::CONFIG)(error)),
+        let expected = &self.opened.sealed_config;
+        let name = self.opened.config_name;
+        let whole = match name.kind {
+            ObjectKind::Copy => copies::with_prefix(expected),
+            _ => expected.clone(),
+        };
+        match self.opened.storage.get(name, None) {
+            Ok(bytes) if bytes == whole => Ok(()),
+            Ok(bytes) if self.opens_config(&bytes) => Err(Error::MigratedMeanwhile),
+            Err(error) if !is_absent(&error) => Err(Error::storage("read", name)(error)),
             _ => Err(Error::RepositoryGone(self.opened.storage.location())),
         }
+    }
+
+    /// Whether this is a config of this repository, perhaps of another format.
+    pub(crate) fn opens_config(&self, sealed: &[u8]) -> bool {
+        let master = self.master();
+        master
+            .open_object(ObjectKind::Config, sealed.to_vec(), "config")
+            .is_ok()
     }
 
     /// Whether there is an object of this name.
@@ -258,7 +394,9 @@ impl Repository {
     /// # Errors
     /// An unusable cost, an empty password, or when the storage fails.
     pub fn add_key(&self, password: &Password, cost: KdfCost) -> Result<Id> {
-        key::add(self.storage(), self.master(), password, cost)
+        let id = key::add(self.storage(), self.master(), password, cost)?;
+        self.copy_config_and_keys()?;
+        Ok(id)
     }
 
     /// Removes a key other than the one that opened the repository, so that the last one stays.
@@ -269,7 +407,7 @@ impl Repository {
         if id == self.opened.key {
             return Err(Error::KeyInUse(id));
         }
-        key::delete(&*self.opened.storage, id)
+        self.delete_key(id)
     }
 
     /// Removes the key that opened the repository, now that there is `new`.
@@ -281,7 +419,18 @@ impl Repository {
             return Err(Error::KeyInUse(new));
         }
         key::load(&*self.opened.storage, new)?;
-        key::delete(&*self.opened.storage, self.opened.key)
+        self.delete_key(self.opened.key)
+    }
+
+    /// The copy goes first: if it were left, it would stand for a key that was lost.
+    fn delete_key(&self, id: Id) -> Result<()> {
+        if self.format() > 1 {
+            let copies = copies::read(self.storage())?;
+            if let Some((copy, _)) = copies.keys.get(&id) {
+                self.delete_if_there(Name::new(ObjectKind::Copy, *copy))?;
+            }
+        }
+        key::delete(self.storage(), id)
     }
 
     /// What is fixed for the repository's life.

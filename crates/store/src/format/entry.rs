@@ -1,7 +1,7 @@
 //! What a snapshot remembers of one file, directory, link or device.
 
 use serde::{Deserialize, Serialize};
-pub use tabane_files::{HardLink, Time, Xattr};
+pub use tabane_files::{Flags, HardLink, Time, Xattr};
 
 use tabane_storage::Id;
 

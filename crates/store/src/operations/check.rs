@@ -153,10 +153,16 @@ impl Repository {
 }
 
 fn check_keys(run: &Run) -> Result<()> {
-    for (id, _) in run.repository.list(ObjectKind::Key)? {
-        if let Err(error) = key::load(run.repository.storage(), id) {
-            run.error(&error);
-        }
+    for fault in run.repository.faults_of_config_and_keys()? {
+        run.problem(&fault);
+    }
+    let keys = key::list(run.repository.storage())?.keys;
+    if let [key] = &keys[..] {
+        run.repository.progress().note(&format!(
+            "only one password opens the repository (key {}): if it is forgotten, everything is \
+             lost",
+            key.id.short()
+        ));
     }
     Ok(())
 }

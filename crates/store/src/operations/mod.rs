@@ -10,6 +10,7 @@ pub mod edit;
 pub mod exclude;
 pub mod find;
 pub mod forget;
+mod migrate;
 pub mod prune;
 pub mod repack;
 pub mod repair;

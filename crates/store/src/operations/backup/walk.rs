@@ -19,7 +19,7 @@ use crate::access::deep_stack::DEPTH_MAX;
 use crate::access::reader::BlockReader;
 use crate::access::writer::Encoder;
 use crate::error::{Error, Result};
-use crate::format::entry::{self, Entry, Found, Kind, Piece, Time};
+use crate::format::entry::{self, Entry, Flags, Found, Kind, Piece, Time};
 use crate::format::snapshot::Snapshot;
 use crate::operations::exclude::{Decision, Excludes, Scope};
 
@@ -135,12 +135,11 @@ impl<'a> Walker<'a> {
     }
 
     /// Hands out everything in the directory `source`, which is absolute, as the directory
-    /// `as_path`. What is above that has the attributes of `source`.
+    /// `as_path`. What is above that has the attributes of `source`, without its file flags.
     pub fn walk_as(mut self, source: &Path, as_path: &Path) -> Result<()> {
         let opened = read::open_directory(rustix::fs::CWD, source.as_os_str());
         let fd = opened.map_err(cannot_read(source))?;
-        let stat = rustix::fs::fstat(&fd).map_err(|error| cannot_read(source)(error.into()))?;
-        let found = read::entry_from_stat(OsStr::new(""), &stat, self.run.options.with_atime);
+        let found = read::stat_open(fd.as_fd(), OsStr::new(""), self.run.options.with_atime);
         let found: Found = found.map_err(cannot_read(source))?;
         let mut attributes = found.entry;
         let xattrs = read::xattrs(fd.as_fd());
@@ -180,6 +179,11 @@ impl<'a> Walker<'a> {
             };
             let entry = Entry {
                 name: name.as_bytes().to_vec(),
+                flags: match next {
+                    // An immutable directory above would keep out what a restore adds to it.
+                    Some(_) => Flags::default(),
+                    None => attributes.flags,
+                },
                 ..attributes.clone()
             };
             let entries = if next.is_some() { 1 } else { names.len() };
@@ -226,6 +230,7 @@ impl<'a> Walker<'a> {
             inode: 0,
             hard_link: None,
             xattrs: Vec::new(),
+            flags: Flags::default(),
             kind: Kind::File {
                 size: 0,
                 content: Vec::new(),

@@ -21,6 +21,7 @@ use crate::access::client::{Presence, Purpose};
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::entry::Entry;
+use crate::format::owners::Renumbering;
 use crate::format::snapshot::Snapshot;
 use crate::operations::exclude::IncludeOptions;
 use tabane_index::Index;
@@ -48,6 +49,9 @@ pub struct RestoreOptions {
     pub delete: bool,
     /// Find out what would be restored, and write nothing.
     pub dry_run: bool,
+    /// Give files to the numbers that owners and groups had, not to those that have their names
+    /// here.
+    pub numeric_ids: bool,
 }
 
 /// Which entries of the target a restore changes, of those that are there and differ.
@@ -87,6 +91,7 @@ impl RestoreOptions {
             overwrite: Overwrite::Always,
             delete: false,
             dry_run: false,
+            numeric_ids: false,
         }
     }
 }
@@ -99,6 +104,7 @@ tabane_storage::setters!(RestoreOptions {
     set => overwrite: Overwrite,
     set => delete: bool,
     set => dry_run: bool,
+    set => numeric_ids: bool,
 });
 
 /// What a restore did.
@@ -137,6 +143,7 @@ struct Run {
     repository: Repository,
     index: Index,
     options: RestoreOptions,
+    renumbering: Renumbering,
     counters: Counters,
     failure: Mutex<Option<Error>>,
     /// Files that are kept open.
@@ -223,8 +230,10 @@ impl Repository {
     ) -> Result<RestoreSummary> {
         // So that no prune takes packs away meanwhile, where this repository can be written to.
         let _presence = Presence::announce(self, Purpose::Restore);
+        let names = snapshot.owners.as_ref().filter(|_| !options.numeric_ids);
         let run = Arc::new(Run {
             repository: self.clone(),
+            renumbering: names.map(Renumbering::here).unwrap_or_default(),
             index: self.load_index()?,
             options,
             counters: Counters::default(),
@@ -253,6 +262,7 @@ impl Repository {
                 plan::link_all(&run, &target, &files, &links);
                 delete::delete_all(&run, &target, surplus)?;
                 plan::finish_directories(&run, &target, &directories);
+                plan::set_flags(&run, &target, &files, &directories);
                 if run.options.verify && !run.has_failed() {
                     files::verify_all(&run, &target, &files);
                 }
