@@ -71,7 +71,7 @@ pub struct Summary {
     pub added_bytes: u64,
     /// Bytes of files that were read and that the repository had.
     pub duplicate_bytes: u64,
-    /// Bytes written to the repository for them.
+    /// Bytes written to the repository for them; after a dry run those that would be.
     pub stored_bytes: u64,
     /// Blocks that the repository did not have.
     pub blocks_new: u64,
