@@ -405,15 +405,9 @@ impl Global {
 
     /// Where what is known of repositories is kept; nothing where there is no place for it.
     pub fn cache_root(&self) -> Option<PathBuf> {
-        let variable = |name| std::env::var_os(name).map(PathBuf::from);
-        let home = || Some(variable("HOME")?.join(".cache"));
         match &self.repository.cache_dir {
             Some(root) if !root.as_os_str().is_empty() => Some(root.clone()),
-            // Relative paths in it are to be passed over (XDG Base Directory Specification).
-            _ => variable("XDG_CACHE_HOME")
-                .or_else(home)
-                .filter(|path| path.is_absolute())
-                .map(|path| path.join("tabane")),
+            _ => Cache::default_root(),
         }
     }
 

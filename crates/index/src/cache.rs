@@ -82,6 +82,18 @@ impl Cache {
         }
     }
 
+    /// Where caches are by default: `$XDG_CACHE_HOME/tabane`, else `~/.cache/tabane`; nothing
+    /// where the environment names no place.
+    pub fn default_root() -> Option<PathBuf> {
+        let folder = |name| std::env::var_os(name).map(PathBuf::from);
+        // Relative paths are to be passed over (XDG Base Directory Specification).
+        folder("XDG_CACHE_HOME")
+            .filter(|root| root.is_absolute())
+            .or_else(|| Some(folder("HOME")?.join(".cache")))
+            .filter(|root| root.is_absolute())
+            .map(|root| root.join("tabane"))
+    }
+
     /// The index of a repository.
     ///
     /// # Errors

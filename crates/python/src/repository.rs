@@ -772,12 +772,6 @@ fn cache_root(cache: Option<&Bound<'_, PyAny>>) -> PyResult<Option<PathBuf>> {
     match cache {
         Some(cache) if !cache.is_instance_of::<PyBool>() => path::path(cache).map(Some),
         Some(cache) if !cache.extract::<bool>()? => Ok(None),
-        _ => {
-            let home = || Some(PathBuf::from(variable("HOME")?).join(".cache"));
-            let root = variable("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
-            Ok(root
-                .filter(|root| root.is_absolute())
-                .map(|root| root.join("tabane")))
-        }
+        _ => Ok(tabane_store::Cache::default_root()),
     }
 }

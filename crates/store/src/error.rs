@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::operations::exclude::ExcludeError;
+use tabane_patterns::PatternError;
 use tabane_storage::Id;
 use tabane_storage::{Name, StorageError, StorageErrorKind};
 
@@ -259,8 +259,8 @@ impl From<tabane_index::Error> for Error {
     }
 }
 
-impl From<ExcludeError> for Error {
-    fn from(error: ExcludeError) -> Self {
+impl From<PatternError> for Error {
+    fn from(error: PatternError) -> Self {
         Self::Invalid(error.to_string())
     }
 }

@@ -19,17 +19,17 @@ pub use jiff::Timestamp;
 pub use operations::backup::BackupOptions;
 pub use operations::check::CheckOptions;
 pub use operations::copy::CopyOptions;
-pub use operations::exclude::{ExcludeOptions, IncludeOptions};
 pub use operations::prune::PruneOptions;
 pub use operations::repair::RepairOptions;
 pub use operations::restore::RestoreOptions;
 pub use operations::rewrite::RewriteOptions;
 pub use operations::{
-    backup, check, copy, diff, dump, exclude, find, forget, prune, repair, restore, rewrite,
-    self_test, stats,
+    backup, check, copy, diff, dump, find, forget, prune, repair, restore, rewrite, self_test,
+    stats,
 };
 pub use tabane_engine::Algorithm;
 pub use tabane_index::Cache;
+pub use tabane_patterns::{ExcludeOptions, IncludeOptions};
 pub use tabane_storage::{Id, LocalStorage, Outcome, Progress, RemoteOptions, Storage};
 pub use tabane_striped::cluster::Plan;
 

@@ -19,7 +19,7 @@ use common::{
     password, process, restore_options, restore_with, scratch,
 };
 use tabane_storage::LocalStorage;
-use tabane_store::exclude::IncludeOptions;
+use tabane_store::IncludeOptions;
 use tabane_store::{Error, Id, Repository};
 use tempfile::TempDir;
 

@@ -13,8 +13,8 @@ use common::{
     restore_with,
 };
 use tabane_store::Error;
+use tabane_store::IncludeOptions;
 use tabane_store::backup::Backup;
-use tabane_store::exclude::IncludeOptions;
 use tabane_store::restore::RestoreSummary;
 use tabane_store::{Outcome, Progress};
 

@@ -12,8 +12,8 @@ use common::{
     Place, back_up, back_up_with, backup_options, compare, id, restore_options, restore_with,
 };
 use tabane_store::Error;
+use tabane_store::ExcludeOptions;
 use tabane_store::backup::BackupOptions;
-use tabane_store::exclude::ExcludeOptions;
 
 /// What a snapshot of `paths` restores to, below the place.
 fn stored(place: &Place, paths: &[&Path], options: BackupOptions) -> Vec<String> {

@@ -72,9 +72,9 @@ impl StripedStorage {
             let Some((&first, others)) = up.split_first() else {
                 return self.check_enough_but(|_| true);
             };
-            match self.put_each(&[first], name, |_| parts.clone())?[..] {
+            match self.put_each(&[first], name, &parts)?[..] {
                 [(_, Put::New)] => {
-                    let mut puts = self.put_each(others, name, |_| parts.clone())?;
+                    let mut puts = self.put_each(others, name, &parts)?;
                     puts.push((first, Put::New));
                     return self.check_stored(&puts);
                 }
@@ -105,7 +105,7 @@ impl StripedStorage {
             if next.is_empty() {
                 break;
             }
-            for (_, put) in self.put_each(&next, name, |_| parts.clone())? {
+            for (_, put) in self.put_each(&next, name, &parts)? {
                 durable += usize::from(put.is_there());
                 new |= put == Put::New;
             }
@@ -188,15 +188,15 @@ impl StripedStorage {
     }
 
     /// Puts a container on each of these targets.
-    fn put_each<'a>(
+    fn put_each(
         &self,
         numbers: &[usize],
         name: Name,
-        parts: impl Fn(usize) -> Vec<&'a [u8]> + Sync,
+        parts: &[&[u8]],
     ) -> Result<Vec<(usize, Put)>> {
         self.judge_all(
             self.targets
-                .each(numbers, |number, storage| storage.put(name, &parts(number))),
+                .each(numbers, |_, storage| storage.put(name, parts)),
         )
     }
 

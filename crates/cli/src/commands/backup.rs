@@ -11,9 +11,8 @@ use jiff::Timestamp;
 use serde_json::json;
 use tabane_store::backup::{self, BackupOptions, Parent, Source};
 use tabane_store::compress::Compression;
-use tabane_store::exclude::{ExcludeOptions, Excludes};
 use tabane_store::snapshot::Summary;
-use tabane_store::{Error, Repository};
+use tabane_store::{Error, ExcludeOptions, Repository};
 
 use crate::args::{Global, parse};
 use crate::exit::{Exit, Failure, Result};
@@ -246,11 +245,8 @@ impl Backup {
         }
         let dry_run = self.dry_run;
         let options = self.options(&repository)?;
-        if !global.quiet {
-            warn_of_itself(&repository, &source, &options.excludes)?;
-        }
         let progress = Progress::start(global);
-        let repository = repository.with_progress(Reporter::new(&progress));
+        let repository = repository.with_progress(Reporter::new(&progress).without_notes(global.quiet));
         let made = repository.backup(options, source);
         progress.stop();
         let made = made?;
@@ -284,7 +280,7 @@ impl Backup {
         for file in &self.files_from {
             for line in read_lines(file)?.iter().filter(|line| !line.starts_with(b"#")) {
                 let pattern = OsStr::from_bytes(line);
-                let found = backup::expand(pattern).map_err(Failure::Store)?;
+                let found = tabane_patterns::expand(pattern).map_err(|error| Failure::Store(error.into()))?;
                 if found.is_empty() {
                     let pattern = format::path(Path::new(pattern));
                     warn(format!("nothing matches {pattern}, from {}", format::path(file)));
@@ -310,7 +306,7 @@ impl Backup {
     fn options(self, repository: &Repository) -> Result<BackupOptions> {
         let parent = match &self.parent {
             _ if self.force => Parent::None,
-            Some(name) => Parent::Snapshot(repository.find_snapshot(name, &Default::default())?.0),
+            Some(name) => Parent::Snapshot(repository.find_snapshot_id(name, &Default::default())?),
             None => Parent::Latest,
         };
         let excludes = ExcludeOptions::default()
@@ -371,38 +367,6 @@ fn read_list(path: &Path, end: u8) -> Result<Vec<Vec<u8>>> {
 
 fn into_path(bytes: Vec<u8>) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
-}
-
-/// A repository within what it is to hold grows with every backup.
-fn warn_of_itself(
-    repository: &Repository,
-    source: &Source,
-    excludes: &ExcludeOptions,
-) -> Result<()> {
-    let Source::Paths(paths) = source else {
-        return Ok(());
-    };
-    // What is no directory of this machine is not below a path of it either.
-    let Ok(repository) = Path::new(&repository.storage().location()).canonicalize() else {
-        return Ok(());
-    };
-    let holds = |path: &&PathBuf| {
-        let path = path.canonicalize();
-        path.is_ok_and(|path| repository.starts_with(path))
-    };
-    if let Some(path) = paths.iter().find(holds) {
-        let excludes =
-            Excludes::new(excludes).map_err(|error| Error::Invalid(error.to_string()))?;
-        let mut folders = repository.ancestors();
-        if !folders.any(|folder| excludes.is_excluded(folder, true)) {
-            warn(format!(
-                "the repository itself is below {}, and is stored too: --exclude {} leaves it out",
-                path.display(),
-                repository.display()
-            ));
-        }
-    }
-    Ok(())
 }
 
 fn measure(summary: &Summary, metrics: &mut Metrics) {

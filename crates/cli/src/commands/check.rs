@@ -182,13 +182,14 @@ impl Check {
             Some(Ok(survey)) if survey.targets.iter().all(is_there) => survey.incomplete_objects,
             _ => 0,
         };
+        let damage = striped.map_or_else(Vec::new, StripedStorage::damage_seen);
         if global.json {
             let mut object = into_object(json!({"message_type": "summary"}));
             if let Some(statement) = statement {
                 object.insert("targets".to_owned(), statement.into());
             }
-            if let Some(striped) = striped {
-                let seen = striped.damage_seen().into_iter();
+            if striped.is_some() {
+                let seen = damage.iter();
                 let seen = seen.map(|(url, objects)| json!({"url": url, "objects": objects}));
                 object.insert("damaged_targets".to_owned(), seen.collect());
             }
@@ -221,15 +222,13 @@ impl Check {
             if let Some(statement) = statement {
                 output.line(statement)?;
             }
-            let damaged = striped.is_some_and(|storage| !storage.damage_seen().is_empty());
-            if !failed && damaged {
+            if !failed && !damage.is_empty() {
                 output.line("no problems were found but damage that was read round (see below)")?;
             } else if !failed {
                 output.line("no problems were found")?;
             }
             output.finish()?;
         }
-        let damage = striped.map_or_else(Vec::new, StripedStorage::damage_seen);
         for (url, objects) in &damage {
             warn(format!(
                 "{url}: parts of {} are not as they were written, and were computed from others: \

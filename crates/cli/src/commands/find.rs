@@ -6,9 +6,8 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tabane_storage::ObjectKind;
 use tabane_store::browse::Browser;
-use tabane_store::entry::{Entry, Time};
+use tabane_store::entry::{self, Entry};
 use tabane_store::find::{Blocks, Finder, Pattern, Query};
 use tabane_store::{Id, Repository};
 
@@ -124,8 +123,8 @@ impl Find {
     pub fn run(self, global: &Global) -> Result<Exit> {
         let mut query = Query {
             kinds: self.types.iter().map(|kind| kind.name()).collect(),
-            oldest: self.oldest.map(time),
-            newest: self.newest.map(time),
+            oldest: self.oldest.map(entry::time),
+            newest: self.newest.map(entry::time),
             size_min: self.larger_than,
             size_max: self.smaller_than,
             ..Query::default()
@@ -234,22 +233,11 @@ impl Find {
 /// The IDs of all blocks in these packs, as the index has them.
 fn blocks_of_packs(repository: &Repository, packs: &[String]) -> Result<HashSet<Id>> {
     let mut blocks = HashSet::new();
-    for (id, _) in repository.list(ObjectKind::Index)? {
-        for (pack, contents) in repository.read_index_segment(id)? {
-            if packs.iter().any(|prefix| pack.has_prefix(prefix)) {
-                let segments = contents.segments.iter();
-                blocks.extend(segments.flat_map(|segment| segment.blocks.iter().map(|(id, _)| id)));
-            }
+    for (pack, contents) in repository.read_index()?.into_values().flatten() {
+        if packs.iter().any(|prefix| pack.has_prefix(prefix)) {
+            let segments = contents.segments.iter();
+            blocks.extend(segments.flat_map(|segment| segment.blocks.iter().map(|(id, _)| id)));
         }
     }
     Ok(blocks)
-}
-
-fn time(time: Timestamp) -> Time {
-    // Files have whole seconds and nanoseconds that are never negative.
-    let nanoseconds = time.as_nanosecond();
-    Time {
-        s: nanoseconds.div_euclid(1_000_000_000) as i64,
-        ns: nanoseconds.rem_euclid(1_000_000_000) as u32,
-    }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tabane_store::exclude::IncludeOptions;
+use tabane_store::IncludeOptions;
 use tabane_store::restore::{Overwrite, RestoreOptions, RestoreSummary};
 
 use crate::args::Global;

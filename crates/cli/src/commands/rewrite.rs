@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
-use tabane_store::exclude::{ExcludeOptions, IncludeOptions};
+use tabane_store::{ExcludeOptions, IncludeOptions};
 use tabane_store::rewrite::{RewriteOptions, Rewritten};
 
 use crate::args::Global;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -71,6 +72,22 @@ impl Bed {
 
     pub fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Ran {
         run(&mut self.command(args))
+    }
+
+    /// Runs with a standard input, which can be read only once.
+    pub fn run_with_input<A: AsRef<OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = A>,
+        input: &str,
+    ) -> Ran {
+        let mut command = self.command(args);
+        let command = command.stdin(Stdio::piped());
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program can be started");
+        let mut pipe = child.stdin.take().expect("piped");
+        pipe.write_all(input.as_bytes()).expect("read");
+        drop(pipe);
+        child.wait_with_output().expect("it ends").into()
     }
 
     /// Backs the source tree up, with these arguments more.

@@ -369,6 +369,18 @@ fn a_repository_within_the_source_is_pointed_out() {
 }
 
 #[test]
+fn patterns_from_a_pipe_hold_where_the_repository_is_within_the_source() {
+    let bed = Bed::with_repository();
+    fs::write(bed.source().join("left-out"), "x").expect("written");
+    let whole = bed.path("").display().to_string();
+    let args = ["backup", &whole, "--exclude-file", "/dev/stdin"];
+    let ran = bed.run_with_input(args, "left-out\n");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let listed = bed.run(["ls", "latest"]).succeeds().stdout;
+    assert!(listed.contains("/linked") && !listed.contains("left-out"));
+}
+
+#[test]
 fn lists_of_paths_are_read() {
     let bed = Bed::with_repository();
     let source = bed.source();

@@ -21,7 +21,7 @@ fn objects(bed: &Bed, folder: &str) -> Vec<PathBuf> {
 }
 
 /// The packs, the smallest first.
-fn packs(bed: &Bed) -> Vec<PathBuf> {
+pub fn packs(bed: &Bed) -> Vec<PathBuf> {
     let mut packs = objects(bed, "packs");
     packs.sort_by_key(|path| path.metadata().expect("there").len());
     packs

@@ -209,6 +209,21 @@ fn only_what_is_chosen_is_deleted() {
 }
 
 #[test]
+fn patterns_from_a_pipe_hold_for_what_is_deleted() {
+    let bed = backed_up();
+    let kept = bed.source().join("kept.txt");
+    fs::write(&kept, "more").expect("written");
+    fs::write(bed.source().join("gone.txt"), "more").expect("written");
+    let source = bed.source().display().to_string();
+    let place = format!("latest:{source}");
+    let args = ["restore", &place, "-t", &source, "--delete"];
+    let args = args.into_iter().chain(["--exclude-file", "/dev/stdin"]);
+    bed.run_with_input(args, "kept.txt\n").succeeds();
+    assert!(kept.exists());
+    assert!(!bed.source().join("gone.txt").exists());
+}
+
+#[test]
 fn what_was_never_backed_up_is_not_deleted() {
     let bed = backed_up();
     let target = bed.path("target");

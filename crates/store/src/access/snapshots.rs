@@ -1,7 +1,7 @@
 //! The snapshots of a repository: writing, finding and removing them.
 
 use jiff::Timestamp;
-use tabane_storage::{Id, Name, ObjectKind, StorageErrorKind};
+use tabane_storage::{Id, Name, ObjectKind};
 
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
@@ -48,13 +48,7 @@ impl Repository {
     /// # Errors
     /// When the storage fails.
     pub fn remove_snapshot(&self, id: Id) -> Result<()> {
-        let name = Name::new(ObjectKind::Snapshot, id);
-        match self.storage().delete(name) {
-            Err(error) if error.kind() != StorageErrorKind::NotFound => {
-                Err(Error::storage("remove", name)(error))
-            }
-            _ => Ok(()),
-        }
+        self.delete_if_there(Name::new(ObjectKind::Snapshot, id))
     }
 
     /// Reads a snapshot.

@@ -1,5 +1,6 @@
 //! What a snapshot remembers of one file, directory, link or device.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 pub use tabane_files::{HardLink, Time, Xattr};
 
@@ -53,6 +54,15 @@ impl Piece {
     }
 }
 
+/// A moment as the time of a file, of which the nanoseconds are never negative.
+pub fn time(time: Timestamp) -> Time {
+    let nanoseconds = time.as_nanosecond();
+    Time {
+        s: nanoseconds.div_euclid(1_000_000_000) as i64,
+        ns: nanoseconds.rem_euclid(1_000_000_000) as u32,
+    }
+}
+
 /// The blocks of a file or directory.
 pub fn blocks(entry: &Entry) -> impl Iterator<Item = (Id, u32)> + '_ {
     let pieces: &[Piece] = match &entry.kind {
@@ -63,4 +73,19 @@ pub fn blocks(entry: &Entry) -> impl Iterator<Item = (Id, u32)> + '_ {
         Piece::Block { id, len } => Some((id, len)),
         Piece::Hole { .. } => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nanoseconds_are_not_negative_before_1970() {
+        let before: Timestamp = "1969-12-31T23:59:58.25Z".parse().expect("a time");
+        let expected = Time {
+            s: -2,
+            ns: 250_000_000,
+        };
+        assert_eq!(time(before), expected);
+    }
 }

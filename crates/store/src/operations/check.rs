@@ -135,7 +135,7 @@ impl Repository {
         let (packs, index) = check_packs(&run, &contents, &removals, &mut report)?;
         report.packs = contents.len() as u64;
         report.blocks = index.len();
-        let packs = if options.snapshots.is_empty() {
+        let packs = if options.snapshots.is_empty() || options.read_data == ReadData::Nothing {
             packs
         } else {
             needed(&run, &index, &snapshots, &contents, packs)
@@ -285,10 +285,14 @@ fn read_snapshots(
 ) -> Result<Vec<(Id, Snapshot)>> {
     let mut readable = Vec::new();
     let repository = &run.repository;
-    let mut snapshots =
-        repository.read_each(ObjectKind::Snapshot, |id| repository.load_snapshot(id))?;
-    snapshots.retain(|id, _| chosen.is_empty() || chosen.contains(id));
+    let snapshots = repository.read_each(ObjectKind::Snapshot, |id| {
+        let is_chosen = chosen.is_empty() || chosen.contains(&id);
+        is_chosen.then(|| repository.load_snapshot(id)).transpose()
+    })?;
     for (id, snapshot) in snapshots {
+        let Some(snapshot) = snapshot.transpose() else {
+            continue;
+        };
         report.snapshots += 1;
         match snapshot {
             Ok(snapshot) => readable.push((id, snapshot)),
@@ -329,7 +333,7 @@ fn check_snapshots(
 struct Seen {
     /// Contents of directories. Those of the same content are the same directory, whatever they are
     /// called.
-    directories: HashSet<Vec<u8>>,
+    directories: HashSet<Vec<Piece>>,
     /// Paths of files with the blocks that are not as they should be.
     bad_files: HashSet<(String, Vec<Id>)>,
 }
@@ -346,8 +350,7 @@ fn check_tree(
     let mut said_before = 0;
     while let Some((path, content)) = directories.pop() {
         run.go_on()?;
-        let identity = postcard::to_stdvec(&content).expect("a content is plain data");
-        if !seen.directories.insert(identity) {
+        if !seen.directories.insert(content.clone()) {
             continue;
         }
         let entries = match reader.read_directory(index, &content) {

@@ -143,8 +143,7 @@ pub fn compare(old: Option<&Entry>, new: Option<&Entry>) -> Option<ChangeKind> {
 
 /// Whether there can be differences below two entries.
 fn differ_below(old: Option<&Entry>, new: Option<&Entry>) -> bool {
-    let content = |entry: Option<&Entry>| entry.and_then(Entry::directory).cloned();
-    content(old) != content(new)
+    old.and_then(Entry::directory) != new.and_then(Entry::directory)
 }
 
 type Pair = (Option<Entry>, Option<Entry>);

@@ -7,7 +7,6 @@ pub mod copy;
 pub mod diff;
 pub mod dump;
 pub mod edit;
-pub mod exclude;
 pub mod find;
 pub mod forget;
 pub mod prune;

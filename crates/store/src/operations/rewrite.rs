@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::format::entry::{Entry, Kind, Piece};
 use crate::format::snapshot::Snapshot;
 use crate::operations::edit::{Edit, Trees, edit};
-use crate::operations::exclude::{ExcludeOptions, Excludes, IncludeOptions, Includes, Selection};
+use tabane_patterns::{ExcludeOptions, Excludes, IncludeOptions, Includes, Selection};
 use tabane_storage::Id;
 
 /// What is left out of a directory and everything below it.
@@ -125,15 +125,6 @@ struct Exclusion<'a> {
 }
 
 impl Exclusion<'_> {
-    /// What is chosen of the directory at `path`.
-    fn selection(&self, path: &Path) -> Selection {
-        let ancestors: Vec<&Path> = path.ancestors().collect();
-        let ancestors = ancestors.into_iter().rev().skip(1);
-        ancestors.fold(Selection::Enter, |parent, path| {
-            self.includes.select(path, true, parent)
-        })
-    }
-
     /// Whether anything of an entry is kept, if `parent` is chosen of the directory that it is in.
     fn keeps(
         &self,
@@ -174,7 +165,7 @@ impl Edit for Exclusion<'_> {
     ) -> Result<(Vec<Entry>, Excluded)> {
         let mut excluded = Excluded::default();
         let mut kept = Vec::new();
-        let selection = self.selection(path);
+        let selection = self.includes.select_directory(path);
         for entry in trees.read(content)? {
             let path = path.join(OsStr::from_bytes(&entry.name));
             let is_file = matches!(entry.kind, Kind::File { .. });

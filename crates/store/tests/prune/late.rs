@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tabane_index::Cache;
 use tabane_storage::{Listed, Name, ObjectKind, Storage};
+use tabane_store::ExcludeOptions;
 use tabane_store::backup::Parent;
-use tabane_store::exclude::ExcludeOptions;
 use tabane_store::rewrite::RewriteOptions;
 use tabane_store::{Error, Id, Repository};
 

@@ -12,9 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use tabane_storage::{Listed, Name, ObjectKind, Storage};
+use tabane_store::ExcludeOptions;
 use tabane_store::backup::Parent;
 use tabane_store::chunker::Chunking;
-use tabane_store::exclude::ExcludeOptions;
 use tabane_store::rewrite::RewriteOptions;
 use tabane_store::{Error, Id, Repository};
 

@@ -20,12 +20,12 @@ use tabane_index::Cache;
 use tabane_index::PageKeys;
 use tabane_index::{Index, IndexSegment};
 use tabane_lanes::{Algorithm, hash_many};
+use tabane_patterns::{ExcludeOptions, Excludes};
 use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::browse::{self, Browser};
 use tabane_store::check::CheckOptions;
 use tabane_store::chunker::{BLOCK_LEN_MAX, Chunking};
 use tabane_store::entry::{Entry, HardLink, Kind, Piece, Time, Xattr};
-use tabane_store::exclude::{ExcludeOptions, Excludes};
 use tabane_store::forget::{self, Age, Count, Period, Rule};
 use tabane_store::key::{self, KdfCost, Password};
 use tabane_store::parts::pack::{

@@ -7,19 +7,19 @@
 mod directory;
 mod gate;
 mod options;
-mod patterns;
 mod producer;
 mod read;
 mod run;
 mod scan;
 mod walk;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 use tabane_engine::Pool;
+use tabane_patterns::Excludes;
 
 use crate::access::buffers::Buffers;
 use crate::access::client::{Presence, Purpose};
@@ -42,7 +42,6 @@ use scan::Scan;
 use walk::{Sources, Walker};
 
 pub use options::{BackupOptions, Parent, Source};
-pub use patterns::expand;
 pub use walk::resolve;
 
 /// What a backup made.
@@ -80,6 +79,31 @@ impl Repository {
     }
 }
 
+/// Says when the repository is within what it is to hold: it grows with every backup.
+fn point_out_itself(repository: &Repository, paths: &[PathBuf], excludes: &Excludes) {
+    // What is no directory of this machine is not below a path of it either.
+    let Ok(location) = Path::new(&repository.storage().location()).canonicalize() else {
+        return;
+    };
+    let is_below = |path: &&PathBuf| {
+        path.canonicalize()
+            .is_ok_and(|path| location.starts_with(path))
+    };
+    let Some(path) = paths.iter().find(is_below) else {
+        return;
+    };
+    if !location
+        .ancestors()
+        .any(|folder| excludes.is_excluded(folder, true))
+    {
+        repository.progress().note(&format!(
+            "the repository itself is below {}, and is stored too: exclude {} to leave it out",
+            path.display(),
+            location.display()
+        ));
+    }
+}
+
 fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Result<Backup> {
     let start = Timestamp::now();
     let time = options.time.unwrap_or(start);
@@ -110,6 +134,10 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         .into_iter()
         .map(|path| snapshots::path_text(path))
         .collect();
+    let excludes = Excludes::new(&options.excludes)?;
+    if matches!(source, Source::Paths(_)) {
+        point_out_itself(repository, &paths, &excludes);
+    }
     let parent = match options.parent {
         Parent::None => None,
         Parent::Snapshot(id) => Some((id, repository.load_snapshot(id)?)),
@@ -152,6 +180,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         options,
         time,
         assembler,
+        excludes,
         counters: Counters::default(),
         buffers: Buffers::default(),
     });
@@ -162,7 +191,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
     // With other names, excludes would not be understood.
     let is_tree = matches!(source, Source::Paths(_)) && as_path.is_none();
     let counted = is_tree && repository.progress().wants_total();
-    let scan = counted.then(|| Scan::start(&run.options, &paths, Arc::clone(expected)));
+    let scan = counted.then(|| Scan::start(&run, &paths));
     for (path, error) in &missing {
         run.error(path, error);
     }
@@ -172,16 +201,17 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         parent.as_ref().map(|(_, snapshot)| snapshot),
     );
     let mut producer = None;
-    let walked = walker.and_then(|walker| match (source, &as_path) {
+    let walked = match (source, &as_path) {
         (Source::Paths(_), None) => with_deep_stack(|| walker.walk(&paths)),
         (Source::Paths(_), Some(as_path)) => with_deep_stack(|| walker.walk_as(&paths[0], as_path)),
         (Source::Stdin(_), _) => walker.stream(&paths[0], Box::new(std::io::stdin())),
         (Source::Command { command, .. }, _) => {
-            let (running, output) = Producer::start(command)?;
-            producer = Some(running);
-            walker.stream(&paths[0], Box::new(output))
+            Producer::start(command).and_then(|(running, output)| {
+                producer = Some(running);
+                walker.stream(&paths[0], Box::new(output))
+            })
         }
-    });
+    };
     let flushed = flush(pool.finish());
     drop(scan);
     let produced = match producer {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tabane_storage::Id;
 
 use crate::format::compress::Compression;
-use crate::operations::exclude::ExcludeOptions;
+use tabane_patterns::ExcludeOptions;
 
 /// What to back up, and how.
 #[derive(Clone, Debug)]

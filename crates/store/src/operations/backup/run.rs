@@ -1,7 +1,6 @@
 //! What the threads of a backup share, and what they count.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
@@ -15,13 +14,14 @@ use crate::access::repository::Repository;
 use crate::access::writer::{Encoder, Writer};
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, Time, Xattr};
-use crate::operations::exclude::Problem;
+use tabane_patterns::{Excludes, Problem};
 
 /// What the threads of a backup share.
 pub struct Run {
     pub repository: Repository,
     pub writer: Writer,
     pub options: BackupOptions,
+    pub excludes: Excludes,
     /// Of the snapshot.
     pub time: Timestamp,
     pub assembler: Assembler,
@@ -46,7 +46,7 @@ pub struct Counters {
     pub done_bytes: AtomicU64,
     /// Bytes that there are to do: those of the parent snapshot, until they are counted; 0 if
     /// nobody knows.
-    pub expected_bytes: Arc<AtomicU64>,
+    pub expected_bytes: AtomicU64,
 }
 
 impl Run {

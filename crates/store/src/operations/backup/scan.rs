@@ -4,19 +4,18 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tabane_files::read;
 
-use super::options::BackupOptions;
-use super::run::cannot_read;
+use super::run::{Run, cannot_read};
 use super::walk::Targets;
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
 use crate::error::Result;
 use crate::format::entry::{Found, Kind};
-use crate::operations::exclude::{Decision, Excludes, Scope};
+use tabane_patterns::Scope;
 
 /// Age of a backup from which on its source is counted: a shorter one is over before anybody
 /// wonders, and is not slowed.
@@ -29,10 +28,11 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Counts what is at and below `paths` after a while, and puts the bytes into `total`.
-    pub fn start(options: &BackupOptions, paths: &[PathBuf], total: Arc<AtomicU64>) -> Self {
+    /// Counts what is at and below `paths` after a while, and puts the bytes into the
+    /// counters.
+    pub fn start(run: &Arc<Run>, paths: &[PathBuf]) -> Self {
         let stop = Arc::<AtomicBool>::default();
-        let (paths, options) = (paths.to_vec(), options.clone());
+        let (paths, run) = (paths.to_vec(), Arc::clone(run));
         let ends = Arc::clone(&stop);
         let scan = move || {
             let begin = Instant::now() + COUNTING_DELAY;
@@ -45,8 +45,9 @@ impl Scan {
             // Of this thread alone: the backup goes before.
             let _ = rustix::process::nice(19);
             // What cannot be counted is not, and the backup says why.
-            if let Ok(Some(bytes)) = with_deep_stack(|| count(&options, &paths, &ends)) {
-                total.store(bytes, Ordering::Relaxed);
+            if let Ok(Some(bytes)) = with_deep_stack(|| count(&run, &paths, &ends)) {
+                let expected = &run.counters.expected_bytes;
+                expected.store(bytes, Ordering::Relaxed);
             }
         };
         // Without the thread nobody knows how much there is, and nothing else is missing.
@@ -71,10 +72,9 @@ impl Drop for Scan {
 }
 
 /// Bytes of the files that a backup stores; nothing if it was stopped.
-fn count(options: &BackupOptions, paths: &[PathBuf], stop: &AtomicBool) -> Result<Option<u64>> {
+fn count(run: &Run, paths: &[PathBuf], stop: &AtomicBool) -> Result<Option<u64>> {
     let mut counter = Counter {
-        excludes: Excludes::new(&options.excludes)?,
-        one_file_system: options.one_file_system,
+        run,
         stop,
         bytes: 0,
     };
@@ -94,8 +94,7 @@ fn count(options: &BackupOptions, paths: &[PathBuf], stop: &AtomicBool) -> Resul
 }
 
 struct Counter<'a> {
-    excludes: Excludes,
-    one_file_system: bool,
+    run: &'a Run,
     stop: &'a AtomicBool,
     bytes: u64,
 }
@@ -117,12 +116,9 @@ impl Counter<'_> {
         let mut scope = here.scope.clone();
         if here.whole {
             let listed = read::list(here.fd).unwrap_or_default();
-            let entered = scope.enter(&self.excludes, here.fd.as_fd(), here.path, &listed);
+            let entered = scope.enter(&self.run.excludes, here.fd.as_fd(), here.path, listed);
             scope = entered.scope;
-            names.extend(match entered.decision {
-                Decision::Walk => listed,
-                Decision::SkipContents { keep } => keep,
-            });
+            names.extend(entered.names);
             names.sort();
             names.dedup();
         }
@@ -140,9 +136,9 @@ impl Counter<'_> {
             let is_directory = found.entry.directory().is_some();
             let excluded = here.whole
                 && !target.named
-                && (self.excludes.is_excluded(&path, is_directory)
+                && (self.run.excludes.is_excluded(&path, is_directory)
                     || scope.is_excluded(&path, is_directory)
-                    || self.excludes.is_too_large(found.entry.size()));
+                    || self.run.excludes.is_too_large(found.entry.size()));
             if excluded && target.children.is_empty() {
                 continue;
             }
@@ -152,7 +148,7 @@ impl Counter<'_> {
             if !is_directory || here.depth == DEPTH_MAX {
                 continue;
             }
-            let foreign = self.one_file_system && found.device != here.device;
+            let foreign = self.run.options.one_file_system && found.device != here.device;
             if let Ok(fd) = read::open_directory(here.fd.as_fd(), name) {
                 let below = Here {
                     fd: &fd,

@@ -20,16 +20,15 @@ use crate::access::deep_stack::DEPTH_MAX;
 use crate::access::reader::BlockReader;
 use crate::access::writer::Encoder;
 use crate::error::{Error, Result};
-use crate::format::entry::{self, Entry, Found, Kind, Piece, Time};
+use crate::format::entry::{self, Entry, Found, Kind, Piece};
 use crate::format::snapshot::Snapshot;
-use crate::operations::exclude::{Decision, Excludes, Scope};
+use tabane_patterns::Scope;
 use tabane_storage::Outcome;
 
 /// Walks the source in one thread.
 pub struct Walker<'a> {
     run: &'a Arc<Run>,
     submitter: Submitter<Encoder>,
-    excludes: Excludes,
     reader: BlockReader,
     parent_root: Vec<Piece>,
     /// When the parent snapshot was begun: what was changed at about that time or later is read
@@ -91,18 +90,17 @@ impl<'a> Walker<'a> {
         run: &'a Arc<Run>,
         submitter: Submitter<Encoder>,
         parent: Option<&Snapshot>,
-    ) -> Result<Self> {
-        Ok(Self {
+    ) -> Self {
+        Self {
             run,
             submitter,
-            excludes: Excludes::new(&run.options.excludes)?,
             reader: BlockReader::new(&run.repository),
             parent_root: parent
                 .map(|snapshot| snapshot.root.clone())
                 .unwrap_or_default(),
             parent_start: parent.map(|snapshot| snapshot.summary.start),
             batch: Batch::default(),
-        })
+        }
     }
 
     /// Hands out everything at and below `paths`, which are absolute.
@@ -155,13 +153,10 @@ impl<'a> Walker<'a> {
             self.run.error(source, &error);
             Vec::new()
         });
-        let entered = Scope::root().enter(&self.excludes, fd.as_fd(), source, &listed);
+        let entered = Scope::root().enter(&self.run.excludes, fd.as_fd(), source, listed);
         let problems = entered.problems.iter();
         problems.for_each(|problem| self.run.problem(problem));
-        let names = match entered.decision {
-            Decision::Walk => listed,
-            Decision::SkipContents { keep } => keep,
-        };
+        let names = entered.names;
         let mut components = as_path
             .components()
             .filter_map(|component| match component {
@@ -212,11 +207,7 @@ impl<'a> Walker<'a> {
     pub fn stream(self, path: &Path, input: Box<dyn io::Read + Send>) -> Result<()> {
         let root = Directory::new(None, None, 1);
         let name = path.file_name().unwrap_or(OsStr::new("stdin"));
-        let now = self.run.time;
-        let time = Time {
-            s: now.as_second(),
-            ns: now.subsec_nanosecond().unsigned_abs(),
-        };
+        let time = entry::time(self.run.time);
         let entry = Entry {
             name: name.as_bytes().to_vec(),
             mode: 0o600,
@@ -278,9 +269,9 @@ impl<'a> Walker<'a> {
             // What was asked for by name is never left out, nor is the way to it.
             let excluded = level.whole
                 && !target.named
-                && (self.excludes.is_excluded(&path, is_directory)
+                && (self.run.excludes.is_excluded(&path, is_directory)
                     || level.scope.is_excluded(&path, is_directory)
-                    || self.excludes.is_too_large(found.entry.size()));
+                    || self.run.excludes.is_too_large(found.entry.size()));
             if excluded && target.children.is_empty() {
                 self.done(place, None)?;
             } else if is_directory {
@@ -327,14 +318,13 @@ impl<'a> Walker<'a> {
                 self.run.error(path, &error);
                 Vec::new()
             });
-            let entered = above.scope.enter(&self.excludes, fd.as_fd(), path, &listed);
+            let entered = above
+                .scope
+                .enter(&self.run.excludes, fd.as_fd(), path, listed);
             let problems = entered.problems.iter();
             problems.for_each(|problem| self.run.problem(problem));
             scope = entered.scope;
-            names.extend(match entered.decision {
-                Decision::Walk => listed,
-                Decision::SkipContents { keep } => keep,
-            });
+            names.extend(entered.names);
             names.sort();
             names.dedup();
         }
@@ -443,11 +433,7 @@ impl<'a> Walker<'a> {
         else {
             return false;
         };
-        let before = Time {
-            s: before.as_second(),
-            ns: before.subsec_nanosecond().unsigned_abs(),
-        };
-        changed < before
+        changed < entry::time(before)
     }
 
     fn submit(&self, batch: Batch) {

@@ -23,13 +23,16 @@ impl SparseMap {
     ///
     /// Programs read regions in whole blocks, so only whole blocks of a hole are left out.
     pub fn of(pieces: &[Piece]) -> Option<Self> {
+        let is_hole = |piece: &Piece| matches!(piece, Piece::Hole { .. });
+        if !pieces.iter().any(is_hole) {
+            return None;
+        }
         let size: u64 = pieces.iter().map(Piece::len).sum();
         let mut map = Self {
             regions: Vec::new(),
             content: Vec::new(),
         };
         let (mut position, mut has_hole) = (0, false);
-        let is_hole = |piece: &Piece| matches!(piece, Piece::Hole { .. });
         for run in pieces.chunk_by(|a, b| is_hole(a) == is_hole(b)) {
             let len: u64 = run.iter().map(Piece::len).sum();
             let end = position + len;

@@ -11,8 +11,7 @@ use tabane_files::read::{list, open_directory};
 
 use super::run::Run;
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
-use crate::error::Result;
-use crate::operations::exclude::{Includes, Selection};
+use tabane_patterns::{Includes, Selection};
 use tabane_storage::Outcome;
 
 /// Something in the target that the snapshot does not have.
@@ -27,13 +26,12 @@ pub struct Surplus {
 
 /// Deletes `surplus`, and everything in it, as far as it is chosen. Nothing is deleted after an
 /// error: what is there may be all that is left.
-///
-/// # Errors
-/// Unusable patterns.
-pub fn delete_all(run: &Run, target: &OwnedFd, surplus: Vec<Surplus>) -> Result<()> {
-    let includes = Includes::new(&run.options.includes)?;
+pub fn delete_all(run: &Run, target: &OwnedFd, includes: &Includes, surplus: &[Surplus]) {
+    if surplus.is_empty() {
+        return;
+    }
     with_deep_stack(|| {
-        for surplus in &surplus {
+        for surplus in surplus {
             let errors = run
                 .counters
                 .errors
@@ -44,10 +42,9 @@ pub fn delete_all(run: &Run, target: &OwnedFd, surplus: Vec<Surplus>) -> Result<
                 run.repository.progress().note(kept);
                 return;
             }
-            delete(run, target, &includes, surplus);
+            delete(run, target, includes, surplus);
         }
     });
-    Ok(())
 }
 
 /// Deletes one entry and everything in it, as far as it is chosen.

@@ -42,10 +42,22 @@ pub struct File {
     /// What it should be.
     pub entry: Entry,
     /// What has that name already.
-    there: Option<Box<Entry>>,
+    there: There,
     /// Blocks to write; whoever writes the last one finishes the file.
     outstanding: AtomicU32,
     state: Mutex<State>,
+}
+
+/// What has the name of a file that is to be restored. Only what is asked for is kept: there may be
+/// millions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum There {
+    Nothing,
+    File {
+        /// Its mode, owner and time are those of the file to restore.
+        has_attributes: bool,
+    },
+    Other,
 }
 
 #[derive(Default)]
@@ -77,6 +89,13 @@ impl File {
     /// `there` is what has its name already, and `is_right` whether that is taken to have the right
     /// content unread.
     pub fn new(path: PathBuf, entry: Entry, there: Option<Entry>, is_right: bool) -> Self {
+        let there = match there {
+            None => There::Nothing,
+            Some(there) if matches!(there.kind, Kind::File { .. }) => There::File {
+                has_attributes: there::has_attributes(&there, &entry),
+            },
+            Some(_) => There::Other,
+        };
         let state = State {
             begun: is_right,
             right: is_right,
@@ -85,7 +104,7 @@ impl File {
         Self {
             path,
             entry,
-            there: there.map(Box::new),
+            there,
             outstanding: AtomicU32::new(0),
             state: Mutex::new(state),
         }
@@ -93,12 +112,12 @@ impl File {
 
     /// What becomes of it, as far as it is known.
     pub fn outcome(&self) -> Outcome {
-        if lock(&self.state).right {
-            there::outcome(self.there.as_deref(), &self.entry)
-        } else if self.there.is_some() {
-            Outcome::Updated
-        } else {
-            Outcome::Created
+        match self.there {
+            There::Nothing => Outcome::Created,
+            There::File {
+                has_attributes: true,
+            } if lock(&self.state).right => Outcome::Unchanged,
+            _ => Outcome::Updated,
         }
     }
 
@@ -388,7 +407,7 @@ fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], block
         if file.outstanding.fetch_sub(blocks, Ordering::AcqRel) == blocks {
             // A file may end in a hole, and an existing one be longer than it should be.
             if file.has_holes()
-                || file.there.is_some() && open.metadata()?.len() != file.entry.size()
+                || file.there != There::Nothing && open.metadata()?.len() != file.entry.size()
             {
                 open.set_len(file.entry.size())?;
             }
@@ -500,9 +519,7 @@ fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) ->
         if lock(&file.state).right {
             wanted[number] = Wanted::Some(vec![false; file.blocks().count()]);
             run.count(&run.counters.skipped_bytes, file.block_bytes());
-        } else if let Some(there) = &file.there
-            && matches!(there.kind, Kind::File { .. })
-        {
+        } else if matches!(file.there, There::File { .. }) {
             existing.push(number);
         }
     }

@@ -60,6 +60,7 @@ impl Repository {
             links,
             directories,
             surplus,
+            includes,
             mut summary,
         } = plan::make(&run, snapshot_id, snapshot)?;
         let total = &run.counters.total_bytes;
@@ -74,7 +75,7 @@ impl Repository {
                     summary.total_bytes = summary.total_bytes.saturating_sub(file.entry.size());
                 }
                 plan::link_all(&run, &target, &files, &links);
-                delete::delete_all(&run, &target, surplus)?;
+                delete::delete_all(&run, &target, &includes, &surplus);
                 plan::finish_directories(&run, &target, &directories);
                 if run.options.verify && !run.has_failed() {
                     files::verify_all(&run, &target, &files);
@@ -86,7 +87,7 @@ impl Repository {
                 files::compare_only(&run, target.as_ref(), &files);
                 plan::compare_links(&run, target.as_deref(), &files, &links);
                 if let Some(target) = &target {
-                    delete::delete_all(&run, target, surplus)?;
+                    delete::delete_all(&run, target, &includes, &surplus);
                 }
                 for directory in &directories {
                     run.entry(&directory.path, directory.outcome);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::format::entry::Entry;
-use crate::operations::exclude::IncludeOptions;
+use tabane_patterns::IncludeOptions;
 
 /// What to restore, and where to.
 #[derive(Clone, Debug)]

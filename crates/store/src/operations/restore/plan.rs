@@ -26,7 +26,7 @@ use crate::access::tree_ahead::{TreesAhead, with_trees_ahead};
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, HardLink, Kind};
 use crate::format::snapshot::Snapshot;
-use crate::operations::exclude::{Includes, Selection};
+use tabane_patterns::{Includes, Selection};
 use tabane_storage::{Id, Outcome};
 
 /// Fewer directories than this are finished sooner than a thread is started.
@@ -44,6 +44,8 @@ pub struct Plan {
     pub directories: Vec<Directory>,
     /// What is to be deleted.
     pub surplus: Vec<Surplus>,
+    /// What of the snapshot is chosen.
+    pub includes: Includes,
     /// What was counted.
     pub summary: RestoreSummary,
 }
@@ -84,7 +86,6 @@ struct Step {
 
 struct Planner<'a, 'b> {
     run: &'a Run,
-    includes: Includes,
     trees: &'a mut TreesAhead<'b>,
     plan: Plan,
     firsts: HashMap<HardLink, First>,
@@ -127,7 +128,6 @@ fn make_reading(
     };
     let mut planner = Planner {
         run,
-        includes: Includes::new(&run.options.includes)?,
         trees,
         plan: Plan {
             target,
@@ -135,6 +135,7 @@ fn make_reading(
             links: Vec::new(),
             directories: Vec::new(),
             surplus: Vec::new(),
+            includes: Includes::new(&run.options.includes)?,
             summary: RestoreSummary::default(),
         },
         firsts: HashMap::new(),
@@ -146,15 +147,7 @@ fn make_reading(
             existed: !is_new,
         }],
     };
-    let ancestors = above
-        .ancestors()
-        .collect::<Vec<_>>()
-        .into_iter()
-        .rev()
-        .skip(1);
-    let selection = ancestors.fold(Selection::Enter, |parent, path| {
-        planner.includes.select(path, true, parent)
-    });
+    let selection = planner.plan.includes.select_directory(&above);
     // A target that was there has attributes of its own.
     if let Some(directory) = directory.filter(|_| is_new) {
         planner.plan.directories.push(Directory {
@@ -290,7 +283,7 @@ impl Planner<'_, '_> {
             let name = OsStr::from_bytes(&entry.name);
             let path = above.join(name);
             let is_directory = entry.directory().is_some();
-            let selection = self.includes.select(&path, is_directory, parent);
+            let selection = self.plan.includes.select(&path, is_directory, parent);
             if selection == Selection::Skip {
                 continue;
             }
@@ -436,7 +429,7 @@ impl Planner<'_, '_> {
                     path: source.to_owned(),
                     parent,
                 };
-                delete::delete(self.run, target, &self.includes, &surplus);
+                delete::delete(self.run, target, &self.plan.includes, &surplus);
             }
         }
         if let Some(link) = entry.hard_link {

@@ -6,15 +6,15 @@ use std::path::{Component, Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use crate::error::{Error, Result};
+use crate::error::PatternError;
 
 /// The paths that there are of a pattern, sorted: `*`, `?` and `[a-z]` stand for characters within
 /// a name, and a backslash takes the meaning of the character behind it. A pattern with none of
 /// these is a path, whether or not there is one.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a pattern that is none.
-pub fn expand(pattern: &OsStr) -> Result<Vec<PathBuf>> {
+/// [`PatternError::Pattern`] for a pattern that is none.
+pub fn expand(pattern: &OsStr) -> Result<Vec<PathBuf>, PatternError> {
     if !has_magic(pattern) {
         return Ok(vec![PathBuf::from(pattern)]);
     }
@@ -58,10 +58,10 @@ fn without_backslashes(name: &OsStr) -> Option<OsString> {
     Some(OsString::from_vec(literal))
 }
 
-fn matcher(name: &OsStr) -> Result<GlobMatcher> {
-    let invalid = |why: &str| {
-        let name = name.display();
-        Error::Invalid(format!("cannot use the pattern {name}: {why}"))
+fn matcher(name: &OsStr) -> Result<GlobMatcher, PatternError> {
+    let invalid = |why: &str| PatternError::Pattern {
+        pattern: name.display().to_string(),
+        why: why.to_owned(),
     };
     let text = name.to_str().ok_or_else(|| invalid("it is not UTF-8"))?;
     // Alternatives in braces are no part of these patterns.
