@@ -55,6 +55,7 @@ commands! {
     find Find
     diff Diff
     check Check
+    drill Drill
     stats Stats
     cat Cat
     list List

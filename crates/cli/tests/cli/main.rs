@@ -13,6 +13,7 @@ mod config;
 mod copy;
 mod devices;
 mod documents;
+mod drill;
 mod everyday;
 mod find;
 mod forget;

@@ -1,0 +1,60 @@
+//! Restoring a random sample.
+
+use std::fs;
+
+use crate::bed::Bed;
+use crate::mishaps::packs;
+
+#[test]
+fn a_sample_is_restored_compared_and_removed() {
+    let bed = Bed::with_repository();
+    bed.backup(&[]).succeeds();
+    let scratch = bed.path("scratch");
+    fs::create_dir(&scratch).expect("created");
+    let text = scratch.display().to_string();
+    let args = ["drill", "--sample", "100%", "--directory", &text];
+    let ran = bed.run(args).succeeds();
+    assert!(
+        ran.stdout.contains("0 changed since the backup, 0 differ"),
+        "{}",
+        ran.stdout
+    );
+    assert_eq!(fs::read_dir(&scratch).expect("listed").count(), 0);
+    // At least one file, whatever the share.
+    let args = ["drill", "--sample", "0%", "--directory", &text, "--json"];
+    bed.run(args).succeeds().says("\"restored_files\":1,");
+    let bad = ["drill", "--sample", "120%"];
+    bed.run(bad).fails(2, "percentage");
+}
+
+#[test]
+fn sources_that_changed_since_are_no_problem() {
+    let bed = Bed::with_repository();
+    let edited = bed.source().join("docs/edited");
+    fs::write(&edited, "as it was").expect("written");
+    bed.backup(&[]).succeeds();
+    let drill = || bed.run(["drill", "--sample", "100%"]);
+    fs::write(bed.source().join("empty"), "no longer").expect("written");
+    drill()
+        .succeeds()
+        .says("1 changed since the backup, 0 differ");
+    fs::write(&edited, "as it WAS").expect("written");
+    drill()
+        .succeeds()
+        .says("2 changed since the backup, 0 differ");
+}
+
+#[test]
+fn a_sample_that_cannot_be_restored_fails() {
+    let bed = Bed::with_repository();
+    bed.backup(&[]).succeeds();
+    for pack in packs(&bed) {
+        let mut bytes = fs::read(&pack).expect("read");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::remove_file(&pack).expect("removed");
+        fs::write(&pack, bytes).expect("written");
+    }
+    let ran = bed.run(["drill", "--sample", "100%"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+}
