@@ -246,6 +246,8 @@ fn varies(word: &str, behind: &[&str]) -> bool {
     match units.next() {
         Some("s" | "ms" | "MB/s" | "GB/s" | "block" | "blocks" | "pack" | "packs") => true,
         Some("new" | "known") => units.next().is_some_and(|unit| unit.starts_with("block")),
+        // Other programs use the directory above the home directory, too.
+        Some("with") => behind.starts_with(&["with", "other", "attributes"]),
         Some("B") => number >= 100.0,
         Some("KiB") => number < 2.0,
         _ => false,
