@@ -176,11 +176,7 @@ impl StripedStorage {
         };
         self.persist(|_| self.heal_descriptions(&healing))?;
         self.persist(|_| self.apply_deletions(&healing))?;
-        let mut objects = Vec::new();
-        for kind in ObjectKind::ALL {
-            let holdings = self.persist(|_| self.holdings(kind))?.into_iter();
-            objects.extend(holdings.map(|(id, holding)| (Name::new(kind, id), holding)));
-        }
+        let mut objects = self.persist(|_| self.holdings(&ObjectKind::ALL))?;
         // Not before the listings: they refuse where more is gone than may be, which empty folders
         // would hide.
         for number in self.targets.up() {
@@ -207,13 +203,17 @@ impl StripedStorage {
             let bytes = holding.container_len * u64::from(holding.holders.count_ones());
             if is_work { bytes } else { 0 }
         };
-        let total = objects.iter().map(weight).sum();
+        let weights: Vec<u64> = objects.iter().map(weight).collect();
+        let total = weights.iter().sum();
         let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
         let (stop, failure) = (AtomicBool::new(false), Mutex::new(None));
         let work = || {
-            while let Some(object) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let (name, holding) = object;
-                let weight = weight(object);
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some((name, holding)) = objects.get(number) else {
+                    return;
+                };
+                let weight = weights[number];
                 if stop.load(Ordering::Relaxed) {
                     return;
                 }

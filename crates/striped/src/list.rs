@@ -118,20 +118,28 @@ impl StripedStorage {
         )))
     }
 
-    /// What targets hold of all objects of a kind, those that were deleted left out.
-    pub(super) fn holdings(&self, kind: ObjectKind) -> Result<Vec<(Id, Holding)>> {
-        let mut merged = merge(&self.raw_lists(kind)?);
-        if kind != ObjectKind::Pack && kind != ObjectKind::Config {
+    /// What targets hold of all objects of these kinds, without those that were deleted.
+    pub(super) fn holdings(&self, kinds: &[ObjectKind]) -> Result<Vec<(Name, Holding)>> {
+        let mut found = Vec::with_capacity(kinds.len());
+        for &kind in kinds {
+            found.push((kind, merge(&self.raw_lists(kind)?)));
+        }
+        let has_deletions = |kind| kind != ObjectKind::Pack && kind != ObjectKind::Config;
+        if kinds.iter().copied().any(has_deletions) {
             // After the objects: who deletes one says so first.
             let deleted = self.raw_lists(ObjectKind::Deleted)?;
             let deleted = deleted.iter().flat_map(|(_, list)| list);
             let mut known = lock(&self.deleted);
             known.extend(deleted.map(|listed| listed.id));
-            merged.retain(|id, _| !known.contains(id));
+            for (_, merged) in found.iter_mut().filter(|(kind, _)| has_deletions(*kind)) {
+                merged.retain(|id, _| !known.contains(id));
+            }
         }
-        let settled = merged.into_iter().map(|(id, lengths)| {
-            let holding = self.settle(Name::new(kind, id), lengths);
-            (id, holding)
+        let settled = found.into_iter().flat_map(|(kind, merged)| {
+            merged.into_iter().map(move |(id, lengths)| {
+                let name = Name::new(kind, id);
+                (name, self.settle(name, lengths))
+            })
         });
         Ok(settled.collect())
     }
@@ -176,10 +184,10 @@ impl StripedStorage {
     }
 
     pub(super) fn list_objects(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
-        let found = self.holdings(kind)?.into_iter();
+        let found = self.holdings(&[kind])?.into_iter();
         let found = found.filter(|(_, holding)| !self.is_fragment(holding));
-        let found = found.map(|(id, holding)| Listed {
-            id,
+        let found = found.map(|(name, holding)| Listed {
+            id: name.id,
             len: self.listed_len(&holding).unwrap_or(0),
             modified: holding.modified,
         });

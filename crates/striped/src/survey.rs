@@ -122,11 +122,7 @@ impl StripedStorage {
     /// # Errors
     /// When too few targets answer.
     pub fn survey(&self) -> Result<Survey> {
-        let mut found = Vec::new();
-        for kind in ObjectKind::ALL {
-            let holdings = self.holdings(kind)?.into_iter();
-            found.extend(holdings.map(|(id, holding)| (Name::new(kind, id), holding)));
-        }
+        let found = self.holdings(&ObjectKind::ALL)?;
         let state = |number: usize| {
             let target = &self.targets.all()[number];
             TargetState {
