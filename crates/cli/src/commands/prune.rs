@@ -53,7 +53,8 @@ pub struct Limits {
     /// Copy packs of no more than this size in all
     #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes, hide_short_help = true)]
     max_repack_size: Option<u64>,
-    /// Do not touch packs younger than this; delete unneeded packs only after this time (2d, 36h)
+    /// Do not touch packs younger than this; delete unneeded packs only this long after a prune
+    /// marked them (2d, 36h)
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = format::parse_duration)]
     #[arg(hide_short_help = true)]
     grace: Duration,
