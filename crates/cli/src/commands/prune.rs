@@ -25,8 +25,8 @@ little is needed, what is needed is copied into new ones first, as long as more 
 would be left.
 
 Other clients can go on: backups may run and begin meanwhile, and nothing is locked. Packs that a \
-running backup or restore may need stay until the next prune. One that is killed has lost nothing, \
-and the next one goes on.
+running backup or restore may need stay until the next prune. A prune that is killed loses \
+nothing, and the next prune continues.
 
 Examples:
   tabane forget -r /mnt/backup --keep-daily 7 --keep-monthly 12 && tabane prune -r /mnt/backup
