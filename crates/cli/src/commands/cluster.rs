@@ -40,9 +40,9 @@ pub struct Cluster {
 enum Action {
     /// Write the files by which clients and nodes know each other
     #[command(after_help = "\
-FILE is for clients. Beside it, FILE-NAME.json is for the node of that name, and \
-FILE-authority.json is only needed to add nodes: keep it in a safe place. All of them are secret. \
-Nothing is sent.
+FILE is for clients. Of cluster.json, cluster-a.json beside it is for node a, and so on, and \
+cluster-authority.json is only needed to add nodes: keep it in a safe place. All of them are \
+secret. Nothing is sent.
 
 Example:
   tabane cluster create cluster.json --node a=10.0.0.1:7440 --node b=10.0.0.2:7440 --node \

@@ -26,10 +26,11 @@ snapshots with the same host and paths: one stays if any of the options wants it
 are removed. Try it with --dry-run, which shows what would stay and why.
 
 Hours, days, weeks, months and years are those of the calendar and the local time zone, and only \
-those that have a snapshot count; the latest snapshot of each stays. While a --keep-…ly option \
-could keep more than there is, the oldest snapshot stays too; --keep-within-…ly keeps the oldest \
-snapshot if its age is within. Ages, as 1y6m, 14d or 36h, are measured from the latest snapshot. \
-The rules are those of restic 0.19.
+those that have a snapshot count; the latest snapshot of each stays. As long as there are fewer \
+days with a snapshot than --keep-daily names, the oldest snapshot is kept as well, and so with \
+weeks and the rest; --keep-within-…ly keeps the oldest snapshot if its age is within. Ages, as \
+1y6m, 14d or 36h, are measured from the latest snapshot that is not dated in the future. The rules \
+are those of restic 0.19.
 
 What only the removed snapshots needed stays in the repository until it is pruned: by --prune, or \
 later by `tabane prune`.

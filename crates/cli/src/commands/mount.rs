@@ -19,9 +19,9 @@ use crate::select::Selection;
 #[command(after_help = "\
 In the mounted directory, snapshots are found as ids/<ID>, snapshots/<time>, hosts/<host>/<time> \
 and tags/<tag>/<time>, with a link `latest` beside the times. New ones appear while it is mounted. \
-Nothing can be written. What is forgotten and pruned meanwhile can no longer be read: a mount, \
-which may last for weeks, keeps `tabane prune` from nothing. It serves until Ctrl-C, or until \
-somebody unmounts the directory; a second Ctrl-C cuts off programs that still use it.
+Nothing can be written. A mount does not hold up `tabane prune`: what is forgotten and pruned \
+meanwhile can no longer be read. The mount ends with Ctrl-C, or when somebody unmounts the \
+directory; a second Ctrl-C cuts off programs that still use it.
 
 This needs /dev/fuse, and the program fusermount3 (package fuse3) unless root mounts.
 

@@ -25,8 +25,8 @@ little is needed, what is needed is copied into new ones first, as long as more 
 would be left.
 
 Other clients can go on: backups may run and begin meanwhile, and nothing is locked. Packs that a \
-running backup or restore may need stay until the next prune. One that is killed has lost nothing, \
-and the next one goes on.
+running backup or restore may need stay until the next prune. A prune that is killed loses \
+nothing, and the next prune continues.
 
 Examples:
   tabane forget -r /mnt/backup --keep-daily 7 --keep-monthly 12 && tabane prune -r /mnt/backup
@@ -53,7 +53,8 @@ pub struct Limits {
     /// Copy packs of no more than this size in all
     #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes, hide_short_help = true)]
     max_repack_size: Option<u64>,
-    /// Do not touch packs younger than this; delete unneeded packs only after this time (2d, 36h)
+    /// Do not touch packs younger than this; delete unneeded packs only this long after a prune
+    /// marked them (2d, 36h)
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = format::parse_duration)]
     #[arg(hide_short_help = true)]
     grace: Duration,

@@ -22,13 +22,16 @@ What is in the target already and equals the snapshot is not written again: an i
 goes on where it was. Without a path, the target gets the whole tree from / on: /home/ada/notes \
 comes back as TARGET/home/ada/notes. With latest:/home/ada it comes back as TARGET/notes.
 
+Patterns are those of `tabane backup`. One that begins with / is the whole path in the snapshot, \
+with latest:/home/ada too: /home/ada/notes.
+
 What is in the target and differs is replaced, also if it is newer. Try it with --dry-run -v, \
 which lists what would be created, updated and deleted; -vv lists what is unchanged, too. \
 --overwrite chooses what is replaced:
 
   always      what differs: files are read and compared (the default)
   if-changed  the same, but files of the same size and time are taken to be equal
-  if-newer    what was last changed before the snapshot's version was
+  if-newer    a file, only if the snapshot's version is newer than the one in the target
   never       nothing; only what is missing is restored
 
 A file that an interrupted restore was writing is newer than the snapshot's, so go on with always \
