@@ -19,7 +19,7 @@ pub fn of(error: &Error) -> Option<String> {
         Error::Path { source, .. } => return of_kind(source.kind().into()).map(str::to_owned),
         Error::OfStripedSet(_) => "name the set instead, `--repo striped:FILE`",
         Error::Damaged { what, .. } if what == "config" => {
-            "nothing in the repository can be decrypted without it: bring it back from a copy"
+            "the repository cannot be opened without it: bring it back from a copy"
         }
         Error::Damaged { what, .. } if what.starts_with("keys/") => {
             "bring it back from a copy, or open the repository with the password of another key; \

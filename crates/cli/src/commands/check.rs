@@ -33,7 +33,7 @@ random bytes.
 With snapshots, or options that choose some, only these are checked, and --read-data reads only \
 the packs that they need.
 
---expect-every 1d takes it for a problem if the latest snapshot of a host is older than a day: a \
+--expect-every 36h takes it for a problem if the latest snapshot of a host is older than that: a \
 backup that no longer runs is found by a check that does.
 
 The exit code is 1 if there are problems. Of a striped repository it also says which targets could \
@@ -45,7 +45,7 @@ Examples:
   tabane check -r /mnt/backup --read-data
   tabane check -r /mnt/backup --read-data-subset $(date +%u)/7
   tabane check -r /mnt/backup --read-data latest --host ada
-  tabane check -r /mnt/backup --expect-every 1d")]
+  tabane check -r /mnt/backup --expect-every 36h")]
 pub struct Check {
     /// Only these (an ID, its beginning, or latest)
     #[arg(value_name = "SNAPSHOT")]

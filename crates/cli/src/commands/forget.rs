@@ -29,8 +29,8 @@ Hours, days, weeks, months and years are those of the calendar and the local tim
 those that have a snapshot count; the latest snapshot of each stays. As long as there are fewer \
 days with a snapshot than --keep-daily names, the oldest snapshot is kept as well, and so with \
 weeks and the rest; --keep-within-…ly keeps the oldest snapshot if its age is within. Ages, as \
-1y6m, 14d or 36h, are measured from the latest snapshot that is not dated in the future. The rules \
-are those of restic 0.19.
+1y6m, 14d or 36h, are measured from the latest snapshot. The rules are those of restic 0.19, but \
+snapshots dated in the future stay and count for no rule.
 
 What only the removed snapshots needed stays in the repository until it is pruned: by --prune, or \
 later by `tabane prune`.

@@ -212,8 +212,9 @@ impl fmt::Display for Rule {
 
 /// Why each snapshot of a group stays, in the order of `group`; one without a reason is to go.
 ///
-/// Periods are those of `zone`. The age of a snapshot is measured from the latest one that is not
-/// from after `now`, so that one clock that is fast makes no other snapshot old.
+/// Periods are those of `zone`. Snapshots dated after `now` stay and count for no rule: a fast clock,
+/// or somebody who forges snapshots, makes no other snapshot old or superfluous. Ages are measured
+/// from the latest of the others.
 pub fn reasons(
     rules: &[Rule],
     group: &[(Id, Snapshot)],
@@ -221,11 +222,16 @@ pub fn reasons(
     now: Timestamp,
 ) -> Vec<Vec<String>> {
     let zoned = |at: &usize| group[*at].1.time.to_zoned(zone.clone());
-    let mut newest_first: Vec<usize> = (0..group.len()).collect();
+    let (future, mut newest_first): (Vec<usize>, Vec<usize>) =
+        (0..group.len()).partition(|&at| group[at].1.time > now);
     newest_first.sort_by_key(|&at| std::cmp::Reverse((group[at].1.time, group[at].0)));
-    let past = newest_first.iter().find(|&&at| group[at].1.time <= now);
-    let latest = past.map_or_else(|| now.to_zoned(zone.clone()), zoned);
     let mut reasons = vec![Vec::new(); group.len()];
+    for at in future {
+        reasons[at].push("dated in the future".to_owned());
+    }
+    let Some(latest) = newest_first.first().map(zoned) else {
+        return reasons;
+    };
     for rule in rules {
         let start = match rule {
             Rule::Within(_, age) => age.before(&latest),
@@ -247,7 +253,7 @@ pub fn reasons(
                     let period = Some(period.of(&zoned(&at), number));
                     if period != period_before {
                         reasons[at].push(rule.to_string());
-                    } else if number + 1 == group.len() {
+                    } else if number + 1 == newest_first.len() {
                         reasons[at].push(format!("oldest {rule}"));
                     } else {
                         continue;
@@ -261,7 +267,7 @@ pub fn reasons(
                     let period = Some(period.of(&zoned(&at), number));
                     if period != period_before {
                         reasons[at].push(rule.to_string());
-                    } else if number + 1 == group.len() {
+                    } else if number + 1 == newest_first.len() {
                         reasons[at].push(format!("oldest {rule}"));
                     }
                     period_before = period;
@@ -516,18 +522,21 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_clock_makes_nothing_old() {
+    fn snapshots_from_the_future_make_no_other_old_or_superfluous() {
         let now = date(2026, 6, 1)
             .to_zoned(TimeZone::UTC)
             .unwrap()
             .timestamp();
+        let future = vec!["dated in the future"];
         let rules = [Rule::Within(Period::Each, "7d".parse().unwrap())];
         let group = at(&["2026-05-01T00:00", "2026-05-30T00:00", "2038-01-01T00:00"]);
         let found = reasons(&rules, &group, &TimeZone::UTC, now);
-        assert_eq!(found, [vec![], vec!["within 7d"], vec!["within 7d"]]);
-        // From the future alone: by the clock, then.
+        assert_eq!(found, [vec![], vec!["within 7d"], future.clone()]);
         let found = reasons(&rules, &group[2..], &TimeZone::UTC, now);
-        assert_eq!(found, [["within 7d"]]);
+        assert_eq!(found, [future.clone()]);
+        let group = at(&["2026-05-30T00:00", "2026-06-02T00:00", "2026-06-03T00:00"]);
+        let found = reasons(&[last(Period::Day, 2)], &group, &TimeZone::UTC, now);
+        assert_eq!(found, [vec!["daily snapshot"], future.clone(), future]);
     }
 
     #[test]
