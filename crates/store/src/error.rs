@@ -95,7 +95,7 @@ pub enum Error {
     Producer {
         /// The program.
         command: String,
-        /// How it ended, or why it did not begin.
+        /// The program's exit status, or why it could not start.
         why: String,
     },
     /// What was encoded is not what was read and hashed.

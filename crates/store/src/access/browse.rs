@@ -158,7 +158,7 @@ pub struct PathEntry {
     pub entry: Entry,
 }
 
-/// Everything below a directory: each directory before what is in it, and in it by name.
+/// Everything below a directory: each directory comes before its entries, which are sorted by name.
 ///
 /// ```no_run
 /// # fn example(repository: &tabane_store::Repository) -> tabane_store::Result<()> {
@@ -174,15 +174,16 @@ pub struct PathEntry {
 /// # }
 /// ```
 pub struct Walk {
-    /// Directories that are not at their end, with what is left of them.
+    /// Directories on the way to the current entry, each with its path and the entries left to
+    /// visit.
     levels: Vec<(PathBuf, std::vec::IntoIter<Entry>)>,
     /// The directory to enter next.
     pending: Option<(PathBuf, Vec<Piece>)>,
 }
 
 impl Walk {
-    /// A walk through what is below `entry`, whose path is `path`; `entry` itself is not part of
-    /// it.
+    /// A walk through everything below `entry`, whose path is `path`; the walk leaves out `entry`
+    /// itself.
     pub fn below(path: &Path, entry: &Entry) -> Self {
         let content = entry.directory().cloned();
         Self {

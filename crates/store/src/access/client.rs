@@ -222,7 +222,7 @@ pub struct Forgotten {
 }
 
 impl Repository {
-    /// Removes the records of clients that crashed; with `all` also of clients that may be alive.
+    /// Removes the records of clients that crashed; `all` includes clients that may be alive.
     ///
     /// # Errors
     /// When the storage fails.

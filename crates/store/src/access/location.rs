@@ -1,4 +1,5 @@
-//! Where a repository can be, and what opens it.
+//! Locations of repositories: directories, object stores, target sets, clusters; how each is
+//! opened.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;

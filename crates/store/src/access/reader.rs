@@ -14,7 +14,8 @@ use tabane_index::Index;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
-/// How many workers read: one a processor, and more where that keeps more requests on their way.
+/// Number of workers that read: one a processor, or one a connection of the storage if it allows
+/// more.
 pub(crate) fn workers(repository: &Repository) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
     processors.max(repository.storage().connections())

@@ -134,8 +134,8 @@ impl Repository {
         }))
     }
 
-    /// Why `storage`, which has no `config`, is no repository: there never was one, or only
-    /// `config` is lost.
+    /// Why `storage`, which lacks `config`, is no repository: none was made, or its `config` is
+    /// lost.
     pub fn absence(storage: &dyn Storage) -> Error {
         // Keys alone are what an interrupted creation leaves.
         match storage.list(ObjectKind::Index) {
@@ -446,8 +446,8 @@ impl Repository {
         self.read_rest(kind, BTreeMap::new(), read)
     }
 
-    /// As [`Repository::read_all`], when some have been read already: what of these is still there
-    /// is not read again.
+    /// As [`Repository::read_all`], without reading again the objects that `found` holds and the
+    /// storage still lists.
     ///
     /// # Errors
     /// As [`Repository::read_all`].
@@ -525,8 +525,8 @@ impl Repository {
         self.put_sealed(ObjectKind::Index, &payload)
     }
 
-    /// The index: from the cache where there is one, which reads only what is new. Else all of it,
-    /// and packs that are not there in their full length are left out.
+    /// Loads the index. With a cache, only new index objects are read; without one, all of them,
+    /// and packs that are missing or truncated are left out.
     ///
     /// # Errors
     /// When the storage fails or an index object is damaged.
@@ -537,8 +537,8 @@ impl Repository {
         }
     }
 
-    /// The index of those packs that are there in their full length, and the packs that are not:
-    /// what was in them must be stored again. Lists all packs.
+    /// The index of all packs of full length, and the IDs of missing or truncated packs, whose
+    /// blocks must be stored again. Lists all packs.
     ///
     /// # Errors
     /// When the storage fails or an index object is damaged.

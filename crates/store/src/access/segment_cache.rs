@@ -15,8 +15,7 @@ use tabane_index::{BlockLocation, Index};
 use tabane_storage::sync::lock;
 use tabane_storage::{Id, StorageErrorKind};
 
-/// Segments that may wait to be decoded ahead; of more, those that were asked for first are given
-/// up.
+/// Segments that may wait to be decoded ahead; beyond this number the oldest requests are dropped.
 const QUEUED_SEGMENTS: usize = 64;
 
 /// Segments that are decoded ahead when a pack is read in its order.
@@ -53,9 +52,9 @@ struct Shared {
 #[derive(Clone)]
 struct Loaded {
     index: Arc<Index>,
-    /// When it was read again, if it was.
+    /// Time of the last reload, if any.
     again: Option<Instant>,
-    /// The repository is known to have got more since.
+    /// The repository is known to hold newer index objects.
     outdated: bool,
 }
 
@@ -315,7 +314,8 @@ impl Shared {
         result
     }
 
-    /// When the segment before this one was wanted too, those behind it will be.
+    /// Decodes the next segments ahead if the segment before this one was read too: the reader then
+    /// follows the pack's order.
     fn go_on_in_pack(&self, index: &Arc<Index>, mut number: u32) -> Result<()> {
         let (pack, at) = place(index, number)?;
         let in_order = at > 0 && self.lock().slots.contains_key(&(pack, at - 1));

@@ -59,16 +59,16 @@ impl Repository {
         self.load_snapshot_from(ObjectKind::Snapshot, id)
     }
 
-    /// Reads a snapshot, or one that is about to be.
+    /// Reads a snapshot object or a pending one, as `kind` says.
     pub(crate) fn load_snapshot_from(&self, kind: ObjectKind, id: Id) -> Result<Snapshot> {
         let json = self.get_sealed(kind, id)?;
         serde_json::from_slice(&json)
             .map_err(|error| Error::damaged(format!("snapshot {}", id.short()), error))
     }
 
-    /// Snapshots that are about to be, or whose clients died before they could say that they lack
-    /// nothing: rule 3 of
-    /// [`crate::access::removal`]. A snapshot that is equal to one of them may lack something.
+    /// Pending snapshots: of clients at work, or of clients that died before they confirmed that no
+    /// block is missing (rule 3 of [`crate::access::removal`]). A snapshot equal to one of them may
+    /// lack blocks.
     ///
     /// # Errors
     /// When the storage fails.

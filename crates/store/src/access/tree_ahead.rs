@@ -95,10 +95,10 @@ impl TreesAhead<'_> {
             state = self.shared.done.wait(state).expect("no reader panics");
         }
         let done = state.done.remove(content);
-        // It is usually the last one, if nobody has begun it.
+        // Usually the last one announced, unless a reader has begun it.
         state.announced.pop_if(|last| last == content);
-        // Not for each one that there is room for again: to wake a thread takes about as long as to
-        // read a directory.
+        // Wakes a reader only once half the room is free: waking a thread takes about as long as
+        // reading a directory.
         if state.done.len() <= DIRECTORIES_AHEAD_MAX / 2 {
             self.shared.wake_reader(&state);
         }

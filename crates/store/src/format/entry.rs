@@ -15,7 +15,7 @@ pub type Entry = tabane_files::Entry<Vec<Piece>>;
 /// An entry as found on disk.
 pub type Found = tabane_files::read::Found<Vec<Piece>>;
 
-/// The kinds of file, each with what only it has.
+/// The kinds of file with their own fields; the content of a regular file is a list of pieces.
 pub type Kind = tabane_files::Kind<Vec<Piece>>;
 
 /// A run of a file's bytes.

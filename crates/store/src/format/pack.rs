@@ -1,8 +1,7 @@
 //! Packs: objects that hold blocks.
 //!
-//! Blocks are bundled once more on their way out: neighbours go into one *segment*, which is
-//! compressed and sealed as a whole. So small files are compressed together, and the length of a
-//! block does not show.
+//! Neighbouring blocks form one *segment*, which is compressed and sealed as a whole. So small
+//! files are compressed together, and the length of a block stays hidden.
 //!
 //! ```text
 //! header (40) · segment 0 · segment 1 · … · footer · length of the sealed footer (u32,

@@ -167,7 +167,7 @@ impl Repository {
     }
 }
 
-/// A snapshot as it is in the target, where nobody knows its parent.
+/// A snapshot as the target gets it: without the parent, whose ID means nothing there.
 fn as_copied(id: Id, snapshot: &Snapshot) -> Snapshot {
     Snapshot {
         parent: None,
@@ -176,8 +176,7 @@ fn as_copied(id: Id, snapshot: &Snapshot) -> Snapshot {
     }
 }
 
-/// Whether a snapshot of the target is what `copy` would be; be it that the source was copied from
-/// there.
+/// Whether a snapshot of the target equals `copy`, also when the source itself was copied from it.
 fn is_copy((id, there): &(Id, Snapshot), copy: &Snapshot) -> bool {
     let same_origin = there.original.unwrap_or(*id) == copy.original.unwrap_or_default();
     same_origin

@@ -11,10 +11,10 @@ use crate::error::Result;
 use crate::format::entry::{Entry, Kind, blocks as blocks_of};
 use tabane_storage::Id;
 
-/// An entry that is not the same on both sides; at least one of which has it.
+/// A difference: an entry that only one of two trees has, or that differs between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Where, from what is compared.
+    /// Path below the compared directories.
     pub path: PathBuf,
     /// What the first tree has.
     pub old: Option<Entry>,
@@ -61,8 +61,8 @@ pub struct DiffSummary {
     pub removed_bytes: u64,
 }
 
-/// Compares what is below two directories, and hands each difference to `change`: each directory
-/// before what is in it, and in it by name.
+/// Compares everything below two directories and hands each difference to `change`, a directory
+/// before its entries, entries sorted by name.
 ///
 /// Subtrees with equal contents are not read. Numbers of inodes and times of access or of the last
 /// change of an inode are not compared: they differ after every copy.
@@ -121,7 +121,7 @@ pub fn diff<E: From<crate::Error>>(
     Ok(summary)
 }
 
-/// Which difference there is between two entries of one name, without what is below them.
+/// How two entries of one name differ; directories are compared without their contents.
 pub fn compare(old: Option<&Entry>, new: Option<&Entry>) -> Option<ChangeKind> {
     let (old, new) = match (old, new) {
         (Some(old), Some(new)) => (old, new),

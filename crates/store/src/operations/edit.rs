@@ -1,7 +1,7 @@
-//! Snapshots anew, with some of their directories changed.
+//! Rewrites snapshots with some of their directories changed.
 //!
-//! Only directories that change, and those above them, are stored again; all others, and all files,
-//! stay where they are.
+//! Only changed directories and their parents are stored again; other directories and all files
+//! keep their blocks.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -126,7 +126,7 @@ pub fn edit<E: Edit>(
     writer.finish()?;
     flushed?;
     let edited = edited?;
-    // Of a run that was interrupted, or that left the old ones.
+    // Snapshots that an interrupted run, or one that kept the old snapshots, has made.
     let (made, unconfirmed) = if dry_run || edited.is_empty() {
         Default::default()
     } else {
@@ -143,7 +143,7 @@ pub fn edit<E: Edit>(
             )?),
         };
         if same.is_none() && new.is_some() {
-            // The same once more, and this one is known to be whole.
+            // Deletes unconfirmed twins: the new snapshot is equal and known to be complete.
             for (id, _) in unconfirmed.iter().filter(|(_, made)| *made == snapshot) {
                 repository.delete_if_there(Name::new(ObjectKind::Snapshot, *id))?;
             }
@@ -181,7 +181,7 @@ struct Editor<'a, E: Edit> {
 }
 
 impl<E: Edit> Editor<'_, E> {
-    /// The snapshot with what is to be changed, and what that was; nothing if it stays as it is.
+    /// The edited snapshot and a count of its changes; `None` if nothing changes.
     fn snapshot(&mut self, id: Id, snapshot: &Snapshot) -> Result<Option<(Snapshot, E::Changes)>> {
         let (root, changes) =
             with_deep_stack(|| self.directory(Path::new("/"), &snapshot.root, 0))?;

@@ -1,5 +1,5 @@
-//! Reads of a pack what the storage still has, where it has not all of it: one over several targets
-//! may have lost too much of some segments, and none of others.
+//! Reads the intact segments of a damaged pack: a striped storage may have lost too many cells of
+//! some segments, and none of others.
 
 use std::ops::Range;
 

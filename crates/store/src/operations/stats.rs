@@ -177,7 +177,7 @@ impl Counter<'_> {
         self.stats.files += sums.files;
         self.stats.directories += sums.directories;
         self.stats.others += sums.others;
-        // Holes may be of any length, and their sum be more than any.
+        // Holes may have any length, so their sum may exceed 64 bits.
         let own = (sums.bytes, sums.hole_bytes);
         for &(bytes, holes) in sums.links.values().chain([&own]) {
             let stats = &mut self.stats;

@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 use crate::format::entry::{Entry, Kind, Piece};
 use tabane_storage::sync::lock;
 
-/// A directory of which not all entries are done.
+/// A directory that still waits for some of its entries.
 pub struct Directory {
-    /// Where it belongs; nothing for the root.
+    /// The directory's place in its parent; nothing for the root.
     place: Option<Place>,
     state: Mutex<State>,
     /// Entries to come, and one for whoever still adds entries.

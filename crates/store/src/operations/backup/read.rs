@@ -153,7 +153,7 @@ fn read_small(run: &Run, job: &FileJob, arena: &mut Vec<u8>) -> io::Result<Optio
     let (start, expected) = (arena.len(), entry.size() as usize);
     arena.reserve(expected);
     while arena.len() - start < expected && read_some(file.as_fd(), arena)? {}
-    // If it is growing, its beginning is what was there when it was opened.
+    // Of a growing file, the snapshot gets the bytes up to its size at opening.
     arena.truncate(start + expected);
     if expected == 0 && !read_unsized(file.as_fd(), arena)? {
         return Ok(None);
@@ -223,7 +223,7 @@ fn open(job: &FileJob) -> io::Result<(OwnedFd, Found)> {
     }
 }
 
-/// Reports a file that is no longer as it was when it was opened; returns what it is now.
+/// Reports a file whose size or times changed since it was opened; returns its current entry.
 fn warn_if_changed(
     run: &Run,
     job: &FileJob,
@@ -242,7 +242,7 @@ fn warn_if_changed(
 /// Reports a file that could not be read, and leaves it out.
 fn unreadable(run: &Run, job: FileJob, error: io::Error, encoder: &Encoder) {
     match error.kind() {
-        // The backup has failed, and says why in the end: this file has nothing to do with it.
+        // The backup has failed for another reason, which it reports at its end.
         _ if encoder.has_failed() => {}
         io::ErrorKind::NotFound => run
             .repository

@@ -62,7 +62,7 @@ impl Targets {
         root
     }
 
-    /// The names that lead to what was asked for, sorted.
+    /// The names that lead to sources, sorted.
     pub fn names(&self) -> Vec<OsString> {
         self.children.keys().cloned().collect()
     }
@@ -78,7 +78,7 @@ struct Level<'a> {
     /// What the parent snapshot has here, sorted by name.
     parent: Vec<Entry>,
     scope: Scope,
-    /// Whether it is, or is below, what was asked for.
+    /// Whether this directory is a source or below one; else it only leads to a source.
     whole: bool,
     /// Directories above it.
     depth: usize,
@@ -134,8 +134,8 @@ impl<'a> Walker<'a> {
         Ok(())
     }
 
-    /// Hands out everything in the directory `source`, which is absolute, as the directory
-    /// `as_path`. What is above that has the attributes of `source`.
+    /// Hands out everything in the directory `source`, an absolute path, as the directory
+    /// `as_path`. Directories above `as_path` get the attributes of `source`.
     pub fn walk_as(mut self, source: &Path, as_path: &Path) -> Result<()> {
         let opened = read::open_directory(rustix::fs::CWD, source.as_os_str());
         let fd = opened.map_err(cannot_read(source))?;
@@ -266,7 +266,7 @@ impl<'a> Walker<'a> {
                 }
             };
             let is_directory = found.entry.directory().is_some();
-            // What was asked for by name is never left out, nor is the way to it.
+            // Sources, and the directories that lead to them, are never excluded.
             let excluded = level.whole
                 && !target.named
                 && (self.run.excludes.is_excluded(&path, is_directory)
@@ -275,7 +275,7 @@ impl<'a> Walker<'a> {
             if excluded && target.children.is_empty() {
                 self.done(place, None)?;
             } else if is_directory {
-                // A mount point below what was asked for is kept, empty.
+                // A mount point below a source is kept as an empty directory.
                 let foreign = self.run.options.one_file_system && found.device != level.device;
                 let whole = target.named || level.whole && !excluded && !foreign;
                 self.directory(&level, &path, place, found, target, whole)?;
@@ -494,9 +494,9 @@ impl Level<'_> {
     }
 }
 
-/// What is to be read, and what cannot be.
+/// The sources of a backup that exist, and those that do not.
 pub struct Sources {
-    /// As they are in the snapshot: absolute, sorted, each once.
+    /// Paths as the snapshot names them: absolute, sorted, each once.
     pub paths: Vec<PathBuf>,
     /// Paths that are not there: a disk may not be mounted today.
     pub missing: Vec<(PathBuf, io::Error)>,
@@ -505,7 +505,7 @@ pub struct Sources {
 /// The source paths.
 ///
 /// # Errors
-/// When there is no name, or none of what is named is there.
+/// When stdin's name has no file name, or no source exists.
 pub fn sources(source: &Source) -> Result<Sources> {
     let given = match source {
         Source::Stdin(name) | Source::Command { name, .. } => {
@@ -544,10 +544,10 @@ pub fn sources(source: &Source) -> Result<Sources> {
     Ok(Sources { paths, missing })
 }
 
-/// A path that is to be that of a directory in a snapshot: absolute and not `/`.
+/// Normalises `path` as the path of a directory in a snapshot.
 ///
 /// # Errors
-/// When it is not.
+/// When `path` is relative or `/`.
 pub fn absolute_name(path: &Path) -> Result<PathBuf> {
     let absolute = crate::access::browse::absolute(path);
     if path.is_absolute() && absolute != Path::new("/") {
@@ -559,12 +559,11 @@ pub fn absolute_name(path: &Path) -> Result<PathBuf> {
     )))
 }
 
-/// The path under which a source is found in a snapshot: absolute, and without links on the way to
-/// it. If it is a link itself, it is the link that is stored, unless a slash behind it asks for
-/// what it leads to.
+/// The absolute path of a source in a snapshot, with all links above it resolved. If the source is
+/// a link, the backup stores the link, or with a slash behind the name the link's target.
 ///
 /// # Errors
-/// When there is nothing of that name.
+/// When `path` does not exist.
 pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     std::fs::symlink_metadata(path)?;
     if path.as_os_str().as_bytes().ends_with(b"/") {

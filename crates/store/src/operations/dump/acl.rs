@@ -12,7 +12,7 @@ const ENTRY_LEN: usize = 8;
 pub struct AccessList(Vec<(u16, u16, u32)>);
 
 impl AccessList {
-    /// Reads an attribute `system.posix_acl_…`; none if it is not as Linux writes it.
+    /// Parses an attribute `system.posix_acl_…`; `None` if the bytes are not in Linux's format.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let entries = value.strip_prefix(&VERSION)?.chunks(ENTRY_LEN);
         let entries = entries.map(|entry| {

@@ -59,7 +59,8 @@ pub fn archive(
 
 struct Archiver<'a, W: Write> {
     builder: Builder<&'a mut W>,
-    /// The first name of each inode that has several, and what it is: inode numbers are used again.
+    /// The first name and the kind of each inode with several names; the kind tells apart inodes
+    /// whose number was reused.
     links: HashMap<HardLink, (PathBuf, Kind)>,
     archived: Archived,
 }

@@ -70,7 +70,8 @@ pub fn rewrite(
     }
     let delete = |id| repository.delete_if_there(Name::new(ObjectKind::Index, id));
     if let Err(error) = verify_removals(repository, removals) {
-        // What they name and is there still, the old ones name too, or what has replaced these.
+        // Safe to delete: packs that they name and that still exist are also in the old objects, or
+        // in the objects that replaced these.
         written.into_iter().try_for_each(delete)?;
         return Err(error);
     }

@@ -131,7 +131,7 @@ pub struct PruneReport {
 pub struct PrunePlan {
     repository: Repository,
     options: PruneOptions,
-    /// Nothing for a plan that is only to be looked at.
+    /// `None` for a dry run.
     presence: Option<Presence>,
     reach: Reach,
     view: View,
@@ -201,7 +201,7 @@ pub(crate) fn announce(repository: &Repository) -> Result<Presence> {
     let is_other_prune = |seen: &&Seen| {
         let client = seen.client.as_ref();
         client.is_some_and(|client| client.purpose == Purpose::Prune)
-            // Of two that begin at once, one goes on.
+            // Later records are ignored, so that of two prunes which begin at once one goes on.
             && seen.modified <= now
             && !seen.is_dead(now)
     };
@@ -245,7 +245,7 @@ impl PrunePlan {
         stats.snapshots = view.snapshots;
         stats.used_blocks = self.reach.blocks().len() as u64;
         stats.clients = view.alive.len() as u64;
-        // What was put since then may be about to be needed.
+        // A client at work may be about to need packs that are younger than this.
         let grace_ends = view.now.checked_sub(self.options.grace).unwrap_or(view.now);
         let old = view
             .oldest_client()

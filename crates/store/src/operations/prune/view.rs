@@ -50,13 +50,12 @@ pub struct View {
 }
 
 impl View {
-    /// Reads everything, but those objects of the index that are `known`, and adds what snapshots
-    /// need to `reach`. It is as if those that are `forgotten` were not there.
+    /// Reads all but the `known` index objects, and adds the blocks that snapshots need to `reach`.
+    /// Snapshots in `forgotten` count as removed.
     ///
     /// # Errors
-    /// [`Error::CannotPrune`] when something that a snapshot needs is not there, or a snapshot
-    /// cannot be read; when the
-    /// storage fails.
+    /// [`Error::CannotPrune`] when a block of a snapshot is missing or a snapshot cannot be read;
+    /// when the storage fails.
     pub fn load(
         repository: &Repository,
         presence: Option<&Presence>,
@@ -76,8 +75,8 @@ impl View {
             if is_complete {
                 return result;
             }
-            // Somebody else may have moved what is missing elsewhere, between our lists. It is
-            // missing if it is so twice, and nothing has changed meanwhile.
+            // Another client may have moved a missing block between our listings. A block counts as
+            // missing if two reads in a row lack it and the listings are equal.
             let kinds = [ObjectKind::Removal, ObjectKind::Index, ObjectKind::Pack];
             let state = kinds.map(|kind| repository.list(kind));
             let [removals, index, packs] = state;

@@ -35,9 +35,9 @@ pub struct PacksReport {
 }
 
 impl Repository {
-    /// Reads packs, saves the sound blocks of the damaged ones into new packs, and removes these.
-    /// `keep` is given each of them first, as it is. With [`RepairOptions::dry_run`] it is only
-    /// found out which they are.
+    /// Reads packs, saves the sound blocks of damaged packs into new ones, and removes the damaged
+    /// packs. `keep` gets the bytes of each damaged pack before its removal. With
+    /// [`RepairOptions::dry_run`] damaged packs are only listed.
     ///
     /// # Errors
     /// [`Error::PruneRunning`]; what `keep` returns; when the storage fails. A damaged pack is

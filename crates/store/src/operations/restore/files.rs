@@ -510,7 +510,7 @@ pub fn compare_only(run: &Arc<Run>, target: Option<&Arc<OwnedFd>>, files: &Arc<V
     }
 }
 
-/// Finds out what of the files is there and right; an existing file of which something is kept has
+/// Finds the blocks that existing files hold already; a file of which some are kept is marked as
 /// begun.
 fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) -> Vec<Wanted> {
     let mut wanted = vec![Wanted::All; files.len()];
@@ -538,14 +538,14 @@ fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) ->
             let right_size = comparison.size == file.entry.size();
             let all_right =
                 comparison.wrong.is_empty() && comparison.holes == Holes::Right && right_size;
-            // To change a file that has other names would change those: it is kept only if it is
-            // right and should have other names, and then for one file.
+            // Writing into a file with several names would change all of them. Such an inode is
+            // kept only if it is right and the snapshot has hard links too, and for one of them.
             let own = match (comparison.shared_inode, file.entry.hard_link) {
                 (None, _) => true,
                 (Some(inode), Some(_)) => all_right && lock(&taken).insert(inode),
                 (Some(_), None) => false,
             };
-            // And a hole cannot be put back.
+            // A file that should have holes is written anew: this code cannot punch them.
             if !own || !all_right && file.has_holes() {
                 return;
             }
@@ -570,7 +570,7 @@ fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) ->
     std::mem::take(&mut lock(&wanted))
 }
 
-/// Reads all files again and reports what is not as it should be.
+/// Reads all restored files again and reports each that differs from the snapshot.
 pub fn verify_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) {
     let good: Vec<usize> = (0..files.len())
         .filter(|&number| !files[number].has_failed())
@@ -723,7 +723,7 @@ impl Comparer<'_> {
     }
 }
 
-/// What a file has where there should be holes; `extents` is where it has data.
+/// What a file has in place of holes; `extents` are its ranges with data.
 fn holes(open: &fs::File, extents: &[Range<u64>], entry: &Entry) -> io::Result<Holes> {
     let Kind::File { content, .. } = &entry.kind else {
         return Ok(Holes::Right);

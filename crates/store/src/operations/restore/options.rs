@@ -35,14 +35,14 @@ pub enum Overwrite {
     /// All of them, but a file with the size and time of the snapshot's is taken to be equal and
     /// not read.
     IfChanged,
-    /// Those whose last change is before that of the snapshot's.
+    /// Entries whose mtime is older than in the snapshot.
     IfNewer,
     /// None.
     Never,
 }
 
 impl Overwrite {
-    /// Whether what is there stays as it is.
+    /// Whether the existing entry `there` stays as it is.
     pub(super) fn keeps(self, there: &Entry, entry: &Entry) -> bool {
         match self {
             Self::Always | Self::IfChanged => false,

@@ -30,7 +30,7 @@ pub struct RestoreSummary {
     pub unchanged: u64,
     /// Entries that stayed as they were, by [`RestoreOptions::overwrite`].
     pub kept: u64,
-    /// Entries that the snapshot does not have and that were deleted, or would be.
+    /// Entries that the snapshot lacks and that were deleted, or would be.
     pub deleted: u64,
     /// Bytes of these files, holes included.
     pub total_bytes: u64,
@@ -40,7 +40,7 @@ pub struct RestoreSummary {
     pub skipped_bytes: u64,
     /// Bytes that were read again and compared.
     pub verified_bytes: u64,
-    /// Things that could not be restored as they were.
+    /// Number of problems: entries, attributes or bytes that could not be restored.
     pub errors: u64,
 }
 
@@ -82,7 +82,7 @@ impl Run {
         self.repository.progress().bytes(done, total);
     }
 
-    /// Tells that an entry is done, or would be.
+    /// Counts an entry and reports its outcome; in a dry run, the outcome that it would have.
     pub fn entry(&self, path: &Path, outcome: Outcome) {
         let counter = match outcome {
             Outcome::Created => &self.counters.created,
