@@ -1,4 +1,4 @@
-//! Paths below a directory: of any length, and without a link in the way that could lead out of it.
+//! Opens paths of any length below a directory and follows no link, so that none leads out of it.
 
 use std::ffi::OsStr;
 use std::io;

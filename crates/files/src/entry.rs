@@ -61,14 +61,14 @@ pub struct Xattr {
     pub value: Vec<u8>,
 }
 
-/// The kinds of file, each with what only it has. `C` is what is kept of contents.
+/// The kinds of file with their own fields. `C` is the caller's type for contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind<C = ()> {
-    /// A regular file; `content` is what is kept of its bytes.
+    /// A regular file.
     File {
         /// Length in bytes, holes included.
         size: u64,
-        /// Whatever is kept of its bytes.
+        /// The caller's representation of the file's bytes.
         content: C,
     },
     /// A directory.
@@ -111,7 +111,7 @@ impl<C> Entry<C> {
         }
     }
 
-    /// The content of a directory, if it is one.
+    /// The content of a directory; `None` for other kinds.
     pub fn directory(&self) -> Option<&C> {
         match &self.kind {
             Kind::Directory { content } => Some(content),

@@ -22,7 +22,7 @@ use crate::read::{xattrs, xattrs_at};
 /// An attribute that can fail to be restored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Attribute {
-    /// The file itself could not be reached, so nothing of it was restored.
+    /// Every attribute, since the file could not be opened.
     All,
     /// Owner and group.
     Owner,
@@ -52,11 +52,11 @@ impl fmt::Display for Attribute {
     }
 }
 
-/// One attribute that could not be restored, and why.
+/// An attribute that could not be restored, with the system's error.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {error}")]
 pub struct AttributeError {
-    /// What is not as it was.
+    /// The attribute that was not restored.
     pub what: Attribute,
     /// What the system said.
     #[source]
@@ -160,7 +160,7 @@ fn failed(what: Attribute, error: impl Into<io::Error>) -> AttributeError {
     AttributeError { what, error }
 }
 
-/// The one attribute that also is part of the mode, and has to be set after it.
+/// The attribute that overlaps the mode's group bits, and has to be set after the mode.
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
 /// The mode that gives the file's group the rights which the mode and the ACL give it together:

@@ -207,7 +207,7 @@ impl Cache {
             for name in names.iter().filter(|name| name.starts_with(TEMPORARY)) {
                 remove_if_old(&folder.join(name));
             }
-            // Then there is one that has the same and was not seen.
+            // A run that vanished was merged into a new one, which `names` may lack: list again.
             if !superseded {
                 break;
             }
@@ -300,14 +300,14 @@ fn keep_needed(runs: &mut Vec<Run>, current: &HashSet<Id>) {
     });
 }
 
-/// Tells which packs are there. An index object may name some that are gone: whoever put it was
-/// stopped for long just before, and has not taken it back yet, or died. Nobody would find out
-/// later, since the removals that named them are gone as well.
+/// Tells which packs exist. An index object may name deleted packs: its writer was stopped for long
+/// before the write and has not deleted the object yet, or died. Nothing shows this later, since
+/// the removals of those packs are gone as well.
 struct PackPresence<'a, O> {
     objects: &'a O,
-    /// So many more are asked for one by one, before all are listed.
+    /// Number of packs still to be asked for singly; after that one list of all packs answers.
     singly: u32,
-    /// All that are there, once they were listed.
+    /// All packs of the storage, once listed.
     listed: Option<HashSet<Id>>,
 }
 
@@ -322,7 +322,7 @@ impl<'a, O: IndexObjects> PackPresence<'a, O> {
         }
     }
 
-    /// What an index object says of packs that are there.
+    /// The entries of an index object whose packs exist.
     fn keep(&mut self, packs: IndexSegment) -> std::result::Result<IndexSegment, O::Error> {
         let mut there = Vec::with_capacity(packs.len());
         for pack in packs {
@@ -396,9 +396,8 @@ impl<O: IndexObjects> Folding<'_, O> {
         self.replace(runs, chosen, batch.as_ref())
     }
 
-    /// The runs with which so many blocks are merged: all that are stale, those that are new, which
-    /// are the ones from `new` on, and from the shortest on those that are not much longer than
-    /// what there is already.
+    /// Chooses the runs to merge with a batch of `blocks` blocks: all stale runs, all new runs
+    /// (those from `new` on), and then, shortest first, runs not much longer than the sum so far.
     fn choose(&self, runs: &[Run], new: usize, blocks: u32) -> Vec<usize> {
         let must = |at: usize| at >= new || is_stale(&runs[at], self.current);
         let mut order: Vec<usize> = (0..runs.len()).collect();
@@ -417,7 +416,7 @@ impl<O: IndexObjects> Folding<'_, O> {
         chosen
     }
 
-    /// Puts one run in the place of some, with a batch in it.
+    /// Merges the chosen runs and the batch into one run, which replaces them.
     fn replace(
         &self,
         runs: &mut Vec<Run>,

@@ -15,7 +15,7 @@ use crate::run::{PackRecord, Run};
 
 /// All blocks of a repository.
 ///
-/// Packs and segments are numbered through: those of the runs first, then those in memory.
+/// Packs and segments have consecutive numbers: first all of the runs, then all in memory.
 #[derive(Default)]
 pub struct Index {
     parts: Vec<Part>,
@@ -67,8 +67,7 @@ impl Index {
         packs.try_for_each(|(pack, contents)| self.add(*pack, contents))
     }
 
-    /// Gives an empty index these runs. Those that have the most come first, since most of what is
-    /// looked for is there.
+    /// Adds runs to an empty index, the longest first: it answers most look-ups.
     ///
     /// # Errors
     /// When the cache cannot be read.
@@ -107,8 +106,7 @@ impl Index {
         Ok(())
     }
 
-    /// Where a block is, if it is anywhere. In a pack that is about to be removed only if it is in
-    /// no other.
+    /// Finds a block; returns a place in a condemned pack only if no other pack has the block.
     ///
     /// # Errors
     /// When the cache cannot be read.
@@ -149,8 +147,7 @@ impl Index {
         self.condemned.contains(pack)
     }
 
-    /// Whether a place is in a pack that is about to be removed: it can be read, but must not be
-    /// relied on.
+    /// Whether a place is in a condemned pack: readers may use it, new snapshots must not.
     ///
     /// # Errors
     /// When the cache cannot be read.

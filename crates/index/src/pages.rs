@@ -113,7 +113,7 @@ impl PageWriter {
         })
     }
 
-    /// Writes a record; those of a section are all of one type.
+    /// Appends a record to the current section; a section has records of one type only.
     ///
     /// # Errors
     /// When the file cannot be written.

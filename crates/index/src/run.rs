@@ -67,7 +67,7 @@ pub struct Footer {
     pub blocks: Section,
     /// By key, for each first byte of an ID.
     pub table: Section,
-    /// For each bucket the number of entries before it, and those of all.
+    /// For each bucket the number of entries before it; at the end the number of all entries.
     pub starts: Section,
     /// Bits of an ID that choose its bucket: [`BUCKET_BITS_MIN`] to [`BUCKET_BITS_MAX`].
     pub bucket_bits: u32,
@@ -197,7 +197,7 @@ impl Run {
         let key = key(id);
         let number = bucket(id.0[0], key, self.footer.bucket_bits);
         let entries = self.bucket(number)?;
-        // Keys are spread evenly: this is where it should be, give or take a few.
+        // Keys are spread evenly, so the key lies within a few entries of this guess.
         let rest = key << (self.footer.bucket_bits - 8);
         let guess = ((entries.len() as u64 * u64::from(rest)) >> 32) as usize;
         let first = first_from(entries, guess, key);

@@ -1,4 +1,4 @@
-//! Why a storage could not do what was asked: a kind to decide upon, and a sentence for a person.
+//! Errors of storages: a kind that programs decide upon, and a sentence for a person.
 
 use std::fmt;
 use std::io;
@@ -61,9 +61,9 @@ pub enum StorageErrorKind {
     NoSuchTarget,
     /// The new target is one already, and the old one is none.
     AlreadyReplaced,
-    /// The target has what would be lost without it.
+    /// Removing the target would lose data.
     TargetNeeded,
-    /// Somebody else has changed the targets meanwhile.
+    /// Another client has changed the target set meanwhile.
     Overtaken,
 }
 
@@ -126,8 +126,7 @@ impl StorageErrorKind {
     }
 }
 
-/// Why a storage could not do what was asked. Its text is one sentence, which does not repeat the
-/// object's name.
+/// A failed operation of a storage. The text is one sentence and does not repeat the object's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageError {
     kind: StorageErrorKind,
@@ -164,12 +163,12 @@ impl StorageError {
         self.kind
     }
 
-    /// The object that it is about, if it is about one.
+    /// The object of the failed operation, if there was one.
     pub fn object(&self) -> Option<Name> {
         self.object
     }
 
-    /// The error of a storage that is somewhere within another error.
+    /// Finds a storage's error among the causes of another error.
     pub fn within<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Self> {
         causes(error).find_map(|cause| cause.downcast_ref())
     }

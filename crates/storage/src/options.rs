@@ -9,17 +9,17 @@ pub type Notice = Arc<dyn Fn(&Event) + Send + Sync>;
 /// What a person should know while an operation goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What may be done about it follows from this.
+    /// The kind, from which a program derives its advice.
     pub kind: EventKind,
     /// One sentence.
     pub text: String,
 }
 
-/// What may be done about an [`Event`] follows from this.
+/// Kinds of [`Event`], from which a program derives its advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// There is nothing to do about it.
+    /// For information only.
     Note,
     /// Targets of a set are missing from the beginning.
     TargetsMissing {
@@ -36,7 +36,7 @@ pub enum EventKind {
 }
 
 impl Event {
-    /// An event about which there is nothing to do.
+    /// An event of kind [`EventKind::Note`].
     pub fn note(text: impl Into<String>) -> Self {
         Self {
             kind: EventKind::Note,

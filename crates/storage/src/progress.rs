@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-/// Hears how an operation goes on. Methods are called from many threads; those that are not
-/// implemented do nothing, so `()` hears nothing at all.
+/// Receives reports of a running operation. Many threads call the methods at once; each method does
+/// nothing by default, so `()` ignores all reports.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};

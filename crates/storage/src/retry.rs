@@ -76,8 +76,8 @@ impl Outages {
         }
     }
 
-    /// Tells of an outage, once and not before it has lasted a while. Returns whether the server
-    /// was ever reached.
+    /// Reports an outage once, after [`UNTOLD_OUTAGE_MAX`]. Returns whether the server was ever
+    /// reached.
     fn failed(&self, failure: &StorageError, now: Instant) -> bool {
         let mut state = lock(&self.state);
         let reached = state.reached;
@@ -93,7 +93,7 @@ impl Outages {
 }
 
 impl Attempts<'_> {
-    /// Whether an earlier try failed; it may have done its work all the same.
+    /// Whether an earlier try failed; the server may have carried out the request all the same.
     pub fn is_again(&self) -> bool {
         self.failures > 0
     }

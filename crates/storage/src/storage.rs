@@ -59,8 +59,7 @@ pub trait Storage: Any + Send + Sync {
     /// [`StorageErrorKind::NotEmpty`] when it holds something else.
     fn create(&self) -> Result<()>;
 
-    /// Makes the folders that a place has from its creation on, where somebody has removed them.
-    /// There is nothing to do where there are no folders.
+    /// Makes missing folders that [`Storage::create`] made. Storages without folders do nothing.
     ///
     /// # Errors
     /// When they cannot be made.
@@ -119,8 +118,8 @@ pub trait Storage: Any + Send + Sync {
     /// [`StorageErrorKind::NotFound`].
     fn delete(&self, name: Name) -> Result<()>;
 
-    /// Puts an object in the place of one of that name that is damaged, if there still is one. If
-    /// it stops in between, neither may be there.
+    /// Replaces a damaged object, or writes it if missing. After an interruption, neither the old
+    /// nor the new object may exist.
     ///
     /// # Errors
     /// As [`Storage::put`] and [`Storage::delete`].
@@ -128,8 +127,8 @@ pub trait Storage: Any + Send + Sync {
         replace_in_two_steps(self, name, parts)
     }
 
-    /// Removes what interrupted writes have left behind that is at least this old; returns how many
-    /// pieces. There is nothing where none can be left.
+    /// Removes temporary files of interrupted writes that are at least this old; returns their
+    /// number. Storages without temporary files return 0.
     fn remove_leftovers(&self, age: Duration) -> Result<u64> {
         let _ = age;
         Ok(0)

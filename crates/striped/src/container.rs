@@ -141,8 +141,7 @@ impl Geometry {
         header
     }
 
-    /// Reads a header, and which role it is of; nothing if it is not one of this object that was
-    /// written here.
+    /// Parses a header and its role; `None` if it is damaged or another object's.
     pub fn parse(object: Id, bytes: &[u8]) -> Option<(Self, usize)> {
         let header: &[u8; HEADER_LEN as usize] = bytes.first_chunk()?;
         let (before, checksum) = header.split_at((HEADER_LEN - CHECKSUM_LEN) as usize);

@@ -24,7 +24,7 @@ impl StripedStorage {
         }
         lock(&self.known).remove(&name.id);
         self.decoded.forget(name.id);
-        // Some targets did it when it was tried before.
+        // An earlier try may have deleted the parts on some targets.
         let (mut found, mut away) = (is_again, self.all_but(&up));
         for (number, deleted) in self.targets.each(&up, |_, storage| storage.delete(name)) {
             match deleted {
@@ -85,14 +85,14 @@ impl StripedStorage {
         }
         let all_answered = up.len() == self.targets.all().len();
         if !all_answered {
-            // What is missing may be on the others.
+            // Missing targets may hold the parts that seem lost.
             return Ok(removed);
         }
         let mut lists = HashMap::new();
         for kind in ObjectKind::ALL {
             let listed = self.raw_lists(kind)?;
             if listed.len() < up.len() {
-                // One of them has just failed: what it has would seem to be missing.
+                // A target has just failed, and its parts would seem to be missing.
                 return Ok(removed);
             }
             lists.insert(kind, listed);

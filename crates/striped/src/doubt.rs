@@ -122,7 +122,7 @@ impl StripedStorage {
             .unwrap_or_default()
     }
 
-    /// Names a target that has what it should not, once.
+    /// Reports, once a target, that its parts have right checksums and wrong bytes.
     fn tell_of_liar(&self, number: usize, name: Name) {
         lock(&self.damage).insert((number, name.id));
         if lock(&self.liars).insert(number) {

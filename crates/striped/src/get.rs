@@ -104,7 +104,7 @@ impl StripedStorage {
         let layout = geometry.layout();
         let mut wanted = wants(&geometry, &layout, &range);
         if range.is_empty() {
-            // Whether it is there is still to be seen.
+            // Reads one sector all the same, to see whether the object exists.
             wanted = vec![(layout.data_cells()[0], 0..1)];
         }
         let unknown = || {
@@ -167,7 +167,7 @@ impl StripedStorage {
         left_out.iter().for_each(|&role| first.leave_out(role));
         let mut obtained = self.obtain(&mut first, name, wanted);
         if obtained.is_err() {
-            // Those that are slow may have what it takes.
+            // Reads from slow targets too: they may hold the missing cells.
             first = reader().resume(first.into_sectors());
             obtained = self.obtain(&mut first, name, wanted);
         }

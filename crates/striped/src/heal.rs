@@ -60,11 +60,9 @@ pub struct HealReport {
     pub written_bytes: u64,
     /// Objects that were deleted while a target was away, and are now gone from it too.
     pub applied_deletions: u64,
-    /// Names of which so few parts are there that there is no object: interrupted writes leave
-    /// such.
+    /// Names with too few parts for an object, as interrupted writes leave them.
     pub fragments: u64,
-    /// Objects that are still not as they should be: too much of them is lost, or a target is
-    /// missing.
+    /// Objects that still lack parts: too many of their parts are lost, or a target is missing.
     pub unhealed_objects: u64,
     /// Targets that are missing.
     pub missing_targets: u64,
@@ -140,9 +138,8 @@ impl Healing<'_> {
         is_there
     }
 
-    /// Whether a target did this. One that is full or may not be written to is left out like one
-    /// that does not answer: the others are to be healed all the same, and a heal that leaves one
-    /// out says so in the end.
+    /// Whether a target's operation succeeded. A target that is full or read-only is left out like
+    /// one that does not answer: heal goes on with the others and reports the target at its end.
     fn is_done(&self, target: usize, done: Result<()>) -> bool {
         match done {
             Err(error) if error.kind() == StorageErrorKind::AlreadyExists => true,
@@ -218,7 +215,7 @@ impl StripedStorage {
                     return;
                 }
                 if let Err(error) = self.persist(|_| self.heal_object(healing, *name, holding)) {
-                    // Where no more targets are away than may be, the others can be healed.
+                    // As long as no more than two targets are away, other objects can be healed.
                     if !is_too_few(&error) || self.check_enough().is_err() {
                         stop.store(true, Ordering::Relaxed);
                         *lock(&failure) = Some(error);
@@ -327,7 +324,8 @@ impl StripedStorage {
         self.check_enough()
     }
 
-    /// When all targets are there, what was deleted while one was away is deleted from it too.
+    /// Deletes objects that were deleted while a target was away from that target too, once all
+    /// targets are in use.
     fn apply_deletions(&self, healing: &Healing) -> Result<()> {
         let lists = self.raw_lists(ObjectKind::Deleted)?;
         let up = self.targets.up();
@@ -357,7 +355,7 @@ impl StripedStorage {
                 kinds.retain(|kind| *kind != ObjectKind::Config);
             }
             let names = kinds.into_iter().map(|kind| Name::new(kind, id));
-            // The mark goes last: who dies in between begins again.
+            // The mark goes last, so that an interrupted heal begins again.
             for name in names.chain([mark]) {
                 for (number, deleted) in self.targets.each(&up, |_, target| target.delete(name)) {
                     match deleted {

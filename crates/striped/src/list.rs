@@ -67,8 +67,8 @@ pub fn merge(lists: &[(usize, Vec<Listed>)]) -> HashMap<Id, Vec<Holding>> {
 }
 
 impl StripedStorage {
-    /// What each target in use lists. One that is there and has no folder for this kind has lost
-    /// what was in it, which is like any other damage.
+    /// The listing of each target in use. A target without a folder for this kind has lost its
+    /// parts, which counts as any other damage.
     pub(super) fn raw_lists(&self, kind: ObjectKind) -> Result<Vec<(usize, Vec<Listed>)>> {
         let lists = self
             .targets
@@ -99,8 +99,8 @@ impl StripedStorage {
         target.is_some_and(|target| target.stat(Name::TARGET).is_ok())
     }
 
-    /// Where more targets are `without` a folder than may be lost, what was in it must not be taken
-    /// for removed.
+    /// Fails if more targets are `without` a folder than may be lost: their objects must not be
+    /// taken for removed.
     fn check_folders(&self, kind: ObjectKind, without: &[usize]) -> Result<()> {
         let has = |number: &&usize| self.targets.is_up(**number) && !without.contains(number);
         let is_enough =
@@ -164,9 +164,8 @@ impl StripedStorage {
             .then(|| container::listed_len(holding.container_len, targets.len()))?
     }
 
-    /// Whether these are parts of a stripe that are too few to read it, as an interrupted write
-    /// leaves them. What has a length that no container has was cut short: that is damage, and must
-    /// not pass for what never was.
+    /// Whether these parts are too few to read the stripe, as an interrupted write leaves them. A
+    /// length that no shard has means a truncated part: that is damage, not an interrupted write.
     pub(super) fn is_fragment(&self, holding: &Holding) -> bool {
         let generation = holding.generation();
         self.generation(generation).is_some_and(|targets| {

@@ -85,10 +85,10 @@ pub struct Found {
 /// Why a node is missing that others say belongs to the repository.
 pub const NOT_LISTED: &str = "this cluster file does not have it: get the newest one";
 
-/// Finds the targets of the set that is at these places, of which two may be missing.
+/// Finds the targets of a set at these places; two may be missing.
 ///
 /// # Errors
-/// One sentence, when too few of them are there, or one is where it should not be.
+/// When too few targets are found, or a place holds a target of another set.
 pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
     let Some(description) = description_of_most(&answers) else {
         return Err(nothing_known(&answers));
@@ -131,7 +131,8 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
                     }
                 }
             }
-            // It was a target when it was last seen; a heal was about to write anew who it is.
+            // The target has a description but no identity: an interrupted heal was about to
+            // rewrite it.
             Ok(None) if answer.is_described => match of_url() {
                 Some(number) => number,
                 None => continue,

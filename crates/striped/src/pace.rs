@@ -57,7 +57,8 @@ impl Pace {
     }
 }
 
-/// Which of these are slow, by their places, the slowest first; not one that is to be tried again.
+/// Places of the slow targets among these, the slowest first; targets due for a new trial are left
+/// out.
 pub fn slow(paces: &[&Pace]) -> Vec<usize> {
     let mut all: Vec<f64> = paces
         .iter()

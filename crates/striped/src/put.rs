@@ -29,8 +29,8 @@ impl Put {
 }
 
 impl StripedStorage {
-    /// Puts an object. It is durable on every target in use that should have a part of it when this
-    /// returns. `is_again` says that it was tried before, so what is there may be its own.
+    /// Puts an object; on return, its parts are durable on every target in use that should have
+    /// one. `is_again` says that an earlier try may have written the parts that are found.
     pub(super) fn put_object(&self, name: Name, parts: &[&[u8]], is_again: bool) -> Result<()> {
         self.check_enough()?;
         let joined;
@@ -135,7 +135,7 @@ impl StripedStorage {
             }
             None => Relayed::NotTried,
         };
-        // What there is of a stripe that failed is its own.
+        // Parts of a stripe whose relaying failed were written by this put.
         let mut new = matches!(relayed, Relayed::Failed);
         let puts = match relayed {
             Relayed::Put(puts) => puts,
@@ -153,7 +153,7 @@ impl StripedStorage {
                 .filter(|number| !has(number))
                 .collect()
         };
-        // Nodes that are just restarted are to have their parts.
+        // Nodes that have just restarted get their parts too.
         let back = self.targets.up_after_restart(&without(&puts));
         if !back.is_empty() {
             let more = self.put_cells(name, object, &geometry, &by_role, &back);

@@ -18,9 +18,9 @@ use tabane_storage::{Name, Result, StorageError, StorageErrorKind};
 enum State {
     #[default]
     Unread,
-    /// Read, and as it was written; or computed from others that are.
+    /// Read with the right checksum, or computed from such sectors.
     Good,
-    /// Not to be had where it should be.
+    /// Missing, damaged or unreachable on its own target.
     Bad,
 }
 
@@ -32,9 +32,9 @@ pub struct StripeReader<'a> {
     layout: Layout,
     /// The target of each role.
     by_role: Vec<usize>,
-    /// The sectors of each cell that this is about.
+    /// The sectors of each cell that are read.
     window: Range<u64>,
-    /// Of each cell the bytes of the window, once something of it is there.
+    /// For each cell the bytes of the window, once a sector of it is read.
     cells: Vec<Buffer>,
     states: Vec<Vec<State>>,
     /// Roles whose container is not there, as far as is known.
@@ -75,7 +75,7 @@ impl Gap {
 }
 
 impl<'a> StripeReader<'a> {
-    /// Nothing is read yet. Nothing is returned where there is no such generation.
+    /// A reader without any sector; `None` if the set has no such generation.
     pub fn new(
         storage: &'a StripedStorage,
         name: Name,

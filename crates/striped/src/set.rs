@@ -19,7 +19,7 @@ pub struct Identity {
     pub set: Id,
     /// The target.
     pub target: Id,
-    /// The SHA-256 of the two, one behind the other.
+    /// SHA-256 of `set` followed by `target`.
     checksum: Id,
 }
 
@@ -54,8 +54,8 @@ impl Identity {
     }
 }
 
-/// The targets of a set, and what is stored over which of them. It is an object named by its hash,
-/// on every target; the one with the highest epoch counts.
+/// The targets of a set, and over which targets each generation is striped. Every target has it as
+/// an object named by its hash; the description with the highest epoch counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
     format: u8,

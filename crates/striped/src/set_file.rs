@@ -1,5 +1,5 @@
-//! The file that says where the targets of a set are. It has nothing but that, so that it can be
-//! written by hand on a new machine: all else is on the targets.
+//! The set file: the URLs of a set's targets and nothing else, so that a person can write it by
+//! hand on a new machine. Everything else is on the targets.
 //!
 //! ```toml
 //! [[target]]

@@ -1,4 +1,4 @@
-//! The targets of a set in use: which of them has which part of what, and whether there are enough.
+//! A striped storage: its targets, which parts each of them holds, and whether enough are in use.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Mutex;
@@ -51,10 +51,10 @@ pub struct StripedStorage {
 }
 
 impl StripedStorage {
-    /// The set that is at these places; `location` is for people. Two of them may be missing.
+    /// Opens the set at these places, of which two may be missing; `location` names it in messages.
     ///
     /// # Errors
-    /// One sentence, when too few of them are there, or one is where it should not be.
+    /// When too few targets are found, or a place holds a target of another set.
     pub fn open(location: String, places: Vec<Place>, notice: Notice) -> Result<Self> {
         let found = open::find(open::ask(places), notice)?;
         let (description, targets) = (found.description, found.targets);
@@ -100,14 +100,13 @@ impl StripedStorage {
         self
     }
 
-    /// Where its targets are, or were when they were last seen.
+    /// The targets' URLs, of missing targets the last known ones.
     pub fn urls(&self) -> impl Iterator<Item = &str> {
         self.targets.all().iter().map(|target| target.url.as_str())
     }
 
-    /// Of each target of which something was read that is not as it was written, and was made up
-    /// for
-    /// by others: where it is, and of how many objects.
+    /// Targets with damaged parts that reads have met and computed from other targets: the URL of
+    /// each, and the number of objects.
     pub fn damage_seen(&self) -> Vec<(String, usize)> {
         let mut objects: BTreeMap<usize, usize> = BTreeMap::new();
         for (number, _) in lock(&self.damage).iter() {

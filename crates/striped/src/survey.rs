@@ -13,11 +13,11 @@ use tabane_storage::{Id, Name, ObjectKind, Result};
 pub struct TargetState {
     /// Names it.
     pub id: Id,
-    /// Where it is, or was when it was last seen.
+    /// The target's URL, of a missing target the last known one.
     pub url: String,
-    /// Why it is not in use, if it is not.
+    /// Why the target is not in use; `None` if it is.
     pub missing: Option<String>,
-    /// Parts of objects that it has.
+    /// Parts of objects on the target.
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -33,10 +33,9 @@ pub struct Survey {
     pub targets: Vec<TargetState>,
     /// Objects that are there.
     pub objects: u64,
-    /// Objects of which a part is not where it should be.
+    /// Objects that lack a part on one of their targets.
     pub incomplete_objects: u64,
-    /// Names of which so few parts are there that there is no object: interrupted writes leave
-    /// such.
+    /// Names with too few parts for an object, as interrupted writes leave them.
     pub fragments: u64,
     /// The targets in use, by their numbers in `targets`, any one of which could be lost now
     /// without losing anything.
@@ -51,7 +50,7 @@ impl Survey {
         self.statement_and_rest().0
     }
 
-    /// Whether all targets are in use and have all that they should, so that any two can be lost.
+    /// Whether all targets are in use and lack no part, so that any two can be lost.
     pub fn is_whole(&self) -> bool {
         let is_whole = |target: &TargetState| target.missing.is_none() && target.lacks == 0;
         let count = self.targets.len();
@@ -173,7 +172,7 @@ impl StripedStorage {
             }
         }
         let up = self.targets.up();
-        // Nothing is done with more than two missing, even if they have nothing.
+        // Storages refuse to work with more than two targets missing, even if these hold nothing.
         let missing = (self.targets.all().len() - up.len()) as u32;
         let survives = |lost: u64| {
             let mut holdings = kinds_of_holding.iter();

@@ -14,7 +14,7 @@ use crate::set::Identity;
 /// How long a node that failed is left alone before it is asked again, at first.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(500);
 
-/// The same for a node that fails again and again.
+/// The longest such pause, for a node that fails again and again.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(4);
 
 /// How often the thread that asks nodes again looks whether one is due.
@@ -30,9 +30,9 @@ const RESTART_TIME: Duration = Duration::from_secs(4);
 pub struct Target {
     /// Names it.
     pub id: Id,
-    /// Where it is, or was when it was last seen.
+    /// The target's URL, of a missing target the last known one.
     pub url: String,
-    /// Nothing where no place that was given holds it.
+    /// `None` if none of the given places holds the target.
     storage: Option<Arc<dyn Storage>>,
     state: Mutex<State>,
     pace: Mutex<Pace>,
@@ -41,11 +41,11 @@ pub struct Target {
 /// How a target is.
 #[derive(Default)]
 struct State {
-    /// Why it is not used, if it is not.
+    /// The failure that put the target out of use, if any.
     down: Option<Down>,
-    /// How long it was left alone when it failed last, and when it was in use again.
+    /// Pause after the last failure, and when the target was in use again.
     last: Option<(Duration, Instant)>,
-    /// A person was told that it takes nothing new.
+    /// Whether a person was told that the target refuses writes.
     refuses: bool,
 }
 
@@ -54,9 +54,9 @@ struct Down {
     why: String,
     since: Instant,
     retry_at: Instant,
-    /// How long it is left alone before it is asked again.
+    /// Time until the target is asked again.
     pause: Duration,
-    /// It answers, and is not to be asked again.
+    /// The target answers but cannot be used: it is not asked again.
     is_final: bool,
 }
 
@@ -74,7 +74,7 @@ impl Down {
 }
 
 impl Target {
-    /// One that answers.
+    /// A target that answers.
     pub fn new(id: Id, url: String, storage: Arc<dyn Storage>) -> Self {
         Self {
             id,
@@ -85,7 +85,7 @@ impl Target {
         }
     }
 
-    /// One that does not. If it is a node whose place is known, it may come back.
+    /// A target that does not answer. A node with a known URL may come back.
     pub fn absent(id: Id, url: String, storage: Option<Arc<dyn Storage>>, why: String) -> Self {
         Self {
             id,
@@ -100,19 +100,19 @@ impl Target {
         }
     }
 
-    /// Why it is not used, if it is not.
+    /// Why the target is out of use; `None` if it is in use.
     pub fn why_down(&self) -> Option<String> {
         let state = lock(&self.state);
         state.down.as_ref().map(|down| down.why.clone())
     }
 
-    /// Whether it is asked again when it has failed. Directories and buckets are not: who mounts
-    /// a disk says so by another command, and buckets are tried again by their own storage.
+    /// Whether a failed target is asked again. Only nodes are: a disk that was mounted again is
+    /// found by the next command, and the storage of a bucket retries by itself.
     fn can_return(&self) -> bool {
         self.storage.is_some() && is_node_url(&self.url)
     }
 
-    /// Since when it is away, if it is and may come back.
+    /// Since when a target that may come back has been away.
     fn away_since(&self) -> Option<Instant> {
         let state = lock(&self.state);
         let down = state.down.as_ref();
@@ -120,7 +120,7 @@ impl Target {
         down.map(|down| down.since)
     }
 
-    /// Leaves it alone, for good if so; says whether it was in use.
+    /// Puts the target out of use, for good if `is_final`; returns whether it was in use.
     fn give_up(&self, why: &str, is_final: bool) -> bool {
         let mut state = lock(&self.state);
         if let Some(down) = &mut state.down {
@@ -139,8 +139,8 @@ impl Target {
         true
     }
 
-    /// Asks it again if it is time to, and takes it into use if it still is what it was; says
-    /// whether it is in use since.
+    /// Asks a node whose pause is over, and uses it again if it still is the same target; returns
+    /// whether it is.
     fn ask_again(&self) -> bool {
         let is_due = |down: &Down| Instant::now() >= down.retry_at;
         let is_due = lock(&self.state).down.as_ref().is_some_and(is_due);
@@ -234,9 +234,8 @@ impl Targets {
         lock(&self.all()[number].pace).learn(bytes, took);
     }
 
-    /// Those of these targets that are in use and much slower than most, the slowest first. One
-    /// that
-    /// is to be tried again is left to who asks first.
+    /// Those of these targets that are in use and much slower than most, the slowest first. A
+    /// target due for a new trial is left out for the first caller, which so tries it.
     pub fn slow(&self, numbers: &[usize]) -> Vec<usize> {
         let up = numbers.iter().copied().filter(|&number| self.is_up(number));
         let mut up: Vec<usize> = up.collect();
@@ -267,14 +266,13 @@ impl Targets {
         (self.shared.notice)(event);
     }
 
-    /// Leaves a target alone, since it failed: from now on, or until it answers again if it is a
-    /// node.
+    /// Puts a failed target out of use: a node until it answers again, any other for good.
     pub fn give_up(&self, number: usize, error: &StorageError) {
         self.leave(number, error, false);
     }
 
-    /// Leaves a target alone for good: it answers, and what it is for cannot be done there.
-    /// Says whether it was in use.
+    /// Puts a target out of use for good, since it answers but cannot be used. Returns whether it
+    /// was in use.
     pub fn leave_out(&self, number: usize, error: &StorageError) -> bool {
         self.leave(number, error, true)
     }
@@ -283,7 +281,7 @@ impl Targets {
         let target = &self.all()[number];
         use StorageErrorKind::{Retryable, SessionOver, Unreachable};
         let why = match (error.kind(), error.object()) {
-            // It is all the same which object was wanted.
+            // A failed connection has nothing to do with the object.
             (Retryable | SessionOver | Unreachable, _) | (_, None) => error.to_string(),
             (_, Some(object)) => format!("{object}: {error}"),
         };
@@ -373,9 +371,8 @@ impl Targets {
         thread::sleep(left.min(RETRY_TICK));
     }
 
-    /// Takes in that a node is full, or may not be written to: others go on, as long as no more
-    /// than
-    /// two are without what is new. Says whether it is a node.
+    /// Notes that a node is full or read-only: writes go on as long as no more than two targets
+    /// lack the new parts. Returns whether the target is a node.
     pub fn refuses(&self, number: usize, error: &StorageError) -> bool {
         let target = &self.all()[number];
         let is_node = is_node_url(&target.url);
@@ -396,8 +393,8 @@ impl Targets {
         StorageError::new(error.kind(), text)
     }
 
-    /// Does something with each of these targets that is in use, with all at once; the results in
-    /// their order.
+    /// Calls `act` for all of these targets that are in use, at once; the results are in their
+    /// order.
     pub fn each<T: Send>(
         &self,
         numbers: &[usize],

@@ -161,7 +161,7 @@ fn what_cannot_be_read_is_not_taken_for_what_is_not_there() {
                 if is_known {
                     assert!(storage.get(name, None).unwrap() == bytes);
                 }
-                // A copy may be on any three of them.
+                // Three targets hold the copies of a small object, any three of the five.
                 let failing = [0, 1, 2, 3, 4];
                 let failing = &failing[..if len == 1000 { 5 } else { 4 }];
                 // An error of input and output is one of these.
@@ -176,7 +176,7 @@ fn what_cannot_be_read_is_not_taken_for_what_is_not_there() {
             }
         }
     }
-    // What is not there is said to be so, whoever fails.
+    // A missing object is NotFound, whichever target fails.
     let bed = Bed::new(5, "target-");
     let storage = bed.open();
     bed.fail(&[4], Some(StorageErrorKind::Permanent));
@@ -337,7 +337,7 @@ fn a_scrub_finds_and_names_every_cell_that_was_forged() {
                     problems.contains(&named),
                     "{count} {number} {row}: {problems}"
                 );
-                // Two others may be wrong, so it is not for a scrub to replace it.
+                // Two other parts may be the wrong ones, so a scrub leaves this part as it is.
                 assert!(bed.stored(name) == forged);
                 let target = &bed.targets[number].inner;
                 target.replace(name, &[sound]).unwrap();

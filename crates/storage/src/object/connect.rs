@@ -31,7 +31,7 @@ pub fn connect(
         Service::S3 => {
             let mut builder = with_profile(AmazonS3Builder::from_env())?;
             if let Some(endpoint) = &location.endpoint {
-                // Both, since either may be in the environment.
+                // Sets both keys, since the environment may have set either.
                 for key in [AmazonS3ConfigKey::Endpoint, AmazonS3ConfigKey::S3Endpoint] {
                     builder = builder.with_config(key, endpoint);
                 }

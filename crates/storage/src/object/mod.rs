@@ -309,7 +309,7 @@ impl ObjectStorage {
         Ok(true)
     }
 
-    /// Lists the folders of packs, several at a time; `from` on if there is such an object.
+    /// Lists the folders of packs, several at a time; with `from`, only objects after that one.
     async fn list_folders(
         &self,
         prefix: &Path,

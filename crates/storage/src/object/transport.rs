@@ -204,7 +204,7 @@ impl HttpService for Transport {
     }
 }
 
-/// A failure on its way through `object_store`, which is to do nothing about it.
+/// Wraps a failure for `object_store` as an error that this crate does not retry.
 fn failed(failure: StorageError) -> HttpError {
     HttpError::new(HttpErrorKind::Unknown, failure)
 }

@@ -89,7 +89,8 @@ impl Crowd {
     /// Up by this at most after a stripe, towards the best share and above it.
     const STEP_UP_MAX: f64 = 0.08;
     const STEP_UP_ABOVE_MAX: f64 = 0.02;
-    /// Down by this part after a stripe, at most; what is above the best share, to this part.
+    /// The most that a share falls after a stripe: in all, and as a part of its excess over the
+    /// best.
     const STEP_DOWN_MAX: f64 = 0.1;
     const STEP_DOWN_ABOVE_MAX: f64 = 0.5;
     /// A share this close to the best counts as the best; halving the distance would never end.
@@ -140,24 +141,24 @@ impl Crowd {
     }
 }
 
-/// Whether to relay everything or nothing, where the client's link is the bound unless a node is
-/// slow.
+/// Chooses to relay everything or nothing, for layouts in which the client's link is the bottleneck
+/// unless a node is slow.
 ///
-/// What it waits says that something may be better, not that it is: while it waits, what it has
-/// sent is still on its way. So the other way is tried, and the quicker one goes on. It is tried
-/// again after twice as many stripes as before, when it was not.
+/// Waiting time hints that the other way may be quicker, but proves nothing: bytes sent before are
+/// still on their way. So the other way is tried, and the quicker one stays. After each trial that
+/// did not pay off, twice as many stripes go by before the next.
 struct Alone {
-    /// Which way it goes.
+    /// Whether stripes are relayed now.
     relays: bool,
-    /// Whether that is only tried.
+    /// Whether the current way is on trial.
     is_trial: bool,
-    /// Stripes since it does.
+    /// Stripes sent in the current way.
     stripes: u32,
-    /// After so many the other way is tried.
+    /// Stripes before the next trial of the other way.
     pause: u32,
-    /// Seconds a byte, lately: of what is sent directly, and of what is relayed.
+    /// Recent seconds a byte: of stripes sent directly, and of relayed ones.
     pace: [f64; 2],
-    /// Of the time of the last stripes that were relayed, what was waiting for nodes.
+    /// Share of the time of recent relayed stripes that went into waiting for nodes.
     waited: f64,
     /// Relaying pays off below this share of waiting time.
     worth: f64,
@@ -178,17 +179,17 @@ impl Default for Alone {
 }
 
 impl Alone {
-    /// Of a trial, the first stripes still wait for those before it.
+    /// First stripes of a trial, which do not count: they wait for stripes sent before the trial.
     const SETTLING_STRIPES: u32 = 3;
-    /// Stripes that say how quick it is.
+    /// Stripes that are measured in a trial.
     const TRIAL_STRIPES: u32 = 3;
-    /// Over how many stripes is averaged.
+    /// Stripes over which paces are averaged.
     const AVERAGED_STRIPES: f64 = 3.0;
-    /// Waiting for so much of the time is a reason to try the other way at once.
+    /// Share of waiting time above which the other way is tried at once.
     const URGENT_WAITED_SHARE: f64 = 0.6;
-    /// A trial is over when a stripe takes so many times as long as the other way.
+    /// A trial ends at once when a stripe takes this many times as long as in the other way.
     const HOPELESS_TIME_RATIO: f64 = 3.0;
-    /// After so many stripes the other way is tried for the first time, and at most.
+    /// Stripes before the first trial, and the most between two trials.
     const TRIAL_PAUSE_STRIPES: u32 = 64;
     const TRIAL_PAUSE_STRIPES_MAX: u32 = 2048;
 

@@ -161,11 +161,11 @@ impl Channel {
     }
 }
 
-/// Where a node is, and whether it is there.
+/// A node's address, and whether the node answered recently.
 struct Peer {
     node: NodeAddress,
     config: Arc<ClientConfig>,
-    /// When it was last asked, and what came of it.
+    /// Time of the last question, and whether the node answered.
     asked: Mutex<Option<(Instant, bool)>>,
 }
 

@@ -22,10 +22,11 @@ use crate::targets::Targets;
 use tabane_storage::sync::{lock, try_each};
 use tabane_storage::{Event, Result, StorageError, StorageErrorKind};
 
-/// For how long nothing is sent by way of other nodes after that has failed, at first.
+/// Pause of relaying after its first failure.
 const RELAY_PAUSE_MIN: Duration = Duration::from_secs(2);
 
-/// The same when it fails again and again, as where two nodes cannot reach each other.
+/// The longest pause of relaying, after repeated failures, as between nodes that cannot reach each
+/// other.
 const RELAY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// How stripes are sent to the nodes of a cluster; elsewhere without effect.
@@ -144,7 +145,7 @@ impl StripeSender for Relay {
             Plan::Always(kind) => kind,
             Plan::Auto => mixer.choose(),
         };
-        // Not for every number of nodes is there one that was searched for.
+        // Some plans have no schedule for this number of nodes; the shared plan always has one.
         let kinds = [kind, Kind::Shared].into_iter();
         let mut possible = kinds.filter_map(|kind| Some((kind, kind.schedule(&layout)?)));
         let (kind, schedule) = possible.next().expect("there is always a shared one");

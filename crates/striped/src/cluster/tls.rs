@@ -1,4 +1,4 @@
-//! Mutual TLS: who is not of the cluster is not listened to.
+//! Mutual TLS: peers without a certificate of the cluster are refused.
 
 use std::sync::Arc;
 

@@ -57,7 +57,7 @@ pub enum Request {
     /// Opens a session, which lasts as long as this connection: a ring for the client, and one for
     /// each other member.
     Open(Open),
-    /// Connects to the rings of the other members; there is none at the place of the node itself.
+    /// Connects to the rings of the other members; the node's own place in the list is `None`.
     Join(SessionId, Vec<Option<Peer>>),
     /// Takes part in a stripe. The answer comes when the node's part of it is durable.
     Stripe(SessionId, Stripe),
@@ -70,7 +70,7 @@ pub struct Open {
     pub session: SessionId,
     /// Nodes that take part.
     pub members: u8,
-    /// Which of them the one is that is asked.
+    /// Number of the asked node among the members.
     pub me: u8,
     /// Bytes of the ring for the client.
     pub client_ring: u32,
@@ -83,7 +83,7 @@ pub struct Open {
 pub struct Peer {
     /// Host and port.
     pub address: String,
-    /// For the ring that is there for this node.
+    /// Token for the peer's ring that is reserved for this node.
     pub token: Token,
     /// Bytes of that ring.
     pub ring: u32,
@@ -221,8 +221,8 @@ pub struct Status {
     pub relayed_bytes: u64,
 }
 
-/// The kinds of error that version 3 of the protocol has, by their numbers. Any other goes as the
-/// last of them.
+/// The kinds of error that version 3 of the protocol has, by their numbers. Any other kind is sent
+/// as the last of them.
 const SENT_KINDS: [StorageErrorKind; 9] = [
     StorageErrorKind::NotFound,
     StorageErrorKind::AlreadyExists,
@@ -351,7 +351,7 @@ pub struct FrameHeader {
 pub const FRAME_HEADER_LEN: usize = 32;
 
 impl FrameHeader {
-    /// Its bytes, and the checksum of it and of what is sent with it.
+    /// Encodes the header with the checksum of header and payload.
     pub fn to_bytes(self, payload: &[u8]) -> [u8; FRAME_HEADER_LEN] {
         let mut bytes = [0; FRAME_HEADER_LEN];
         bytes[..8].copy_from_slice(&self.stripe.to_le_bytes());
@@ -362,7 +362,7 @@ impl FrameHeader {
         bytes
     }
 
-    /// What was sent with it, if that is what was sent.
+    /// Checks a received frame against this header and returns its payload of `len` bytes.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidData`].
