@@ -1,4 +1,4 @@
-//! What can go wrong. What to do next is up to the program that tells it.
+//! Errors of a repository. They say what failed; advice comes from the program that prints them.
 
 use std::io;
 
@@ -139,7 +139,7 @@ pub enum Error {
     /// No snapshot has that name.
     #[error("no snapshot matches {0:?}")]
     NoSnapshot(String),
-    /// What a repair of snapshots would give up may be there.
+    /// Blocks that a repair of snapshots would give up may be in packs without an index.
     #[error("what snapshots miss is in packs that no index object names")]
     PacksUnindexed,
     /// Some snapshot cannot be read, and it may be the latest.

@@ -20,7 +20,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// A browser with an index of its own.
+    /// A browser that loads the index.
     ///
     /// # Errors
     /// When the storage fails or the index is damaged.
@@ -29,7 +29,7 @@ impl Browser {
         Ok(Self::with_index(repository, index))
     }
 
-    /// A browser with an index that is loaded already.
+    /// A browser that uses a loaded index.
     pub fn with_index(repository: &Repository, index: Arc<Index>) -> Self {
         Self {
             index,

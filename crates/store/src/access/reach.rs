@@ -42,7 +42,7 @@ impl Reach {
         self.add(reader, index, root)
     }
 
-    /// A block that is needed and not there.
+    /// The first needed block that the index lacks, if any.
     ///
     /// # Errors
     /// When the index cannot be read.

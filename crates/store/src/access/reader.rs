@@ -119,7 +119,7 @@ impl BlockReader {
         };
         let mut opened = open(&sealed);
         if opened.iter().any(Result::is_err) {
-            // Targets may have changed it, and others make up for them.
+            // Targets of a set may have changed the bytes: compute them from other targets.
             self.repository
                 .storage()
                 .get_otherwise(name, start..end, &mut |sealed| {

@@ -1,7 +1,6 @@
 //! Removals: objects that name packs which are about to be deleted.
 //!
-//! Packs are removed without locks and without trusting any clock. What makes that safe are three
-//! rules:
+//! Packs are removed without locks and without trusting any clock. Three rules make this safe:
 //!
 //! 1. Nobody deletes a pack before a *removal*, an object that names it, is durable. From then on
 //!    the pack is *condemned* for ever: no snapshot may rely on it.
@@ -15,10 +14,10 @@
 //!    changed, it deletes the snapshot and begins anew. As long as the pending object exists, the
 //!    snapshot may lack blocks.
 //!
-//! Of any two that meet, at least one sees the other: a writer of snapshots the removal, or the
-//! remover the snapshot that is about to be. The newest removal stays after its packs are deleted,
-//! so that clients which started before it still see it. A prune that spares packs which clients at
-//! work may need ([`crate::access::client`]) only saves these clients the copying.
+//! If a writer of a snapshot and a remover meet, at least one sees the other: the writer the
+//! removal, or the remover the pending snapshot. The newest removal stays after its packs are
+//! deleted, so that clients which started before it still see it. A prune that spares packs which
+//! clients at work may need ([`crate::access::client`]) only saves these clients the copying.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +27,7 @@ pub use crate::format::removal::{Removal, Removals};
 use tabane_storage::Id;
 use tabane_storage::ObjectKind;
 
-/// The names of the removals that there are.
+/// IDs of all removals in the storage.
 ///
 /// # Errors
 /// When the storage fails.

@@ -525,8 +525,8 @@ impl Repository {
         self.put_sealed(ObjectKind::Index, &payload)
     }
 
-    /// Loads the index. With a cache, only new index objects are read; without one, all of them,
-    /// and packs that are missing or truncated are left out.
+    /// Loads the index. A cache reads only new index objects. Without a cache, all index objects
+    /// are read, and missing or truncated packs are left out.
     ///
     /// # Errors
     /// When the storage fails or an index object is damaged.

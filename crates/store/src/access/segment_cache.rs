@@ -39,9 +39,9 @@ struct Shared {
     repository: Repository,
     loaded: RwLock<Loaded>,
     state: Mutex<State>,
-    /// A segment was decoded, or could not be.
+    /// Signalled when a segment was decoded, or decoding failed.
     decoded: Condvar,
-    /// There is something to decode ahead, or the cache is being dropped.
+    /// Signalled when segments wait to be decoded ahead, or the cache is being dropped.
     asked: Condvar,
     /// Readers that no thread uses at the moment.
     readers: Mutex<Vec<BlockReader>>,
@@ -394,7 +394,7 @@ impl Shared {
                 .is_ok_and(|place| state.slots.contains_key(&place));
             drop(state);
             if !there {
-                // Whoever wants it will find out what is wrong with it.
+                // Errors are ignored: the reader that needs the segment meets the same error.
                 let _ = self
                     .segment(&ahead.index, ahead.number)
                     .and_then(|(segment, _)| self.check(&segment, &ahead.blocks));

@@ -27,18 +27,18 @@ impl Repository {
         self.put_sealed(ObjectKind::Snapshot, &json)
     }
 
-    /// Puts a snapshot that needs the same blocks in the place of another; returns its ID.
+    /// Replaces a snapshot by another one that needs the same blocks; returns the new ID.
     ///
     /// # Errors
-    /// [`Error::NoSnapshot`] when the other has been removed meanwhile; when the storage fails,
-    /// both may be there.
+    /// [`Error::NoSnapshot`] when the old snapshot was removed meanwhile; when the storage fails,
+    /// and then both snapshots may exist.
     pub fn replace_snapshot(&self, old: Id, snapshot: &Snapshot) -> Result<Id> {
         let id = self.save_snapshot(snapshot)?;
         if !self.has(Name::new(ObjectKind::Snapshot, old))? {
             self.remove_snapshot(id)?;
             return Err(Error::NoSnapshot(old.to_string()));
         }
-        // Until now the old one has kept the blocks, and from now on the new one does.
+        // The old snapshot has kept the blocks until now; from now on the new one does.
         self.remove_snapshot(old).map(|()| id)
     }
 

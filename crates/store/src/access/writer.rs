@@ -33,11 +33,11 @@ use tabane_storage::{Name, ObjectKind};
 
 use crate::access::buffers::Buffers;
 
-/// Packs that wait to be written: more would only hold memory.
+/// The most packs that wait to be written: more would only hold memory.
 const WAITING_PACKS_MAX: usize = 2;
 
-/// It is written, too, when one has waited for so long: a slow line makes few packs before somebody
-/// hangs up.
+/// An index object is written at the latest when a pack has waited this long: over a slow line, a
+/// backup may write few packs before it is interrupted.
 const INDEX_EVERY: Duration = Duration::from_secs(60);
 
 /// What all encoders of a run share.
@@ -50,9 +50,10 @@ pub struct Writer {
 struct Shared {
     repository: Repository,
     dry_run: bool,
-    /// What is durable.
+    /// The index of durable blocks.
     index: RwLock<Index>,
-    /// Blocks that are on their way; with their bytes if the hash alone does not tell blocks apart.
+    /// Blocks that are not durable yet; with their bytes if the hash alone does not tell blocks
+    /// apart.
     pending: Mutex<HashMap<Id, Option<Arc<[u8]>>>>,
     unindexed: Mutex<Unindexed>,
     failed: AtomicBool,
@@ -258,7 +259,7 @@ impl Shared {
             .write()
             .expect("no panic under this lock")
             .add(id, &contents)?;
-        // Only now: a block is in the index or pending, never in neither.
+        // After the index was updated, so that a block is always in the index or pending.
         let mut pending = lock(&self.pending);
         for (block, _) in contents.segments.iter().flat_map(|segment| &segment.blocks) {
             pending.remove(block);
@@ -519,10 +520,10 @@ impl Encoder {
         Ok(())
     }
 
-    /// Hands the pack over to be written, if there is one.
+    /// Hands the open pack, if any, to the threads that write.
     fn upload(&mut self) -> Result<()> {
         if self.shared.failed.load(Ordering::Relaxed) {
-            // Whoever failed has said why; this only ends the run.
+            // The failed part has recorded its error; this one only ends the run.
             return Err(Error::Interrupted("another part of the run has failed"));
         }
         let Some(pack) = self.pack.take() else {

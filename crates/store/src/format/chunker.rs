@@ -98,9 +98,9 @@ pub struct Chunker {
     min: usize,
     avg: usize,
     max: usize,
-    /// The hash must be below this before `avg`…
+    /// A cut before `avg` bytes needs a hash below this…
     strict: u32,
-    /// …and below this from there on.
+    /// …and a cut from `avg` bytes on, one below this.
     lax: u32,
 }
 
@@ -131,15 +131,13 @@ impl Chunker {
         self.max
     }
 
-    /// Length of the first block of `data`; nothing when that cannot be told before more data is
-    /// there.
+    /// Length of the first block of `data` in bytes; `None` when it depends on data to come.
     ///
-    /// With `end`, `data` ends where the file does, and the answer is nothing only for no data.
+    /// With `end`, `data` ends where the file does, and the result is `None` only for empty data.
     pub fn first_block(&self, data: &[u8], end: bool) -> Option<usize> {
         let usable = &data[..data.len().min(self.max)];
         if usable.len() > self.min {
-            // Up to here a block is shorter than the average, all of it if there are not that many
-            // bytes.
+            // The strict bound holds up to here: up to the average length, or all of shorter data.
             let middle = usable.len().min(self.avg - 1);
             let before = || {
                 let short = &usable[..middle];

@@ -45,7 +45,7 @@ impl Piece {
         }
     }
 
-    /// Name of the block, if it is one.
+    /// ID of the block; `None` for a hole.
     pub fn block(&self) -> Option<Id> {
         match *self {
             Self::Block { id, .. } => Some(id),

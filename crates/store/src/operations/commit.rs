@@ -13,14 +13,13 @@ use crate::operations::repack;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
-/// Writes a snapshot; returns its ID. `removals` are those that were there before its blocks were
-/// found ([`Index::removals`](tabane_index::Index::removals)); its blocks must be durable and
-/// indexed, and none of them only in a pack that those name.
+/// Writes a snapshot; returns its ID. `removals` are those of the index in which its blocks were
+/// found ([`Index::removals`](tabane_index::Index::removals)). Its blocks must be durable and
+/// indexed, each in a pack that no such removal names.
 ///
 /// # Errors
-/// [`Error::RemovedMeanwhile`] when a block is gone, [`Error::RepositoryGone`] when all is; when
-/// the storage fails. There is
-/// no snapshot then.
+/// [`Error::RemovedMeanwhile`] when a block is gone, [`Error::RepositoryGone`] when the repository
+/// is; when the storage fails. No snapshot is left then.
 pub fn commit(repository: &Repository, snapshot: &Snapshot, removals: &BTreeSet<Id>) -> Result<Id> {
     let new = New {
         repository,

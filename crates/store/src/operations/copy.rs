@@ -49,7 +49,7 @@ impl Default for CopyOptions {
 pub struct Copied {
     /// Each snapshot of the source with its copy, oldest first; a dry run makes none.
     pub snapshots: Vec<(Id, Option<Id>)>,
-    /// Snapshots that the target had already, with what they are there.
+    /// Snapshots that the target had already, each with its ID there.
     pub present: Vec<(Id, Id)>,
     /// Blocks that were copied.
     pub blocks: u64,
@@ -92,13 +92,12 @@ impl Repository {
         Ok(())
     }
 
-    /// Copies snapshots, and all they need, into another repository. What is there already is
-    /// passed over, so a copy that was interrupted goes on where it was.
+    /// Copies snapshots and their blocks into another repository. Existing snapshots and blocks are
+    /// skipped, so that an interrupted copy resumes.
     ///
     /// # Errors
-    /// [`Repository::check_copy_to`]'s; a block that is missing or damaged in the source; or when
-    /// a storage fails. What was copied until
-    /// then stays, and is found by the next run.
+    /// [`Repository::check_copy_to`]'s; a block that is missing or damaged in the source; or when a
+    /// storage fails. Blocks copied until then stay, and the next run finds them.
     pub fn copy_to(
         &self,
         options: CopyOptions,

@@ -11,14 +11,14 @@ use crate::error::Result;
 use crate::format::entry::{Entry, Kind, blocks as blocks_of};
 use tabane_storage::Id;
 
-/// A difference: an entry that only one of two trees has, or that differs between them.
+/// A difference between two trees: an entry that is missing in one of them or not equal in both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Path below the compared directories.
     pub path: PathBuf,
-    /// What the first tree has.
+    /// The entry of the first tree.
     pub old: Option<Entry>,
-    /// What the second tree has.
+    /// The entry of the second tree.
     pub new: Option<Entry>,
     /// What is different.
     pub kind: ChangeKind,

@@ -26,7 +26,7 @@ pub enum Period {
     Day,
     /// Monday to Sunday (ISO 8601).
     Week,
-    /// The first to the last day of a month.
+    /// A calendar month.
     Month,
     /// January to March, and so on.
     Quarter,
@@ -309,13 +309,13 @@ impl FromStr for GroupBy {
 /// Snapshots that rules are applied to together.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// The machine, if they are grouped by it.
+    /// The host name, when grouping by host.
     pub host: Option<String>,
-    /// The paths, if they are grouped by them.
+    /// The paths, when grouping by paths.
     pub paths: Option<Vec<String>>,
-    /// The tags, sorted, if they are grouped by them.
+    /// The tags, sorted, when grouping by tags.
     pub tags: Option<Vec<String>>,
-    /// In the order in which they were given.
+    /// The group's snapshots, in the order of the input.
     pub snapshots: Vec<(Id, Snapshot)>,
 }
 

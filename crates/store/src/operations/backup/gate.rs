@@ -24,7 +24,7 @@ impl Gate {
         }
     }
 
-    /// Waits for a turn. Whoever has one must not wait for another.
+    /// Waits for a turn. A thread that holds a turn must not wait for a second one.
     pub fn enter(&self) -> Turn<'_> {
         if let Some(free) = &self.free {
             let free = self.left.wait_while(lock(free), |free| *free == 0);

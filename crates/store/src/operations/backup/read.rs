@@ -31,7 +31,7 @@ const BATCH_LEN: u64 = 4 << 20;
 /// …or at this many files…
 const BATCH_FILES: usize = 1024;
 
-/// …or when its files are in this many directories, all of which are open until it is read.
+/// …or when its files lie in this many directories, which stay open until the batch is read.
 const BATCH_DIRECTORIES: usize = 128;
 
 /// A file that is longer is read by itself.
@@ -188,7 +188,7 @@ fn read_unsized(file: BorrowedFd<'_>, arena: &mut Vec<u8>) -> io::Result<bool> {
     loop {
         arena.reserve(PIECE_LEN);
         match read_some(file, arena) {
-            // There will be more later, as in a log of the kernel.
+            // A file that waits for more data, as a log of the kernel does.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
             Ok(false) => return Ok(true),
             more => more?,

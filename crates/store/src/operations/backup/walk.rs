@@ -369,7 +369,7 @@ impl<'a> Walker<'a> {
             && self.run.writer.has_all(entry::blocks(known))
         {
             if self.run.options.ignore_ctime {
-                // These may have changed without any other sign.
+                // Without ctime, nothing else shows a change of extended attributes.
                 let name = OsStr::from_bytes(&entry.name).to_owned();
                 let xattrs = read::xattrs_at(level.fd.as_fd(), &name);
                 self.run.set_xattrs(&path, &mut entry, xattrs);
@@ -414,8 +414,8 @@ impl<'a> Walker<'a> {
 
     /// Whether a file with these times cannot have been changed after the parent snapshot read it.
     ///
-    /// Times come in ticks: a file may be changed once more within the tick of its last change, and
-    /// look the same.
+    /// File systems store times in ticks: a second change within one tick leaves the times the
+    /// same.
     fn is_settled(&self, entry: &Entry) -> bool {
         let changed = if self.run.options.ignore_ctime {
             entry.mtime
@@ -498,7 +498,7 @@ impl Level<'_> {
 pub struct Sources {
     /// Paths as the snapshot names them: absolute, sorted, each once.
     pub paths: Vec<PathBuf>,
-    /// Paths that are not there: a disk may not be mounted today.
+    /// Paths that do not exist, as of a disk that is not mounted, with the system's errors.
     pub missing: Vec<(PathBuf, io::Error)>,
 }
 

@@ -19,7 +19,7 @@ pub struct SparseMap {
 }
 
 impl SparseMap {
-    /// The map of a file; none if it has no hole that an archive could leave out.
+    /// The map of a file; `None` if an archive could leave out no hole of it.
     ///
     /// Programs read regions in whole blocks, so only whole blocks of a hole are left out.
     pub fn of(pieces: &[Piece]) -> Option<Self> {

@@ -45,7 +45,7 @@ pub fn archive(
         links: HashMap::new(),
         archived: Archived::default(),
     };
-    // The root has no name, and no attributes of its own.
+    // The root of a snapshot has neither name nor attributes.
     if path != Path::new("/") {
         archiver.append(browser, path, entry)?;
     }

@@ -65,14 +65,14 @@ pub struct Candidate {
     pub kind: BlockKind,
     /// Bytes of the pack.
     pub len: u64,
-    /// The share of its blocks that somebody needs, above 0, up to 1.
+    /// The share of the pack that snapshots need, above 0, up to 1.
     pub used: f64,
-    /// How long it has been there, in seconds.
+    /// The pack's age in seconds.
     pub age_s: f64,
 }
 
 impl Candidate {
-    /// Its bytes that nobody needs.
+    /// The pack's bytes that no snapshot needs.
     pub fn unused_bytes(&self) -> u64 {
         (self.len as f64 * (1.0 - self.used)) as u64
     }

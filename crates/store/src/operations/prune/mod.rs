@@ -384,7 +384,7 @@ struct Run {
 }
 
 impl Run {
-    /// Copies the blocks that are needed and that are only in packs that are condemned or to be.
+    /// Copies needed blocks out of condemned packs and of packs to be condemned.
     fn copy(&mut self, view: &View, repack: &HashSet<Id>) -> Result<()> {
         let index = &view.index;
         let (mut blocks, mut total) = (Vec::new(), 0);
@@ -411,8 +411,8 @@ impl Run {
         Ok(())
     }
 
-    /// Deletes the packs of removals that are due: the view was made after they were written, and
-    /// what is needed of them has been copied. Returns all packs that are gone.
+    /// Deletes the packs of due removals: the view was made after these were written, and needed
+    /// blocks were copied out. Returns all deleted and missing packs.
     fn delete_due(&mut self, view: &View) -> Result<HashSet<Id>> {
         let due = view.due(self.options.grace);
         let due: Vec<Id> = due
@@ -432,8 +432,7 @@ impl Run {
         })?;
         self.report.deleted_packs += due.len() as u64;
         self.report.deleted_bytes += due.iter().map(|id| view.packs[id].len).sum::<u64>();
-        // All that is needed was found elsewhere, so whatever is not there need not be named any
-        // more.
+        // Every needed block was found in another pack, so the index may stop naming missing packs.
         Ok(due.into_iter().chain(view.absent()).collect())
     }
 

@@ -188,8 +188,8 @@ impl View {
             if left.contains_key(&id) {
                 continue;
             }
-            // Whoever is about to write it looks after what is missing; if it crashed, nobody needs
-            // it.
+            // The client that commits this snapshot copies missing blocks itself; if it crashed,
+            // nobody needs them.
             if let Ok(true) = is_whole(&mut reader, &index, &snapshot.root) {
                 reach.add_snapshot(&mut reader, &index, id, &snapshot.root)?;
             }
@@ -225,12 +225,12 @@ impl View {
         due.map(|(_, removal)| removal).collect()
     }
 
-    /// When the first of the other clients that are at work began.
+    /// Start of the oldest other client at work.
     pub fn oldest_client(&self) -> Option<SystemTime> {
         self.alive.iter().map(Seen::since).min()
     }
 
-    /// Packs that are not there, though the index or a removal names them.
+    /// Packs that the index or a removal names and the storage lacks.
     pub fn absent(&self) -> HashSet<Id> {
         let named = self.segments.values().flatten();
         let mut absent = self.removals.condemned();

@@ -1,5 +1,4 @@
-//! Makes the index name what is there. Everything needed for that is in the packs: each has at its
-//! end what it holds.
+//! Rebuilds the index from the packs: the footer of each pack lists its blocks.
 
 use std::collections::{HashMap, HashSet};
 
@@ -35,9 +34,8 @@ pub struct IndexReport {
 }
 
 impl Repository {
-    /// Makes the index name what is there: packs that it does not name, or not as they are, are
-    /// asked what they hold. With
-    /// [`RepairOptions::all_packs`] every pack is asked.
+    /// Corrects the index: reads the footers of packs that it lacks or lists with another length,
+    /// with [`RepairOptions::all_packs`] those of all packs, and drops missing packs.
     ///
     /// # Errors
     /// [`Error::PruneRunning`]; when the storage fails. The old index stays until the new one is
@@ -60,11 +58,11 @@ impl Repository {
             let storage = self.storage();
             storage.is_listed_as(listed, contents.object_len())
         };
-        // What the index says and is so.
+        // Packs that the index lists with their right length.
         let mut named: HashSet<Id> = HashSet::new();
         let mut replaced: Vec<Id> = Vec::new();
         let mut kept = IndexSegment::new();
-        // What it says of packs that are there and have another length.
+        // Index entries of packs that exist and have another length.
         let mut doubtful: HashMap<Id, PackContents> = HashMap::new();
         for (id, object) in objects {
             let segment = match object {

@@ -135,9 +135,8 @@ impl Repository {
     }
 }
 
-/// What is left of a pack that cannot be read as a whole; nothing if neither the index, which is
-/// `named`, nor the pack itself says where in it its segments are. What the pack says is added to
-/// the index.
+/// The bytes left of a pack that cannot be read as a whole; empty if neither `named`, the index,
+/// nor the pack's footer locates its segments. Contents read from a footer are added to `named`.
 fn salvage_with(
     repository: &Repository,
     id: Id,

@@ -121,7 +121,7 @@ impl File {
         }
     }
 
-    /// The blocks of the file with where they begin in it.
+    /// The blocks of the file: offset in bytes, ID and length of each.
     pub fn blocks(&self) -> impl Iterator<Item = (u64, Id, u32)> + '_ {
         let content: &[Piece] = match &self.entry.kind {
             Kind::File { content, .. } => content,
@@ -309,7 +309,7 @@ fn process(run: &Run, target: &OwnedFd, files: &[File], reader: &mut BlockReader
             }
         }
     }
-    // A block that is used more than once is hashed once.
+    // Each block is hashed once, however often it is used.
     let mut unique: HashMap<Id, bool> = HashMap::new();
     let mut blocks: Vec<(Id, &[u8])> = Vec::new();
     for (raw, uses) in &segments {
@@ -462,7 +462,7 @@ fn open(
             })?;
             open_beneath(target, &file.path, flags, Mode::empty())?
         }
-        // Something that is not to be written into.
+        // The existing entry must not be written into: remove it.
         Err(error) if !begun && error.kind() == io::ErrorKind::AlreadyExists => {
             in_directory(target, &file.path, remove)?;
             open_beneath(target, &file.path, new, owner)?
@@ -539,7 +539,8 @@ fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) ->
             let all_right =
                 comparison.wrong.is_empty() && comparison.holes == Holes::Right && right_size;
             // Writing into a file with several names would change all of them. Such an inode is
-            // kept only if it is right and the snapshot has hard links too, and for one of them.
+            // kept only if its content is right and the snapshot's file has several names as well,
+            // and for one file only.
             let own = match (comparison.shared_inode, file.entry.hard_link) {
                 (None, _) => true,
                 (Some(inode), Some(_)) => all_right && lock(&taken).insert(inode),
@@ -598,21 +599,21 @@ pub fn verify_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>)
 /// How an existing file compares with what it should be.
 struct Comparison {
     size: u64,
-    /// Its device and inode, if it has more than one name.
+    /// Device and inode of a file with several names.
     shared_inode: Option<(u64, u64)>,
     /// Numbers of the blocks that differ.
     wrong: Vec<usize>,
     holes: Holes,
 }
 
-/// What is where there should be holes.
+/// What a file has in place of its holes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holes {
     /// Holes.
     Right,
-    /// Zeros that take up room: the same bytes, and all that some file systems can do.
+    /// Allocated zeros: the same bytes, and the best that file systems without holes can do.
     Zeros,
-    /// Something else.
+    /// Other bytes than zeros.
     Wrong,
 }
 
@@ -662,7 +663,8 @@ fn read_all(
 
 struct Comparer<'a> {
     run: &'a Run,
-    /// Blocks with the number of their comparison, their own number, and what they should be.
+    /// Blocks read, each with the number of its comparison, its number in the file and its expected
+    /// ID.
     bundle: Bundle<(usize, usize, Id)>,
     comparisons: Vec<io::Result<Comparison>>,
 }

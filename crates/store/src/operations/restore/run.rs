@@ -16,15 +16,15 @@ use crate::error::Error;
 /// What a restore did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RestoreSummary {
-    /// Regular files that are in the target as the snapshot has them, or would be.
+    /// Regular files of the snapshot that the target has now; in a dry run, would have.
     pub files: u64,
     /// Directories.
     pub directories: u64,
     /// Links, devices and other entries without content; further names of hard links.
     pub others: u64,
-    /// Entries of all kinds that were not there, or would be made.
+    /// Entries of all kinds that the target lacked and the restore made, or would make.
     pub created: u64,
-    /// Entries that were there and differed.
+    /// Entries that existed and differed.
     pub updated: u64,
     /// Entries that were right already.
     pub unchanged: u64,
@@ -32,7 +32,7 @@ pub struct RestoreSummary {
     pub kept: u64,
     /// Entries that the snapshot lacks and that were deleted, or would be.
     pub deleted: u64,
-    /// Bytes of these files, holes included.
+    /// Bytes of `files`, holes included.
     pub total_bytes: u64,
     /// Bytes that were written, or would be.
     pub restored_bytes: u64,
@@ -72,7 +72,7 @@ pub struct Counters {
 }
 
 impl Run {
-    /// Counts bytes that are done in the counter for them, and tells of all that are.
+    /// Adds `bytes` to a counter, and reports the bytes done of all files.
     pub fn count(&self, counter: &AtomicU64, bytes: u64) {
         counter.fetch_add(bytes, Ordering::Relaxed);
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
