@@ -6,7 +6,7 @@ use tabane_storage::{Event, EventKind, StorageError, StorageErrorKind};
 use tabane_store::Error;
 use tabane_striped::Survey;
 
-/// What to do about an error of the repository, if there is something.
+/// Advice for an error of the repository, if any.
 pub fn of(error: &Error) -> Option<String> {
     let advice = match error {
         Error::NoRepository(place) => {
@@ -61,7 +61,7 @@ pub fn of(error: &Error) -> Option<String> {
     Some(advice.to_owned())
 }
 
-/// What to do about an error of a storage, if there is something.
+/// Advice for an error of a storage, if any.
 pub fn of_kind(kind: StorageErrorKind) -> Option<&'static str> {
     Some(match kind {
         StorageErrorKind::Full => {
@@ -91,7 +91,7 @@ pub fn of_kind(kind: StorageErrorKind) -> Option<&'static str> {
     })
 }
 
-/// What to do when nothing can be mounted, if there is something.
+/// Advice for an error of mounting, if any.
 pub fn of_mount(error: &MountError) -> Option<String> {
     match error {
         MountError::Repository(error) => of(error),
@@ -105,22 +105,22 @@ pub fn of_mount(error: &MountError) -> Option<String> {
     }
 }
 
-/// An error of the repository, and what to do about it.
+/// The text of an error of the repository, with advice.
 pub fn explain(error: &Error) -> String {
     with(error.to_string(), of(error).as_deref())
 }
 
-/// Why nothing can be mounted, and what to do about it.
+/// The text of an error of mounting, with advice.
 pub fn explain_mount(error: &MountError) -> String {
     with(error.to_string(), of_mount(error).as_deref())
 }
 
-/// An error of a storage, and what to do about it.
+/// The text of a storage's error, with advice.
 pub fn explain_storage(error: &StorageError) -> String {
     with(error.to_string(), of_kind(error.kind()))
 }
 
-/// What a storage tells, and what to do about it.
+/// The text of a storage's event, with advice.
 pub fn explain_event(event: &Event) -> String {
     let advice = match event.kind {
         EventKind::TargetsMissing { are_nodes } => Some(format!(

@@ -257,7 +257,7 @@ pub struct Network {
     pub plan: Plan,
 }
 
-/// What is done when there is no repository yet.
+/// What to do about a missing repository.
 #[derive(Clone, Copy)]
 enum Absent {
     Fail,
@@ -403,7 +403,8 @@ impl Global {
         Ok(())
     }
 
-    /// Where what is known of repositories is kept; nothing where there is no place for it.
+    /// Directory of the caches of repositories; `None` if neither an option nor the environment
+    /// names one.
     pub fn cache_root(&self) -> Option<PathBuf> {
         match &self.repository.cache_dir {
             Some(root) if !root.as_os_str().is_empty() => Some(root.clone()),

@@ -331,7 +331,7 @@ impl<'d> File<'d> {
                 let first = first.strip_prefix("error: ").unwrap_or(first);
                 Err(first.split_whitespace().collect::<Vec<_>>().join(" "))
             }
-            // Other errors are about what is not there.
+            // Other errors concern arguments that are missing here.
             _ => Ok(()),
         }
     }

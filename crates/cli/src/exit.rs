@@ -89,14 +89,14 @@ Examples:
 /// The result of everything in this program.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// Why a command could not do what it was told.
+/// The failure of a command.
 #[derive(Debug)]
 pub enum Failure {
-    /// The repository or the file system said no.
+    /// An error of the repository or the file system.
     Store(Error),
-    /// A storage said no; before that stands what it was asked for, if that is worth saying.
+    /// An error of a storage, with the failed action if that is worth saying.
     Storage(&'static str, StorageError),
-    /// The arguments make no sense.
+    /// Invalid arguments.
     Usage(String),
     /// Standard output cannot be written.
     Output(io::Error),

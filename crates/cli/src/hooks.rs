@@ -70,8 +70,8 @@ impl Hooks {
     /// Runs `command` between its hooks.
     ///
     /// # Errors
-    /// What `run` returns, or what is wrong with the hooks before it; if it succeeded, what is
-    /// wrong with those after it.
+    /// A failed hook before `run`, the error of `run`, or a failed hook after it, whichever comes
+    /// first.
     pub fn around(&self, command: &str, run: impl FnOnce() -> Result<Exit>) -> Result<Exit> {
         let start = Instant::now();
         self.ping("start", String::new());

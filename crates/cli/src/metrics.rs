@@ -142,12 +142,12 @@ impl Metrics {
     }
 }
 
-/// Writes a file so that a reader finds the one before or this one, and nothing else.
+/// Replaces a file atomically: a reader finds the old text or the new one.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    // The collector takes what ends in .prom.
+    // Not .prom: the collector reads all files of that suffix.
     let mut new = path.as_os_str().to_owned();
     new.push(format!(".{}.tmp", std::process::id()));
-    // It is another user, whatever umask this one has.
+    // The collector runs as another user, so the umask must not keep it out.
     let for_all = Permissions::from_mode(0o644);
     std::fs::write(&new, text)
         .and_then(|()| std::fs::set_permissions(&new, for_all))

@@ -34,7 +34,7 @@ impl Output {
         }
     }
 
-    /// Columns of the terminal that this is, if it is one.
+    /// Columns of the terminal; `None` if stdout is no terminal.
     pub fn columns(&self) -> Option<usize> {
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
         let size = size.filter(|size| self.terminal && size.ws_col > 0);

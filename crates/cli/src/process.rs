@@ -67,7 +67,7 @@ pub fn remember_terminal() {
 /// What the next signal does, where ending the program is not the right thing.
 static ON_SIGNAL: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
 
-/// Has the next SIGINT, SIGTERM or SIGHUP do this; the one after it ends the program at once.
+/// Runs `action` at the next SIGINT, SIGTERM or SIGHUP; a second signal ends the program at once.
 pub fn on_signal(action: impl FnOnce() + Send + 'static) {
     if let Ok(mut on_signal) = ON_SIGNAL.lock() {
         *on_signal = Some(Box::new(action));
@@ -78,7 +78,8 @@ pub fn on_signal(action: impl FnOnce() + Send + 'static) {
 ///
 /// That is safe at any point, since a repository is consistent after every single operation.
 pub fn exit_on_signals() -> Result<()> {
-    // Where no file can be opened any more, they do so all the same, without a word.
+    // Without a free file descriptor, signals keep their default action and end the program
+    // silently.
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
         return Ok(());
     };
@@ -90,7 +91,7 @@ pub fn exit_on_signals() -> Result<()> {
             } else if ENDS_ITSELF.load(Ordering::Relaxed)
                 && !INTERRUPTED.swap(true, Ordering::Relaxed)
             {
-                // What waits for a disk or a network that does not answer, would never end.
+                // A command that waits for a dead disk or network would never end by itself.
                 std::thread::spawn(|| {
                     std::thread::sleep(EXIT_TIMEOUT);
                     exit_interrupted();
@@ -134,8 +135,8 @@ static ENDS_ITSELF: AtomicBool = AtomicBool::new(false);
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// From now on, only the second of these signals ends the program at once. After the first, the
-/// command does that itself, since it has something to remove before; if that takes longer than
-/// [`EXIT_TIMEOUT`], it is ended. Returns what asks for the first.
+/// command removes its temporary files and ends by itself, within [`EXIT_TIMEOUT`]. Returns a
+/// function that tells whether the first signal has come.
 pub fn end_after_signals() -> fn() -> bool {
     ENDS_ITSELF.store(true, Ordering::Relaxed);
     || INTERRUPTED.load(Ordering::Relaxed)

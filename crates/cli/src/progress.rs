@@ -348,7 +348,7 @@ fn columns() -> usize {
     }
 }
 
-/// How much is done. What is done twice, since it has changed, does not make it more than all.
+/// Share of the work that is done: at most 1, even if changed files were read twice.
 fn fraction(done: u64, total: u64) -> f64 {
     (done as f64 / total as f64).min(1.0)
 }

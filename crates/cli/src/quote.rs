@@ -8,8 +8,8 @@ use std::fmt::Write;
 
 use crate::format::is_unsafe;
 
-/// The name as it is if nothing in it is special; else in quotes, with control characters and what
-/// is not UTF-8 as `$'\033'`.
+/// Quotes a name if it has special characters. Control characters and bytes that are not UTF-8
+/// become `$'\033'`.
 pub fn quote(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(text) if is_plain(text) => text.to_owned(),

@@ -42,7 +42,7 @@ impl Selection {
     /// The filter for these options.
     pub fn filter(&self) -> Filter {
         let absolute = |path: &PathBuf| {
-            // What is not there any more is taken as it is written.
+            // A path that no longer exists is only made absolute.
             let resolved = resolve(path).or_else(|_| std::path::absolute(path));
             tabane_store::snapshot::path_text(resolved.as_ref().unwrap_or(path))
         };
@@ -53,8 +53,8 @@ impl Selection {
         }
     }
 
-    /// The snapshots with these names; all that the filter allows if there are none. Those that
-    /// cannot be read are reported.
+    /// The snapshots with these names; without names, all that the filter allows. Unreadable
+    /// snapshots are reported.
     pub fn list(&self, repository: &Repository, names: &[String]) -> Result<Selected> {
         let filter = self.filter();
         if names.is_empty() {

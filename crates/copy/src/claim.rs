@@ -31,13 +31,13 @@ use crate::options::{Meaning, Options};
 /// What names of claims and temporary files begin with.
 const CLAIM_PREFIX: &str = ".tabane-cp.";
 
-/// The directory that has the claim: the one that takes the copies, or the copy itself if it is
-/// there before.
+/// The directory that holds the claim: the directory that takes the copies, or the copy itself if
+/// it existed before.
 #[derive(Clone)]
 pub(crate) struct Home {
     /// Open for reading.
     pub(crate) directory: Arc<OwnedFd>,
-    /// How it is shown.
+    /// The path as messages show it.
     pub(crate) shown: PathBuf,
 }
 
@@ -130,9 +130,10 @@ impl Dead {
         }))
     }
 
-    /// Whether only the command that it was of, run again, has done all that it asks for.
+    /// Whether the dead run was of another command, and only that command, run again, can finish
+    /// its work.
     fn awaits_its_command(&self) -> bool {
-        // Without a purpose, nobody can tell which.
+        // Without a purpose, the command is unknown.
         let is_anothers = !self.is_ours && !self.purpose.is_empty();
         is_anothers
             && (self.since_restart.is_some()
@@ -257,14 +258,14 @@ fn lock_of_dead(home: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
         result => result?,
     };
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        // Where there are no locks, nobody can be told to be dead.
+        // Without locks, no run can be recognised as dead.
         Err(Errno::WOULDBLOCK | Errno::NOLCK | Errno::NOTSUP | Errno::NOSYS) => Ok(None),
         result => Ok(result.map(|()| Some(file))?),
     }
 }
 
-/// Whether the run of a temporary file in this directory is dead. Its claim is in it or above it,
-/// and is removed last.
+/// Whether the run of a temporary file in this directory is dead. The run's claim lies in this
+/// directory or above it, and is removed last.
 fn is_dead(directory: &OwnedFd, run: &str) -> io::Result<bool> {
     let mut directory = directory.try_clone()?;
     let mut last = None;

@@ -28,13 +28,13 @@ const HELPERS_MAX: usize = 3;
 
 /// Why a file is not copied.
 pub(crate) enum Failure {
-    /// The source is not what it was when it was opened.
+    /// The source changed since it was opened.
     Changed,
-    /// The source ended before the length that it said.
+    /// The source ended before its length.
     Short,
-    /// What was written is not what was read back.
+    /// The copy read back differs from the bytes written.
     Differs,
-    /// The system said no, or the copy was cancelled.
+    /// A system call failed, or the copy was cancelled.
     Problem(Problem),
 }
 
@@ -182,10 +182,10 @@ struct Content {
     run: Arc<Run>,
     pair: Arc<Pair>,
     size: u64,
-    /// Where the data are, if only they are hashed.
+    /// Ranges with data, if only these are hashed.
     data: Option<Arc<[Range<u64>]>>,
     state: Mutex<State>,
-    /// A piece was hashed, or a worker is through.
+    /// Signalled when a piece was hashed or a worker is done.
     changed: Condvar,
 }
 

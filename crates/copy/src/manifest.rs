@@ -36,12 +36,12 @@ const PARTIAL_SUFFIX: &str = ".partial";
 /// What the name ends with while a list is written at once.
 const NEW_SUFFIX: &str = ".new";
 
-/// What an earlier run wrote of a file.
+/// A file's entry in the manifest of an earlier run.
 #[derive(Clone, Copy)]
 pub(crate) struct Previous {
     /// The hash of its bytes.
     pub(crate) digest: Digest,
-    /// When nothing that was changed by then was missed.
+    /// Time before which the digest includes all changes of the file.
     pub(crate) time: Time,
 }
 
@@ -129,7 +129,7 @@ impl Manifest {
         fs::remove_file(with_suffix(&self.path, PARTIAL_SUFFIX))
     }
 
-    /// Leaves the list as it is to the next run, and says where; nothing of it if it has no line.
+    /// Keeps the partial list for the next run and returns its path; removes it if it has no line.
     pub(crate) fn interrupt(&self) -> io::Result<Option<PathBuf>> {
         let mut growing = lock(&self.growing);
         growing.partial.flush()?;
@@ -253,7 +253,7 @@ fn becomes(source: &Path, target: &Target, path: &Path) -> bool {
     }
 }
 
-/// What a path leads to, if there is something.
+/// Metadata of the file at a path, if it exists.
 fn existing(path: &Path) -> io::Result<Option<fs::Metadata>> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -261,8 +261,8 @@ fn existing(path: &Path) -> io::Result<Option<fs::Metadata>> {
     }
 }
 
-/// Whether this program may have written it: only the last line may be cut short, and not be the
-/// only one.
+/// Whether `text` may be a manifest of this program: only the last line may be cut short, after at
+/// least one whole line.
 fn is_of_a_manifest(text: &[u8]) -> bool {
     let mut parser = Parser::new(Accept::AnyTagged(Algorithm::Xxh3));
     let whole = text.iter().rposition(|&byte| byte == b'\n');
@@ -274,7 +274,7 @@ fn is_of_a_manifest(text: &[u8]) -> bool {
     }
 }
 
-/// Adds what a manifest has. Lines of other algorithms, and what is no line, say nothing.
+/// Adds the entries of a manifest; lines of other algorithms and malformed lines are skipped.
 fn read(
     path: &Path,
     algorithm: Algorithm,

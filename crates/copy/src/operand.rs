@@ -36,15 +36,16 @@ pub(crate) struct Target {
     pub(crate) name: Option<OsString>,
     /// There was a slash behind it, which only fits a directory.
     pub(crate) slash: bool,
-    /// What is to have the claim.
+    /// The directory that gets the claim.
     pub(crate) home: Home,
-    /// Where that is, below the directory.
+    /// Path of this directory below the target directory.
     pub(crate) home_path: PathBuf,
-    /// What the claim is to say.
+    /// Content of the claim, which identifies the command.
     pub(crate) purpose: Vec<u8>,
-    /// Runs that were killed while they copied to here.
+    /// Killed runs that left a claim here.
     pub(crate) dead: Vec<Dead>,
-    /// One of them was of the same command, and may have made the directory of this name.
+    /// Whether one of the dead runs was of the same command, and may have made the directory of
+    /// this name.
     goes_on: bool,
 }
 
@@ -149,8 +150,8 @@ impl Target {
                 Action::CreateFile
             };
             match Self::named(options) {
-                // The same command made this directory and was killed: it goes on, where else it
-                // would be copied into.
+                // The same command made this directory and was killed: resume, rather than copy
+                // into the directory.
                 Ok(named) if !is_directory || named.goes_on => {
                     return Ok(named);
                 }

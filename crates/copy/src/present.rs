@@ -20,10 +20,10 @@ pub(crate) struct Present {
     pub(crate) hash: Option<FileHash>,
 }
 
-/// What has the name of the copy, if it is something that the copy may replace.
+/// The existing entry with the name of the copy, if the copy may replace it.
 ///
-/// A device, pipe or socket is replaced by its like only: whoever names one means to write into it,
-/// which is not what is done here.
+/// A device, pipe or socket is replaced only by another one: a user who names it may expect `cp` to
+/// write into it.
 pub(crate) fn find(item: &Item) -> Result<Option<Entry>, Problem> {
     let target = item.directory.target.as_fd();
     let there: Found = match read::stat(target, &item.copy_name, false) {
@@ -63,7 +63,8 @@ pub(crate) fn check(
     Ok(Some(Present { hash }))
 }
 
-/// Whether what is there has no more names than the copy should have.
+/// Whether a copy may keep the existing file: it has a single name, or the source has several names
+/// too and no other copy took this inode.
 fn is_own(run: &Run, source: &Entry, there: &Entry) -> bool {
     match (there.hard_link, source.hard_link) {
         (None, _) => true,

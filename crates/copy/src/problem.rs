@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Problems of a copy.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use tabane_files::write::AttributeError;
 /// The error that ends the copy of a file when the whole copy is cancelled; never reported.
 pub(crate) const CANCELLATION: Errno = Errno::CANCELED;
 
-/// What was to be done when the system said no.
+/// The action that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Finding out what a source is.
@@ -36,14 +36,14 @@ pub enum Action {
     Manifest,
 }
 
-/// Something that is not as it should be. Paths are those that were given, and what is below them.
+/// A problem of a copy. Paths begin with the given operands.
 #[derive(Debug)]
 pub enum Problem {
-    /// The system said no.
+    /// A system call failed.
     System {
-        /// What was to be done.
+        /// The action that failed.
         action: Action,
-        /// The file that it was to be done with.
+        /// The file concerned.
         path: PathBuf,
         /// What the system said.
         error: io::Error,
@@ -62,19 +62,19 @@ pub enum Problem {
         /// The other name.
         target: PathBuf,
     },
-    /// There is a directory where something else should go.
+    /// A directory has the name of a copy that is no directory.
     OverDirectory {
         /// What is there.
         target: PathBuf,
     },
-    /// There is something else where a directory should go.
+    /// An entry that is no directory has the name of a copy that is one.
     OverOther {
         /// The directory.
         source: PathBuf,
         /// What is there.
         target: PathBuf,
     },
-    /// There is a device, pipe or socket where something else should go.
+    /// A device, pipe or socket has the name of a copy of another kind.
     NotRegular {
         /// What is there.
         target: PathBuf,
@@ -91,11 +91,11 @@ pub enum Problem {
         /// The source.
         path: PathBuf,
     },
-    /// What was written is not what is there.
+    /// The copy read again differs from the bytes written.
     Differs {
         /// The copy.
         path: PathBuf,
-        /// Whether it was written again and is right now.
+        /// Whether the copy was written again and is right now.
         mended: bool,
     },
     /// An attribute could not be given.

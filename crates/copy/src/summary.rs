@@ -34,7 +34,7 @@ pub struct Summary {
     pub reread_bytes: u64,
     /// Files that were wrong when they were read again, and were mended.
     pub mended: u64,
-    /// Things that are not as they should be.
+    /// Number of problems, as reported to [`Progress`](crate::Progress).
     pub errors: u64,
     /// Whether [`Progress::is_cancelled`](crate::Progress::is_cancelled) ended it early.
     pub interrupted: bool,

@@ -71,7 +71,7 @@ pub(crate) fn copy_all(run: &Arc<Run>, target: &Target) {
         let is_directory = found.entry.directory().is_some();
         let identity = (found.device, found.entry.inode);
         match taken.insert(copy_name.clone(), (is_directory, identity)) {
-            // The same twice.
+            // The same source given twice.
             Some((_, before)) if before == identity => continue,
             // Into the same directory.
             Some((true, _)) if is_directory => {}
@@ -85,8 +85,8 @@ pub(crate) fn copy_all(run: &Arc<Run>, target: &Target) {
             None => {}
         }
         if created.is_some() {
-            // A directory gets its attributes when one source is done: the next must not be at work
-            // in it.
+            // A directory gets its attributes when a source is done, before the next source writes
+            // into it.
             std::mem::replace(&mut workers, pool()).finish();
         }
         let mut walker = Walker {

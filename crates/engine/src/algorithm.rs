@@ -76,18 +76,18 @@ pub enum KeyRule {
     AnyLength,
 }
 
-/// What the digest of a file tells of it, from the least to the most.
+/// Changes of a file that its digest reveals, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Withstands {
-    /// No accident has changed it. Anyone can make another with the same digest.
+    /// Accidental changes. Anyone can make another file with the same digest.
     Accidents,
-    /// Nor has anybody made another to the digest of one that exists; but who makes both can give
-    /// them the same.
+    /// Also replacement of an existing file; but an author of both files can give them the same
+    /// digest.
     Substitution,
-    /// Nobody has another with the same digest, whoever made the two.
+    /// Also replacement by the file's own author: nobody can make two files with the same digest.
     Collisions,
-    /// Who made the digest had the key, however many digests others have seen. Those who have the
-    /// key get no promise of more than [`Withstands::Accidents`].
+    /// Also replacement of file and digest together by anybody without the key, whatever digests
+    /// they have seen. Of holders of the key it promises only [`Withstands::Accidents`].
     Forgery,
 }
 
@@ -96,11 +96,11 @@ pub enum Withstands {
 pub(crate) enum Kernel {
     /// One message a lane.
     Lanes(tabane_lanes::Algorithm),
-    /// HMAC over it.
+    /// HMAC over an algorithm of the lanes.
     Hmac(tabane_lanes::Algorithm),
     /// One message at a time.
     Serial(Begin),
-    /// One message, which has to be there as a whole.
+    /// One message, hashed in a single call.
     Whole(fn(&[u8]) -> Digest),
     /// One message at a time, with a nonce.
     Vmac(TagSize),
@@ -216,9 +216,8 @@ impl FromStr for Algorithm {
 }
 
 impl UnknownAlgorithm {
-    /// The algorithm that may be meant: with the characters of this name among those of its own, in
-    /// their order, the first and the last at the ends. `b3` is BLAKE3, `SHA-256` and `sha256sum`
-    /// are SHA-256.
+    /// Suggests an algorithm whose name contains the characters of this name in their order and has
+    /// the same first and last character. `b3` is BLAKE3, `SHA-256` and `sha256sum` are SHA-256.
     pub fn similar(&self) -> Option<Algorithm> {
         let letters = |name: &str| -> Vec<u8> {
             let name = name.to_ascii_lowercase();

@@ -20,7 +20,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// The digest that these bytes are, or nothing if they are more than [`DIGEST_LEN_MAX`].
+    /// Wraps the bytes of a digest; `None` if they are more than [`DIGEST_LEN_MAX`].
     pub fn from_bytes(digest: &[u8]) -> Option<Self> {
         let mut bytes = [0; DIGEST_LEN_MAX];
         bytes.get_mut(..digest.len())?.copy_from_slice(digest);

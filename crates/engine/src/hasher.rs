@@ -8,7 +8,7 @@ use crate::digest::Digest;
 use crate::gpu;
 use crate::serial::{Serial, from_lanes};
 
-/// The hash of one message that comes in parts; the digest is the same for every way to cut it.
+/// Hashes one message that comes in parts; the digest does not depend on where the parts end.
 ///
 /// [`update_many`] takes the next parts of many messages at once.
 pub struct Hasher(pub(crate) State);

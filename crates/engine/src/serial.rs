@@ -34,12 +34,12 @@ impl<S: Serial + Clone + 'static> TryClone for S {
 /// Begins a message under a key of the length that the table says.
 pub(crate) type Begin = fn(key: &[u8]) -> Box<dyn Serial>;
 
-/// No algorithm of the table has a longer one than there can be.
+/// Wraps a digest of an algorithm of the table, none of which exceeds `DIGEST_LEN_MAX`.
 pub(crate) fn digest(bytes: &[u8]) -> Digest {
     Digest::from_bytes(bytes).expect("none is longer than the longest")
 }
 
-/// A digest of the lanes, none of which is longer than ours.
+/// Converts a digest of `tabane_lanes`, none of which exceeds `DIGEST_LEN_MAX`.
 pub(crate) fn from_lanes(lanes: &tabane_lanes::Digest) -> Digest {
     digest(lanes.as_bytes())
 }
@@ -239,7 +239,7 @@ pub(crate) fn siphash24(key: &[u8]) -> Box<dyn Serial> {
     Box::new(Secret(SipHasher24::new_with_key(&exactly(key))))
 }
 
-/// A message that is hashed when all of it is there.
+/// Collects a message, which is hashed as a whole at its end.
 #[derive(Clone)]
 pub(crate) struct Whole {
     pub(crate) message: Vec<u8>,

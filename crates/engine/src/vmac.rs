@@ -75,8 +75,8 @@ impl VmacKey {
         self.hashed(message).finish()
     }
 
-    /// The tag of the message under a nonce of the caller's. **For experts**: no two messages under
-    /// one key may have the same.
+    /// The tag of the message under a nonce of the caller's. **For experts**: messages under one
+    /// key must have different nonces.
     pub fn authenticate_under_nonce(&self, nonce: Nonce, message: &[u8]) -> Tag {
         self.hashed(message).finish_under_nonce(nonce)
     }
@@ -127,7 +127,7 @@ impl fmt::Debug for VmacKey {
     }
 }
 
-/// A message that comes in parts; the tag is the same for every way to cut it.
+/// Authenticates a message that comes in parts; the tag does not depend on where the parts end.
 #[derive(Clone)]
 pub struct Vmac {
     key: VmacKey,
@@ -172,8 +172,8 @@ impl Vmac {
         (nonce, tag)
     }
 
-    /// The tag of the message under a nonce of the caller's. **For experts**: no two messages under
-    /// one key may have the same.
+    /// The tag of the message under a nonce of the caller's. **For experts**: messages under one
+    /// key must have different nonces.
     pub fn finish_under_nonce(self, nonce: Nonce) -> Tag {
         self.tag(&nonce)
     }
@@ -236,7 +236,7 @@ impl Drop for Vmac {
 pub struct Nonce([u8; 16]);
 
 impl Nonce {
-    /// At random. After 2⁴⁸ of them, two are equal with a probability of 2⁻³².
+    /// A random nonce. Among 2⁴⁸ nonces, two are equal with a probability of 2⁻³².
     ///
     /// # Panics
     ///

@@ -136,8 +136,8 @@ impl Hasher {
         self.length as usize & (self.plan.entry.block_len - 1)
     }
 
-    /// The state behind the last whole block, for whoever goes on with it elsewhere; `None` if its
-    /// words have 64 bits. Those that the algorithm does not have mean nothing.
+    /// The state after the last whole block, for hashing on elsewhere; `None` if its words have 64
+    /// bits. Words beyond the algorithm's state are undefined.
     pub fn state(&self) -> Option<[u32; 8]> {
         (self.plan.entry.block_len == 64).then(|| *self.state.words())
     }

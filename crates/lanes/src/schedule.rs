@@ -81,7 +81,7 @@ impl Scratch {
     }
 }
 
-/// What a lane still has to do after the blocks that it is reading.
+/// The part of a lane's message after the blocks that are being read.
 #[derive(Clone, Copy)]
 struct Rest<'a> {
     index: usize,
@@ -141,7 +141,7 @@ struct Lanes<'a> {
 }
 
 impl<'a> Lanes<'a> {
-    /// At most `most` of them will be active.
+    /// Lanes of which at most `most` become active.
     fn new(most: usize) -> Self {
         let rest = Rest {
             index: 0,

@@ -116,8 +116,8 @@ impl LaneSet {
     }
 }
 
-/// The block after the one that is being worked on: to be loaded piece by piece between the steps
-/// of that one, since loading waits for memory and steps wait for one another.
+/// The next block, loaded piece by piece between the steps of the current one: loads wait for
+/// memory while steps wait for one another.
 pub(crate) struct Next<'a, V> {
     data: *const *const u8,
     offset: usize,
@@ -281,8 +281,8 @@ pub(crate) trait Vector: Copy {
 #[derive(Clone, Copy)]
 pub(crate) struct Several<V, const N: usize>([V; N]);
 
-/// The operations of [`Several`]: each is that of its registers, one by one. Loops, because a
-/// closure would have to be inlined to have the instruction set.
+/// The operations of [`Several`], applied to each register in turn. Loops, because a closure would
+/// have to be inlined to have the instruction set.
 macro_rules! one_by_one {
     ($(fn $name:ident$(<$(const $constant:ident),*>)?($($arg:ident),*);)*) => {$(
         #[inline(always)]

@@ -8,7 +8,7 @@ use crate::prefetch::prefetch;
 /// turns.
 const AHEAD_BYTES: usize = 1024;
 
-/// Sets `into` to the exclusive or of all of `from`; to zeros where there are none.
+/// Sets `into` to the exclusive or of all buffers in `from`; to zeros if `from` is empty.
 ///
 /// # Panics
 ///
@@ -18,7 +18,7 @@ pub fn xor_of(into: &mut [u8], from: &[&[u8]]) {
     chosen().run(into, from, Keep::Nothing);
 }
 
-/// Changes `into` by the exclusive or with all of `from`.
+/// Combines `into` with all buffers in `from` by exclusive or.
 ///
 /// # Panics
 ///

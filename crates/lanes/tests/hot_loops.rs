@@ -236,8 +236,8 @@ struct HotLoop<'a> {
 }
 
 impl<'a> HotLoop<'a> {
-    /// With the largest loop inside it gone through `inner_turns` times. A function without a loop
-    /// is all of it.
+    /// The largest loop of a function, or the whole function if it has none; the largest loop
+    /// inside runs `inner_turns` times.
     fn of(function: &Function<'a>, inner_turns: usize) -> Self {
         let lines = &function.lines[..];
         let loops = loops(lines);

@@ -14,10 +14,10 @@ use crate::trees::Directory;
 /// Files whose reader is kept.
 const KEPT_FILES: usize = 128;
 
-/// Directories of which it is known how far their files were read.
+/// Directories whose progress of reading is kept.
 const KNOWN_DIRECTORIES: usize = 16;
 
-/// Who reads files in their order may leave out so many.
+/// Files that a reader may skip and still count as reading in order.
 const LEFT_OUT: usize = 16;
 
 /// Contents of the next files that are read ahead, in bytes.
@@ -34,7 +34,7 @@ pub struct Files {
 struct State {
     readers: HashMap<u64, (Arc<FileReader>, u64)>,
     clock: u64,
-    /// The one that was used last at the back.
+    /// Progress by directory, the most recently used at the back.
     progress: VecDeque<Progress>,
 }
 

@@ -51,22 +51,22 @@ pub struct Snapshots {
     report: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-/// Numbers of what is above what was backed up.
+/// Inode numbers of the directories and links above the backed-up trees.
 #[derive(Default)]
 struct Views {
     numbers: HashMap<View, u64>,
     views: HashMap<u64, View>,
 }
 
-/// Something above what was backed up. Paths have no slash at the beginning.
+/// A directory, root or link above the backed-up trees. Paths have no slash at the beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum View {
     /// A directory of this path.
     Directory(String),
     /// The root of a snapshot, in the directory of this path.
     Root(String, Id),
-    /// A link, in the directory of this path, with its target: the kernel keeps what a link of this
-    /// number leads to.
+    /// A link in the directory of this path, with its target. A new target gets a new number, since
+    /// the kernel caches the target of a number.
     Latest(String, String),
 }
 

@@ -19,11 +19,11 @@ use crate::trees::Directory;
 /// Longer files are asked for, in bytes: what the kernel reads of them ahead is long enough.
 const LEN_MAX: u64 = 128 << 10;
 
-/// Ranges that may wait; of more, those that were asked for first are given up.
+/// Ranges that may wait; beyond this number the oldest requests are dropped.
 const WAITING_READS_MAX: usize = 16;
 
-/// Gives the kernel the contents of files, in a thread of its own: the kernel may have it wait for
-/// a page until a request is answered.
+/// Hands contents of files to the kernel from a separate thread: the kernel may block this thread
+/// until a request for a page is answered.
 pub struct Pages {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,

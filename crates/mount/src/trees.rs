@@ -60,7 +60,7 @@ struct State {
     last: u64,
     /// Roots of snapshots.
     roots: HashMap<u64, Root>,
-    /// In the order of their numbers, which is that in which they were looked at.
+    /// Directories in the order of their first look-up, which is that of their numbers.
     numbered: Vec<Numbered>,
     /// Where in `numbered` a directory is.
     places: HashMap<u64, usize>,
@@ -139,7 +139,7 @@ impl Trees {
     /// # Errors
     /// When it, or one above it, cannot be read.
     pub fn directory(&self, inode: u64) -> Result<Option<Arc<Directory>>> {
-        // Up to one that is kept, or the root; then down again.
+        // Climbs to a kept directory or the root, then reads downwards.
         let mut below = Vec::new();
         let mut at = inode;
         let mut directory = loop {
@@ -259,7 +259,8 @@ impl Trees {
 impl State {
     /// The directory that has the entry with this number.
     fn holder(&self, inode: u64) -> Option<&Numbered> {
-        // An empty directory takes no number: the last of those that begin at one has it.
+        // An empty directory takes no number, so that several may begin at the same one: the last
+        // of them has the entry.
         let behind = self
             .numbered
             .partition_point(|numbered| numbered.first <= inode);

@@ -153,8 +153,8 @@ pub enum Accept {
 /// Reads lines of check files.
 ///
 /// Lines of the three forms `sum  name` (or `sum *name`), `sum name` and `TAG (name) = sum` are
-/// read. Of the first two, only the one that is met first: else whoever can put a space before a
-/// name could make it another's.
+/// read. Once a line of one of the first two forms was read, lines of the other are rejected:
+/// otherwise a space before a name would make a line valid for another file.
 #[derive(Clone, Debug)]
 pub struct Parser {
     accept: Accept,

@@ -115,7 +115,7 @@ impl Parts {
             whole.update(bytes);
         }
         while !bytes.is_empty() {
-            // Only when there is more, since the last part may be full.
+            // Ends a full part only when more bytes follow, since the last part may be full.
             if self.room == 0 {
                 self.end_part();
             }

@@ -107,7 +107,7 @@ impl<T: Task> Shared<T> {
             }
             state.ahead += weight(&task.value);
             match task.value.job() {
-                // Here, since two of them must not overtake each other.
+                // Handled by this thread, so that readers of standard input keep their order.
                 Some(Job {
                     source: Source::Stdin,
                     method,
@@ -170,7 +170,7 @@ impl<T: Task> Shared<T> {
         self.work.notify_all();
     }
 
-    /// Waits until there is something to do for a worker who has nothing.
+    /// Waits for work for an idle worker.
     pub(crate) fn wait(&self) -> Next<T> {
         let mut state = self.lock();
         loop {
@@ -178,7 +178,7 @@ impl<T: Task> Shared<T> {
                 return Next::End;
             }
             if !state.offered.is_empty() {
-                // As much for this one as for each other who waits.
+                // An equal share for this worker and each waiting one.
                 let share = state.offered.len().div_ceil(state.idle + 1);
                 return Next::Streams(state.offered.drain(..share).collect());
             }

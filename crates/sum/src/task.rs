@@ -1,4 +1,4 @@
-//! What is to be hashed, and what comes of it.
+//! Tasks of hashing, and their results.
 
 use std::io;
 use std::path::{Path, PathBuf};

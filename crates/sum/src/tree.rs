@@ -20,7 +20,7 @@ pub struct Tree {
 
 struct Level {
     path: PathBuf,
-    /// What is left of it, the last first.
+    /// Entries left to visit, in reverse order.
     entries: Vec<(OsString, bool)>,
 }
 

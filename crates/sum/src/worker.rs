@@ -30,7 +30,7 @@ const CHUNK_LEN_MAX: usize = 256 << 10;
 /// Below this, a chunk is not worth a system call.
 const CHUNK_LEN_MIN: usize = 4 << 10;
 
-/// Files that a worker has open at most: as many requests as it makes of a disk.
+/// The most files that a worker has open, and so the most requests it makes of a disk.
 const STREAMS_MAX: usize = 64;
 
 /// Files that are left to the rest of the process.
@@ -41,18 +41,18 @@ pub(crate) struct Worker<T: Task> {
     shared: Arc<Shared<T>>,
     arena: Vec<u8>,
     streams: Vec<Stream<T>>,
-    /// How many there may be, [`STREAMS_MAX`] unless the system allows fewer files.
+    /// The most streams, [`STREAMS_MAX`] unless the system allows fewer files.
     max_streams: usize,
-    /// Tasks that it has taken and not begun.
+    /// Tasks taken and not begun.
     tasks: VecDeque<Numbered<T>>,
-    /// There were no more tasks when it last asked.
+    /// Whether no task was left when the worker last asked.
     dry: bool,
-    /// Results that it has not handed over.
+    /// Results not handed over yet.
     done: Vec<Numbered<Done<T>>>,
 }
 
 impl<T: Task> Worker<T> {
-    /// One of so many workers.
+    /// One of `workers` workers.
     pub(crate) fn new(shared: Arc<Shared<T>>, workers: usize) -> Self {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let share = files.saturating_sub(OTHER_OPEN_FILES) / workers as u64;

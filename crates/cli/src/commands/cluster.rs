@@ -352,9 +352,9 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
     Ok(exit)
 }
 
-/// What is known of the repository, if there is one; or why nothing is.
+/// The state of the cluster's repository: `Ok(None)` if none exists, a text if it cannot be read.
 fn survey(global: &Global) -> Result<std::result::Result<Option<Survey>, String>> {
-    // Who asks how nodes are does not wait until they are well.
+    // A status reports nodes as they are, without retrying.
     let options = global.remote_options().patience(Duration::ZERO);
     let storage = match cluster::open_file(&global.cluster()?, &options, Plan::Auto) {
         Ok(storage) => storage,

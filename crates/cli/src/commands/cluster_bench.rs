@@ -81,7 +81,7 @@ fn measure(storage: &StripedStorage, plan: &str, seconds: f64) -> tabane_storage
     let written = at_once(|| {
         while begun.elapsed().as_secs_f64() < seconds {
             let name = Name::new(ObjectKind::Pack, Id(random_id()));
-            // Before it is there, so that it is deleted whatever happens.
+            // Recorded before the put, so that the object is deleted whatever happens.
             names.lock().expect("no panic under this lock").push(name);
             let put = Instant::now();
             storage.put(name, &[&object])?;

@@ -305,10 +305,10 @@ fn a_node_is_added_and_takes_its_share() {
     add("d=127.0.0.1:0")
         .succeeds()
         .says("serve the node with it");
-    // It is not there yet, and nothing is changed.
+    // The new node is not served yet: nothing changes.
     add("d=127.0.0.1:0").fails(1, "serve the node");
     add(&format!("x={}", daemons[0].node().replace("a=", ""))).fails(1, "a and x would both be at");
-    // Two at once, and one that was a mistake.
+    // Two nodes at once, and one by mistake.
     std::thread::scope(|scope| {
         for name in ["x", "y", "z"] {
             scope.spawn(move || add(&format!("{name}=127.0.0.1:0")).succeeds());
@@ -328,7 +328,7 @@ fn a_node_is_added_and_takes_its_share() {
         .says("d is a node of the repository now");
     tabane(&bed, ["cluster", "heal"]).succeeds();
 
-    // What comes from now on is over all of them, and what was there before is as it was.
+    // New objects go to all nodes; old objects are unchanged.
     fs::write(bed.source().join("more"), crate::bed::varied(900_000)).expect("a file");
     tabane(&bed, ["backup", &source]).succeeds();
     let status = tabane(&bed, ["cluster", "status", "--json"])

@@ -17,7 +17,7 @@ const HMACS: [(&str, &str); 3] = [
     ("hmac-sha256", "sha256"),
 ];
 
-/// The lines that OpenSSL has for files, in our form; nothing if it is not there, which is said.
+/// OpenSSL's lines for files, in our form; `None`, after saying so, if OpenSSL is not installed.
 fn openssl(bed: &Bed, hash: &str, key: &[u8], files: &[&str]) -> Option<String> {
     let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut command = Command::new("openssl");

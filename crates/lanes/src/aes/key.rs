@@ -22,7 +22,7 @@ pub struct Key {
     pub(super) decrypt: RoundKeyBlocks,
     /// 10, 12 or 14.
     pub(super) rounds: usize,
-    /// Of a backend that is available: there is no other way to a key.
+    /// Kernels of an available backend: constructors check this.
     kernels: &'static Kernels,
 }
 

@@ -77,7 +77,7 @@ impl<V: BlockVector> Mode<V> for EcbDecrypt<'_, V> {
 /// Decrypts, then adds the block of ciphertext before.
 pub(super) struct CbcDecrypt<'k, V: BlockVector> {
     ecb: EcbDecrypt<'k, V>,
-    /// Its last block is the one before the next.
+    /// Ciphertext in front of the next blocks: the last block counts.
     before: V,
 }
 
@@ -138,7 +138,7 @@ impl<V: BlockVector> Mode<V> for Counter<'_, V> {
     fn next<const N: usize>(&mut self, mut blocks: [V; N]) -> [V; N] {
         let mut counters = blocks;
         let count = (N * V::BLOCKS) as u64;
-        // Neither these numbers nor the ones after them.
+        // The low 64 bits overflow neither in these numbers nor in those loaded next.
         let reach = count + V::BLOCKS as u64;
         if (self.next as u64).checked_add(reach).is_some() {
             for (i, counter) in counters.iter_mut().enumerate() {

@@ -301,8 +301,8 @@ fn run<K: LaneKeys>(
 /// As many lanes as may work on the same set of a cache at once: level 1 has 8 or 12 ways.
 const STAGGER_LANES: usize = 8;
 
-/// By how many chunks each further [`STAGGER_LANES`] follow: as many as are at work, the one that
-/// is written, the one that is encrypted and the one that is read.
+/// Chunks by which each further [`STAGGER_LANES`] lanes start later: one more than the three in
+/// work, which are read, encrypted and written.
 const STAGGER_CHUNKS: usize = 4;
 
 /// Whether messages that start together would throw each other out of the cache.

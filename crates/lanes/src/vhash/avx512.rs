@@ -228,7 +228,7 @@ impl NhKey {
     }
 }
 
-/// Sums of products of NH: of each the bits from 0, 52 and 104 on are apart.
+/// Sums of products of NH, each split into its bits from 0, 52 and 104 on.
 type Products = [X8; 3];
 
 /// Adds the products of words `a` and `b` of all lanes.
@@ -299,8 +299,8 @@ fn chunk_of(block: &[u8; BLOCK], chunk: usize) -> &[u8; CHUNK] {
     &block.as_chunks().0[chunk]
 }
 
-/// Carries what goes beyond 52 bits. The first two keep what they carry, which [`Power::step`]
-/// leaves out; the last is cut so that all is modulo 2¹²⁶.
+/// Carries bits beyond 52 upwards. The first two parts keep the carried bits, which [`Power::step`]
+/// leaves out; the last part is cut, which reduces the sum modulo 2¹²⁶.
 #[inline(always)]
 fn carry([low, middle, high]: Products) -> Products {
     let middle = middle.add(low.shift_right::<52>());

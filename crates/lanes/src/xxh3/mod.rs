@@ -31,8 +31,7 @@ const PRIME64: [u64; 5] = [
     0x27d4_eb2f_1656_67c5,
 ];
 
-/// Where in the secret what is for the last stripe begins, and what is for the two halves of the
-/// digest.
+/// Offsets in the secret: for the last stripe, and for the two halves of the digest.
 const OF_LAST: usize = SECRET.len() - STRIPE_BYTES - 7;
 const OF_LOW: usize = 11;
 const OF_HIGH: usize = SECRET.len() - STRIPE_BYTES - 11;
@@ -54,21 +53,21 @@ static SECRET: [u8; 192] = [
     0x45, 0xcb, 0x3a, 0x8f, 0x95, 0x16, 0x04, 0x28, 0xaf, 0xd7, 0xfb, 0xca, 0xbb, 0x4b, 0x40, 0x7e,
 ];
 
-/// A message that comes in parts; the digest is the same for every way to cut it.
+/// Hashes a message that comes in parts; the digest does not depend on where the parts end.
 #[derive(Clone)]
 pub struct Xxh3 {
-    /// Of all whole blocks but the last, behind which the message ends.
+    /// Accumulators over all blocks before the bytes in `last`.
     sums: [u64; 8],
-    /// The stripe before what has come since, and that: empty only if the message is.
+    /// The stripe before the bytes not yet summed, then these bytes; the message's last bytes are
+    /// always here.
     last: [u8; STRIPE_BYTES + BLOCK_BYTES],
-    /// How much has come since.
+    /// Bytes in `last` after that stripe.
     len: usize,
     total: u64,
 }
 
 impl Xxh3 {
-    /// The empty message; nothing where the processor lacks AVX-512 or `TABANE_SIMD` does not want
-    /// it.
+    /// The empty message; `None` if the processor lacks AVX-512 or `TABANE_SIMD` excludes it.
     ///
     /// # Panics
     ///

@@ -19,13 +19,13 @@ use crate::exit::Result;
 use crate::format::reason;
 use crate::output::into_object;
 
-/// What to check, and what to say of it.
+/// A check of files against their sums, and the options of its output.
 pub struct Check<'a> {
     args: &'a Sum,
     accept: Accept,
     key: Option<KeyFile>,
     quiet: bool,
-    /// A file is not what it should be by an algorithm without a key, though there is a key.
+    /// Whether a file failed by an algorithm without a key, though a key was given.
     lacks_algorithm: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `tabane sum --list`: which algorithms there are, what each is good for, and how fast it is here.
+//! `tabane sum --list`: the algorithms, the use of each, and its measured speed on this machine.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
