@@ -36,7 +36,7 @@ fn guarded(f: impl FnOnce() -> c_int) -> c_int {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or(FAULT)
 }
 
-/// `count` elements at `pointer`. `None` if there should be some and the pointer is null.
+/// The `count` elements at `pointer`; `None` if `count` is not 0 and the pointer is null.
 ///
 /// # Safety
 ///

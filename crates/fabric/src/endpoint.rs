@@ -1,4 +1,4 @@
-//! What a way of moving bytes has to do.
+//! The interface of a transport.
 
 use std::io;
 
@@ -27,12 +27,12 @@ pub trait Endpoint: Send + Sync {
 /// Marks an immediate that gives credit; the other bits are how many bytes were released.
 const CREDIT: u32 = 1 << 31;
 
-/// What an immediate says.
+/// The message in the 32 bits of an immediate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Immediate {
-    /// A frame of so many bytes is there.
+    /// A frame of this many bytes has arrived.
     Frame(u32),
-    /// So many bytes more may be written.
+    /// This many more bytes may be written.
     Credit(u32),
 }
 

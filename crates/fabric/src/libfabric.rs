@@ -171,7 +171,7 @@ pub struct FabricListener {
     waits: Mutex<()>,
 }
 
-/// A listener, for as long as somebody who asked to be let in is not answered.
+/// A listener, kept open until all requests to connect are answered.
 struct Listening {
     raw: NonNull<RawListener>,
     network: Arc<Network>,
@@ -186,7 +186,7 @@ unsafe impl Sync for Listening {}
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it, and requests hold an `Arc` of it.
+        // SAFETY: this is the last owner: the listener and its requests share it through an `Arc`.
         unsafe { tabane_listener_free(self.raw.as_ptr()) }
     }
 }
@@ -195,7 +195,7 @@ impl FabricListener {
     /// Listens with this provider (`tcp`, `verbs`) at an address of this machine; port 0 is any.
     ///
     /// # Errors
-    /// When there is no such provider, or it cannot listen there.
+    /// When libfabric has no such provider, or the provider cannot listen at that address.
     pub fn bind(provider: &str, host: &str, port: u16) -> io::Result<Self> {
         let network = Arc::new(Network::open(provider, host, port, true)?);
         let mut bound = 0;
@@ -212,16 +212,16 @@ impl FabricListener {
         })
     }
 
-    /// The port that it listens at.
+    /// The port of the listener.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The next peer that wants to connect.
+    /// Waits for the next peer that wants to connect.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] once it is closed; otherwise when it is not one of us, and
-    /// the next one may be.
+    /// [`io::ErrorKind::UnexpectedEof`] once the listener is closed; another kind when the peer is
+    /// no client of this protocol, after which `next` may be called again.
     pub fn next(&self) -> io::Result<FabricRequest> {
         let _waits = self.waits.lock().expect("no panic under this lock");
         let mut token = [0; TOKEN_LEN];
@@ -236,7 +236,7 @@ impl FabricListener {
         })
     }
 
-    /// Who waits for the next peer gets an error.
+    /// Ends waiting for peers: [`FabricListener::next`] returns an error from now on.
     pub fn close(&self) {
         // SAFETY: the listener is open.
         unsafe { tabane_listener_close(self.listening.raw.as_ptr()) }
@@ -430,7 +430,7 @@ fn made<T>(open: impl FnOnce(*mut *mut T, *mut Step) -> c_int) -> Result<NonNull
 }
 
 impl Failure {
-    /// As an error at what was to be done.
+    /// An error that names the action `what`, the failed step and advice.
     fn explained(self, what: &str) -> io::Error {
         // SAFETY: steps are literals of the shim.
         let step = unsafe { CStr::from_ptr(self.step) }.to_string_lossy();

@@ -46,15 +46,15 @@ unsafe impl Sync for Ring {}
 
 struct State {
     cursor: Cursor,
-    /// What has arrived and has not been released by all.
+    /// Arrived frames that not all tails have released.
     frames: VecDeque<Frame>,
-    /// The number of the first of them.
+    /// Number of the first of these frames.
     first: u64,
     /// For each tail, the number of the frame up to which it has released all.
     tails: Vec<u64>,
     /// Up to where all bytes are released.
     released: u64,
-    /// Released bytes of which the sender does not know yet.
+    /// Released bytes that the sender has got no credit for yet.
     owed: u64,
     /// Whether there is a [`Vacancy`].
     is_written: bool,

@@ -27,7 +27,7 @@ impl Card {
         &self.properties
     }
 
-    /// Why the card was given up, if it was.
+    /// The error for which the card was given up, if any.
     pub fn failure(&self) -> Option<Error> {
         self.core.failed.get().cloned()
     }

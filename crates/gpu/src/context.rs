@@ -146,8 +146,8 @@ impl Core {
     ) -> Result<(), Error> {
         self.enter()?;
         let stream = self.take_stream()?;
-        // What is on a stream has to end before its memory goes, also when not all of it could be
-        // put there.
+        // Waits even if enqueueing failed half-way: the work on the stream must end before its
+        // memory is freed.
         let enqueued = enqueue(self, stream);
         let done = self.wait(stream).and(enqueued);
         match &done {

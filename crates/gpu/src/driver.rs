@@ -47,7 +47,7 @@ impl Handle {
 /// An address in a card's memory.
 pub(crate) type Address = u64;
 
-/// Declares the functions that are used: a field for each, and how it is found.
+/// Declares the functions that are used: a field and a symbol for each.
 macro_rules! functions {
     ($($name:ident $symbol:literal ($($argument:ty),*);)*) => {
         /// The functions of the driver. Each returns 0 or an error.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Why a card did not do what it was asked to. Whoever gets one does the work on the processor.
+/// Failures of a card. The caller then does the work on the processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {

@@ -98,12 +98,12 @@ impl Work {
         })
     }
 
-    /// Whether this node stores something.
+    /// Whether this node stores cells of the stripe.
     pub fn is_stored(&self) -> bool {
         self.part.stores.iter().any(|of| !of.is_empty())
     }
 
-    /// Bytes of what is stored.
+    /// Bytes of the shard that this node stores.
     pub fn stored_len(&self) -> u64 {
         self.geometry.container_len()
     }
@@ -115,12 +115,11 @@ impl Work {
         cells as u64 * cell_len
     }
 
-    /// Sends what this node has to send, as it becomes possible, also of what it keeps. Returns how
-    /// many bytes that was.
+    /// Sends this node's transfers of a stripe, received and stored cells, as soon as their inputs
+    /// are there. Returns the number of bytes sent.
     ///
     /// # Errors
-    /// When another member fails, or what it sends was changed on its way; when what is kept here
-    /// is not as it was written.
+    /// When another member fails or a frame is damaged; when this node's stored shard is damaged.
     pub fn relay(
         &self,
         tails: &mut [Option<Tail>],

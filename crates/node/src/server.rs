@@ -157,11 +157,11 @@ impl Server {
         self.shared.fabric.as_ref()
     }
 
-    /// Takes no more connections, ends all sessions, and returns when what was handed over whole is
+    /// Takes no more connections, ends all sessions, and returns when all complete shards are
     /// durable.
     pub fn stop(self) {
         self.is_stopping.store(true, Ordering::Relaxed);
-        // Wakes who is waiting for a connection.
+        // Wakes the threads that wait for connections.
         for address in [Some(self.address), self.metrics].into_iter().flatten() {
             let _ = TcpStream::connect(address);
         }
@@ -176,7 +176,7 @@ impl Server {
         for thread in self.threads {
             let _ = thread.join();
         }
-        // Nothing more is read; answers that are on their way may still go out.
+        // Ends reading on all connections; pending answers may still go out.
         let deadline = Instant::now() + LAST_WORDS;
         for stream in lock(&self.shared.connections).values() {
             let _ = stream.shutdown(Shutdown::Read);
@@ -194,7 +194,7 @@ impl Shared {
         session.ok_or_else(|| blame("there is no such session"))
     }
 
-    /// Keeps a session, unless there is one of that name, or too many.
+    /// Keeps a session; returns false if the name is taken or there are too many sessions.
     pub fn remember(&self, id: SessionId, session: &Arc<Session>) -> bool {
         let mut sessions = lock(&self.sessions);
         let has_room = sessions.len() < SESSIONS_MAX && !sessions.contains_key(&id);
@@ -240,17 +240,17 @@ impl Shared {
                 shared.refuse(&format!("connection from {from} ended: {error}"));
             }
         };
-        // Where there is no thread for it, it is closed.
+        // If no thread can be started, dropping the closure closes the connection.
         let _ = thread::Builder::new().spawn(work);
     }
 
-    /// Counts a connection that was refused, and says why.
+    /// Counts a refused connection and logs the reason.
     pub fn refuse(&self, why: &str) {
         self.counters.refused.add(1);
         (self.log)(why);
     }
 
-    /// Finds out what a connection is for.
+    /// Serves a connection: control over TLS, or data for a ring.
     fn serve(self: &Arc<Self>, mut stream: TcpStream) -> io::Result<()> {
         stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
         stream.set_write_timeout(Some(GREETING_TIMEOUT))?;
@@ -278,7 +278,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Lets a connection write into the ring that its token is for, if there is one.
+    /// Lets a connection write into the ring of its token; `None` if no session expects the token.
     pub fn admit<E: Endpoint + 'static>(
         &self,
         token: &Token,

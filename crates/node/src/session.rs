@@ -27,11 +27,11 @@ const RING_MAX: u32 = 16 << 20;
 /// Nodes of a session at most.
 const MEMBERS_MAX: u8 = 32;
 
-/// For how long a session counts as busy after it was opened, and after a stripe: several times
-/// what one takes.
+/// Time for which a session counts as busy after its opening and after a stripe: several times as
+/// long as a stripe takes.
 const BUSY_DURATION: Duration = Duration::from_secs(2);
 
-/// Stripes that wait at most: a client has a few at a time.
+/// The most stripes that wait: a client sends a few at a time.
 const WAITING_MAX: usize = 64;
 
 /// One client's rings at this node.
@@ -43,24 +43,24 @@ pub struct Session {
 }
 
 struct State {
-    /// Who may still connect, and the ring for him.
+    /// Tokens that may still connect, each with its ring.
     expected: HashMap<Token, Expected>,
-    /// What has arrived of each member, and of the client in the last place: for who relays, and
-    /// for who stores.
+    /// Frames received from each member, and in the last place from the client: for the relaying
+    /// thread, and for the storing one.
     tails: [Vec<Option<Tail>>; TAILS_PER_RING],
     peers: Vec<Option<Sender>>,
     /// All connections of the session.
     endpoints: Vec<Arc<dyn Endpoint>>,
-    /// Stripes that are known and not begun, by number, and who waits for each.
+    /// Stripes that are known and not begun, by number, with the channels for their answers.
     waiting: [HashMap<u64, Waiting>; TAILS_PER_RING],
     /// Frames that the stripes so far take, and the number of the next stripe.
     bases: Vec<u64>,
     next: u64,
-    /// Stripes that came before those that precede them.
+    /// Stripes whose predecessors have not come yet.
     early: HashMap<u64, (Stripe, Answer)>,
     is_running: bool,
     is_closed: bool,
-    /// When it was opened, or the last stripe was begun.
+    /// Time of the opening, or of the start of the latest stripe.
     last: Instant,
 }
 
@@ -184,7 +184,7 @@ impl Session {
     /// Connects to the rings of other members.
     ///
     /// # Errors
-    /// When one of them is not there, or does not let this node in.
+    /// When a member does not answer or refuses this node's token.
     pub fn join(&self, peers: Vec<Option<Peer>>) -> Result<()> {
         for (member, peer) in peers.into_iter().enumerate() {
             let Some(peer) = peer else { continue };

@@ -84,7 +84,7 @@ pub(crate) const TASKS: [Task; 5] = [
     Task::Hash(Algorithm::Sha256),
 ];
 
-/// What is to be done with a message.
+/// The work on a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// AES in CBC mode.
@@ -120,15 +120,15 @@ pub(crate) struct Slot {
     pub(crate) task: AtomicU32,
     /// Bytes of the message.
     pub(crate) len: AtomicU32,
-    /// The state of a hash, or the initialization vector: before, and then after.
+    /// The state of a hash, or the initialization vector: before the work, and then after it.
     pub(crate) chain: [AtomicU32; 8],
-    /// The key of AES, and its bytes.
+    /// The AES key.
     pub(crate) key: [AtomicU32; 8],
     pub(crate) key_len: AtomicU32,
 }
 
-/// What a slot is in, 0 at first. A client goes from any to `READY` and on to `ASLEEP`, the service
-/// from these two to the others.
+/// States of a slot, 0 at first. A client sets `READY` in any state, and then `ASLEEP`; the service
+/// sets the others after these two.
 pub(crate) mod state {
     pub(crate) const READY: u32 = 1;
     /// Ready, and the client waits to be woken.
@@ -140,31 +140,32 @@ pub(crate) mod state {
 /// The first page of a client's memory. Its messages are behind it, one for each slot.
 #[repr(C)]
 pub(crate) struct Ring {
-    /// Written by the client: how much it had that the service could do, whoever did it, in units
-    /// of [`PROGRESS_BYTES`].
+    /// Written by the client: its work that suits the service, done by either of them, in units of
+    /// [`PROGRESS_BYTES`].
     pub(crate) progress: AtomicU32,
-    /// Written by the client: the [`kind`] of its last message, whoever did it.
+    /// Written by the client: the [`kind`] of its last message, done by either of them.
     pub(crate) kind: AtomicU32,
-    /// Written by the service, and taken back by the client, which then says that it is there:
-    /// nobody looks at its progress.
+    /// Set by the service when it stops reading an idle client's progress; cleared by the client,
+    /// which then reports that it is at work.
     pub(crate) uncounted: AtomicU32,
     pub(crate) slots: [Slot; SLOTS],
 }
 
 const _: () = assert!(size_of::<Ring>() <= PAGE);
 
-/// What is to be done with a message, and its length but for a factor of two: what takes about as
-/// long has the same one.
+/// The kind of a message: its task and the binary logarithm of its length, so that messages of one
+/// kind take about as long.
 pub(crate) fn kind(task: usize, len: usize) -> u32 {
     (task as u32) << 8 | len.max(1).ilog2()
 }
 
-/// What all clients can read, and only the service can write.
+/// Memory that all clients can read and only the service can write.
 #[repr(C)]
 pub(crate) struct Board {
     /// How many units there are.
     pub(crate) units: AtomicU32,
-    /// For each of [`TASKS`] the bytes from which on the service is sooner, 0 if it never is.
+    /// For each of [`TASKS`] the length in bytes from which the service is faster, 0 if it never
+    /// is.
     pub(crate) from: [AtomicU32; TASKS.len()],
     /// For each unit 1 while it sleeps: a client with a message for it sends [`Note::Wake`].
     ///

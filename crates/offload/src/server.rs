@@ -429,11 +429,11 @@ impl Connections {
             } else if client.quiet < QUIET_TICKS {
                 client.quiet += 1;
                 if client.quiet == QUIET_TICKS {
-                    // It says when there is something again.
+                    // The client reports when it is at work again.
                     ring.uncounted.store(1, Ordering::Relaxed);
                 }
             }
-            // Also of those that had no core in this tick: the situation is the same.
+            // Counts clients that got no core in this tick too: they still have work.
             if client.quiet < QUIET_TICKS {
                 kinds.push(ring.kind.load(Ordering::Relaxed));
             }

@@ -87,7 +87,7 @@ impl Served {
             .count()
     }
 
-    /// A message for this unit, if there is one.
+    /// Takes a message for this unit, if one waits.
     fn take(self: &Arc<Self>, unit: usize, units: usize) -> Option<Job> {
         let ring = self.ring.get();
         let slot = (0..SLOTS).find(|&slot| {

@@ -28,7 +28,7 @@ pub enum Error {
         /// Cells of the stripe.
         expected: usize,
     },
-    /// The buffer of this cell is not as long as those of the others.
+    /// The buffer of this cell differs in length from the other buffers.
     CellLength(usize),
 }
 

@@ -1,21 +1,21 @@
-//! Vectors over GF(2): what a block is, as the set of data blocks whose exclusive or it is.
+//! Vectors over GF(2), which write a block as the set of data blocks whose exclusive or it is.
 
 use crate::Layout;
 use crate::plan::encode_plan;
 
-/// A vector with as many places as are asked for; those not set are zero.
+/// A vector of unlimited length; places that were not set are zero.
 #[derive(Clone, Debug, Default)]
 pub struct Vector(Vec<u64>);
 
 impl Vector {
-    /// With a one in this place.
+    /// The vector with a one in this place only.
     pub fn unit(place: usize) -> Self {
         let mut words = vec![0; place / 64 + 1];
         words[place / 64] = 1 << (place % 64);
         Self(words)
     }
 
-    /// Adds another, which is also to subtract it.
+    /// Adds another vector, which is the same as subtracting it.
     pub fn add(&mut self, other: &Self) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
@@ -65,8 +65,8 @@ impl PartialEq for Vector {
 /// All sums of some vectors, which are numbered.
 #[derive(Clone, Debug, Default)]
 pub struct Span {
-    /// Independent sums: its first one, the sum, and which vectors it is the sum of. No other has
-    /// its first one.
+    /// Independent sums, each with the place of its first one, the sum itself and the numbers of
+    /// its terms. No two sums begin at the same place.
     sums: Vec<(usize, Vector, Vector)>,
 }
 

@@ -15,10 +15,10 @@ use crate::Error;
 /// - The diagonal role holds the exclusive or of each other diagonal, row parities that lie there
 ///   included.
 ///
-/// Any two columns can be rebuilt from the others. For five roles this is figure 3 of *Low-overhead
-/// redundant writes for distributed storage* (Otsuji, Tatebe, 2013); its equations are those of RDP
-/// (Corbett et al., FAST 2004) without the columns that are not needed, and with row parities
-/// spread over the row roles.
+/// Any two columns can be rebuilt from the remaining ones. For five roles this is figure 3 of
+/// *Low-overhead redundant writes for distributed storage* (Otsuji, Tatebe, 2013); its equations
+/// are those of RDP (Corbett et al., FAST 2004) without the columns that are not needed, and with
+/// row parities spread over the row roles.
 ///
 /// ```
 /// use tabane_parity::{Content, Layout};

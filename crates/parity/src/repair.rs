@@ -66,9 +66,9 @@ pub fn fewest_reads(layout: &Layout, lost: &[usize]) -> Result<usize, Error> {
     }
 }
 
-/// Recovers any missing cells, of however many roles, where each comes from a row or a diagonal of
-/// which nothing else is missing any more. Of those that can be recovered only the `wanted` and
-/// what they need are; all if there are none.
+/// Plans the recovery of missing cells of any number of roles: each comes from a row or a diagonal
+/// whose other cells exist or were recovered before. Recovers only the `wanted` cells and the cells
+/// that these need; without wanted cells, all that it can.
 ///
 /// # Errors
 ///
@@ -160,12 +160,11 @@ fn repair_row_role(layout: &Layout, role: usize) -> Plan {
     }
 }
 
-/// The rows whose cell of a lost role is to come from its diagonal, so that the fewest cells are
-/// read: the best arithmetic progression modulo p.
+/// Chooses the rows whose cell of a lost role is recovered from its diagonal, for the fewest reads:
+/// the best arithmetic progression modulo p.
 ///
-/// A row that is used costs its other cells. One that is not costs a diagonal parity, and those of
-/// its cells that lie on the diagonals of other such rows; the more of these are in columns that do
-/// not exist, the better.
+/// Recovery by row reads the row's other cells. Recovery by diagonal reads a diagonal parity and
+/// the diagonal's cells that no read row contains; cells in columns that do not exist cost nothing.
 fn rows_by_diagonal(layout: &Layout, role: usize) -> Vec<usize> {
     let (prime, columns) = (layout.prime(), layout.diagonal_role());
     let usable =

@@ -106,7 +106,7 @@ pub struct Param {
     pub data: *mut c_void,
     /// Bytes at `data`.
     pub data_size: usize,
-    /// Bytes that were written there, or would have been.
+    /// Bytes written to `data`, or the size it would need.
     pub return_size: usize,
 }
 

@@ -60,7 +60,7 @@ impl Settings<'_> {
 /// A file that gets a line for each algorithm of which a program makes a context.
 pub(crate) struct Report {
     file: PathBuf,
-    /// A bit for each that is in the file.
+    /// One bit for each algorithm that the file lists already.
     seen: AtomicU32,
 }
 

@@ -109,8 +109,8 @@ impl<'c> Aes<'c> {
     /// Encrypts or decrypts messages in the machine's memory, each with its vector, in their place.
     ///
     /// # Errors
-    /// A message is no multiple of 16 bytes (but for CTR) or too long for a slot of staging memory,
-    /// or the card fails; then some messages may be done and others not.
+    /// When a message is no multiple of 16 bytes (except with CTR) or too long for a slot of
+    /// staging memory, or the card fails; some messages may be encrypted then.
     pub fn crypt_many(
         &self,
         mode: Mode,

@@ -240,7 +240,7 @@ struct Bench {
     reader: BlockReader,
     compressor: Compressor,
     examiner: Examiner,
-    /// What is to be compressed or not, as far as it is known.
+    /// Open segments: one of blocks to compress, one of others.
     segments: [OpenSegment; 2],
     pack: Option<PackWriter>,
     pack_buffer: Vec<u8>,

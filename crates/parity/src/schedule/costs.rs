@@ -115,7 +115,7 @@ impl Costs {
 }
 
 impl Schedule {
-    /// What it costs. `layout` is the one that it was made for.
+    /// The costs of this schedule, which was made for `layout`.
     pub fn costs(&self, layout: &Layout) -> Costs {
         Costs::of(self, layout)
     }
