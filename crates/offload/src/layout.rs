@@ -143,7 +143,7 @@ pub(crate) struct Ring {
     /// Written by the client: its work that suits the service, done by either of them, in units of
     /// [`PROGRESS_BYTES`].
     pub(crate) progress: AtomicU32,
-    /// Written by the client: the [`kind`] of its last message, done by either of them.
+    /// Written by the client: the [`kind`] of its latest message.
     pub(crate) kind: AtomicU32,
     /// Set by the service when it stops reading an idle client's progress; cleared by the client,
     /// which then reports that it is at work.

@@ -331,10 +331,10 @@ impl Repository {
             .call_method1("open_file", (file, name))
     }
 
-    /// Writes a snapshot, or what is below `path` in it, into the folder `target`.
+    /// Writes a snapshot, or the part below `path`, into the folder `target`.
     ///
-    /// What is there as it should be stays; the same call goes on after an interruption. What
-    /// could not be restored is in the report's `warnings`.
+    /// Files that are right already stay; after an interruption, the same call resumes. The
+    /// report's `warnings` list entries that could not be restored.
     #[pyo3(signature = (
         snapshot, target, *, path=None, include=Vec::new(), exclude=Vec::new(), verify=false,
         dry_run=false, progress=None
@@ -380,8 +380,8 @@ impl Repository {
         })
     }
 
-    /// Stores paths as a new snapshot, and returns it. What could not be stored is in its
-    /// `warnings`.
+    /// Stores paths as a new snapshot and returns it. Its `warnings` list entries that could not be
+    /// stored.
     ///
     /// Unchanged files are taken from the latest snapshot of the same host and paths, unless
     /// `force` has all of them read. `exclude` has patterns of gitignore.
@@ -706,9 +706,9 @@ pub struct RestoreReport {
     skipped_bytes: u64,
     /// Bytes that were read again and compared.
     verified_bytes: u64,
-    /// Things that could not be restored as they were.
+    /// Number of problems: entries, attributes or bytes that could not be restored.
     errors: u64,
-    /// Pairs of a path and what could not be restored of it.
+    /// Pairs of a path and a problem.
     warnings: Vec<(OsString, String)>,
 }
 

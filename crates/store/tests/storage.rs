@@ -1,4 +1,4 @@
-//! What every storage must do, in one suite that all of them run.
+//! The contract of storages, as one suite that every storage runs.
 
 mod common;
 

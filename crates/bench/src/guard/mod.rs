@@ -173,7 +173,7 @@ impl Guard {
             .collect())
     }
 
-    /// Bounds for a ratio: the last result, and the documented figure.
+    /// The figures with which a ratio is compared: the last result, and the documented one.
     fn expected(&self, claim: &Claim) -> [Option<f64>; 2] {
         let last = self.last.ratios.get(&claim.name).copied();
         [last, claim.claimed_of(&self.family)]

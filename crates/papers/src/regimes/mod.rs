@@ -240,7 +240,7 @@ struct Bench {
     reader: BlockReader,
     compressor: Compressor,
     examiner: Examiner,
-    /// Open segments: one of blocks to compress, one of others.
+    /// The open segments: of blocks stored uncompressed, and of blocks to compress.
     segments: [OpenSegment; 2],
     pack: Option<PackWriter>,
     pack_buffer: Vec<u8>,

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::format::entry::{Entry, Kind, blocks as blocks_of};
 use tabane_storage::Id;
 
-/// A difference between two trees: an entry that is missing in one of them or not equal in both.
+/// A difference between two trees: an entry added, removed or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Path below the compared directories.

@@ -237,7 +237,7 @@ fn while_damaged_parts_are_healed() {
 #[test]
 fn while_a_target_is_replaced() {
     let mut filled = Filled::new(5, 5);
-    // The new one, which is not of the set yet.
+    // The new target, not yet in the set.
     filled.disks.push(MemoryStorage::default());
     let replace = |storages: Vec<Arc<dyn Storage>>| {
         let places = places(storages);

@@ -221,8 +221,8 @@ pub struct Status {
     pub relayed_bytes: u64,
 }
 
-/// The kinds of error that version 3 of the protocol has, by their numbers. Any other kind is sent
-/// as the last of them.
+/// The kinds of error that version 3 of the protocol has, by their numbers. Other kinds are sent as
+/// `Permanent`, the last one.
 const SENT_KINDS: [StorageErrorKind; 9] = [
     StorageErrorKind::NotFound,
     StorageErrorKind::AlreadyExists,
