@@ -422,7 +422,7 @@ mod tests {
         assert_eq!(again.entry.hard_link, Some(link));
         assert_eq!(again.entry.atime.unwrap().s, meta.atime());
 
-        // Of an open file it is the same.
+        // An open file gives the same entry.
         let file = open_file(handle.as_fd(), OsStr::new("other")).unwrap();
         let stat = rustix::fs::fstat(&file).unwrap();
         assert_eq!(
@@ -616,7 +616,7 @@ mod tests {
         assert_eq!(found[0], 1 << 20..(1 << 20) + 65536);
         assert_eq!(found[1], 5 << 20..(5 << 20) + 65536);
         assert!(found[2].start < (10 << 20) && found[2].end == 10 << 20);
-        // Only within what was asked for, even when the file has grown or shrunk since.
+        // Ranges stay within the given length, even if the file has grown or shrunk since.
         assert_eq!(extents((1 << 20) + 100), [1 << 20..(1 << 20) + 100]);
         let longer = extents(11 << 20);
         assert_eq!(longer, found);

@@ -30,14 +30,13 @@ use crate::merge::{self, Batch, Failure, Input};
 use crate::objects::IndexObjects;
 use crate::run::{Run, is_damage};
 
-/// What the name of a run begins with; the number is that of the format, which others may not
-/// understand.
+/// Prefix of a run's name. The number is the version of the format.
 const RUN: &str = "index1-";
 
-/// What the name of a run that is being written begins with.
+/// Prefix of the name of a run that is being written.
 const TEMPORARY: &str = "tmp-";
 
-/// So old is a file only if whoever wrote it is gone.
+/// Age from which a temporary file counts as left behind by a dead process.
 const TEMPORARY_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Index objects are read until they have so many blocks, before they are written to a run.
@@ -239,7 +238,7 @@ enum LoadError<E> {
 }
 
 impl<E: From<Error>> LoadError<E> {
-    /// What the error is about, if another attempt may not have it.
+    /// The reason of an error that another attempt may avoid; `None` for others.
     fn passing<O: IndexObjects<Error = E>>(&self) -> Option<String> {
         match self {
             Self::Runs(Error::Cache { source, .. }) => {

@@ -15,7 +15,7 @@ use crate::run::{PackRecord, Run};
 
 /// All blocks of a repository.
 ///
-/// Packs and segments have consecutive numbers: first all of the runs, then all in memory.
+/// Packs and segments have consecutive numbers: the runs come first, the index in memory last.
 #[derive(Default)]
 pub struct Index {
     parts: Vec<Part>,
@@ -207,7 +207,7 @@ impl Index {
         })
     }
 
-    /// The segment that comes behind this one in the same pack, if there is one.
+    /// The next segment of the same pack, if any.
     ///
     /// # Errors
     /// When the cache cannot be read.
@@ -289,7 +289,7 @@ impl Index {
         Ok(run.is_single(id)? || run.find(id)? == Some(place))
     }
 
-    /// Number of blocks; of those in runs, one that is stored more than once may count as often.
+    /// Number of blocks. A block in several runs or packs may count several times.
     pub fn len(&self) -> u64 {
         let in_runs = self.parts.iter().map(|part| u64::from(part.run.len()));
         in_runs.sum::<u64>() + self.recent.len()

@@ -302,8 +302,8 @@ pub fn without_permission() -> io::Error {
     io::Error::other("it has no permission for any ring")
 }
 
-/// A connection until it has said what it is for, which may take [`GREETING_TIMEOUT`] in all: bytes
-/// that come one by one are none the better.
+/// A connection during its greeting, which may take [`GREETING_TIMEOUT`] in all, even if single
+/// bytes keep arriving.
 pub struct Hasty<'a> {
     stream: &'a TcpStream,
     end: Instant,

@@ -702,7 +702,7 @@ pub struct RestoreReport {
     total_bytes: u64,
     /// Bytes that were written.
     restored_bytes: u64,
-    /// Bytes that were right already.
+    /// Bytes that were up to date already.
     skipped_bytes: u64,
     /// Bytes that were read again and compared.
     verified_bytes: u64,

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use crate::sync::lock;
 
-/// How much of the time in which nothing was sent may be made up for.
+/// Idle time that may be made up for by a burst, at most.
 const BURST_DURATION_MAX: Duration = Duration::from_millis(250);
 
 /// A token bucket that everything in one direction shares.
 pub struct Limiter {
     bytes_per_s: f64,
-    /// When what was let through so far has gone at the rate allowed.
+    /// Time at which all bytes admitted so far have gone, at the allowed rate.
     busy_until: Mutex<Option<Instant>>,
 }
 

@@ -64,14 +64,14 @@ impl LocalStorage {
         }
     }
 
-    /// Whether there is a repository, or a target of one.
+    /// Whether the directory holds a repository or a target of one.
     fn is_used(&self) -> bool {
         [Name::CONFIG, Name::TARGET]
             .iter()
             .any(|name| self.path(*name).exists())
     }
 
-    /// What time it is by the file system's clock: it may be another machine's.
+    /// The time of the file system's clock, which may be another machine's.
     fn now(&self) -> io::Result<SystemTime> {
         let probe = self.temporary();
         let modified = self
@@ -81,7 +81,7 @@ impl LocalStorage {
         modified
     }
 
-    /// Begins to write an object, which has no name yet.
+    /// Begins to write an object, under a temporary name.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -96,11 +96,10 @@ impl LocalStorage {
         })
     }
 
-    /// Gives drafts their names, whole and durable. That of several at once costs less than of each
-    /// by itself: what they need of the file system's journal goes together, and each directory is
-    /// synced once.
+    /// Gives drafts their names, whole and durable. Publishing several at once costs less than one
+    /// by one: they share commits of the file system's journal, and each directory is synced once.
     ///
-    /// For each there is one result; [`StorageErrorKind::AlreadyExists`] where the name is taken.
+    /// Returns one result for each draft; [`StorageErrorKind::AlreadyExists`] if the name is taken.
     pub fn publish(&self, drafts: impl IntoIterator<Item = Draft>) -> Vec<Result<()>> {
         let mut drafts: Vec<_> = drafts.into_iter().map(|draft| (draft, Ok(()))).collect();
         for (draft, result) in &mut drafts {

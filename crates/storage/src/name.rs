@@ -74,13 +74,13 @@ impl ObjectKind {
     }
 }
 
-/// Names one object. Objects other than `config` and `target` are named by the BLAKE3 of their
-/// bytes, or of those of the object that they are about.
+/// Names one object. Every ID is the BLAKE3 of the object's bytes, or of another object's to which
+/// it refers; `config` and `target` have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Name {
-    /// Its kind.
+    /// The object's kind.
     pub kind: ObjectKind,
-    /// Its ID; zeros for `config` and `target`.
+    /// The object's ID; zeros for `config` and `target`.
     pub id: Id,
 }
 

@@ -28,12 +28,12 @@ pub trait Progress: Send + Sync {
         let _ = what;
     }
 
-    /// An entry could not be stored or restored as it is: it is missing, or changed meanwhile.
+    /// An entry could not be stored or restored completely: it is missing, or changed meanwhile.
     fn warning(&self, path: &Path, what: &str) {
         let _ = (path, what);
     }
 
-    /// Something is worth knowing, and harmless.
+    /// A harmless event worth knowing.
     fn note(&self, what: &str) {
         let _ = what;
     }

@@ -93,19 +93,19 @@ impl Outages {
 }
 
 impl Attempts<'_> {
-    /// Whether an earlier try failed; the server may have carried out the request all the same.
+    /// Whether an earlier try failed; the server may have carried out that request.
     pub fn is_again(&self) -> bool {
         self.failures > 0
     }
 
-    /// How long the next try may take, if that is less than what it needs.
+    /// Time limit of the next try, if it is to be shorter than usual.
     pub fn time_limit(&self) -> Option<Duration> {
         let reached = lock(&self.outages.state).reached;
         let patience = self.outages.patience;
         (!reached).then(|| patience.clamp(FIRST_ANSWER_MIN, FIRST_CONTACT_TIMEOUT))
     }
 
-    /// How long to wait before the next try, or nothing if there should be none.
+    /// Time to wait before the next try; `None` to give up.
     pub fn failed(&mut self, failure: &StorageError, now: Instant) -> Option<Duration> {
         let first_failure = *self.first_failure.get_or_insert(now);
         let (since, patience) = if self.outages.failed(failure, now) {
@@ -122,7 +122,7 @@ impl Attempts<'_> {
             return None;
         }
         let delay = DELAY_MIN.saturating_mul(1 << (self.failures - 1).min(10));
-        // Not all at once: the server may just be coming back.
+        // A random part keeps clients from retrying all at once when a server comes back.
         let [random] = random::<1>();
         let delay = delay
             .min(DELAY_MAX)

@@ -10,15 +10,15 @@ use crate::error::{Result, StorageErrorKind};
 use crate::id::Id;
 use crate::name::{Name, ObjectKind};
 
-/// No object is longer, in bytes: what claims to be is not read, whoever put it there.
+/// Bytes of an object at most; longer ones are not read.
 pub const OBJECT_LEN_MAX: u64 = 1 << 30;
 
-/// An object that is there.
+/// An object in a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// Its ID; zeros for `config`.
+    /// The object's ID; zeros for `config`.
     pub id: Id,
-    /// Its length in bytes, or about that: see [`Storage::is_listed_as`].
+    /// The object's length in bytes, exact or not: see [`Storage::is_listed_as`].
     pub len: u64,
     /// When it was put, by the clock of the storage: only differences mean anything.
     pub modified: SystemTime,

@@ -8,12 +8,11 @@ use crate::striped::StripedStorage;
 use tabane_storage::{Id, Name, ObjectKind, Result, Storage, StorageError, StorageErrorKind};
 
 impl StripedStorage {
-    /// Spreads new stripes over this place as well, which must be empty. What is there stays where
-    /// it is. The set must be opened again after this.
+    /// Adds an empty place as a target, over which new stripes are spread too. Existing objects
+    /// stay where they are. Open the set again afterwards.
     ///
     /// # Errors
-    /// One sentence, when a target is missing, there are as many as there can be, or the place
-    /// cannot be used.
+    /// When a target is missing, the set is at its maximum of targets, or the place cannot be used.
     pub fn add(&self, place: &Place) -> Result<()> {
         let (_, newest) = self.newest();
         if newest.len() == ROLES_MAX || self.generations.len() == usize::from(GENERATION_MAX) {
@@ -39,13 +38,13 @@ impl StripedStorage {
         }
     }
 
-    /// Puts this place, which must be empty, where a target was, which is named by its ID or its
-    /// URL. What belongs there is written by [`StripedStorage::heal`]. The set must be opened again
-    /// after this. Returns the URL of the target that was replaced.
+    /// Replaces a target, named by its ID or its URL, by an empty place, and returns the URL of the
+    /// old target. [`StripedStorage::heal`] then writes the parts that belong there. Open the set
+    /// again afterwards.
     ///
     /// # Errors
-    /// One sentence, when there is no such target, data would be lost without it, or the place
-    /// cannot be used.
+    /// When no target or several have this name, data would be lost without it, or the place cannot
+    /// be used.
     pub fn replace(&self, old: &str, place: &Place) -> Result<String> {
         let all = self.targets.all();
         let is_old = |number: &usize| {
@@ -71,8 +70,7 @@ impl StripedStorage {
         let member = self.new_member(place)?;
         match self.targets.position(member.id) {
             None => self.announce(place, &self.description.replace(all[number].id, member))?,
-            // An earlier attempt, which was interrupted, has put this place where it was itself
-            // before.
+            // An earlier attempt was interrupted after it had given this place its identity.
             Some(known) if known == number && place.storage.stat(Name::CONFIG).is_err() => {
                 self.announce(place, &self.description)?;
             }
@@ -86,7 +84,7 @@ impl StripedStorage {
         Ok(all[number].url.clone())
     }
 
-    /// Makes a place ready to be a target; one on which an earlier attempt has begun to is as good.
+    /// Prepares a place as a target, or finishes what an interrupted attempt began.
     fn new_member(&self, place: &Place) -> Result<Member> {
         refuse_within(
             &place.url,

@@ -20,11 +20,10 @@ pub const HEADER_LEN: u64 = 64;
 /// and hardly more bytes.
 pub const REPLICA_MAX: u64 = 64 << 10;
 
-/// The most roles that a stripe can have.
+/// Roles of a stripe at most.
 pub const ROLES_MAX: usize = 32;
 
-/// The highest number of a generation: it must fit into what an object's length leaves when it is
-/// divided by 16.
+/// The highest number of a generation: stored as a remainder modulo 16 of a listed length.
 pub const GENERATION_MAX: u8 = 15;
 
 const CHECKSUM_LEN: u64 = 16;
@@ -305,7 +304,7 @@ mod tests {
             assert_eq!(listed, Some(geometry.listed_len()), "{geometry:?}");
             assert!(geometry.listed_len() >= geometry.object_len);
         }
-        // Whatever a target lists, it is no more than no length.
+        // Arbitrary lengths in a listing yield a length or `None`, never a panic.
         for len in (0..5000).chain([u64::MAX, u64::MAX - 15, 1 << 62]) {
             let _ = listed_len(len, 5);
         }

@@ -9,9 +9,9 @@ use tabane_storage::sync::lock;
 use tabane_storage::{Id, Name, ObjectKind, Result, StorageErrorKind};
 
 impl StripedStorage {
-    /// Removes an object. What a target that is away has of it must not come back to life with it,
-    /// so this is written down first; packs need not be, since nothing refers to one that was
-    /// removed.
+    /// Removes an object. While targets are missing, a deletion mark is written first, so that
+    /// their parts do not revive the object. Packs need no mark, since nothing refers to a removed
+    /// pack.
     pub(super) fn delete_object(&self, name: Name, is_again: bool) -> Result<()> {
         self.check_enough()?;
         if self.is_deleted(name.id) && !is_again {

@@ -13,11 +13,11 @@ use crate::read::{StripeReader, wants};
 use crate::striped::StripedStorage;
 
 impl StripeReader<'_> {
-    /// Whether parts contradict each other, in any sector of which all cells are known; and the
-    /// role whose part is wrong if only one is.
+    /// Looks for contradicting parts in sectors of which all cells are known; names the role whose
+    /// part is wrong, if it is a single one.
     ///
-    /// That is a guess: two parts can be changed so that a third seems to be wrong. So nothing may
-    /// be replaced for it.
+    /// The role is a guess: two parts can be changed so that a third one seems wrong. So no part
+    /// may be replaced on its account.
     pub fn contradiction(&self) -> Option<Option<usize>> {
         let mut sectors = self.whole_sectors().into_iter();
         let sector =

@@ -89,7 +89,7 @@ impl StripedStorage {
         Err(StorageError::new(StorageErrorKind::Damaged, text))
     }
 
-    /// How an object is laid out, from the first header that is as it was written.
+    /// The geometry of an object, from the first intact header.
     pub(super) fn geometry(&self, name: Name) -> Result<Geometry> {
         Ok(match self.find(name)? {
             Found::Stripe(geometry) => geometry,
@@ -130,9 +130,8 @@ impl StripedStorage {
         Ok(reader.bytes(&range, &wanted))
     }
 
-    /// The roles of a stripe that are not used to read it: those whose targets are away, and of
-    /// those that are wrong, and then of those whose targets are slow, as many as others make up
-    /// for.
+    /// The roles to leave out when reading a stripe: all whose targets are away; then, up to two in
+    /// total, roles with wrong parts, then roles on slow targets.
     fn left_out(&self, object: Id, by_role: &[usize]) -> Vec<usize> {
         let is_away = |role: &usize| !self.targets.is_up(by_role[*role]);
         let mut left_out: Vec<usize> = (0..by_role.len()).filter(is_away).collect();
@@ -189,8 +188,8 @@ impl StripedStorage {
         })
     }
 
-    /// A target did not give what it was asked for. One that does not answer is left alone; a fault
-    /// of one object is not yet one of the target. Says whether it is left alone.
+    /// Handles a failed read. A target that does not answer is put out of use; a fault of one
+    /// object leaves the target in use. Returns whether the target was put out of use.
     pub(super) fn failed_to_read(&self, number: usize, error: &StorageError) -> bool {
         use StorageErrorKind::{Denied, Retryable, SessionOver, Unauthorized, Unreachable};
         let is_away = matches!(

@@ -1,8 +1,8 @@
 //! Brings all targets up to date: rebuilds what is missing or damaged.
 //!
-//! What there is to do is seen from listings, so what was interrupted goes on, and two who heal at
-//! once do the same twice at worst. With `read_data` every byte is read, and so damage is found
-//! that no listing shows.
+//! Listings show what to do, so an interrupted heal resumes, and two heals at once repeat each
+//! other's work at worst. With `read_data` every byte is read, which finds damage that no listing
+//! shows.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -66,7 +66,7 @@ pub struct HealReport {
     pub unhealed_objects: u64,
     /// Targets that are missing.
     pub missing_targets: u64,
-    /// Targets that are full or may not be written to, and were left out for that.
+    /// Targets that were left out as full or read-only.
     pub refusing_targets: u64,
 }
 
@@ -283,7 +283,7 @@ impl StripedStorage {
         Ok(())
     }
 
-    /// Makes every target say who it is and who the others are.
+    /// Writes identity and set description to every target that lacks them.
     fn heal_descriptions(&self, healing: &Healing) -> Result<()> {
         let (current, bytes) = self.description.to_object();
         for number in self.targets.up() {

@@ -25,14 +25,14 @@ pub struct Holding {
 }
 
 impl Holding {
-    /// The list of targets that it is striped over, or 0 if it is not striped.
+    /// The generation of the stripe, or 0 if the object is not striped.
     pub fn generation(&self) -> u8 {
         container::generation_of(self.container_len)
     }
 }
 
-/// Merges what targets listed: of each object what there is of each length, of which there is one
-/// unless something was cut off.
+/// Merges the listings of all targets: for each object one entry a length. Several lengths mean
+/// that a part was cut off.
 pub fn merge(lists: &[(usize, Vec<Listed>)]) -> HashMap<Id, Vec<Holding>> {
     let mut found: HashMap<Id, Vec<Holding>> = HashMap::new();
     let answered = lists.iter().fold(0, |all, (number, _)| all | 1 << number);

@@ -24,7 +24,7 @@ pub struct Answer {
     pub deleted: Vec<Id>,
 }
 
-/// Asks all places at once who they are.
+/// Reads identities and descriptions from all places at once.
 pub fn ask(places: Vec<Place>) -> Vec<Answer> {
     thread::scope(|scope| {
         let threads: Vec<_> = places
@@ -200,9 +200,8 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
     })
 }
 
-/// The description that counts: the latest of the set. Of two of one epoch, which two changes at
-/// once or an interrupted one can have left behind, it is the one that more places have, whatever
-/// their order.
+/// The latest description of the set. Concurrent or interrupted changes can leave two of one epoch;
+/// then the description on more places counts, independent of their order.
 fn description_of_most(answers: &[Answer]) -> Option<Description> {
     let set = set_of_most(answers)?;
     let mut copies: BTreeMap<Id, (u64, usize, &Description)> = BTreeMap::new();
@@ -220,8 +219,7 @@ fn description_of_most(answers: &[Answer]) -> Option<Description> {
     most.map(|(_, (_, _, description))| description.clone())
 }
 
-/// The set that most places say they are of, so that one that is listed by mistake is the one that
-/// is named.
+/// The set of most places, so that a place listed by mistake is the one that the error names.
 fn set_of_most(answers: &[Answer]) -> Option<Id> {
     let mut places: BTreeMap<Id, usize> = BTreeMap::new();
     for answer in answers {
@@ -237,11 +235,10 @@ fn set_of_most(answers: &[Answer]) -> Option<Id> {
     most.map(|(set, _)| set)
 }
 
-/// Makes a set of these places, which are empty, or goes on where an earlier attempt was
-/// interrupted.
+/// Makes a set of these empty places, or resumes an interrupted attempt.
 ///
 /// # Errors
-/// When there are too few, one of them does not answer, or holds something else.
+/// When the places are too few, or one does not answer or holds other data.
 pub fn form(places: Vec<Place>, fixed_roles: bool) -> Result<()> {
     if places.len() < 3 {
         return Err(refusal(format!(

@@ -200,7 +200,7 @@ impl StripedStorage {
         )
     }
 
-    /// That no more targets of the newest generation are without what was put than may be.
+    /// Fails if more than two targets of the newest generation lack their part of the put.
     fn check_stored(&self, puts: &[(usize, Put)]) -> Result<()> {
         let has = |number: usize| {
             let mut puts = puts.iter();
@@ -227,8 +227,8 @@ impl StripedStorage {
         Ok(judged)
     }
 
-    /// What a put came to. A target that is full, or that may not be written to, is not left out in
-    /// silence: it ends the operation, unless it is a node, of which two may be.
+    /// Judges the result of a put. A full or read-only target ends the operation; of nodes, up to
+    /// two may refuse.
     fn judge(&self, number: usize, put: Result<()>) -> Result<Put> {
         use StorageErrorKind::{AlreadyExists, Denied, Full, ReadOnly, Unauthorized};
         let Err(error) = put else { return Ok(Put::New) };
@@ -257,7 +257,7 @@ fn padded(object: &[u8], geometry: &Geometry) -> Buffer {
     Buffer::padded(object, geometry.cell_len() as usize)
 }
 
-/// A cell of a new stripe: data are only looked at, so they stay where they are.
+/// A cell of a new stripe; data cells borrow the object's bytes.
 pub enum Cell<'a> {
     /// Of the object.
     Data(&'a [u8]),

@@ -60,8 +60,7 @@ pub struct Sectors {
 /// The sectors of a cell that are wanted.
 pub type Want = (usize, Range<u64>);
 
-/// Sectors that follow each other, and in all of which the same cells are bad, some of which are
-/// wanted.
+/// Consecutive sectors with the same bad cells, some of which are wanted.
 struct Gap {
     bad: BTreeSet<usize>,
     wanted: BTreeSet<usize>,
@@ -75,7 +74,7 @@ impl Gap {
 }
 
 impl<'a> StripeReader<'a> {
-    /// A reader without any sector; `None` if the set has no such generation.
+    /// A reader that has read nothing yet; `None` if the set lacks this generation.
     pub fn new(
         storage: &'a StripedStorage,
         name: Name,
@@ -147,7 +146,7 @@ impl<'a> StripeReader<'a> {
         self.absent.is_empty() && !self.damage.iter().any(|(_, damaged)| *damaged == sector)
     }
 
-    /// Does without a role, whatever its target has.
+    /// Leaves a role out, even if its target is in use.
     pub fn leave_out(&mut self, role: usize) {
         self.away.insert(role);
         self.give_up_role(role);
@@ -442,7 +441,7 @@ impl<'a> StripeReader<'a> {
         self.geometry.stored(self.layout.row_of(*cell), sectors)
     }
 
-    /// Takes over what of a span is as it was written; `bytes` begin at `start` of the container.
+    /// Takes over the intact sectors of a span; `bytes` begin at offset `start` of the shard.
     fn take(&mut self, span: &[Want], start: u64, bytes: &[u8]) {
         for (cell, sectors) in span {
             let (role, row) = (self.layout.role_of(*cell), self.layout.row_of(*cell));

@@ -15,8 +15,8 @@ use tabane_storage::buffer::Buffer;
 use tabane_storage::{Name, Result, StorageError, StorageErrorKind};
 
 impl StripedStorage {
-    /// Puts copies where they are missing or damaged; returns whether there was something to do,
-    /// and it is done.
+    /// Writes missing and damaged copies anew; returns true if there were any and all writes
+    /// succeeded.
     pub(super) fn heal_replicas(
         &self,
         healing: &Healing,
@@ -28,7 +28,7 @@ impl StripedStorage {
         let holders = self.targets.up().into_iter().filter(has);
         let (mut good, mut damaged) = (None, Vec::new());
         for number in holders {
-            // One that is good is enough, unless all are to be looked at.
+            // One intact copy is enough, unless all data is to be read.
             if good.is_some() && !healing.options.read_data && holding.wrong >> number & 1 == 0 {
                 continue;
             }
@@ -71,8 +71,8 @@ impl StripedStorage {
         Ok(done && !(lacking.is_empty() && damaged.is_empty()))
     }
 
-    /// Puts the parts of a stripe that are missing or damaged; returns whether there was something
-    /// to do, and it is done.
+    /// Writes missing and damaged parts of a stripe anew; returns true if there were any and all
+    /// writes succeeded.
     pub(super) fn heal_stripe(
         &self,
         healing: &Healing,

@@ -20,11 +20,11 @@ use crate::targets::Targets;
 /// Copies of what is not striped.
 pub(crate) const REPLICAS: usize = 3;
 
-/// How long an operation waits when no more targets are away than may be, but just those that have
-/// what it takes.
+/// Time for which an operation waits when at most two targets are away, but these hold parts that
+/// it needs.
 const BRIEF_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Geometries that are remembered at most.
+/// The most geometries remembered.
 const KNOWN_MAX: usize = 100_000;
 
 /// Objects over several targets.
@@ -34,17 +34,17 @@ pub struct StripedStorage {
     /// Numbers of the targets of each generation.
     pub(crate) generations: Vec<Vec<usize>>,
     pub(crate) description: Description,
-    /// What is known of objects that are striped.
+    /// Known geometries of striped objects.
     pub(crate) known: Mutex<HashMap<Id, Geometry>>,
-    /// What was deleted while a target was away that may have it.
+    /// Objects that were deleted while a target with a part of them was away.
     pub(crate) deleted: Mutex<HashSet<Id>>,
     /// Roles of objects whose parts are wrong although their checksums are right.
     pub(crate) distrusted: Mutex<HashMap<Id, Vec<usize>>>,
     /// Targets that have such parts.
     pub(crate) liars: Mutex<BTreeSet<usize>>,
-    /// What was read of stripes of which not all targets are used.
+    /// Decoded sectors of stripes that are read without all of their targets.
     pub(crate) decoded: Decoded,
-    /// What targets were seen to have of which objects that is not as it was written.
+    /// Damaged parts that were seen: number of the target and ID of the object.
     pub(crate) damage: Mutex<BTreeSet<(usize, Id)>>,
     /// Sends stripes to targets that make parities among themselves.
     pub(crate) sender: Option<Box<dyn StripeSender>>,
@@ -82,17 +82,15 @@ impl StripedStorage {
         Ok(storage)
     }
 
-    /// Makes a new set of at least three places, which must be empty. What was interrupted goes on.
+    /// Makes a new set of at least three empty places, or resumes an interrupted attempt.
     ///
     /// # Errors
-    /// One sentence, when there are too few, one of them does not answer, or holds something else.
+    /// When the places are too few, or one does not answer or holds other data.
     pub fn form(places: Vec<Place>, fixed_roles: bool) -> Result<()> {
         open::form(places, fixed_roles)
     }
 
-    /// Puts and rebuilds stripes by `sender`, where it can; waits for `patience` when too many
-    /// nodes
-    /// are away.
+    /// Lets `sender` put and rebuild stripes; waits for `patience` when too many nodes are away.
     #[must_use]
     pub(crate) fn over_nodes(mut self, sender: Box<dyn StripeSender>, patience: Duration) -> Self {
         self.sender = Some(sender);
@@ -270,7 +268,8 @@ impl StripedStorage {
     /// How many copies of an object of this kind there should be, if it is not striped.
     pub(crate) fn replicas(&self, kind: ObjectKind) -> usize {
         match kind {
-            // Nothing else can be read without them, and they hardly ever change.
+            // On every target: all other objects are unreadable without them, and they hardly ever
+            // change.
             ObjectKind::Config | ObjectKind::Key => self.newest().1.len(),
             _ => REPLICAS,
         }

@@ -21,17 +21,17 @@ pub struct TargetState {
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Parts of objects that it should have and has not, as far as others know; not counted where
-    /// it is missing.
+    /// Parts of objects that the target lacks, as far as other targets show; 0 for a missing
+    /// target.
     pub lacks: u64,
 }
 
-/// What is known of all targets.
+/// The state of all targets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Survey {
     /// Each target.
     pub targets: Vec<TargetState>,
-    /// Objects that are there.
+    /// Number of objects.
     pub objects: u64,
     /// Objects that lack a part on one of their targets.
     pub incomplete_objects: u64,

@@ -139,8 +139,8 @@ impl Target {
         true
     }
 
-    /// Asks a node whose pause is over, and uses it again if it still is the same target; returns
-    /// whether it is.
+    /// Asks a node whose pause is over. Uses it again if it answers as the same target, and returns
+    /// whether it does.
     fn ask_again(&self) -> bool {
         let is_due = |down: &Down| Instant::now() >= down.retry_at;
         let is_due = lock(&self.state).down.as_ref().is_some_and(is_due);
@@ -422,7 +422,7 @@ impl Shared {
     }
 }
 
-/// Does something for each number, all at once; the results in their order.
+/// Calls `act` for all numbers at once; the results are in their order.
 fn at_once<T: Send>(numbers: &[usize], act: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let act = &act;
     let Some((&first, others)) = numbers.split_first() else {

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use crate::error::{StorageError, StorageErrorKind};
 
-/// Keys and region of a profile, each if it is there.
+/// Keys and region of a profile, as far as the files have them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     /// Access key and secret key.
     pub keys: Option<(String, String)>,
-    /// Token of keys that are valid for a while.
+    /// Session token of temporary keys.
     pub token: Option<String>,
     /// Region of the buckets.
     pub region: Option<String>,

@@ -40,12 +40,12 @@ const SMALL_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Objects below a prefix of an object store.
 ///
-/// Each object is one request, at most [`OBJECT_LEN_MAX`] long, which every service takes: so it is
-/// there whole or not at all, and stays once [`Storage::put`] has returned. What fails in passing
-/// is tried again; that a try may have done its work although its answer was lost is taken into
-/// account.
+/// Each object is written by one request of at most [`OBJECT_LEN_MAX`] bytes, which every service
+/// accepts: so it exists whole or not at all, and is durable once [`Storage::put`] has returned.
+/// Retryable failures are retried, with regard to requests that succeeded although their answer was
+/// lost.
 ///
-/// To be called from threads of its own, not from within an asynchronous runtime.
+/// Methods block: call them from ordinary threads, not from within an asynchronous runtime.
 pub struct ObjectStorage {
     /// Only taken when dropped.
     runtime: Option<Runtime>,
@@ -155,7 +155,7 @@ impl ObjectStorage {
         }
     }
 
-    /// Puts an object that must not be there.
+    /// Puts an object that must not exist yet.
     async fn put_new(&self, path: &Path, bytes: &Bytes, again: bool) -> Result<()> {
         if self.is_webdav {
             return self.put_copied(path, bytes).await;
@@ -452,7 +452,8 @@ impl Storage for ObjectStorage {
     fn delete(&self, name: Name) -> Result<()> {
         let path = self.object(name);
         self.run(async |again| {
-            // Most services say of an object that is not there that it is deleted.
+            // Most services report success when a missing object is deleted, so its existence is
+            // asked first.
             match within(SMALL_REQUEST_TIMEOUT, self.store.head(&path)).await {
                 Err(failure) if failure.kind() == StorageErrorKind::NotFound && again => {
                     return Ok(());
@@ -489,7 +490,7 @@ impl Drop for ObjectStorage {
     }
 }
 
-/// Waits for a request, but not for ever.
+/// Waits for a request for `limit` at most.
 async fn within<T>(
     limit: Duration,
     request: impl Future<Output = object_store::Result<T>>,

@@ -46,8 +46,8 @@ const METADATA_HOSTS: [&str; 3] = [
     "metadata.google.internal",
 ];
 
-/// What services call it that an object is not there, or is; others than these are about buckets,
-/// users or haste.
+/// Error codes of services for missing or existing objects; all other codes concern buckets, users
+/// or request rates.
 const OF_OBJECTS: [&str; 5] = [
     "",
     "NoSuchKey",
@@ -73,7 +73,7 @@ impl fmt::Debug for Transport {
 }
 
 impl Transport {
-    /// Connects when it is used. Uploads go no faster than `upload` lets them.
+    /// A transport that connects at its first request. `upload` limits the rate of uploads.
     pub fn new(
         service: Service,
         upload: Option<Arc<Limiter>>,
@@ -95,7 +95,7 @@ impl Transport {
         })
     }
 
-    /// Sends a request. It may take long as long as its body moves, which counts up `sent`.
+    /// Sends a request; fails after a time in which no byte of its body, counted in `sent`, moved.
     async fn send(
         &self,
         request: reqwest::Request,
@@ -115,7 +115,7 @@ impl Transport {
         }
     }
 
-    /// Lets pass what `object_store` understands itself, and explains the rest.
+    /// Passes on responses that `object_store` understands, and turns all others into errors.
     async fn judge(&self, response: HttpResponse) -> Result<HttpResponse, StorageError> {
         let status = response.status();
         let by_crate = [

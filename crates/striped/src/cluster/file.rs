@@ -1,5 +1,5 @@
-//! The files that say who is who in a cluster: one for its clients, one for each node. `tabane
-//! cluster create` writes them.
+//! The files of a cluster with addresses and credentials: one for its clients, one for each node.
+//! `tabane cluster create` writes them.
 
 use std::fs;
 use std::path::Path;
@@ -75,7 +75,7 @@ impl ClusterFile {
     /// Reads one.
     ///
     /// # Errors
-    /// [`StorageErrorKind::NotFound`]; one sentence about what is wrong with it.
+    /// [`StorageErrorKind::NotFound`]; when the file is malformed or of another kind.
     pub fn read(path: &Path) -> Result<Self> {
         let file: Self = read(path).map_err(|error| match read::<NodeFile>(path) {
             Ok(node) => wrong(

@@ -1,16 +1,17 @@
-//! Decides which stripes to relay, knowing of those who else write only how many they are.
+//! Decides which stripes to relay, from the client's own waiting times and the number of other
+//! writing clients.
 //!
-//! Relaying spares the client's link and spends those of nodes. As long as nodes keep up, what a
-//! client waits for is its own link, and relaying is right. When nodes do not, it waits for them:
-//! for credit, when their rings are full, or for answers, when it has sent all that it may. What to
-//! do then depends on why. Where many clients write, some stripes are sent directly ([`Crowd`]).
-//! Where there are so few that relaying everything is best, a node is slow: it is all or nothing
-//! ([`Alone`]).
+//! Relaying spares the client's link and spends those of nodes. As long as nodes keep up, the
+//! client's link is the bottleneck, and relaying is right. Otherwise the client waits for nodes:
+//! for credit, when their rings are full, or for answers, when it has sent as many stripes as
+//! allowed. If many clients write, it then sends some stripes directly ([`Crowd`]). If clients are
+//! so few that relaying everything should be best, a node is slow, and the client relays all
+//! stripes or none ([`Alone`]).
 
 use tabane_parity::Layout;
 use tabane_parity::schedule::Kind;
 
-/// For one client.
+/// The mixer of one client.
 #[derive(Default)]
 pub struct Mixer {
     /// How many clients there are, as far as is known.
@@ -56,17 +57,18 @@ impl Mixer {
 
 /// Which share of the stripes to relay among many clients.
 ///
-/// Nodes say how many clients write, and each begins with the share that were best if all links and
-/// all clients were alike. It is less when a client waits for nodes for long, until it does not;
-/// more only while it hardly waits at all, which says that clients have slower links than nodes.
+/// Nodes tell the number of writing clients, and each client begins with the share that would be
+/// best if all links and clients were equal. The share falls while a client waits long for nodes,
+/// and rises above the best only while it hardly waits, which shows that clients have slower links
+/// than nodes.
 struct Crowd {
-    /// Of stripes that are relayed.
+    /// Share of stripes that are relayed.
     share: f64,
-    /// What it began with.
+    /// The best share among equals, with which it began.
     best: f64,
     /// Relayed stripes that are due.
     due: f64,
-    /// Of the time of the last stripes, what was waiting for nodes.
+    /// Share of the time of recent stripes that went into waiting for nodes.
     waited: f64,
 }
 
@@ -77,20 +79,20 @@ impl Default for Crowd {
 }
 
 impl Crowd {
-    /// Waiting for nodes for so much of the time is as it should be.
+    /// Share of time spent waiting for nodes that is aimed at.
     const WAITED_SHARE: f64 = 0.2;
-    /// The same for a share that is more than the best one among equals.
+    /// The same while the share is above the best one among equals.
     const WAITED_SHARE_ABOVE: f64 = 0.03;
-    /// More than this counts as this much: now and then a network hiccups, and a whole stripe
-    /// waits.
+    /// Cap on the waiting share of a stripe: a hiccup of the network now and then stalls a whole
+    /// stripe.
     const WAITED_SHARE_MAX: f64 = 0.5;
-    /// Over how many stripes it is averaged.
+    /// Stripes over which waiting is averaged.
     const AVERAGED_STRIPES: f64 = 3.0;
-    /// Up by this at most after a stripe, towards the best share and above it.
+    /// The most that a share rises after a stripe: up to the best share, and above it.
     const STEP_UP_MAX: f64 = 0.08;
     const STEP_UP_ABOVE_MAX: f64 = 0.02;
-    /// The most that a share falls after a stripe: in all, and as a part of its excess over the
-    /// best.
+    /// The most that a share falls after a stripe: as a part of the share, and of its excess over
+    /// the best.
     const STEP_DOWN_MAX: f64 = 0.1;
     const STEP_DOWN_ABOVE_MAX: f64 = 0.5;
     /// A share this close to the best counts as the best; halving the distance would never end.
@@ -106,7 +108,7 @@ impl Crowd {
         }
     }
 
-    /// Whether there are so many clients that not all should be relayed.
+    /// Whether clients are so many that relaying all stripes would not be best.
     fn is_one(&self) -> bool {
         self.best < 1.0
     }
@@ -135,7 +137,7 @@ impl Crowd {
         };
     }
 
-    /// 1 when it does not wait, 0 when it waits for so much of the time, and less than that.
+    /// 1 without any waiting, 0 at a share `waited` of waiting time, and negative above it.
     fn room(&self, waited: f64) -> f64 {
         1.0 - self.waited / waited
     }
@@ -144,9 +146,9 @@ impl Crowd {
 /// Chooses to relay everything or nothing, for layouts in which the client's link is the bottleneck
 /// unless a node is slow.
 ///
-/// Waiting time hints that the other way may be quicker, but proves nothing: bytes sent before are
-/// still on their way. So the other way is tried, and the quicker one stays. After each trial that
-/// did not pay off, twice as many stripes go by before the next.
+/// Waiting time hints that the other way may be quicker, but proves nothing: earlier bytes may
+/// still be on the link. So the client tries the other way and keeps the quicker one. After each
+/// trial that did not pay off, twice as many stripes go by before the next.
 struct Alone {
     /// Whether stripes are relayed now.
     relays: bool,
@@ -189,7 +191,7 @@ impl Alone {
     const URGENT_WAITED_SHARE: f64 = 0.6;
     /// A trial ends at once when a stripe takes this many times as long as in the other way.
     const HOPELESS_TIME_RATIO: f64 = 3.0;
-    /// Stripes before the first trial, and the most between two trials.
+    /// Stripes before the first trial, and the most from one trial to the next.
     const TRIAL_PAUSE_STRIPES: u32 = 64;
     const TRIAL_PAUSE_STRIPES_MAX: u32 = 2048;
 

@@ -60,7 +60,7 @@ pub fn open_file(path: &Path, options: &RemoteOptions, plan: Plan) -> Result<Str
         if blank == places.len() {
             return Err(StorageErrorKind::NotFound.into());
         }
-        // Of a cluster that has no repository yet, it is not worth to wait for the other nodes.
+        // Without a repository on any node that answers, waiting for other nodes is pointless.
         let may_end = error.kind() == StorageErrorKind::TooFewTargets
             || error.kind() == StorageErrorKind::NoTargets && blank == 0;
         if !may_end || begun.elapsed() >= options.patience {

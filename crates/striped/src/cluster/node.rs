@@ -29,15 +29,14 @@ pub(super) const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// For how long what such an answer said is taken for true.
 const PROBE_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// For how long a node that is there may say nothing: longer than anything that it does for one
-/// request.
+/// The longest silence of a node in use: longer than any request takes it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often the system asks a peer that says nothing whether its machine is there.
+/// Interval of keepalive probes to a silent peer.
 #[cfg(target_os = "linux")]
 const KEEPALIVE_PAUSE: Duration = Duration::from_secs(3);
 
-/// For how long a peer's system may not acknowledge what it was sent.
+/// The longest time without acknowledgement of sent bytes.
 #[cfg(target_os = "linux")]
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(8);
 
@@ -58,7 +57,7 @@ struct Patient<'a> {
 }
 
 impl Patient<'_> {
-    /// Does something until it is done or fails; a timeout of the stream is neither.
+    /// Repeats `act` as long as it ends in a timeout of the stream.
     fn persist<T>(&mut self, act: impl Fn(&mut Tls) -> io::Result<T>) -> io::Result<T> {
         loop {
             match act(self.stream) {
@@ -232,12 +231,12 @@ impl NodeStorage {
         &self.peer.node.address
     }
 
-    /// Whether it answers at all, over a connection of its own.
+    /// Whether the node answers over a fresh connection.
     pub fn is_there(&self) -> bool {
         self.peer.is_there()
     }
 
-    /// Connects to the node without saying who one is: for data.
+    /// Connects to the node without authentication: for data.
     pub fn connect(&self) -> io::Result<TcpStream> {
         connect(&self.peer.node.address)
     }
@@ -305,7 +304,7 @@ impl NodeStorage {
         Ok(done)
     }
 
-    /// An error on the way to the node: as long as it lasts the node is not to be used.
+    /// An error of the connection to the node: the node is out of use until it answers again.
     pub(super) fn blame(&self, error: io::Error) -> StorageError {
         let certificate = error.get_ref().and_then(|error| error.downcast_ref());
         let why = match error.kind() {

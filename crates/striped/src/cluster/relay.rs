@@ -83,9 +83,8 @@ impl Relay {
         }
     }
 
-    /// Ends the session, and opens no other for a while. Nodes that do not answer are left alone,
-    /// so
-    /// that nobody waits for each of them once more.
+    /// Ends the session, and opens no other for a while. Nodes that do not answer are put out of
+    /// use, so that later operations do not wait for them.
     fn pause(&self, targets: &Targets, placed: &Placed, why: &str) {
         let mut state = lock(&self.state);
         state.sessions.clear();
@@ -118,7 +117,7 @@ impl StripeSender for Relay {
             return Relayed::NotTried;
         };
         let geometry = &placed.geometry;
-        // Nodes give up on who sends too slowly to one of them, while it sends to the others.
+        // At a low rate limit, one node would time out while the client sends to the others.
         let layout = geometry.layout();
         let of_sector = layout.data_cells().len() as u64 * SECTOR_LEN;
         if self.limits.least_seconds(of_sector) > STALL_TIMEOUT.as_secs_f64() / 2.0 {
@@ -234,7 +233,7 @@ impl StripeSender for Relay {
             let (_, request) = request(placed, session, source);
             try_each(&nodes, nodes.len(), |node| node.begin(&request))
         });
-        // The next one may begin while nodes are at this one.
+        // The next stripe may begin while nodes work on this one.
         drop(state);
         let failures: Vec<StorageError> = match asked {
             Ok(asked) => {
@@ -268,7 +267,7 @@ impl State {
             .is_some_and(|until| Instant::now() < until)
     }
 
-    /// The session with these nodes, which are those of the generation.
+    /// The session with the nodes of a generation, opened if needed.
     fn session(
         &mut self,
         generation: u8,
@@ -340,8 +339,8 @@ fn request(placed: &Placed, session: &mut Session, source: Source) -> (u64, Requ
     (number, Request::Stripe(session.id(), stripe))
 }
 
-/// When the client's link is idle because nodes are behind: nothing is being sent, and not all that
-/// was sent is answered.
+/// Measures the time in which the client's link is idle because nodes are behind: nothing is being
+/// sent, and answers are outstanding.
 struct Flow {
     sending: bool,
     unanswered: usize,

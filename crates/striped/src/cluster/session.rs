@@ -240,8 +240,8 @@ fn join(
     }
 }
 
-/// Which of these nodes cannot connect to which others, in a sentence for each. Each is asked to
-/// connect to each other, in a session that is closed again.
+/// Tests all links between nodes: each node connects to each other one in a temporary session.
+/// Returns a sentence for each link that fails.
 pub fn cut_links(nodes: &[&NodeStorage]) -> Vec<String> {
     const RING_MIN: usize = 4096;
     if nodes.len() < 3 {

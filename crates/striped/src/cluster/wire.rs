@@ -54,7 +54,7 @@ pub enum Request {
     RemoveLeftovers(u64),
     /// How is the node?
     Status,
-    /// Opens a session, which lasts as long as this connection: a ring for the client, and one for
+    /// Opens a session, which lasts as long as this connection, with a ring for the client and for
     /// each other member.
     Open(Open),
     /// Connects to the rings of the other members; the node's own place in the list is `None`.
@@ -144,7 +144,7 @@ impl fmt::Display for FabricAddress {
     }
 }
 
-/// A stripe that is about to be sent.
+/// The announcement of a stripe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stripe {
     /// Counts the stripes of a session, from 0.
@@ -155,11 +155,11 @@ pub struct Stripe {
     pub object_len: u64,
     /// The generation of its stripe.
     pub generation: u8,
-    /// For each role the member that has it.
+    /// For each role the member that stores it.
     pub by_role: Vec<u8>,
     /// Where its cells come from.
     pub source: Source,
-    /// By how many sectors what nodes send may be behind what the client sends.
+    /// The most sectors that the nodes' transfers may lag behind the client's.
     pub lag: u8,
 }
 
@@ -191,14 +191,14 @@ pub enum Reply {
     Bytes(u64),
     /// The objects of a kind.
     List(Vec<Listed>),
-    /// What lets others write into the rings, of each member, then of the client; and where
-    /// libfabric reaches them, if it does.
+    /// Tokens for writing into the rings, for each member and then for the client; and the address
+    /// of the rings for libfabric, if any.
     Opened(Vec<Token>, Option<FabricAddress>),
-    /// It is connected. So many clients have joined or sent stripes lately.
+    /// The node is connected; the number of clients that joined or sent stripes lately.
     Joined(u16),
     /// How the node is.
     Status(Status),
-    /// It cannot be done.
+    /// The request failed.
     Failed(StorageErrorKind, String),
 }
 
@@ -420,7 +420,7 @@ mod tests {
         assert!(long.to_string().contains("too long"));
         for first in 0..=255_u8 {
             let bytes = [8, 0, 0, 0, first, 255, 3, 9, 200, 200, 200, 200];
-            // Whatever it is taken for, it is no reason to panic.
+            // Arbitrary bytes must not cause a panic.
             let _ = receive::<Request>(&mut bytes.as_slice(), 100);
             let _ = receive::<Reply>(&mut bytes.as_slice(), 100);
         }

@@ -98,8 +98,8 @@ impl View {
         let removals = repository.read_removals()?;
         let removal_times = times(repository, ObjectKind::Removal)?;
         let read = |kind| repository.read_each(kind, |id| repository.load_snapshot_from(kind, id));
-        // A pending snapshot that is gone from its place has become a snapshot before those are
-        // listed.
+        // Read before the snapshots: a pending snapshot that vanishes meanwhile has become a
+        // snapshot by then.
         let pending_snapshots = read(ObjectKind::Pending)?;
         let pending = repository.list_with_times(ObjectKind::Pending)?;
         let mut snapshots = read(ObjectKind::Snapshot)?;
@@ -109,7 +109,7 @@ impl View {
         })?;
         let packs = repository.list_with_times(ObjectKind::Pack)?;
         let packs: HashMap<Id, Listed> = packs.into_iter().map(|pack| (pack.id, pack)).collect();
-        // After the packs: who put one of them has announced himself before.
+        // Listed after the packs: a client announces itself before it puts a pack.
         let (mut clients, now) = match presence {
             Some(presence) => presence.others()?,
             None => without_presence(repository, &packs)?,

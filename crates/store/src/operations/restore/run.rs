@@ -26,7 +26,7 @@ pub struct RestoreSummary {
     pub created: u64,
     /// Entries that existed and differed.
     pub updated: u64,
-    /// Entries that were right already.
+    /// Entries that were up to date already.
     pub unchanged: u64,
     /// Entries that stayed as they were, by [`RestoreOptions::overwrite`].
     pub kept: u64,
