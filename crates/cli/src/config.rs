@@ -37,8 +37,8 @@ pub struct Repository {
 /// # Errors
 /// [`Failure::Usage`] for a file that cannot be read or has mistakes, with the line.
 pub fn apply_profile(definition: Command, args: &[OsString]) -> Result<Command> {
-    // What is missing may be in the profile; what is wrong is found when the arguments are parsed
-    // in earnest.
+    // Missing arguments may be in the profile; wrong ones are found when the arguments are parsed
+    // strictly.
     let lenient = definition.clone().ignore_errors(true);
     let Ok(given) = lenient.try_get_matches_from(args) else {
         // Help was asked for.
@@ -279,7 +279,7 @@ impl<'d> File<'d> {
         Ok(setting)
     }
 
-    /// The values of an option; none for a flag that is not set.
+    /// The values of an option; empty for a flag set to false.
     fn values(&self, arg: &Arg, key: &Key<'_>, value: &Value<'_>) -> Result<Vec<String>> {
         let wrong = |what: &str| {
             let what = format!("{} {what}", key.get_ref());
@@ -399,8 +399,7 @@ fn set_defaults(mut definition: Command, given: &ArgMatches, settings: &[Setting
     definition
 }
 
-/// Options that are not on the command line and that something there excludes; each with the
-/// subcommands that lead to it.
+/// Options that conflict with ones on the command line, each with the path of its subcommand.
 fn excluded(definition: &Command, given: &ArgMatches) -> Vec<(Vec<String>, Id)> {
     let (mut command, mut given, mut path) = (definition, given, Vec::new());
     let mut excluded = Vec::new();

@@ -9,14 +9,14 @@ use tabane_store::Error;
 
 use crate::advice;
 
-/// How a command ended. The numbers are restic's where it has one for the case.
+/// Exit codes of commands; restic's numbers where restic has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Done.
     Success = 0,
-    /// Something went wrong, or `check` found damage.
+    /// The command failed, or `check` found damage.
     Failure = 1,
-    /// The arguments make no sense, or the configuration file has a mistake.
+    /// Invalid arguments or a mistake in the configuration file.
     Usage = 2,
     /// The backup was made, but some of the source could not be read; or `forget` could not read or
     /// remove some snapshots.

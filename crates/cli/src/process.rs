@@ -50,11 +50,10 @@ pub fn exit_on_panic() {
     }));
 }
 
-/// The terminal, and how it was before someone was asked for a password at it.
+/// The terminal, and its settings before it was asked for a password.
 static TERMINAL: Mutex<Option<(File, Termios)>> = Mutex::new(None);
 
-/// Remembers how the terminal is, so that an interrupted question for a password does not leave it
-/// mute.
+/// Keeps the terminal's settings, so that an interrupted password prompt does not leave echo off.
 pub fn remember_terminal() {
     let found = File::open("/dev/tty")
         .ok()

@@ -22,10 +22,10 @@ const DRAW_INTERVAL: Duration = Duration::from_millis(100);
 /// How often a JSON line is printed.
 const JSON_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Columns that a path has to have to be shown at all.
+/// The fewest columns in which a path is shown.
 const PATH_COLUMNS_MIN: usize = 12;
 
-/// What is shown; counted up by any thread.
+/// The counts that are shown; any thread adds to them.
 #[derive(Default)]
 pub struct Counters {
     /// Entries that are done.

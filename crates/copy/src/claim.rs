@@ -69,8 +69,8 @@ pub(crate) struct Dead {
     since_restart: Option<Time>,
 }
 
-/// What tells a command from all others: a hash of the sources and of how the target was given, and
-/// the name of the directory that it makes in the one that has the claim, if it does that.
+/// Identifies a command: a hash of the sources and the target as given, and the name of the
+/// directory that the command makes beside its claim, if any.
 pub(crate) fn purpose(options: &Options, name: Option<&OsStr>) -> Vec<u8> {
     let mut hasher = Hasher::new(Algorithm::Xxh3);
     let here = std::env::current_dir().unwrap_or_default();
@@ -249,7 +249,7 @@ fn makes_directory(home: &OwnedFd, purpose: &[u8]) -> bool {
     there.is_ok_and(|there| there == Some(FileType::Directory))
 }
 
-/// The lock of a claim that nobody has locked; nothing if it is gone, or that of a living run.
+/// Locks the claim of a dead run; `None` if the claim is gone or its run still lives.
 fn lock_of_dead(home: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(home, name, flags, Mode::empty()) {

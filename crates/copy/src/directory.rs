@@ -81,7 +81,7 @@ pub(crate) fn below(path: &Path, name: &OsStr) -> PathBuf {
     }
 }
 
-/// Whether a directory is, or is below, the one with this identity.
+/// Whether a directory, or one above it, has the identity (device, inode) `wanted`.
 pub(crate) fn is_in(directory: &OwnedFd, wanted: (u64, u64)) -> io::Result<bool> {
     let mut directory = directory.try_clone()?;
     let mut last = None;

@@ -161,7 +161,7 @@ pub(crate) fn settle(run: &Run, pair: &Pair, found: &Found) -> Result<(), Failur
     Ok(())
 }
 
-/// An open source, with what it was when it was opened.
+/// An open source, with its attributes at opening.
 pub(crate) struct Source {
     file: File,
     found: Found,

@@ -1,4 +1,4 @@
-//! An entry on its way to being copied.
+//! An entry that is being copied.
 
 use std::ffi::OsString;
 use std::io;

@@ -97,8 +97,8 @@ impl Manifest {
     }
 
     /// The name of a file in the list: relative to the target, so that the list can be checked
-    /// there, wherever it is mounted, and at a source of the same layout. A target that is a file
-    /// has none but its own name.
+    /// there, wherever it is mounted, and at a source of the same layout. If the target is a single
+    /// file, its name.
     fn name(&self, file: &Path) -> Vec<u8> {
         let below_target = file.strip_prefix(&self.base).ok();
         let name = below_target
@@ -220,7 +220,7 @@ pub(crate) fn check(path: &Path, options: &Options, target: &Target) -> io::Resu
     Ok(())
 }
 
-/// The path of a directory below the target, if it is there.
+/// Path of a directory relative to the target, if it lies below it.
 fn below_target(directory: &Path, target: &Target) -> io::Result<Option<PathBuf>> {
     let stat = rustix::fs::fstat(&target.directory)?;
     let directory = fs::canonicalize(directory)?;

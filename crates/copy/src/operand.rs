@@ -18,7 +18,7 @@ use crate::problem::{Action, Problem};
 pub(crate) struct Source {
     /// What holds it.
     pub(crate) directory: Arc<OwnedFd>,
-    /// How that is shown.
+    /// The directory's path as messages show it.
     pub(crate) prefix: PathBuf,
     /// Its name; `.` is the directory itself.
     pub(crate) name: OsString,
@@ -28,13 +28,13 @@ pub(crate) struct Source {
 
 /// The target: a directory, and the name that the copy gets in it.
 pub(crate) struct Target {
-    /// The directory, to reach what is in it.
+    /// The open directory.
     pub(crate) directory: Arc<OwnedFd>,
-    /// How that is shown.
+    /// The directory's path as messages show it.
     pub(crate) prefix: PathBuf,
     /// The name, unless it is that of each source; `.` is the directory itself.
     pub(crate) name: Option<OsString>,
-    /// There was a slash behind it, which only fits a directory.
+    /// Whether a slash follows the name, which only fits a directory.
     pub(crate) slash: bool,
     /// The directory that gets the claim.
     pub(crate) home: Home,
@@ -51,11 +51,12 @@ pub(crate) struct Target {
 
 /// A path in two.
 struct Split<'a> {
-    /// All before the last name, with its slash.
+    /// The path in front of the last name, with its slash.
     prefix: &'a Path,
-    /// `.` if the path ends in it, in `..`, or is the root; then the prefix is the whole path.
+    /// The last name. For a path that ends in `.` or `..`, and for the root, it is `.` and the
+    /// prefix is the whole path.
     last: &'a OsStr,
-    /// There was a slash behind it.
+    /// Whether a slash follows the path.
     slash: bool,
 }
 
@@ -84,7 +85,7 @@ fn split(path: &Path) -> Split<'_> {
     }
 }
 
-/// Opens what holds something; links on the way to it are the user's own, and followed.
+/// Opens a directory of an operand; links in the user's own path are followed.
 fn open(prefix: &Path, flags: OFlags) -> io::Result<Arc<OwnedFd>> {
     let path = if prefix.as_os_str().is_empty() {
         Path::new(".")

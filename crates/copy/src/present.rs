@@ -43,7 +43,8 @@ pub(crate) fn find(item: &Item) -> Result<Option<Entry>, Problem> {
     }
 }
 
-/// Nothing if the item is to be copied. What is `there` gets attributes that it lacks.
+/// Checks an existing entry: `None` if the item is to be copied. A right one gets missing
+/// attributes.
 pub(crate) fn check(
     run: &Run,
     worker: &mut Worker,

@@ -16,7 +16,7 @@ pub enum Action {
     Stat,
     /// Opening a source.
     Open,
-    /// Reading a source, or what was there before.
+    /// Reading a source or an existing copy.
     Read,
     /// Using the target directory.
     UseTarget,
@@ -62,19 +62,19 @@ pub enum Problem {
         /// The other name.
         target: PathBuf,
     },
-    /// A directory has the name of a copy that is no directory.
+    /// A directory stands where a file or link should be copied to.
     OverDirectory {
         /// What is there.
         target: PathBuf,
     },
-    /// An entry that is no directory has the name of a copy that is one.
+    /// A file or link stands where a directory should be copied to.
     OverOther {
         /// The directory.
         source: PathBuf,
         /// What is there.
         target: PathBuf,
     },
-    /// A device, pipe or socket has the name of a copy of another kind.
+    /// A device, pipe or socket stands where a copy of another kind should go.
     NotRegular {
         /// What is there.
         target: PathBuf,

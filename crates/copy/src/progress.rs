@@ -20,13 +20,13 @@ pub trait Progress: Send + Sync {
     /// overtake one another: the largest `done` is the newest.
     fn bytes(&self, _done: u64, _total: u64) {}
 
-    /// `bytes` of all that are done so far were there already.
+    /// Of the bytes done so far, `bytes` existed already.
     fn skipped(&self, _bytes: u64) {}
 
     /// Called when all copies are written and synced, before they are read again.
     fn rereading(&self) {}
 
-    /// After a cancellation: this file stays, so that the same copy can go on.
+    /// After a cancellation: this temporary file stays, so that the same copy can resume.
     fn kept(&self, _path: &Path) {}
 
     /// Whether to end before everything is copied; asked before each piece of a file. The copy then

@@ -27,12 +27,12 @@ use crate::summary::{Counter, Counters};
 /// second cache of a core.
 pub(crate) const CHUNK_LEN: usize = 128 << 10;
 
-/// Bytes that are read back at a time: so few that the first cache holds them.
+/// Bytes that are read back at a time: few enough for the first-level cache.
 const READ_BACK_LEN: usize = 16 << 10;
 
 /// What the threads of a copy share.
 pub(crate) struct Run {
-    /// What is wanted.
+    /// The options of the copy.
     pub(crate) options: Options,
     /// Is told what happens.
     pub(crate) progress: Arc<dyn Progress>,
@@ -135,7 +135,7 @@ impl Run {
         self.progress.is_cancelled()
     }
 
-    /// Fails if the copy is to end before it is done; to be asked before each piece of a file.
+    /// Fails once the copy is cancelled; called before each piece of a file.
     pub(crate) fn go_on(&self) -> io::Result<()> {
         if self.is_cancelled() {
             return Err(CANCELLATION.into());

@@ -372,12 +372,12 @@ impl Walker<'_> {
     }
 }
 
-/// Lets the owner of a directory write into it; in the end it gets the rights that it should have.
+/// Lets the owner of a directory write into it; the directory gets its final mode in the end.
 fn make_usable(above: &OwnedFd, name: &OsStr) -> io::Result<()> {
     let mode = rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode & 0o7777;
     if mode & 0o700 != 0o700 {
         let mode = Mode::from_raw_mode(mode | 0o700);
-        // Without the right to do so, what is then refused is reported.
+        // A failure shows later, when the directory refuses an entry.
         let _ = rustix::fs::chmodat(above, name, mode, AtFlags::empty());
     }
     Ok(())

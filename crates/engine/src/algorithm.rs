@@ -110,7 +110,7 @@ pub(crate) enum Kernel {
 /// withstands, and what runs it.
 struct Row(Algorithm, &'static str, usize, KeyRule, Withstands, Kernel);
 
-/// Every algorithm: a new one is a variant above and a line here.
+/// Every algorithm: a new one needs a variant above and a line here.
 #[rustfmt::skip]
 static TABLE: [Row; 21] = {
     use crate::serial::*;

@@ -65,16 +65,16 @@ enum Start {
 /// The key does not go with the algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// There is none, and the algorithm takes one.
+    /// The algorithm takes a key, and none is given.
     Missing(Algorithm),
-    /// There is one, and the algorithm takes none.
+    /// The algorithm takes no key, and one is given.
     Unwanted(Algorithm),
-    /// It has so many bytes, which the algorithm does not take.
+    /// The key has this length in bytes, which the algorithm does not take.
     WrongLength(Algorithm, usize),
 }
 
 impl Function {
-    /// An algorithm with a key, or without one if it takes none.
+    /// A function of an algorithm, with a key if the algorithm takes one.
     ///
     /// # Errors
     /// The key is missing, not wanted, or has the wrong length.
@@ -149,8 +149,7 @@ impl Function {
 
     /// The digests of independent messages, in their order.
     ///
-    /// The more messages a call has, the fuller the lanes; a single one is hashed as fast as one
-    /// can be.
+    /// More messages in a call fill more lanes; a single one takes the fastest way for one message.
     pub fn digest_many(&self, messages: &[&[u8]]) -> Vec<Digest> {
         match &self.start {
             Start::Lanes(algorithm) => gpu::hash_many(*algorithm, messages),

@@ -84,7 +84,7 @@ impl Core {
     fn properties(&self, memory: usize) -> Result<Properties, Error> {
         let mut name = [0; 256];
         let mut driver = 0;
-        // SAFETY: they write no more than they are told there is room for.
+        // SAFETY: the functions write at most 255 bytes to `name` and one number to `driver`.
         unsafe {
             let code = (self.driver.device_name)(name.as_mut_ptr(), 255, self.device);
             self.driver.check("cuDeviceGetName", code)?;
@@ -172,7 +172,7 @@ impl Core {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a stream, but not for ever: the driver's own waiting cannot be ended.
+    /// Waits for a stream for a limited time: the driver's own wait cannot be ended.
     fn wait(&self, stream: Handle) -> Result<(), Error> {
         let start = Instant::now();
         loop {

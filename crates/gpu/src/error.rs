@@ -1,4 +1,4 @@
-//! Why there is no card to compute on, or no longer.
+//! Errors of opening and using a card.
 
 use std::fmt;
 use std::time::Duration;

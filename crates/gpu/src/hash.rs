@@ -333,7 +333,7 @@ impl Layout {
         self.result_range().end
     }
 
-    /// Where a message begins that is no longer than those before.
+    /// Places a message, no longer than those before, and returns its offset.
     fn place(&mut self, len: usize) -> usize {
         self.count += 1;
         let padded = len.next_multiple_of(UNIT);

@@ -77,8 +77,8 @@ impl DeviceBuffer {
         }
         self.core.on_stream(|core, stream| {
             let from = bytes.as_ptr().cast();
-            // SAFETY: both are there, and as long, until the stream is done, for which `on_stream`
-            // waits.
+            // SAFETY: `on_stream` waits for the stream, and until then both memories exist with at
+            // least this length.
             let code = unsafe { (core.driver.copy_in)(self.address, from, bytes.len(), stream) };
             core.driver.check("cuMemcpyHtoDAsync", code)
         })

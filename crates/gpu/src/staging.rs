@@ -18,7 +18,7 @@ const SLOTS_MIN: usize = 3;
 /// Less, in bytes, is not worth a launch.
 const SLOT_MIN: usize = 1 << 20;
 
-/// The slots that are free, and those who wait for one.
+/// The free slots, and a condition for threads that wait for one.
 pub(crate) struct Ring {
     slots: Mutex<Vec<Slot>>,
     returned: Condvar,

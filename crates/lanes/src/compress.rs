@@ -93,7 +93,7 @@ pub(crate) unsafe fn compress_blocks<K: Kernel, V: Vector<Word = K::Word>>(
         }
     }
     for block in 1..=blocks {
-        // Behind the last block there may be nothing to read, so it is read again.
+        // Memory behind the last block may be unreadable, so the last block is read again.
         let offset = K::BLOCK * block.min(blocks - 1);
         // SAFETY: the caller vouches for the instruction set, and for `blocks` blocks, one of which
         // is at the offset.

@@ -180,7 +180,7 @@ pub(crate) type Update<'h, 'a> = (&'h mut Hasher, &'a [u8]);
 pub(crate) type End<'h, 'a> = (&'h Hasher, &'a [u8]);
 
 impl core::fmt::Debug for Hasher {
-    /// Nothing of the message, which may be secret.
+    /// Omits the message's state, which may be secret.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Hasher")
             .field("algorithm", &self.algorithm())

@@ -79,8 +79,8 @@ impl core::fmt::Debug for HmacKey {
     }
 }
 
-/// The tag of each message under its key, all of them at once, one a lane. Algorithms and lengths
-/// may differ.
+/// Computes the tag of each message under its key, one message a lane. Algorithms and lengths may
+/// differ.
 ///
 /// To compare a tag with one that somebody sent, use a comparison in constant time.
 ///

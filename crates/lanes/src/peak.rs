@@ -1,7 +1,7 @@
-//! How many operations the kernels execute: the numerator of their instruction bound.
+//! Counts the operations that the kernels execute: the numerator of their instruction bound.
 //!
-//! Nothing here is typed in from a listing. The kernels are generic over a vector of lanes, so they
-//! are run once over a vector that counts instead of computing.
+//! The kernels are generic over a vector of lanes, so they are run once over a vector that counts
+//! its operations instead of computing.
 
 use core::cell::Cell;
 use core::marker::PhantomData;

@@ -174,17 +174,17 @@ pub(crate) fn ask_ahead(line: *const u8) {
 /// Every function must be `#[inline(always)]`: the caller at the bottom of the stack is the only
 /// one that has the `#[target_feature]`.
 pub(crate) trait Vector: Copy {
-    /// What is in a lane.
+    /// The type of a lane.
     type Word: Word;
 
-    /// How many messages are worked on at once.
+    /// Number of lanes, each with one message.
     const LANES: usize;
 
     /// Of how many registers of the processor it is made.
     const REGISTERS: usize = 1;
 
-    /// Whether logic on three operands is one instruction. Where it is not, an algorithm may know a
-    /// shorter way.
+    /// Whether logic on three operands is one instruction. If not, an algorithm may use a shorter
+    /// formula.
     const TERNARY: bool = false;
 
     /// Reads `LANES` words.
@@ -262,7 +262,7 @@ pub(crate) trait Vector: Copy {
         yes.xor(no).and(self).xor(no)
     }
 
-    /// Bit by bit: what at least two of the three are.
+    /// The majority of the three, bit by bit.
     #[inline(always)]
     fn majority(self, b: Self, c: Self) -> Self {
         self.and(b).or(self.or(b).and(c))

@@ -35,9 +35,8 @@ pub struct Sum<'a> {
     pub from: &'a [&'a [u8]],
 }
 
-/// As [`xor_of`] for both, a piece of one and a piece of the other in turns: while the sources of
-/// `distant` are on their way from memory, those of `near` are added up, which should be in the
-/// cache.
+/// As [`xor_of`] for two sums, in alternating pieces: while the sources of `distant` arrive from
+/// memory, those of `near`, which should be in the cache, are added up.
 ///
 /// # Panics
 ///
@@ -113,7 +112,7 @@ enum Keep {
 /// them.
 #[derive(Clone, Copy)]
 enum Width {
-    /// Those that every processor of the architecture has.
+    /// Registers that every processor of the architecture has.
     Baseline,
     #[cfg(target_arch = "x86_64")]
     Avx2,

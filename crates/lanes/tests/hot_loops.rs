@@ -145,7 +145,7 @@ fn assembly() -> String {
         .args(["--message-format=json", "--", "--emit=asm"])
         .arg("-Csymbol-mangling-version=v0")
         .current_dir(env!("CARGO_MANIFEST_DIR"));
-    // What these tests may have been built with, but not a release.
+    // Settings of the test build that a release build would not have.
     for variable in [
         "RUSTFLAGS",
         "CARGO_ENCODED_RUSTFLAGS",

@@ -46,7 +46,8 @@ pub fn of_entry(entry: &Entry, inode: u64, links: u32) -> FileAttr {
     }
 }
 
-/// The attributes of what is above snapshots, and of their roots: it belongs to who mounts.
+/// The attributes of directories above snapshots, and of snapshots' roots, which belong to the
+/// mounting user.
 pub fn of_view(inode: u64, kind: FileType, size: u64, time: SystemTime) -> FileAttr {
     FileAttr {
         ino: INodeNo(inode),

@@ -110,8 +110,8 @@ impl Files {
                     Kind::File { .. } => blocks(entry).collect(),
                     _ => Vec::new(),
                 }));
-            // One is left out: when the kernel asks for it, the reading has gone on, and so does
-            // this.
+            // Leaves one file out: when the kernel asks for it, the reader has come this far, and
+            // reading ahead goes on.
             let middle = from + (asked - from) / 2;
             self.pages.put(directory, from..middle);
             self.pages.put(directory, middle + 1..asked);

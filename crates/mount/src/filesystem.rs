@@ -23,10 +23,10 @@ use crate::snapshots::{Lister, Listing, Look};
 use crate::trees::{Directory, Trees};
 use crate::{Options, attributes};
 
-/// For how long the kernel need not ask again about what is in a snapshot.
+/// Time for which the kernel may cache entries of snapshots, which never change.
 const FOR_GOOD: Duration = Duration::from_secs(24 * 3600);
 
-/// For how long it need not ask again about what is above.
+/// Time for which the kernel may cache directories above snapshots.
 const FOR_A_MOMENT: Duration = Duration::from_secs(1);
 
 /// Different errors that are reported.
@@ -151,7 +151,7 @@ impl Snapshots {
         views.views.get(&inode).cloned()
     }
 
-    /// The number of a view; if it has none, `make` gives it one.
+    /// The inode number of a view; `make` makes a number for a new view.
     fn number(&self, view: View, make: impl FnOnce() -> u64) -> u64 {
         let mut views = self.views.lock().expect("no panic under this lock");
         if let Some(&number) = views.numbers.get(&view) {

@@ -67,8 +67,7 @@ fn time_name(snapshot: &Snapshot, zone: &TimeZone) -> String {
     time.strftime(format).to_string()
 }
 
-/// Inserts a snapshot that is later than those that are there; of the same second, it gets a
-/// number.
+/// Inserts the latest snapshot so far; its name gets a number if another one is of the same second.
 fn insert(directory: &mut Directory, time: &str, id: Id) {
     let mut names =
         std::iter::once(time.to_owned()).chain((1_u32..).map(|number| format!("{time}-{number}")));

@@ -66,7 +66,7 @@ pub enum MountError {
          `user_allow_other` into /etc/fuse.conf"
     )]
     NotForOthers(String),
-    /// The directory will not do, or the system.
+    /// The directory or the system cannot be used for mounting.
     #[error("{0}")]
     Unusable(String),
 }
@@ -152,10 +152,10 @@ pub enum Unmounted {
 }
 
 impl Unmounter {
-    /// Unmounts, under programs that still use it if there are any.
+    /// Unmounts, even while programs use the mount.
     ///
     /// # Errors
-    /// When the system does not let us.
+    /// When the system refuses.
     pub fn unmount(&mut self) -> io::Result<Unmounted> {
         match self.session.unmount() {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {

@@ -60,7 +60,7 @@ struct State {
     last: u64,
     /// Roots of snapshots.
     roots: HashMap<u64, Root>,
-    /// Directories in the order of their first look-up, which is that of their numbers.
+    /// Directories in the order of their first look-up, and so of their numbers.
     numbered: Vec<Numbered>,
     /// Where in `numbered` a directory is.
     places: HashMap<u64, usize>,
@@ -114,7 +114,8 @@ impl Trees {
         state.last
     }
 
-    /// A number for the root of a snapshot, which has this content and is in the directory `above`.
+    /// Makes an inode number for the root of a snapshot with this content, in the directory
+    /// `above`.
     pub fn add_root(&self, content: Vec<Piece>, above: u64) -> u64 {
         let mut state = self.lock();
         state.last += 1;

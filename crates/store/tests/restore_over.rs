@@ -194,7 +194,7 @@ fn other_names_of_a_wrong_file_keep_their_bytes() {
     }
 }
 
-/// A tool may have linked files of the same content; each must still get attributes of its own.
+/// A tool may have linked files of equal content; each must still get its own attributes.
 #[test]
 fn names_that_became_links_are_files_of_their_own_again() {
     let restored = Restored::new(|source| {

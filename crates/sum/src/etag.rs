@@ -31,7 +31,7 @@ impl Upload {
         }
     }
 
-    /// Every file in parts, be it in one.
+    /// Uploads of every file in parts, even of a single part.
     pub fn always_in_parts(part_len: NonZeroU64) -> Self {
         Self {
             part_len,
@@ -49,7 +49,7 @@ impl Upload {
 pub(crate) struct Assembly {
     hasher: Hasher,
     parts: u64,
-    /// Digests of parts that come after one that is not there yet.
+    /// Digests of parts whose predecessors are not hashed yet.
     waiting: BTreeMap<u64, Digest>,
 }
 

@@ -43,9 +43,9 @@ pub(crate) enum At {
     Offset(u64),
 }
 
-/// Reads without waiting for the disk: `None` if nothing at that place is in the page cache.
+/// Reads without waiting for the disk; `None` if the page cache lacks the bytes at this offset.
 ///
-/// Fewer bytes than asked for need not be the end of the file.
+/// A short read does not mean the end of the file.
 pub(crate) fn read_cached(
     file: impl AsFd,
     at: At,

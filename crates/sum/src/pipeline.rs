@@ -98,7 +98,7 @@ impl<T: Task> Sums<T> {
                 Ok(batch) => batch,
                 Err(RecvTimeoutError::Timeout) => return Some(Vec::new()),
                 Err(RecvTimeoutError::Disconnected) => {
-                    // Every thread is done, or has panicked, which this passes on.
+                    // Every thread has ended; a panic of a thread is passed on.
                     if let Some((pool, feeder)) = self.threads.take() {
                         let fed = feeder.join();
                         pool.finish();

@@ -70,7 +70,7 @@ struct Parts {
     part: Hasher,
     /// Bytes that `part` still takes.
     room: u64,
-    /// What the ETag is if the bytes are too few for an upload in parts.
+    /// Hash for the ETag of a file too short for an upload in parts.
     whole: Option<Hasher>,
     len: u64,
 }

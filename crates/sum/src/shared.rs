@@ -50,7 +50,7 @@ struct State<T> {
     ended: bool,
     /// Nothing is left to do.
     finished: bool,
-    /// Files with parts that nobody has begun, each with the number of the first of them.
+    /// Files with parts left to begin, each with the number of the next part.
     parted: VecDeque<(Arc<Parted<T>>, u64)>,
     /// Streams that a worker has given up for idle ones.
     offered: Vec<Stream<T>>,
@@ -58,18 +58,18 @@ struct State<T> {
     workers: usize,
 }
 
-/// What a worker without work is to do.
+/// The next step of an idle worker.
 pub(crate) enum Next<T> {
     /// Go on with these.
     Streams(Vec<Stream<T>>),
     /// Look for tasks and parts.
     Look,
-    /// Go home.
+    /// End the thread.
     End,
 }
 
 impl<T: Task> Shared<T> {
-    /// Nothing to do yet, for so many workers.
+    /// An empty queue for this many workers.
     pub(crate) fn new(workers: usize, on_bytes: OnBytes) -> Self {
         Self {
             state: Mutex::new(State {
@@ -210,7 +210,7 @@ impl<T: Task> Shared<T> {
     /// Makes all threads end soon.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
-        // With the lock, so that nobody is between looking and waiting.
+        // With the lock, so that no worker is between its look at the queue and its wait.
         let _state = self.state.lock();
         self.work.notify_all();
         self.room.notify_all();

@@ -21,7 +21,7 @@ const FETCH_LEN: u64 = 1 << 20;
 /// don't fall into the same set of the cache.
 pub(crate) const CHUNK_GAP_LEN: usize = 7 * 64;
 
-/// A file, or a part of one, that is being hashed.
+/// A file or a part of a file that is being hashed.
 pub(crate) struct Stream<T> {
     pub(crate) of: Of<T>,
     pub(crate) hasher: Hasher,

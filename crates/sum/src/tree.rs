@@ -83,7 +83,7 @@ impl Iterator for Tree {
     }
 }
 
-/// The files and directories in a directory, and which of them are directories, the last first.
+/// Lists files and directories, in reverse order, each with whether it is a directory.
 fn read(path: &Path) -> io::Result<Vec<(OsString, bool)>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(path)? {

@@ -17,14 +17,14 @@ use crate::stream::{CHUNK_GAP_LEN, Of, Parted, Progress, Stream};
 use crate::sum::Sum;
 use crate::task::{Done, Job, Numbered, Results, Source, Task};
 
-/// What a worker reads of one file in a round, in bytes, while there are many: so every lane has as
-/// much to do.
+/// Bytes that a worker reads of each file in a round while files are many: equal chunks keep all
+/// lanes equally busy.
 const CHUNK_LEN: usize = 32 << 10;
 
-/// As many chunks as there are in a round: they fill the lanes, of which MD5 has 64.
+/// Chunks in a round: enough to fill the lanes, of which MD5 has 64.
 const CHUNKS_PER_ROUND: usize = 64;
 
-/// What it reads of one file, in bytes, when there are few.
+/// Bytes that a worker reads of each file in a round when files are few.
 const CHUNK_LEN_MAX: usize = 256 << 10;
 
 /// Below this, a chunk is not worth a system call.

@@ -399,7 +399,7 @@ fn known(file: &Path, name: &str) -> Result<Arc<NodeStorage>> {
         .ok_or(Failure::Other(text))
 }
 
-/// That there is a node of this name to be replaced.
+/// Fails unless a node of this name can be replaced.
 fn check_old(file: &Path, old: &str, new: &str) -> Result<()> {
     match (known(file, old), known(file, new)) {
         (Err(Failure::Other(text)), Ok(_)) => Err(Failure::Other(format!(

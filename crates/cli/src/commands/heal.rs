@@ -137,7 +137,7 @@ fn print(report: &HealReport, read_data: bool) -> Result<()> {
     output.finish()
 }
 
-/// Says what names are of which too few parts are there.
+/// Explains objects with too few parts.
 pub fn fragments(count: u64) -> String {
     format!(
         "too few parts of {} are there: leftovers of an interrupted write, most likely, which \

@@ -112,7 +112,7 @@ impl SelfTest {
 /// What one processor did.
 struct Found {
     rounds: u64,
-    /// Of each check one outcome, a bad one if there was any.
+    /// The outcomes of the round that failed, or else of the first round.
     outcomes: Vec<(Outcome, usize)>,
 }
 

@@ -32,7 +32,7 @@ impl Daemon {
         Self { child, serving }
     }
 
-    /// The node's name and where it is, as commands have it.
+    /// The node as `NAME=ADDRESS`, as commands take it.
     fn node(&self) -> String {
         let text = |what: &str| self.serving[what].as_str().expect("a text").to_owned();
         format!("{}={}", text("node"), text("address"))
@@ -229,7 +229,7 @@ fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
         "{}",
         replaced.stderr
     );
-    // As if it had been killed before it changed the file.
+    // As if the command had been killed before it changed the file.
     fs::write(&file, before).expect("it can be written");
     replace("d", &daemons[3].node()).says("e is a node of the repository");
     replace("d", &daemons[3].node()).fails(1, "e is in its place");

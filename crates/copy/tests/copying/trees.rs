@@ -107,7 +107,7 @@ fn a_name_or_a_directory() {
         fine(options.clone());
         assert_same(&bed.source(), &bed.path(name));
     }
-    // A directory that is there is copied into, unless it is to be the name.
+    // An existing directory is copied into, unless the target names the copy itself.
     options.target = bed.path("new");
     options.meaning = Meaning::Name;
     fine(options.clone());

@@ -1,8 +1,8 @@
-//! A graphics card as one more unit: it takes the bundles that it finishes first.
+//! A graphics card as one more unit of hashing, which takes the bundles that it would finish first.
 //!
-//! The others are the cores: each hashes its own bundles in its lanes, so they have no queue. A
-//! card's queue are the bundles that it has taken. What it fails at is done again on the core that
-//! asked, and a card that fails is not asked any more.
+//! The other units are the cores: each hashes its own bundles in its lanes, so they have no queue.
+//! A card's queue are the bundles that it has taken. A bundle at which the card fails is hashed on
+//! the core that asked, and a card that failed is not asked again.
 
 mod cost;
 
@@ -108,7 +108,7 @@ pub fn opened() -> Option<&'static Unit> {
     UNIT.get()?.as_ref().ok()
 }
 
-/// Why the card of this process was given up after it had begun, if it was.
+/// The error for which the card of this process was given up after its start, if any.
 pub fn failure() -> Option<Error> {
     opened()?.card.failure()
 }
@@ -156,7 +156,7 @@ const MEASURED_MESSAGES: usize = 1024;
 /// Bytes of each of them: a usual length.
 const MEASURED_MESSAGE_LEN: usize = 4 << 10;
 
-/// Bytes of the message to measure with, when it is one.
+/// Bytes of the message with which single messages are measured.
 const MEASURED_SINGLE_LEN: usize = 64 << 10;
 
 impl Unit {
@@ -330,8 +330,8 @@ fn unit(mode: Mode, bytes: usize) -> Option<&'static Unit> {
         Mode::Auto => {
             let hashed = HASHED.fetch_add(bytes as u64, Ordering::Relaxed);
             if hashed >= BYTES_BEFORE_LOOK && !LOOKING.swap(true, Ordering::Relaxed) {
-                // In the background, since nobody waits for it. A thread that cannot be started
-                // finds no card.
+                // In the background, since hashing does not wait for a card. Without a thread no
+                // card is found.
                 let _ = std::thread::Builder::new()
                     .name("card".to_owned())
                     .spawn(|| open().is_ok());

@@ -10,13 +10,13 @@ pub(super) type Block = [u8; BLOCK];
 
 /// A register of one, two or four blocks.
 ///
-/// A value exists only where the processor has the instruction set: whoever makes one promises
-/// that. So the operations on values, and with them the cipher and its modes, are safe code.
+/// A value exists only if the processor has the instruction set: its constructor demands this. So
+/// the operations on values, and with them the cipher and its modes, are safe code.
 ///
 /// Every function must be `#[inline(always)]`: the caller at the bottom of the stack is the only
 /// one that has the `#[target_feature]`.
 pub(super) trait BlockVector: Copy {
-    /// How many blocks are in a register. At most 4.
+    /// Blocks in a register: 1, 2 or 4.
     const BLOCKS: usize;
 
     /// Reads `BLOCKS` blocks, one after the other.
@@ -149,7 +149,7 @@ pub(super) trait BlockVector: Copy {
         unsafe { Self::broadcast(&word) }
     }
 
-    /// Each word of the first block plus all those before it.
+    /// Adds to each word of the first block all words before it.
     #[inline(always)]
     fn running_sums(self) -> Self {
         let mut block = self.first();

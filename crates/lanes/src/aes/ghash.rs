@@ -38,7 +38,8 @@ pub(super) unsafe fn powers<V: BlockVector>(powers: &mut Powers, hash_key: &Bloc
             ready += 1;
             powers.0[POWERS - ready] = Product::of(last, first).reduced().number();
         }
-        // As many again at once, each times the highest: products that wait for each other are few.
+        // Doubles the number of powers at a time, by products with the highest one, so that few
+        // products wait for each other.
         while ready < POWERS {
             let highest = V::Polynomials::everywhere(powers.0[POWERS - ready]);
             for i in (POWERS - ready..POWERS).step_by(V::Polynomials::COUNT) {
@@ -78,7 +79,7 @@ impl<P: Polynomials> Product<P> {
         }
     }
 
-    /// The sum of all, in the field, in the first place.
+    /// The reduced sum of all products, in the first place.
     #[inline(always)]
     fn reduced(self) -> P {
         let gathered = Self {

@@ -88,11 +88,11 @@ impl<'a> InOut<'a> {
         }
     }
 
-    /// What is before so many bytes, and what is behind them.
+    /// Splits after `at` bytes.
     ///
     /// # Panics
     ///
-    /// If there are fewer.
+    /// If there are fewer than `at` bytes.
     #[inline]
     pub fn split_at(self, at: usize) -> (Self, Self) {
         assert!(at <= self.len);

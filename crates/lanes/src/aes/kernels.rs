@@ -37,7 +37,7 @@ pub(super) struct Kernels {
 }
 
 impl Kernels {
-    /// The kernel with the fewest lanes that are enough, or else the one with the most.
+    /// The kernel with the fewest lanes of at least `lanes`, or else the one with the most.
     pub(super) fn cbc_kernel(&self, lanes: usize) -> &CbcKernel {
         let enough = self.cbc_kernels.iter().find(|kernel| kernel.lanes >= lanes);
         enough.unwrap_or(&self.cbc_kernels[self.cbc_kernels.len() - 1])

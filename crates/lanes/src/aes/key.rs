@@ -70,12 +70,11 @@ impl Key {
         }
     }
 
-    /// Becomes another key, in the same place: for many keys one after the other this is the
-    /// fastest.
+    /// Replaces the key in place, the fastest way to use many keys in turn.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyLength`] unless there are 16, 24 or 32 bytes. Then it stays the same.
+    /// [`Error::KeyLength`] unless there are 16, 24 or 32 bytes. The key is unchanged then.
     pub fn set(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.set_encrypting(bytes)?;
         // SAFETY: the backend is available.

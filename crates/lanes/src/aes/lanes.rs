@@ -30,9 +30,8 @@ macro_rules! unrolled {
 ///
 /// A chunk of each lane is turned into columns, registers that hold one block of each of several
 /// lanes, and back. That takes shuffles, which on many processors share a port with the AES
-/// instructions. They go unnoticed where a few of them lie between many rounds. So while one chunk
-/// is encrypted, the one before is written and the one after is read, in pieces after every few
-/// instructions of the rounds.
+/// instructions. They go unnoticed where a few of them lie between many rounds. So the rounds of
+/// one chunk are interleaved with the write of the chunk before and the read of the next one.
 ///
 /// # Safety
 ///

@@ -1,8 +1,8 @@
 //! CBC encryption of many messages: unequal lengths on a fixed number of lanes.
 //!
 //! All lanes advance by as many chunks as the lane with the fewest has left; then that lane gets
-//! the next message. Long messages start first, so that the last ones to end are short. When too
-//! few are left for the lanes, those go on, from where they are, with fewer lanes. Blocks at the
+//! the next message. Long messages start first, so that the last ones to end are short. When
+//! messages become fewer than lanes, the rest goes on with a kernel of fewer lanes. Blocks at the
 //! end of a message that are less than a chunk are copied to one and back.
 
 use core::ptr;
@@ -20,8 +20,8 @@ use crate::prefetch::prefetch;
 pub struct CbcJob<'a> {
     /// The message's key; others may use the same.
     pub key: &'a Key,
-    /// The initialization vector: before, what is added to the first block; after, the last block
-    /// of ciphertext, with which a next call goes on with the same message.
+    /// The initialization vector. Afterwards it holds the last block of ciphertext, with which a
+    /// next call continues the message.
     pub iv: &'a mut [u8; BLOCK],
     /// Plaintext before, ciphertext after. A multiple of 16 bytes; may be empty.
     pub data: &'a mut [u8],
@@ -186,8 +186,7 @@ impl<'k, K: LaneKeys> Lanes<'k, K> {
         self.job[lane] = self.job[last];
     }
 
-    /// Advances all messages by the fewest chunks that one of them has left, and by no more than
-    /// `most`.
+    /// Advances all messages by as many chunks as the shortest has left, at most by `most`.
     #[inline]
     fn step(&mut self, kernel: &CbcKernel, rounds: usize, most: usize) {
         let mut chunks = most;

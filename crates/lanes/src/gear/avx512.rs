@@ -133,7 +133,7 @@ unsafe fn numbers(
     all
 }
 
-/// In each part of 16 bytes: those of `a` and `b` by turns, the first eight of each and the last
+/// Interleaves the bytes of `a` and `b` in each part of 16 bytes: the first eight, and the last
 /// eight.
 #[inline]
 #[target_feature(enable = "avx512bw")]

@@ -169,7 +169,7 @@ pub(super) unsafe fn absorb<const N: usize>(
     for hash in 0..N {
         nh[hash] = NhKey::new(key.nh[2 * hash..].first_chunk().expect("two pairs more"));
         powers[hash] = Power::new(zero, key.eighth_powers[hash]);
-        // What was before goes on in the last lane, whose sum is multiplied no more in the end.
+        // The sum so far starts in the last lane, whose sum needs no multiplication in the end.
         for (part, number) in state[hash].iter_mut().zip(parts(sums[hash])) {
             *part = zero.with_lane::<{ GROUP_BLOCKS - 1 }>(number);
         }
@@ -354,8 +354,9 @@ impl Power {
         ];
         let (mut low, mut high) = ([zero; 3], [zero; 3]);
         for part in 0..3 {
-            // From the bits of a product to those of a part: of 52 bits from bit `52 * part` on,
-            // what is below the next part, and the rest in the next one. Shifted as in `parts`.
+            // Converts bits of a product to bits of parts, shifted as in `parts`: of the 52 bits
+            // from bit `52 * part` on, those below the next part stay, the others go into the next
+            // one.
             let shift = zero.splat(1 << (9 * (part + 1)));
             low[part] = low[part].add_product_low(coefficient[part], shift);
             if part < 2 {

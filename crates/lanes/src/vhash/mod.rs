@@ -131,8 +131,8 @@ impl Key {
         }
     }
 
-    /// The first `N` hashes, one or two, of a message that ends with this block, or part of one; it
-    /// is empty only if the message is.
+    /// The first `N` hashes, one or two, of a message that ends with the bytes `last`: at most a
+    /// block, and empty only for an empty message.
     ///
     /// # Panics
     ///

@@ -12,7 +12,7 @@ mod avx512;
 
 use crate::backend::{self, Backend};
 
-/// Messages of no more bytes than this are not hashed here.
+/// Messages of up to this many bytes are hashed elsewhere.
 pub const SHORT: usize = 240;
 
 const STRIPE_BYTES: usize = 64;
@@ -164,7 +164,7 @@ fn merge(sums: &[u64; 8], secret: usize, start: u64) -> u64 {
 }
 
 impl core::fmt::Debug for Xxh3 {
-    /// Nothing of the message, which may be secret.
+    /// Omits the message's state, which may be secret.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Xxh3")
             .field("total", &self.total)

@@ -177,7 +177,7 @@ impl Storage for Slow {
     fn location(&self) -> String {
         self.inner.location()
     }
-    /// One, so that a seed decides as much as can be.
+    /// A single connection, so that the seed decides the schedule.
     fn connections(&self) -> usize {
         1
     }

@@ -249,7 +249,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Words with commas and an `or` between them.
+/// Joins words with commas and an `or`.
 fn alternatives(words: &[&str]) -> String {
     match words {
         [words @ .., last] if !words.is_empty() => format!("{} or {last}", words.join(", ")),
