@@ -80,7 +80,7 @@ pub fn of_kind(kind: StorageErrorKind) -> Option<&'static str> {
         StorageErrorKind::TooFewTargets => "bring back what is missing, and run the command again",
         StorageErrorKind::TooManyTargets => "make a new set, and `tabane copy` into it",
         StorageErrorKind::AlreadyReplaced => {
-            "if this command ran before, it has done all it does, and `tabane heal` does the rest"
+            "if this command ran before, the target is replaced: run `tabane heal` to fill it"
         }
         StorageErrorKind::NoSuchTarget => "`tabane targets` lists them",
         StorageErrorKind::TargetNeeded => "run `tabane heal` first",

@@ -403,8 +403,8 @@ fn known(file: &Path, name: &str) -> Result<Arc<NodeStorage>> {
 fn check_old(file: &Path, old: &str, new: &str) -> Result<()> {
     match (known(file, old), known(file, new)) {
         (Err(Failure::Other(text)), Ok(_)) => Err(Failure::Other(format!(
-            "{text}. If this command ran before, {new} is in its place, and `tabane cluster heal` \
-             does the rest"
+            "{text}. If this command ran before, {new} is in its place: run `tabane cluster heal` \
+             to fill it"
         ))),
         (old, _) => old.map(drop),
     }
