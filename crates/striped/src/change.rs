@@ -1,4 +1,4 @@
-//! Changes which targets a set has.
+//! Adds and replaces targets of a set.
 
 use crate::container::{GENERATION_MAX, ROLES_MAX};
 use crate::open::{put_description, refusal, refuse_within};
@@ -22,7 +22,7 @@ impl StripedStorage {
             );
             return Err(StorageError::new(StorageErrorKind::TooManyTargets, text));
         }
-        // The place itself may be known, of an earlier attempt that was interrupted.
+        // An interrupted attempt may have made the place known already.
         let mut all = self.targets.all().iter();
         let missing = all.find(|target| target.why_down().is_some() && target.url != place.url);
         if let Some(missing) = missing {
@@ -129,17 +129,17 @@ impl StripedStorage {
         })
     }
 
-    /// Whether a place that says that it is this target has been in use, and is no longer.
+    /// Whether a place with the identity `id` is a former target that was replaced.
     fn was_target(&self, storage: &dyn Storage, id: Id) -> bool {
         self.targets.position(id).is_none() && storage.stat(Name::CONFIG).is_ok()
     }
 
-    /// Puts a new description on the new target and all others in use, but not on one that is
-    /// replaced, which may be broken. That of the highest epoch counts, so whoever is interrupted
-    /// has either changed nothing or made the change.
+    /// Puts a new description on the new target and all others in use, except on a replaced one,
+    /// which may be broken. The description of the highest epoch counts, so an interrupted change
+    /// is either made or without effect.
     ///
-    /// Of two who change the set at once, one at least finds what the other has put, since both
-    /// look after they have put theirs: who finds another's takes its own back.
+    /// Of two clients that change the set at once, at least one finds the other's description,
+    /// since both look after putting their own: a client that finds another's deletes its own.
     fn announce(&self, place: &Place, description: &Description) -> Result<()> {
         let cannot = |url: &str, error: StorageError| {
             refusal(format!(
@@ -169,7 +169,7 @@ impl StripedStorage {
         if is_alone {
             return Ok(());
         }
-        // What the set has been before is nobody's to take back.
+        // A description that was in use before must not be deleted.
         let is_new = *description != self.description;
         for (url, storage) in stay.iter().filter(|_| is_new) {
             match storage.delete(Name::new(ObjectKind::Set, own)) {
@@ -186,7 +186,7 @@ impl StripedStorage {
     }
 }
 
-/// Whether nobody has put another description of the set on this target that is as new.
+/// Whether this target holds no other description of the same or a higher epoch.
 fn is_latest(storage: &dyn Storage, description: &Description) -> Result<bool> {
     let (own, _) = description.to_object();
     for listed in storage.list(ObjectKind::Set)? {
@@ -194,7 +194,7 @@ fn is_latest(storage: &dyn Storage, description: &Description) -> Result<bool> {
             continue;
         }
         let bytes = match storage.get(Name::new(ObjectKind::Set, listed.id), None) {
-            // Somebody has just taken it back.
+            // Another client has just deleted its description.
             Err(error) if error.kind() == StorageErrorKind::NotFound => continue,
             read => read?,
         };

@@ -72,7 +72,7 @@ impl StripedStorage {
         Ok(())
     }
 
-    /// Removes what interrupted writes have left on targets, and containers that are too few to be
+    /// Removes what interrupted writes have left on targets, and shards that are too few to be
     /// an object.
     pub(super) fn remove_all_leftovers(&self, age: Duration) -> Result<u64> {
         let up = self.targets.up();

@@ -8,7 +8,7 @@ use crate::striped::StripedStorage;
 use tabane_storage::sync::lock;
 use tabane_storage::{Id, Name, ObjectKind, Result, Storage, StorageError, StorageErrorKind};
 
-/// What was found under a name.
+/// The form of the object found under a name.
 enum Found {
     Stripe(Geometry),
     /// The whole object, from one of its copies.
@@ -35,7 +35,7 @@ impl StripedStorage {
     pub(super) fn stat_object(&self, name: Name) -> Result<u64> {
         let found = self.find(name)?;
         if let Found::Stripe(_) = found {
-            // A header alone says nothing of the other containers.
+            // A header alone does not show whether enough other shards exist.
             let holding = self.holding(name)?;
             if holding.is_none_or(|holding| self.listed_len(&holding).is_none()) {
                 return Err(StorageErrorKind::NotFound.into());
@@ -47,7 +47,7 @@ impl StripedStorage {
         })
     }
 
-    /// Asks one target after the other how an object is laid out.
+    /// Asks one target after the other for an intact header.
     fn find(&self, name: Name) -> Result<Found> {
         if self.is_deleted(name.id) {
             return Err(StorageErrorKind::NotFound.into());
@@ -175,7 +175,7 @@ impl StripedStorage {
         bytes
     }
 
-    /// Obtains what is wanted, and takes in what that tells of the object and its targets.
+    /// Obtains the wanted sectors, and records the damage found on the way.
     fn obtain(&self, reader: &mut StripeReader, name: Name, wanted: &[Want]) -> Result<()> {
         let obtained = reader.obtain(wanted);
         let damaged = reader.damaged_targets().map(|number| (number, name.id));
@@ -203,7 +203,7 @@ impl StripedStorage {
     }
 }
 
-/// What one target has of an object; nothing if that is damaged.
+/// Reads the header, or the copy, of an object on one target; `None` if it is damaged.
 fn find_on(target: &dyn Storage, name: Name) -> Result<Option<Found>> {
     let short = |error: &StorageError| error.kind() == StorageErrorKind::PastEnd;
     // A pack is probably a stripe, anything else a replica.

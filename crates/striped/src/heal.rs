@@ -1,4 +1,4 @@
-//! Brings all targets up to date: rebuilds what is missing or damaged.
+//! Brings all targets up to date: rebuilds missing and damaged parts of objects.
 //!
 //! Listings show what to do, so an interrupted heal resumes, and two heals at once repeat each
 //! other's work at worst. With `read_data` every byte is read, which finds damage that no listing
@@ -24,13 +24,13 @@ use tabane_storage::{Name, ObjectKind, Result, StorageError, StorageErrorKind};
 /// Objects that are worked on at once.
 const WORKERS: usize = 4;
 
-/// What is to be done.
+/// Options of a heal.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct HealOptions {
-    /// Read everything, instead of only what it takes to rebuild what is missing.
+    /// Read all data, instead of only the parts needed to rebuild missing ones.
     pub read_data: bool,
-    /// Read at most so many KiB a second.
+    /// Read at most this many KiB a second.
     pub limit_kib_per_s: Option<u64>,
 }
 
@@ -39,16 +39,16 @@ tabane_storage::setters!(HealOptions {
     into => limit_kib_per_s: Option<u64>,
 });
 
-/// What was done.
+/// Results of a heal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HealReport {
-    /// Objects that are there.
+    /// Number of objects.
     pub objects: u64,
-    /// Objects of which something was missing or damaged, and is there again.
+    /// Objects of which missing or damaged parts were restored.
     pub healed_objects: u64,
     /// Parts of objects that were written.
     pub written_parts: u64,
-    /// Those of them that nodes made among themselves.
+    /// Written parts that nodes made among themselves.
     pub relayed_parts: u64,
     /// Parts of objects that were found to be damaged.
     pub damaged_parts: u64,
@@ -70,7 +70,7 @@ pub struct HealReport {
     pub refusing_targets: u64,
 }
 
-/// What several threads work on.
+/// State shared by the threads of a heal.
 pub(super) struct Healing<'a> {
     pub storage: &'a StripedStorage,
     pub options: HealOptions,
@@ -80,7 +80,7 @@ pub(super) struct Healing<'a> {
 }
 
 impl Healing<'_> {
-    /// Counts something.
+    /// Changes the report.
     pub fn count(&self, count: impl FnOnce(&mut HealReport)) {
         count(&mut lock(&self.report));
     }
@@ -93,7 +93,8 @@ impl Healing<'_> {
         }
     }
 
-    /// Lets the nodes of a cluster put a part of an object on its target; says whether it is there.
+    /// Lets the nodes of a cluster rebuild a part of an object; returns whether the part exists
+    /// now.
     pub fn relay(&self, placed: &Placed, role: usize, missing: &BTreeSet<usize>) -> bool {
         let Some(sender) = &self.storage.sender else {
             return false;
@@ -111,21 +112,21 @@ impl Healing<'_> {
         is_there
     }
 
-    /// Puts a part of an object on a target; says whether it is there. It is well if another has
-    /// put it.
+    /// Puts a part of an object on a target; returns whether the part exists now, be it by another
+    /// client.
     pub fn put(&self, target: usize, name: Name, parts: &[&[u8]]) -> bool {
         let storage = self.storage.targets.storage(target);
         storage.is_some_and(|storage| self.count_put(target, storage.put(name, parts), parts))
     }
 
-    /// Puts a part of an object on a target in the place of one that is damaged. Whoever calls
-    /// knows that nothing is lost if this stops in between.
+    /// Replaces a damaged part of an object on a target. The caller ensures that an interruption in
+    /// between loses nothing.
     pub fn replace(&self, target: usize, name: Name, parts: &[&[u8]]) -> bool {
         let storage = self.storage.targets.storage(target);
         storage.is_some_and(|storage| self.count_put(target, storage.replace(name, parts), parts))
     }
 
-    /// Counts what was put, and whether it is there.
+    /// Counts a written part; returns whether it exists now.
     fn count_put(&self, target: usize, done: Result<()>, parts: &[&[u8]]) -> bool {
         let is_there = self.is_done(target, done);
         if is_there {
@@ -162,7 +163,8 @@ impl StripedStorage {
     /// Brings all targets that answer up to date.
     ///
     /// # Errors
-    /// When too few targets answer. What cannot be healed is told to `observer` and counted.
+    /// When too few targets answer. Objects that cannot be healed are reported to `observer` and
+    /// counted.
     pub fn heal(&self, options: HealOptions, observer: &dyn Progress) -> Result<HealReport> {
         let healing = Healing {
             storage: self,
@@ -178,8 +180,8 @@ impl StripedStorage {
             let holdings = self.persist(|_| self.holdings(kind))?.into_iter();
             objects.extend(holdings.map(|(id, holding)| (Name::new(kind, id), holding)));
         }
-        // Not before the listings: they refuse where more is gone than may be, which empty folders
-        // would hide.
+        // After the listings, which fail when too many folders are missing: new, empty folders
+        // would hide this.
         for number in self.targets.up() {
             if let Some(target) = self.targets.storage(number) {
                 healing.is_done(number, target.make_folders());
@@ -271,7 +273,7 @@ impl StripedStorage {
             Err(error) => {
                 match error.kind() {
                     _ if is_too_few(&error) => return Err(error),
-                    // It was deleted meanwhile.
+                    // The object was deleted meanwhile.
                     StorageErrorKind::NotFound if self.holding(name)?.is_none() => {}
                     _ => {
                         healing.observer.problem(&format!("{name}: {error}"));
@@ -317,7 +319,7 @@ impl StripedStorage {
                 healing.replace(number, name, &[&bytes]);
             }
             for old in listed.iter().filter(|listed| listed.id != current) {
-                // If it stays, it says less than the newest.
+                // A description that stays is outdated and does no harm.
                 let _ = target.delete(Name::new(ObjectKind::Set, old.id));
             }
         }
@@ -350,7 +352,7 @@ impl StripedStorage {
                 .filter(|kind| says.as_deref() == Some(kind.name().as_bytes()))
                 .collect();
             if kinds.is_empty() {
-                // It is damaged; no two objects have the same ID, of whatever kind.
+                // The mark is damaged: delete the ID in all kinds, since no two objects share one.
                 kinds.extend(ObjectKind::ALL);
                 kinds.retain(|kind| *kind != ObjectKind::Config);
             }

@@ -1,8 +1,8 @@
 //! One repository over several targets, any two of which may be lost.
 //!
-//! Every object is stored in *shards* of the same name, one a target: a large object as a stripe of
-//! the code of [`tabane_parity`], of which each target holds the cells of one role, a small one as
-//! whole copies on three targets. `docs/reference/striped.md` is for users,
+//! Every object is stored in *shards* ([`container`]) of the same name, one a target: a large
+//! object as a stripe of the code of [`tabane_parity`], of which each target holds the cells of one
+//! role, a small one as whole copies on three targets. `docs/reference/striped.md` is for users,
 //! `docs/reference/format.md` has every byte.
 //!
 //! A target that does not answer is put out of use, with one notice, and operations go on as long

@@ -1,4 +1,4 @@
-//! Which objects there are, and which targets hold what of them, from listings alone.
+//! Finds objects and the targets that hold their parts, from listings alone.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -9,18 +9,18 @@ use crate::striped::StripedStorage;
 use tabane_storage::sync::lock;
 use tabane_storage::{Id, Listed, Name, ObjectKind, Result, StorageErrorKind};
 
-/// What targets hold of an object.
+/// The targets that hold parts of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding {
-    /// The length of its container.
+    /// Bytes of the object's shard on each target.
     pub container_len: u64,
-    /// Bits of the numbers of those targets that have one of that length.
+    /// Bit set of the targets with a shard of this length.
     pub holders: u64,
-    /// Bits of the numbers of those that have one of another length: it cannot be whole.
+    /// Bit set of the targets with a shard of another length, which is damaged.
     pub wrong: u64,
-    /// Bits of the numbers of those that were asked and have answered.
+    /// Bit set of the targets that answered.
     pub answered: u64,
-    /// When it was put, at the earliest.
+    /// Earliest time at which a target got its shard.
     pub modified: SystemTime,
 }
 
@@ -118,11 +118,11 @@ impl StripedStorage {
         )))
     }
 
-    /// What targets hold of all objects of a kind, those that were deleted left out.
+    /// The holdings of all objects of a kind, without deleted ones.
     pub(super) fn holdings(&self, kind: ObjectKind) -> Result<Vec<(Id, Holding)>> {
         let mut merged = merge(&self.raw_lists(kind)?);
         if kind != ObjectKind::Pack && kind != ObjectKind::Config {
-            // After the objects: who deletes one says so first.
+            // Listed after the objects: a deletion mark is written before the parts are deleted.
             let deleted = self.raw_lists(ObjectKind::Deleted)?;
             let deleted = deleted.iter().flat_map(|(_, list)| list);
             let mut known = lock(&self.deleted);
@@ -136,8 +136,8 @@ impl StripedStorage {
         Ok(settled.collect())
     }
 
-    /// What of several lengths is the right one: what a header says that is as it was written. Two
-    /// targets that are cut short may agree, against one that is whole.
+    /// Decides between several lengths by an intact header: two truncated shards may agree in
+    /// length, against one that is whole.
     fn settle(&self, name: Name, lengths: Vec<Holding>) -> Holding {
         let right = match lengths.len() {
             1 => None,
@@ -153,7 +153,8 @@ impl StripedStorage {
         likely.expect("what is listed has a length")
     }
 
-    /// Whether enough of an object is there to read it, and the length that it is listed with.
+    /// The listed length of an object; `None` if too few parts exist to read it or no shard has
+    /// this length.
     pub(super) fn listed_len(&self, holding: &Holding) -> Option<u64> {
         let generation = holding.generation();
         if generation == 0 {
@@ -189,7 +190,7 @@ impl StripedStorage {
         }
     }
 
-    /// What is there of one object, asking each target in use for its length.
+    /// The holding of one object, found by asking each target in use for its shard's length.
     pub(super) fn holding(&self, name: Name) -> Result<Option<Holding>> {
         let stats = self
             .targets

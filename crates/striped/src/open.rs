@@ -1,4 +1,4 @@
-//! Finds out which targets are where, and makes new sets.
+//! Finds the targets of a set, and makes new sets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use tabane_storage::{
     Event, EventKind, Id, Name, Notice, ObjectKind, Result, Storage, StorageError, StorageErrorKind,
 };
 
-/// What a place answered.
+/// The answer of a place.
 pub struct Answer {
     pub place: Place,
-    /// Nothing where there is none.
+    /// The identity; `None` if the place has none.
     pub identity: Result<Option<Identity>>,
-    /// Whether there are descriptions of a set.
+    /// Whether the place holds descriptions of a set.
     pub is_described: bool,
-    /// Those of them that can be read.
+    /// The readable descriptions.
     pub descriptions: Vec<Description>,
-    /// Names of objects that must not come back.
+    /// IDs with a deletion mark.
     pub deleted: Vec<Id>,
 }
 
@@ -82,7 +82,7 @@ pub struct Found {
     pub deleted: Vec<Id>,
 }
 
-/// Why a node is missing that others say belongs to the repository.
+/// Why a node of the repository is missing that the cluster file does not list.
 pub const NOT_LISTED: &str = "this cluster file does not have it: get the newest one";
 
 /// Finds the targets of a set at these places; two may be missing.
@@ -338,7 +338,7 @@ pub fn form(places: Vec<Place>, fixed_roles: bool) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a place inside of another, since both would be lost at once.
+/// Refuses a place inside another one, since both would be lost together.
 pub fn refuse_within<'a>(url: &str, others: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let is_in = |inner: &str, outer: &str| {
         let rest = inner.strip_prefix(outer.trim_end_matches('/'));
@@ -357,7 +357,7 @@ pub fn refuse_within<'a>(url: &str, others: impl IntoIterator<Item = &'a str>) -
     Ok(())
 }
 
-/// Puts a description, which may be there.
+/// Puts a description, unless it exists.
 pub fn put_description(storage: &dyn Storage, description: &Description) -> Result<()> {
     let (id, bytes) = description.to_object();
     match storage.put(Name::new(ObjectKind::Set, id), &[&bytes]) {
@@ -366,7 +366,7 @@ pub fn put_description(storage: &dyn Storage, description: &Description) -> Resu
     }
 }
 
-/// Nothing says which targets there are.
+/// The error when no place holds a description.
 fn nothing_known(answers: &[Answer]) -> StorageError {
     let of = |answer: &Answer| match &answer.identity {
         Ok(Some(_)) => format!("{}: its description of the set is lost", answer.place.url),
@@ -388,7 +388,7 @@ fn nothing_known(answers: &[Answer]) -> StorageError {
     }
 }
 
-/// What such places are listed in.
+/// The list that names these places, for messages.
 fn list_of<'a>(urls: impl IntoIterator<Item = &'a String>) -> &'static str {
     if urls.into_iter().any(|url| is_node_url(url)) {
         "cluster file"

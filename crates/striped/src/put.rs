@@ -8,21 +8,21 @@ use crate::striped::StripedStorage;
 use tabane_storage::buffer::Buffer;
 use tabane_storage::{Name, ObjectKind, Result, StorageErrorKind};
 
-/// What became of a container that was put.
+/// The result of putting a shard.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Put {
-    /// It is there now.
+    /// The target stored the shard.
     New,
-    /// One of that name was there.
+    /// A shard of this name existed.
     There,
-    /// The target failed, and is no longer in use.
+    /// The target failed, and was put out of use.
     Down,
-    /// The node is full, or may not be written to.
+    /// The node is full or read-only.
     Refused,
 }
 
 impl Put {
-    /// Whether the target has it.
+    /// Whether the target holds a shard of this name now.
     fn is_there(self) -> bool {
         matches!(self, Self::New | Self::There)
     }
@@ -48,7 +48,8 @@ impl StripedStorage {
         };
         match put {
             Err(error) if is_again && error.kind() == StorageErrorKind::AlreadyExists => {
-                // Of two different configs only one may be taken for one's own.
+                // An existing config may be another client's; other objects of one name have the
+                // same bytes.
                 let is_own = name.kind != ObjectKind::Config
                     || self
                         .get_object(name, None)
@@ -59,7 +60,8 @@ impl StripedStorage {
         }
     }
 
-    /// Several may put different configs at once: the first target decides whose it is.
+    /// Puts the config. Several clients may put different ones at once: the first target decides
+    /// which wins.
     fn put_config(&self, name: Name, object: &[u8]) -> Result<()> {
         let geometry = Geometry::replica(object.len() as u64);
         let cell = padded(object, &geometry);
@@ -85,14 +87,14 @@ impl StripedStorage {
         }
     }
 
-    /// Puts so many copies, or on all targets in use if they are fewer.
+    /// Puts `count` copies, or one on each target in use if these are fewer.
     fn put_replicas(&self, name: Name, object: &[u8], count: usize) -> Result<()> {
         let geometry = Geometry::replica(object.len() as u64);
         let cell = padded(object, &geometry);
         let container = Container::new(&geometry, name.id, 0, [cell.as_ref()]);
         let parts = container.parts();
         let all = self.replica_order(name.id);
-        // Nodes that are just restarted are to have theirs.
+        // Waits for nodes that are restarting, so that they get their copies.
         self.targets.up_after_restart(&all[..count.min(all.len())]);
         let mut order = all.into_iter();
         let (mut durable, mut new) = (0, false);
@@ -187,7 +189,7 @@ impl StripedStorage {
         })
     }
 
-    /// Puts a container on each of these targets.
+    /// Puts a shard on each of these targets.
     fn put_each(
         &self,
         numbers: &[usize],
@@ -211,7 +213,7 @@ impl StripedStorage {
     }
 
     /// # Errors
-    /// When a target that is full ends the operation, or more than two nodes are.
+    /// When a target is full or read-only, or more than two nodes are.
     fn judge_all(&self, puts: Puts) -> Result<Vec<(usize, Put)>> {
         let mut judged = Vec::new();
         let mut refused = 0;
@@ -252,7 +254,7 @@ fn acknowledge(new: bool) -> Result<()> {
     }
 }
 
-/// The one cell of a replica.
+/// The only cell of a replica.
 fn padded(object: &[u8], geometry: &Geometry) -> Buffer {
     Buffer::padded(object, geometry.cell_len() as usize)
 }
@@ -292,7 +294,7 @@ impl AsMut<[u8]> for Cell<'_> {
     }
 }
 
-/// The cells of data of an object's stripe; those of parities are empty.
+/// The data cells of an object's stripe; parity cells are left empty.
 pub fn data_cells<'a>(object: &'a [u8], geometry: &Geometry) -> Vec<Cell<'a>> {
     let (layout, cell_len) = (geometry.layout(), geometry.cell_len() as usize);
     let mut cells: Vec<Cell<'_>> = (0..layout.cells()).map(|_| Cell::default()).collect();

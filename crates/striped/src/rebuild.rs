@@ -1,4 +1,4 @@
-//! Rebuilds the parts of one object that are missing or damaged.
+//! Rebuilds missing and damaged parts of one object.
 
 use std::collections::BTreeSet;
 
@@ -116,7 +116,7 @@ impl StripedStorage {
                 is_good
             });
         if !rebuilt {
-            // Something is damaged, or may be: everything is looked at before anything is replaced.
+            // Parts may be damaged: all are read before one is replaced.
             reader.read_containers();
             let wanted = reader.absent() | reader.damaged();
             let cells = wanted
@@ -189,8 +189,8 @@ impl StripedStorage {
         Ok(done && had_work)
     }
 
-    /// Lets the nodes of a cluster put the parts of a stripe that are missing, so that no byte of
-    /// them comes here; says whether all of them are there.
+    /// Lets the nodes of a cluster rebuild missing parts of a stripe without sending a byte here;
+    /// returns whether all parts exist now.
     fn rebuild_among_nodes(
         &self,
         healing: &Healing,
@@ -216,7 +216,7 @@ impl StripedStorage {
             if !healing.relay(&placed, role, &missing) {
                 return false;
             }
-            // At the nodes.
+            // Bytes that the nodes read.
             healing.read(plan.reads().len() as u64 * geometry.cell_len());
             missing.remove(&role);
         }
@@ -225,8 +225,8 @@ impl StripedStorage {
 }
 
 impl StripeReader<'_> {
-    /// Whether the object can be read when `role` and all `missing` roles are not there, and those
-    /// of `damaged` as they are.
+    /// Whether the object stays readable without `role` and the `missing` roles, with the `damaged`
+    /// ones as they are.
     fn survives_without(
         &self,
         role: usize,

@@ -17,7 +17,7 @@ use crate::sender::StripeSender;
 use crate::set::Description;
 use crate::targets::Targets;
 
-/// Copies of what is not striped.
+/// Copies of an object that is not striped.
 pub(crate) const REPLICAS: usize = 3;
 
 /// Time for which an operation waits when at most two targets are away, but these hold parts that
@@ -40,7 +40,7 @@ pub struct StripedStorage {
     pub(crate) deleted: Mutex<HashSet<Id>>,
     /// Roles of objects whose parts are wrong although their checksums are right.
     pub(crate) distrusted: Mutex<HashMap<Id, Vec<usize>>>,
-    /// Targets that have such parts.
+    /// Targets that hold such parts.
     pub(crate) liars: Mutex<BTreeSet<usize>>,
     /// Decoded sectors of stripes that are read without all of their targets.
     pub(crate) decoded: Decoded,
@@ -150,8 +150,8 @@ impl StripedStorage {
         self.targets.tell(&Event { kind, text });
     }
 
-    /// Does something, again while too many nodes are away that may come back. `act` is told
-    /// whether it was tried before.
+    /// Calls `act`, again as long as too many nodes are away that may come back. `act` gets whether
+    /// it was tried before.
     pub(crate) fn persist<T>(&self, act: impl Fn(bool) -> Result<T>) -> Result<T> {
         let mut begun = None;
         loop {
@@ -161,7 +161,7 @@ impl StripedStorage {
             };
             let begun = *begun.get_or_insert_with(Instant::now);
             let patience = match self.check_enough() {
-                // Not so many are away, but just what this takes: who is away for long does not
+                // At most two are away, but this needs them: a node that is away for long will not
                 // come back soon.
                 Ok(()) => match self.targets.away_for() {
                     Some(time) if time > BRIEF_PATIENCE => Duration::ZERO,
@@ -179,18 +179,18 @@ impl StripedStorage {
         }
     }
 
-    /// The targets that are not among these.
+    /// Numbers of all other targets.
     pub(crate) fn all_but(&self, numbers: &[usize]) -> Vec<usize> {
         let all = 0..self.targets.all().len();
         all.filter(|number| !numbers.contains(number)).collect()
     }
 
-    /// Whether all generations have enough targets in use.
+    /// Fails unless all generations have enough targets in use.
     pub(crate) fn check_enough(&self) -> Result<()> {
         self.check_enough_but(|number| !self.targets.is_up(number))
     }
 
-    /// Whether all generations have enough targets but for those that are `away`.
+    /// Fails unless all generations have enough targets without those that are `away`.
     pub(crate) fn check_enough_but(&self, away: impl Fn(usize) -> bool) -> Result<()> {
         let is_short = |targets: &&Vec<usize>| {
             let missing = targets.iter().filter(|&&number| away(number));
@@ -223,26 +223,25 @@ impl StripedStorage {
         Err(StorageError::new(StorageErrorKind::TooFewTargets, text))
     }
 
-    /// The number that new stripes have for their generation, and its targets.
+    /// The number of the newest generation, to which new stripes belong, and its targets.
     pub(crate) fn newest(&self) -> (u8, &[usize]) {
         let newest = self.generations.last().expect("there is a generation");
         (self.generations.len() as u8, newest)
     }
 
-    /// The targets of a generation; nothing if there is no such.
+    /// The targets of a generation; `None` if the set has no such generation.
     pub(crate) fn generation(&self, generation: u8) -> Option<&[usize]> {
         let index = usize::from(generation).checked_sub(1)?;
         Some(self.generations.get(index)?)
     }
 
-    /// By how many places roles are turned for this object, or where the places for its copies
-    /// begin.
+    /// The rotation of roles for this object, or the first of the places for its copies.
     pub(crate) fn turn(&self, object: Id, places: usize) -> usize {
         let first = object.0.first_chunk().expect("an ID has 32 bytes");
         (u64::from_le_bytes(*first) % places as u64) as usize
     }
 
-    /// The target that has each role of a stripe.
+    /// The target of each role of a stripe.
     pub(crate) fn targets_by_role(&self, object: Id, generation: u8) -> Option<Vec<usize>> {
         let targets = self.generation(generation)?;
         let turn = if self.description.fixed_roles {
@@ -265,7 +264,7 @@ impl StripedStorage {
         order
     }
 
-    /// How many copies of an object of this kind there should be, if it is not striped.
+    /// Number of copies of an object of this kind that is not striped.
     pub(crate) fn replicas(&self, kind: ObjectKind) -> usize {
         match kind {
             // On every target: all other objects are unreadable without them, and they hardly ever

@@ -1,4 +1,4 @@
-//! What each target has and lacks, and which of them could be lost now.
+//! Surveys which parts each target has and lacks, and which targets could be lost now.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use crate::list::Holding;
 use crate::striped::StripedStorage;
 use tabane_storage::{Id, Name, ObjectKind, Result};
 
-/// What is known of a target.
+/// The state of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TargetState {
-    /// Names it.
+    /// ID of the target.
     pub id: Id,
     /// The target's URL, of a missing target the last known one.
     pub url: String,
@@ -19,7 +19,7 @@ pub struct TargetState {
     pub missing: Option<String>,
     /// Parts of objects on the target.
     pub objects: u64,
-    /// Their bytes.
+    /// Bytes of these parts.
     pub bytes: u64,
     /// Parts of objects that the target lacks, as far as other targets show; 0 for a missing
     /// target.
@@ -37,15 +37,15 @@ pub struct Survey {
     pub incomplete_objects: u64,
     /// Names with too few parts for an object, as interrupted writes leave them.
     pub fragments: u64,
-    /// The targets in use, by their numbers in `targets`, any one of which could be lost now
-    /// without losing anything.
+    /// Numbers, in `targets`, of targets in use any one of which could be lost now without loss of
+    /// data.
     pub spare: Vec<usize>,
-    /// The pairs of targets in use that could be lost now without losing anything.
+    /// Pairs of targets in use that could be lost now without loss of data.
     pub spare_pairs: Vec<(usize, usize)>,
 }
 
 impl Survey {
-    /// Says in one sentence what could be lost now.
+    /// A sentence that says which targets could be lost now.
     pub fn statement(&self) -> String {
         self.statement_and_rest().0
     }
@@ -57,14 +57,14 @@ impl Survey {
         self.targets.iter().all(is_whole) && self.spare_pairs.len() == count * (count - 1) / 2
     }
 
-    /// Whether any one of the targets in use can be lost without losing anything.
+    /// Whether any one of the targets in use can be lost without loss of data.
     pub fn can_lose_any(&self) -> bool {
         let up = self.targets.iter();
         let up = up.filter(|target| target.missing.is_none()).count();
         up > 0 && self.spare.len() == up
     }
 
-    /// How many pairs of targets that can be lost the statement does not name.
+    /// Number of pairs that could be lost and that the statement does not name.
     pub fn unnamed_pairs(&self) -> usize {
         self.statement_and_rest().1
     }
@@ -98,7 +98,8 @@ impl Survey {
         if self.spare_pairs.is_empty() {
             return (format!("{singles}, no two"), 0);
         }
-        // A target that lacks much may be lost with any other: then it says enough which these are.
+        // A target that lacks many parts may be lost together with any other: naming such targets
+        // is enough.
         let with_any = |&number: &usize| {
             let of = |&&(a, b): &&(usize, usize)| a == number || b == number;
             self.spare_pairs.iter().filter(of).count() == up - 1
@@ -116,7 +117,7 @@ impl Survey {
 }
 
 impl StripedStorage {
-    /// Finds out what each target has and lacks, from listings alone.
+    /// Surveys all targets, from listings alone.
     ///
     /// # Errors
     /// When too few targets answer.
@@ -160,7 +161,7 @@ impl StripedStorage {
             }
             survey.objects += 1;
             if self.listed_len(holding).is_none() {
-                // It is lost already.
+                // The object is lost already.
                 survey.incomplete_objects += 1;
                 continue;
             }
@@ -193,7 +194,7 @@ impl StripedStorage {
         Ok(survey)
     }
 
-    /// Whether an object can be read that these targets have parts of.
+    /// Whether the parts on these targets are enough to read an object.
     pub(super) fn is_enough(&self, generation: u8, holders: u64) -> bool {
         match self.generation(generation) {
             Some(targets) => {
@@ -204,9 +205,8 @@ impl StripedStorage {
         }
     }
 
-    /// The targets in use that should have a part of an object, and say that they have none, or
-    /// none
-    /// of the right length.
+    /// The targets in use that should hold a part of an object, and answered that they have none of
+    /// the right length.
     pub(super) fn lacking(&self, name: Name, holding: &Holding) -> Vec<usize> {
         let has = |number: &usize| holding.holders >> number & 1 == 1;
         let is_up =

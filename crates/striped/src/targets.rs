@@ -1,4 +1,4 @@
-//! The targets of a set: which of them answer, which come back, and asking several at once.
+//! The targets of a set: keeps track of failing and returning ones, and calls several at once.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -11,24 +11,24 @@ use crate::pace::{self, Pace};
 use crate::place::is_node_url;
 use crate::set::Identity;
 
-/// How long a node that failed is left alone before it is asked again, at first.
+/// Time before a node is asked again after its first failure.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(500);
 
 /// The longest such pause, for a node that fails again and again.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(4);
 
-/// How often the thread that asks nodes again looks whether one is due.
+/// Interval at which a thread looks for nodes that are due to be asked again.
 const RETRY_TICK: Duration = Duration::from_millis(250);
 
 /// A node that has been in use for this long begins with the shortest pause again.
 const STEADY_TIME: Duration = Duration::from_secs(60);
 
-/// How long a write waits for a node that has just failed: a restart takes less.
+/// Time for which a write waits for a node that has just failed: a restart takes less.
 const RESTART_TIME: Duration = Duration::from_secs(4);
 
 /// A target of the set.
 pub struct Target {
-    /// Names it.
+    /// ID of the target.
     pub id: Id,
     /// The target's URL, of a missing target the last known one.
     pub url: String,
@@ -38,7 +38,7 @@ pub struct Target {
     pace: Mutex<Pace>,
 }
 
-/// How a target is.
+/// State of a target.
 #[derive(Default)]
 struct State {
     /// The failure that put the target out of use, if any.
@@ -167,22 +167,22 @@ impl Target {
 /// All targets of the set. They are numbered in the order of the description.
 pub struct Targets {
     shared: Arc<Shared>,
-    /// How long operations wait for nodes when too many are away.
+    /// Time for which operations wait for nodes when too many are away.
     patience: Duration,
 }
 
-/// What the thread that asks nodes again has, too.
+/// State shared with the thread that asks nodes again.
 struct Shared {
     all: Vec<Target>,
     notice: Notice,
-    /// Whether there is such a thread.
+    /// Whether this thread runs.
     is_asking: Mutex<bool>,
     /// Whether a person was told that operations wait.
     waits: Mutex<bool>,
 }
 
 impl Targets {
-    /// The targets of a set; `notice` hears of what goes wrong with them.
+    /// The targets of a set; `notice` receives their failures.
     pub fn new(all: Vec<Target>, notice: Notice) -> Self {
         let shared = Arc::new(Shared {
             all,
@@ -229,7 +229,7 @@ impl Targets {
         self.storage(number).is_some()
     }
 
-    /// Takes in that a target gave so many bytes in so long.
+    /// Records that a target took this long for a read of `bytes` bytes.
     pub fn gave(&self, number: usize, bytes: usize, took: Duration) {
         lock(&self.all()[number].pace).learn(bytes, took);
     }
@@ -239,7 +239,7 @@ impl Targets {
     pub fn slow(&self, numbers: &[usize]) -> Vec<usize> {
         let up = numbers.iter().copied().filter(|&number| self.is_up(number));
         let mut up: Vec<usize> = up.collect();
-        // Locks are taken in one order.
+        // Ascending order of locks prevents deadlock.
         up.sort_unstable();
         let mut paces: Vec<_> = up
             .iter()
@@ -261,7 +261,7 @@ impl Targets {
             .collect()
     }
 
-    /// Tells the person something.
+    /// Reports an event to the person.
     pub fn tell(&self, event: &Event) {
         (self.shared.notice)(event);
     }
@@ -297,7 +297,7 @@ impl Targets {
         true
     }
 
-    /// Makes sure that a thread asks nodes again until all are back.
+    /// Starts a thread, if none runs, that asks nodes again until all are back.
     fn ask_again(&self) {
         let mut is_asking = lock(&self.shared.is_asking);
         if std::mem::replace(&mut *is_asking, true) {
@@ -315,8 +315,8 @@ impl Targets {
         });
     }
 
-    /// Of these targets, those that are in use, after waiting for nodes among them that failed so
-    /// lately that they may just be restarted.
+    /// The targets in use among these, after waiting for nodes that failed so recently that they
+    /// may be restarting.
     pub fn up_after_restart(&self, numbers: &[usize]) -> Vec<usize> {
         let restarts_until =
             |number: &usize| Some(self.all()[*number].away_since()? + RESTART_TIME);
@@ -329,15 +329,15 @@ impl Targets {
         numbers.filter(|&number| self.is_up(number)).collect()
     }
 
-    /// Waits until `is_enough` where too many nodes are away that may come back, until `deadline`
-    /// at the latest. Says whether it is worth to try again.
+    /// Waits for nodes to come back until `is_enough` or `deadline`. Returns whether another try is
+    /// worthwhile.
     pub fn wait_for_enough(
         &self,
         deadline: Instant,
         why: &StorageError,
         is_enough: impl Fn() -> bool,
     ) -> bool {
-        // They may be back by now.
+        // Nodes may be back by now.
         self.wait_until(deadline);
         while !is_enough() {
             let may_return = self.all().iter().any(|one| one.away_since().is_some());
@@ -354,18 +354,18 @@ impl Targets {
         Instant::now() < deadline
     }
 
-    /// How long operations wait for nodes when too many are away.
+    /// Time for which operations wait for nodes when too many are away.
     pub fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// For how long the node is away, of those that may come back, that is so for the longest time.
+    /// The longest time for which a node that may come back has been away.
     pub fn away_for(&self) -> Option<Duration> {
         let away = self.all().iter().filter_map(Target::away_since);
         away.min().map(|since| since.elapsed())
     }
 
-    /// Waits for a moment, in which a node may come back.
+    /// Waits for a moment or until a node comes back.
     fn wait_until(&self, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
         thread::sleep(left.min(RETRY_TICK));
@@ -406,7 +406,7 @@ impl Targets {
 }
 
 impl Shared {
-    /// Asks all nodes again that are due; says whether one is still away.
+    /// Asks all due nodes again; returns whether one is still away.
     fn ask_all_again(&self) -> bool {
         let away: Vec<usize> = (0..self.all.len())
             .filter(|&number| self.all[number].away_since().is_some())
@@ -433,7 +433,8 @@ fn at_once<T: Send>(numbers: &[usize], act: impl Fn(usize) -> T + Sync) -> Vec<T
             .iter()
             .map(|&number| scope.spawn(move || act(number)))
             .collect();
-        // A thread costs more than many an operation: this one does its part.
+        // This thread makes one of the calls itself: starting a thread costs more than many
+        // operations.
         let first = act(first);
         let others = threads.into_iter().map(|thread| {
             thread

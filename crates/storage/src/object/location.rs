@@ -9,7 +9,7 @@ pub struct RemoteLocation {
     pub service: Service,
     /// Scheme, host and port, without a slash at the end, where the service does not imply them.
     pub endpoint: Option<String>,
-    /// The bucket; Azure calls it a container, and WebDAV has none.
+    /// The bucket; Azure calls it a shard, and WebDAV has none.
     pub bucket: String,
     /// Path below it, without a slash at either end; may be empty.
     pub prefix: String,

@@ -14,14 +14,14 @@ use tabane_parity::schedule::Kind;
 /// The mixer of one client.
 #[derive(Default)]
 pub struct Mixer {
-    /// How many clients there are, as far as is known.
+    /// Known number of writing clients.
     clients: u16,
     crowd: Crowd,
     alone: Alone,
 }
 
 impl Mixer {
-    /// How to send the next stripe.
+    /// Chooses the plan for the next stripe.
     pub fn choose(&mut self) -> Kind {
         let is_relayed = if self.crowd.is_one() {
             self.crowd.choose()
@@ -35,7 +35,7 @@ impl Mixer {
         }
     }
 
-    /// Takes in that so many clients write.
+    /// Learns the number of writing clients.
     pub fn share_among(&mut self, clients: u16, layout: &Layout) {
         if self.clients != clients {
             self.clients = clients;
@@ -44,8 +44,8 @@ impl Mixer {
         }
     }
 
-    /// Takes in that, of the time that a stripe took, so much was waiting for nodes, in the mean
-    /// over them; and how many seconds it took for each of its bytes.
+    /// Learns from a stripe: `waited`, the mean share of its time spent waiting for nodes, and
+    /// `pace`, its seconds a byte.
     pub fn learn(&mut self, waited: f64, pace: f64) {
         if self.crowd.is_one() {
             self.crowd.learn(waited)
@@ -55,7 +55,7 @@ impl Mixer {
     }
 }
 
-/// Which share of the stripes to relay among many clients.
+/// Decides the share of stripes to relay when many clients write.
 ///
 /// Nodes tell the number of writing clients, and each client begins with the share that would be
 /// best if all links and clients were equal. The share falls while a client waits long for nodes,
@@ -247,15 +247,15 @@ impl Alone {
     }
 }
 
-/// Nodes that relay do not fill their links, since they wait for one another: they take this many
-/// times as long as links would. Measured with five to nine nodes, it is 1.1 to 1.25.
+/// Relaying nodes wait for one another and do not fill their links: a stripe takes this many times
+/// as long as the links would need. Measured with five to nine nodes: 1.1 to 1.25.
 const RELAYING_TIME_RATIO: f64 = 1.2;
 
-/// The share of relayed stripes with which links of clients and nodes, all alike, are equally busy;
-/// beyond 0 and 1 where there is none.
+/// The share of relayed stripes at which equal links of clients and nodes are equally busy; below 0
+/// or above 1 if no share achieves this.
 ///
-/// By the data, a client sends all cells of a stripe that it does not relay; a relayed one costs
-/// every node more.
+/// Per byte of data, a client sends all cells of a stripe that it does not relay; a relayed stripe
+/// costs every node more.
 fn best_share(clients: u16, layout: &Layout) -> f64 {
     let ingress = |kind: Kind| {
         let schedule = kind.schedule(layout)?;
@@ -322,8 +322,8 @@ mod tests {
         assert!(share(&mut mixer, 100, 0.0) > 0.95);
     }
 
-    /// How many of so many stripes are relayed, which then wait and take as long as this; others
-    /// take 1.67.
+    /// Number of relayed stripes among `stripes`, if relayed ones wait and take this long; direct
+    /// ones take 1.67.
     fn relayed(mixer: &mut Mixer, stripes: u32, waited: f64, pace: f64) -> usize {
         let of = (0..stripes).filter(|_| {
             let is_relayed = mixer.choose() == Kind::Coded;
@@ -342,7 +342,7 @@ mod tests {
         let mut mixer = Mixer::default();
         mixer.share_among(1, &Layout::new(5).unwrap());
         assert_eq!(relayed(&mut mixer, 500, 0.2, 1.0), 500);
-        // It waits for nodes, and is quicker all the same.
+        // Relaying waits for nodes, and is quicker all the same.
         assert!(relayed(&mut mixer, 1000, 0.45, 1.0) > 960);
 
         let mut mixer = Mixer::default();
@@ -350,7 +350,7 @@ mod tests {
         let first = relayed(&mut mixer, 100, 0.9, 10.0);
         assert!((3..=12).contains(&first), "{first}");
         assert!(relayed(&mut mixer, 5000, 0.9, 10.0) <= 20);
-        // It is quick again.
+        // Relaying is quick again.
         assert!(relayed(&mut mixer, 5000, 0.1, 1.0) >= 2500);
     }
 }
