@@ -10,30 +10,29 @@ use crate::name::Name;
 /// The result of everything that touches a storage.
 pub type Result<T> = std::result::Result<T, StorageError>;
 
-/// What a caller may have to tell apart.
+/// The kinds of storage errors that callers treat differently.
 ///
-/// The first nine are sent in the protocol between clients and nodes, by their numbers: their order
-/// is part of it.
+/// The first nine travel by number between clients and nodes: their order is part of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum StorageErrorKind {
-    /// There is no such object.
+    /// The object does not exist.
     NotFound,
-    /// There is an object of that name.
+    /// An object of this name exists.
     AlreadyExists,
-    /// The object ends before what was asked for.
+    /// The object ends before the requested range does.
     PastEnd,
-    /// The place holds something else.
+    /// The place holds other files.
     NotEmpty,
-    /// The file system forbids it.
+    /// The file system denies the access.
     Denied,
-    /// The file system can only be read.
+    /// The file system is read-only.
     ReadOnly,
-    /// There is no room left.
+    /// No space is left.
     Full,
-    /// The session with a node is at an end, since a member or the client failed.
+    /// The session with a node has ended, since a member or the client failed.
     SessionOver,
-    /// Anything else that stays as it is.
+    /// Any other error that a retry does not cure.
     Permanent,
     /// A server does not accept the credentials.
     Unauthorized,
@@ -41,25 +40,25 @@ pub enum StorageErrorKind {
     Retryable,
     /// A node or a network file system does not answer.
     Unreachable,
-    /// The server cannot do this at all.
+    /// The server does not support the request.
     Unsupported,
-    /// The object was there, and is damaged beyond what the storage can mend.
+    /// The object exists, and is damaged beyond repair by the storage.
     Damaged,
     /// A part of the path is no directory.
     NotADirectory,
-    /// A peer sent what makes no sense.
+    /// A peer sent a malformed message.
     Malformed,
-    /// A file or a name that a person gave cannot be used.
+    /// A given file or name cannot be used.
     Invalid,
-    /// More targets of a set are missing than may be.
+    /// More than two targets of a set are missing.
     TooFewTargets,
-    /// None of the places of a set says that it is a target.
+    /// None of a set's places is a target.
     NoTargets,
     /// The set cannot have more targets.
     TooManyTargets,
-    /// No target is called that, or several are.
+    /// No target, or several, have this name.
     NoSuchTarget,
-    /// The new target is one already, and the old one is none.
+    /// The old target is not in the set, and the new one is: the replacement is done.
     AlreadyReplaced,
     /// Removing the target would lose data.
     TargetNeeded,
@@ -96,7 +95,7 @@ impl StorageErrorKind {
         Self::Overtaken,
     ];
 
-    /// The sentence of an error that has nothing to add to its kind.
+    /// The sentence of an error without further details.
     fn sentence(self) -> &'static str {
         match self {
             Self::NotFound => "it is not there",
@@ -135,7 +134,7 @@ pub struct StorageError {
 }
 
 impl StorageError {
-    /// An error that `text` explains.
+    /// An error of this kind, explained by `text`.
     pub fn new(kind: StorageErrorKind, text: impl Into<String>) -> Self {
         Self {
             kind,
@@ -144,21 +143,21 @@ impl StorageError {
         }
     }
 
-    /// This error, about the object `name` unless it is about another.
+    /// Sets the object, unless the error has one.
     #[must_use]
     pub fn about(mut self, name: Name) -> Self {
         self.object.get_or_insert(name);
         self
     }
 
-    /// This error, with more to say.
+    /// Appends `more` to the text.
     #[must_use]
     pub fn and(mut self, more: &str) -> Self {
         self.text.push_str(more);
         self
     }
 
-    /// What a caller decides upon.
+    /// The kind of the error.
     pub fn kind(&self) -> StorageErrorKind {
         self.kind
     }
@@ -194,7 +193,7 @@ impl From<io::Error> for StorageError {
     }
 }
 
-/// The one place that says what the errors of the operating system come to.
+/// The only mapping from errors of the operating system.
 impl From<io::ErrorKind> for StorageErrorKind {
     fn from(kind: io::ErrorKind) -> Self {
         match kind {
@@ -218,7 +217,7 @@ impl From<io::ErrorKind> for StorageErrorKind {
     }
 }
 
-/// An error and what caused it, the first cause last.
+/// An error followed by its causes, the root cause last.
 pub(crate) fn causes<'a>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
@@ -232,7 +231,7 @@ mod tests {
     #[test]
     fn errors_of_the_operating_system_keep_their_text_and_get_a_kind() {
         use StorageErrorKind::*;
-        // The numbers of Linux.
+        // Error numbers of Linux.
         for (number, kind) in [
             (2, NotFound),
             (17, AlreadyExists),

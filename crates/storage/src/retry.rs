@@ -1,4 +1,4 @@
-//! When to try again, and what to say meanwhile.
+//! Decides when to retry requests, and reports outages.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -8,20 +8,20 @@ use crate::hash::random;
 use crate::options::{Event, Notice, RemoteOptions};
 use crate::sync::lock;
 
-/// A server that has never answered is given this long, silence included: it is probably the wrong
+/// Time for which a server that never answered is tried, silence included: it is probably the wrong
 /// one.
 const FIRST_CONTACT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What a first answer may take at least, however impatient the person is.
+/// The least time allowed for a first answer, however short the patience.
 const FIRST_ANSWER_MIN: Duration = Duration::from_secs(3);
 
-/// A shorter outage is not worth a word.
+/// Outages up to this length are not reported.
 const UNTOLD_OUTAGE_MAX: Duration = Duration::from_secs(5);
 
 const DELAY_MIN: Duration = Duration::from_millis(100);
 const DELAY_MAX: Duration = Duration::from_secs(10);
 
-/// What all requests to a storage know of its outages.
+/// Outages of a storage, as seen by all of its requests.
 pub struct Outages {
     patience: Duration,
     notice: Notice,
@@ -30,9 +30,9 @@ pub struct Outages {
 
 #[derive(Default)]
 struct State {
-    /// Some request has succeeded.
+    /// Whether any request has succeeded.
     reached: bool,
-    /// Since when all have failed.
+    /// Start of the current outage.
     since: Option<Instant>,
     told: bool,
 }
@@ -46,7 +46,7 @@ pub struct Attempts<'a> {
 }
 
 impl Outages {
-    /// None so far.
+    /// No outage so far.
     pub fn new(options: &RemoteOptions) -> Self {
         Self {
             patience: options.patience,
@@ -55,7 +55,7 @@ impl Outages {
         }
     }
 
-    /// An operation begins.
+    /// Begins an operation.
     pub fn attempts(&self) -> Attempts<'_> {
         Attempts {
             outages: self,
@@ -65,7 +65,7 @@ impl Outages {
         }
     }
 
-    /// The server has answered.
+    /// Notes that the server has answered.
     pub fn answered(&self) {
         let mut state = lock(&self.state);
         state.reached = true;
@@ -127,11 +127,11 @@ impl Attempts<'_> {
         let delay = delay
             .min(DELAY_MAX)
             .mul_f64(0.5 + f64::from(random) / 512.0);
-        // The last try comes when patience ends, not a delay later.
+        // The last try comes at the end of the patience, not a delay later.
         Some(delay.min(left.max(DELAY_MIN / 2)))
     }
 
-    /// For how long it has been tried.
+    /// Time since the first try.
     pub fn tried_for(&self, now: Instant) -> Duration {
         now - self.started
     }
@@ -153,7 +153,7 @@ mod tests {
         })
     }
 
-    /// Fails until it is given up; returns after how long that was.
+    /// Fails until the retries end; returns the time that this took.
     fn persist(outages: &Outages, start: Instant) -> Duration {
         let failure = StorageError::new(StorageErrorKind::Retryable, "connection refused");
         let (mut attempts, mut now) = (outages.attempts(), start);

@@ -1,4 +1,4 @@
-//! The trait of every place that holds objects.
+//! The trait of all storages.
 
 use std::any::Any;
 use std::ops::Range;
@@ -20,11 +20,11 @@ pub struct Listed {
     pub id: Id,
     /// The object's length in bytes, exact or not: see [`Storage::is_listed_as`].
     pub len: u64,
-    /// When it was put, by the clock of the storage: only differences mean anything.
+    /// Time of the put, by the clock of the storage: only differences mean anything.
     pub modified: SystemTime,
 }
 
-/// [`Storage::replace`] where there is only [`Storage::delete`] and [`Storage::put`].
+/// [`Storage::replace`] by [`Storage::delete`] and [`Storage::put`].
 pub(crate) fn replace_in_two_steps<S: Storage + ?Sized>(
     storage: &S,
     name: Name,
@@ -42,21 +42,21 @@ pub(crate) fn replace_in_two_steps<S: Storage + ?Sized>(
 /// keep two promises: [`Storage::put`] is atomic, and an object that was put is durable when it
 /// returns.
 ///
-/// Whoever must know what a storage is in particular asks its type: `(storage as &dyn
+/// Callers that need a particular kind of storage use its type: `(storage as &dyn
 /// Any).downcast_ref()`.
 pub trait Storage: Any + Send + Sync {
-    /// Where this is, for people.
+    /// The storage's location, for people.
     fn location(&self) -> String;
 
-    /// How many operations are worth having in flight.
+    /// Number of operations worth having in flight.
     fn connections(&self) -> usize {
         2
     }
 
-    /// Makes the place ready to hold a new repository.
+    /// Prepares the place for a new repository.
     ///
     /// # Errors
-    /// [`StorageErrorKind::NotEmpty`] when it holds something else.
+    /// [`StorageErrorKind::NotEmpty`] when it holds other files.
     fn create(&self) -> Result<()>;
 
     /// Makes missing folders that [`Storage::create`] made. Storages without folders do nothing.
@@ -67,24 +67,24 @@ pub trait Storage: Any + Send + Sync {
         Ok(())
     }
 
-    /// Writes an object, whole or not at all. Its bytes are `parts`, one behind the other.
+    /// Writes an object, whole or not at all. Its bytes are the concatenated `parts`.
     ///
     /// # Errors
-    /// [`StorageErrorKind::AlreadyExists`] when there is one of that name, which stays as it is.
+    /// [`StorageErrorKind::AlreadyExists`] when an object of this name exists, which stays
+    /// unchanged.
     fn put(&self, name: Name, parts: &[&[u8]]) -> Result<()>;
 
     /// Reads an object, or `range` of it.
     ///
     /// # Errors
     /// [`StorageErrorKind::NotFound`]; [`StorageErrorKind::PastEnd`] when the object ends before
-    /// the range does;
-    /// [`StorageErrorKind::Damaged`] when it was there, and is damaged beyond what the storage can
-    /// mend.
+    /// the range does; [`StorageErrorKind::Damaged`] when it is damaged beyond repair by the
+    /// storage.
     fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>>;
 
-    /// Reads a range again that turned out to be wrong although the storage has found no fault with
-    /// it. Where the storage can compute the range in other ways, it hands what comes of each to
-    /// `is_right`, until that says so; returns whether it has.
+    /// Reads a range again whose bytes proved wrong although the storage found no fault. A storage
+    /// that can compute the range in other ways hands each result to `is_right` until one is
+    /// accepted; returns whether one was.
     fn get_otherwise(
         &self,
         name: Name,
@@ -95,13 +95,12 @@ pub trait Storage: Any + Send + Sync {
         false
     }
 
-    /// The objects of a kind, in no order. What was put or deleted before the call is listed or not
-    /// listed; what is put or deleted meanwhile may be either.
+    /// Lists the objects of a kind, in no order. The list reflects all puts and deletions before
+    /// the call, and perhaps later ones.
     fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>>;
 
-    /// Whether an object of `len` bytes that is there as a whole is listed with the length
-    /// `listed`. A storage that does not keep objects as they are may know their lengths only
-    /// about, without reading them.
+    /// Whether a complete object of `len` bytes is listed with the length `listed`. A storage that
+    /// transforms objects may know their lengths only approximately without reading them.
     fn is_listed_as(&self, listed: u64, len: u64) -> bool {
         listed == len
     }

@@ -1,4 +1,4 @@
-//! What the files of Amazon's own tools say: `~/.aws/credentials` and `~/.aws/config`.
+//! Reads the files of Amazon's own tools: `~/.aws/credentials` and `~/.aws/config`.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub struct Profile {
 /// The profile that `AWS_PROFILE` names, or the default one.
 ///
 /// # Errors
-/// When the profile that was named has no keys.
+/// When the named profile has no keys.
 pub fn read() -> Result<Profile, StorageError> {
     let named = std::env::var("AWS_PROFILE").ok();
     let text = |variable: &str, usual: &str| {

@@ -1,4 +1,4 @@
-//! Finds and lists what snapshots hold.
+//! Finds and lists entries of snapshots.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -58,7 +58,7 @@ impl Browser {
         self.reader.append_block(&self.index, block, out)
     }
 
-    /// What a snapshot has at `path`; for `/` that is [`root`]. Symbolic links are not followed.
+    /// The entry of a snapshot at `path`; for `/`, [`root`]. Symbolic links are not followed.
     ///
     /// # Errors
     /// [`Error::NoSuchPath`], or when a directory cannot be read.
@@ -121,7 +121,7 @@ pub fn root(snapshot: &Snapshot) -> Entry {
     }
 }
 
-/// A path as it is looked up in a snapshot: from `/` on, without `.` and `..`.
+/// Normalises a path for lookup in a snapshot: from `/` on, without `.` and `..`.
 pub fn absolute(path: &Path) -> PathBuf {
     let mut clean = PathBuf::from("/");
     for component in path.components() {
@@ -149,12 +149,12 @@ pub fn kind_name(kind: &Kind) -> &'static str {
     }
 }
 
-/// An entry and where it is.
+/// An entry and its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathEntry {
-    /// Its path.
+    /// Path of the entry, from `/` on.
     pub path: PathBuf,
-    /// What it is.
+    /// The entry.
     pub entry: Entry,
 }
 
@@ -195,7 +195,7 @@ impl Walk {
     /// The next entry.
     ///
     /// # Errors
-    /// When a directory cannot be read; the next call goes on behind it.
+    /// When a directory cannot be read; the next call skips it.
     pub fn next(&mut self, browser: &mut Browser) -> Result<Option<PathEntry>> {
         if let Some((path, content)) = self.pending.take() {
             let entries = browser.directory(&content)?;

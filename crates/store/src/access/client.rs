@@ -28,7 +28,7 @@ const RENEWAL_INTERVAL: Duration = Duration::from_secs(5 * 60);
 /// sleep for a night and go on.
 const SILENCE_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// What a client is doing.
+/// Kinds of work of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Purpose {
@@ -58,7 +58,7 @@ pub struct Client {
     pub since: Option<Timestamp>,
 }
 
-/// A client that the repository knows of.
+/// A client whose record is in the storage.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// ID of the client's object.
@@ -132,8 +132,8 @@ impl Presence {
         let renewed = Arc::clone(&shared);
         let renew = move || {
             while receiver.recv_timeout(RENEWAL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                // If it fails now, it may work the next time, long before anybody takes this
-                // process for dead.
+                // A failed renewal is tried again long before other clients take this process for
+                // dead.
                 let _ = renewed.renew();
             }
         };
@@ -146,7 +146,7 @@ impl Presence {
         })
     }
 
-    /// All other clients, and what time it is by the clock of the storage: about that of our own
+    /// All other clients, and the time by the clock of the storage, about that of this client's
     /// object.
     ///
     /// # Errors
@@ -160,7 +160,7 @@ impl Presence {
                     let own = seen.swap_remove(own);
                     return Ok((seen, own.modified));
                 }
-                // Somebody has taken this process for dead.
+                // Another client has taken this process for dead and removed its object.
                 None => self.shared.renew()?,
             }
         }
@@ -174,7 +174,7 @@ impl Drop for Presence {
             let _ = thread.join();
         }
         let name = Name::new(ObjectKind::Client, lock(&self.shared.said).0);
-        // If it stays it is found to be dead.
+        // An object that stays is recognised as a dead client's.
         let _ = self.shared.repository.storage().delete(name);
     }
 }
@@ -189,7 +189,7 @@ impl Shared {
         }
         let new = put(&self.repository, &client)?;
         *lock(&self.said) = (new, client);
-        // It is gone already if somebody took this process for dead.
+        // The object is gone if another client took this process for dead.
         let _ = self
             .repository
             .storage()
@@ -212,12 +212,12 @@ pub fn list(repository: &Repository) -> Result<Vec<Seen>> {
     Ok(seen.collect())
 }
 
-/// What [`Repository::forget_dead_clients`] did.
+/// The result of [`Repository::forget_dead_clients`].
 #[derive(Debug)]
 pub struct Forgotten {
-    /// Clients that were removed.
+    /// Clients whose records were removed.
     pub removed: Vec<Seen>,
-    /// Those that may be alive.
+    /// Clients that may be alive.
     pub left: Vec<Seen>,
 }
 

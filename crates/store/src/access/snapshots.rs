@@ -8,12 +8,12 @@ use crate::error::{Error, Result};
 
 pub use crate::format::snapshot::*;
 
-/// Snapshots that can be read, and those that cannot.
+/// Readable snapshots, and the errors of the others.
 #[derive(Debug, Default)]
 pub struct Listing {
     /// Oldest first.
     pub snapshots: Vec<(Id, Snapshot)>,
-    /// Why the others cannot be read.
+    /// Errors of the unreadable snapshots.
     pub damaged: Vec<Error>,
 }
 
@@ -42,8 +42,7 @@ impl Repository {
         self.remove_snapshot(old).map(|()| id)
     }
 
-    /// Removes a snapshot; what it alone needed stays until the repository is pruned. That it is
-    /// gone already is no error.
+    /// Removes a snapshot; its blocks stay until a prune. A missing snapshot is no error.
     ///
     /// # Errors
     /// When the storage fails.
@@ -78,13 +77,13 @@ impl Repository {
         Ok(read.into_values().flatten().collect())
     }
 
-    /// All snapshots that `filter` allows. Those that cannot be read don't hide the others.
+    /// Lists all snapshots that `filter` allows; unreadable ones are reported apart.
     ///
     /// # Errors
     /// When the storage cannot be listed.
     pub fn snapshots(&self, filter: &Filter) -> Result<Listing> {
         let mut listing = Listing::default();
-        // Some may be forgotten meanwhile, or replaced by others.
+        // Other clients may forget or replace snapshots meanwhile.
         for (id, snapshot) in self.read_each(ObjectKind::Snapshot, |id| self.load_snapshot(id))? {
             match snapshot {
                 Ok(snapshot) if filter.allows(&snapshot) => listing.snapshots.push((id, snapshot)),
@@ -114,8 +113,8 @@ impl Repository {
         }
     }
 
-    /// As [`Repository::find_snapshot`], except for `latest` the snapshot itself is not read: it
-    /// may be damaged.
+    /// As [`Repository::find_snapshot`], but returns the ID only. Except for `latest`, the snapshot
+    /// is not read and may be damaged.
     ///
     /// # Errors
     /// As [`Repository::find_snapshot`].
@@ -154,8 +153,8 @@ impl Repository {
         }
     }
 
-    /// The latest snapshot of the same machine and paths, from before `time`: what a backup
-    /// compares with.
+    /// The latest snapshot of the same machine and paths from before `time`, with which a backup
+    /// compares.
     ///
     /// # Errors
     /// When the storage fails. Damaged snapshots are passed over.

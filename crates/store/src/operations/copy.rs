@@ -1,7 +1,7 @@
-//! Snapshots from one repository into another.
+//! Copies snapshots from one repository into another.
 //!
-//! Blocks keep their names, so each is looked up in the target once, and only what is missing there
-//! is read: segment by segment, in the order of the packs, opened, compared with its digests, and
+//! Blocks keep their IDs, so that each is looked up in the target once, and only missing ones are
+//! read: segment by segment, in the order of the packs, decoded, checked against their digests, and
 //! sealed again under the target's key.
 
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::operations::commit::commit;
 use crate::operations::repack::{self, Ends};
 use tabane_storage::Id;
 
-/// How to copy.
+/// Options of a copy.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CopyOptions {
-    /// How hard to compress in the target.
+    /// Level of compression in the target.
     pub compression: Compression,
     /// Find out what would be copied, and copy nothing.
     pub dry_run: bool,
@@ -44,7 +44,7 @@ impl Default for CopyOptions {
     }
 }
 
-/// What was done.
+/// The result of a copy.
 #[derive(Clone, Debug, Default)]
 pub struct Copied {
     /// Each snapshot of the source with its copy, oldest first; a dry run makes none.
@@ -53,21 +53,20 @@ pub struct Copied {
     pub present: Vec<(Id, Id)>,
     /// Blocks that were copied.
     pub blocks: u64,
-    /// Their bytes before compression.
+    /// Bytes of these blocks before compression.
     pub bytes: u64,
-    /// Their bytes as the target stores them.
+    /// Bytes of these blocks as stored in the target.
     pub stored_bytes: u64,
     /// Blocks of these snapshots that the target had already.
     pub blocks_present: u64,
 }
 
 impl Repository {
-    /// Makes sure that blocks of this repository can be blocks of the other.
+    /// Checks that blocks of this repository can be copied into the other.
     ///
     /// # Errors
     /// [`Error::OtherHash`]; [`Error::Invalid`] if blocks are named by a hash with known
-    /// collisions, or if it is the same
-    /// repository.
+    /// collisions, or if both are the same repository.
     pub fn check_copy_to(&self, to: &Repository) -> Result<()> {
         let (source, target) = (self.config(), to.config());
         if source.id == target.id {
@@ -115,11 +114,11 @@ impl Repository {
                 None => new.push((*id, copy)),
             }
         }
-        // Where the source can be written to.
+        // Best effort: the source may be read-only.
         let _reading = Presence::announce(self, Purpose::Restore);
         let source = Arc::new(self.load_index()?);
-        // Before anything is looked up: from now on a prune of the target leaves alone what is
-        // found there.
+        // Announced before the first look-up: from now on a prune of the target spares blocks that
+        // are found there.
         let _presence = if options.dry_run {
             None
         } else {

@@ -1,4 +1,4 @@
-//! Walks the source and hands out what is to be read.
+//! Walks the sources and hands out entries and files to read.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -31,8 +31,7 @@ pub struct Walker<'a> {
     submitter: Submitter<Encoder>,
     reader: BlockReader,
     parent_root: Vec<Piece>,
-    /// When the parent snapshot was begun: what was changed at about that time or later is read
-    /// again.
+    /// Start of the parent snapshot: files changed at about this time or later are read again.
     parent_start: Option<Timestamp>,
     batch: Batch,
 }
@@ -40,9 +39,9 @@ pub struct Walker<'a> {
 /// The source paths as a tree, so that each directory is walked once.
 #[derive(Default)]
 pub struct Targets {
-    /// Whether this path was asked for by name, with all that is below.
+    /// Whether this path is itself a source.
     pub named: bool,
-    /// Names of which this path is the beginning.
+    /// Sources below this path, by the next name.
     pub children: BTreeMap<OsString, Targets>,
 }
 
@@ -75,12 +74,12 @@ struct Level<'a> {
     fd: Arc<OwnedFd>,
     device: u64,
     directory: Arc<Directory>,
-    /// What the parent snapshot has here, sorted by name.
+    /// The parent snapshot's entries of this directory, sorted by name.
     parent: Vec<Entry>,
     scope: Scope,
     /// Whether this directory is a source or below one; else it only leads to a source.
     whole: bool,
-    /// Directories above it.
+    /// Number of directories above this one.
     depth: usize,
 }
 
@@ -203,7 +202,7 @@ impl<'a> Walker<'a> {
         Ok(())
     }
 
-    /// Hands out what `input` has as the file `path`.
+    /// Hands out the bytes of `input` as the file `path`.
     pub fn stream(self, path: &Path, input: Box<dyn io::Read + Send>) -> Result<()> {
         let root = Directory::new(None, None, 1);
         let name = path.file_name().unwrap_or(OsStr::new("stdin"));
@@ -448,11 +447,11 @@ impl<'a> Walker<'a> {
         self.submit(batch);
     }
 
-    /// What the parent snapshot has in a directory. If that is missing, its files are read again.
+    /// The parent snapshot's entries of a directory. If blocks of it are missing, its files are
+    /// read again.
     ///
     /// # Errors
-    /// When it is damaged: the same directory would be taken for known, and be missing from the new
-    /// snapshot too.
+    /// When the directory is damaged: the new snapshot would refer to the same damaged blocks.
     fn parent_entries(&mut self, content: &[Piece], path: &Path) -> Result<Vec<Entry>> {
         let (writer, reader) = (&self.run.writer, &mut self.reader);
         match writer.with_index(|index| reader.read_directory(index, content)) {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The version of the attribute that Linux has.
+/// Linux's version of the attribute.
 const VERSION: [u8; 4] = 2_u32.to_le_bytes();
 
 /// Length in bytes of an entry of the attribute.
@@ -26,7 +26,7 @@ impl AccessList {
     }
 }
 
-/// What an entry is for, and whether it names whom.
+/// The name of an entry's tag, and whether the entry has a user's or group's ID.
 fn tag_name(tag: u16) -> Option<(&'static str, bool)> {
     Some(match tag {
         0x01 => ("user", false),

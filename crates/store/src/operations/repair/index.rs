@@ -14,22 +14,22 @@ use tabane_index::IndexSegment;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
-/// What [`Repository::repair_index`] did, or would do.
+/// The result of [`Repository::repair_index`], or of its dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct IndexReport {
-    /// Packs that are there.
+    /// Packs in the repository.
     pub packs: u64,
-    /// Packs whose contents were read from themselves.
+    /// Packs whose footer was read.
     pub read_packs: u64,
-    /// Packs that the index names now and did not name before.
+    /// Packs added to the index.
     pub added_packs: u64,
-    /// Packs that the index named and that are not there as it said.
+    /// Packs of the index that are missing or have another length.
     pub lost_packs: u64,
-    /// Packs that don't say what they hold: [`Repository::repair_packs`] may save some of it.
+    /// Packs with an unreadable footer: [`Repository::repair_packs`] may save some of their blocks.
     pub unreadable_packs: u64,
     /// Index objects that could not be read.
     pub damaged_objects: u64,
-    /// Index objects that were replaced, those among them.
+    /// Index objects that were replaced, including the unreadable ones.
     pub replaced_objects: u64,
 }
 
@@ -110,10 +110,10 @@ impl Repository {
                 Err(error @ Error::Damaged { .. }) => {
                     self.progress().note(&error.to_string());
                     report.unreadable_packs += 1;
-                    // With it `repair_packs` can save what is sound.
+                    // Kept, so that `repair_packs` can save the sound blocks.
                     kept.extend(doubtful.remove(&id).map(|contents| (id, contents)));
                 }
-                // Removed meanwhile.
+                // The pack was removed meanwhile.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
             }
@@ -135,7 +135,7 @@ impl Repository {
     }
 }
 
-/// Removals that nobody can read condemn nothing; what they named is found to be unused anew.
+/// Deletes unreadable removals: they condemn nothing, and a prune finds their packs unused again.
 fn remove_damaged_removals(repository: &Repository, dry_run: bool) -> Result<()> {
     let removals = repository.read_each(ObjectKind::Removal, |id| repository.read_removal(id))?;
     for (id, removal) in removals {

@@ -1,9 +1,9 @@
-//! Makes snapshots that are whole of those that miss something.
+//! Rewrites snapshots that lack blocks as complete ones.
 //!
-//! A file that misses a part keeps its size and everything else of it: the part becomes a hole,
-//! which reads as zeros, and the file gets another name, so that nobody takes it for what it was
-//! and no restore puts it in the place of a good one. A directory that cannot be read stays, empty.
-//! The next backup takes neither for known.
+//! A file with lost blocks keeps its size and all other blocks: the lost ones become holes, which
+//! read as zeros, and the file gets another name, so that no user takes it for intact and no
+//! restore overwrites a good file with it. An unreadable directory becomes empty. The next backup
+//! reads both anew.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
@@ -26,35 +26,35 @@ use tabane_index::Index;
 use tabane_storage::Id;
 use tabane_storage::{ObjectKind, Progress};
 
-/// What the name of a file that misses a part gets at its end.
+/// Suffix of the name of a file with lost blocks.
 const SUFFIX: &str = ".repaired";
 
 /// Bytes of the longest name of a file on Linux.
 const NAME_LEN_MAX: usize = 255;
 
-/// What a snapshot misses.
+/// Losses of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Lost {
-    /// Files that miss a part.
+    /// Files with lost blocks.
     pub damaged_files: u64,
-    /// Bytes that they miss.
+    /// Lost bytes of these files.
     pub lost_bytes: u64,
-    /// Directories that cannot be read; nobody knows what was in them.
+    /// Unreadable directories, whose entries are unknown.
     pub lost_directories: u64,
 }
 
-/// A snapshot that misses something.
+/// A snapshot that lacked blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// ID of the snapshot as it was.
+    /// ID of the old snapshot.
     pub old: Id,
-    /// The one that is whole; a dry run makes none.
+    /// ID of the repaired snapshot; `None` in a dry run.
     pub new: Option<Id>,
-    /// What is lost.
+    /// The losses.
     pub lost: Lost,
 }
 
-/// What [`Repository::repair_snapshots`] did, or would do.
+/// The result of [`Repository::repair_snapshots`], or of its dry run.
 #[derive(Clone, Debug, Default)]
 pub struct SnapshotsReport {
     /// Snapshots that lacked blocks.

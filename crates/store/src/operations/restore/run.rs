@@ -1,4 +1,4 @@
-//! What the threads of a restore share, and what they count.
+//! State and counters shared by the threads of a restore.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ use super::options::RestoreOptions;
 use crate::access::repository::Repository;
 use crate::error::Error;
 
-/// What a restore did.
+/// The result of a restore, or of its dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RestoreSummary {
     /// Regular files of the snapshot that the target has now; in a dry run, would have.
@@ -44,7 +44,7 @@ pub struct RestoreSummary {
     pub errors: u64,
 }
 
-/// What the threads of a restore share.
+/// State shared by the threads of a restore.
 pub struct Run {
     pub repository: Repository,
     pub index: Index,
@@ -55,10 +55,10 @@ pub struct Run {
     pub open_files: AtomicU32,
 }
 
-/// What a restore has done so far.
+/// Counters of a running restore.
 #[derive(Default)]
 pub struct Counters {
-    /// Bytes of all files, once that is known.
+    /// Bytes of all files, once known.
     pub total_bytes: AtomicU64,
     pub restored_bytes: AtomicU64,
     pub skipped_bytes: AtomicU64,
