@@ -389,7 +389,7 @@ impl Endpoint for Fabric {
         })?;
         if let Immediate::Frame(len) = Immediate::parse(immediate) {
             let Some(ring) = &self.ring else {
-                let text = "a peer writes to where there is no ring";
+                let text = "a peer writes to an end without a ring";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, text));
             };
             ring.arrived(len as usize)?;

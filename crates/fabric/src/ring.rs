@@ -268,7 +268,7 @@ impl State {
             return refuse("that is over what has not been read");
         }
         if self.is_written || self.end.is_some() {
-            return refuse("it is being written to, or closed");
+            return refuse("the ring is being written to, or closed");
         }
         Ok(start)
     }

@@ -67,7 +67,7 @@ impl Sender {
         self.waited += begun.elapsed();
         let wrong = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidData, why));
         let Immediate::Credit(bytes) = Immediate::parse(immediate?) else {
-            return wrong("a peer sends a frame to where there is no ring");
+            return wrong("a peer sends a frame to an end without a ring");
         };
         let released = self.released + u64::from(bytes);
         if released > self.cursor.head {

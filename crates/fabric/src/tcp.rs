@@ -98,7 +98,7 @@ impl Endpoint for Tcp {
         }
         if let Immediate::Frame(_) = Immediate::parse(immediate) {
             let Some(ring) = &self.ring else {
-                let text = "a peer writes to where there is no ring";
+                let text = "a peer writes to an end without a ring";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, text));
             };
             let mut vacancy = ring.vacancy(offset, len)?;

@@ -140,7 +140,9 @@ fn answer(
             let (session, tokens) = Session::open(&open, Arc::clone(&shared.counters))?;
             if !shared.remember(open.session, &session) {
                 session.close();
-                return Err(malformed("there is a session of that name, or too many"));
+                return Err(malformed(
+                    "the session exists already, or sessions are too many",
+                ));
             }
             *own = Some((open.session, session));
             Reply::Opened(tokens, shared.fabric.clone())

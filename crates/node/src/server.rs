@@ -317,7 +317,7 @@ impl<'a> Hasty<'a> {
 
     fn late(&self) -> io::Error {
         let text = format!(
-            "it has not said what it is for within {} s",
+            "it has sent no complete greeting within {} s",
             GREETING_TIMEOUT.as_secs()
         );
         io::Error::new(io::ErrorKind::TimedOut, text)

@@ -98,29 +98,29 @@ impl StorageErrorKind {
     /// The sentence of an error without further details.
     fn sentence(self) -> &'static str {
         match self {
-            Self::NotFound => "it is not there",
-            Self::AlreadyExists => "it is there already",
-            Self::PastEnd => "it ends before that",
+            Self::NotFound => "it does not exist",
+            Self::AlreadyExists => "it exists already",
+            Self::PastEnd => "it ends before the requested bytes",
             Self::NotEmpty => "it is not empty",
             Self::Denied => "permission denied",
             Self::ReadOnly => "the file system is read-only",
             Self::Full => "no space is left",
-            Self::SessionOver => "the session is at an end",
+            Self::SessionOver => "the session has ended",
             Self::Permanent => "it cannot be done",
             Self::Unauthorized => "the server does not accept the credentials",
             Self::Retryable | Self::Unreachable => "the server does not answer",
             Self::Unsupported => "the server cannot do this",
             Self::Damaged => "it is damaged",
             Self::NotADirectory => "a part of the path is no directory",
-            Self::Malformed => "what was received makes no sense",
+            Self::Malformed => "the message received is malformed",
             Self::Invalid => "it cannot be used",
             Self::TooFewTargets => "too many targets are missing",
             Self::NoTargets => "no place holds a target",
             Self::TooManyTargets => "the set cannot have more targets",
             Self::NoSuchTarget => "there is no such target",
             Self::AlreadyReplaced => "the target is replaced already",
-            Self::TargetNeeded => "the target has what would be lost without it",
-            Self::Overtaken => "somebody else has changed the targets",
+            Self::TargetNeeded => "data would be lost without this target",
+            Self::Overtaken => "another client has changed the targets",
         }
     }
 }

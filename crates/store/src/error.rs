@@ -25,7 +25,7 @@ pub enum Error {
     /// The repository is no longer the one that was opened.
     #[error(
         "the repository at {0} was deleted or replaced by another while this command ran, so what \
-         it stored is lost: find out who did that, then run the command again"
+         it stored is lost: find out which program did that, then run the command again"
     )]
     RepositoryGone(String),
     /// `init` found a repository.
@@ -123,7 +123,7 @@ pub enum Error {
     #[error("another prune has removed packs meanwhile; nothing is lost, run the command again")]
     PruneOvertaken,
     /// Something that may be needed cannot be told from what is not.
-    #[error("nothing was removed, since not everything that is needed is known: {0}")]
+    #[error("nothing was removed, since needed blocks cannot all be found: {0}")]
     CannotPrune(String),
     /// A file of the local cache cannot be read.
     #[error("cannot read the cache file {path}: {source}")]

@@ -64,7 +64,7 @@ impl StripedStorage {
             return Err(StorageError::new(StorageErrorKind::NoSuchTarget, text));
         };
         if self.targets.is_up(number) && !self.survey()?.spare.contains(&number) {
-            let text = format!("{} has what would be lost without it", all[number].url);
+            let text = format!("data would be lost without {}", all[number].url);
             return Err(StorageError::new(StorageErrorKind::TargetNeeded, text));
         }
         let member = self.new_member(place)?;
@@ -181,7 +181,7 @@ impl StripedStorage {
         }
         Err(StorageError::new(
             StorageErrorKind::Overtaken,
-            "somebody else has just changed the targets, and nothing was changed here",
+            "another client has just changed the targets; this command changed nothing",
         ))
     }
 }

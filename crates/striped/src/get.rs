@@ -85,7 +85,7 @@ impl StripedStorage {
         if damaged.is_empty() {
             return Err(StorageErrorKind::NotFound.into());
         }
-        let text = format!("what {} have of it is damaged", damaged.join(", "));
+        let text = format!("its parts on {} are damaged", damaged.join(", "));
         Err(StorageError::new(StorageErrorKind::Damaged, text))
     }
 

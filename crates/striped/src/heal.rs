@@ -259,7 +259,7 @@ impl StripedStorage {
         let healed = match holding.generation() {
             _ if is_cut => Err(StorageError::new(
                 StorageErrorKind::Damaged,
-                "what targets have of it was cut short",
+                "its parts on all targets are truncated",
             )),
             0 => self.heal_replicas(healing, name, holding, &lacking),
             _ => self.heal_stripe(healing, name, holding, &lacking),
@@ -300,7 +300,7 @@ impl StripedStorage {
                 let url = &self.targets.all()[number].url;
                 healing
                     .observer
-                    .note(&format!("{url} did not know who it is: told it"));
+                    .note(&format!("{url} had lost its identity: written again"));
                 let identity = Identity::new(self.description.set, id).to_bytes();
                 healing.replace(number, Name::TARGET, &[&identity]);
             }

@@ -140,7 +140,7 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
             Ok(None) => {
                 match of_url() {
                     Some(number) => {
-                        "there is nothing (is a disk not mounted?)".clone_into(&mut why[number]);
+                        "the place is empty (is a disk not mounted?)".clone_into(&mut why[number]);
                     }
                     None => empty.push(answer.place.url),
                 }
@@ -185,7 +185,10 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
                     )
                 }
                 (silent, _) => {
-                    format!("it may be where nothing can be read, {}", silent.join(", "))
+                    format!(
+                        "it may be at a place that cannot be read: {}",
+                        silent.join(", ")
+                    )
                 }
             };
             Target::absent(member.id, member.url.clone(), None, why)
@@ -381,7 +384,7 @@ fn nothing_known(answers: &[Answer]) -> StorageError {
         StorageError::new(
             StorageErrorKind::NoTargets,
             format!(
-                "none of the places in the {list} says that it is a target ({})",
+                "none of the places in the {list} holds a target ({})",
                 each.join("; ")
             ),
         )

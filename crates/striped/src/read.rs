@@ -547,8 +547,8 @@ impl<'a> StripeReader<'a> {
             .map(|&role| all[self.by_role[role]].url.as_str());
         let away: Vec<&str> = away.collect();
         let text = format!(
-            "too few of its parts are there while {} does not answer: it was stored, or changed, \
-             while others were away",
+            "too few of its parts can be read while {} does not answer: it was stored, or changed, \
+             while other targets were away",
             away.join(", ")
         );
         StorageError::new(StorageErrorKind::TooFewTargets, text)
@@ -591,7 +591,7 @@ impl<'a> StripeReader<'a> {
         };
         let (absent, damaged) = (of(&self.absent), of(&self.damaged));
         let text = format!(
-            "too much of it is lost: its parts on {} are damaged, those on {} are not there",
+            "too much of it is lost: its parts on {} are damaged, those on {} are missing",
             if damaged.is_empty() {
                 "no target".to_owned()
             } else {

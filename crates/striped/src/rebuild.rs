@@ -55,7 +55,7 @@ impl StripedStorage {
         let Some(object) = good else {
             return Err(StorageError::new(
                 StorageErrorKind::Damaged,
-                "no copy of it can be read that is as it was written",
+                "no intact copy of it can be read",
             ));
         };
         let geometry = Geometry::replica(object.len() as u64);
@@ -135,13 +135,13 @@ impl StripedStorage {
                 let who = match suspect {
                     Some(role) => {
                         let url = &self.targets.all()[by_role[role]].url;
-                        format!("that on {url} is wrong, unless two others are")
+                        format!("that on {url} is wrong, unless two other parts are")
                     }
-                    None => "it cannot be told which are wrong".to_owned(),
+                    None => "which parts are wrong is unknown".to_owned(),
                 };
                 let text = format!(
                     "its parts contradict each other although their checksums are right: {who}. \
-                     Nothing was replaced, since only who has the password can be sure"
+                     Nothing was replaced, since only a client with the password can be sure"
                 );
                 return Err(StorageError::new(StorageErrorKind::Damaged, text));
             }

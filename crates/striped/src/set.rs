@@ -130,7 +130,9 @@ impl Description {
                 && different.len() == targets.len()
                 && targets.iter().all(|id| known.contains(id));
             if !sound {
-                return Err("a generation of it is no list of 3 to 32 of its targets".to_owned());
+                return Err(
+                    "one of its generations is no list of 3 to 32 of its targets".to_owned(),
+                );
             }
         }
         Ok(())

@@ -212,7 +212,7 @@ impl StripedStorage {
         let which = if short[..] == *self.newest().1 {
             "targets"
         } else {
-            "targets that there were before others were added"
+            "targets from before the last addition"
         };
         let text = format!(
             "{} of {} {which} are missing, and only two may be: {}",

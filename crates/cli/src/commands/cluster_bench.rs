@@ -98,7 +98,7 @@ fn measure(storage: &StripedStorage, plan: &str, seconds: f64) -> tabane_storage
         at_once(|| {
             while let Some(&name) = next(&left) {
                 if storage.get(name, None)? != object {
-                    let text = format!("{name} is not what was written");
+                    let text = format!("{name} differs from the bytes written");
                     return Err(StorageError::new(StorageErrorKind::Damaged, text));
                 }
             }

@@ -335,11 +335,11 @@ impl Reporter {
                 quote(path)
             ),
             Problem::Differs { path, mended: true } => format!(
-                "{} was not what was written: written again, and right now",
+                "{} differed from the bytes written: written again, and right now",
                 quote(path)
             ),
             Problem::Differs { path, .. } => {
-                format!("{} is not what was written", quote(path))
+                format!("{} differs from the bytes written", quote(path))
             }
             Problem::Attribute { path, error } => format!(
                 "cannot preserve {} of {}: {}",

@@ -152,7 +152,7 @@ fn of_two_changes_at_once_one_is_made() {
         };
         assert_says(
             &refused.unwrap_err().to_string(),
-            &["somebody else", "nothing was changed here"],
+            &["another client", "this command changed nothing"],
         );
         let mut places = bed.places();
         places.extend([new("other"), new("one")]);
