@@ -108,8 +108,8 @@ pub struct RepositoryArgs {
     #[arg(long, global = true, env = "TABANE_NO_CACHE", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new(), hide_short_help = true)]
     pub no_cache: bool,
-    /// What a graphics card hashes: what it would finish first (auto), nothing (off), all that it
-    /// can (only)
+    /// What a graphics card hashes: bundles that it would finish before a core (auto), nothing
+    /// (off), all that it can (only)
     #[arg(
         long,
         global = true,
