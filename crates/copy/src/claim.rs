@@ -1,4 +1,4 @@
-//! What tells a run that goes on from one that was killed.
+//! Claims: files whose locks tell running copies from killed ones.
 //!
 //! A file is written under a temporary name and renamed when it is whole and has its attributes.
 //! Temporary names begin with that of the run's *claim*, a file in the directory that takes the
@@ -28,7 +28,7 @@ use tabane_files::{Time, beneath, read};
 
 use crate::options::{Meaning, Options};
 
-/// What names of claims and temporary files begin with.
+/// Prefix of the names of claims and temporary files.
 const CLAIM_PREFIX: &str = ".tabane-cp.";
 
 /// The directory that holds the claim: the directory that takes the copies, or the copy itself if
@@ -63,7 +63,7 @@ pub(crate) struct Dead {
     home: Home,
     name: String,
     purpose: Vec<u8>,
-    /// It was of the command that runs now.
+    /// Whether the dead run was of the present command.
     is_ours: bool,
     /// When it began, if the machine was started anew since then.
     since_restart: Option<Time>,
@@ -169,7 +169,7 @@ impl Claim {
                     Err(Errno::EXIST) => continue,
                     result => result?,
                 };
-            // A file system without locks has nobody to tell from us either.
+            // On a file system without locks, other runs cannot recognise this one either.
             match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
                 // Another run came in between, and took it for dead.
                 Err(Errno::WOULDBLOCK) => continue,
@@ -228,8 +228,8 @@ impl Claim {
         remove(&self.home.directory, &self.name)
     }
 
-    /// The run ends before it is done. Its claim stays if it made a directory, or if what it copied
-    /// may yet be lost; returns the claim with which the same command goes on.
+    /// Ends the run early. The claim stays if the run made a directory, or if its copies are not
+    /// durable yet; returns the path of a claim that stays, with which the same command resumes.
     pub(crate) fn interrupt(self, may_be_lost: bool) -> io::Result<Option<PathBuf>> {
         let before = self.dead.iter().find(|dead| dead.is_ours);
         if before.is_none() && (may_be_lost || makes_directory(&self.home.directory, &self.purpose))

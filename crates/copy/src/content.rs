@@ -19,7 +19,7 @@ use crate::problem::{Action, Problem};
 use crate::record::FileHash;
 use crate::run::{CHUNK_LEN, Run, Worker};
 
-/// Files of so many bytes and more are copied by several workers.
+/// Bytes from which a file is copied by several workers.
 pub(crate) const SHARED_LEN_MIN: u64 = 4 << 20;
 
 /// Workers that help with one file at most: more would wait for one another, since a file takes one
@@ -50,9 +50,9 @@ pub(crate) struct Pair {
     pub(crate) source: File,
     /// Open for reading and writing, and empty.
     pub(crate) target: File,
-    /// How the source is shown.
+    /// The source's path, for messages.
     pub(crate) source_path: PathBuf,
-    /// How the target is shown.
+    /// The target's path, for messages.
     pub(crate) target_path: PathBuf,
 }
 
@@ -132,7 +132,7 @@ impl Pair {
         }
     }
 
-    /// Compares what was written with what is there now.
+    /// Compares the bytes written with the file's bytes.
     fn compare(&self, written: &[u8], mut at: u64, copy: &mut [u8]) -> Result<(), Failure> {
         for part in written.chunks(copy.len()) {
             let copy = &mut copy[..part.len()];
@@ -328,7 +328,7 @@ impl Content {
 enum Piece {
     /// Bytes, no more than [`CHUNK_LEN`].
     Data(Range<u64>),
-    /// So many zeros that take up no room.
+    /// A hole of this many bytes.
     Hole(u64),
 }
 

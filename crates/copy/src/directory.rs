@@ -23,7 +23,7 @@ pub(crate) struct Place {
 
 /// A directory that is being copied, open until all of its entries are done.
 pub(crate) struct Directory {
-    /// Where it began.
+    /// The place of its source and copy.
     pub(crate) place: Arc<Place>,
     /// Below the source of the place.
     pub(crate) source_path: PathBuf,
@@ -57,14 +57,14 @@ impl Directory {
         }
     }
 
-    /// How the source of an entry is shown.
+    /// The path of an entry's source, for messages.
     pub(crate) fn show_source(&self, name: &OsStr) -> PathBuf {
         self.place
             .source_prefix
             .join(below(&self.source_path, name))
     }
 
-    /// How the copy of an entry is shown.
+    /// The path of an entry's copy, for messages.
     pub(crate) fn show_target(&self, name: &OsStr) -> PathBuf {
         self.place
             .target_prefix

@@ -153,7 +153,7 @@ fn within<'a>(
         .map(|one| one.start.max(range.start)..one.end.min(range.end))
 }
 
-/// Reads a part of a file, as far as there is one; returns where it ends.
+/// Reads a part of a file up to its end; returns the offset behind the last byte read.
 fn read(
     run: &Run,
     file: &File,

@@ -1,4 +1,4 @@
-//! The list of what was copied, which `tabane sum --check` reads.
+//! The list of copied files, which `tabane sum --check` reads.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -19,21 +19,21 @@ use crate::lock::lock;
 use crate::operand::{Source, Target};
 use crate::options::Options;
 
-/// A list of files with their hashes: in the end sorted by name and complete, under its name; until
-/// then, with what is done so far, beside it with `.partial` behind the name.
+/// A list of files with their hashes: in the end complete and sorted by name; until then, the lines
+/// so far are in a file with `.partial` behind the name.
 pub(crate) struct Manifest {
     path: PathBuf,
     algorithm: Algorithm,
-    /// What names are relative to, below the directory that takes the copies.
+    /// The base of names, below the directory that takes the copies.
     base: PathBuf,
     previous: HashMap<Vec<u8>, Previous>,
     growing: Mutex<Growing>,
 }
 
-/// What the name ends with while the list grows.
+/// Suffix of the name while the list grows.
 const PARTIAL_SUFFIX: &str = ".partial";
 
-/// What the name ends with while a list is written at once.
+/// Suffix of the name while a list is written at once.
 const NEW_SUFFIX: &str = ".new";
 
 /// A file's entry in the manifest of an earlier run.
@@ -61,7 +61,7 @@ impl Manifest {
                 read(path, algorithm, &metadata, &mut previous)?;
             }
         }
-        // A new file, so that times say what was written when.
+        // A new file, so that its times tell when it was written.
         let file = File::create(&new)?;
         fs::rename(new, partial)?;
         Ok(Self {
@@ -76,13 +76,12 @@ impl Manifest {
         })
     }
 
-    /// Where it will be.
+    /// The path of the finished manifest.
     pub(crate) fn path(&self) -> &PathBuf {
         &self.path
     }
 
-    /// What an earlier run wrote of this file, which has this path below the directory that takes
-    /// the copies.
+    /// The entry of an earlier run for `file`, a path below the directory that takes the copies.
     pub(crate) fn previous(&self, file: &Path) -> Option<Previous> {
         self.previous.get(&self.name(file)).copied()
     }
@@ -105,7 +104,7 @@ impl Manifest {
             .filter(|rest| !rest.as_os_str().is_empty())
             .unwrap_or(file);
         match name.as_os_str().as_bytes() {
-            // To whoever checks the list, this alone is standard input.
+            // A line with the name `-` would mean standard input.
             b"-" => b"./-".to_vec(),
             name => name.to_vec(),
         }
@@ -153,7 +152,7 @@ impl Manifest {
     }
 }
 
-/// Refuses a manifest that would take the place of something else, or be part of what it lists.
+/// Refuses a manifest that would replace another file, or be one of the listed files.
 pub(crate) fn check(path: &Path, options: &Options, target: &Target) -> io::Result<()> {
     let refused = |path: &Path, why: &str| {
         let text = format!("{} {why}", path.display());

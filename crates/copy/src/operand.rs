@@ -1,4 +1,4 @@
-//! What the arguments of a copy mean, as GNU cp reads them.
+//! The meaning of a copy's arguments, as GNU cp reads them.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -16,11 +16,11 @@ use crate::problem::{Action, Problem};
 
 /// A source: a directory that holds it, and its name there.
 pub(crate) struct Source {
-    /// What holds it.
+    /// The directory that holds the source.
     pub(crate) directory: Arc<OwnedFd>,
     /// The directory's path as messages show it.
     pub(crate) prefix: PathBuf,
-    /// Its name; `.` is the directory itself.
+    /// The source's name; `.` is the directory itself.
     pub(crate) name: OsString,
     /// The name of its copy in a directory that takes it; `.` is that directory itself.
     pub(crate) copy_name: OsString,
@@ -109,7 +109,7 @@ impl Source {
             last,
             slash,
         } = split(path);
-        // With a slash behind it, a link is what it leads to.
+        // A slash behind a link's name means the link's target.
         if slash {
             return Ok(Self {
                 directory: open(path, OFlags::RDONLY)?,

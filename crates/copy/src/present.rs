@@ -75,7 +75,7 @@ fn is_own(run: &Run, source: &Entry, there: &Entry) -> bool {
 }
 
 enum Content {
-    /// It is the same; its hash, if hashes are wanted.
+    /// The same content; its hash, if hashes are wanted.
     Same(Option<FileHash>),
     Other,
 }
@@ -116,7 +116,7 @@ fn content(run: &Run, worker: &mut Worker, item: &Item, there: &Entry) -> io::Re
     })
 }
 
-/// Gives what is there the attributes of the source, unless it has them.
+/// Sets the source's attributes on the existing entry, unless it has them.
 fn attributes(run: &Run, item: &Item, mut there: Entry) -> Result<(), Problem> {
     let directory = &item.directory;
     let mut source = item.found.entry.clone();

@@ -45,7 +45,7 @@ pub enum Problem {
         action: Action,
         /// The file concerned.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// A directory was to be copied to somewhere in itself.
@@ -57,33 +57,33 @@ pub enum Problem {
     },
     /// Source and target are one.
     SameFile {
-        /// One name of it.
+        /// One name of the file.
         source: PathBuf,
         /// The other name.
         target: PathBuf,
     },
     /// A directory stands where a file or link should be copied to.
     OverDirectory {
-        /// What is there.
+        /// The existing entry.
         target: PathBuf,
     },
     /// A file or link stands where a directory should be copied to.
     OverOther {
         /// The directory.
         source: PathBuf,
-        /// What is there.
+        /// The existing entry.
         target: PathBuf,
     },
     /// A device, pipe or socket stands where a copy of another kind should go.
     NotRegular {
-        /// What is there.
+        /// The existing entry.
         target: PathBuf,
     },
     /// Two sources have the same place.
     JustCreated {
         /// The second of them.
         source: PathBuf,
-        /// Where the first went.
+        /// The copy of the first source.
         target: PathBuf,
     },
     /// A source changed each time it was read; it was not copied.

@@ -1,4 +1,4 @@
-//! What a copy tells its caller while it runs.
+//! Reports of a running copy.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What the threads of a copy share.
+//! State shared by the threads of a copy.
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet};
@@ -30,7 +30,7 @@ pub(crate) const CHUNK_LEN: usize = 128 << 10;
 /// Bytes that are read back at a time: few enough for the first-level cache.
 const READ_BACK_LEN: usize = 16 << 10;
 
-/// What the threads of a copy share.
+/// State shared by the threads of a copy.
 pub(crate) struct Run {
     /// The options of the copy.
     pub(crate) options: Options,
@@ -62,13 +62,13 @@ pub(crate) struct Run {
     all_bytes: AtomicU64,
 }
 
-/// What each worker has for itself.
+/// State of a worker.
 pub(crate) struct Worker {
-    /// What was read of the source.
+    /// Bytes read from the source.
     pub(crate) buffer: Vec<u8>,
-    /// What was read back of the copy.
+    /// Bytes read back from the copy.
     pub(crate) copy: Vec<u8>,
-    /// How many other workers there are.
+    /// Number of other workers.
     pub(crate) others: usize,
 }
 
@@ -118,7 +118,7 @@ impl Run {
             return;
         }
         if problem.is_full() && self.stopped.swap(true, Ordering::Relaxed) {
-            // That was said.
+            // A full disk was reported already.
             return;
         }
         self.counters.errors.add(1);
@@ -242,7 +242,7 @@ impl Run {
         lock(&self.taken).insert(identity)
     }
 
-    /// What is to be read again.
+    /// Takes the records of copies to read again.
     pub(crate) fn take_records(&self) -> Vec<Record> {
         std::mem::take(&mut *lock(&self.records))
     }

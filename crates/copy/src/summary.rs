@@ -1,10 +1,10 @@
-//! What a copy has done, counted by its threads.
+//! Counts of a copy.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-/// What was done.
+/// The result of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Summary {
@@ -40,7 +40,7 @@ pub struct Summary {
     pub interrupted: bool,
 }
 
-/// One number that all threads count up.
+/// A counter for all threads.
 #[derive(Default)]
 pub(crate) struct Counter(AtomicU64);
 

@@ -1,4 +1,4 @@
-//! Goes through the sources, makes directories, and hands out what is in them.
+//! Walks the sources, makes directories, and hands out their entries.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -23,7 +23,7 @@ use crate::run::{Run, Worker, pool};
 /// Files that a worker takes at a time at most…
 const BATCH_FILES_MAX: usize = 32;
 
-/// …unless they have so many bytes together.
+/// …unless they have this many bytes together.
 const BATCH_BYTES_MAX: u64 = 1 << 20;
 
 /// Copies all sources.
@@ -136,7 +136,7 @@ fn stat_failed(path: &Path, error: io::Error) -> Problem {
     }
 }
 
-/// What a source cannot be copied to.
+/// Refuses targets to which a source cannot be copied.
 fn refuse(
     top: &Directory,
     source: &Source,
@@ -183,8 +183,7 @@ struct Walker<'a> {
     total: u64,
     /// The uppermost directory that was made: device and inode.
     made: Option<(u64, u64)>,
-    /// What this run has put where another source may want to put something: paths below the
-    /// target.
+    /// Paths below the target that this run made, and that another source must not overwrite.
     created: Option<&'a mut HashSet<PathBuf>>,
 }
 

@@ -45,8 +45,8 @@ pub enum Algorithm {
     Murmur3,
     /// BLAKE3 in its keyed mode.
     Blake3Keyed,
-    /// HMAC (RFC 2104) with MD5, one message a lane. What is wrong with MD5 is not known to touch
-    /// it.
+    /// HMAC (RFC 2104) with MD5, one message a lane. The known attacks on MD5 are not known to
+    /// affect it.
     HmacMd5,
     /// HMAC with SHA-1, one message a lane.
     HmacSha1,
@@ -70,7 +70,7 @@ pub enum Algorithm {
 pub enum KeyRule {
     /// The algorithm takes no key.
     None,
-    /// A key of so many bytes.
+    /// A key of exactly this many bytes.
     Exactly(usize),
     /// A key of one byte or more; keys shorter than the digest are weaker than it.
     AnyLength,
@@ -91,7 +91,7 @@ pub enum Withstands {
     Forgery,
 }
 
-/// What runs an algorithm.
+/// Implementations of algorithms.
 #[derive(Clone, Copy)]
 pub(crate) enum Kernel {
     /// One message a lane.
@@ -174,7 +174,7 @@ impl Algorithm {
         self.row().3
     }
 
-    /// What its digests withstand.
+    /// The changes that its digests reveal.
     pub fn withstands(self) -> Withstands {
         self.row().4
     }

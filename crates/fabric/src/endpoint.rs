@@ -2,14 +2,13 @@
 
 use std::io;
 
-/// One end of a connection whose other end has a ring, or which has one itself.
+/// One end of a connection; at least one end has a ring.
 pub trait Endpoint: Send + Sync {
-    /// Writes `parts`, one behind the other, at `offset` of the peer's ring, and then gives it
-    /// `immediate`. Who calls knows that the room is vacant. The parts may change once this
-    /// returns.
+    /// Writes the concatenated `parts` at `offset` of the peer's ring, and then sends `immediate`.
+    /// The caller ensures that the room is vacant. The parts may change once this returns.
     ///
     /// # Errors
-    /// When the peer is gone, or takes nothing for as long as the connection allows.
+    /// When the peer is gone, or accepts no bytes for the connection's time limit.
     fn write(&self, offset: u64, parts: &[&[u8]], immediate: u32) -> io::Result<()>;
 
     /// Waits for the next immediate of the peer; the bytes that came with it are in the ring.
@@ -20,7 +19,7 @@ pub trait Endpoint: Send + Sync {
     /// writes where it must not.
     fn wait(&self) -> io::Result<u32>;
 
-    /// Ends the connection: who waits for it, on either side, gets an error.
+    /// Ends the connection: waiting calls on both sides return an error.
     fn close(&self);
 }
 

@@ -25,7 +25,7 @@ use crate::ring::Ring;
 /// Parts of one write at most, as in the shim.
 const PARTS_MAX: usize = 8;
 
-/// Bytes that who connects shows, as in the shim.
+/// Bytes of the token that a connecting peer shows, as in the shim.
 const TOKEN_LEN: usize = 32;
 
 #[repr(C)]
@@ -280,7 +280,7 @@ impl FabricRequest {
 
 impl Drop for FabricRequest {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it.
+        // SAFETY: this value is the only owner, and it is being dropped.
         unsafe { tabane_request_free(self.raw.as_ptr()) }
     }
 }
@@ -340,8 +340,8 @@ impl Fabric {
         Ok(Self::new(made.map_err(explain)?, None, network))
     }
 
-    /// How long to wait for an immediate of the peer, and for it to take a write. Without limits
-    /// that is for ever.
+    /// Sets time limits for waiting for an immediate of the peer, and for a write; without them,
+    /// waits have no limit.
     #[must_use]
     pub fn limits(mut self, wait: Option<Duration>, write: Option<Duration>) -> Self {
         (self.wait_limit, self.write_limit) = (wait, write);
@@ -361,8 +361,7 @@ impl Endpoint for Fabric {
             .count();
         let _outgoing = self.outgoing.lock().expect("no panic under this lock");
         let limit = millis(self.write_limit);
-        // SAFETY: `count` of the slices are set; when it returns, nobody reads what they show any
-        // more.
+        // SAFETY: `count` slices are set, and the shim does not read their memory after it returns.
         let code = unsafe {
             tabane_write(
                 self.raw.as_ptr(),
@@ -405,7 +404,7 @@ impl Endpoint for Fabric {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it.
+        // SAFETY: this value is the only owner, and it is being dropped.
         unsafe { tabane_endpoint_free(self.raw.as_ptr()) }
     }
 }
@@ -416,13 +415,13 @@ fn millis(limit: Option<Duration>) -> c_int {
     })
 }
 
-/// What went wrong, and at what.
+/// The code of a failure, and the step that failed.
 struct Failure {
     code: c_int,
     step: Step,
 }
 
-/// What a function of the shim opens.
+/// Calls a function of the shim that opens an object.
 fn made<T>(open: impl FnOnce(*mut *mut T, *mut Step) -> c_int) -> Result<NonNull<T>, Failure> {
     let (mut out, mut step) = (ptr::null_mut(), ptr::null());
     let code = open(&raw mut out, &raw mut step);

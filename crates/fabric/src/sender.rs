@@ -18,7 +18,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Into the ring of so many bytes that is at the other end.
+    /// A sender into the peer's ring of `capacity` bytes.
     pub fn new(endpoint: Arc<dyn Endpoint>, capacity: usize) -> Self {
         Self {
             endpoint,
@@ -55,7 +55,7 @@ impl Sender {
         Ok(())
     }
 
-    /// How long, so far, [`Sender::send`] has waited for the peer's consumers, and not for the
+    /// Total time that [`Sender::send`] has waited for the peer's consumers, without time of the
     /// network.
     pub fn waited(&self) -> Duration {
         self.waited

@@ -58,7 +58,7 @@ impl fmt::Display for Attribute {
 pub struct AttributeError {
     /// The attribute that was not restored.
     pub what: Attribute,
-    /// What the system said.
+    /// The system's error.
     #[source]
     pub error: io::Error,
 }
@@ -97,7 +97,7 @@ pub fn create_directory(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     Ok(rustix::fs::mkdirat(dir, name, Mode::RWXU)?)
 }
 
-/// Gives what is `name` in `dir` another name. Links are not followed but linked themselves.
+/// Gives the entry `name` of `dir` another name. A link is not followed but linked itself.
 pub fn hard_link(
     dir: BorrowedFd<'_>,
     name: &OsStr,
@@ -337,7 +337,7 @@ impl<'a> Applying<'a> {
         self.errors
     }
 
-    /// Restores owner and group, and returns the mode which can be had with what was possible.
+    /// Restores owner and group as far as permitted, and returns the mode that suits the result.
     fn owner<C>(&mut self, entry: &Entry<C>, stat: &Stat) -> u32 {
         let mut uid_is_right = stat.st_uid == entry.uid;
         let mut gid_is_right = stat.st_gid == entry.gid;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use fuser::{FileAttr, FileType, INodeNo};
 use tabane_store::entry::{Entry, Kind, Piece, Time};
 
-/// What `stat` counts blocks in, in bytes.
+/// Bytes of the blocks that `stat` counts.
 const STAT_BLOCK_LEN: u64 = 512;
 
 /// The attributes of an entry.

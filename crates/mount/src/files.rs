@@ -38,7 +38,7 @@ struct State {
     progress: VecDeque<Progress>,
 }
 
-/// How far the files of a directory were read.
+/// Progress of reading through a directory's files.
 #[derive(Clone, Copy)]
 struct Progress {
     directory: u64,
@@ -49,7 +49,7 @@ struct Progress {
 }
 
 impl Files {
-    /// None yet.
+    /// An empty set of readers.
     pub fn new(cache: Arc<SegmentCache>) -> Self {
         Self {
             pages: Pages::new(Arc::clone(&cache)),
@@ -58,7 +58,7 @@ impl Files {
         }
     }
 
-    /// Where the way to tell the kernel goes.
+    /// The slot for the kernel's notifier.
     pub fn notifier(&self) -> Arc<OnceLock<Notifier>> {
         self.pages.notifier()
     }

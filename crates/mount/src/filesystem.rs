@@ -70,14 +70,14 @@ enum View {
     Latest(String, String),
 }
 
-/// One entry of a directory, wherever that is.
+/// An entry of a directory, of a snapshot or above.
 struct Found {
     attributes: FileAttr,
     /// For how long this holds.
     lasts: Duration,
 }
 
-/// What is in a directory.
+/// Entries of a directory.
 enum Contents {
     /// By name.
     View(Vec<(String, Found)>),
@@ -116,7 +116,7 @@ impl Snapshots {
         Ok(this)
     }
 
-    /// Where the way to tell the kernel goes.
+    /// The slot for the kernel's notifier.
     pub fn notifier(&self) -> Arc<OnceLock<Notifier>> {
         self.files.notifier()
     }
@@ -402,7 +402,7 @@ fn reply_bytes(reply: ReplyXattr, room: u32, bytes: Result<Vec<u8>, Errno>) {
 
 impl Filesystem for Snapshots {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What an older kernel lacks is done without.
+        // Capabilities that an older kernel lacks are left out.
         for capability in [
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_PARALLEL_DIROPS,
@@ -441,8 +441,8 @@ impl Filesystem for Snapshots {
     }
 
     fn open(&self, _request: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        // Contents never change, so there is nothing to open: the kernel need not ask, and may keep
-        // what it has read.
+        // Contents never change, so `open` is needless: the kernel stops asking, and may keep its
+        // cache.
         reply.error(Errno::ENOSYS);
     }
 
@@ -544,7 +544,7 @@ impl Filesystem for Snapshots {
     }
 
     fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
-        // What the repository takes, and nothing free.
+        // The size of the repository, with no free space.
         let stored_len = *self.stored_len.get_or_init(|| {
             let packs = self.repository.list(ObjectKind::Pack).unwrap_or_default();
             packs.iter().map(|(_, len)| len).sum()

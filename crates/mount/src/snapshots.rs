@@ -11,7 +11,7 @@ use tabane_store::{Error, Id, Repository, Result};
 
 use crate::layout::{Directory, LayoutEntry, layout};
 
-/// The storage is asked again after this time, when somebody looks.
+/// Age from which a listing is renewed at the next look-up.
 const RELOAD_PAUSE: Duration = Duration::from_secs(2);
 
 /// The snapshots of a repository at the last listing.
@@ -31,11 +31,11 @@ pub struct Lister {
 struct State {
     listing: Arc<Listing>,
     at: Instant,
-    /// Those that the filter passes over, or that are damaged.
+    /// Snapshots that the filter excludes or that are damaged.
     ignored: Vec<Id>,
 }
 
-/// What [`Lister::look`] found.
+/// The result of [`Lister::look`].
 pub struct Look {
     pub listing: Arc<Listing>,
     /// Whether new snapshots appeared since the last listing.

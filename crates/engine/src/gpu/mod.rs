@@ -22,7 +22,7 @@ use cost::Cost;
 
 pub use tabane_gpu::{Error, Properties};
 
-/// What a graphics card is used for.
+/// Uses of a graphics card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The card hashes bundles that it would finish before the core. It is looked for once there is
@@ -57,12 +57,12 @@ impl Mode {
     /// The names that [`Mode::from_str`] takes.
     pub const NAMES: [&str; 3] = [MODES[0].1, MODES[1].1, MODES[2].1];
 
-    /// What this process uses a card for.
+    /// The mode of this process.
     pub fn current() -> Self {
         MODES[usize::from(MODE.load(Ordering::Relaxed))].0
     }
 
-    /// What this process uses a card for from now on.
+    /// Sets the mode of this process.
     pub fn set(self) {
         let number = MODES.iter().position(|(mode, _)| *mode == self);
         MODE.store(number.expect("all are there") as u8, Ordering::Relaxed);
@@ -122,7 +122,7 @@ pub struct Unit {
     done: Mutex<Done>,
 }
 
-/// What a card has done.
+/// Counts of a card's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Done {
     /// Bundles that the card hashed without failing.
@@ -133,7 +133,7 @@ pub struct Done {
     pub seconds: f64,
 }
 
-/// Of one algorithm.
+/// Costs of one algorithm.
 #[derive(Clone, Copy)]
 struct Costs {
     card: Cost,
@@ -182,12 +182,12 @@ impl Unit {
         })
     }
 
-    /// What the card is.
+    /// Properties of the card.
     pub fn properties(&self) -> &Properties {
         self.card.properties()
     }
 
-    /// What it has done until now.
+    /// Counts of the card's work so far.
     pub fn done(&self) -> Done {
         *self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -427,15 +427,15 @@ pub fn update_many(parts: &mut [(&mut Hasher, &[u8])]) {
     unit.choose(mode, number, size, by_card, by_core);
 }
 
-/// Has a card take the whole blocks of all parts into the states, and does the rest here. Nothing
-/// has changed if it fails.
+/// Lets a card hash the whole blocks of all parts, and hashes the rest here. A failure leaves the
+/// hashers unchanged.
 fn advance<'a>(
     card: &Card,
     algorithm: tabane_gpu::Algorithm,
     parts: &mut [(&mut Hasher, &'a [u8])],
 ) -> Result<(), Error> {
     const BLOCK_LEN: usize = 64;
-    /// A hasher at the end of a block, its state, whole blocks, and what is behind them.
+    /// A hasher at the end of a block, its state, whole blocks, and the bytes behind them.
     struct Cut<'a> {
         hasher: Hasher,
         state: [u32; 8],
