@@ -228,8 +228,9 @@ impl Claim {
         remove(&self.home.directory, &self.name)
     }
 
-    /// Ends the run early. The claim stays if the run made a directory, or if its copies are not
-    /// durable yet; returns the path of a claim that stays, with which the same command resumes.
+    /// Ends the run early. Its claim stays if the run made a directory or its copies are not
+    /// durable yet, unless an earlier run of the same command has left one. Returns the path of the
+    /// claim that stays, by which the same command resumes.
     pub(crate) fn interrupt(self, may_be_lost: bool) -> io::Result<Option<PathBuf>> {
         let before = self.dead.iter().find(|dead| dead.is_ours);
         if before.is_none() && (may_be_lost || makes_directory(&self.home.directory, &self.purpose))

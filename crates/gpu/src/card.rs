@@ -22,7 +22,7 @@ pub struct Card {
 }
 
 impl Card {
-    /// What the card is.
+    /// Properties of the card.
     pub fn properties(&self) -> &Properties {
         &self.properties
     }

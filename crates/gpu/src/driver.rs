@@ -16,10 +16,10 @@ const OLDEST_DRIVER: c_int = 11080;
 pub(crate) const HOST_ALLOC_PORTABLE: c_uint = 1;
 /// A stream that does not wait for the default one.
 pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
-/// What is asked of a stream that still works is answered with this.
+/// The answer to a query of a stream that still works.
 pub(crate) const NOT_READY: c_int = 600;
 
-/// What a card is asked for, as `CUdevice_attribute`.
+/// Attributes of a card, as in `CUdevice_attribute`.
 #[derive(Clone, Copy)]
 pub(crate) enum Attribute {
     ClockKilohertz = 13,

@@ -1,4 +1,4 @@
-//! How a card is opened: it is trusted when it has answered what is known.
+//! Opens a card, which is trusted once it has given known answers.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::known_answers;
 use crate::staging::Ring;
 
-/// How to open a card.
+/// Options of opening a card.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// A card that has not answered for this long is given up.

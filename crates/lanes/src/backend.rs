@@ -106,7 +106,7 @@ impl Backend {
             .clone()
     }
 
-    /// What a value of `TABANE_SIMD` means on this processor: nothing if empty.
+    /// The backend that a value of `TABANE_SIMD` selects on this processor; `None` if empty.
     ///
     /// # Errors
     ///

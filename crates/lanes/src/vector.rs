@@ -7,14 +7,13 @@ use crate::prefetch::prefetch;
 /// The most lanes that one [`LaneKernel`](crate::compress::LaneKernel) may have.
 pub(crate) const LANES_MAX: usize = 64;
 
-/// How many bytes ahead of their use data is asked for: a few blocks, as long as memory takes to
-/// answer.
+/// Distance of prefetching in bytes: a few blocks, as long as memory takes to answer.
 const AHEAD_BYTES: usize = 256;
 
 /// The most words of state that an algorithm may have.
 pub(crate) const STATE_WORDS_MAX: usize = 8;
 
-/// What an algorithm computes with: `u32` or `u64`.
+/// The word of an algorithm: `u32` or `u64`.
 pub(crate) trait Word: Copy + Default + Into<u64> + 'static {
     /// Bytes in a word.
     const BYTES: usize = size_of::<Self>();
@@ -93,8 +92,8 @@ impl Row {
     }
 }
 
-/// What a compression kernel works on: the state of every lane, and where each lane's next block
-/// lies.
+/// The data of a compression kernel: the state of every lane, and the address of each lane's next
+/// block.
 ///
 /// Words of all lanes at one position lie side by side, so that a kernel loads and stores them
 /// without strided access.
@@ -125,7 +124,7 @@ pub(crate) struct Next<'a, V> {
 }
 
 impl<'a, V: Vector> Next<'a, V> {
-    /// What lies at `offset` from each pointer goes to `block`.
+    /// Loads the 16 words at `offset` from each pointer into `block`.
     ///
     /// # Safety
     ///
@@ -167,9 +166,9 @@ pub(crate) fn ask_ahead(line: *const u8) {
 /// A register of `LANES` unsigned numbers.
 ///
 /// Only the constructors ([`load`](Vector::load) and [`load_block`](Vector::load_block) fills in)
-/// are `unsafe`: they demand that the processor has the instruction set. Whoever holds a value has
-/// met that demand, so that the operations on values, and with them the whole of every algorithm,
-/// are safe code.
+/// are `unsafe`: they demand that the processor has the instruction set. A value proves that this
+/// demand was met, so that the operations on values, and with them every algorithm as a whole, are
+/// safe code.
 ///
 /// Every function must be `#[inline(always)]`: the caller at the bottom of the stack is the only
 /// one that has the `#[target_feature]`.
@@ -180,7 +179,7 @@ pub(crate) trait Vector: Copy {
     /// Number of lanes, each with one message.
     const LANES: usize;
 
-    /// Of how many registers of the processor it is made.
+    /// Number of the processor's registers in this vector.
     const REGISTERS: usize = 1;
 
     /// Whether logic on three operands is one instruction. If not, an algorithm may use a shorter

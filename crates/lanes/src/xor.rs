@@ -4,8 +4,7 @@
 use crate::backend::{Backend, BackendError, VARIABLE};
 use crate::prefetch::prefetch;
 
-/// How far ahead of its use what comes from memory is asked for, where two sums are computed in
-/// turns.
+/// Distance of prefetching in bytes when two sums are computed in turns.
 const AHEAD_BYTES: usize = 1024;
 
 /// Sets `into` to the exclusive or of all buffers in `from`; to zeros if `from` is empty.
@@ -29,7 +28,7 @@ pub fn xor_into(into: &mut [u8], from: &[&[u8]]) {
 
 /// A buffer, and the buffers whose exclusive or it receives.
 pub struct Sum<'a> {
-    /// What is set.
+    /// The buffer that receives the sum.
     pub into: &'a mut [u8],
     /// Buffers that are at least as long.
     pub from: &'a [&'a [u8]],
@@ -101,7 +100,7 @@ pub fn xor_into_on(backend: Backend, into: &mut [u8], from: &[&[u8]]) -> Result<
     Ok(())
 }
 
-/// What of `into` goes into the result.
+/// Part of `into` in the result.
 #[derive(Clone, Copy)]
 enum Keep {
     Nothing,
@@ -157,7 +156,7 @@ impl Width {
     }
 }
 
-/// What `TABANE_SIMD` forces, else the widest.
+/// The width that `TABANE_SIMD` forces, else the widest.
 fn chosen() -> Width {
     match Backend::forced() {
         Ok(Some(backend)) => Width::of(backend),
@@ -272,7 +271,7 @@ fn sum_chunk<const CHUNK: usize>(
     *into = sum;
 }
 
-/// What is shorter than a chunk.
+/// Sums the bytes behind the last whole chunk.
 fn sum_rest(into: &mut [u8], from: &[&[u8]], start: usize, keep: Keep) {
     if let Keep::Nothing = keep {
         into.fill(0);

@@ -1,4 +1,4 @@
-//! What a client asks over its control connection.
+//! Answers requests on control connections.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use tabane_striped::cluster::wire::{
 use crate::server::{Hasty, Shared};
 use crate::session::Session;
 
-/// How long an accepted client may take to send what it has announced, or to take an answer.
+/// Time limit for an accepted client to send the announced bytes, or to take an answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 type Stream = StreamOwned<ServerConnection, TcpStream>;

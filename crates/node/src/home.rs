@@ -105,7 +105,7 @@ impl Home {
         })
     }
 
-    /// What holds the shards.
+    /// The storage of the shards.
     pub fn storage(&self) -> &LocalStorage {
         &self.storage
     }
@@ -122,10 +122,10 @@ impl Home {
         }
     }
 
-    /// That there is room for another object of this name.
+    /// Fails if the file system has no room for another object of this name.
     ///
     /// # Errors
-    /// [`StorageErrorKind::Full`], for packs, when no more than [`RESERVE_BYTES`] are free.
+    /// [`StorageErrorKind::Full`], for packs, when at most [`RESERVE_BYTES`] are free.
     pub fn check_room(&self, name: Name) -> Result<()> {
         if name.kind != ObjectKind::Pack || self.free_bytes() >= RESERVE_BYTES {
             return Ok(());

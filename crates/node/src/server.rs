@@ -29,27 +29,27 @@ const CONNECTIONS_MAX: usize = 4096;
 /// Sessions at a time.
 const SESSIONS_MAX: usize = 256;
 
-/// How long a connection may take to say what it is for.
+/// Time limit of a connection's greeting.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often the same trouble is logged at most.
+/// Time before the same trouble is logged again.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
-/// How long answers may take that are on their way when the node stops.
+/// Time limit for pending answers when the node stops.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// A record of TLS begins with this for a handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// How a node is served.
+/// Options of a node's server.
 pub struct ServerOptions {
-    /// Who it is.
+    /// The node's name, cluster and credentials.
     pub node: NodeFile,
-    /// Where it keeps its shards.
+    /// The directory of the shards.
     pub directory: PathBuf,
     /// Host and port to listen on.
     pub listen: String,
-    /// Where to take data by libfabric too, if that is wanted.
+    /// Address for data by libfabric, if wanted.
     pub fabric: Option<FabricAddress>,
     /// Host and port for metrics, if there are to be any.
     pub metrics: Option<String>,
@@ -57,14 +57,14 @@ pub struct ServerOptions {
     pub log: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 pub struct Shared {
     pub home: Arc<Home>,
     pub tls: Arc<ServerConfig>,
     pub commits: Arc<Commits>,
     pub counters: Arc<Counters>,
     pub begun: Instant,
-    /// Where it takes data by libfabric, if it does.
+    /// Address for data by libfabric, if any.
     pub fabric: Option<FabricAddress>,
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
     /// By number, those that are open.
@@ -84,11 +84,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Begins to serve.
+    /// Starts the server.
     ///
     /// # Errors
-    /// One sentence, when the directory is another's or cannot be used, the credentials cannot be
-    /// used, or nobody can listen there.
+    /// When the directory belongs to another node or cannot be used, the credentials are invalid,
+    /// or the address cannot be listened at.
     pub fn start(options: ServerOptions) -> tabane_storage::Result<Self> {
         let home = Arc::new(Home::open(&options.directory, &options.node)?);
         let tls = tls::server(&options.node.credentials)?;
@@ -142,17 +142,17 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// The address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it tells metrics.
+    /// The address of the metrics, if served.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics
     }
 
-    /// Where it takes data by libfabric.
+    /// The address for data by libfabric, if any.
     pub fn fabric_address(&self) -> Option<&FabricAddress> {
         self.shared.fabric.as_ref()
     }
@@ -297,7 +297,7 @@ impl Shared {
     }
 }
 
-/// What a connection without a token for a ring ends with.
+/// The error of a connection whose token no session expects.
 pub fn without_permission() -> io::Error {
     io::Error::other("it has no permission for any ring")
 }

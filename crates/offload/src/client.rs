@@ -1,8 +1,8 @@
-//! The side of a process that asks.
+//! The client's side of the service.
 //!
-//! Nothing here waits for the service to come: a client says hello, goes on alone, and looks with
-//! its next messages whether there is an answer. What it has given away it keeps until the result
-//! is there, so whatever happens to the service, the client can do it itself.
+//! A client never waits for the service to start: it greets, works alone, and looks for an answer
+//! at its next messages. It keeps each message until the result has arrived, so that it can do the
+//! work itself whatever happens to the service.
 #![allow(unsafe_code)]
 
 use std::io::{ErrorKind, IoSliceMut, Result};
@@ -30,11 +30,10 @@ use crate::layout::{
 };
 use crate::memory::ClientPlace;
 
-/// How long a client waits before it looks again for a service that was not there or was no good.
+/// Time before a client tries again to reach a missing or failing service.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How long an answer may take. Afterwards the client does the message itself, and leaves the
-/// service alone for
+/// Time limit of an answer. Afterwards the client does the work itself, and avoids the service for
 /// [`RETRY_DELAY`].
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -257,7 +256,8 @@ impl Client {
         // The service's queue may be full: then the client does not wait.
         connected.map_err(|_| ErrorKind::ConnectionRefused)?;
         rustix::net::send(&socket, &hello(Want::Ring), SendFlags::NOSIGNAL)?;
-        // What a program has closed of its standard streams, it takes for these.
+        // A number above 2: a program that closed its standard streams would take the socket for
+        // one of them.
         let socket = rustix::io::fcntl_dupfd_cloexec(&socket, 3)?;
         self.socket.store(socket.into_raw_fd(), Ordering::Release);
         Ok(())
@@ -490,7 +490,7 @@ impl<'c> Call<'c> {
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        // A service that was given up may still work on the slot, but in memory that nobody asks in
+        // A service that was given up may still work on the slot, but in memory that no call uses
         // again.
         self.client.claims[self.slot].store(false, Ordering::Release);
     }

@@ -50,7 +50,7 @@ impl Vector {
             .is_some_and(|word| word >> (place % 64) & 1 == 1)
     }
 
-    /// Whether there are no ones.
+    /// Whether the vector is zero.
     pub fn is_zero(&self) -> bool {
         self.0.iter().all(|&word| word == 0)
     }
@@ -93,8 +93,7 @@ impl Span {
         rest.is_zero().then(|| used.ones().collect())
     }
 
-    /// What remains of a vector when all that can be is taken away, and the vectors whose sum that
-    /// is.
+    /// Reduces a vector by the span; returns the rest, and the numbers of the vectors subtracted.
     fn reduce(&self, vector: &Vector) -> (Vector, Vector) {
         let (mut rest, mut used) = (vector.clone(), Vector::default());
         for (first, sum, of) in &self.sums {
@@ -107,7 +106,7 @@ impl Span {
     }
 }
 
-/// What each cell of a layout is.
+/// The vector of each cell of a layout.
 pub fn cell_vectors(layout: &Layout) -> Vec<Vector> {
     let mut vectors = vec![Vector::default(); layout.cells()];
     for (block, &cell) in layout.data_cells().iter().enumerate() {

@@ -38,7 +38,7 @@ pub struct Layout {
     data: Vec<usize>,
 }
 
-/// What a cell holds.
+/// The content of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// The data block of this number.
@@ -50,7 +50,7 @@ pub enum Content {
 }
 
 impl Layout {
-    /// The layout for so many roles.
+    /// The layout for `roles` roles.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// How many roles there are.
+    /// Number of roles.
     pub fn roles(&self) -> usize {
         self.roles
     }
@@ -97,12 +97,12 @@ impl Layout {
         self.prime
     }
 
-    /// How many rows there are: the cells of each role.
+    /// Number of rows: the cells of each role.
     pub fn rows(&self) -> usize {
         self.prime - 1
     }
 
-    /// How many cells there are.
+    /// Number of cells.
     pub fn cells(&self) -> usize {
         self.roles * self.rows()
     }
@@ -137,7 +137,7 @@ impl Layout {
         self.roles - 1
     }
 
-    /// What a cell holds.
+    /// The content of a cell.
     pub fn content(&self, cell: usize) -> Content {
         let (role, row) = (self.role_of(cell), self.row_of(cell));
         if role == self.diagonal_role() {

@@ -1,11 +1,11 @@
-//! How lost cells come back, reading as little as can be.
+//! Plans the rebuilding of lost cells with the fewest reads.
 
 use std::collections::BTreeSet;
 
 use crate::plan::{Plan, Step};
 use crate::{Error, Layout};
 
-/// Rebuilds lost roles, reading the fewest cells that will do.
+/// Plans the rebuilding of lost roles with the fewest cells read.
 ///
 /// - *Two roles*, or the diagonal role: as many cells as there are data. No plan can do with less.
 /// - *One row role*: each of its cells comes from its row or from its diagonal, and cells that lie
@@ -35,7 +35,7 @@ pub fn repair_plan(layout: &Layout, lost: &[usize]) -> Result<Plan, Error> {
     }
 }
 
-/// What no plan for these lost roles can read less than, in cells: a bound that takes no search.
+/// A lower bound on the cells that any plan for these lost roles reads, found without search.
 ///
 /// [`repair_plan`] reaches it for two roles, for the diagonal role, and where n or n − 1 is prime.
 /// For other n the bound is a

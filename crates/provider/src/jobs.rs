@@ -86,8 +86,8 @@ impl Library {
     ///
     /// `of_libcrypto` is a function of libcrypto.
     unsafe fn find(of_libcrypto: *const c_void) -> Option<Self> {
-        // SAFETY: places for the answers. What is opened is never closed: the library stays where
-        // it is, as we do.
+        // SAFETY: the pointers are places for the answers. The opened library is never closed, so
+        // its functions stay valid.
         unsafe {
             let mut info: libc::Dl_info = core::mem::zeroed();
             if libc::dladdr(of_libcrypto, &mut info) == 0 || info.dli_fname.is_null() {
@@ -101,13 +101,13 @@ impl Library {
         }
     }
 
-    /// Tells the program that the job can go on. False if there is no way to.
+    /// Tells the program that the job can go on; false if that is impossible.
     ///
     /// # Safety
     ///
     /// `context` is that of the current job.
     unsafe fn announce(&self, context: WaitContext) -> bool {
-        /// Its address is ours alone.
+        /// A unique address as the key.
         static KEY: c_char = 0;
         let key: *const c_void = (&raw const KEY).cast();
         let (mut callback, mut argument, mut custom) = (None, ptr::null_mut(), ptr::null_mut());
@@ -120,7 +120,7 @@ impl Library {
                 return callback(argument) == 1;
             }
             if (self.get_fd)(context, key, &mut event, &mut custom) == 1 {
-                // Again ready for those who wait for the edge.
+                // Makes the descriptor ready again, for edge-triggered waits.
                 return libc::eventfd_write(event, 1) == 0;
             }
             event = libc::eventfd(1, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);

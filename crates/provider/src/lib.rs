@@ -39,10 +39,11 @@ use error::{Errors, REASONS, Reason};
 use guard::{guarded, succeeds};
 use settings::{Report, Settings};
 
-/// What a fetch can ask for: `provider=tabane`.
+/// The property for fetches: `provider=tabane`.
 const PROPERTIES: &CStr = c"provider=tabane";
 
-/// What [`OSSL_provider_init`] makes, and every function of the provider gets.
+/// The provider's context, made by [`OSSL_provider_init`] and passed to every function of the
+/// provider.
 struct Provider {
     errors: Errors,
     report: Option<Report>,
@@ -69,8 +70,8 @@ static GETTABLE: [Param; 4] = [
     Param::END,
 ];
 
-/// Where OpenSSL begins: fills in the table of functions and the context that they get. Returns 1,
-/// or 0 if the provider cannot work here.
+/// The entry point for OpenSSL: fills in the table of functions and their context. Returns 1, or 0
+/// if the provider cannot work here.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! What the provider's section of OpenSSL's configuration says.
+//! Settings of the provider's section in OpenSSL's configuration.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;

@@ -5,7 +5,7 @@ use tabane_lanes::aes::{self, BLOCK, InOut, Key};
 
 use crate::error::Reason;
 
-/// What is to be done.
+/// A piece of work.
 pub(crate) enum Work<'a> {
     Encrypt {
         key: &'a Key,

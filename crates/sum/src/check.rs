@@ -23,24 +23,24 @@ use crate::task::{Job, Source, Task};
 /// long.
 const LINE_LEN_MAX: u64 = 1 << 20;
 
-/// What a check file asks for, in the order of its lines.
+/// Tasks of a check file, in the order of its lines.
 #[derive(Debug)]
 pub enum CheckTask {
     /// Compare a file with its checksum.
     Compare {
         /// The file and the checksum.
         line: Line,
-        /// How to compute it.
+        /// The method of computing the checksum.
         method: Method,
     },
-    /// Nothing: a line is improperly formatted.
+    /// No work: a line is improperly formatted.
     Misformatted {
-        /// Of which check file; `-` is standard input.
+        /// Name of the check file; `-` is standard input.
         file: Arc<Path>,
         /// Which line, counted from 1.
         line: u64,
     },
-    /// Nothing: the check file is at its end.
+    /// No work: the check file has ended.
     End {
         /// Name of the check file; `-` is standard input.
         file: Arc<Path>,
@@ -94,12 +94,12 @@ struct CheckFile {
     name: Arc<Path>,
     reader: Box<dyn BufRead + Send>,
     line: u64,
-    /// Of which algorithms the first line seems to be, unless lines are properly formatted.
+    /// Algorithms whose format the first line has, as long as no line is properly formatted.
     fits: Option<Vec<Algorithm>>,
 }
 
 impl CheckFile {
-    /// What comes after the last line.
+    /// The task after the last line.
     fn end(self, error: Option<CheckFileError>) -> CheckTask {
         CheckTask::End {
             file: self.name,
@@ -123,7 +123,7 @@ impl CheckTasks {
         }
     }
 
-    /// How the checksum of a line is computed.
+    /// The method of computing a line's checksum.
     fn method(&mut self, line: &Line) -> Result<Method, KeyError> {
         if let (Accept::Etags(upload), Some(_)) = (self.parser.accept(), line.sum.parts) {
             return Ok(Method::Etag(Upload::always_in_parts(upload.part_len)));

@@ -7,7 +7,7 @@ use tabane_engine::{Algorithm, Digest, Hasher};
 
 use crate::sum::Sum;
 
-/// How a file is uploaded to S3, which decides what its ETag is.
+/// The way in which a file is uploaded to S3, on which its ETag depends.
 ///
 /// An object that was uploaded whole (`PutObject`) has the MD5 of its bytes for an ETag. One that
 /// was uploaded in parts has the MD5 of the parts' MD5s, then `-`, then the number of parts, even
@@ -71,7 +71,7 @@ impl Assembly {
         }
     }
 
-    /// How many parts are there without a gap.
+    /// Number of consecutive parts hashed.
     pub(crate) fn parts(&self) -> u64 {
         self.parts
     }

@@ -47,7 +47,7 @@ impl KeyFile {
 }
 
 impl fmt::Debug for KeyFile {
-    /// Nothing of the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyFile").finish_non_exhaustive()
     }

@@ -43,7 +43,7 @@ pub fn sum_reader(
     }
 }
 
-/// How many bytes a method takes.
+/// The most bytes that a method takes.
 fn max_len(method: &Method) -> u64 {
     match method {
         Method::Digest(function) if function.algorithm().needs_whole_message() => WHOLE_LEN_MAX,

@@ -29,7 +29,7 @@ struct Level {
 pub struct TreeError {
     /// The directory.
     pub path: PathBuf,
-    /// What the system said.
+    /// The system's error.
     pub error: io::Error,
 }
 
@@ -93,7 +93,7 @@ fn read(path: &Path) -> io::Result<Vec<(OsString, bool)>> {
             entries.push((entry.file_name(), kind.is_dir()));
         }
     }
-    // What is in a directory has a slash behind its name.
+    // Sorts directories as if a slash followed their names, as in the paths of their entries.
     let slash = |is_directory: bool| is_directory.then_some(&b'/');
     entries.sort_unstable_by(|(a, a_is_dir), (b, b_is_dir)| {
         let a = a.as_bytes().iter().chain(slash(*a_is_dir));

@@ -36,7 +36,7 @@ const STREAMS_MAX: usize = 64;
 /// Files that are left to the rest of the process.
 const OTHER_OPEN_FILES: u64 = 48;
 
-/// One of the threads that hash.
+/// A hashing thread.
 pub(crate) struct Worker<T: Task> {
     shared: Arc<Shared<T>>,
     arena: Vec<u8>,
@@ -87,7 +87,7 @@ impl<T: Task> Worker<T> {
         }
     }
 
-    /// Gives every second stream away when somebody has nothing to do.
+    /// Gives every second stream away when a worker is idle.
     fn share(&mut self) {
         if self.streams.len() > 1 && self.shared.someone_is_idle() {
             let mut number = 0;
@@ -135,7 +135,7 @@ impl<T: Task> Worker<T> {
         }
         let is_reading = |stream: &Stream<T>| matches!(stream.state, Progress::Reading);
         if used == 0 && self.streams.iter().all(is_reading) {
-            // Nothing is in the page cache: so wait for one.
+            // No stream has bytes in the page cache: wait for the disk at one of them.
             if let Some(stream) = self.streams.first_mut() {
                 stream.read_waiting(&mut self.arena[..CHUNK_LEN_MAX]);
             }
@@ -144,7 +144,7 @@ impl<T: Task> Worker<T> {
         (self.shared.on_bytes)(read.sum());
     }
 
-    /// Opens the next file or takes the next part, if there is one.
+    /// Opens the next file or takes the next part, if any.
     fn begin(&mut self, results: &Results<T>) -> Option<Stream<T>> {
         loop {
             if let Some((file, part)) = self.shared.take_part() {
@@ -189,7 +189,7 @@ impl<T: Task> Worker<T> {
                     let method = method.clone();
                     self.shared.specials.file(task, file, method, results);
                 }
-                // One that is open will be closed soon.
+                // An open file will be closed soon.
                 Err(error) if is_too_many(&error) && !self.streams.is_empty() => {
                     self.tasks.push_front(task);
                     return None;
@@ -199,7 +199,7 @@ impl<T: Task> Worker<T> {
         }
     }
 
-    /// Hashes what was read, and ends what has come to its end.
+    /// Hashes the bytes read, and finishes ended streams.
     fn hash(&mut self) {
         let arena = &self.arena;
         let with_chunk = self
@@ -252,7 +252,7 @@ impl<T: Task> Worker<T> {
     }
 
     fn hand_over(&mut self, results: &Results<T>) {
-        // Without a receiver nobody wants the results, and `is_stopped` says so.
+        // Without a receiver the results are unwanted, as `is_stopped` shows.
         if !self.done.is_empty() {
             let _ = results.send(std::mem::take(&mut self.done));
         }

@@ -49,7 +49,7 @@ pub(super) trait BlockVector: Copy {
     /// The processor has the instruction set.
     unsafe fn broadcast(block: &Block) -> Self;
 
-    /// One key for all blocks, in the form that suits the register.
+    /// The form of one key for all blocks that suits the register.
     type Keys<'k>: RoundKeys<Self>;
 
     /// # Safety
@@ -163,7 +163,7 @@ pub(super) trait BlockVector: Copy {
     /// All blocks one place further; in the first place comes the last block of `before`.
     fn delayed(self, before: Self) -> Self;
 
-    /// What GHASH takes them for.
+    /// The register's blocks as polynomials of GHASH.
     type Polynomials: Polynomials;
 
     /// The blocks, in order, as polynomials: one register, or several.
@@ -175,7 +175,7 @@ pub(super) trait BlockVector: Copy {
 ///
 /// As with [`BlockVector`], a value exists only where the processor has the instruction set.
 pub(super) trait Polynomials: Copy {
-    /// How many.
+    /// Number of polynomials.
     const COUNT: usize;
 
     /// Reads `COUNT` polynomials.
@@ -206,7 +206,7 @@ pub(super) trait Polynomials: Copy {
     /// `to` is writable for `COUNT` numbers.
     unsafe fn write(self, to: *mut u128);
 
-    /// What is in the first place.
+    /// The polynomial in the first place.
     fn number(self) -> u128;
 
     /// The sum of all in the first place, zeros elsewhere.

@@ -159,7 +159,7 @@ pub(super) unsafe fn hash<V: BlockVector, const N: usize>(
         // SAFETY: the caller's promise.
         sum: unsafe { V::Polynomials::single(*sum) },
     };
-    // SAFETY: the caller's promise; slices of so many blocks.
+    // SAFETY: the caller's promise of the instruction set; the slices have this many blocks.
     unsafe {
         let mut groups = data.chunks_exact(N * V::BLOCKS);
         for group in &mut groups {

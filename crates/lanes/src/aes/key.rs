@@ -114,7 +114,7 @@ impl Key {
         32 * (self.rounds - 6)
     }
 
-    /// The key that was expanded. It is secret.
+    /// The key before expansion. It is secret.
     pub fn as_bytes(&self) -> &[u8] {
         // FIPS 197, 5.2: the expanded key begins with the key.
         &self.encrypt.0.as_flattened()[..self.bits() / 8]
@@ -167,7 +167,7 @@ pub(super) unsafe fn expand<V: BlockVector>(key: &mut Key, bytes: &[u8]) {
     }
 }
 
-/// Those of the equivalent inverse cipher: FIPS 197, 5.3.5.
+/// Computes the round keys of the equivalent inverse cipher: FIPS 197, 5.3.5.
 ///
 /// # Safety
 ///

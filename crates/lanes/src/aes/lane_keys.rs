@@ -8,7 +8,7 @@ use super::round_keys::{ROUND_KEYS_MAX, RoundKeys};
 /// The most lanes of a kernel.
 pub(super) const LANES_MAX: usize = 48;
 
-/// Where lanes stand.
+/// State of the lanes.
 #[repr(align(64))]
 pub(super) struct LaneSet {
     /// The block of ciphertext before the next one.
@@ -19,7 +19,7 @@ pub(super) struct LaneSet {
 
 /// The keys of lanes.
 pub(super) trait LaneKeys {
-    /// The kernel's function for keys of this kind with so many rounds.
+    /// The kernel's function for keys of this kind with `rounds` rounds.
     fn function(kernel: &CbcKernel, rounds: usize) -> EncryptLanes<Self>;
     /// Gives a lane its message's key.
     fn set(&mut self, lane: usize, key: &Key);

@@ -88,7 +88,7 @@ pub(super) unsafe fn encrypt_lanes<V: BlockVector, const N: usize, const ROUNDS:
                     // A quarter of the pieces, evenly.
                     let place = 2 * (ROUND - 1) + half;
                     for piece in place * N / (2 * ROUNDS)..((place + 1) * N / (2 * ROUNDS)).min(N) {
-                        // SAFETY: the caller promises so many chunks.
+                        // SAFETY: the caller promises that `data` has `chunks` chunks in each lane.
                         unsafe { move_piece(other, column * N + piece, data, previous, next) };
                     }
                 }
@@ -101,7 +101,7 @@ pub(super) unsafe fn encrypt_lanes<V: BlockVector, const N: usize, const ROUNDS:
     }
     for (i, columns) in other.iter().enumerate() {
         for half in 0..2 {
-            // SAFETY: the caller promises so many chunks.
+            // SAFETY: the caller promises that `data` has `chunks` chunks in each lane.
             unsafe {
                 V::store_columns(
                     columns,
@@ -118,8 +118,7 @@ pub(super) unsafe fn encrypt_lanes<V: BlockVector, const N: usize, const ROUNDS:
     }
 }
 
-/// Writes or reads half of the columns of a register: the piece's, of four for each of the
-/// registers.
+/// Writes or reads half of a register's columns: one of four pieces a register.
 ///
 /// # Safety
 ///

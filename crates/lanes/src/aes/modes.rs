@@ -6,7 +6,7 @@ use super::cipher::{decrypt, encrypt};
 use super::in_out::Blocks;
 use super::key::Key;
 
-/// What a mode does to blocks that follow each other.
+/// A mode's operation on consecutive blocks.
 pub(super) trait Mode<V: BlockVector> {
     /// Works on the next `N` registers of the message.
     fn next<const N: usize>(&mut self, blocks: [V; N]) -> [V; N];
@@ -174,7 +174,8 @@ pub(super) unsafe fn run<V: BlockVector, const N: usize>(mode: &mut impl Mode<V>
         mut to,
         count: mut left,
     } = data;
-    // SAFETY: the caller's promise; no more than what is left is read and written.
+    // SAFETY: the caller's promise of readable and writable blocks; only the remaining ones are
+    // read and written.
     unsafe {
         while left >= N * V::BLOCKS {
             step::<V, N>(mode, from, to);
@@ -196,9 +197,9 @@ pub(super) unsafe fn run<V: BlockVector, const N: usize>(mode: &mut impl Mode<V>
 /// The most blocks for [`run_few`].
 pub(super) const FEW_BLOCKS_MAX: usize = 8;
 
-/// As [`run`] with at most [`FEW_BLOCKS_MAX`] blocks: all at once, without a loop. So long as there
-/// are so few, wider registers save nothing, and a program that works again and again in one place
-/// waits until what it wrote can be read.
+/// As [`run`] with at most [`FEW_BLOCKS_MAX`] blocks: all at once, without a loop. With so few
+/// blocks, wider registers save nothing, and a program that works repeatedly in one place would
+/// stall on reading its own narrower writes.
 ///
 /// # Safety
 ///

@@ -16,7 +16,7 @@ use super::lane_keys::{LANES_MAX, LaneKeys, LaneSet, OneKey, OwnKeys};
 use super::lanes::{AHEAD_BYTES, CHUNK_BLOCKS, CHUNK_BYTES};
 use crate::prefetch::prefetch;
 
-/// One message for [`cbc_encrypt_many`].
+/// A message for [`cbc_encrypt_many`].
 pub struct CbcJob<'a> {
     /// The message's key; others may use the same.
     pub key: &'a Key,
@@ -71,8 +71,8 @@ fn encrypt_whole_blocks(jobs: &mut [CbcJob]) {
     }
 }
 
-/// The indices of the jobs that have something to do in so many rounds, long ones first to within
-/// an eighth of their length.
+/// The indices of non-empty jobs whose keys have `rounds` rounds, long ones first to within an
+/// eighth of their length.
 fn longest_first(jobs: &[CbcJob], rounds: usize) -> Vec<usize> {
     // A floating-point number of 6 + 3 bits; larger for shorter messages.
     let bucket = |index: &usize| {
@@ -154,7 +154,7 @@ impl<'k, K: LaneKeys> Lanes<'k, K> {
         self.in_tail[lane] = true;
     }
 
-    /// Gives a finished message what it does not have yet.
+    /// Completes a finished message: copies its tail back and sets its vector.
     #[inline]
     fn finish(&self, lane: usize, job: &mut CbcJob) {
         if self.in_tail[lane] {

@@ -12,7 +12,7 @@ use super::WINDOW;
 /// Stretches side by side.
 const LANES: usize = 16;
 
-/// How many bytes of each lane are loaded at once.
+/// Bytes of each lane that are loaded at once.
 const STEP_BYTES: usize = 16;
 
 /// The longest stretch in bytes. Each hashes the window before it once more, so longer ones waste

@@ -16,7 +16,7 @@ mod avx512;
 
 use crate::backend::{Backend, BackendError, VARIABLE};
 
-/// How many bytes a hash covers.
+/// Bytes that a hash covers.
 pub const WINDOW: usize = 32;
 
 /// Stretches that are hashed in turns without vectors…

@@ -21,8 +21,7 @@ use crate::prefetch::prefetch;
 /// Blocks at once.
 pub(super) const GROUP_BLOCKS: usize = 8;
 
-/// How many bytes ahead of its use data is asked for: the processor by itself does not look beyond
-/// a page of 4 KiB.
+/// Distance of prefetching in bytes: the processor itself does not prefetch beyond a page of 4 KiB.
 const AHEAD_BYTES: usize = 6144;
 
 /// Groups between which the parts of the polynomial's numbers grow.

@@ -4,7 +4,7 @@ use core::arch::x86_64::*;
 
 use super::{BLOCK_STRIPES, OF_LAST, PRIME32, SECRET, STRIPE_BYTES};
 
-/// How far ahead of what is hashed the cache is asked for, in bytes.
+/// Distance of prefetching in bytes.
 const AHEAD_BYTES: usize = 512;
 
 /// Goes on with whole blocks, behind which the message goes on.
@@ -46,7 +46,7 @@ pub(super) fn finish(
     store_sums(sums, add_stripe(state, last, key(OF_LAST)));
 }
 
-/// What of the secret begins there.
+/// Eight words of the secret from this offset.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn key(place: usize) -> __m512i {

@@ -8,7 +8,7 @@
 use super::transfer::{Node, Schedule};
 use crate::Layout;
 
-/// What one role receives, sends and stores of every stripe.
+/// One role's receives, sends and stores for every stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The lags of the transfers that arrive from each role, in the order in which they are sent,
@@ -29,7 +29,7 @@ pub struct Sent {
     pub to: usize,
     /// By how many sectors it is behind what the client sends.
     pub lag: usize,
-    /// What arrived and adds up to it.
+    /// Arrived transfers whose sum it is.
     pub of: Vec<Arrived>,
 }
 
@@ -43,8 +43,8 @@ pub struct Arrived {
 }
 
 impl Part {
-    /// How many transfers have arrived from `from` (a role, or behind all the client) of a stripe
-    /// of so many sectors before a step.
+    /// Number of transfers that have arrived from `from` (a role, or the number of roles for the
+    /// client) before a step, in a stripe of `sectors` sectors.
     pub fn arrived_before(&self, from: usize, step: u64, sectors: u64) -> u64 {
         self.count(from, sectors, |_| step)
     }

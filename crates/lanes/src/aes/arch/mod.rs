@@ -15,7 +15,7 @@ use super::backend::Backend;
 use super::kernels::Kernels;
 
 impl Backend {
-    /// What it can do.
+    /// The kernels of the backend.
     pub(super) fn kernels(self) -> &'static Kernels {
         match self {
             #[cfg(target_arch = "x86_64")]
