@@ -5,9 +5,9 @@
 //! is one remote write with the immediate as its completion data, credit a message without bytes.
 //! The receiving side sees the immediate and not where the bytes went: it takes them to be where
 //! the rule that both follow says. A peer that does not follow it writes only within the ring,
-//! which is all that is registered, but also where a consumer is just reading. So what is in a
-//! frame is not to be relied on before its checksum has been seen, and nothing in it may be what
-//! memory safety rests on: frames are bytes.
+//! which is all that is registered, but also where a consumer is just reading. So a frame's bytes
+//! must not be relied on before its checksum was verified, and memory safety must not rest on them
+//! at all: frames are bytes.
 //!
 //! Only connected endpoints (`FI_EP_MSG`): they keep the order of writes, tell when the peer is
 //! gone, and are what `verbs` and `tcp` give. What has only unconnected ones, as `efa` and `shm`,

@@ -59,7 +59,7 @@ impl State {
     /// All words.
     #[inline(always)]
     pub(crate) fn words_mut<W: Word>(&mut self) -> &mut [W; STATE_WORDS_MAX] {
-        // SAFETY: as for `words`; any bytes are good words.
+        // SAFETY: words are plain integers of at most eight bytes, so any bytes written are valid.
         unsafe { &mut *self.0.as_mut_ptr().cast() }
     }
 }
@@ -82,7 +82,8 @@ impl Row {
     /// As words, lane by lane.
     #[inline(always)]
     pub(crate) fn words_mut<W: Word>(&mut self) -> &mut [W] {
-        // SAFETY: as for `words`; any bytes are good words.
+        // SAFETY: words are plain integers, together as long as the array; any bytes written are
+        // valid.
         unsafe {
             core::slice::from_raw_parts_mut(
                 self.0.as_mut_ptr().cast(),

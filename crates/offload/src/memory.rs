@@ -39,7 +39,7 @@ struct Mapping {
 // SAFETY: the mapping's memory is accessed through atomics, or by the one holder of a message's
 // slot.
 unsafe impl Send for Mapping {}
-// SAFETY: likewise.
+// SAFETY: shared accesses go through atomics, or through the one holder of a message's slot.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -217,13 +217,13 @@ impl ClientPlace {
         Ok(())
     }
 
-    /// Removes it.
+    /// Unmaps board and ring.
     ///
     /// # Safety
     ///
-    /// Nobody uses it any more.
+    /// No other thread uses the place any more.
     pub(crate) unsafe fn remove(self) {
-        // SAFETY: ours, and the caller's promise.
+        // SAFETY: this process made the mapping, and the caller promises that it is unused.
         unsafe { libc::munmap(self.0.as_ptr().cast(), Self::LEN) };
     }
 

@@ -8,7 +8,7 @@ use crate::plan::encode_plan;
 pub struct Vector(Vec<u64>);
 
 impl Vector {
-    /// The vector with a one in this place only.
+    /// The unit vector of this place.
     pub fn unit(place: usize) -> Self {
         let mut words = vec![0; place / 64 + 1];
         words[place / 64] = 1 << (place % 64);

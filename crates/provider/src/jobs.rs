@@ -140,7 +140,7 @@ impl Library {
 ///
 /// As OpenSSL calls it, once for each descriptor.
 unsafe extern "C" fn close(_: WaitContext, _: *const c_void, event: c_int, _: *mut c_void) {
-    // SAFETY: ours, and not used any more.
+    // SAFETY: `announce` made this descriptor for the job, and OpenSSL calls this once, at its end.
     unsafe { libc::close(event) };
 }
 

@@ -161,8 +161,8 @@ impl StripedStorage {
             };
             let begun = *begun.get_or_insert_with(Instant::now);
             let patience = match self.check_enough() {
-                // At most two are away, but this needs them: a node that is away for long will not
-                // come back soon.
+                // The operation needs parts on missing nodes: a node missing for long will not come
+                // back soon.
                 Ok(()) => match self.targets.away_for() {
                     Some(time) if time > BRIEF_PATIENCE => Duration::ZERO,
                     _ => self.targets.patience().min(BRIEF_PATIENCE),

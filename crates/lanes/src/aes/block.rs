@@ -145,7 +145,7 @@ pub(super) trait BlockVector: Copy {
     fn word_everywhere<const WORD: usize, const BYTES: usize>(self) -> Self {
         let block = self.first();
         let word = core::array::from_fn(|i| block[4 * WORD + (i + BYTES) % 4]);
-        // SAFETY: there are values of this type.
+        // SAFETY: a value of this type exists, so the processor has the instruction set.
         unsafe { Self::broadcast(&word) }
     }
 
@@ -156,7 +156,7 @@ pub(super) trait BlockVector: Copy {
         for i in 4..BLOCK {
             block[i] ^= block[i - 4];
         }
-        // SAFETY: there are values of this type.
+        // SAFETY: a value of this type exists, so the processor has the instruction set.
         unsafe { Self::broadcast(&block) }
     }
 

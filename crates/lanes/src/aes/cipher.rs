@@ -42,8 +42,8 @@ impl<V: BlockVector> RoundKeys<V> for KeyInPlace<'_> {
     #[inline(always)]
     fn get(&self, round: usize, _register: usize) -> V {
         debug_assert!(round < ROUND_KEYS_MAX);
-        // SAFETY: there are values of this type where keys are added to them. A key has at most 14
-        // rounds.
+        // SAFETY: keys are added to values of this type, so the processor has the instruction set.
+        // A key has at most 14 rounds.
         unsafe { V::broadcast(self.0.get_unchecked(round)) }
     }
 }

@@ -93,7 +93,7 @@ impl<P: Polynomials> Product<P> {
     /// Each by itself, in the field.
     #[inline(always)]
     fn each_reduced(self) -> P {
-        // SAFETY: there are values of this type.
+        // SAFETY: a value of this type exists, so the processor has the instruction set.
         let field = unsafe { P::everywhere(FIELD) };
         // Each step takes the lowest half to the next two.
         let fold = |from: P, to: P| {
@@ -124,8 +124,8 @@ impl<P: Polynomials> Ghash<'_, P> {
         let mut sum: Option<Product<P>> = None;
         for register in registers {
             for mut polynomials in register.polynomials() {
-                // SAFETY: there are values of this type. Less than four places are behind the first
-                // power.
+                // SAFETY: a value of this type exists, so the processor has the instruction set.
+                // Reads end less than four places behind the first power.
                 let powers = unsafe { P::read(power) };
                 power = power.wrapping_add(P::COUNT);
                 sum = Some(match sum {

@@ -98,8 +98,8 @@ impl<V: BlockVector> RoundKeys<V> for OwnKeys {
     #[inline(always)]
     fn get(&self, round: usize, register: usize) -> V {
         let row = &self.0[round][register * V::BLOCKS..][..V::BLOCKS];
-        // SAFETY: there are values of this type where keys are added to them, and the row has
-        // BLOCKS blocks.
+        // SAFETY: keys are added to values of this type, so the processor has the instruction set;
+        // the row has BLOCKS blocks.
         unsafe { V::load(row.as_ptr()) }
     }
 }

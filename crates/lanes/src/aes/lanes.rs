@@ -48,7 +48,7 @@ pub(super) unsafe fn encrypt_lanes<V: BlockVector, const N: usize, const ROUNDS:
     // SAFETY: the caller promises the instruction set; there are N * BLOCKS lanes.
     let mut state = unsafe { [V::load(before); N] };
     for (i, state) in state.iter_mut().enumerate() {
-        // SAFETY: as above.
+        // SAFETY: the instruction set as before; index `i * BLOCKS` is below the number of lanes.
         *state = unsafe { V::load(before.add(i * V::BLOCKS)) };
     }
 

@@ -150,7 +150,7 @@ impl<V: BlockVector> Mode<V> for Counter<'_, V> {
             for counter in &mut counters {
                 *counter = V::counters(self.numbers);
                 self.next = self.next.wrapping_add(V::BLOCKS as u128);
-                // SAFETY: there are values of this type.
+                // SAFETY: a value of this type exists, so the processor has the instruction set.
                 self.numbers = unsafe { V::numbers(self.next) };
             }
         }

@@ -59,7 +59,7 @@ pub(super) unsafe fn rule_out(
                     crate::prefetch::prefetch(window.wrapping_add(lane * stretch + at));
                 }
             }
-            // SAFETY: as above.
+            // SAFETY: each lane's stretch and the window before it lie within the data.
             for numbers in unsafe { numbers(&planes, window.add(at), stretch) } {
                 hashes = roll(hashes, numbers);
                 least = _mm512_min_epu32(least, hashes);

@@ -103,7 +103,7 @@ impl Xxh3 {
             let (begin, rest) = part.split_at(room);
             self.keep(begin);
             let (_, block) = self.last.split_at(STRIPE_BYTES);
-            // SAFETY: only where there is AVX-512 has `new` made this.
+            // SAFETY: `new` makes a value only if the processor has AVX-512.
             unsafe { avx512::absorb(&mut self.sums, block.as_chunks().0.as_chunks().0) };
             self.last.copy_within(BLOCK_BYTES.., 0);
             self.len = 0;
@@ -112,7 +112,7 @@ impl Xxh3 {
         let whole = (part.len() - 1) / BLOCK_BYTES * BLOCK_BYTES;
         let (blocks, rest) = part.split_at(whole);
         if let Some(stripe) = blocks.last_chunk::<STRIPE_BYTES>() {
-            // SAFETY: as above.
+            // SAFETY: `new` makes a value only if the processor has AVX-512.
             unsafe { avx512::absorb(&mut self.sums, blocks.as_chunks().0.as_chunks().0) };
             self.last[..STRIPE_BYTES].copy_from_slice(stripe);
         }
