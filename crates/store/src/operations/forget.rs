@@ -404,7 +404,7 @@ mod tests {
         Rule::Last(period, Count::AtMost(most))
     }
 
-    /// Examples of restic's manual: snapshots on Sundays and a Saturday, and a century of daily ones.
+    /// Examples of restic's manual: snapshots on Sundays, and a century of daily ones.
     #[test]
     fn the_examples_of_restics_manual() {
         let sundays = at(&[
@@ -422,7 +422,8 @@ mod tests {
         // The 22nd was a Saturday, in the week of the 23rd.
         assert_eq!(kept(&[last(Period::Week, 3)], &sundays), [3, 4, 5].into());
 
-        // "Suppose you make daily backups for 100 years": keep 7 days, 5 weeks, 12 months, 75 years.
+        // "Suppose you make daily backups for 100 years": keep 7 days, 5 weeks, 12 months and 75
+        // years.
         let days: Vec<_> = (0..36_525_usize)
             .map(|day| {
                 let time = date(2000, 1, 1).at(12, 0, 0, 0).to_zoned(TimeZone::UTC);

@@ -49,8 +49,8 @@ pub struct File {
     state: Mutex<State>,
 }
 
-/// The existing entry with the name of a file to restore. Keeps only the facts that are needed, since
-/// files may be millions.
+/// The existing entry with the name of a file to restore. Keeps only the facts that are needed,
+/// since files may be millions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum There {
     Nothing,
