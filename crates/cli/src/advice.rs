@@ -1,5 +1,5 @@
-//! What to do about a problem. The crates below say what failed and why; which command or option
-//! helps is known here alone.
+//! Advice on problems. The crates below report what failed and why; only this file knows which
+//! command or option helps.
 
 use tabane_mount::MountError;
 use tabane_storage::{Event, EventKind, StorageError, StorageErrorKind};
@@ -141,8 +141,7 @@ pub fn explain_event(event: &Event) -> String {
     with(event.text.clone(), advice.as_deref())
 }
 
-/// What puts another target in the place of one; `are_nodes` says whether targets are the nodes of
-/// a cluster.
+/// The command that replaces a target; `are_nodes` says whether targets are nodes of a cluster.
 pub fn replace_command(are_nodes: bool) -> &'static str {
     if are_nodes {
         "tabane cluster replace"
@@ -151,7 +150,7 @@ pub fn replace_command(are_nodes: bool) -> &'static str {
     }
 }
 
-/// What could be lost now, in one sentence.
+/// A sentence that says which targets could be lost now.
 pub fn statement(survey: &Survey) -> String {
     let statement = survey.statement();
     match survey.unnamed_pairs() {

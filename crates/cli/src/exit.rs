@@ -35,11 +35,11 @@ pub enum Exit {
     Interrupted = 130,
 }
 
-/// What `-h` says last.
+/// The end of `-h`.
 pub const HELP: &str = "`tabane help COMMAND` tells more about a command; `tabane --help` lists \
 exit codes and variables.";
 
-/// What `--help` says last.
+/// The end of `--help`.
 pub const LONG_HELP: &str = "\
 Environment (an option of the same meaning goes before a variable, and so does a profile):
   TABANE_REPOSITORY        --repo

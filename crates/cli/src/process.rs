@@ -1,4 +1,4 @@
-//! What concerns the process as a whole: limits, signals, panics.
+//! Settings of the process: limits, signals, panics.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure, Result};
 
 /// Keeps secrets out of core files, and lets the program open as many files as the system allows.
 ///
-/// Where the system refuses, the program works all the same.
+/// If the system refuses, the program works without them.
 pub fn harden() {
     let no_core = Rlimit {
         current: Some(0),
@@ -63,7 +63,7 @@ pub fn remember_terminal() {
     }
 }
 
-/// What the next signal does, where ending the program is not the right thing.
+/// The action at the next signal, in place of ending the program.
 static ON_SIGNAL: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
 
 /// Runs `action` at the next SIGINT, SIGTERM or SIGHUP; a second signal ends the program at once.
@@ -124,7 +124,7 @@ fn exit_interrupted() {
     low_level::exit(Exit::Interrupted as i32);
 }
 
-/// How long a command may take to end by itself.
+/// Time limit for a command to end by itself.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whether the command ends by itself after a signal.

@@ -93,7 +93,7 @@ fn escape(bytes: &[u8], escaping: &mut bool, quoted: &mut String) {
 mod tests {
     use super::quote;
 
-    /// What `md5sum` of GNU coreutils 9.1 says.
+    /// Compares with the output of `md5sum` of GNU coreutils 9.1.
     #[test]
     fn names_are_quoted_as_gnu_programs_quote_them() {
         for (name, quoted) in [

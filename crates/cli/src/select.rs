@@ -1,4 +1,4 @@
-//! How the snapshots that a command works on are named.
+//! Options that choose the snapshots of a command.
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ pub struct Selection {
 pub struct Selected {
     /// Oldest first.
     pub snapshots: Vec<(Id, Snapshot)>,
-    /// How a command that works on all of them ends: some could perhaps not be read.
+    /// Exit code for a command that works on all of them: a failure if some cannot be read.
     pub exit: Exit,
 }
 
@@ -89,7 +89,7 @@ impl Selection {
 pub struct Place {
     /// An ID, its beginning, or `latest`.
     pub snapshot: String,
-    /// Where in it; `/` for all.
+    /// Path in the snapshot; `/` for all.
     pub path: PathBuf,
 }
 

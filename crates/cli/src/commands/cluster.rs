@@ -410,7 +410,7 @@ fn check_old(file: &Path, old: &str, new: &str) -> Result<()> {
     }
 }
 
-/// Says what was done with a node.
+/// Reports a change of a node.
 fn say(global: &Global, node: &str, text: String) -> Result<()> {
     if global.json {
         return print_json(&json!({"message_type": "cluster_changed", "node": node, "text": text}));
@@ -458,12 +458,11 @@ fn change(global: &Global, old: Option<&str>, new: &NodeAddress) -> Result<Exit>
         None => storage.add(&place)?,
         Some(old) => {
             let is_target = |name: &str| storage.urls().any(|url| url == cluster::node_url(name));
-            // Whoever ran this before may have been interrupted when only the file was left to
-            // change.
+            // An earlier run may have been interrupted before it changed the file.
             if is_target(old) || !is_target(&new.name) {
                 storage.replace(&cluster::node_url(old), &place)?;
             }
-            // It may have taken its own place, empty.
+            // A node may have replaced itself, with an empty directory.
             let is_gone = |node: &NodeAddress| node.name == old && node.name != new.name;
             authority::change(&file, |nodes| nodes.retain(|node| !is_gone(node)))?;
         }

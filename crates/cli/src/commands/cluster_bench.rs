@@ -23,19 +23,19 @@ const OBJECT_LEN: usize = 8 << 20;
 /// way.
 const AT_ONCE: usize = 3;
 
-/// What one plan came to.
+/// The measurements of a plan.
 struct Measured {
     plan: String,
     objects: usize,
-    /// How long all of them took.
+    /// Time of all writes.
     write: Duration,
-    /// How long the slowest took.
+    /// Time of the slowest write.
     slowest: Duration,
-    /// How long it took to read them back.
+    /// Time of reading all objects back.
     read: Duration,
 }
 
-/// Writes objects by each plan for so many seconds, reads them back, and deletes them.
+/// Writes objects by each plan for `seconds` seconds, reads them back, and deletes them.
 pub fn run(global: &Global, plans: &[String], seconds: f64) -> Result<Exit> {
     let mut table = Table::new(&["Plan", "Objects>", "Written>", "Slowest>", "Read>"]);
     for name in plans {

@@ -39,7 +39,7 @@ impl Heal {
     }
 }
 
-/// Heals, and says what was done.
+/// Heals, and prints the report.
 pub fn heal(global: &Global, options: HealOptions) -> Result<Exit> {
     let storage = global.set()?;
     let progress = Progress::start(global);

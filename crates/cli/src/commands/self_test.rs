@@ -109,7 +109,7 @@ impl SelfTest {
     }
 }
 
-/// What one processor did.
+/// The outcomes of one processor.
 struct Found {
     rounds: u64,
     /// The outcomes of the round that failed, or else of the first round.
@@ -120,7 +120,7 @@ struct Found {
 fn repeat(processor: usize, until: Instant) -> Found {
     let mut set = CpuSet::new();
     set.set(processor);
-    // Where that is not allowed, the system chooses.
+    // Without permission, the system chooses the processor.
     let _ = sched_setaffinity(None, &set);
     let mut found = Found {
         rounds: 0,

@@ -129,7 +129,7 @@ fn change(global: &Global, old: Option<&str>, new: &str) -> Result<Exit> {
             let text = format!("{new} is a target of this set already");
             return Err(Failure::Other(text));
         }
-        // One that the file does not list comes of an earlier attempt that was interrupted.
+        // A target that the file does not list was added by an interrupted attempt.
         None => storage.add(place)?,
         Some(old) => {
             // `old` may be the start of an ID, or a directory relative to the current one.

@@ -30,7 +30,7 @@ pub struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    /// What the arguments say.
+    /// A check as the arguments say.
     pub fn new(args: &'a Sum, key: Option<KeyFile>, global: &Global) -> Result<Self> {
         let accept = match (args.etag, args.algorithm) {
             (Some(part_len), _) => Accept::Etags(Upload::new(part_len)),

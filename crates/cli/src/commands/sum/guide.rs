@@ -18,7 +18,7 @@ const MESSAGES: usize = 64;
 /// Messages begin so far from each other, in bytes, and overlap, so that all are in the cache.
 const MESSAGE_STEP: usize = 7 << 10;
 
-/// How long an algorithm is measured; there are few enough for all to take a fraction of a second.
+/// Time for which each algorithm is measured; all together take a fraction of a second.
 const ALGORITHM_TIME_MIN: Duration = Duration::from_millis(10);
 
 const ADVICE: &str = "\
