@@ -196,7 +196,7 @@ fn cut_and_hash(chunker: &Chunker, mut data: &[u8], algorithm: Algorithm) {
     }
 }
 
-/// The blocks of these lengths, one after the other.
+/// Splits `data` into consecutive blocks of these lengths.
 fn split<'a>(mut data: &'a [u8], lens: &[usize]) -> Vec<&'a [u8]> {
     let blocks = lens
         .iter()

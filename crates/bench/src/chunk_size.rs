@@ -42,7 +42,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Reports what could not be read, and nothing else.
+/// Reports only unreadable files.
 struct Quiet;
 
 impl Progress for Quiet {

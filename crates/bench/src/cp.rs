@@ -180,7 +180,8 @@ impl Place {
             let mut command = match peer {
                 "rsync" => {
                     if job.source.is_dir() {
-                        // What is in it, and not itself, goes into the copy.
+                        // With the slash, rsync copies the directory's contents, not the directory
+                        // itself.
                         from.push("/");
                     }
                     let script = "rsync -a \"$0\" \"$1\" && exec rsync -a --checksum --dry-run \

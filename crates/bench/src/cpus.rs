@@ -39,7 +39,7 @@ impl Cpus {
         Cpus { cores, siblings }
     }
 
-    /// All of them, one of each core first.
+    /// All processors, one of each core first.
     pub fn all(&self) -> Vec<usize> {
         [&self.cores[..], &self.siblings[..]].concat()
     }

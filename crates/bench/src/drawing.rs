@@ -83,8 +83,8 @@ pub enum Across<'a> {
 /// Lines, each with its name and the points that it goes through.
 pub type Lines<N> = Vec<(N, Vec<(f64, f64)>)>;
 
-/// Draws lines above an axis, from 0 on, with `room` above the highest. The first line is the one
-/// that the others are compared with; there are six colours.
+/// Draws lines above an axis, from 0 on, with `room` above the highest. The first line is the
+/// baseline; there are six colours.
 pub fn lines<N: AsRef<str>>(
     file: &Path,
     across: Across,

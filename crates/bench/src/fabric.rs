@@ -19,16 +19,15 @@ use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail, Tcp};
 #[cfg(feature = "libfabric")]
 use tabane_fabric::{Fabric, FabricListener};
 
-/// Bytes of a ring for frames of this length: for a number of them, and no more than has to be, as
-/// what is in a processor's cache is copied faster. It is within what sessions of clusters have.
+/// Bytes of a ring for frames of this length: room for several, but small, since bytes in a
+/// processor's cache are copied faster. Sessions of clusters have rings of such lengths.
 fn ring_len(frame: usize) -> usize {
     (16 * frame).clamp(1 << 20, 16 << 20)
 }
 
 const FRAME_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Time frames from ring to ring on this machine: from one to another, through a relay between
-/// them, and there and back.
+/// Time frames from ring to ring on this machine: one way, through a relay, and there and back.
 ///
 /// Bytes are received into the ring and sent from it; nothing is copied but by the kernel. In turns
 /// with it a peer sends pieces of the same length: over TCP iperf3, if it is installed; over

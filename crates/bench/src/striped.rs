@@ -352,9 +352,8 @@ impl Place<'_> {
     }
 }
 
-/// What must be read of other targets to rebuild all that is on this one: of stripes what the
-/// code's plan says, of what is whole one copy. From the headers of its containers
-/// (docs/reference/format.md).
+/// Bytes to read from other targets to rebuild this one: the code's plan for each stripe, and one
+/// copy of each object stored whole. Found in the headers of its shards (docs/reference/format.md).
 fn least_reads(target: &Path) -> Result<f64> {
     let mut sum = 0;
     disk::walk(target, &mut |path, metadata| {

@@ -250,7 +250,7 @@ impl Tool {
         }
     }
 
-    /// The program with the settings of a user without any of their own.
+    /// The program as a user without settings runs it.
     fn command(&self, places: &Places) -> Command {
         let mut command = Command::new(&self.program);
         let prefix = format!("{}_", self.kind.name().to_uppercase());

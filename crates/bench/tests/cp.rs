@@ -29,7 +29,7 @@ case "$*" in
 esac
 "#;
 
-/// Runs it with nothing but these and cp in PATH; `None` without a cp that can do it.
+/// Runs `tabane-bench cp` with only these programs and cp in PATH; `None` if cp is missing.
 fn bench(tabane: &str, rsync: Option<&str>, arguments: &[&str]) -> Option<Output> {
     let dir = tempfile::tempdir().unwrap();
     let programs = dir.path().join("bin");

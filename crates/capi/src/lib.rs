@@ -1,4 +1,4 @@
-//! The C interface of the lanes. What each function means stands in `include/tabane.h`.
+//! The C interface of the lanes. `include/tabane.h` documents each function.
 
 use core::ffi::{c_int, c_void};
 use std::collections::HashSet;
@@ -36,7 +36,7 @@ fn guarded(f: impl FnOnce() -> c_int) -> c_int {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or(FAULT)
 }
 
-/// `count` elements at `pointer`. `None` if there should be some and the pointer is null.
+/// The `count` elements at `pointer`; `None` if `count` is not 0 and the pointer is null.
 ///
 /// # Safety
 ///
@@ -133,7 +133,7 @@ pub extern "C" fn tabane_hasher_new(number: c_int) -> *mut Hasher {
 /// As the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tabane_hasher_clone(hasher: *const Hasher) -> *mut Hasher {
-    // SAFETY: the caller's promise: null or a hasher that nobody is writing to.
+    // SAFETY: the caller's promise: null or a hasher that no other call is changing.
     unsafe { hasher.as_ref() }.map_or(core::ptr::null_mut(), |hasher| {
         Box::into_raw(Box::new(hasher.clone()))
     })
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn tabane_finish_many(
         }
         let mut references = Vec::with_capacity(count);
         for &hasher in hashers {
-            // SAFETY: the caller's promise: null or a hasher that nobody is writing to.
+            // SAFETY: the caller's promise: null or a hasher that no other call is changing.
             match unsafe { hasher.as_ref() } {
                 Some(hasher) => references.push(hasher),
                 None => return INVALID,

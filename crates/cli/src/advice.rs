@@ -1,12 +1,12 @@
-//! What to do about a problem. The crates below say what failed and why; which command or option
-//! helps is known here alone.
+//! Advice on problems. The crates below report what failed and why; only this file knows which
+//! command or option helps.
 
 use tabane_mount::MountError;
 use tabane_storage::{Event, EventKind, StorageError, StorageErrorKind};
 use tabane_store::Error;
 use tabane_striped::Survey;
 
-/// What to do about an error of the repository, if there is something.
+/// Advice for an error of the repository, if any.
 pub fn of(error: &Error) -> Option<String> {
     let advice = match error {
         Error::NoRepository(place) => {
@@ -61,7 +61,7 @@ pub fn of(error: &Error) -> Option<String> {
     Some(advice.to_owned())
 }
 
-/// What to do about an error of a storage, if there is something.
+/// Advice for an error of a storage, if any.
 pub fn of_kind(kind: StorageErrorKind) -> Option<&'static str> {
     Some(match kind {
         StorageErrorKind::Full => {
@@ -80,7 +80,7 @@ pub fn of_kind(kind: StorageErrorKind) -> Option<&'static str> {
         StorageErrorKind::TooFewTargets => "bring back what is missing, and run the command again",
         StorageErrorKind::TooManyTargets => "make a new set, and `tabane copy` into it",
         StorageErrorKind::AlreadyReplaced => {
-            "if this command ran before, it has done all it does, and `tabane heal` does the rest"
+            "if this command ran before, the target is replaced: run `tabane heal` to fill it"
         }
         StorageErrorKind::NoSuchTarget => "`tabane targets` lists them",
         StorageErrorKind::TargetNeeded => "run `tabane heal` first",
@@ -91,7 +91,7 @@ pub fn of_kind(kind: StorageErrorKind) -> Option<&'static str> {
     })
 }
 
-/// What to do when nothing can be mounted, if there is something.
+/// Advice for an error of mounting, if any.
 pub fn of_mount(error: &MountError) -> Option<String> {
     match error {
         MountError::Repository(error) => of(error),
@@ -105,22 +105,22 @@ pub fn of_mount(error: &MountError) -> Option<String> {
     }
 }
 
-/// An error of the repository, and what to do about it.
+/// The text of an error of the repository, with advice.
 pub fn explain(error: &Error) -> String {
     with(error.to_string(), of(error).as_deref())
 }
 
-/// Why nothing can be mounted, and what to do about it.
+/// The text of an error of mounting, with advice.
 pub fn explain_mount(error: &MountError) -> String {
     with(error.to_string(), of_mount(error).as_deref())
 }
 
-/// An error of a storage, and what to do about it.
+/// The text of a storage's error, with advice.
 pub fn explain_storage(error: &StorageError) -> String {
     with(error.to_string(), of_kind(error.kind()))
 }
 
-/// What a storage tells, and what to do about it.
+/// The text of a storage's event, with advice.
 pub fn explain_event(event: &Event) -> String {
     let advice = match event.kind {
         EventKind::TargetsMissing { are_nodes } => Some(format!(
@@ -141,8 +141,7 @@ pub fn explain_event(event: &Event) -> String {
     with(event.text.clone(), advice.as_deref())
 }
 
-/// What puts another target in the place of one; `are_nodes` says whether targets are the nodes of
-/// a cluster.
+/// The command that replaces a target; `are_nodes` says whether targets are nodes of a cluster.
 pub fn replace_command(are_nodes: bool) -> &'static str {
     if are_nodes {
         "tabane cluster replace"
@@ -151,7 +150,7 @@ pub fn replace_command(are_nodes: bool) -> &'static str {
     }
 }
 
-/// What could be lost now, in one sentence.
+/// A sentence that says which targets could be lost now.
 pub fn statement(survey: &Survey) -> String {
     let statement = survey.statement();
     match survey.unnamed_pairs() {

@@ -108,8 +108,8 @@ pub struct RepositoryArgs {
     #[arg(long, global = true, env = "TABANE_NO_CACHE", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new(), hide_short_help = true)]
     pub no_cache: bool,
-    /// What a graphics card hashes: what it would finish first (auto), nothing (off), all that it
-    /// can (only)
+    /// What a graphics card hashes: bundles that it would finish before a core (auto), nothing
+    /// (off), all that it can (only)
     #[arg(
         long,
         global = true,
@@ -129,10 +129,10 @@ pub struct RepositoryArgs {
     pub is_source: bool,
 }
 
-/// `command`, which opens no repository, without the options of repositories but `used`.
+/// `command`, which opens no repository, without the options of repositories, except `used`.
 ///
-/// clap hands global options down to every command, unless it has one of that name already. So the
-/// command gets hidden ones, which say that there is no such option.
+/// clap hands global options down to every command that has none of this name. So the command gets
+/// hidden ones, which report an unknown option.
 pub fn without_repository(command: Command, used: &[&str]) -> Command {
     let name = command.get_name().to_owned();
     let refuse = |arg: Arg| {
@@ -224,7 +224,7 @@ pub fn parse<T: FromStr<Err = Error>>(text: &str) -> std::result::Result<T, Stri
     text.parse().map_err(|error: Error| error.to_string())
 }
 
-/// How a repository behind a network is used.
+/// Options of repositories behind a network.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub struct Network {
@@ -257,7 +257,7 @@ pub struct Network {
     pub plan: Plan,
 }
 
-/// What is done when there is no repository yet.
+/// What to do about a missing repository.
 #[derive(Clone, Copy)]
 enum Absent {
     Fail,
@@ -342,7 +342,7 @@ impl Global {
         Ok((file, storage))
     }
 
-    /// How storages are used.
+    /// Options of storages.
     pub fn remote_options(&self) -> RemoteOptions {
         let network = &self.repository.network;
         RemoteOptions::default()
@@ -403,7 +403,8 @@ impl Global {
         Ok(())
     }
 
-    /// Where what is known of repositories is kept; nothing where there is no place for it.
+    /// Directory of the caches of repositories; `None` if neither an option nor the environment
+    /// names one.
     pub fn cache_root(&self) -> Option<PathBuf> {
         match &self.repository.cache_dir {
             Some(root) if !root.as_os_str().is_empty() => Some(root.clone()),
@@ -441,7 +442,7 @@ impl Global {
         let this = self.resolve_name()?;
         this.prepare_set()?;
         let storage = this.storage()?;
-        // What cannot work anyway should not ask for a password first.
+        // Checked before a password is asked for.
         if exists(&*storage)? {
             return Err(Error::RepositoryExists(storage.location()).into());
         }
@@ -451,8 +452,8 @@ impl Global {
         Ok(Arc::new(self.cached(repository)))
     }
 
-    /// What there is to do before a repository over several places is made: the nodes of a cluster
-    /// become one set, if they are none yet; the targets of a striped one must have been named.
+    /// Prepares a new repository over several places: makes the nodes of a cluster one set, if they
+    /// are none yet; requires the targets of a striped one to be named.
     fn prepare_set(&self) -> Result<()> {
         match self.location()? {
             Location::Striped(file) if !file.exists() => {
@@ -477,7 +478,7 @@ impl Global {
             return match absent {
                 Absent::Fail => Err(Repository::absence(&*storage).into()),
                 Absent::Create => match self.init(InitOptions::default()) {
-                    // Somebody else has just made it.
+                    // Another client has just made the repository.
                     Err(Failure::Store(Error::RepositoryExists(_))) => self.open_with(Absent::Fail),
                     made => Ok((made?, true)),
                 },

@@ -1,14 +1,14 @@
-//! Colours on terminals, where nobody has asked for none.
+//! Colours on terminals, unless they are switched off.
 
 use std::io::{self, IsTerminal};
 use std::sync::OnceLock;
 
-/// What a colour says.
+/// Meanings of colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
     /// An error, or what goes.
     Red,
-    /// What is new, or stays.
+    /// New or kept entries.
     Green,
     /// A warning, or what changed.
     Yellow,

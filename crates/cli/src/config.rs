@@ -1,8 +1,8 @@
 //! The configuration file: repositories and profiles with names.
 //!
-//! A profile sets options of commands, under the names that they have on the command line. So there
-//! is one definition of what an option is called and what it takes, clap's: what a profile says
-//! becomes the defaults of the arguments.
+//! A profile sets options of commands, under the names that they have on the command line. So
+//! clap's definition of names and values is the only one: the settings of a profile become defaults
+//! of the arguments.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use crate::format;
 /// A `[repositories.NAME]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repository {
-    /// What `--repo` takes.
+    /// The value of `--repo`.
     pub url: String,
     /// The file with its password.
     pub password_file: Option<PathBuf>,
@@ -37,8 +37,8 @@ pub struct Repository {
 /// # Errors
 /// [`Failure::Usage`] for a file that cannot be read or has mistakes, with the line.
 pub fn apply_profile(definition: Command, args: &[OsString]) -> Result<Command> {
-    // What is missing may be in the profile; what is wrong is found when the arguments are parsed
-    // in earnest.
+    // Missing arguments may be in the profile; wrong ones are found when the arguments are parsed
+    // strictly.
     let lenient = definition.clone().ignore_errors(true);
     let Ok(given) = lenient.try_get_matches_from(args) else {
         // Help was asked for.
@@ -52,7 +52,7 @@ pub fn apply_profile(definition: Command, args: &[OsString]) -> Result<Command> 
         };
         settings.clone_from(found);
     } else if given.value_source("config").is_some() {
-        // Whoever names a file wants to hear of its mistakes.
+        // A file that is named explicitly is checked in any case.
         File::load(given.get_one::<PathBuf>("config"), &definition)?;
     }
     Ok(set_defaults(definition, &given, &settings))
@@ -80,7 +80,7 @@ struct Setting {
     values: Vec<String>,
 }
 
-/// What a file says.
+/// A configuration file.
 struct File<'d> {
     path: PathBuf,
     text: String,
@@ -145,7 +145,7 @@ impl<'d> File<'d> {
         Ok(())
     }
 
-    /// What is wrong, and where.
+    /// An error with the line of the mistake.
     fn wrong(&self, at: usize, what: &str) -> Failure {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
@@ -242,7 +242,7 @@ impl<'d> File<'d> {
     ) -> Result<Setting> {
         let name = key.get_ref().as_ref();
         let command = self.command(path);
-        // What leads to the file cannot be in it.
+        // The options that choose file and profile cannot be in the file.
         let settable = |arg: &&Arg| {
             !arg.is_hide_set() && !["config", "profile"].contains(&arg.get_id().as_str())
         };
@@ -279,7 +279,7 @@ impl<'d> File<'d> {
         Ok(setting)
     }
 
-    /// The values of an option; none for a flag that is not set.
+    /// The values of an option; empty for a flag set to false.
     fn values(&self, arg: &Arg, key: &Key<'_>, value: &Value<'_>) -> Result<Vec<String>> {
         let wrong = |what: &str| {
             let what = format!("{} {what}", key.get_ref());
@@ -331,7 +331,7 @@ impl<'d> File<'d> {
                 let first = first.strip_prefix("error: ").unwrap_or(first);
                 Err(first.split_whitespace().collect::<Vec<_>>().join(" "))
             }
-            // Other errors are about what is not there.
+            // Other errors concern arguments that are missing here.
             _ => Ok(()),
         }
     }
@@ -352,7 +352,7 @@ fn default_path() -> Result<PathBuf> {
     }
 }
 
-/// What an option is called in the file: as on the command line, without `--`.
+/// An option's name in the file: as on the command line, without `--`.
 fn name_of(arg: &Arg) -> Cow<'_, str> {
     match arg.get_long() {
         Some(long) => long.into(),
@@ -381,8 +381,8 @@ fn suggest(name: &str, known: impl IntoIterator<Item = String>) -> String {
     }
 }
 
-/// Makes settings the defaults of their options. What the command line excludes is left out, and so
-/// are variables of the environment that it excludes.
+/// Makes settings the defaults of their options. Settings that conflict with the command line are
+/// left out, and so are such variables of the environment.
 fn set_defaults(mut definition: Command, given: &ArgMatches, settings: &[Setting]) -> Command {
     let excluded = excluded(&definition, given);
     let is_excluded = |setting: &&Setting| {
@@ -399,8 +399,7 @@ fn set_defaults(mut definition: Command, given: &ArgMatches, settings: &[Setting
     definition
 }
 
-/// Options that are not on the command line and that something there excludes; each with the
-/// subcommands that lead to it.
+/// Options that conflict with ones on the command line, each with the path of its subcommand.
 fn excluded(definition: &Command, given: &ArgMatches) -> Vec<(Vec<String>, Id)> {
     let (mut command, mut given, mut path) = (definition, given, Vec::new());
     let mut excluded = Vec::new();

@@ -9,14 +9,14 @@ use tabane_store::Error;
 
 use crate::advice;
 
-/// How a command ended. The numbers are restic's where it has one for the case.
+/// Exit codes of commands; restic's numbers where restic has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Done.
     Success = 0,
-    /// Something went wrong, or `check` found damage.
+    /// The command failed, or `check` found damage.
     Failure = 1,
-    /// The arguments make no sense, or the configuration file has a mistake.
+    /// Invalid arguments or a mistake in the configuration file.
     Usage = 2,
     /// The backup was made, but some of the source could not be read; or `forget` could not read or
     /// remove some snapshots.
@@ -35,11 +35,11 @@ pub enum Exit {
     Interrupted = 130,
 }
 
-/// What `-h` says last.
+/// The end of `-h`.
 pub const HELP: &str = "`tabane help COMMAND` tells more about a command; `tabane --help` lists \
 exit codes and variables.";
 
-/// What `--help` says last.
+/// The end of `--help`.
 pub const LONG_HELP: &str = "\
 Environment (an option of the same meaning goes before a variable, and so does a profile):
   TABANE_REPOSITORY        --repo
@@ -89,14 +89,14 @@ Examples:
 /// The result of everything in this program.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// Why a command could not do what it was told.
+/// The failure of a command.
 #[derive(Debug)]
 pub enum Failure {
-    /// The repository or the file system said no.
+    /// An error of the repository or the file system.
     Store(Error),
-    /// A storage said no; before that stands what it was asked for, if that is worth saying.
+    /// An error of a storage, with the failed action if that is worth saying.
     Storage(&'static str, StorageError),
-    /// The arguments make no sense.
+    /// Invalid arguments.
     Usage(String),
     /// Standard output cannot be written.
     Output(io::Error),

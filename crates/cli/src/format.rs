@@ -1,4 +1,4 @@
-//! How values are written for people, and read from them.
+//! Values as people write and read them.
 
 use std::fmt::Write;
 use std::io;
@@ -233,7 +233,7 @@ pub fn is_utf8_locale() -> bool {
     })
 }
 
-/// Bytes as text: control characters and what is not UTF-8 are written as `\x1b`, `\n`.
+/// Bytes as text: control characters and bytes that are not UTF-8 are written as `\x1b`, `\n`.
 pub fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

@@ -1,4 +1,4 @@
-//! What `-h` shows of each command: what fits a screen. `--help` and the manual pages have all.
+//! The short help of `-h`, which fits a screen. `--help` and the manual pages are complete.
 
 use clap::Command;
 

@@ -13,10 +13,10 @@ use crate::exit::{Exit, Failure, Result};
 use crate::format;
 use crate::output::warn;
 
-/// How often it is looked whether a hook has ended.
+/// Interval of checks whether a hook has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long a web address may take to answer.
+/// Time limit of a web address's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The options for it.
@@ -70,8 +70,8 @@ impl Hooks {
     /// Runs `command` between its hooks.
     ///
     /// # Errors
-    /// What `run` returns, or what is wrong with the hooks before it; if it succeeded, what is
-    /// wrong with those after it.
+    /// A failed hook before `run`, the error of `run`, or a failed hook after it, whichever comes
+    /// first.
     pub fn around(&self, command: &str, run: impl FnOnce() -> Result<Exit>) -> Result<Exit> {
         let start = Instant::now();
         self.ping("start", String::new());
@@ -166,7 +166,7 @@ impl Hooks {
             }
             if start.elapsed() >= self.hook_timeout {
                 let group = Pid::from_child(&child);
-                // It may have ended just now.
+                // The process may have ended just now.
                 let _ = kill_process_group(group, Signal::KILL);
                 child.wait()?;
                 return Ok(None);
@@ -184,7 +184,7 @@ impl Hooks {
     }
 }
 
-/// Posts `body`, and warns if nobody takes it. The address may be a secret, and is not shown.
+/// Posts `body`, and warns of a failure. The address may be a secret, and is not shown.
 fn tell(option: &str, url: &str, body: String, content_type: &str) {
     let post = async {
         let client = reqwest::Client::builder().timeout(ANSWER_TIMEOUT).build()?;

@@ -1,8 +1,7 @@
 //! The `tabane` command.
 //!
 //! `main` sets the process up and turns results into exit codes; each command is one file in
-//! [`commands`] and one line of the table there. What a library user would want is in
-//! `tabane_store`.
+//! [`commands`] and one line of the table there. The library is `tabane_store`.
 
 // Only `streams` has some.
 #![deny(unsafe_code)]
@@ -95,7 +94,7 @@ fn run(json: &mut bool) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// Prints the help that was asked for, or what is wrong with the arguments.
+/// Prints the requested help, or the error of the arguments.
 fn explain(error: &clap::Error, args: &[OsString]) -> Result<Exit, Failure> {
     use clap::error::ErrorKind;
     match error.kind() {
@@ -154,7 +153,7 @@ fn report(failure: &Failure, json: bool) -> ExitCode {
         return failure.exit().into();
     }
     let text = match failure {
-        // Its lines are clap's own, with what the user typed quoted.
+        // The lines are clap's own, with the user's words quoted.
         Failure::Usage(text) => text.clone(),
         _ => format::printable(&failure.to_string()),
     };

@@ -1,4 +1,4 @@
-//! What a command did, for hooks and for the textfile collector of Prometheus' node exporter.
+//! Metrics of a command, for hooks and for the textfile collector of Prometheus' node exporter.
 //!
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/> is the format.
 
@@ -29,20 +29,19 @@ pub struct MetricsFile {
 
 /// Metrics of one run of a command, as text.
 pub struct Metrics {
-    /// What their names begin with.
+    /// The command, which is in the metrics' names.
     command: &'static str,
-    /// What all of them have between `{` and `}`.
+    /// The labels of all metrics, between `{` and `}`.
     labels: String,
     text: String,
 }
 
 impl MetricsFile {
-    /// Runs a command between its hooks, and writes the metrics that it gives together with how
-    /// and when it ended,
-    /// also when it fails.
+    /// Runs a command between its hooks, and writes its metrics with its result and time of end,
+    /// even if it fails.
     ///
     /// # Errors
-    /// What the command returns; if it succeeded, that the file cannot be written.
+    /// The command's error; if it succeeded, that of writing the file.
     pub fn record(
         &self,
         global: &Global,
@@ -73,7 +72,7 @@ impl MetricsFile {
             let path = format::path(path);
             Failure::Other(format!("cannot write metrics to {path}: {error}"))
         });
-        // What the command itself has to say is worth more.
+        // The command's own error takes precedence.
         result.and_then(|exit| written.map(|()| exit))
     }
 }
@@ -132,7 +131,7 @@ impl Metrics {
         let _ = writeln!(self.text, "# TYPE tabane_{command}_{name} gauge");
     }
 
-    /// What the file says of a metric of one value so far.
+    /// The present value of a single-valued metric in the file.
     fn before(&self, path: &Path, name: &str) -> Option<i64> {
         let text = std::fs::read_to_string(path).ok()?;
         // With the same labels: those of another repository say nothing of this one.
@@ -142,12 +141,12 @@ impl Metrics {
     }
 }
 
-/// Writes a file so that a reader finds the one before or this one, and nothing else.
+/// Replaces a file atomically: a reader finds the old text or the new one.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    // The collector takes what ends in .prom.
+    // Not .prom: the collector reads all files of that suffix.
     let mut new = path.as_os_str().to_owned();
     new.push(format!(".{}.tmp", std::process::id()));
-    // It is another user, whatever umask this one has.
+    // The collector runs as another user, so the umask must not keep it out.
     let for_all = Permissions::from_mode(0o644);
     std::fs::write(&new, text)
         .and_then(|()| std::fs::set_permissions(&new, for_all))

@@ -30,7 +30,7 @@ pub fn write(
     });
     let name = path.as_os_str().as_bytes();
     write!(output, "[1,2,{program},[{}", describe(name, entry))?;
-    // Directories that are open, each a list of itself and what is in it.
+    // Number of unclosed lists; each holds a directory and its entries.
     let base = path.components().count();
     let mut open = 1;
     let mut walk = Walk::below(path, entry);

@@ -34,7 +34,7 @@ impl Output {
         }
     }
 
-    /// Columns of the terminal that this is, if it is one.
+    /// Columns of the terminal; `None` if stdout is no terminal.
     pub fn columns(&self) -> Option<usize> {
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
         let size = size.filter(|size| self.terminal && size.ws_col > 0);
@@ -53,7 +53,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes the beginning of a line as it is.
+    /// Writes text without a line break.
     pub fn text(&mut self, text: &str) -> Result<()> {
         self.stdout.write_all(text.as_bytes())?;
         Ok(())
@@ -100,7 +100,7 @@ impl Output {
         self.line("")
     }
 
-    /// Writes out what is buffered.
+    /// Flushes the buffer.
     pub fn finish(mut self) -> Result<()> {
         self.stdout.flush()?;
         Ok(())
@@ -130,7 +130,7 @@ pub fn warn(text: impl AsRef<str>) {
     let _ = writeln!(io::stderr(), "{name} {}", format::printable(text.as_ref()));
 }
 
-/// Columns under headings, as wide as what is in them.
+/// A table with headings, whose columns are as wide as their contents.
 pub struct Table {
     rows: Vec<Vec<String>>,
     right: Vec<bool>,

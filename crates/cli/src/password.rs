@@ -1,4 +1,4 @@
-//! Where passwords come from: never from the command line, which everyone on the machine can read.
+//! Sources of passwords: never the command line, which everyone on the machine can read.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ use crate::args::Global;
 use crate::exit::{Failure, Result};
 use crate::process::remember_terminal;
 
-/// How often a person may mistype.
+/// Attempts to type a password.
 pub const ATTEMPTS: u32 = 3;
 
 /// No password is longer, in bytes: a file that is was named by mistake.

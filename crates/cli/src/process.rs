@@ -1,4 +1,4 @@
-//! What concerns the process as a whole: limits, signals, panics.
+//! Settings of the process: limits, signals, panics.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure, Result};
 
 /// Keeps secrets out of core files, and lets the program open as many files as the system allows.
 ///
-/// Where the system refuses, the program works all the same.
+/// If the system refuses, the program works without them.
 pub fn harden() {
     let no_core = Rlimit {
         current: Some(0),
@@ -50,11 +50,10 @@ pub fn exit_on_panic() {
     }));
 }
 
-/// The terminal, and how it was before someone was asked for a password at it.
+/// The terminal, and its settings before it was asked for a password.
 static TERMINAL: Mutex<Option<(File, Termios)>> = Mutex::new(None);
 
-/// Remembers how the terminal is, so that an interrupted question for a password does not leave it
-/// mute.
+/// Keeps the terminal's settings, so that an interrupted password prompt does not leave echo off.
 pub fn remember_terminal() {
     let found = File::open("/dev/tty")
         .ok()
@@ -64,10 +63,10 @@ pub fn remember_terminal() {
     }
 }
 
-/// What the next signal does, where ending the program is not the right thing.
+/// The action at the next signal, in place of ending the program.
 static ON_SIGNAL: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
 
-/// Has the next SIGINT, SIGTERM or SIGHUP do this; the one after it ends the program at once.
+/// Runs `action` at the next SIGINT, SIGTERM or SIGHUP; a second signal ends the program at once.
 pub fn on_signal(action: impl FnOnce() + Send + 'static) {
     if let Ok(mut on_signal) = ON_SIGNAL.lock() {
         *on_signal = Some(Box::new(action));
@@ -78,7 +77,8 @@ pub fn on_signal(action: impl FnOnce() + Send + 'static) {
 ///
 /// That is safe at any point, since a repository is consistent after every single operation.
 pub fn exit_on_signals() -> Result<()> {
-    // Where no file can be opened any more, they do so all the same, without a word.
+    // Without a free file descriptor, signals keep their default action and end the program
+    // silently.
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
         return Ok(());
     };
@@ -90,7 +90,7 @@ pub fn exit_on_signals() -> Result<()> {
             } else if ENDS_ITSELF.load(Ordering::Relaxed)
                 && !INTERRUPTED.swap(true, Ordering::Relaxed)
             {
-                // What waits for a disk or a network that does not answer, would never end.
+                // A command that waits for a dead disk or network would never end by itself.
                 std::thread::spawn(|| {
                     std::thread::sleep(EXIT_TIMEOUT);
                     exit_interrupted();
@@ -124,7 +124,7 @@ fn exit_interrupted() {
     low_level::exit(Exit::Interrupted as i32);
 }
 
-/// How long a command may take to end by itself.
+/// Time limit for a command to end by itself.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whether the command ends by itself after a signal.
@@ -134,8 +134,8 @@ static ENDS_ITSELF: AtomicBool = AtomicBool::new(false);
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// From now on, only the second of these signals ends the program at once. After the first, the
-/// command does that itself, since it has something to remove before; if that takes longer than
-/// [`EXIT_TIMEOUT`], it is ended. Returns what asks for the first.
+/// command removes its temporary files and ends by itself, within [`EXIT_TIMEOUT`]. Returns a
+/// function that tells whether the first signal has come.
 pub fn end_after_signals() -> fn() -> bool {
     ENDS_ITSELF.store(true, Ordering::Relaxed);
     || INTERRUPTED.load(Ordering::Relaxed)

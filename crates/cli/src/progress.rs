@@ -1,4 +1,4 @@
-//! Tells what is going on: a line at the foot of a terminal, or JSON lines.
+//! Shows progress: a line at the foot of a terminal, or JSON lines.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -16,16 +16,16 @@ use crate::colour::is_dumb;
 use crate::format;
 use crate::output::{Object, into_object, put_path, warn};
 
-/// How often the line on a terminal is drawn.
+/// Interval at which the line on a terminal is drawn.
 const DRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often a JSON line is printed.
+/// Interval at which a JSON line is printed.
 const JSON_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Columns that a path has to have to be shown at all.
+/// The fewest columns in which a path is shown.
 const PATH_COLUMNS_MIN: usize = 12;
 
-/// What is shown; counted up by any thread.
+/// The counts that are shown; any thread adds to them.
 #[derive(Default)]
 pub struct Counters {
     /// Entries that are done.
@@ -61,8 +61,8 @@ impl Progress {
         Self::start_if(global, io::stderr().is_terminal(), Duration::ZERO)
     }
 
-    /// As [`Progress::start`] for what is mostly quick and prints lines of its own: nothing is
-    /// drawn in the first second, and nothing at all among those lines.
+    /// As [`Progress::start`] for commands that are mostly quick and print lines: progress is not
+    /// drawn in the first second, nor among these lines.
     pub fn start_late(global: &Global) -> Arc<Self> {
         let apart = io::stderr().is_terminal() && !io::stdout().is_terminal();
         Self::start_if(global, apart, Duration::from_secs(1))
@@ -100,7 +100,7 @@ impl Progress {
                     counters.wants_path.store(true, Ordering::Relaxed);
                 }
             };
-            // Without the thread there is no progress to see, and nothing else is missing.
+            // Without the thread only the display is missing.
             let thread = std::thread::Builder::new()
                 .name("progress".to_owned())
                 .spawn(tick);
@@ -116,7 +116,7 @@ impl Progress {
         })
     }
 
-    /// What is counted.
+    /// The counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -143,7 +143,7 @@ impl Progress {
         }
     }
 
-    /// Whether somebody looks at it.
+    /// Whether progress is shown.
     pub fn is_shown(&self) -> bool {
         self.ticker.lock().is_ok_and(|ticker| ticker.is_some())
     }
@@ -176,7 +176,7 @@ impl Progress {
         }
     }
 
-    /// Something is wrong with what was looked at.
+    /// Reports a problem.
     pub fn problem(&self, what: &str) {
         self.counters.warnings.fetch_add(1, Ordering::Relaxed);
         if self.json {
@@ -319,7 +319,7 @@ impl Counters {
         object
     }
 
-    /// How long the rest takes if it goes on as until now; nothing in the first two seconds.
+    /// Estimated time left at the average speed so far; `None` in the first two seconds.
     fn remaining(&self, elapsed: Duration) -> Option<Duration> {
         let (_, bytes, skipped, total) = self.load();
         if elapsed < Duration::from_secs(2) || bytes == 0 || total == 0 {
@@ -348,7 +348,7 @@ fn columns() -> usize {
     }
 }
 
-/// How much is done. What is done twice, since it has changed, does not make it more than all.
+/// Share of the work that is done: at most 1, even if changed files were read twice.
 fn fraction(done: u64, total: u64) -> f64 {
     (done as f64 / total as f64).min(1.0)
 }

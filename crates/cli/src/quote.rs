@@ -8,8 +8,8 @@ use std::fmt::Write;
 
 use crate::format::is_unsafe;
 
-/// The name as it is if nothing in it is special; else in quotes, with control characters and what
-/// is not UTF-8 as `$'\033'`.
+/// Quotes a name if it has special characters. Control characters and bytes that are not UTF-8
+/// become `$'\033'`.
 pub fn quote(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(text) if is_plain(text) => text.to_owned(),
@@ -93,7 +93,7 @@ fn escape(bytes: &[u8], escaping: &mut bool, quoted: &mut String) {
 mod tests {
     use super::quote;
 
-    /// What `md5sum` of GNU coreutils 9.1 says.
+    /// Compares with the output of `md5sum` of GNU coreutils 9.1.
     #[test]
     fn names_are_quoted_as_gnu_programs_quote_them() {
         for (name, quoted) in [

@@ -1,4 +1,4 @@
-//! How the snapshots that a command works on are named.
+//! Options that choose the snapshots of a command.
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ pub struct Selection {
 pub struct Selected {
     /// Oldest first.
     pub snapshots: Vec<(Id, Snapshot)>,
-    /// How a command that works on all of them ends: some could perhaps not be read.
+    /// Exit code for a command that works on all of them: a failure if some cannot be read.
     pub exit: Exit,
 }
 
@@ -42,7 +42,7 @@ impl Selection {
     /// The filter for these options.
     pub fn filter(&self) -> Filter {
         let absolute = |path: &PathBuf| {
-            // What is not there any more is taken as it is written.
+            // A path that no longer exists is only made absolute.
             let resolved = resolve(path).or_else(|_| std::path::absolute(path));
             tabane_store::snapshot::path_text(resolved.as_ref().unwrap_or(path))
         };
@@ -53,8 +53,8 @@ impl Selection {
         }
     }
 
-    /// The snapshots with these names; all that the filter allows if there are none. Those that
-    /// cannot be read are reported.
+    /// The snapshots with these names; without names, all that the filter allows. Unreadable
+    /// snapshots are reported.
     pub fn list(&self, repository: &Repository, names: &[String]) -> Result<Selected> {
         let filter = self.filter();
         if names.is_empty() {
@@ -89,7 +89,7 @@ impl Selection {
 pub struct Place {
     /// An ID, its beginning, or `latest`.
     pub snapshot: String,
-    /// Where in it; `/` for all.
+    /// Path in the snapshot; `/` for all.
     pub path: PathBuf,
 }
 

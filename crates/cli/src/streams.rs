@@ -1,9 +1,9 @@
 //! Standard input and output that were closed when the program was started.
 //!
 //! Before `main`, Rust's runtime opens /dev/null in the place of each standard stream that is
-//! closed, and its `Stdin` and `Stdout` take "bad file descriptor" for success. So a checksum of a
-//! closed input would be that of nothing, lines for a closed output would vanish, and both would
-//! end with exit code 0.
+//! closed, and its `Stdin` and `Stdout` take "bad file descriptor" for success. So a closed input
+//! would yield the checksum of no bytes, lines for a closed output would vanish, and both would end
+//! with exit code 0.
 //!
 //! Nothing tells that /dev/null from one which the caller gave: the runtime opens it for reading
 //! and writing, and so do Python's `subprocess.DEVNULL` and daemon(3). Hence the streams are looked
@@ -41,7 +41,7 @@ static LOOK: extern "C" fn() = look;
 /// descriptor" if it was closed when the program was started.
 pub fn keep_closed() {
     let null = |flags| rustix::fs::openat(CWD, "/dev/null", flags | OFlags::CLOEXEC, Mode::empty());
-    // Where this fails, the streams stay what the runtime made them.
+    // If this fails, the streams stay as the runtime made them.
     if STDIN_WAS_CLOSED.load(Ordering::Relaxed) {
         let _ = null(OFlags::WRONLY).and_then(stdio::dup2_stdin);
     }

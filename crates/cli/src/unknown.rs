@@ -1,7 +1,7 @@
-//! What is said of options that a command does not have.
+//! Messages for options that a command lacks.
 //!
-//! Many who come here know restic. An option of restic that is absent here gets a sentence that
-//! says so and what to do instead, in place of "unexpected argument".
+//! Many users know restic. An option of restic that is absent here gets a sentence that names the
+//! alternative, in place of "unexpected argument".
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue};

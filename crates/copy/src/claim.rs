@@ -1,4 +1,4 @@
-//! What tells a run that goes on from one that was killed.
+//! Claims: files whose locks tell running copies from killed ones.
 //!
 //! A file is written under a temporary name and renamed when it is whole and has its attributes.
 //! Temporary names begin with that of the run's *claim*, a file in the directory that takes the
@@ -28,16 +28,16 @@ use tabane_files::{Time, beneath, read};
 
 use crate::options::{Meaning, Options};
 
-/// What names of claims and temporary files begin with.
+/// Prefix of the names of claims and temporary files.
 const CLAIM_PREFIX: &str = ".tabane-cp.";
 
-/// The directory that has the claim: the one that takes the copies, or the copy itself if it is
-/// there before.
+/// The directory that holds the claim: the directory that takes the copies, or the copy itself if
+/// it existed before.
 #[derive(Clone)]
 pub(crate) struct Home {
     /// Open for reading.
     pub(crate) directory: Arc<OwnedFd>,
-    /// How it is shown.
+    /// The path as messages show it.
     pub(crate) shown: PathBuf,
 }
 
@@ -63,14 +63,14 @@ pub(crate) struct Dead {
     home: Home,
     name: String,
     purpose: Vec<u8>,
-    /// It was of the command that runs now.
+    /// Whether the dead run was of the present command.
     is_ours: bool,
     /// When it began, if the machine was started anew since then.
     since_restart: Option<Time>,
 }
 
-/// What tells a command from all others: a hash of the sources and of how the target was given, and
-/// the name of the directory that it makes in the one that has the claim, if it does that.
+/// Identifies a command: a hash of the sources and the target as given, and the name of the
+/// directory that the command makes beside its claim, if any.
 pub(crate) fn purpose(options: &Options, name: Option<&OsStr>) -> Vec<u8> {
     let mut hasher = Hasher::new(Algorithm::Xxh3);
     let here = std::env::current_dir().unwrap_or_default();
@@ -130,9 +130,10 @@ impl Dead {
         }))
     }
 
-    /// Whether only the command that it was of, run again, has done all that it asks for.
+    /// Whether the dead run was of another command, and only that command, run again, can finish
+    /// its work.
     fn awaits_its_command(&self) -> bool {
-        // Without a purpose, nobody can tell which.
+        // Without a purpose, the command is unknown.
         let is_anothers = !self.is_ours && !self.purpose.is_empty();
         is_anothers
             && (self.since_restart.is_some()
@@ -168,7 +169,7 @@ impl Claim {
                     Err(Errno::EXIST) => continue,
                     result => result?,
                 };
-            // A file system without locks has nobody to tell from us either.
+            // On a file system without locks, other runs cannot recognise this one either.
             match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
                 // Another run came in between, and took it for dead.
                 Err(Errno::WOULDBLOCK) => continue,
@@ -227,8 +228,9 @@ impl Claim {
         remove(&self.home.directory, &self.name)
     }
 
-    /// The run ends before it is done. Its claim stays if it made a directory, or if what it copied
-    /// may yet be lost; returns the claim with which the same command goes on.
+    /// Ends the run early. Its claim stays if the run made a directory or its copies are not
+    /// durable yet, unless an earlier run of the same command has left one. Returns the path of the
+    /// claim that stays, by which the same command resumes.
     pub(crate) fn interrupt(self, may_be_lost: bool) -> io::Result<Option<PathBuf>> {
         let before = self.dead.iter().find(|dead| dead.is_ours);
         if before.is_none() && (may_be_lost || makes_directory(&self.home.directory, &self.purpose))
@@ -248,7 +250,7 @@ fn makes_directory(home: &OwnedFd, purpose: &[u8]) -> bool {
     there.is_ok_and(|there| there == Some(FileType::Directory))
 }
 
-/// The lock of a claim that nobody has locked; nothing if it is gone, or that of a living run.
+/// Locks the claim of a dead run; `None` if the claim is gone or its run still lives.
 fn lock_of_dead(home: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(home, name, flags, Mode::empty()) {
@@ -257,14 +259,14 @@ fn lock_of_dead(home: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
         result => result?,
     };
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        // Where there are no locks, nobody can be told to be dead.
+        // Without locks, no run can be recognised as dead.
         Err(Errno::WOULDBLOCK | Errno::NOLCK | Errno::NOTSUP | Errno::NOSYS) => Ok(None),
         result => Ok(result.map(|()| Some(file))?),
     }
 }
 
-/// Whether the run of a temporary file in this directory is dead. Its claim is in it or above it,
-/// and is removed last.
+/// Whether the run of a temporary file in this directory is dead. The run's claim lies in this
+/// directory or above it, and is removed last.
 fn is_dead(directory: &OwnedFd, run: &str) -> io::Result<bool> {
     let mut directory = directory.try_clone()?;
     let mut last = None;

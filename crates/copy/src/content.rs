@@ -19,7 +19,7 @@ use crate::problem::{Action, Problem};
 use crate::record::FileHash;
 use crate::run::{CHUNK_LEN, Run, Worker};
 
-/// Files of so many bytes and more are copied by several workers.
+/// Bytes from which a file is copied by several workers.
 pub(crate) const SHARED_LEN_MIN: u64 = 4 << 20;
 
 /// Workers that help with one file at most: more would wait for one another, since a file takes one
@@ -28,13 +28,13 @@ const HELPERS_MAX: usize = 3;
 
 /// Why a file is not copied.
 pub(crate) enum Failure {
-    /// The source is not what it was when it was opened.
+    /// The source changed since it was opened.
     Changed,
-    /// The source ended before the length that it said.
+    /// The source ended before its length.
     Short,
-    /// What was written is not what was read back.
+    /// The copy read back differs from the bytes written.
     Differs,
-    /// The system said no, or the copy was cancelled.
+    /// A system call failed, or the copy was cancelled.
     Problem(Problem),
 }
 
@@ -50,9 +50,9 @@ pub(crate) struct Pair {
     pub(crate) source: File,
     /// Open for reading and writing, and empty.
     pub(crate) target: File,
-    /// How the source is shown.
+    /// The source's path, for messages.
     pub(crate) source_path: PathBuf,
-    /// How the target is shown.
+    /// The target's path, for messages.
     pub(crate) target_path: PathBuf,
 }
 
@@ -132,7 +132,7 @@ impl Pair {
         }
     }
 
-    /// Compares what was written with what is there now.
+    /// Compares the bytes written with the file's bytes.
     fn compare(&self, written: &[u8], mut at: u64, copy: &mut [u8]) -> Result<(), Failure> {
         for part in written.chunks(copy.len()) {
             let copy = &mut copy[..part.len()];
@@ -182,10 +182,10 @@ struct Content {
     run: Arc<Run>,
     pair: Arc<Pair>,
     size: u64,
-    /// Where the data are, if only they are hashed.
+    /// Ranges with data, if only these are hashed.
     data: Option<Arc<[Range<u64>]>>,
     state: Mutex<State>,
-    /// A piece was hashed, or a worker is through.
+    /// Signalled when a piece was hashed or a worker is done.
     changed: Condvar,
 }
 
@@ -328,7 +328,7 @@ impl Content {
 enum Piece {
     /// Bytes, no more than [`CHUNK_LEN`].
     Data(Range<u64>),
-    /// So many zeros that take up no room.
+    /// A hole of this many bytes.
     Hole(u64),
 }
 

@@ -9,22 +9,21 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags};
 use tabane_files::Entry;
 
-/// Where a source comes from and where it goes: the directories that hold the two, and their names
-/// as they were given.
+/// The directories that hold a source and its copy, with their paths as given.
 pub(crate) struct Place {
-    /// Holds the source.
+    /// The directory that holds the source.
     pub(crate) source: Arc<OwnedFd>,
-    /// What names below it are shown with.
+    /// Prefix of the source's paths in messages.
     pub(crate) source_prefix: PathBuf,
-    /// Takes the copy.
+    /// The directory that takes the copy.
     pub(crate) target: Arc<OwnedFd>,
-    /// What names below it are shown with.
+    /// Prefix of the copy's paths in messages.
     pub(crate) target_prefix: PathBuf,
 }
 
-/// A directory that is copied, open as long as something in it is to be done.
+/// A directory that is being copied, open until all of its entries are done.
 pub(crate) struct Directory {
-    /// Where it began.
+    /// The place of its source and copy.
     pub(crate) place: Arc<Place>,
     /// Below the source of the place.
     pub(crate) source_path: PathBuf,
@@ -34,9 +33,9 @@ pub(crate) struct Directory {
     pub(crate) source: Arc<OwnedFd>,
     /// The copy.
     pub(crate) target: Arc<OwnedFd>,
-    /// The copy was there before: so may be what goes into it.
+    /// Whether the copy existed before; then its entries may exist too.
     pub(crate) existed: bool,
-    /// The attributes that it gets in the end; nothing for the one that holds the first of the
+    /// The attributes that the copy gets in the end; `None` for the directory that takes the
     /// copies.
     pub(crate) entry: Option<Entry>,
     /// The directory above.
@@ -44,7 +43,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// The one that holds the first of the copies.
+    /// The directory that takes the copies.
     pub(crate) fn top(place: Arc<Place>) -> Self {
         Self {
             source_path: PathBuf::new(),
@@ -58,14 +57,14 @@ impl Directory {
         }
     }
 
-    /// How the source of an entry is shown.
+    /// The path of an entry's source, for messages.
     pub(crate) fn show_source(&self, name: &OsStr) -> PathBuf {
         self.place
             .source_prefix
             .join(below(&self.source_path, name))
     }
 
-    /// How the copy of an entry is shown.
+    /// The path of an entry's copy, for messages.
     pub(crate) fn show_target(&self, name: &OsStr) -> PathBuf {
         self.place
             .target_prefix
@@ -82,7 +81,7 @@ pub(crate) fn below(path: &Path, name: &OsStr) -> PathBuf {
     }
 }
 
-/// Whether a directory is, or is below, the one with this identity.
+/// Whether a directory, or one above it, has the identity (device, inode) `wanted`.
 pub(crate) fn is_in(directory: &OwnedFd, wanted: (u64, u64)) -> io::Result<bool> {
     let mut directory = directory.try_clone()?;
     let mut last = None;

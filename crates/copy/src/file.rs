@@ -20,7 +20,7 @@ use crate::problem::{Action, Problem};
 use crate::record::FileHash;
 use crate::run::{Run, Worker};
 
-/// How often a source is read at most that changes meanwhile.
+/// Attempts to read a source that keeps changing.
 const READ_ATTEMPTS_MAX: u32 = 3;
 
 /// Copies an entry, and those that waited for it.
@@ -144,7 +144,7 @@ fn copy_file(
     Ok((found.entry.size(), hash))
 }
 
-/// Gives a copy its attributes, if the source is still what it was.
+/// Sets a copy's attributes if the source is unchanged.
 pub(crate) fn settle(run: &Run, pair: &Pair, found: &Found) -> Result<(), Failure> {
     let state = |entry: &Entry| (entry.size(), entry.mtime, entry.ctime);
     let now: Found = rustix::fs::fstat(&pair.source)
@@ -161,7 +161,7 @@ pub(crate) fn settle(run: &Run, pair: &Pair, found: &Found) -> Result<(), Failur
     Ok(())
 }
 
-/// An open source, with what it was when it was opened.
+/// An open source, with its attributes at opening.
 pub(crate) struct Source {
     file: File,
     found: Found,

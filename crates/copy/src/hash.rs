@@ -1,10 +1,9 @@
-//! Hashes of files: where a file has a hole, nothing is read.
+//! Hashes files without reading their holes.
 //!
-//! `SEEK_DATA` and `SEEK_HOLE` say where a file has holes, and a hole reads as zeros. If no
-//! manifest is wanted, the zeros are not hashed either: then the hash is of the data alone, and
-//! goes with the list of where they are. Another file has the same bytes if it has the same length,
-//! the same hash of the bytes at these places, and a hole or zeros at all others. The two need not
-//! have the same holes.
+//! `SEEK_DATA` and `SEEK_HOLE` find the holes of a file, which read as zeros. If no manifest is
+//! wanted, these zeros are not hashed either: then the hash covers the data alone, and is kept with
+//! the list of their ranges. Another file has the same bytes if its length is the same, its bytes
+//! in these ranges have the same hash, and all others are zeros or holes. Its holes may differ.
 
 use std::fs::File;
 use std::io;
@@ -154,7 +153,7 @@ fn within<'a>(
         .map(|one| one.start.max(range.start)..one.end.min(range.end))
 }
 
-/// Reads a part of a file, as far as there is one; returns where it ends.
+/// Reads a part of a file up to its end; returns the offset behind the last byte read.
 fn read(
     run: &Run,
     file: &File,

@@ -1,4 +1,4 @@
-//! An entry on its way to being copied.
+//! An entry that is being copied.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,7 +14,7 @@ use crate::problem::{Action, Problem};
 /// A name that a copy of a file with several names has.
 #[derive(Clone)]
 pub(crate) struct First {
-    /// Where the copy began.
+    /// The place of the operand.
     pub(crate) place: Arc<Place>,
     /// Below the target of the place.
     pub(crate) path: PathBuf,
@@ -24,35 +24,35 @@ pub(crate) struct First {
 
 /// An entry that is no directory.
 pub(crate) struct Item {
-    /// What it is in.
+    /// The directory of the entry.
     pub(crate) directory: Arc<Directory>,
-    /// Its name there.
+    /// Name of the entry in its directory.
     pub(crate) name: OsString,
     /// The name of the copy.
     pub(crate) copy_name: OsString,
-    /// What the walker saw.
+    /// The entry that the walker found.
     pub(crate) found: Found,
     /// The copy of another name of the same file.
     pub(crate) first: Option<First>,
 }
 
 impl Item {
-    /// How the source is shown.
+    /// The source's path, for messages.
     pub(crate) fn show_source(&self) -> PathBuf {
         self.directory.show_source(&self.name)
     }
 
-    /// How the copy is shown.
+    /// The copy's path, for messages.
     pub(crate) fn show_target(&self) -> PathBuf {
         self.directory.show_target(&self.copy_name)
     }
 
-    /// Where the copy is below the directory that takes the copies.
+    /// Path of the copy below the directory that takes the copies.
     pub(crate) fn target_path(&self) -> PathBuf {
         below(&self.directory.target_path, &self.copy_name)
     }
 
-    /// What is said when the system says no.
+    /// Converts an error of the system into a problem.
     pub(crate) fn failed(
         &self,
         action: Action,

@@ -16,7 +16,8 @@ use crate::item::{First, Item};
 use crate::lock::lock;
 use crate::problem::{Action, Problem};
 
-/// What the names of one file have in common. Inode numbers are used again: the rest makes it sure.
+/// Identifies the names of one file. Since inode numbers are reused, size and time are compared
+/// too.
 type Key = (HardLink, u64, Time);
 
 /// The files with several names that were met.
@@ -31,8 +32,8 @@ enum State {
 }
 
 impl Links {
-    /// Takes what must wait for the first of its names; gives back what need not, and what it can
-    /// be linked to.
+    /// Keeps an item that must wait for the first name of its file; returns any other, with the
+    /// copy that it can be linked to.
     pub(crate) fn admit(&self, mut item: Item) -> Option<Item> {
         let Some(key) = key(&item) else {
             return Some(item);
@@ -52,8 +53,8 @@ impl Links {
         Some(item)
     }
 
-    /// What was admitted is copied, with this hash if one is wanted, or cannot be; gives back what
-    /// waited for it.
+    /// Finishes an admitted item, copied with this hash or failed; returns the items that waited
+    /// for it.
     pub(crate) fn finish(&self, item: &Item, copied: bool, digest: Option<Digest>) -> Vec<Item> {
         let Some(key) = key(item).filter(|_| item.first.is_none()) else {
             return Vec::new();
@@ -85,13 +86,13 @@ fn key(item: &Item) -> Option<Key> {
     Some((entry.hard_link?, entry.size(), entry.mtime))
 }
 
-/// What came of giving a copy a further name.
+/// Results of giving a copy a further name.
 pub(crate) enum Linked {
-    /// It has it now.
+    /// The name was made.
     Made,
-    /// It had it already.
+    /// The name existed already.
     WasThere,
-    /// It cannot have more names.
+    /// The file cannot have more names.
     TooMany,
 }
 

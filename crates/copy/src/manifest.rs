@@ -1,4 +1,4 @@
-//! The list of what was copied, which `tabane sum --check` reads.
+//! The list of copied files, which `tabane sum --check` reads.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -19,29 +19,29 @@ use crate::lock::lock;
 use crate::operand::{Source, Target};
 use crate::options::Options;
 
-/// A list of files with their hashes: in the end sorted by name and complete, under its name; until
-/// then, with what is done so far, beside it with `.partial` behind the name.
+/// A list of files with their hashes: in the end complete and sorted by name; until then, the lines
+/// so far are in a file with `.partial` behind the name.
 pub(crate) struct Manifest {
     path: PathBuf,
     algorithm: Algorithm,
-    /// What names are relative to, below the directory that takes the copies.
+    /// The base of names, below the directory that takes the copies.
     base: PathBuf,
     previous: HashMap<Vec<u8>, Previous>,
     growing: Mutex<Growing>,
 }
 
-/// What the name ends with while the list grows.
+/// Suffix of the name while the list grows.
 const PARTIAL_SUFFIX: &str = ".partial";
 
-/// What the name ends with while a list is written at once.
+/// Suffix of the name while a list is written at once.
 const NEW_SUFFIX: &str = ".new";
 
-/// What an earlier run wrote of a file.
+/// A file's entry in the manifest of an earlier run.
 #[derive(Clone, Copy)]
 pub(crate) struct Previous {
     /// The hash of its bytes.
     pub(crate) digest: Digest,
-    /// When nothing that was changed by then was missed.
+    /// Time before which the digest includes all changes of the file.
     pub(crate) time: Time,
 }
 
@@ -61,7 +61,7 @@ impl Manifest {
                 read(path, algorithm, &metadata, &mut previous)?;
             }
         }
-        // A new file, so that times say what was written when.
+        // A new file, so that its times tell when it was written.
         let file = File::create(&new)?;
         fs::rename(new, partial)?;
         Ok(Self {
@@ -76,13 +76,12 @@ impl Manifest {
         })
     }
 
-    /// Where it will be.
+    /// The path of the finished manifest.
     pub(crate) fn path(&self) -> &PathBuf {
         &self.path
     }
 
-    /// What an earlier run wrote of this file, which has this path below the directory that takes
-    /// the copies.
+    /// The entry of an earlier run for `file`, a path below the directory that takes the copies.
     pub(crate) fn previous(&self, file: &Path) -> Option<Previous> {
         self.previous.get(&self.name(file)).copied()
     }
@@ -97,15 +96,15 @@ impl Manifest {
     }
 
     /// The name of a file in the list: relative to the target, so that the list can be checked
-    /// there, wherever it is mounted, and at a source of the same layout. A target that is a file
-    /// has none but its own name.
+    /// there, wherever it is mounted, and at a source of the same layout. If the target is a single
+    /// file, its name.
     fn name(&self, file: &Path) -> Vec<u8> {
         let below_target = file.strip_prefix(&self.base).ok();
         let name = below_target
             .filter(|rest| !rest.as_os_str().is_empty())
             .unwrap_or(file);
         match name.as_os_str().as_bytes() {
-            // To whoever checks the list, this alone is standard input.
+            // A line with the name `-` would mean standard input.
             b"-" => b"./-".to_vec(),
             name => name.to_vec(),
         }
@@ -129,7 +128,7 @@ impl Manifest {
         fs::remove_file(with_suffix(&self.path, PARTIAL_SUFFIX))
     }
 
-    /// Leaves the list as it is to the next run, and says where; nothing of it if it has no line.
+    /// Keeps the partial list for the next run and returns its path; removes it if it has no line.
     pub(crate) fn interrupt(&self) -> io::Result<Option<PathBuf>> {
         let mut growing = lock(&self.growing);
         growing.partial.flush()?;
@@ -153,7 +152,7 @@ impl Manifest {
     }
 }
 
-/// Refuses a manifest that would take the place of something else, or be part of what it lists.
+/// Refuses a manifest that would replace another file, or be one of the listed files.
 pub(crate) fn check(path: &Path, options: &Options, target: &Target) -> io::Result<()> {
     let refused = |path: &Path, why: &str| {
         let text = format!("{} {why}", path.display());
@@ -220,7 +219,7 @@ pub(crate) fn check(path: &Path, options: &Options, target: &Target) -> io::Resu
     Ok(())
 }
 
-/// The path of a directory below the target, if it is there.
+/// Path of a directory relative to the target, if it lies below it.
 fn below_target(directory: &Path, target: &Target) -> io::Result<Option<PathBuf>> {
     let stat = rustix::fs::fstat(&target.directory)?;
     let directory = fs::canonicalize(directory)?;
@@ -253,7 +252,7 @@ fn becomes(source: &Path, target: &Target, path: &Path) -> bool {
     }
 }
 
-/// What a path leads to, if there is something.
+/// Metadata of the file at a path, if it exists.
 fn existing(path: &Path) -> io::Result<Option<fs::Metadata>> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -261,8 +260,8 @@ fn existing(path: &Path) -> io::Result<Option<fs::Metadata>> {
     }
 }
 
-/// Whether this program may have written it: only the last line may be cut short, and not be the
-/// only one.
+/// Whether `text` may be a manifest of this program: only the last line may be cut short, after at
+/// least one whole line.
 fn is_of_a_manifest(text: &[u8]) -> bool {
     let mut parser = Parser::new(Accept::AnyTagged(Algorithm::Xxh3));
     let whole = text.iter().rposition(|&byte| byte == b'\n');
@@ -274,7 +273,7 @@ fn is_of_a_manifest(text: &[u8]) -> bool {
     }
 }
 
-/// Adds what a manifest has. Lines of other algorithms, and what is no line, say nothing.
+/// Adds the entries of a manifest; lines of other algorithms and malformed lines are skipped.
 fn read(
     path: &Path,
     algorithm: Algorithm,

@@ -1,4 +1,4 @@
-//! What the arguments of a copy mean, as GNU cp reads them.
+//! The meaning of a copy's arguments, as GNU cp reads them.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -16,11 +16,11 @@ use crate::problem::{Action, Problem};
 
 /// A source: a directory that holds it, and its name there.
 pub(crate) struct Source {
-    /// What holds it.
+    /// The directory that holds the source.
     pub(crate) directory: Arc<OwnedFd>,
-    /// How that is shown.
+    /// The directory's path as messages show it.
     pub(crate) prefix: PathBuf,
-    /// Its name; `.` is the directory itself.
+    /// The source's name; `.` is the directory itself.
     pub(crate) name: OsString,
     /// The name of its copy in a directory that takes it; `.` is that directory itself.
     pub(crate) copy_name: OsString,
@@ -28,33 +28,35 @@ pub(crate) struct Source {
 
 /// The target: a directory, and the name that the copy gets in it.
 pub(crate) struct Target {
-    /// The directory, to reach what is in it.
+    /// The open directory.
     pub(crate) directory: Arc<OwnedFd>,
-    /// How that is shown.
+    /// The directory's path as messages show it.
     pub(crate) prefix: PathBuf,
     /// The name, unless it is that of each source; `.` is the directory itself.
     pub(crate) name: Option<OsString>,
-    /// There was a slash behind it, which only fits a directory.
+    /// Whether a slash follows the name, which only fits a directory.
     pub(crate) slash: bool,
-    /// What is to have the claim.
+    /// The directory that gets the claim.
     pub(crate) home: Home,
-    /// Where that is, below the directory.
+    /// Path of this directory below the target directory.
     pub(crate) home_path: PathBuf,
-    /// What the claim is to say.
+    /// Content of the claim, which identifies the command.
     pub(crate) purpose: Vec<u8>,
-    /// Runs that were killed while they copied to here.
+    /// Killed runs that left a claim here.
     pub(crate) dead: Vec<Dead>,
-    /// One of them was of the same command, and may have made the directory of this name.
+    /// Whether one of the dead runs was of the same command, and may have made the directory of
+    /// this name.
     goes_on: bool,
 }
 
 /// A path in two.
 struct Split<'a> {
-    /// All before the last name, with its slash.
+    /// The path in front of the last name, with its slash.
     prefix: &'a Path,
-    /// `.` if the path ends in it, in `..`, or is the root; then the prefix is the whole path.
+    /// The last name. For a path that ends in `.` or `..`, and for the root, it is `.` and the
+    /// prefix is the whole path.
     last: &'a OsStr,
-    /// There was a slash behind it.
+    /// Whether a slash follows the path.
     slash: bool,
 }
 
@@ -83,7 +85,7 @@ fn split(path: &Path) -> Split<'_> {
     }
 }
 
-/// Opens what holds something; links on the way to it are the user's own, and followed.
+/// Opens a directory of an operand; links in the user's own path are followed.
 fn open(prefix: &Path, flags: OFlags) -> io::Result<Arc<OwnedFd>> {
     let path = if prefix.as_os_str().is_empty() {
         Path::new(".")
@@ -107,7 +109,7 @@ impl Source {
             last,
             slash,
         } = split(path);
-        // With a slash behind it, a link is what it leads to.
+        // A slash behind a link's name means the link's target.
         if slash {
             return Ok(Self {
                 directory: open(path, OFlags::RDONLY)?,
@@ -149,8 +151,8 @@ impl Target {
                 Action::CreateFile
             };
             match Self::named(options) {
-                // The same command made this directory and was killed: it goes on, where else it
-                // would be copied into.
+                // The same command made this directory and was killed: resume, rather than copy
+                // into the directory.
                 Ok(named) if !is_directory || named.goes_on => {
                     return Ok(named);
                 }

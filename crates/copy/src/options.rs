@@ -1,15 +1,15 @@
-//! What to copy, where to, and how.
+//! Options of a copy.
 
 use std::path::PathBuf;
 
 use tabane_engine::Algorithm;
 
-/// How much of a copy is checked.
+/// The extent of verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verify {
     /// Only that no system call fails and the source does not change while it is read.
     None,
-    /// Each piece, once written, is read back from the page cache and compared with what was read.
+    /// Each written piece is read back from the page cache and compared with the source's bytes.
     #[default]
     Written,
     /// As [`Verify::Written`]; and when everything is on the disk, each file is dropped from
@@ -17,7 +17,7 @@ pub enum Verify {
     Reread,
 }
 
-/// What the target is.
+/// Meanings of the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Meaning {
     /// A directory that takes the sources if it is one, else the name of the copy.
@@ -29,7 +29,7 @@ pub enum Meaning {
     Name,
 }
 
-/// What to copy, where to, and how.
+/// Options of a copy.
 ///
 /// [`Options::new`] names the sources and the target; the other methods change one field each.
 #[derive(Clone, Debug)]
@@ -39,11 +39,11 @@ pub struct Options {
     pub sources: Vec<PathBuf>,
     /// The directory that takes the copies, or the name of the only one.
     pub target: PathBuf,
-    /// What the target is.
+    /// The meaning of the target.
     pub meaning: Meaning,
     /// The hash of the manifest and of [`Verify::Reread`]: one that takes no key.
     pub algorithm: Algorithm,
-    /// How much is checked.
+    /// The extent of verification.
     pub verify: Verify,
     /// A file that gets a line for each regular file of the copy, as `tabane sum --tag` prints
     /// them. Names in it are relative to the target, or to the directory that holds it if it is a

@@ -20,10 +20,10 @@ pub(crate) struct Present {
     pub(crate) hash: Option<FileHash>,
 }
 
-/// What has the name of the copy, if it is something that the copy may replace.
+/// The existing entry with the name of the copy, if the copy may replace it.
 ///
-/// A device, pipe or socket is replaced by its like only: whoever names one means to write into it,
-/// which is not what is done here.
+/// A device, pipe or socket is replaced only by another one: a user who names it may expect `cp` to
+/// write into it.
 pub(crate) fn find(item: &Item) -> Result<Option<Entry>, Problem> {
     let target = item.directory.target.as_fd();
     let there: Found = match read::stat(target, &item.copy_name, false) {
@@ -43,7 +43,8 @@ pub(crate) fn find(item: &Item) -> Result<Option<Entry>, Problem> {
     }
 }
 
-/// Nothing if the item is to be copied. What is `there` gets attributes that it lacks.
+/// Checks an existing entry: `None` if the item is to be copied. A right one gets missing
+/// attributes.
 pub(crate) fn check(
     run: &Run,
     worker: &mut Worker,
@@ -63,7 +64,8 @@ pub(crate) fn check(
     Ok(Some(Present { hash }))
 }
 
-/// Whether what is there has no more names than the copy should have.
+/// Whether a copy may keep the existing file: it has a single name, or the source has several names
+/// too and no other copy took this inode.
 fn is_own(run: &Run, source: &Entry, there: &Entry) -> bool {
     match (there.hard_link, source.hard_link) {
         (None, _) => true,
@@ -73,7 +75,7 @@ fn is_own(run: &Run, source: &Entry, there: &Entry) -> bool {
 }
 
 enum Content {
-    /// It is the same; its hash, if hashes are wanted.
+    /// The same content; its hash, if hashes are wanted.
     Same(Option<FileHash>),
     Other,
 }
@@ -114,7 +116,7 @@ fn content(run: &Run, worker: &mut Worker, item: &Item, there: &Entry) -> io::Re
     })
 }
 
-/// Gives what is there the attributes of the source, unless it has them.
+/// Sets the source's attributes on the existing entry, unless it has them.
 fn attributes(run: &Run, item: &Item, mut there: Entry) -> Result<(), Problem> {
     let directory = &item.directory;
     let mut source = item.found.entry.clone();

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Problems of a copy.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use tabane_files::write::AttributeError;
 /// The error that ends the copy of a file when the whole copy is cancelled; never reported.
 pub(crate) const CANCELLATION: Errno = Errno::CANCELED;
 
-/// What was to be done when the system said no.
+/// The action that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Finding out what a source is.
     Stat,
     /// Opening a source.
     Open,
-    /// Reading a source, or what was there before.
+    /// Reading a source or an existing copy.
     Read,
     /// Using the target directory.
     UseTarget,
@@ -36,16 +36,16 @@ pub enum Action {
     Manifest,
 }
 
-/// Something that is not as it should be. Paths are those that were given, and what is below them.
+/// A problem of a copy. Paths begin with the given operands.
 #[derive(Debug)]
 pub enum Problem {
-    /// The system said no.
+    /// A system call failed.
     System {
-        /// What was to be done.
+        /// The action that failed.
         action: Action,
-        /// The file that it was to be done with.
+        /// The file concerned.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// A directory was to be copied to somewhere in itself.
@@ -57,33 +57,33 @@ pub enum Problem {
     },
     /// Source and target are one.
     SameFile {
-        /// One name of it.
+        /// One name of the file.
         source: PathBuf,
         /// The other name.
         target: PathBuf,
     },
-    /// There is a directory where something else should go.
+    /// A directory stands where a file or link should be copied to.
     OverDirectory {
-        /// What is there.
+        /// The existing entry.
         target: PathBuf,
     },
-    /// There is something else where a directory should go.
+    /// A file or link stands where a directory should be copied to.
     OverOther {
         /// The directory.
         source: PathBuf,
-        /// What is there.
+        /// The existing entry.
         target: PathBuf,
     },
-    /// There is a device, pipe or socket where something else should go.
+    /// A device, pipe or socket stands where a copy of another kind should go.
     NotRegular {
-        /// What is there.
+        /// The existing entry.
         target: PathBuf,
     },
     /// Two sources have the same place.
     JustCreated {
         /// The second of them.
         source: PathBuf,
-        /// Where the first went.
+        /// The copy of the first source.
         target: PathBuf,
     },
     /// A source changed each time it was read; it was not copied.
@@ -91,11 +91,11 @@ pub enum Problem {
         /// The source.
         path: PathBuf,
     },
-    /// What was written is not what is there.
+    /// The copy read again differs from the bytes written.
     Differs {
         /// The copy.
         path: PathBuf,
-        /// Whether it was written again and is right now.
+        /// Whether the copy was written again and is right now.
         mended: bool,
     },
     /// An attribute could not be given.

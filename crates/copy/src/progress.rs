@@ -1,4 +1,4 @@
-//! What a copy tells its caller while it runs.
+//! Reports of a running copy.
 
 use std::path::Path;
 
@@ -16,17 +16,17 @@ pub trait Progress: Send + Sync {
     /// `done` of `total` bytes are done; `total` is 0 until all sources are listed.
     ///
     /// Bytes that were there already count as done. With [`Verify::Reread`](crate::Verify::Reread)
-    /// each byte counts twice: when it is written and when it is read again. Calls of several
-    /// threads may overtake one another: the largest `done` is the newest.
+    /// each byte counts twice: when written and when read again. Calls of several threads may
+    /// overtake one another: the largest `done` is the newest.
     fn bytes(&self, _done: u64, _total: u64) {}
 
-    /// `bytes` of all that are done so far were there already.
+    /// Of the bytes done so far, `bytes` existed already.
     fn skipped(&self, _bytes: u64) {}
 
-    /// Everything is written and on the disk; now it is read again.
+    /// Called when all copies are written and synced, before they are read again.
     fn rereading(&self) {}
 
-    /// After a cancellation: this file stays, so that the same copy can go on.
+    /// After a cancellation: this temporary file stays, so that the same copy can resume.
     fn kept(&self, _path: &Path) {}
 
     /// Whether to end before everything is copied; asked before each piece of a file. The copy then

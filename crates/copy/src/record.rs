@@ -1,4 +1,4 @@
-//! What is known of a file that was copied.
+//! Records of copied files.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -13,11 +13,11 @@ use crate::directory::Place;
 pub(crate) struct FileHash {
     /// The hash of all bytes, or of the data.
     pub(crate) digest: Digest,
-    /// What it is of.
+    /// The bytes that the hash covers.
     pub(crate) scope: Scope,
 }
 
-/// What a hash is of.
+/// The bytes that a hash covers.
 #[derive(Clone)]
 pub(crate) enum Scope {
     /// All bytes to the end of the file.
@@ -42,7 +42,7 @@ impl FileHash {
 
 /// A regular file that is to be read again.
 pub(crate) struct Record {
-    /// Where it began.
+    /// The place of the operand.
     pub(crate) place: Arc<Place>,
     /// Below the source of the place.
     pub(crate) source: PathBuf,
@@ -50,17 +50,17 @@ pub(crate) struct Record {
     pub(crate) target: PathBuf,
     /// Bytes.
     pub(crate) size: u64,
-    /// The hash of what was read of the source.
+    /// The hash of the bytes read from the source.
     pub(crate) hash: FileHash,
 }
 
 impl Record {
-    /// How the source is shown.
+    /// The source's path, for messages.
     pub(crate) fn show_source(&self) -> PathBuf {
         self.place.source_prefix.join(&self.source)
     }
 
-    /// How the copy is shown.
+    /// The copy's path, for messages.
     pub(crate) fn show_target(&self) -> PathBuf {
         self.place.target_prefix.join(&self.target)
     }

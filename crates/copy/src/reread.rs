@@ -1,4 +1,4 @@
-//! Reads what was written again, from the disk, and mends what is wrong.
+//! Reads all copies again from the disk, and rewrites damaged ones.
 
 use std::fs::File;
 use std::io;
@@ -19,8 +19,7 @@ use crate::run::{Run, Worker, pool};
 /// Records that a worker takes at a time at most.
 const BATCH_RECORDS_MAX: usize = 32;
 
-/// Reads all files again. Everything must be on the disk: what is not yet, cannot be dropped from
-/// memory.
+/// Reads all files again. Everything must be synced: unwritten pages cannot be dropped from memory.
 pub(crate) fn check_all(run: &Arc<Run>, mut records: Vec<Record>) {
     run.rereading(records.iter().map(|record| record.size).sum());
     let pool = pool();
@@ -58,7 +57,7 @@ fn check(
         mended,
     };
     if mended {
-        // That is worth knowing, though all is well now.
+        // Reported, although the copy is right now.
         run.counters.mended.add(1);
         run.progress.problem(&problem);
         return Ok(());

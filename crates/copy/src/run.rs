@@ -1,4 +1,4 @@
-//! What the threads of a copy share.
+//! State shared by the threads of a copy.
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet};
@@ -27,12 +27,12 @@ use crate::summary::{Counter, Counters};
 /// second cache of a core.
 pub(crate) const CHUNK_LEN: usize = 128 << 10;
 
-/// Bytes that are read back at a time: so few that the first cache holds them.
+/// Bytes that are read back at a time: few enough for the first-level cache.
 const READ_BACK_LEN: usize = 16 << 10;
 
-/// What the threads of a copy share.
+/// State shared by the threads of a copy.
 pub(crate) struct Run {
-    /// What is wanted.
+    /// The options of the copy.
     pub(crate) options: Options,
     /// Is told what happens.
     pub(crate) progress: Arc<dyn Progress>,
@@ -40,35 +40,35 @@ pub(crate) struct Run {
     pub(crate) claim: Claim,
     /// Files with several names.
     pub(crate) links: Links,
-    /// What becomes the manifest, if one is wanted.
+    /// The manifest being written, if one is wanted.
     pub(crate) manifest: Option<Manifest>,
-    /// What was done.
+    /// Counts for the summary.
     pub(crate) counters: Counters,
     /// Existing files with several names that are taken for one of the copies: device and inode.
     taken: Mutex<HashSet<(u64, u64)>>,
-    /// The directory that has the claim, below the target.
+    /// Path of the directory with the claim, below the target.
     home_path: PathBuf,
-    /// What that directory should be, if it is a copy itself.
+    /// Attributes that this directory gets, if it is a copy itself.
     home: Mutex<Option<Entry>>,
-    /// What is to be read again in the end.
+    /// Copies to read again in the end.
     records: Mutex<Vec<Record>>,
     /// A directory of each file system that was written to, by device.
     file_systems: Mutex<HashMap<u64, OwnedFd>>,
     /// Whether the disk is full.
     stopped: AtomicBool,
-    /// What [`Progress::bytes`] is told.
+    /// Bytes done, for [`Progress::bytes`].
     done_bytes: Counter,
     skipped_bytes: Counter,
     all_bytes: AtomicU64,
 }
 
-/// What each worker has for itself.
+/// State of a worker.
 pub(crate) struct Worker {
-    /// What was read of the source.
+    /// Bytes read from the source.
     pub(crate) buffer: Vec<u8>,
-    /// What was read back of the copy.
+    /// Bytes read back from the copy.
     pub(crate) copy: Vec<u8>,
-    /// How many other workers there are.
+    /// Number of other workers.
     pub(crate) others: usize,
 }
 
@@ -118,7 +118,7 @@ impl Run {
             return;
         }
         if problem.is_full() && self.stopped.swap(true, Ordering::Relaxed) {
-            // That was said.
+            // A full disk was reported already.
             return;
         }
         self.counters.errors.add(1);
@@ -135,7 +135,7 @@ impl Run {
         self.progress.is_cancelled()
     }
 
-    /// Fails if the copy is to end before it is done; to be asked before each piece of a file.
+    /// Fails once the copy is cancelled; called before each piece of a file.
     pub(crate) fn go_on(&self) -> io::Result<()> {
         if self.is_cancelled() {
             return Err(CANCELLATION.into());
@@ -150,13 +150,13 @@ impl Run {
             .bytes(done, self.all_bytes.load(Ordering::Relaxed));
     }
 
-    /// Bytes of a file are done, since it is there already.
+    /// Counts bytes of files that the target has already as done.
     pub(crate) fn skipped(&self, count: u64) {
         self.progress.skipped(self.skipped_bytes.add(count));
         self.bytes(count);
     }
 
-    /// All sources are listed: their files have so many bytes.
+    /// Sets the total for [`Progress::bytes`] once all sources are listed.
     pub(crate) fn listed(&self, bytes: u64) {
         let times = match self.options.verify {
             Verify::None | Verify::Written => 1,
@@ -166,10 +166,9 @@ impl Run {
         self.bytes(0);
     }
 
-    /// Everything is written and on the disk; now so many bytes are read again, and then all is
-    /// done.
+    /// Sets the total anew once all copies are synced: `bytes` of them are read again.
     pub(crate) fn rereading(&self, bytes: u64) {
-        // What failed is not to be done any more.
+        // Bytes of failed files no longer count in the total.
         let all = self.done_bytes.get() + bytes;
         self.all_bytes.store(all, Ordering::Relaxed);
         self.bytes(0);
@@ -243,18 +242,18 @@ impl Run {
         lock(&self.taken).insert(identity)
     }
 
-    /// What is to be read again.
+    /// Takes the records of copies to read again.
     pub(crate) fn take_records(&self) -> Vec<Record> {
         std::mem::take(&mut *lock(&self.records))
     }
 
-    /// What the directory that has the claim should be, if it is a copy itself.
+    /// Takes the attributes of the directory with the claim, if it is a copy itself.
     pub(crate) fn take_home(&self) -> Option<Entry> {
         lock(&self.home).take()
     }
 
-    /// To be called by everyone who held a directory: the last one gives it, and those above that
-    /// await nothing else, their attributes.
+    /// Releases a directory. Its last holder sets its attributes, and those of its parents without
+    /// another holder.
     pub(crate) fn close(&self, mut directory: Arc<Directory>) {
         // No recursion: trees may be deep.
         while let Some(directory_alone) = Arc::into_inner(directory) {

@@ -19,8 +19,8 @@ use crate::walk;
 
 /// Copies.
 ///
-/// What cannot be copied is reported and counted in [`Summary::errors`], and the rest is copied
-/// nevertheless; when the disk is full, nothing more.
+/// Failures are reported and counted in [`Summary::errors`], and all other files are copied
+/// nevertheless, until the disk is full.
 ///
 /// # Errors
 /// When nothing can be copied: the target or the manifest is unusable.

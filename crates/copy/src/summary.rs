@@ -1,10 +1,10 @@
-//! What a copy has done, counted by its threads.
+//! Counts of a copy.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-/// What was done.
+/// The result of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Summary {
@@ -34,13 +34,13 @@ pub struct Summary {
     pub reread_bytes: u64,
     /// Files that were wrong when they were read again, and were mended.
     pub mended: u64,
-    /// Things that are not as they should be.
+    /// Number of problems, as reported to [`Progress`](crate::Progress).
     pub errors: u64,
     /// Whether [`Progress::is_cancelled`](crate::Progress::is_cancelled) ended it early.
     pub interrupted: bool,
 }
 
-/// One number that all threads count up.
+/// A counter for all threads.
 #[derive(Default)]
 pub(crate) struct Counter(AtomicU64);
 

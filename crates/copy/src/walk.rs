@@ -1,4 +1,4 @@
-//! Goes through the sources, makes directories, and hands out what is in them.
+//! Walks the sources, makes directories, and hands out their entries.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -23,7 +23,7 @@ use crate::run::{Run, Worker, pool};
 /// Files that a worker takes at a time at most…
 const BATCH_FILES_MAX: usize = 32;
 
-/// …unless they have so many bytes together.
+/// …unless they have this many bytes together.
 const BATCH_BYTES_MAX: u64 = 1 << 20;
 
 /// Copies all sources.
@@ -71,7 +71,7 @@ pub(crate) fn copy_all(run: &Arc<Run>, target: &Target) {
         let is_directory = found.entry.directory().is_some();
         let identity = (found.device, found.entry.inode);
         match taken.insert(copy_name.clone(), (is_directory, identity)) {
-            // The same twice.
+            // The same source given twice.
             Some((_, before)) if before == identity => continue,
             // Into the same directory.
             Some((true, _)) if is_directory => {}
@@ -85,8 +85,8 @@ pub(crate) fn copy_all(run: &Arc<Run>, target: &Target) {
             None => {}
         }
         if created.is_some() {
-            // A directory gets its attributes when one source is done: the next must not be at work
-            // in it.
+            // A directory gets its attributes when a source is done, before the next source writes
+            // into it.
             std::mem::replace(&mut workers, pool()).finish();
         }
         let mut walker = Walker {
@@ -136,7 +136,7 @@ fn stat_failed(path: &Path, error: io::Error) -> Problem {
     }
 }
 
-/// What a source cannot be copied to.
+/// Refuses targets to which a source cannot be copied.
 fn refuse(
     top: &Directory,
     source: &Source,
@@ -183,8 +183,7 @@ struct Walker<'a> {
     total: u64,
     /// The uppermost directory that was made: device and inode.
     made: Option<(u64, u64)>,
-    /// What this run has put where another source may want to put something: paths below the
-    /// target.
+    /// Paths below the target that this run made, and that another source must not overwrite.
     created: Option<&'a mut HashSet<PathBuf>>,
 }
 
@@ -372,12 +371,12 @@ impl Walker<'_> {
     }
 }
 
-/// Lets the owner of a directory write into it; in the end it gets the rights that it should have.
+/// Lets the owner of a directory write into it; the directory gets its final mode in the end.
 fn make_usable(above: &OwnedFd, name: &OsStr) -> io::Result<()> {
     let mode = rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode & 0o7777;
     if mode & 0o700 != 0o700 {
         let mode = Mode::from_raw_mode(mode | 0o700);
-        // Without the right to do so, what is then refused is reported.
+        // A failure shows later, when the directory refuses an entry.
         let _ = rustix::fs::chmodat(above, name, mode, AtFlags::empty());
     }
     Ok(())

@@ -45,8 +45,8 @@ pub enum Algorithm {
     Murmur3,
     /// BLAKE3 in its keyed mode.
     Blake3Keyed,
-    /// HMAC (RFC 2104) with MD5, one message a lane. What is wrong with MD5 is not known to touch
-    /// it.
+    /// HMAC (RFC 2104) with MD5, one message a lane. The known attacks on MD5 are not known to
+    /// affect it.
     HmacMd5,
     /// HMAC with SHA-1, one message a lane.
     HmacSha1,
@@ -70,37 +70,37 @@ pub enum Algorithm {
 pub enum KeyRule {
     /// The algorithm takes no key.
     None,
-    /// A key of so many bytes.
+    /// A key of exactly this many bytes.
     Exactly(usize),
     /// A key of one byte or more; keys shorter than the digest are weaker than it.
     AnyLength,
 }
 
-/// What the digest of a file tells of it, from the least to the most.
+/// Changes of a file that its digest reveals, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Withstands {
-    /// No accident has changed it. Anyone can make another with the same digest.
+    /// Accidental changes. Anyone can make another file with the same digest.
     Accidents,
-    /// Nor has anybody made another to the digest of one that exists; but who makes both can give
-    /// them the same.
+    /// Also replacement of an existing file; but an author of both files can give them the same
+    /// digest.
     Substitution,
-    /// Nobody has another with the same digest, whoever made the two.
+    /// Also replacement by the file's own author: nobody can make two files with the same digest.
     Collisions,
-    /// Who made the digest had the key, however many digests others have seen. Those who have the
-    /// key get no promise of more than [`Withstands::Accidents`].
+    /// Also replacement of file and digest together by anybody without the key, whatever digests
+    /// they have seen. Of holders of the key it promises only [`Withstands::Accidents`].
     Forgery,
 }
 
-/// What runs an algorithm.
+/// Implementations of algorithms.
 #[derive(Clone, Copy)]
 pub(crate) enum Kernel {
     /// One message a lane.
     Lanes(tabane_lanes::Algorithm),
-    /// HMAC over it.
+    /// HMAC over an algorithm of the lanes.
     Hmac(tabane_lanes::Algorithm),
     /// One message at a time.
     Serial(Begin),
-    /// One message, which has to be there as a whole.
+    /// One message, hashed in a single call.
     Whole(fn(&[u8]) -> Digest),
     /// One message at a time, with a nonce.
     Vmac(TagSize),
@@ -110,7 +110,7 @@ pub(crate) enum Kernel {
 /// withstands, and what runs it.
 struct Row(Algorithm, &'static str, usize, KeyRule, Withstands, Kernel);
 
-/// Every algorithm: a new one is a variant above and a line here.
+/// Every algorithm: a new one needs a variant above and a line here.
 #[rustfmt::skip]
 static TABLE: [Row; 21] = {
     use crate::serial::*;
@@ -174,7 +174,7 @@ impl Algorithm {
         self.row().3
     }
 
-    /// What its digests withstand.
+    /// The changes that its digests reveal.
     pub fn withstands(self) -> Withstands {
         self.row().4
     }
@@ -216,9 +216,8 @@ impl FromStr for Algorithm {
 }
 
 impl UnknownAlgorithm {
-    /// The algorithm that may be meant: with the characters of this name among those of its own, in
-    /// their order, the first and the last at the ends. `b3` is BLAKE3, `SHA-256` and `sha256sum`
-    /// are SHA-256.
+    /// Suggests an algorithm whose name contains the characters of this name in their order and has
+    /// the same first and last character. `b3` is BLAKE3, `SHA-256` and `sha256sum` are SHA-256.
     pub fn similar(&self) -> Option<Algorithm> {
         let letters = |name: &str| -> Vec<u8> {
             let name = name.to_ascii_lowercase();

@@ -5,10 +5,10 @@ use std::ops::Range;
 use crate::algorithm::Algorithm;
 use crate::digest::Digest;
 
-/// Messages side by side in one buffer, each with a tag that says whose it is.
+/// Messages in one buffer, each with a tag that names its owner.
 ///
-/// Whoever fills a bundle appends bytes to [`Bundle::arena`] and then says with [`Bundle::add`]
-/// which range is a message; ranges of different owners fill the same lanes.
+/// Callers append bytes to [`Bundle::arena`] and mark each message's range by [`Bundle::add`];
+/// messages of different owners fill the same lanes.
 pub struct Bundle<T> {
     /// The bytes; append freely, ranges that were added must stay as they are.
     pub arena: Vec<u8>,
@@ -38,7 +38,7 @@ impl<T> Bundle<T> {
         self.messages.len()
     }
 
-    /// Whether there is no message.
+    /// Whether the bundle has no message.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }

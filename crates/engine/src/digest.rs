@@ -10,8 +10,8 @@ pub const DIGEST_LEN_MAX: usize = 64;
 
 /// The hash of one message: [`Algorithm::digest_len`](crate::Algorithm::digest_len) bytes.
 ///
-/// Formats as lower-case hexadecimal. To compare two takes as long whatever differs, since a digest
-/// may be a tag that somebody wants to guess.
+/// Formats as lower-case hexadecimal. Compared in constant time, since a digest may be a tag that
+/// an attacker tries to guess.
 #[derive(Clone, Copy, Eq)]
 pub struct Digest {
     /// Zeros behind the digest, so that comparing all is comparing the digest.
@@ -20,7 +20,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// The digest that these bytes are, or nothing if they are more than [`DIGEST_LEN_MAX`].
+    /// Wraps the bytes of a digest; `None` if they are more than [`DIGEST_LEN_MAX`].
     pub fn from_bytes(digest: &[u8]) -> Option<Self> {
         let mut bytes = [0; DIGEST_LEN_MAX];
         bytes.get_mut(..digest.len())?.copy_from_slice(digest);

@@ -29,7 +29,7 @@ impl Key {
 }
 
 impl fmt::Debug for Key {
-    /// Nothing of the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Key").finish_non_exhaustive()
     }
@@ -51,7 +51,7 @@ pub struct Function {
     start: Start,
 }
 
-/// What a message begins with.
+/// The state at the beginning of a message.
 #[derive(Clone)]
 enum Start {
     Lanes(tabane_lanes::Algorithm),
@@ -65,16 +65,16 @@ enum Start {
 /// The key does not go with the algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// There is none, and the algorithm takes one.
+    /// The algorithm takes a key, and none is given.
     Missing(Algorithm),
-    /// There is one, and the algorithm takes none.
+    /// The algorithm takes no key, and one is given.
     Unwanted(Algorithm),
-    /// It has so many bytes, which the algorithm does not take.
+    /// The key has this length in bytes, which the algorithm does not take.
     WrongLength(Algorithm, usize),
 }
 
 impl Function {
-    /// An algorithm with a key, or without one if it takes none.
+    /// A function of an algorithm, with a key if the algorithm takes one.
     ///
     /// # Errors
     /// The key is missing, not wanted, or has the wrong length.
@@ -112,15 +112,15 @@ impl Function {
         self.algorithm
     }
 
-    /// The function whose digests are compared with this one. For most that is the same function;
-    /// VMAC takes the nonce of the digest. Keep to yourself what it says of other messages: a nonce
-    /// that serves twice betrays the key.
+    /// The function to compute digests for comparison with this one: usually the same function;
+    /// VMAC takes the digest's nonce. Keep its digests of other messages secret: a nonce used twice
+    /// betrays the key.
     #[must_use]
     pub fn to_check(&self, digest: &Digest) -> Self {
         let start = match &self.start {
             Start::Vmac(key, _) => {
                 let nonce = digest.as_ref().first_chunk().copied();
-                // One that cannot be makes the digest of no message.
+                // An invalid nonce means that no message has this digest.
                 let nonce = nonce.filter(|nonce| Nonce::from_bytes(nonce).is_ok());
                 Start::Vmac(key.clone(), nonce)
             }
@@ -149,8 +149,7 @@ impl Function {
 
     /// The digests of independent messages, in their order.
     ///
-    /// The more messages a call has, the fuller the lanes; a single one is hashed as fast as one
-    /// can be.
+    /// More messages in a call fill more lanes; a single one takes the fastest way for one message.
     pub fn digest_many(&self, messages: &[&[u8]]) -> Vec<Digest> {
         match &self.start {
             Start::Lanes(algorithm) => gpu::hash_many(*algorithm, messages),
@@ -177,7 +176,7 @@ impl Function {
 }
 
 impl fmt::Debug for Function {
-    /// Nothing of the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Function").field(&self.algorithm).finish()
     }
@@ -216,7 +215,7 @@ impl Hasher {
 }
 
 impl fmt::Display for KeyRule {
-    /// What a key has to be: `no key`, `a key of 16 bytes`.
+    /// The required key: `no key`, `a key of 16 bytes`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("no key"),

@@ -8,7 +8,7 @@ use crate::digest::Digest;
 use crate::gpu;
 use crate::serial::{Serial, from_lanes};
 
-/// The hash of one message that comes in parts; the digest is the same for every way to cut it.
+/// Hashes one message that comes in parts; the digest does not depend on where the parts end.
 ///
 /// [`update_many`] takes the next parts of many messages at once.
 pub struct Hasher(pub(crate) State);
@@ -45,7 +45,7 @@ impl Hasher {
         Some(Self(state))
     }
 
-    /// What goes through the lanes, and the key of HMAC that is due after it.
+    /// The hasher of the lanes, and for HMAC the key that finishes it.
     fn in_lanes(&self) -> Option<(&tabane_lanes::Hasher, Option<&HmacKey>)> {
         match &self.0 {
             State::Lanes(hasher) => Some((hasher, None)),
@@ -56,7 +56,7 @@ impl Hasher {
 }
 
 impl std::fmt::Debug for Hasher {
-    /// Nothing of the message or the key.
+    /// Omits state and key, which may be secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Hasher").finish_non_exhaustive()
     }

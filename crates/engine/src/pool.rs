@@ -6,11 +6,11 @@ use std::thread::JoinHandle;
 
 type Task<W> = Box<dyn FnOnce(&mut W, &Submitter<W>) + Send>;
 
-/// Threads, one a core and pinned to it, each with a state of its own of type `W`.
+/// Threads, one a core and pinned to it, each with its own state of type `W`.
 ///
-/// The queue is bounded, so that whoever produces work is held back instead of filling the memory.
-/// A task may submit tasks: when the queue is full it runs one itself (see
-/// [`Submitter::submit_or_run`]), so nothing can block for ever.
+/// The queue is bounded, so that producers of work block instead of filling the memory. A task may
+/// submit tasks: if the queue is full it runs one itself (see [`Submitter::submit_or_run`]), so
+/// that no deadlock is possible.
 pub struct Pool<W> {
     submitter: Submitter<W>,
     threads: Vec<JoinHandle<W>>,
@@ -34,7 +34,7 @@ struct Queue<W> {
     tasks: VecDeque<Task<W>>,
     running: usize,
     closed: bool,
-    /// A task panicked: what is submitted from now on is dropped.
+    /// Whether a task has panicked: later tasks are dropped.
     failed: bool,
 }
 

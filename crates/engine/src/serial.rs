@@ -19,7 +19,7 @@ pub(crate) trait Serial: TryClone + Send + Sync {
     fn finish(&self) -> Digest;
 }
 
-/// Copies what is behind a `dyn Serial`.
+/// Copies the state behind a `dyn Serial`.
 pub(crate) trait TryClone {
     /// Another message, the same so far, if the state can be copied.
     fn try_clone(&self) -> Option<Box<dyn Serial>>;
@@ -34,12 +34,12 @@ impl<S: Serial + Clone + 'static> TryClone for S {
 /// Begins a message under a key of the length that the table says.
 pub(crate) type Begin = fn(key: &[u8]) -> Box<dyn Serial>;
 
-/// No algorithm of the table has a longer one than there can be.
+/// Wraps a digest of an algorithm of the table, none of which exceeds `DIGEST_LEN_MAX`.
 pub(crate) fn digest(bytes: &[u8]) -> Digest {
     Digest::from_bytes(bytes).expect("none is longer than the longest")
 }
 
-/// A digest of the lanes, none of which is longer than ours.
+/// Converts a digest of `tabane_lanes`, none of which exceeds `DIGEST_LEN_MAX`.
 pub(crate) fn from_lanes(lanes: &tabane_lanes::Digest) -> Digest {
     digest(lanes.as_bytes())
 }
@@ -49,15 +49,15 @@ pub(crate) fn exactly<const LEN: usize>(key: &[u8]) -> [u8; LEN] {
     key.try_into().expect("the length was checked")
 }
 
-/// A state that knows a key: overwritten before its memory goes to others. What the crates' own
-/// functions leave on the stack is beyond reach.
+/// A state that contains a key, overwritten before its memory is freed. Copies that the crates' own
+/// functions leave on the stack cannot be overwritten.
 #[derive(Clone)]
 struct Secret<S: Default>(S);
 
 impl<S: Default> Drop for Secret<S> {
     fn drop(&mut self) {
         self.0 = S::default();
-        // Or the compiler would see that nobody reads it.
+        // Keeps the compiler from removing the overwriting as unread.
         black_box(&self.0);
     }
 }
@@ -154,7 +154,7 @@ pub(crate) fn xxh128(_: &[u8]) -> Box<dyn Serial> {
     .unwrap_or_else(|| Box::new(xxhash3_128::Hasher::new()))
 }
 
-/// What XXH3 says of a long message, or a short message itself, makes the digest.
+/// Makes the digest from XXH3's result for a long message, or from a short message itself.
 type OfXxh3 = fn(Result<u128, &[u8]>) -> Digest;
 
 /// XXH3 with AVX-512, if there is that.
@@ -239,7 +239,7 @@ pub(crate) fn siphash24(key: &[u8]) -> Box<dyn Serial> {
     Box::new(Secret(SipHasher24::new_with_key(&exactly(key))))
 }
 
-/// A message that is hashed when all of it is there.
+/// Collects a message, which is hashed as a whole at its end.
 #[derive(Clone)]
 pub(crate) struct Whole {
     pub(crate) message: Vec<u8>,

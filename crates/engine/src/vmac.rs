@@ -3,9 +3,9 @@
 //!
 //! A message is hashed by a secret choice from a family of hashes (VHASH), and the hash is hidden
 //! by a pad that AES makes from a *nonce*, a number that must never serve for two messages under
-//! one key: whoever sees two tags under one nonce learns about the hash and can soon forge. So
-//! [`VmacKey::authenticate`] draws the nonce itself, at random from 2¹²⁷, and returns it with the
-//! tag; both go along with the message:
+//! one key: an attacker who sees two tags under one nonce learns about the hash and can soon forge.
+//! So [`VmacKey::authenticate`] draws the nonce itself, at random from 2¹²⁷, and returns it with
+//! the tag; both go along with the message:
 //!
 //! ```
 //! use tabane_engine::vmac::{TagSize, VmacKey};
@@ -75,8 +75,8 @@ impl VmacKey {
         self.hashed(message).finish()
     }
 
-    /// The tag of the message under a nonce of the caller's. **For experts**: no two messages under
-    /// one key may have the same.
+    /// The tag of the message under a nonce of the caller's. **For experts**: messages under one
+    /// key must have different nonces.
     pub fn authenticate_under_nonce(&self, nonce: Nonce, message: &[u8]) -> Tag {
         self.hashed(message).finish_under_nonce(nonce)
     }
@@ -103,8 +103,8 @@ impl VmacKey {
         vmac
     }
 
-    /// What hides the hash: AES of the nonce, of which a tag of 64 bits needs half; the last bit
-    /// says which.
+    /// The pad that hides the hash: AES of the nonce, of which a tag of 64 bits needs half, chosen
+    /// by the last bit.
     fn pad(&self, nonce: &Nonce) -> [u64; 2] {
         let mut block = nonce.0;
         let mut half = 0;
@@ -121,17 +121,17 @@ impl VmacKey {
 }
 
 impl fmt::Debug for VmacKey {
-    /// Nothing of the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "VmacKey({:?})", self.0.size)
     }
 }
 
-/// A message that comes in parts; the tag is the same for every way to cut it.
+/// Authenticates a message that comes in parts; the tag does not depend on where the parts end.
 #[derive(Clone)]
 pub struct Vmac {
     key: VmacKey,
-    /// Of all but `last`. The second only for tags of 128 bits.
+    /// Sums over all blocks before `last`; the second only for tags of 128 bits.
     hash: [vhash::Sum; 2],
     /// The end of the message so far: empty only if all of it is.
     last: [u8; BLOCK],
@@ -172,8 +172,8 @@ impl Vmac {
         (nonce, tag)
     }
 
-    /// The tag of the message under a nonce of the caller's. **For experts**: no two messages under
-    /// one key may have the same.
+    /// The tag of the message under a nonce of the caller's. **For experts**: messages under one
+    /// key must have different nonces.
     pub fn finish_under_nonce(self, nonce: Nonce) -> Tag {
         self.tag(&nonce)
     }
@@ -216,7 +216,7 @@ impl VmacKey {
 }
 
 impl fmt::Debug for Vmac {
-    /// Nothing of the key or the message.
+    /// Omits key and state.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Vmac({:?})", self.key.0.size)
     }
@@ -229,14 +229,15 @@ impl Drop for Vmac {
     }
 }
 
-/// What must differ between any two messages under one key: a number below 2¹²⁷. No secret.
+/// A nonce: a number below 2¹²⁷ that must differ between any two messages under one key. Not
+/// secret.
 ///
 /// It cannot be copied, and authenticating under one takes it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Nonce([u8; 16]);
 
 impl Nonce {
-    /// At random. After 2⁴⁸ of them, two are equal with a probability of 2⁻³².
+    /// A random nonce. Among 2⁴⁸ nonces, two are equal with a probability of 2⁻³².
     ///
     /// # Panics
     ///
@@ -283,8 +284,8 @@ impl fmt::Display for NonceError {
 
 impl std::error::Error for NonceError {}
 
-/// What shows that whoever made it had the key: 8 or 16 bytes. Compared in constant time; formats
-/// as hexadecimal.
+/// A tag, which proves that its author had the key: 8 or 16 bytes. Compared in constant time;
+/// formats as hexadecimal.
 #[derive(Clone, Copy)]
 pub struct Tag(Digest);
 

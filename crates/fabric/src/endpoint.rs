@@ -1,15 +1,14 @@
-//! What a way of moving bytes has to do.
+//! The interface of a transport.
 
 use std::io;
 
-/// One end of a connection whose other end has a ring, or which has one itself.
+/// One end of a connection; at least one end has a ring.
 pub trait Endpoint: Send + Sync {
-    /// Writes `parts`, one behind the other, at `offset` of the peer's ring, and then gives it
-    /// `immediate`. Who calls knows that the room is vacant. The parts may change once this
-    /// returns.
+    /// Writes the concatenated `parts` at `offset` of the peer's ring, and then sends `immediate`.
+    /// The caller ensures that the room is vacant. The parts may change once this returns.
     ///
     /// # Errors
-    /// When the peer is gone, or takes nothing for as long as the connection allows.
+    /// When the peer is gone, or accepts no bytes for the connection's time limit.
     fn write(&self, offset: u64, parts: &[&[u8]], immediate: u32) -> io::Result<()>;
 
     /// Waits for the next immediate of the peer; the bytes that came with it are in the ring.
@@ -20,19 +19,19 @@ pub trait Endpoint: Send + Sync {
     /// writes where it must not.
     fn wait(&self) -> io::Result<u32>;
 
-    /// Ends the connection: who waits for it, on either side, gets an error.
+    /// Ends the connection: waiting calls on both sides return an error.
     fn close(&self);
 }
 
 /// Marks an immediate that gives credit; the other bits are how many bytes were released.
 const CREDIT: u32 = 1 << 31;
 
-/// What an immediate says.
+/// The message in the 32 bits of an immediate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Immediate {
-    /// A frame of so many bytes is there.
+    /// A frame of this many bytes has arrived.
     Frame(u32),
-    /// So many bytes more may be written.
+    /// This many more bytes may be written.
     Credit(u32),
 }
 

@@ -1,12 +1,11 @@
-//! Rings that peers write into: the way of a byte from one machine to the next without a copy in
-//! between.
+//! Rings that peers write into, so that bytes go from machine to machine without a copy in between.
 //!
-//! A receiver has a [`Ring`], memory that is set up once and used again and again. A sender knows
-//! where in it the next *frame* goes, writes it there, and the receiver is told by an *immediate*,
-//! a number that comes with the bytes. Each consumer of a ring (who stores, who relays, who adds
-//! up) has a [`Tail`] and reads frames where they lie; the writer never overtakes the slowest tail,
-//! since it is told by *credit* how far that is. This is the pipeline of Otsuji and Tatebe's *A
-//! low-overhead redundant writing method for distributed storage systems* (2013), section 6.
+//! A receiver has a [`Ring`], memory that is set up once and reused. A sender knows the place of
+//! the next *frame* in it, writes the frame there, and announces it by an *immediate*, a number
+//! that comes with the bytes. Each consumer of a ring (to store, to relay, to add up) has a
+//! [`Tail`] and reads frames where they lie; the writer never overtakes the slowest tail, since it
+//! is told by *credit* how far that is. This is the pipeline of Otsuji and Tatebe's *A low-overhead
+//! redundant writing method for distributed storage systems* (2013), section 6.
 //!
 //! What moves the bytes is an [`Endpoint`]: [`Tcp`] always, and with the feature `libfabric` also
 //! `Fabric`, over what network cards can do. Nothing here knows what is in a frame.
@@ -27,5 +26,6 @@ pub use ring::{Ring, Vacancy};
 pub use sender::Sender;
 pub use tcp::Tcp;
 
-/// Frames are at most this part of a ring, so that a sender who waits for credit always gets it.
+/// The divisor of a ring's length that bounds a frame, so that a sender which waits for credit
+/// always gets it.
 pub const FRAME_SHARE: usize = 4;

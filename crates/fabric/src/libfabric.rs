@@ -5,9 +5,9 @@
 //! is one remote write with the immediate as its completion data, credit a message without bytes.
 //! The receiving side sees the immediate and not where the bytes went: it takes them to be where
 //! the rule that both follow says. A peer that does not follow it writes only within the ring,
-//! which is all that is registered, but also where a consumer is just reading. So what is in a
-//! frame is not to be relied on before its checksum has been seen, and nothing in it may be what
-//! memory safety rests on: frames are bytes.
+//! which is all that is registered, but also where a consumer is just reading. So a frame's bytes
+//! must not be relied on before its checksum was verified, and memory safety must not rest on them
+//! at all: frames are bytes.
 //!
 //! Only connected endpoints (`FI_EP_MSG`): they keep the order of writes, tell when the peer is
 //! gone, and are what `verbs` and `tcp` give. What has only unconnected ones, as `efa` and `shm`,
@@ -25,7 +25,7 @@ use crate::ring::Ring;
 /// Parts of one write at most, as in the shim.
 const PARTS_MAX: usize = 8;
 
-/// Bytes that who connects shows, as in the shim.
+/// Bytes of the token that a connecting peer shows, as in the shim.
 const TOKEN_LEN: usize = 32;
 
 #[repr(C)]
@@ -171,7 +171,7 @@ pub struct FabricListener {
     waits: Mutex<()>,
 }
 
-/// A listener, for as long as somebody who asked to be let in is not answered.
+/// A listener, kept open until all requests to connect are answered.
 struct Listening {
     raw: NonNull<RawListener>,
     network: Arc<Network>,
@@ -186,7 +186,7 @@ unsafe impl Sync for Listening {}
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it, and requests hold an `Arc` of it.
+        // SAFETY: this is the last owner: the listener and its requests share it through an `Arc`.
         unsafe { tabane_listener_free(self.raw.as_ptr()) }
     }
 }
@@ -195,7 +195,7 @@ impl FabricListener {
     /// Listens with this provider (`tcp`, `verbs`) at an address of this machine; port 0 is any.
     ///
     /// # Errors
-    /// When there is no such provider, or it cannot listen there.
+    /// When libfabric has no such provider, or the provider cannot listen at that address.
     pub fn bind(provider: &str, host: &str, port: u16) -> io::Result<Self> {
         let network = Arc::new(Network::open(provider, host, port, true)?);
         let mut bound = 0;
@@ -212,16 +212,16 @@ impl FabricListener {
         })
     }
 
-    /// The port that it listens at.
+    /// The port of the listener.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The next peer that wants to connect.
+    /// Waits for the next peer that wants to connect.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] once it is closed; otherwise when it is not one of us, and
-    /// the next one may be.
+    /// [`io::ErrorKind::UnexpectedEof`] once the listener is closed; another kind when the peer is
+    /// no client of this protocol, after which `next` may be called again.
     pub fn next(&self) -> io::Result<FabricRequest> {
         let _waits = self.waits.lock().expect("no panic under this lock");
         let mut token = [0; TOKEN_LEN];
@@ -236,7 +236,7 @@ impl FabricListener {
         })
     }
 
-    /// Who waits for the next peer gets an error.
+    /// Ends waiting for peers: [`FabricListener::next`] returns an error from now on.
     pub fn close(&self) {
         // SAFETY: the listener is open.
         unsafe { tabane_listener_close(self.listening.raw.as_ptr()) }
@@ -280,7 +280,7 @@ impl FabricRequest {
 
 impl Drop for FabricRequest {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it.
+        // SAFETY: this value is the only owner, and it is being dropped.
         unsafe { tabane_request_free(self.raw.as_ptr()) }
     }
 }
@@ -340,8 +340,8 @@ impl Fabric {
         Ok(Self::new(made.map_err(explain)?, None, network))
     }
 
-    /// How long to wait for an immediate of the peer, and for it to take a write. Without limits
-    /// that is for ever.
+    /// Sets time limits for waiting for an immediate of the peer, and for a write; without them,
+    /// waits have no limit.
     #[must_use]
     pub fn limits(mut self, wait: Option<Duration>, write: Option<Duration>) -> Self {
         (self.wait_limit, self.write_limit) = (wait, write);
@@ -361,8 +361,7 @@ impl Endpoint for Fabric {
             .count();
         let _outgoing = self.outgoing.lock().expect("no panic under this lock");
         let limit = millis(self.write_limit);
-        // SAFETY: `count` of the slices are set; when it returns, nobody reads what they show any
-        // more.
+        // SAFETY: `count` slices are set, and the shim does not read their memory after it returns.
         let code = unsafe {
             tabane_write(
                 self.raw.as_ptr(),
@@ -389,7 +388,7 @@ impl Endpoint for Fabric {
         })?;
         if let Immediate::Frame(len) = Immediate::parse(immediate) {
             let Some(ring) = &self.ring else {
-                let text = "a peer writes to where there is no ring";
+                let text = "a peer writes to an end without a ring";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, text));
             };
             ring.arrived(len as usize)?;
@@ -405,7 +404,7 @@ impl Endpoint for Fabric {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it.
+        // SAFETY: this value is the only owner, and it is being dropped.
         unsafe { tabane_endpoint_free(self.raw.as_ptr()) }
     }
 }
@@ -416,13 +415,13 @@ fn millis(limit: Option<Duration>) -> c_int {
     })
 }
 
-/// What went wrong, and at what.
+/// The code of a failure, and the step that failed.
 struct Failure {
     code: c_int,
     step: Step,
 }
 
-/// What a function of the shim opens.
+/// Calls a function of the shim that opens an object.
 fn made<T>(open: impl FnOnce(*mut *mut T, *mut Step) -> c_int) -> Result<NonNull<T>, Failure> {
     let (mut out, mut step) = (ptr::null_mut(), ptr::null());
     let code = open(&raw mut out, &raw mut step);
@@ -430,7 +429,7 @@ fn made<T>(open: impl FnOnce(*mut *mut T, *mut Step) -> c_int) -> Result<NonNull
 }
 
 impl Failure {
-    /// As an error at what was to be done.
+    /// An error that names the action `what`, the failed step and advice.
     fn explained(self, what: &str) -> io::Error {
         // SAFETY: steps are literals of the shim.
         let step = unsafe { CStr::from_ptr(self.step) }.to_string_lossy();

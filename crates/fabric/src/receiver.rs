@@ -1,4 +1,4 @@
-//! The side that has the ring.
+//! The receiving side of a connection, which holds the ring.
 
 use std::io;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use crate::endpoint::{Endpoint, Immediate};
 use crate::ring::Ring;
 
-/// A ring and who writes into it.
+/// A ring and the endpoint whose peer writes into it.
 pub struct Receiver {
     ring: Arc<Ring>,
     endpoint: Arc<dyn Endpoint>,
 }
 
 impl Receiver {
-    /// `endpoint` writes into `ring`.
+    /// A receiver for the peer of `endpoint`, which writes into `ring`.
     pub fn new(ring: Arc<Ring>, endpoint: Arc<dyn Endpoint>) -> Self {
         Self { ring, endpoint }
     }
@@ -30,8 +30,8 @@ impl Receiver {
         (0..self.ring.tails()).map(tail).collect()
     }
 
-    /// Takes what arrives until the peer closes the connection or does something that it must not;
-    /// consumers are told why. This is for a thread of its own.
+    /// Takes frames until the peer closes the connection or breaks the protocol, and hands this
+    /// error to the consumers. Blocks, so it needs a separate thread.
     pub fn run(&self) {
         let error = loop {
             match self.endpoint.wait().map(Immediate::parse) {
@@ -74,16 +74,16 @@ impl Tail {
         self.released
     }
 
-    /// Gives all frames before that of this number back; the sender may use their room when every
-    /// tail has done so. Who waits for the next frame may hold a quarter of the ring back, not
-    /// more: of the rest, a quarter may be owed as credit, and a frame and what it leaves out at
-    /// the end of the ring take a quarter each.
+    /// Releases all frames before frame `number`; the sender may reuse their room when every tail
+    /// has released them. A consumer that waits for the next frame may keep at most a quarter of
+    /// the ring: of the rest, a quarter may be owed as credit, and a frame and the gap that it
+    /// leaves at the end of the ring take a quarter each.
     ///
     /// # Errors
     /// When the sender cannot be told.
     ///
     /// # Panics
-    /// If one of them has not arrived yet.
+    /// If one of these frames has not arrived yet.
     pub fn release(&mut self, number: u64) -> io::Result<()> {
         self.released = number;
         match self.ring.release(self.index, number) {

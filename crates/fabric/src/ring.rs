@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::FRAME_SHARE;
 
-/// Where the next frame goes. Sender and receiver each follow the same rule, so that neither has to
+/// The place of the next frame. Sender and receiver follow the same rule, so that neither has to
 /// tell the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
@@ -19,7 +19,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Where a frame of so many bytes begins: a frame that does not fit before the end of the ring
+    /// The start of a frame of `len` bytes: a frame that does not fit before the end of the ring
     /// goes to its beginning.
     pub fn start(&self, len: usize) -> u64 {
         let left = self.capacity - self.head % self.capacity;
@@ -46,19 +46,19 @@ unsafe impl Sync for Ring {}
 
 struct State {
     cursor: Cursor,
-    /// What has arrived and has not been released by all.
+    /// Arrived frames that not all tails have released.
     frames: VecDeque<Frame>,
-    /// The number of the first of them.
+    /// Number of the first of these frames.
     first: u64,
     /// For each tail, the number of the frame up to which it has released all.
     tails: Vec<u64>,
     /// Up to where all bytes are released.
     released: u64,
-    /// Released bytes of which the sender does not know yet.
+    /// Released bytes that the sender has got no credit for yet.
     owed: u64,
     /// Whether there is a [`Vacancy`].
     is_written: bool,
-    /// Consumers that wait for a frame. Waking takes a system call, also when nobody waits.
+    /// Number of consumers that wait for a frame: waking takes a system call even if none waits.
     waiting: usize,
     /// Why nothing comes any more.
     end: Option<(io::ErrorKind, String)>,
@@ -72,7 +72,7 @@ struct Frame {
 }
 
 impl Ring {
-    /// A ring of so many bytes for so many consumers.
+    /// A ring of `capacity` bytes for `tails` consumers.
     ///
     /// # Panics
     /// If one of the two is zero.
@@ -108,7 +108,7 @@ impl Ring {
         self.memory.len()
     }
 
-    /// How many consumers there are.
+    /// Number of consumers.
     pub(crate) fn tails(&self) -> usize {
         self.lock().tails.len()
     }
@@ -137,16 +137,14 @@ impl Ring {
         })
     }
 
-    /// Where the memory is, for hardware that writes into it past all that is here. As with a file
-    /// that is mapped into memory, it is the other side's to follow the rule: one that does not
-    /// changes bytes under a reader.
+    /// The memory's address, for hardware that writes into it without these functions. As with a
+    /// mapped file, the other side has to follow the rule: otherwise bytes change under a reader.
     #[cfg(feature = "libfabric")]
     pub(crate) fn memory(&self) -> *mut u8 {
         self.memory.as_ptr() as *mut u8
     }
 
-    /// Shows all consumers a frame of so many bytes that a peer has written where the next one
-    /// goes.
+    /// Publishes a frame of `len` bytes that a peer has written at the next place.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] when it is too long, or overtakes a tail.
@@ -169,7 +167,7 @@ impl Ring {
         }
     }
 
-    /// Nothing more comes, for this reason. Frames that are there stay.
+    /// Ends the ring with this error. Frames that have arrived stay.
     pub fn end(&self, error: &io::Error) {
         let mut state = self.lock();
         state
@@ -219,8 +217,8 @@ impl Ring {
         unsafe { std::slice::from_raw_parts(cells.as_ptr() as *const u8, frame.len) }
     }
 
-    /// Releases, for this tail, all frames before that of this number. Returns how many bytes the
-    /// sender is to be told of.
+    /// Releases, for this tail, all frames before `number`. Returns the bytes of credit to send, or
+    /// 0.
     pub(crate) fn release(&self, tail: usize, number: u64) -> u64 {
         let mut state = self.lock();
         let there = state.first + state.frames.len() as u64;
@@ -250,7 +248,7 @@ impl Ring {
 }
 
 impl State {
-    /// Where a frame begins that may be written.
+    /// Checks that a frame may be written, and returns its start.
     fn room(&self, offset: u64, len: usize) -> io::Result<u64> {
         let refuse = |why: &str| {
             let text = format!("a peer writes {len} bytes at {offset} of a ring: {why}");
@@ -268,13 +266,13 @@ impl State {
             return refuse("that is over what has not been read");
         }
         if self.is_written || self.end.is_some() {
-            return refuse("it is being written to, or closed");
+            return refuse("the ring is being written to, or closed");
         }
         Ok(start)
     }
 }
 
-/// Room for one frame, which nobody else sees before it is [published](Vacancy::publish).
+/// Room for one frame, which consumers see once it is [published](Vacancy::publish).
 pub struct Vacancy<'a> {
     ring: &'a Ring,
     start: u64,

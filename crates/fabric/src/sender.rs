@@ -18,7 +18,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Into the ring of so many bytes that is at the other end.
+    /// A sender into the peer's ring of `capacity` bytes.
     pub fn new(endpoint: Arc<dyn Endpoint>, capacity: usize) -> Self {
         Self {
             endpoint,
@@ -55,7 +55,7 @@ impl Sender {
         Ok(())
     }
 
-    /// How long, so far, [`Sender::send`] has waited for the peer's consumers, and not for the
+    /// Total time that [`Sender::send`] has waited for the peer's consumers, without time of the
     /// network.
     pub fn waited(&self) -> Duration {
         self.waited
@@ -67,7 +67,7 @@ impl Sender {
         self.waited += begun.elapsed();
         let wrong = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidData, why));
         let Immediate::Credit(bytes) = Immediate::parse(immediate?) else {
-            return wrong("a peer sends a frame to where there is no ring");
+            return wrong("a peer sends a frame to an end without a ring");
         };
         let released = self.released + u64::from(bytes);
         if released > self.cursor.head {

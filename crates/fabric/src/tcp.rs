@@ -1,8 +1,8 @@
-//! The endpoint that is always there: a TCP connection that imitates remote writes.
+//! The endpoint over TCP, which imitates remote writes and is always available.
 //!
-//! On the wire each write is a header of 16 bytes, little-endian: where in the ring it goes (8
-//! bytes), how many bytes follow (4) and the immediate (4). What follows is received straight into
-//! the ring, and sent straight from where it lies; the only copies are the kernel's own.
+//! On the wire each write has a header of 16 bytes, little-endian: offset in the ring (8 bytes),
+//! number of bytes that follow (4) and the immediate (4). The bytes are sent from their place and
+//! received into the ring; only the kernel copies them.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -16,7 +16,7 @@ const HEADER_LEN: usize = 16;
 /// Parts of one write at most, the header among them.
 const PARTS_MAX: usize = 8;
 
-/// A connection over TCP. How long it waits for the peer is the stream's read and write timeout.
+/// A connection over TCP. The stream's read and write timeouts limit its waits.
 pub struct Tcp {
     incoming: Mutex<Incoming>,
     outgoing: Mutex<TcpStream>,
@@ -24,8 +24,7 @@ pub struct Tcp {
     ring: Option<Arc<Ring>>,
 }
 
-/// What was read of the next header: the end of one frame and the header behind it take one system
-/// call.
+/// Bytes of the next header: the end of one frame and the header behind it take one system call.
 struct Incoming {
     stream: TcpStream,
     header: [u8; HEADER_LEN],
@@ -33,7 +32,7 @@ struct Incoming {
 }
 
 impl Tcp {
-    /// Over `stream`; what the peer writes goes into `ring`, if there is one.
+    /// An endpoint over `stream`; the peer writes into `ring`, if given.
     ///
     /// # Errors
     /// When the system cannot give another handle of the stream.
@@ -98,7 +97,7 @@ impl Endpoint for Tcp {
         }
         if let Immediate::Frame(_) = Immediate::parse(immediate) {
             let Some(ring) = &self.ring else {
-                let text = "a peer writes to where there is no ring";
+                let text = "a peer writes to an end without a ring";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, text));
             };
             let mut vacancy = ring.vacancy(offset, len)?;
@@ -112,7 +111,7 @@ impl Endpoint for Tcp {
     }
 
     fn close(&self) {
-        // It may be closed already.
+        // The stream may be closed already.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }

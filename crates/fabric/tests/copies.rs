@@ -25,7 +25,7 @@ static COPIED: AtomicU64 = AtomicU64::new(0);
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcpy(to: *mut c_void, from: *const c_void, len: usize) -> *mut c_void {
     COPIED.fetch_add(len as u64, Ordering::Relaxed);
-    // SAFETY: the caller's.
+    // SAFETY: the caller promises `len` readable and writable bytes that do not overlap.
     unsafe {
         asm!("rep movsb", inout("rcx") len => _, inout("rdi") to => _, inout("rsi") from => _)
     };

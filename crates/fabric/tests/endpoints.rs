@@ -191,7 +191,7 @@ fn the_writer_waits_for_the_slowest_tail(connect: Connect) {
     let error = sender.send(&[&pattern(4, 1024)]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     assert!(sender.waited() >= Duration::from_millis(90));
-    // What the slower one has not released is as it was.
+    // Frames that the slower tail has not released are intact.
     for number in 0..4 {
         assert!(tails[1].frame(number, FRAME_TIMEOUT).unwrap() == pattern(number, 1024));
     }

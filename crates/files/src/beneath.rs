@@ -1,4 +1,4 @@
-//! Paths below a directory: of any length, and without a link in the way that could lead out of it.
+//! Opens paths of any length below a directory and follows no link, so that none leads out of it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// Removes what is there, unless it is a directory that is not empty.
+/// Removes an entry, unless it is a non-empty directory.
 pub fn remove(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     let flags = match file_type(directory, name)? {
         None => return Ok(()),
@@ -18,10 +18,10 @@ pub fn remove(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(directory, name, flags)?)
 }
 
-/// What kind of file `name` is, if there is one; a link is not followed.
+/// The kind of the file `name`, `None` if missing; a link is not followed.
 ///
 /// # Errors
-/// Other than that there is none.
+/// When the entry exists and cannot be examined.
 pub fn file_type(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<FileType>> {
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
@@ -58,7 +58,7 @@ pub fn open_beneath(
 
 /// Runs `act` on the directory of `path`, which is below `target`, and the last part of its name.
 ///
-/// Nobody can make it leave the target by putting links in the way.
+/// Links put in the way cannot make it leave the target.
 pub fn in_directory<T>(
     target: &OwnedFd,
     path: &Path,

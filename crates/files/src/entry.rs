@@ -1,8 +1,8 @@
-//! What there is to know of one file, directory, link or device.
+//! Attributes of a file, directory, link or device.
 
 use serde::{Deserialize, Serialize};
 
-/// One entry of a directory, with contents of type `C`.
+/// An entry of a directory, with contents of type `C`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry<C = ()> {
     /// Name within its directory: any bytes but `/` and NUL.
@@ -26,7 +26,7 @@ pub struct Entry<C = ()> {
     pub hard_link: Option<HardLink>,
     /// Extended attributes (POSIX ACLs and capabilities are among them), sorted by name.
     pub xattrs: Vec<Xattr>,
-    /// What it is, and its content.
+    /// The kind of file, with its content.
     pub kind: Kind<C>,
 }
 
@@ -50,7 +50,7 @@ pub struct HardLink {
     pub inode: u64,
 }
 
-/// One extended attribute.
+/// An extended attribute.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Xattr {
     /// Full name with its namespace, as `user.comment`.
@@ -61,14 +61,14 @@ pub struct Xattr {
     pub value: Vec<u8>,
 }
 
-/// The kinds of file, each with what only it has. `C` is what is kept of contents.
+/// The kinds of file with their own fields. `C` is the caller's type for contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind<C = ()> {
-    /// A regular file; `content` is what is kept of its bytes.
+    /// A regular file.
     File {
         /// Length in bytes, holes included.
         size: u64,
-        /// Whatever is kept of its bytes.
+        /// The caller's representation of the file's bytes.
         content: C,
     },
     /// A directory.
@@ -78,7 +78,7 @@ pub enum Kind<C = ()> {
     },
     /// A symbolic link.
     Symlink {
-        /// Where it points: any bytes but NUL.
+        /// The link's target: any bytes but NUL.
         #[serde(with = "serde_bytes")]
         target: Vec<u8>,
     },
@@ -98,7 +98,7 @@ pub enum Kind<C = ()> {
     },
     /// A named pipe.
     Fifo,
-    /// A Unix socket; restored as a socket nobody listens on.
+    /// A Unix socket; restored as a socket without a listener.
     Socket,
 }
 
@@ -111,7 +111,7 @@ impl<C> Entry<C> {
         }
     }
 
-    /// The content of a directory, if it is one.
+    /// The content of a directory; `None` for other kinds.
     pub fn directory(&self) -> Option<&C> {
         match &self.kind {
             Kind::Directory { content } => Some(content),

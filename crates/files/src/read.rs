@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::entry::{Entry, HardLink, Kind, Time, Xattr};
 
-/// Attributes of a file as found on disk, and what is needed of it besides.
+/// An entry as found on disk, with further data of its inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found<C = ()> {
     /// The entry, without content and without extended attributes.
@@ -120,8 +120,8 @@ fn time(s: i64, ns: u32) -> Time {
 
 /// Opens a regular file for reading, without changing its time of last access where allowed.
 ///
-/// Neither a link nor a pipe put in its place meanwhile can lead astray or block; but what is
-/// opened may then be a pipe or a device, so look with `fstat` before reading.
+/// A link put in its place meanwhile is not followed, and a pipe does not block; but the opened
+/// file may be a pipe or a device, so check with `fstat` before reading.
 pub fn open_file(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -285,7 +285,7 @@ impl Target<'_> {
     }
 }
 
-/// Reads with a buffer that doubles until what is read fits.
+/// Reads with a buffer that doubles until the data fits.
 fn grow(
     at_least: usize,
     mut read: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
@@ -306,7 +306,7 @@ fn grow(
 }
 
 /// The ranges of an open file of `size` bytes that hold data: in order, not touching one another,
-/// within the size. What lies between them reads as zeros.
+/// within the size. The bytes between them read as zeros.
 ///
 /// The kernel is asked only if fewer bytes are allocated than the size; else, or if the file
 /// system cannot tell, all of it is data. Moves the file's position.
@@ -323,7 +323,7 @@ pub fn data_extents(fd: BorrowedFd<'_>, size: u64, allocated: u64) -> io::Result
     while position < size {
         let start = match rustix::fs::seek(fd, SeekFrom::Data(position)) {
             Ok(start) => start.max(position),
-            // Nothing but a hole from here on (or the file became shorter).
+            // Only a hole from here on, or the file became shorter.
             Err(Errno::NXIO) => break,
             // This file system does not know about holes.
             Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY) => position,
@@ -422,7 +422,7 @@ mod tests {
         assert_eq!(again.entry.hard_link, Some(link));
         assert_eq!(again.entry.atime.unwrap().s, meta.atime());
 
-        // Of an open file it is the same.
+        // An open file gives the same entry.
         let file = open_file(handle.as_fd(), OsStr::new("other")).unwrap();
         let stat = rustix::fs::fstat(&file).unwrap();
         assert_eq!(
@@ -616,7 +616,7 @@ mod tests {
         assert_eq!(found[0], 1 << 20..(1 << 20) + 65536);
         assert_eq!(found[1], 5 << 20..(5 << 20) + 65536);
         assert!(found[2].start < (10 << 20) && found[2].end == 10 << 20);
-        // Only within what was asked for, even when the file has grown or shrunk since.
+        // Ranges stay within the given length, even if the file has grown or shrunk since.
         assert_eq!(extents((1 << 20) + 100), [1 << 20..(1 << 20) + 100]);
         let longer = extents(11 << 20);
         assert_eq!(longer, found);

@@ -22,7 +22,7 @@ use crate::read::{xattrs, xattrs_at};
 /// An attribute that can fail to be restored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Attribute {
-    /// The file itself could not be reached, so nothing of it was restored.
+    /// Every attribute, since the file could not be opened.
     All,
     /// Owner and group.
     Owner,
@@ -52,13 +52,13 @@ impl fmt::Display for Attribute {
     }
 }
 
-/// One attribute that could not be restored, and why.
+/// An attribute that could not be restored, with the system's error.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {error}")]
 pub struct AttributeError {
-    /// What is not as it was.
+    /// The attribute that was not restored.
     pub what: Attribute,
-    /// What the system said.
+    /// The system's error.
     #[source]
     pub error: io::Error,
 }
@@ -97,7 +97,7 @@ pub fn create_directory(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     Ok(rustix::fs::mkdirat(dir, name, Mode::RWXU)?)
 }
 
-/// Gives what is `name` in `dir` another name. Links are not followed but linked themselves.
+/// Gives the entry `name` of `dir` another name. A link is not followed but linked itself.
 pub fn hard_link(
     dir: BorrowedFd<'_>,
     name: &OsStr,
@@ -116,8 +116,8 @@ pub fn hard_link(
 /// Gives an open file or directory the attributes of `entry`: owner, extended attributes with
 /// ACLs, permissions, times.
 ///
-/// To be called when the content is written, and for a directory when everything in it is done.
-/// What fails is returned, and the rest is restored nevertheless.
+/// Call it after the content is written, and for a directory after all of its entries are done.
+/// Returns the attributes that fail; all others are restored nevertheless.
 ///
 /// Extended attributes which the entry does not have are removed, among them the ACL that a new
 /// file inherits from its directory; only those of security modules stay, since the system and
@@ -140,8 +140,8 @@ pub fn apply_at<C>(dir: BorrowedFd<'_>, name: &OsStr, entry: &Entry<C>) -> Vec<A
         Ok(pinned) => pinned,
         Err(error) => return vec![failed(Attribute::All, error)],
     };
-    // Stands for the inode itself, even if it is a link: links within /proc/self/fd lead to what
-    // is open, and are not followed any further.
+    // The path leads to the open inode itself, even to a link: the kernel follows links within
+    // /proc/self/fd, and none behind them.
     let path = match CString::new(format!("/proc/self/fd/{}", pinned.as_raw_fd())) {
         Ok(path) => path,
         Err(error) => return vec![failed(Attribute::All, error)],
@@ -160,7 +160,7 @@ fn failed(what: Attribute, error: impl Into<io::Error>) -> AttributeError {
     AttributeError { what, error }
 }
 
-/// The one attribute that also is part of the mode, and has to be set after it.
+/// The attribute that overlaps the mode's group bits, and has to be set after the mode.
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
 /// The mode that gives the file's group the rights which the mode and the ACL give it together:
@@ -178,7 +178,7 @@ fn mode_without_acl(mode: u32, acl: &[u8]) -> u32 {
     mode & !0o070 | mode & group << 3
 }
 
-/// Whether an attribute is removed from where it should not be.
+/// Whether a superfluous attribute of this name is removed.
 fn removable(name: &[u8]) -> bool {
     name.starts_with(b"user.")
         || name.starts_with(b"trusted.")
@@ -297,9 +297,10 @@ impl<'a> Applying<'a> {
     /// 1. Changing the owner clears set-id bits and capabilities, so it comes first.
     /// 2. Setting `user.*` needs the right to write, which the mode may take away; and an ACL
     ///    that does not belong here would take the group's bits of the mode for its mask.
-    /// 3. Setting the mode with an access ACL in place would change that ACL's mask, so the ACL
-    ///    is set after it. That makes the group's bits of the mode the ACL's mask, as they were.
-    ///    Until then, or if there can be no ACL, the group gets no more than the ACL gives it.
+    /// 3. Setting the mode with an access ACL in place would change that ACL's mask, so the ACL is
+    ///    set after it. That makes the group's bits of the mode the ACL's mask, as they were.
+    ///    Before that, or without support for ACLs, the group gets no more rights than the ACL
+    ///    gives it.
     /// 4. Changing times is what everything else does.
     fn run<C>(mut self, entry: &Entry<C>) -> Vec<AttributeError> {
         let stat = match self.handle.stat() {
@@ -336,7 +337,7 @@ impl<'a> Applying<'a> {
         self.errors
     }
 
-    /// Restores owner and group, and returns the mode which can be had with what was possible.
+    /// Restores owner and group as far as permitted, and returns the mode that suits the result.
     fn owner<C>(&mut self, entry: &Entry<C>, stat: &Stat) -> u32 {
         let mut uid_is_right = stat.st_uid == entry.uid;
         let mut gid_is_right = stat.st_gid == entry.gid;

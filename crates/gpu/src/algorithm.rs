@@ -22,7 +22,7 @@ impl Algorithm {
     /// All of them.
     pub const ALL: [Algorithm; 3] = [Self::Md5, Self::Sha1, Self::Sha256];
 
-    /// Its name in the names of kernels.
+    /// The algorithm's name in the names of kernels.
     pub fn name(self) -> &'static str {
         match self {
             Self::Md5 => "md5",

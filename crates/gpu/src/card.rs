@@ -22,12 +22,12 @@ pub struct Card {
 }
 
 impl Card {
-    /// What the card is.
+    /// Properties of the card.
     pub fn properties(&self) -> &Properties {
         &self.properties
     }
 
-    /// Why the card was given up, if it was.
+    /// The error for which the card was given up, if any.
     pub fn failure(&self) -> Option<Error> {
         self.core.failed.get().cloned()
     }

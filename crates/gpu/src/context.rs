@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::driver::{Attribute, Driver, Handle, NOT_READY, STREAM_NON_BLOCKING};
 use crate::error::Error;
 
-/// What a card is.
+/// Properties of a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
     /// As the driver calls it.
@@ -18,7 +18,7 @@ pub struct Properties {
     pub multiprocessors: u32,
     /// Their highest clock, in Hz.
     pub clock_hz: u64,
-    /// What its memory could give at most, in bytes a second.
+    /// Theoretical bandwidth of the card's memory, in bytes a second.
     pub memory_bytes_per_s: u64,
     /// Memory in bytes.
     pub memory: usize,
@@ -26,12 +26,12 @@ pub struct Properties {
     pub driver: u32,
 }
 
-/// What everything on a card needs. Kept by all that has memory there.
+/// An open card's context. All owners of memory on the card keep it alive.
 pub(crate) struct Core {
     pub(crate) driver: Driver,
     device: c_int,
     context: Handle,
-    /// Streams that nobody uses now.
+    /// Idle streams.
     streams: Mutex<Vec<Handle>>,
     pub(crate) failed: OnceLock<Error>,
     hang_bound: Duration,
@@ -84,7 +84,7 @@ impl Core {
     fn properties(&self, memory: usize) -> Result<Properties, Error> {
         let mut name = [0; 256];
         let mut driver = 0;
-        // SAFETY: they write no more than they are told there is room for.
+        // SAFETY: the functions write at most 255 bytes to `name` and one number to `driver`.
         unsafe {
             let code = (self.driver.device_name)(name.as_mut_ptr(), 255, self.device);
             self.driver.check("cuDeviceGetName", code)?;
@@ -146,8 +146,8 @@ impl Core {
     ) -> Result<(), Error> {
         self.enter()?;
         let stream = self.take_stream()?;
-        // What is on a stream has to end before its memory goes, also when not all of it could be
-        // put there.
+        // Waits even if enqueueing failed half-way: the work on the stream must end before its
+        // memory is freed.
         let enqueued = enqueue(self, stream);
         let done = self.wait(stream).and(enqueued);
         match &done {
@@ -172,7 +172,7 @@ impl Core {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a stream, but not for ever: the driver's own waiting cannot be ended.
+    /// Waits for a stream for a limited time: the driver's own wait cannot be ended.
     fn wait(&self, stream: Handle) -> Result<(), Error> {
         let start = Instant::now();
         loop {
@@ -185,7 +185,7 @@ impl Core {
             if waited > self.hang_bound {
                 return Err(Error::Hung(self.hang_bound));
             }
-            // Sleeping costs some fifty microseconds: what is done soon is waited for awake.
+            // Sleeping costs some fifty microseconds: short waits spin.
             if waited < Duration::from_micros(50) {
                 std::hint::spin_loop();
             } else {
@@ -201,7 +201,7 @@ impl Drop for Core {
             return;
         }
         for &stream in self.idle_streams().iter() {
-            // SAFETY: nobody uses it.
+            // SAFETY: the stream is idle, and no other owner is left.
             unsafe { (self.driver.destroy_stream)(stream) };
         }
         // SAFETY: retained once, and everything in it is freed: all that is keeps the core.

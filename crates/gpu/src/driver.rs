@@ -16,10 +16,10 @@ const OLDEST_DRIVER: c_int = 11080;
 pub(crate) const HOST_ALLOC_PORTABLE: c_uint = 1;
 /// A stream that does not wait for the default one.
 pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
-/// What is asked of a stream that still works is answered with this.
+/// The answer to a query of a stream that still works.
 pub(crate) const NOT_READY: c_int = 600;
 
-/// What a card is asked for, as `CUdevice_attribute`.
+/// Attributes of a card, as in `CUdevice_attribute`.
 #[derive(Clone, Copy)]
 pub(crate) enum Attribute {
     ClockKilohertz = 13,
@@ -47,7 +47,7 @@ impl Handle {
 /// An address in a card's memory.
 pub(crate) type Address = u64;
 
-/// Declares the functions that are used: a field for each, and how it is found.
+/// Declares the functions that are used: a field and a symbol for each.
 macro_rules! functions {
     ($($name:ident $symbol:literal ($($argument:ty),*);)*) => {
         /// The functions of the driver. Each returns 0 or an error.

@@ -1,9 +1,9 @@
-//! Why there is no card to compute on, or no longer.
+//! Errors of opening and using a card.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Why a card did not do what it was asked to. Whoever gets one does the work on the processor.
+/// Failures of a card. The caller then does the work on the processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,20 +17,20 @@ pub enum Error {
     Ptx(String),
     /// The card's memory, or memory that it can read, is used up.
     OutOfMemory,
-    /// So many bytes of the card's memory are free: too few to begin.
+    /// Too little of the card's memory is free: this many bytes.
     LittleMemory(usize),
     /// Memory of the card has failed: an error that its code (ECC) could not correct.
     Ecc,
-    /// It has not answered for so long.
+    /// The card has not answered for this long.
     Hung(Duration),
-    /// What it computed of known messages is wrong.
+    /// The card computed wrong results for known messages.
     WrongAnswer(&'static str),
     /// This process is a child of the one that opened the card, and cards do not go through `fork`.
     Forked,
-    /// A message is longer than [`MESSAGE_MAX`](crate::MESSAGE_MAX) or than the staging memory; it
-    /// has so many bytes.
+    /// A message of this many bytes is longer than [`MESSAGE_MAX`](crate::MESSAGE_MAX) or than the
+    /// staging memory.
     TooLong(usize),
-    /// What is asked for does not go together; a programming error of the caller.
+    /// The arguments contradict each other; a programming error of the caller.
     Misuse(&'static str),
     /// Another error: the driver's function, its code, its words.
     Driver(&'static str, i32, String),

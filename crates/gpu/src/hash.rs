@@ -15,8 +15,8 @@ pub const MESSAGE_MAX: usize = (1 << LENGTH_BITS) - 1;
 /// In the table of messages, bits of a length: `LENGTH_BITS` of `hash.cu`.
 const LENGTH_BITS: u32 = 24;
 
-/// Up to this length, in bytes, neighbours are packed into groups of 32 whose reads are one. Longer
-/// ones fill what is read anyway, and are copied faster as a whole.
+/// Length in bytes up to which neighbours are packed into groups of 32 with combined reads. Longer
+/// messages fill whole reads anyway, and are copied faster as a whole.
 const INTERLEAVED_MAX: usize = 512;
 
 /// Bytes that a thread reads at a time, and threads that read at the same time: `UNIT` and `GROUP`
@@ -28,7 +28,7 @@ const GROUP: usize = 32;
 struct Job<'a> {
     bytes: &'a [u8],
     state: Option<&'a mut [u32]>,
-    /// Where its result belongs.
+    /// Number of its result.
     number: usize,
 }
 
@@ -39,12 +39,12 @@ pub struct Messages {
     count: u32,
     /// All begin at multiples of 16 bytes.
     aligned: bool,
-    /// Where the last one ends.
+    /// End of the last message.
     end: u64,
 }
 
 impl Messages {
-    /// How many they are.
+    /// Number of messages.
     pub fn len(&self) -> usize {
         self.count as usize
     }
@@ -93,8 +93,8 @@ impl Card {
     /// words.
     ///
     /// # Errors
-    /// Something is too long or no multiple of 64 bytes, or the card fails. Some states may have
-    /// changed then; so keep those before.
+    /// When a part is too long or no multiple of 64 bytes, or the card fails. Some states may have
+    /// changed then, so keep copies.
     pub fn advance_many(
         &self,
         algorithm: Algorithm,
@@ -303,14 +303,14 @@ fn entry(start: u64, len: usize) -> u64 {
     start << LENGTH_BITS | len as u64
 }
 
-/// Where in a slot the parts of a batch are: data, table, states if there are any, results.
+/// Layout of a batch in a slot: data, table, states if any, results.
 struct Layout {
     words: usize,
     with_states: bool,
     /// Bytes of messages, packed.
     data: usize,
     count: usize,
-    /// Where the last group begins, and how many messages it has; none if it is full.
+    /// Start of the last group, and its number of messages; 0 if it is full.
     group: usize,
     grouped: usize,
 }
@@ -333,7 +333,7 @@ impl Layout {
         self.result_range().end
     }
 
-    /// Where a message begins that is no longer than those before.
+    /// Places a message, no longer than those before, and returns its offset.
     fn place(&mut self, len: usize) -> usize {
         self.count += 1;
         let padded = len.next_multiple_of(UNIT);

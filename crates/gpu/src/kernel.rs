@@ -51,8 +51,8 @@ impl Kernel {
     /// Starts `blocks` blocks on a stream.
     ///
     /// # Safety
-    /// The arguments are those of the kernel, in its order, and what they point to on the card is
-    /// there until the stream is done.
+    /// The arguments match the kernel's parameters in number, order and type, and the card's memory
+    /// behind addresses stays allocated until the stream is done.
     pub(crate) unsafe fn launch<const N: usize>(
         self,
         core: &Core,
@@ -82,7 +82,7 @@ impl Kernel {
     }
 }
 
-/// What can be an argument of a kernel: addresses and numbers.
+/// Types of arguments of kernels: addresses and numbers.
 pub(crate) trait Argument {
     fn address(&self) -> *const c_void {
         std::ptr::from_ref(self).cast()

@@ -1,4 +1,4 @@
-//! What a card must answer before it is trusted.
+//! Known answers, which a card must give before it is trusted.
 
 use crate::aes::{Aes, Design, Mode};
 use crate::algorithm::Algorithm;

@@ -27,8 +27,8 @@
 //!   the tests.
 //! * `ptx/`: what `ptx/build.py` makes of it with a compiler of one version; compiled into the
 //!   program, and by the driver for the card.
-//! * `driver`: the functions of `libcuda.so.1`. `context`: a card, and how it is waited for.
-//!   `kernel`: what runs there. `memory`, `staging`: where the data are.
+//! * `driver`: the functions of `libcuda.so.1`. `context`: an open card and its streams. `kernel`:
+//!   launching. `memory`, `staging`: buffers.
 //! * `card`: all of it. `hash`, `aes`: what is computed. `open`, with `known_answers`: before
 //!   anything else is.
 

@@ -16,7 +16,7 @@ pub struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    /// So many bytes, with anything in them. They begin at a multiple of 256 bytes, and may be read
+    /// Allocates `len` bytes of any content. They begin at a multiple of 256 bytes, and may be read
     /// up to the next multiple of 16.
     pub(crate) fn new(core: &Arc<Core>, len: usize) -> Result<Self, Error> {
         core.enter()?;
@@ -33,7 +33,7 @@ impl DeviceBuffer {
         })
     }
 
-    /// Memory that somebody else has allocated, in the primary context of the same card; it is not
+    /// Memory that another library has allocated in the primary context of the same card; it is not
     /// freed.
     ///
     /// # Safety
@@ -58,7 +58,7 @@ impl DeviceBuffer {
         self.len == 0
     }
 
-    /// Its address, for other libraries.
+    /// Address of the buffer, for other libraries.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -77,8 +77,8 @@ impl DeviceBuffer {
         }
         self.core.on_stream(|core, stream| {
             let from = bytes.as_ptr().cast();
-            // SAFETY: both are there, and as long, until the stream is done, for which `on_stream`
-            // waits.
+            // SAFETY: `on_stream` waits for the stream, and until then both memories exist with at
+            // least this length.
             let code = unsafe { (core.driver.copy_in)(self.address, from, bytes.len(), stream) };
             core.driver.check("cuMemcpyHtoDAsync", code)
         })
@@ -116,8 +116,8 @@ impl DeviceBuffer {
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
         if self.owned && self.core.enter().is_ok() {
-            // SAFETY: nothing on the card uses it: every call that does waits for its end. One that
-            // failed has made the card unusable, which `enter` says.
+            // SAFETY: no kernel or copy uses the memory: every call waits for its end. A call that
+            // failed to has made the card unusable, so that `enter` fails.
             unsafe { (self.core.driver.free)(self.address) };
         }
     }
@@ -134,7 +134,7 @@ pub(crate) struct HostBuffer {
 unsafe impl Send for HostBuffer {}
 
 impl HostBuffer {
-    /// So many bytes, all zero.
+    /// Allocates `len` zero bytes.
     pub(crate) fn new(core: &Arc<Core>, len: usize) -> Result<Self, Error> {
         core.enter()?;
         let mut start: *mut c_void = std::ptr::null_mut();
@@ -142,7 +142,7 @@ impl HostBuffer {
         let code = unsafe { (core.driver.allocate_host)(&mut start, len, HOST_ALLOC_PORTABLE) };
         core.driver.check("cuMemHostAlloc", code)?;
         let start = start.cast::<u8>();
-        // SAFETY: so many bytes were allocated.
+        // SAFETY: `len` bytes were allocated.
         unsafe { start.write_bytes(0, len) };
         Ok(Self {
             core: Arc::clone(core),
@@ -165,7 +165,7 @@ impl Drop for HostBuffer {
     fn drop(&mut self) {
         // A card that hangs may still write to it.
         if self.core.enter().is_ok() {
-            // SAFETY: allocated by its counterpart, used by nobody.
+            // SAFETY: the counterpart function allocated it, and no reference is left.
             unsafe { (self.core.driver.free_host)(self.start.cast()) };
         }
     }

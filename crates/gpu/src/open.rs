@@ -1,4 +1,4 @@
-//! How a card is opened: it is trusted when it has answered what is known.
+//! Opens a card, which is trusted once it has given known answers.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -12,13 +12,13 @@ use crate::error::Error;
 use crate::known_answers;
 use crate::staging::Ring;
 
-/// How to open a card.
+/// Options of opening a card.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A card that has not answered for so long is given up.
+    /// A card that has not answered for this long is given up.
     pub hang_bound: Duration,
-    /// Staging memory, in bytes, on the card and as much of the machine's. There may be less if
-    /// others have taken most of the card's.
+    /// Staging memory, in bytes, on the card and as much of the machine's. Less is used if other
+    /// programs hold most of the card's memory.
     pub staging: usize,
 }
 
@@ -44,7 +44,7 @@ impl Card {
         Self::open_with(Path::new("libcuda.so.1"), options)
     }
 
-    /// The same with a driver that is elsewhere.
+    /// As [`Card::open`], with the driver at this path.
     ///
     /// # Errors
     /// As [`Card::open`].

@@ -18,7 +18,7 @@ const SLOTS_MIN: usize = 3;
 /// Less, in bytes, is not worth a launch.
 const SLOT_MIN: usize = 1 << 20;
 
-/// The slots that are free, and those who wait for one.
+/// The free slots, and a condition for threads that wait for one.
 pub(crate) struct Ring {
     slots: Mutex<Vec<Slot>>,
     returned: Condvar,
@@ -33,7 +33,7 @@ pub(crate) struct Slot {
 }
 
 impl Ring {
-    /// Of so many bytes in all, or fewer if they cannot be had; `free` is for the message.
+    /// A ring of `bytes` bytes in all, or fewer if memory is short; `free` is for the error.
     pub(crate) fn new(core: &Arc<Core>, bytes: usize, free: usize) -> Result<Self, Error> {
         let mut count = SLOTS_MAX.min(bytes / SLOT_MIN);
         if count < SLOTS_MIN {
@@ -139,8 +139,8 @@ impl Drop for Borrowed<'_> {
 }
 
 impl Slot {
-    /// Copies so many bytes from the beginning to the card, has it compute, and copies the
-    /// `results` back to where they are on the card; waits for all of it.
+    /// Copies the first bytes of the slot to the card, computes, and copies the `results` back to
+    /// the same offsets; waits for all of it.
     pub(crate) fn run(
         &mut self,
         core: &Core,
@@ -151,9 +151,9 @@ impl Slot {
         let (host, device) = (self.host.start(), self.device.address());
         assert!(input <= self.device.len() && results.end <= self.device.len());
         core.on_stream(|core, stream| {
-            // SAFETY: both buffers are so long, and stay until the stream is done, for which
-            // `on_stream` waits; if it gives up waiting, nothing is freed any more, and nobody gets
-            // the slot's bytes: `enter` fails.
+            // SAFETY: both buffers have this length, and stay until the stream is done, for which
+            // `on_stream` waits; if it gives up waiting, nothing is freed and the slot's bytes are
+            // not used again, since `enter` fails.
             unsafe {
                 let code = (core.driver.copy_in)(device, host.cast(), input, stream);
                 core.driver.check("cuMemcpyHtoDAsync", code)?;

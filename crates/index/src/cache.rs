@@ -1,17 +1,16 @@
-//! What is known of repositories is kept on the local disk, so that opening one reads only what is
-//! new.
+//! A cache of repositories' indexes on the local disk, so that opening one reads only new index
+//! objects.
 //!
-//! The cache has a folder for each repository, and in it *runs*: each has all that some index
-//! objects say (see
-//! [`crate::Index`]). Opening reads the index objects that no run has and writes them to a run,
-//! merged with those runs
-//! that are not much longer; so there are few, and each block is written seldom. What index objects
-//! said that are gone does not count, and the run is written anew without it.
+//! The cache has a folder for each repository, with *runs* in it: each holds the contents of some
+//! index objects (see [`crate::Index`]). Opening reads index objects that no run has and writes
+//! them to a run, merged with runs that are not much longer; so runs stay few, and each block is
+//! rewritten seldom. Contents of deleted index objects do not count, and their run is rewritten
+//! without them.
 //!
-//! Runs are written under another name, renamed when they are whole, and never changed; those that
-//! others have superseded are removed. So any number of processes can use a cache at once. It is
-//! sealed as a repository is. It is never needed: what is damaged in it is removed and made again,
-//! and if it cannot be written, things are kept in memory.
+//! Runs are written under temporary names, renamed when complete, and never changed; superseded
+//! runs are removed. So any number of processes can use a cache at once. The cache is sealed as a
+//! repository is, and is never needed: damaged files are removed and made again, and if it cannot
+//! be written, the index is kept in memory.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -30,41 +29,40 @@ use crate::merge::{self, Batch, Failure, Input};
 use crate::objects::IndexObjects;
 use crate::run::{Run, is_damage};
 
-/// What the name of a run begins with; the number is that of the format, which others may not
-/// understand.
+/// Prefix of a run's name. The number is the version of the format.
 const RUN: &str = "index1-";
 
-/// What the name of a run that is being written begins with.
+/// Prefix of the name of a run that is being written.
 const TEMPORARY: &str = "tmp-";
 
-/// So old is a file only if whoever wrote it is gone.
+/// Age from which a temporary file counts as left behind by a dead process.
 const TEMPORARY_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Index objects are read until they have so many blocks, before they are written to a run.
+/// Blocks of index objects that are gathered in memory before they are written to a run.
 const BATCH_BLOCKS: u32 = 1 << 19;
 
 /// Runs that are merged at once when many are made.
 const FAN_IN: usize = 64;
 
-/// A run is merged with what is new if it is less than so many times as long.
+/// A run is merged with a batch if it is less than this many times as long.
 const MERGE_LEN_RATIO: u64 = 4;
 
 /// Runs of fewer blocks are always merged.
 const ALWAYS_MERGED_BLOCKS: u64 = 1 << 16;
 
-/// Packs that one request lists; to list all is then as cheap as to ask for so many times fewer,
-/// one by one.
+/// Packs in the answer to one request: listing all packs costs as much as asking for this many
+/// times fewer packs singly.
 const PACKS_PER_LIST: u32 = 1000;
 
-/// Index objects may vanish while they are read, and runs while they are opened: how often the same
-/// one may.
+/// Attempts to open an index: index objects may vanish while they are read, and runs while they are
+/// opened.
 const OPEN_ATTEMPTS_MAX: usize = 5;
 
-/// So begins the tag that tells backup programs of a cache (<https://bford.info/cachedir/>).
+/// The tag by which backup programs recognise a cache (<https://bford.info/cachedir/>).
 const CACHEDIR_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
     # This directory is a cache of tabane: it can be removed at any time.\n";
 
-/// A place on the local disk for what is known of repositories.
+/// A cache of repositories' indexes on the local disk.
 pub struct Cache {
     root: PathBuf,
     warn: Box<dyn Fn(&str) + Send + Sync>,
@@ -72,8 +70,8 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// A cache below the directory `root`, which is made when it is needed. If it cannot be used,
-    /// `warn` is told once.
+    /// A cache below the directory `root`, which is made when needed. If the cache cannot be used,
+    /// `warn` is called once.
     pub fn new(root: impl Into<PathBuf>, warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self {
             root: root.into(),
@@ -104,8 +102,8 @@ impl Cache {
         if let Err(error) = make_folders(&self.root, &folder) {
             self.warn_of(&error);
         }
-        // By what an error is about: if it is something else each time, others get on with their
-        // work.
+        // Attempts by the object of the error: if each attempt meets another one, other clients
+        // make progress.
         let mut attempts: HashMap<String, usize> = HashMap::new();
         loop {
             let result = self.try_load(objects, &folder);
@@ -120,8 +118,7 @@ impl Cache {
         }
     }
 
-    /// Forgets the index of a repository: it names packs that are gone, and nobody else will
-    /// notice.
+    /// Removes the cached index of a repository, which names packs that are gone.
     pub fn forget(&self, repository: Id) {
         let folder = self.folder(repository);
         let removed = names(&folder).and_then(|names| {
@@ -138,11 +135,12 @@ impl Cache {
     }
 
     fn try_load<O: IndexObjects>(&self, objects: &O, folder: &Path) -> Loaded<Index, O::Error> {
-        // Before the index: a removal that is seen later would condemn what the index was thought
-        // to have.
+        // Read before the index: a removal that appears later must not be counted as known to the
+        // index.
         let (removals, condemned) = objects.removals().map_err(LoadError::Objects)?;
         let empty = Index::as_of(removals, condemned);
-        // Runs first: so what a run has of an index object that is not listed is gone, not new.
+        // Runs are opened before index objects are listed: so an object of a run that is not listed
+        // was deleted, rather than new.
         let mut runs = self.open_runs(objects, folder);
         let listed = objects.list().map_err(LoadError::Objects)?;
         let current: HashSet<Id> = listed.iter().copied().collect();
@@ -207,7 +205,7 @@ impl Cache {
             for name in names.iter().filter(|name| name.starts_with(TEMPORARY)) {
                 remove_if_old(&folder.join(name));
             }
-            // Then there is one that has the same and was not seen.
+            // A run that vanished was merged into a new one, which `names` may lack: list again.
             if !superseded {
                 break;
             }
@@ -239,7 +237,7 @@ enum LoadError<E> {
 }
 
 impl<E: From<Error>> LoadError<E> {
-    /// What the error is about, if another attempt may not have it.
+    /// The reason of an error that another attempt may avoid; `None` for others.
     fn passing<O: IndexObjects<Error = E>>(&self) -> Option<String> {
         match self {
             Self::Runs(Error::Cache { source, .. }) => {
@@ -283,8 +281,8 @@ fn is_stale(run: &Run, current: &HashSet<Id>) -> bool {
     run.sources().iter().any(|source| !current.contains(source))
 }
 
-/// Keeps those runs that are needed to have all, the longest first; removes the files of the
-/// others.
+/// Keeps the runs that are needed to cover all index objects, the longest first; removes the files
+/// of the others.
 fn keep_needed(runs: &mut Vec<Run>, current: &HashSet<Id>) {
     runs.sort_by_key(|run| std::cmp::Reverse(run.sources().len()));
     let mut known: HashSet<Id> = HashSet::new();
@@ -300,14 +298,14 @@ fn keep_needed(runs: &mut Vec<Run>, current: &HashSet<Id>) {
     });
 }
 
-/// Tells which packs are there. An index object may name some that are gone: whoever put it was
-/// stopped for long just before, and has not taken it back yet, or died. Nobody would find out
-/// later, since the removals that named them are gone as well.
+/// Tells which packs exist. An index object may name deleted packs: its writer was stopped for long
+/// before the write and has not deleted the object yet, or died. Nothing shows this later, since
+/// the removals of those packs are gone as well.
 struct PackPresence<'a, O> {
     objects: &'a O,
-    /// So many more are asked for one by one, before all are listed.
+    /// Number of packs still to be asked for singly; after that one list of all packs answers.
     singly: u32,
-    /// All that are there, once they were listed.
+    /// All packs of the storage, once listed.
     listed: Option<HashSet<Id>>,
 }
 
@@ -322,7 +320,7 @@ impl<'a, O: IndexObjects> PackPresence<'a, O> {
         }
     }
 
-    /// What an index object says of packs that are there.
+    /// The entries of an index object whose packs exist.
     fn keep(&mut self, packs: IndexSegment) -> std::result::Result<IndexSegment, O::Error> {
         let mut there = Vec::with_capacity(packs.len());
         for pack in packs {
@@ -356,7 +354,7 @@ struct Folding<'a, O> {
 }
 
 impl<O: IndexObjects> Folding<'_, O> {
-    /// Adds what these index objects say.
+    /// Adds the contents of these index objects.
     fn take_over(
         &self,
         runs: &mut Vec<Run>,
@@ -396,9 +394,8 @@ impl<O: IndexObjects> Folding<'_, O> {
         self.replace(runs, chosen, batch.as_ref())
     }
 
-    /// The runs with which so many blocks are merged: all that are stale, those that are new, which
-    /// are the ones from `new` on, and from the shortest on those that are not much longer than
-    /// what there is already.
+    /// Chooses the runs to merge with a batch of `blocks` blocks: all stale runs, all new runs
+    /// (those from `new` on), and then, shortest first, runs not much longer than the sum so far.
     fn choose(&self, runs: &[Run], new: usize, blocks: u32) -> Vec<usize> {
         let must = |at: usize| at >= new || is_stale(&runs[at], self.current);
         let mut order: Vec<usize> = (0..runs.len()).collect();
@@ -417,7 +414,7 @@ impl<O: IndexObjects> Folding<'_, O> {
         chosen
     }
 
-    /// Puts one run in the place of some, with a batch in it.
+    /// Merges the chosen runs and the batch into one run, which replaces them.
     fn replace(
         &self,
         runs: &mut Vec<Run>,
@@ -461,7 +458,7 @@ impl<O: IndexObjects> Folding<'_, O> {
     }
 }
 
-/// Makes the folder of a repository, and notes that it is used.
+/// Makes the folder of a repository, and updates its time of use.
 fn make_folders(root: &Path, folder: &Path) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
@@ -490,21 +487,21 @@ fn remove_if_old(path: &Path) {
     }
 }
 
-/// The part of a cache that is of one repository.
+/// One repository's part of a cache.
 #[derive(Clone, Debug)]
 pub struct Cached {
     /// The ID of the repository, as `config` has it.
     pub repository: Id,
-    /// Its folder.
+    /// Folder of this part.
     pub path: PathBuf,
-    /// Bytes of all that is in it.
+    /// Bytes of all files in the folder.
     pub bytes: u64,
-    /// When it was used last.
+    /// Time of the last use.
     pub used: SystemTime,
 }
 
 impl Cached {
-    /// The repositories of which the cache in `root` has something, those used last first.
+    /// The repositories with a part in the cache `root`, the most recently used first.
     ///
     /// # Errors
     /// When a directory cannot be read.
@@ -518,7 +515,7 @@ impl Cached {
             let measure = || -> io::Result<Cached> {
                 let mut bytes = 0;
                 for name in names(&path)? {
-                    // Another process may remove it meanwhile.
+                    // Another process may remove the file meanwhile.
                     bytes += fs::metadata(path.join(name)).map_or(0, |metadata| metadata.len());
                 }
                 let used = fs::metadata(&path)?.modified()?;
@@ -535,10 +532,10 @@ impl Cached {
         Ok(found)
     }
 
-    /// Removes it. Whoever uses it can go on.
+    /// Removes this part. Processes that use it can go on.
     ///
     /// # Errors
-    /// When something cannot be removed.
+    /// When a file cannot be removed.
     pub fn remove(&self) -> Result<()> {
         fs::remove_dir_all(&self.path).map_err(Error::path("remove", &self.path))
     }

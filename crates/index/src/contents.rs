@@ -1,36 +1,35 @@
-//! What a pack holds: its footer, and its part of an index object.
+//! Contents of packs: the footer of a pack, and its part of an index object.
 
 use serde::{Deserialize, Serialize};
 use tabane_storage::Id;
 
 use crate::error::{Error, Result};
 
-/// No block is longer, in bytes.
+/// Bytes of a block at most.
 pub const BLOCK_LEN_MAX: u32 = 16 << 20;
 
 /// A segment is closed when it holds this many bytes before compression.
 pub const SEGMENT_LEN: usize = 512 << 10;
 
-/// No segment is longer before compression, in bytes.
+/// Bytes of a segment before compression, at most.
 pub const SEGMENT_LEN_MAX: usize = SEGMENT_LEN + BLOCK_LEN_MAX as usize;
 
-/// An index object is written when this many packs wait for one: what is indexed survives an
-/// interruption.
+/// Packs that wait for an index object at most: indexed packs survive an interruption.
 pub const PACKS_PER_INDEX: usize = 32;
 
 /// Bytes of a pack before its first segment.
 pub const PACK_HEADER_LEN: usize = 40;
 
-/// Bytes of a pack behind its sealed footer: the length of that.
+/// Bytes of a pack behind its sealed footer: the footer's length.
 pub const PACK_TRAILER_LEN: usize = 4;
 
-/// What sealing adds to a segment, a footer or a page, in bytes.
+/// Bytes that sealing adds to a segment, a footer or a page.
 pub const TAG_LEN: usize = 16;
 
-/// One object of the index: packs with what they hold, in postcard's encoding.
+/// One object of the index: packs with their contents, in postcard's encoding.
 pub type IndexSegment = Vec<(Id, PackContents)>;
 
-/// What blocks are for. Packs hold one sort only, so that directories can be read without files
+/// Kinds of blocks. A pack holds one kind only, so that directories can be read without files
 /// between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BlockKind {
@@ -40,21 +39,21 @@ pub enum BlockKind {
     Tree,
 }
 
-/// How a segment is encoded.
+/// Encodings of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Codec {
-    /// As it is.
+    /// Uncompressed.
     Stored,
     /// One Zstandard frame (RFC 8878).
     Zstd,
 }
 
-/// What a pack holds: its footer, and its part of an index.
+/// Contents of a pack: its footer, and its part of an index object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackContents {
-    /// The salt of the pack's header, so that segments can be read without it.
+    /// The salt of the pack's header, so that segments can be read without the header.
     pub salt: [u8; 32],
-    /// What its blocks are for.
+    /// Kind of its blocks.
     pub kind: BlockKind,
     /// Its segments, in order.
     pub segments: Vec<Segment>,
@@ -65,7 +64,7 @@ pub struct PackContents {
 pub struct Segment {
     /// Bytes in the pack, tag included.
     pub stored_len: u32,
-    /// How it is encoded.
+    /// Encoding of the segment.
     pub codec: Codec,
     /// Digest and length in bytes of each block, in order.
     pub blocks: Vec<(Id, u32)>,

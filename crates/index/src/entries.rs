@@ -1,46 +1,46 @@
-//! What an index knows of blocks, segments and packs.
+//! Entries of an index: blocks, segments and packs.
 
 use tabane_storage::Id;
 
 use crate::contents::{BlockKind, Codec};
 
-/// Where a block is.
+/// The place of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLocation {
     /// Number of the segment in the [`Index`](crate::Index).
     pub segment: u32,
-    /// Where the block begins in the decoded segment, in bytes.
+    /// Offset of the block in the decoded segment, in bytes.
     pub offset: u32,
     /// Length of the block in bytes.
     pub len: u32,
 }
 
-/// A segment that the index knows.
+/// A segment in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentEntry {
     /// Number of its pack in the [`Index`](crate::Index).
     pub pack: u32,
-    /// Its place among the segments of its pack.
+    /// Number of the segment in its pack.
     pub number: u32,
-    /// Where it begins in the pack, in bytes.
+    /// Offset of the segment in the pack, in bytes.
     pub offset: u32,
-    /// Its length in the pack, in bytes.
+    /// Length of the segment in the pack, in bytes.
     pub stored_len: u32,
-    /// Its length when decoded, in bytes.
+    /// Length of the decoded segment, in bytes.
     pub raw_len: u32,
-    /// How it is encoded.
+    /// Encoding of the segment.
     pub codec: Codec,
 }
 
-/// A pack that the index knows.
+/// A pack in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackEntry {
-    /// Its name.
+    /// ID of the pack.
     pub id: Id,
-    /// The salt of its header.
+    /// Salt of the pack's header.
     pub salt: [u8; 32],
-    /// What its blocks are for.
+    /// Kind of its blocks.
     pub kind: BlockKind,
-    /// Its length in bytes.
+    /// Length of the pack in bytes.
     pub len: u64,
 }

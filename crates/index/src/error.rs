@@ -1,21 +1,21 @@
-//! What can go wrong with an index.
+//! Errors of an index.
 
 use std::io;
 use std::path::Path;
 
-/// The result of what looks into an index.
+/// The result of look-ups in an index.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an index cannot be used.
+/// Errors of an index.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Something is not what was written.
+    /// An object or file is damaged.
     #[error("{what} is damaged: {why}")]
     Damaged {
         /// Which object, or which part of it.
         what: String,
-        /// How that shows.
+        /// The failed check.
         why: String,
     },
     /// The cache names a segment or a pack that does not exist, though its seal is right.
@@ -26,17 +26,17 @@ pub enum Error {
     Cache {
         /// The file.
         path: String,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
     /// A folder of the cache cannot be used.
     #[error("cannot {action} {path}: {source}")]
     Path {
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
         /// The path, as text.
         path: String,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
 }

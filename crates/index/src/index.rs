@@ -1,6 +1,6 @@
-//! Where each block is.
+//! The index: finds the place of each block.
 //!
-//! Most of it is in *runs*, files of the [cache](crate::Cache); what is not, in memory.
+//! Most blocks are in *runs*, files of the [cache](crate::Cache); the others in memory.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::run::{PackRecord, Run};
 
 /// All blocks of a repository.
 ///
-/// Packs and segments are numbered through: those of the runs first, then those in memory.
+/// Packs and segments have consecutive numbers: the runs come first, the index in memory last.
 #[derive(Default)]
 pub struct Index {
     parts: Vec<Part>,
@@ -26,7 +26,7 @@ pub struct Index {
     condemned_in_runs: Vec<Range<u32>>,
 }
 
-/// A run, and how many packs and segments there are before it.
+/// A run, and the numbers of packs and segments before it.
 struct Part {
     run: Run,
     packs: u32,
@@ -34,8 +34,7 @@ struct Part {
 }
 
 impl Index {
-    /// An empty index that takes these removals into account, by which the packs in `condemned` are
-    /// about to go.
+    /// An empty index as of these removals, which name the packs in `condemned`.
     pub fn as_of(removals: BTreeSet<Id>, condemned: HashSet<Id>) -> Self {
         Self {
             removals,
@@ -44,13 +43,13 @@ impl Index {
         }
     }
 
-    /// The removals that it takes into account.
+    /// IDs of the removals that the index takes into account.
     pub fn removals(&self) -> &BTreeSet<Id> {
         &self.removals
     }
 
-    /// Adds what a pack holds. A pack that is known already is passed over; of a block that is
-    /// known already the first place stays the one that is found.
+    /// Adds the contents of a pack. A known pack is skipped; a known block keeps its first place as
+    /// the one that is found.
     ///
     /// # Errors
     /// [`Error::Damaged`] when the contents break the limits of the format.
@@ -58,7 +57,7 @@ impl Index {
         self.recent.add(pack, contents)
     }
 
-    /// Adds what an index object says.
+    /// Adds the contents of an index object.
     ///
     /// # Errors
     /// As [`Index::add`].
@@ -67,8 +66,7 @@ impl Index {
         packs.try_for_each(|(pack, contents)| self.add(*pack, contents))
     }
 
-    /// Gives an empty index these runs. Those that have the most come first, since most of what is
-    /// looked for is there.
+    /// Adds runs to an empty index, the longest first: it answers most look-ups.
     ///
     /// # Errors
     /// When the cache cannot be read.
@@ -95,7 +93,7 @@ impl Index {
         Ok(self)
     }
 
-    /// Makes unknown what these packs hold, unless it is in another pack too.
+    /// Removes these packs' places of blocks; blocks of other packs stay known.
     ///
     /// # Errors
     /// When the cache cannot be read.
@@ -107,8 +105,7 @@ impl Index {
         Ok(())
     }
 
-    /// Where a block is, if it is anywhere. In a pack that is about to be removed only if it is in
-    /// no other.
+    /// Finds a block; returns a place in a condemned pack only if no other pack has the block.
     ///
     /// # Errors
     /// When the cache cannot be read.
@@ -144,13 +141,12 @@ impl Index {
         }
     }
 
-    /// Whether a pack is about to be removed.
+    /// Whether a pack is condemned.
     pub fn condemns(&self, pack: &Id) -> bool {
         self.condemned.contains(pack)
     }
 
-    /// Whether a place is in a pack that is about to be removed: it can be read, but must not be
-    /// relied on.
+    /// Whether a place is in a condemned pack: readers may use it, new snapshots must not.
     ///
     /// # Errors
     /// When the cache cannot be read.
@@ -167,7 +163,7 @@ impl Index {
             .is_some_and(|range| range.start <= place.segment))
     }
 
-    /// The pack that a place is in.
+    /// The pack of a place.
     ///
     /// # Errors
     /// When the cache cannot be read.
@@ -175,7 +171,7 @@ impl Index {
         self.pack(self.segment(place.segment)?.pack)
     }
 
-    /// All places where a block is, the one that [`Index::find`] returns first.
+    /// All places of a block, first the one that [`Index::find`] returns.
     ///
     /// # Errors
     /// When the cache cannot be read.
@@ -210,7 +206,7 @@ impl Index {
         })
     }
 
-    /// The segment that comes behind this one in the same pack, if there is one.
+    /// The next segment of the same pack, if any.
     ///
     /// # Errors
     /// When the cache cannot be read.
@@ -226,7 +222,7 @@ impl Index {
         Ok(Some(next))
     }
 
-    /// The part that has this segment; nothing when it is in memory.
+    /// The part with this segment; `None` for segments in memory.
     fn part_of_segment(&self, number: u32) -> Option<&Part> {
         let part = self.parts.iter().rfind(|part| part.segments <= number)?;
         (number < part.segments_end()).then_some(part)
@@ -246,7 +242,7 @@ impl Index {
         }
     }
 
-    /// All packs, in no order; one that several index objects name may come as often.
+    /// All packs, in no order; a pack of several index objects may come several times.
     pub fn packs(&self) -> impl Iterator<Item = Result<PackEntry>> {
         let in_runs = self.parts.iter().flat_map(|part| {
             let records = part.run.records::<PackRecord>(&part.run.footer().packs);
@@ -292,7 +288,7 @@ impl Index {
         Ok(run.is_single(id)? || run.find(id)? == Some(place))
     }
 
-    /// Number of blocks; of those in runs, one that is stored more than once may count as often.
+    /// Number of blocks. A block in several runs or packs may count several times.
     pub fn len(&self) -> u64 {
         let in_runs = self.parts.iter().map(|part| u64::from(part.run.len()));
         in_runs.sum::<u64>() + self.recent.len()
@@ -309,7 +305,7 @@ impl Index {
         last.map_or((0, 0), |last| (last.packs_end(), last.segments_end()))
     }
 
-    /// A place that [`Recent`] returned, with the number that its segment has here.
+    /// Converts a place of [`Recent`] to the segment numbers of the index.
     fn number(&self, place: BlockLocation) -> BlockLocation {
         BlockLocation {
             segment: self.in_runs().1 + place.segment,
@@ -327,7 +323,7 @@ impl Part {
         self.segments + self.run.footer().segments.count
     }
 
-    /// A place that the run returned, with the number that its segment has in the index.
+    /// Converts a place of the run to the segment numbers of the index.
     fn number(&self, place: BlockLocation) -> BlockLocation {
         BlockLocation {
             segment: self.segments.saturating_add(place.segment),

@@ -1,9 +1,9 @@
-//! Where each block of a repository is.
+//! The index of a repository: the place of each block.
 //!
-//! An [`Index`] knows which packs there are, and which segment of which pack has each block. A
-//! [`Cache`] keeps it on the local disk in sealed pages, with eight bytes a block in memory at
-//! most, and reads from the repository only what is new: through the trait [`IndexObjects`], so
-//! that it needs no repository to be tested or measured.
+//! An [`Index`] knows all packs, and the pack and segment of each block. A [`Cache`] keeps the
+//! index on the local disk in sealed pages, with at most eight bytes a block in memory, and reads
+//! only new index objects from the repository: through the trait [`IndexObjects`], so that tests
+//! and measurements need no repository.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,6 @@
-//! Writes a run: of index objects, of other runs, or of both.
+//! Writes a run from index objects, other runs, or both.
 //!
-//! Everything is read and written from front to end, so memory is needed for a few numbers a pack
-//! only.
+//! Input and output are sequential, so memory holds only a few numbers a pack.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
@@ -19,17 +18,17 @@ use crate::run::{
 };
 use tabane_storage::Id;
 
-/// Entries of a bucket, more or less: few enough to be read for a single lookup, many enough to
-/// make buckets few.
+/// Approximate entries of a bucket: few enough to be read for a single lookup, many enough to make
+/// buckets few.
 const BUCKET_ENTRIES: u32 = 256;
 
-/// The result of what reads other runs and writes one.
+/// The result of reading runs and writing one.
 pub type Merged<T> = std::result::Result<T, Failure>;
 
-/// Why a run was not written.
+/// Failures of writing a run.
 #[derive(Debug)]
 pub enum Failure {
-    /// What it should be made of cannot be read.
+    /// The input cannot be read.
     Read(Error),
     /// The cache cannot be written.
     Write(io::Error),
@@ -47,7 +46,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// What a run is made of.
+/// Input of a merge.
 pub trait Input {
     /// Index objects, current or not.
     fn sources(&self) -> &[Id];
@@ -67,7 +66,7 @@ pub trait Input {
     /// The first 40 bits of the ID of each block, and its number; sorted.
     fn table(&self) -> Box<dyn Iterator<Item = Result<(u64, u32)>> + '_>;
 
-    /// Which index object names which pack.
+    /// Pairs of an index object and a pack that it names.
     fn namings(&self) -> Box<dyn Iterator<Item = Result<Naming>> + '_>;
 }
 
@@ -111,7 +110,7 @@ impl Input for Run {
     }
 }
 
-/// What some index objects say, in memory.
+/// The contents of some index objects, in memory.
 pub struct Batch {
     sources: Vec<Id>,
     packs: Vec<PackRecord>,
@@ -122,7 +121,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Puts index objects in order.
+    /// Sorts index objects into a batch.
     ///
     /// # Errors
     /// [`Error::Damaged`] when contents break the limits of the format.

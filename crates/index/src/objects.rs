@@ -1,4 +1,4 @@
-//! What an index needs of the repository that it is of.
+//! The access of an index to its repository.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -8,12 +8,12 @@ use crate::contents::IndexSegment;
 use crate::error::Error;
 use crate::pages::PageKeys;
 
-/// The names of the removals, and the packs that are about to go by them.
+/// IDs of the removals, and IDs of the packs that they condemn.
 pub type Removed = (BTreeSet<Id>, HashSet<Id>);
 
 /// The objects of an index, and the packs that they name.
 pub trait IndexObjects {
-    /// Why they cannot be read.
+    /// Error of reading an object.
     type Error: From<Error>;
 
     /// Names the repository.

@@ -113,7 +113,7 @@ impl PageWriter {
         })
     }
 
-    /// Writes a record; those of a section are all of one type.
+    /// Appends a record to the current section; a section has records of one type only.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -259,7 +259,7 @@ impl PageFile {
     }
 }
 
-/// Records of a section, one after the other.
+/// Reads the records of a section in order.
 pub struct Records<'a, T> {
     pages: &'a PageFile,
     section: Section,
@@ -267,7 +267,7 @@ pub struct Records<'a, T> {
     end: u32,
     /// Pages that were read ahead.
     buffer: Vec<u8>,
-    /// Number of the first of them.
+    /// Number of the first of these pages.
     buffered: u32,
     record: PhantomData<T>,
 }

@@ -75,13 +75,13 @@ impl Recent {
         self.blocks.get(block).copied()
     }
 
-    /// All places of a block, the first one first.
+    /// All places of a block, in the order of their insertion.
     pub fn places(&self, block: &Id) -> impl Iterator<Item = BlockLocation> {
         let further = self.further.get(block).into_iter().flatten();
         self.find(block).into_iter().chain(further.copied())
     }
 
-    /// Forgets the blocks of these packs, where they are stored nowhere else.
+    /// Removes these packs' places; blocks that no other pack holds are forgotten.
     pub fn exclude_packs(&mut self, packs: &HashSet<Id>) {
         let excluded: HashSet<u32> = packs
             .iter()

@@ -1,11 +1,11 @@
-//! A run: what some index objects say of packs, in a file of the cache, made so that a lookup reads
-//! one page.
+//! A run: the contents of some index objects in a file of the cache, from which a lookup reads one
+//! page.
 //!
 //! A *table* has eight bytes for each block: bits 8 to 40 of its ID and its number, sorted by ID.
 //! It is cut into *buckets* by the first bits of the ID, whose parts are about equal since IDs are
-//! hashes. A bucket is read when it is first wanted and stays in memory: so what is not there costs
-//! no reading. For what may be there, the record of the block is read and its whole ID compared.
-//! Records are in the order of packs: neighbours are wanted together.
+//! hashes. A bucket is read at its first lookup and stays in memory, so that later lookups of
+//! missing blocks read nothing. For a match, the block's record is read and its whole ID compared.
+//! Records are in the order of packs, since neighbours are looked up together.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -67,23 +67,23 @@ pub struct Footer {
     pub blocks: Section,
     /// By key, for each first byte of an ID.
     pub table: Section,
-    /// For each bucket the number of entries before it, and those of all.
+    /// For each bucket the number of entries before it; at the end the number of all entries.
     pub starts: Section,
     /// Bits of an ID that choose its bucket: [`BUCKET_BITS_MIN`] to [`BUCKET_BITS_MAX`].
     pub bucket_bits: u32,
     /// IDs of the index objects.
     pub sources: Section,
-    /// What they name.
+    /// The packs that each index object names.
     pub namings: Section,
 }
 
 /// The fewest bits of an ID that choose its bucket.
 pub const BUCKET_BITS_MIN: u32 = 8;
 
-/// And the most.
+/// The most bits of an ID that choose its bucket.
 pub const BUCKET_BITS_MAX: u32 = 24;
 
-/// The bits of an ID that [`TableEntry::key`] has.
+/// Bits 8 to 40 of an ID, as in [`TableEntry::key`].
 pub fn key(id: &Id) -> u32 {
     u32::from_be_bytes([id.0[1], id.0[2], id.0[3], id.0[4]])
 }
@@ -104,7 +104,7 @@ pub struct Run {
     buckets: Box<[OnceLock<Box<[TableEntry]>>]>,
     /// Packs that no current index object names, sorted.
     unnamed: Vec<u32>,
-    /// Blocks of packs that do not count, sorted.
+    /// Blocks of excluded packs, sorted.
     excluded: Vec<Range<u32>>,
     excluded_blocks: u32,
 }
@@ -152,22 +152,23 @@ impl Run {
         })
     }
 
-    /// Its file.
+    /// Path of the run's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The index objects of which it has all that they say.
+    /// IDs of the index objects whose contents this run holds completely.
     pub fn sources(&self) -> &[Id] {
         &self.sources
     }
 
-    /// Numbers of records.
+    /// Sizes and positions of the run's sections.
     pub fn footer(&self) -> &Footer {
         &self.footer
     }
 
-    /// Number of blocks that count; one that is in several packs counts as often.
+    /// Number of blocks without those of excluded packs; a block in several packs counts several
+    /// times.
     pub fn len(&self) -> u32 {
         self.footer
             .blocks
@@ -192,12 +193,12 @@ impl Run {
         )
     }
 
-    /// Entries of blocks that count and that may be this one.
+    /// Table entries with the key of this ID, without blocks of excluded packs.
     fn matches(&self, id: &Id) -> Result<impl Iterator<Item = &TableEntry> + Clone> {
         let key = key(id);
         let number = bucket(id.0[0], key, self.footer.bucket_bits);
         let entries = self.bucket(number)?;
-        // Keys are spread evenly: this is where it should be, give or take a few.
+        // Keys are spread evenly, so the key lies within a few entries of this guess.
         let rest = key << (self.footer.bucket_bits - 8);
         let guess = ((entries.len() as u64 * u64::from(rest)) >> 32) as usize;
         let first = first_from(entries, guess, key);
@@ -239,7 +240,7 @@ impl Run {
         read.map_err(|error| self.failed(error))
     }
 
-    /// The number of entries in this bucket and those before it.
+    /// Number of entries up to the end of this bucket.
     pub fn bucket_end(&self, bucket: u32) -> u32 {
         self.starts[bucket as usize + 1]
     }

@@ -55,7 +55,7 @@ impl Backend {
             Self::Portable => true,
             Self::Sse41 => is_x86_feature_detected!("sse4.1"),
             Self::Avx2 => {
-                // No processor has the first without the others, but a virtual one may hide them.
+                // Every processor with AVX2 has BMI1 and BMI2, but a virtual machine may hide them.
                 is_x86_feature_detected!("avx2")
                     && is_x86_feature_detected!("bmi1")
                     && is_x86_feature_detected!("bmi2")
@@ -106,7 +106,7 @@ impl Backend {
             .clone()
     }
 
-    /// What a value of `TABANE_SIMD` means on this processor: nothing if empty.
+    /// The backend that a value of `TABANE_SIMD` selects on this processor; `None` if empty.
     ///
     /// # Errors
     ///

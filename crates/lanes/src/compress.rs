@@ -1,5 +1,4 @@
-//! How blocks are added to states: the kinds of kernels, and the body of those that are made of
-//! vectors.
+//! Adding blocks to states: the kinds of kernels, and the body of kernels made of vectors.
 
 use crate::backend::Backend;
 use crate::kernel::Kernel;
@@ -13,8 +12,8 @@ use crate::vector::{LaneSet, Next, STATE_WORDS_MAX, State, Vector};
 /// `data` are each readable for `blocks` blocks of the algorithm.
 pub(crate) type Compress = unsafe fn(set: &mut LaneSet, blocks: usize);
 
-/// Adds blocks of one message to its state. What a [`Compress`] takes with it for many lanes costs
-/// as much as a block.
+/// Adds blocks of one message to its state. Separate from [`Compress`], whose set-up for many lanes
+/// costs as much as a block.
 ///
 /// # Safety
 ///
@@ -22,7 +21,7 @@ pub(crate) type Compress = unsafe fn(set: &mut LaneSet, blocks: usize);
 /// algorithm.
 pub(crate) type CompressOne = unsafe fn(state: &mut State, data: *const u8, blocks: usize);
 
-/// One way of adding blocks to the state of a number of messages at once.
+/// A kernel that adds blocks to the states of several messages at once.
 #[derive(Clone, Copy)]
 pub(crate) struct LaneKernel {
     pub(crate) backend: Backend,
@@ -93,7 +92,7 @@ pub(crate) unsafe fn compress_blocks<K: Kernel, V: Vector<Word = K::Word>>(
         }
     }
     for block in 1..=blocks {
-        // Behind the last block there may be nothing to read, so it is read again.
+        // Memory behind the last block may be unreadable, so the last block is read again.
         let offset = K::BLOCK * block.min(blocks - 1);
         // SAFETY: the caller vouches for the instruction set, and for `blocks` blocks, one of which
         // is at the offset.

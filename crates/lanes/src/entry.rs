@@ -1,4 +1,4 @@
-//! What the table of algorithms says of each.
+//! Entries of the table of algorithms.
 
 use crate::algorithm::Algorithm;
 use crate::backend::Backend;
@@ -9,7 +9,7 @@ use crate::peak::Operations;
 use crate::plan::Plan;
 use crate::vector::State;
 
-/// What the rest of the crate needs to know of an algorithm at run time.
+/// Properties of an algorithm at run time.
 pub(crate) struct Entry {
     pub(crate) algorithm: Algorithm,
     pub(crate) name: &'static str,

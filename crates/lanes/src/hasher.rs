@@ -27,7 +27,7 @@ pub struct Hasher {
     plan: &'static Plan,
     /// Behind the last whole block.
     pub(crate) state: State,
-    /// What has come since the last whole block, at its beginning.
+    /// Bytes since the last whole block, at the buffer's beginning.
     buffer: [u8; BLOCK_BYTES_MAX],
     /// Bytes of the message so far.
     pub(crate) length: u64,
@@ -83,7 +83,8 @@ impl Hasher {
         }
         if data.len() >= block {
             let (whole, rest) = data.split_at(data.len() & !(block - 1));
-            // SAFETY: a plan has only what the processor can run. So many blocks are there.
+            // SAFETY: a plan holds only kernels that the processor can run, and `whole` has this
+            // many blocks.
             unsafe { (self.plan.one)(&mut self.state, whole.as_ptr(), whole.len() / block) };
             data = rest;
         }
@@ -129,15 +130,15 @@ impl Hasher {
         unsafe { (self.plan.one)(&mut self.state, self.buffer.as_ptr(), 1) };
     }
 
-    /// How many bytes have come since the last whole block.
+    /// Number of bytes since the last whole block.
     #[inline]
     pub fn filled(&self) -> usize {
         // The lengths of blocks are powers of two.
         self.length as usize & (self.plan.entry.block_len - 1)
     }
 
-    /// The state behind the last whole block, for whoever goes on with it elsewhere; `None` if its
-    /// words have 64 bits. Those that the algorithm does not have mean nothing.
+    /// The state after the last whole block, for hashing on elsewhere; `None` if its words have 64
+    /// bits. Words beyond the algorithm's state are undefined.
     pub fn state(&self) -> Option<[u32; 8]> {
         (self.plan.entry.block_len == 64).then(|| *self.state.words())
     }
@@ -154,12 +155,12 @@ impl Hasher {
         self.length += len;
     }
 
-    /// What has come since the last whole block.
+    /// Bytes since the last whole block.
     pub(crate) fn pending(&self) -> &[u8] {
         &self.buffer[..self.filled()]
     }
 
-    /// Keeps what is behind the last whole block, when that block is in the state already.
+    /// Keeps the bytes behind the last whole block, which is in the state already.
     pub(crate) fn keep_rest(&mut self, data: &[u8]) {
         let block = self.plan.entry.block_len;
         let before = self.pending().len();
@@ -173,14 +174,14 @@ impl Hasher {
     }
 }
 
-/// What is appended to a message.
+/// A message and the bytes to append.
 pub(crate) type Update<'h, 'a> = (&'h mut Hasher, &'a [u8]);
 
 /// A message so far, and what ends it.
 pub(crate) type End<'h, 'a> = (&'h Hasher, &'a [u8]);
 
 impl core::fmt::Debug for Hasher {
-    /// Nothing of the message, which may be secret.
+    /// Omits the message's state, which may be secret.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Hasher")
             .field("algorithm", &self.algorithm())

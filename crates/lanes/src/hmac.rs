@@ -71,7 +71,7 @@ impl Drop for HmacKey {
 }
 
 impl core::fmt::Debug for HmacKey {
-    /// Nothing of the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("HmacKey")
             .field("algorithm", &self.inner.algorithm())
@@ -79,10 +79,10 @@ impl core::fmt::Debug for HmacKey {
     }
 }
 
-/// The tag of each message under its key, all of them at once, one a lane. Algorithms and lengths
-/// may differ.
+/// Computes the tag of each message under its key, one message a lane. Algorithms and lengths may
+/// differ.
 ///
-/// To compare a tag with one that somebody sent, use a comparison in constant time.
+/// Compare a tag with a received one in constant time.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! What an algorithm must do.
+//! The interface of an algorithm's kernel.
 
 use crate::registers::Registers;
 use crate::vector::{Next, Vector, Word};

@@ -1,7 +1,7 @@
-//! How many operations the kernels execute: the numerator of their instruction bound.
+//! Counts the operations that the kernels execute: the numerator of their instruction bound.
 //!
-//! Nothing here is typed in from a listing. The kernels are generic over a vector of lanes, so they
-//! are run once over a vector that counts instead of computing.
+//! The kernels are generic over a vector of lanes, so they are run once over a vector that counts
+//! its operations instead of computing.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -75,8 +75,9 @@ impl Operations {
     }
 }
 
-/// What the kernel of `backend` with `lanes` lanes executes for a block in each. `None` if there is
-/// no such kernel, or if its instructions are not those of lanes (portable, SHA-NI, one message).
+/// The operations that the kernel of `backend` with `lanes` lanes executes for a block in each
+/// lane. `None` if no such kernel exists, or if it is not made of vectors (portable, SHA-NI, one
+/// message).
 pub fn operations(algorithm: Algorithm, backend: Backend, lanes: usize) -> Option<Operations> {
     let entry = algorithm.entry();
     (entry.lane_kernels)(backend)
@@ -84,7 +85,7 @@ pub fn operations(algorithm: Algorithm, backend: Backend, lanes: usize) -> Optio
         .find(|kernel| kernel.lanes == lanes)?;
     let word_bytes = entry.block_len / 16;
     let register_bits = match backend {
-        // One lane of such a backend is not made of vectors.
+        // The kernel of one lane is not made of vectors.
         _ if lanes == 1 => return None,
         Backend::Sse41 => 128,
         Backend::Avx2 => 256,
@@ -93,7 +94,7 @@ pub fn operations(algorithm: Algorithm, backend: Backend, lanes: usize) -> Optio
     };
     let registers = 8 * word_bytes * lanes / register_bits;
     let mut one = (entry.count)(backend == Backend::Avx512);
-    // What the transposing loads of `arch` are made of, for 16 words of every lane of a register.
+    // Operations of the transposing loads of `arch`, for 16 words of every lane of a register.
     (one.unpack, one.part_shuffle) = match (register_bits, word_bytes) {
         (128, 4) => (32, 0),
         (128, _) => (16, 0),

@@ -12,7 +12,7 @@ use crate::vector::State;
 /// rate runs.
 const COUNTED_MESSAGES: usize = 128;
 
-/// What one block *in each lane* costs, in tenths of a nanosecond; only the ratios within a column
+/// Costs of one block *in each lane*, in tenths of a nanosecond; only the ratios within a column
 /// matter.
 ///
 /// The first column is for processors with four full-width AVX-512 pipes of two cycles' latency,
@@ -88,7 +88,7 @@ fn column() -> usize {
     2
 }
 
-/// The cost of a kernel, or for one that nobody has measured a guess that prefers wide ones.
+/// The cost of a kernel; for an unmeasured one, a guess that prefers wide kernels.
 fn cost(algorithm: Algorithm, kernel: &LaneKernel, column: usize) -> u32 {
     // These differ from their fuller forms in the first state and the length of the digest only.
     let algorithm = match algorithm {
@@ -105,7 +105,7 @@ fn cost(algorithm: Algorithm, kernel: &LaneKernel, column: usize) -> u32 {
 /// The kernels that may run, and which one does so for how many messages.
 pub(crate) struct Plan {
     pub(crate) entry: &'static Entry,
-    /// What takes a message by itself.
+    /// The function for a single message.
     pub(crate) one: CompressOne,
     /// The state before the first block.
     pub(crate) initial: State,
@@ -114,8 +114,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// What `TABANE_SIMD` forces, with portable kernels where it has none for the algorithm; else
-    /// the fastest.
+    /// The plan of the backend that `TABANE_SIMD` forces, with portable kernels for algorithms that
+    /// it lacks; else the fastest plan.
     ///
     /// # Panics
     ///
@@ -189,8 +189,8 @@ impl Plan {
         let mut choice = [0; COUNTED_MESSAGES + 1];
         for messages in 1..=COUNTED_MESSAGES {
             let sum = |i: usize| costs[i] + least[messages - messages.min(kernels[i].lanes)];
-            // Of equal sums the widest kernel first, so that lanes stay full while there are
-            // messages.
+            // Among equal sums the widest kernel first, so that lanes stay full as long as messages
+            // remain.
             let best = (0..kernels.len())
                 .min_by_key(|&i| (sum(i), usize::MAX - kernels[i].lanes))
                 .expect("there are kernels");

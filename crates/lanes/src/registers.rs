@@ -2,7 +2,8 @@
 
 use crate::vector::{Vector, Word};
 
-/// The registers of each instruction set that hold lanes of this word. A word is a lane of its own.
+/// The registers of each instruction set that hold lanes of this word. A word alone is a vector of
+/// one lane.
 pub(crate) trait Registers: Word + Vector<Word = Self> {
     /// 128 bits.
     #[cfg(target_arch = "x86_64")]

@@ -18,7 +18,7 @@ use crate::vector::{LANES_MAX, LaneSet, STATE_WORDS_MAX, Word};
 /// The words of one lane's state, of which the first `INITIAL.len()` count.
 type State<K> = [<K as Kernel>::Word; STATE_WORDS_MAX];
 
-/// Where a stretch begins, and whether its message ends with it.
+/// The start of a stretch, and whether its message ends with it.
 struct Start<'s, K: Kernel> {
     state: State<K>,
     /// Bytes that come before the data: less than a block.
@@ -81,7 +81,7 @@ impl Scratch {
     }
 }
 
-/// What a lane still has to do after the blocks that it is reading.
+/// The part of a lane's message after the blocks that are being read.
 #[derive(Clone, Copy)]
 struct Rest<'a> {
     index: usize,
@@ -91,8 +91,8 @@ struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
-    /// The next blocks to read: what is before the data and their first bytes, the data's whole
-    /// blocks, or what is left of them with the padding. `None` if nothing is left to do.
+    /// The next blocks to read: `head` with the data's first bytes, the data's whole blocks, or the
+    /// remaining bytes with the padding. `None` at the end.
     ///
     /// `head`, which is not empty only the first time, is less than a block.
     #[inline]
@@ -141,7 +141,7 @@ struct Lanes<'a> {
 }
 
 impl<'a> Lanes<'a> {
-    /// At most `most` of them will be active.
+    /// Lanes of which at most `most` become active.
     fn new(most: usize) -> Self {
         let rest = Rest {
             index: 0,
@@ -233,8 +233,7 @@ impl<'a> Lanes<'a> {
         let blocks = self.left[..used]
             .iter()
             .fold(most, |least, &left| least.min(left));
-        // Lanes without a stretch read what lane 0 reads, and nobody looks at what becomes of their
-        // state.
+        // Lanes without a stretch read the blocks of lane 0, and their state is ignored.
         for lane in used..kernel.lanes {
             self.set.data[lane] = self.set.data[0];
         }
@@ -368,7 +367,7 @@ impl Hasher {
     }
 }
 
-/// What calls add to messages that have not ended.
+/// Parts appended to unfinished messages.
 struct Updates<'p, 'h, 'a>(&'p mut [Update<'h, 'a>]);
 
 impl<'a, K: Kernel> Stretches<'a, K> for Updates<'_, '_, 'a> {

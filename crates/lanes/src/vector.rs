@@ -7,14 +7,13 @@ use crate::prefetch::prefetch;
 /// The most lanes that one [`LaneKernel`](crate::compress::LaneKernel) may have.
 pub(crate) const LANES_MAX: usize = 64;
 
-/// How many bytes ahead of their use data is asked for: a few blocks, as long as memory takes to
-/// answer.
+/// Distance of prefetching in bytes: a few blocks, as long as memory takes to answer.
 const AHEAD_BYTES: usize = 256;
 
 /// The most words of state that an algorithm may have.
 pub(crate) const STATE_WORDS_MAX: usize = 8;
 
-/// What an algorithm computes with: `u32` or `u64`.
+/// The word of an algorithm: `u32` or `u64`.
 pub(crate) trait Word: Copy + Default + Into<u64> + 'static {
     /// Bytes in a word.
     const BYTES: usize = size_of::<Self>();
@@ -60,7 +59,7 @@ impl State {
     /// All words.
     #[inline(always)]
     pub(crate) fn words_mut<W: Word>(&mut self) -> &mut [W; STATE_WORDS_MAX] {
-        // SAFETY: as for `words`; any bytes are good words.
+        // SAFETY: words are plain integers of at most eight bytes, so any bytes written are valid.
         unsafe { &mut *self.0.as_mut_ptr().cast() }
     }
 }
@@ -83,7 +82,8 @@ impl Row {
     /// As words, lane by lane.
     #[inline(always)]
     pub(crate) fn words_mut<W: Word>(&mut self) -> &mut [W] {
-        // SAFETY: as for `words`; any bytes are good words.
+        // SAFETY: words are plain integers, together as long as the array; any bytes written are
+        // valid.
         unsafe {
             core::slice::from_raw_parts_mut(
                 self.0.as_mut_ptr().cast(),
@@ -93,8 +93,8 @@ impl Row {
     }
 }
 
-/// What a compression kernel works on: the state of every lane, and where each lane's next block
-/// lies.
+/// The data of a compression kernel: the state of every lane, and the address of each lane's next
+/// block.
 ///
 /// Words of all lanes at one position lie side by side, so that a kernel loads and stores them
 /// without strided access.
@@ -116,8 +116,8 @@ impl LaneSet {
     }
 }
 
-/// The block after the one that is being worked on: to be loaded piece by piece between the steps
-/// of that one, since loading waits for memory and steps wait for one another.
+/// The next block, loaded piece by piece between the steps of the current one: loads wait for
+/// memory while steps wait for one another.
 pub(crate) struct Next<'a, V> {
     data: *const *const u8,
     offset: usize,
@@ -125,7 +125,7 @@ pub(crate) struct Next<'a, V> {
 }
 
 impl<'a, V: Vector> Next<'a, V> {
-    /// What lies at `offset` from each pointer goes to `block`.
+    /// Loads the 16 words at `offset` from each pointer into `block`.
     ///
     /// # Safety
     ///
@@ -167,24 +167,24 @@ pub(crate) fn ask_ahead(line: *const u8) {
 /// A register of `LANES` unsigned numbers.
 ///
 /// Only the constructors ([`load`](Vector::load) and [`load_block`](Vector::load_block) fills in)
-/// are `unsafe`: they demand that the processor has the instruction set. Whoever holds a value has
-/// met that demand, so that the operations on values, and with them the whole of every algorithm,
-/// are safe code.
+/// are `unsafe`: they demand that the processor has the instruction set. A value proves that this
+/// demand was met, so that the operations on values, and with them every algorithm as a whole, are
+/// safe code.
 ///
 /// Every function must be `#[inline(always)]`: the caller at the bottom of the stack is the only
 /// one that has the `#[target_feature]`.
 pub(crate) trait Vector: Copy {
-    /// What is in a lane.
+    /// The type of a lane.
     type Word: Word;
 
-    /// How many messages are worked on at once.
+    /// Number of lanes, each with one message.
     const LANES: usize;
 
-    /// Of how many registers of the processor it is made.
+    /// Number of the processor's registers in this vector.
     const REGISTERS: usize = 1;
 
-    /// Whether logic on three operands is one instruction. Where it is not, an algorithm may know a
-    /// shorter way.
+    /// Whether logic on three operands is one instruction. If not, an algorithm may use a shorter
+    /// formula.
     const TERNARY: bool = false;
 
     /// Reads `LANES` words.
@@ -262,7 +262,7 @@ pub(crate) trait Vector: Copy {
         yes.xor(no).and(self).xor(no)
     }
 
-    /// Bit by bit: what at least two of the three are.
+    /// The majority of the three, bit by bit.
     #[inline(always)]
     fn majority(self, b: Self, c: Self) -> Self {
         self.and(b).or(self.or(b).and(c))
@@ -281,8 +281,8 @@ pub(crate) trait Vector: Copy {
 #[derive(Clone, Copy)]
 pub(crate) struct Several<V, const N: usize>([V; N]);
 
-/// The operations of [`Several`]: each is that of its registers, one by one. Loops, because a
-/// closure would have to be inlined to have the instruction set.
+/// The operations of [`Several`], applied to each register in turn. Loops, because a closure would
+/// have to be inlined to have the instruction set.
 macro_rules! one_by_one {
     ($(fn $name:ident$(<$(const $constant:ident),*>)?($($arg:ident),*);)*) => {$(
         #[inline(always)]

@@ -4,11 +4,10 @@
 use crate::backend::{Backend, BackendError, VARIABLE};
 use crate::prefetch::prefetch;
 
-/// How far ahead of its use what comes from memory is asked for, where two sums are computed in
-/// turns.
+/// Distance of prefetching in bytes when two sums are computed in turns.
 const AHEAD_BYTES: usize = 1024;
 
-/// Sets `into` to the exclusive or of all of `from`; to zeros where there are none.
+/// Sets `into` to the exclusive or of all buffers in `from`; to zeros if `from` is empty.
 ///
 /// # Panics
 ///
@@ -18,7 +17,7 @@ pub fn xor_of(into: &mut [u8], from: &[&[u8]]) {
     chosen().run(into, from, Keep::Nothing);
 }
 
-/// Changes `into` by the exclusive or with all of `from`.
+/// Combines `into` with all buffers in `from` by exclusive or.
 ///
 /// # Panics
 ///
@@ -29,15 +28,14 @@ pub fn xor_into(into: &mut [u8], from: &[&[u8]]) {
 
 /// A buffer, and the buffers whose exclusive or it receives.
 pub struct Sum<'a> {
-    /// What is set.
+    /// The buffer that receives the sum.
     pub into: &'a mut [u8],
     /// Buffers that are at least as long.
     pub from: &'a [&'a [u8]],
 }
 
-/// As [`xor_of`] for both, a piece of one and a piece of the other in turns: while the sources of
-/// `distant` are on their way from memory, those of `near` are added up, which should be in the
-/// cache.
+/// As [`xor_of`] for two sums, in alternating pieces: while the sources of `distant` arrive from
+/// memory, those of `near`, which should be in the cache, are added up.
 ///
 /// # Panics
 ///
@@ -102,7 +100,7 @@ pub fn xor_into_on(backend: Backend, into: &mut [u8], from: &[&[u8]]) -> Result<
     Ok(())
 }
 
-/// What of `into` goes into the result.
+/// Part of `into` in the result.
 #[derive(Clone, Copy)]
 enum Keep {
     Nothing,
@@ -113,7 +111,7 @@ enum Keep {
 /// them.
 #[derive(Clone, Copy)]
 enum Width {
-    /// Those that every processor of the architecture has.
+    /// Registers that every processor of the architecture has.
     Baseline,
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -158,7 +156,7 @@ impl Width {
     }
 }
 
-/// What `TABANE_SIMD` forces, else the widest.
+/// The width that `TABANE_SIMD` forces, else the widest.
 fn chosen() -> Width {
     match Backend::forced() {
         Ok(Some(backend)) => Width::of(backend),
@@ -273,7 +271,7 @@ fn sum_chunk<const CHUNK: usize>(
     *into = sum;
 }
 
-/// What is shorter than a chunk.
+/// Sums the bytes behind the last whole chunk.
 fn sum_rest(into: &mut [u8], from: &[&[u8]], start: usize, keep: Keep) {
     if let Keep::Nothing = keep {
         into.fill(0);

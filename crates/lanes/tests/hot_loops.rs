@@ -145,7 +145,7 @@ fn assembly() -> String {
         .args(["--message-format=json", "--", "--emit=asm"])
         .arg("-Csymbol-mangling-version=v0")
         .current_dir(env!("CARGO_MANIFEST_DIR"));
-    // What these tests may have been built with, but not a release.
+    // Settings of the test build that a release build would not have.
     for variable in [
         "RUSTFLAGS",
         "CARGO_ENCODED_RUSTFLAGS",
@@ -236,8 +236,8 @@ struct HotLoop<'a> {
 }
 
 impl<'a> HotLoop<'a> {
-    /// With the largest loop inside it gone through `inner_turns` times. A function without a loop
-    /// is all of it.
+    /// The largest loop of a function, or the whole function if it has none; the largest loop
+    /// inside runs `inner_turns` times.
     fn of(function: &Function<'a>, inner_turns: usize) -> Self {
         let lines = &function.lines[..];
         let loops = loops(lines);

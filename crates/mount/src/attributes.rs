@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use fuser::{FileAttr, FileType, INodeNo};
 use tabane_store::entry::{Entry, Kind, Piece, Time};
 
-/// What `stat` counts blocks in, in bytes.
+/// Bytes of the blocks that `stat` counts.
 const STAT_BLOCK_LEN: u64 = 512;
 
 /// The attributes of an entry.
@@ -46,7 +46,8 @@ pub fn of_entry(entry: &Entry, inode: u64, links: u32) -> FileAttr {
     }
 }
 
-/// The attributes of what is above snapshots, and of their roots: it belongs to who mounts.
+/// The attributes of directories above snapshots, and of snapshots' roots, which belong to the
+/// mounting user.
 pub fn of_view(inode: u64, kind: FileType, size: u64, time: SystemTime) -> FileAttr {
     FileAttr {
         ino: INodeNo(inode),

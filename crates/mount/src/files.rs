@@ -14,10 +14,10 @@ use crate::trees::Directory;
 /// Files whose reader is kept.
 const KEPT_FILES: usize = 128;
 
-/// Directories of which it is known how far their files were read.
+/// Directories whose progress of reading is kept.
 const KNOWN_DIRECTORIES: usize = 16;
 
-/// Who reads files in their order may leave out so many.
+/// Files that a reader may skip and still count as reading in order.
 const LEFT_OUT: usize = 16;
 
 /// Contents of the next files that are read ahead, in bytes.
@@ -34,11 +34,11 @@ pub struct Files {
 struct State {
     readers: HashMap<u64, (Arc<FileReader>, u64)>,
     clock: u64,
-    /// The one that was used last at the back.
+    /// Progress by directory, the most recently used at the back.
     progress: VecDeque<Progress>,
 }
 
-/// How far the files of a directory were read.
+/// Progress of reading through a directory's files.
 #[derive(Clone, Copy)]
 struct Progress {
     directory: u64,
@@ -49,7 +49,7 @@ struct Progress {
 }
 
 impl Files {
-    /// None yet.
+    /// An empty set of readers.
     pub fn new(cache: Arc<SegmentCache>) -> Self {
         Self {
             pages: Pages::new(Arc::clone(&cache)),
@@ -58,7 +58,7 @@ impl Files {
         }
     }
 
-    /// Where the way to tell the kernel goes.
+    /// The slot for the kernel's notifier.
     pub fn notifier(&self) -> Arc<OnceLock<Notifier>> {
         self.pages.notifier()
     }
@@ -110,8 +110,8 @@ impl Files {
                     Kind::File { .. } => blocks(entry).collect(),
                     _ => Vec::new(),
                 }));
-            // One is left out: when the kernel asks for it, the reading has gone on, and so does
-            // this.
+            // Leaves one file out: when the kernel asks for it, the reader has come this far, and
+            // reading ahead goes on.
             let middle = from + (asked - from) / 2;
             self.pages.put(directory, from..middle);
             self.pages.put(directory, middle + 1..asked);

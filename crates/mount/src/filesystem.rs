@@ -23,10 +23,10 @@ use crate::snapshots::{Lister, Listing, Look};
 use crate::trees::{Directory, Trees};
 use crate::{Options, attributes};
 
-/// For how long the kernel need not ask again about what is in a snapshot.
+/// Time for which the kernel may cache entries of snapshots, which never change.
 const FOR_GOOD: Duration = Duration::from_secs(24 * 3600);
 
-/// For how long it need not ask again about what is above.
+/// Time for which the kernel may cache directories above snapshots.
 const FOR_A_MOMENT: Duration = Duration::from_secs(1);
 
 /// Different errors that are reported.
@@ -51,33 +51,33 @@ pub struct Snapshots {
     report: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-/// Numbers of what is above what was backed up.
+/// Inode numbers of the directories and links above the backed-up trees.
 #[derive(Default)]
 struct Views {
     numbers: HashMap<View, u64>,
     views: HashMap<u64, View>,
 }
 
-/// Something above what was backed up. Paths have no slash at the beginning.
+/// A directory, root or link above the backed-up trees. Paths have no slash at the beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum View {
     /// A directory of this path.
     Directory(String),
     /// The root of a snapshot, in the directory of this path.
     Root(String, Id),
-    /// A link, in the directory of this path, with its target: the kernel keeps what a link of this
-    /// number leads to.
+    /// A link in the directory of this path, with its target. A new target gets a new number, since
+    /// the kernel caches the target of a number.
     Latest(String, String),
 }
 
-/// One entry of a directory, wherever that is.
+/// An entry of a directory, of a snapshot or above.
 struct Found {
     attributes: FileAttr,
     /// For how long this holds.
     lasts: Duration,
 }
 
-/// What is in a directory.
+/// Entries of a directory.
 enum Contents {
     /// By name.
     View(Vec<(String, Found)>),
@@ -116,7 +116,7 @@ impl Snapshots {
         Ok(this)
     }
 
-    /// Where the way to tell the kernel goes.
+    /// The slot for the kernel's notifier.
     pub fn notifier(&self) -> Arc<OnceLock<Notifier>> {
         self.files.notifier()
     }
@@ -151,7 +151,7 @@ impl Snapshots {
         views.views.get(&inode).cloned()
     }
 
-    /// The number of a view; if it has none, `make` gives it one.
+    /// The inode number of a view; `make` makes a number for a new view.
     fn number(&self, view: View, make: impl FnOnce() -> u64) -> u64 {
         let mut views = self.views.lock().expect("no panic under this lock");
         if let Some(&number) = views.numbers.get(&view) {
@@ -402,7 +402,7 @@ fn reply_bytes(reply: ReplyXattr, room: u32, bytes: Result<Vec<u8>, Errno>) {
 
 impl Filesystem for Snapshots {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What an older kernel lacks is done without.
+        // Capabilities that an older kernel lacks are left out.
         for capability in [
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_PARALLEL_DIROPS,
@@ -441,8 +441,8 @@ impl Filesystem for Snapshots {
     }
 
     fn open(&self, _request: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        // Contents never change, so there is nothing to open: the kernel need not ask, and may keep
-        // what it has read.
+        // Contents never change, so `open` is needless: the kernel stops asking, and may keep its
+        // cache.
         reply.error(Errno::ENOSYS);
     }
 
@@ -544,7 +544,7 @@ impl Filesystem for Snapshots {
     }
 
     fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
-        // What the repository takes, and nothing free.
+        // The size of the repository, with no free space.
         let stored_len = *self.stored_len.get_or_init(|| {
             let packs = self.repository.list(ObjectKind::Pack).unwrap_or_default();
             packs.iter().map(|(_, len)| len).sum()

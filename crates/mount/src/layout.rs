@@ -12,7 +12,7 @@ const LATEST: &str = "latest";
 /// A directory above the snapshots.
 pub type Directory = BTreeMap<String, LayoutEntry>;
 
-/// What such a directory has.
+/// Entries of such a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LayoutEntry {
     /// A directory of this kind.
@@ -67,8 +67,7 @@ fn time_name(snapshot: &Snapshot, zone: &TimeZone) -> String {
     time.strftime(format).to_string()
 }
 
-/// Inserts a snapshot that is later than those that are there; of the same second, it gets a
-/// number.
+/// Inserts the latest snapshot so far; its name gets a number if another one is of the same second.
 fn insert(directory: &mut Directory, time: &str, id: Id) {
     let mut names =
         std::iter::once(time.to_owned()).chain((1_u32..).map(|number| format!("{time}-{number}")));
@@ -90,7 +89,7 @@ fn below<'a>(directory: &'a mut Directory, name: &str) -> &'a mut Directory {
     }
 }
 
-/// A host or tag as a file can be named. What becomes the same shares a directory.
+/// A host or tag as a valid file name. Names that become equal share a directory.
 fn file_name(text: &str) -> String {
     const NAME_LEN_MAX: usize = 255;
     let mut name = match text {
@@ -121,7 +120,7 @@ mod tests {
         }
     }
 
-    /// Every path, with what is there.
+    /// Every path, with its entry.
     fn paths(directory: &Directory, above: &str, out: &mut Vec<String>) {
         for (name, entry) in directory {
             match entry {

@@ -4,9 +4,8 @@
 //! ids/<short ID>   snapshots/<time>   hosts/<host>/<time>   tags/<tag>/<time>
 //! and a link `latest` beside times
 //! ```
-//! Everything in a snapshot has the attributes that it had when it was backed up. Snapshots that
-//! are made or forgotten meanwhile come and go. What is read is read ahead, by all processors, into
-//! a cache of bounded size.
+//! Everything in a snapshot has the attributes that it had when it was backed up. New snapshots
+//! appear and forgotten ones vanish. All processors read ahead into a cache of bounded size.
 //!
 //! Directories have one link, as on Btrfs, since counting those in them means to read them all. A
 //! file with several names has as many links as were seen of it so far, and at least two.
@@ -38,12 +37,12 @@ pub use mountpoint::check;
 /// Decoded bytes that are kept for all files together.
 const CACHE_LEN: usize = 64 << 20;
 
-/// What is mounted, and for whom.
+/// Options of a mount.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Which snapshots.
     pub filter: Filter,
-    /// Let all users in, not only the one who mounts.
+    /// Let all users in, not only the mounting one.
     pub allow_other: bool,
     /// With [`Options::allow_other`]: don't look at the permissions of files.
     pub ignore_permissions: bool,
@@ -66,7 +65,7 @@ pub enum MountError {
          `user_allow_other` into /etc/fuse.conf"
     )]
     NotForOthers(String),
-    /// The directory will not do, or the system.
+    /// The directory or the system cannot be used for mounting.
     #[error("{0}")]
     Unusable(String),
 }
@@ -112,13 +111,13 @@ pub fn mount(
     let notifier = snapshots.notifier();
     let session = Session::new(snapshots, &path, &config)
         .map_err(|error| mountpoint::not_mounted(&path, &error))?;
-    // Nobody else sets it.
+    // The only place that sets the notifier.
     let _ = notifier.set(session.notifier());
     Ok(Mounted { session, path })
 }
 
 impl Mounted {
-    /// What ends it, from any thread.
+    /// A handle to unmount from any thread.
     pub fn unmounter(&mut self) -> Unmounter {
         Unmounter {
             session: self.session.unmount_callable(),
@@ -126,10 +125,10 @@ impl Mounted {
         }
     }
 
-    /// Answers the system until somebody unmounts it.
+    /// Answers the system until the file system is unmounted.
     ///
     /// # Errors
-    /// When the system breaks the connection off.
+    /// When the system breaks off the connection.
     pub fn serve(self) -> io::Result<()> {
         self.session.run()
     }
@@ -141,21 +140,20 @@ pub struct Unmounter {
     path: PathBuf,
 }
 
-/// How something was unmounted.
+/// Results of unmounting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmounted {
     /// Wholly: [`Mounted::serve`] returns.
     Now,
-    /// It is out of sight; [`Mounted::serve`] returns when those who use it have closed their
-    /// files.
+    /// The mount is detached; [`Mounted::serve`] returns when programs have closed their files.
     WhenUnused,
 }
 
 impl Unmounter {
-    /// Unmounts, under programs that still use it if there are any.
+    /// Unmounts, even while programs use the mount.
     ///
     /// # Errors
-    /// When the system does not let us.
+    /// When the system refuses.
     pub fn unmount(&mut self) -> io::Result<Unmounted> {
         match self.session.unmount() {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {

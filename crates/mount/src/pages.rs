@@ -19,11 +19,11 @@ use crate::trees::Directory;
 /// Longer files are asked for, in bytes: what the kernel reads of them ahead is long enough.
 const LEN_MAX: u64 = 128 << 10;
 
-/// Ranges that may wait; of more, those that were asked for first are given up.
+/// Ranges that may wait; beyond this number the oldest requests are dropped.
 const WAITING_READS_MAX: usize = 16;
 
-/// Gives the kernel the contents of files, in a thread of its own: the kernel may have it wait for
-/// a page until a request is answered.
+/// Hands contents of files to the kernel from a separate thread: the kernel may block this thread
+/// until a request for a page is answered.
 pub struct Pages {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -44,7 +44,7 @@ struct State {
 }
 
 impl Pages {
-    /// Nothing waits yet. Nothing is given before the notifier is set.
+    /// An empty queue. No page is sent before the notifier is set.
     pub fn new(cache: Arc<SegmentCache>) -> Self {
         let shared = Arc::new(Shared {
             cache,
@@ -63,7 +63,7 @@ impl Pages {
         }
     }
 
-    /// Where the way to tell the kernel goes.
+    /// The slot for the kernel's notifier.
     pub fn notifier(&self) -> Arc<OnceLock<Notifier>> {
         Arc::clone(&self.shared.notifier)
     }
@@ -115,7 +115,8 @@ impl Shared {
         }
     }
 
-    /// Gives the kernel one file. What cannot be read it will ask for, and hear what is wrong.
+    /// Hands one file to the kernel. Errors are ignored: the kernel meets them when it asks for the
+    /// file.
     fn give_file(&self, directory: &Directory, at: usize) {
         let entry = &directory.entries[at];
         let (Kind::File { content, .. }, Some(notifier)) = (&entry.kind, self.notifier.get())
@@ -128,7 +129,7 @@ impl Shared {
         }
         let reader = FileReader::new(&self.cache, content.clone());
         if let Ok(bytes) = reader.read_at(0, len as usize) {
-            // The kernel refuses what it does not know, or no longer.
+            // The kernel refuses inodes that it does not know.
             let _ = notifier.store(INodeNo(directory.inode_of(at)), 0, &bytes);
         }
     }

@@ -11,10 +11,10 @@ use tabane_store::{Error, Id, Repository, Result};
 
 use crate::layout::{Directory, LayoutEntry, layout};
 
-/// The storage is asked again after this time, when somebody looks.
+/// Age from which a listing is renewed at the next look-up.
 const RELOAD_PAUSE: Duration = Duration::from_secs(2);
 
-/// What there was when it was last looked at.
+/// The snapshots of a repository at the last listing.
 pub struct Listing {
     /// The names that lead to snapshots.
     root: Directory,
@@ -31,16 +31,16 @@ pub struct Lister {
 struct State {
     listing: Arc<Listing>,
     at: Instant,
-    /// Those that the filter passes over, or that are damaged.
+    /// Snapshots that the filter excludes or that are damaged.
     ignored: Vec<Id>,
 }
 
-/// What [`Lister::look`] found.
+/// The result of [`Lister::look`].
 pub struct Look {
     pub listing: Arc<Listing>,
-    /// There are snapshots that were not there before.
+    /// Whether new snapshots appeared since the last listing.
     pub more: bool,
-    /// What could not be read.
+    /// Errors of snapshots that could not be read.
     pub errors: Vec<Error>,
 }
 
@@ -60,7 +60,7 @@ impl Listing {
         times.max().map_or(SystemTime::UNIX_EPOCH, SystemTime::from)
     }
 
-    /// A snapshot that is in it.
+    /// A snapshot of the listing, by its ID.
     pub fn snapshot(&self, id: &Id) -> Option<&Snapshot> {
         self.snapshots.get(id)
     }
@@ -94,7 +94,8 @@ impl Lister {
         Ok((lister, look))
     }
 
-    /// What there is: as it was a moment ago, or listed again. If that fails, nothing changes.
+    /// The current listing, renewed if older than [`RELOAD_PAUSE`]. If listing fails, the old one
+    /// stays.
     pub fn look(&self) -> Look {
         let mut state = self.state.lock().expect("no panic under this lock");
         let (mut more, mut errors) = (false, Vec::new());
@@ -112,7 +113,7 @@ impl Lister {
         }
     }
 
-    /// Lists; says whether there are more than before.
+    /// Lists the snapshots anew; returns whether new ones appeared.
     fn list(&self, state: &mut State, errors: &mut Vec<Error>) -> Result<bool> {
         let mut snapshots = HashMap::new();
         let (mut more, mut gone) = (false, state.listing.snapshots.len());

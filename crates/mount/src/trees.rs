@@ -1,4 +1,4 @@
-//! Directories of snapshots, and the inode numbers of what is in them.
+//! Directories of snapshots, and inode numbers of their entries.
 //!
 //! All entries of a directory get numbers in a row when it is first looked at, so a directory costs
 //! a few bytes for good, and a file none. The entries themselves are kept for the directories that
@@ -18,9 +18,9 @@ const KEPT_LEN: usize = 32 << 20;
 
 /// A directory of a snapshot.
 pub struct Directory {
-    /// Its own number.
+    /// Inode number of the directory.
     pub inode: u64,
-    /// Its entries, sorted by name.
+    /// The directory's entries, sorted by name.
     pub entries: Vec<Entry>,
     /// Number of the first entry.
     first: u64,
@@ -39,7 +39,7 @@ impl Directory {
         }
     }
 
-    /// Where the entry with this name is.
+    /// Position of the entry with this name.
     pub fn find(&self, name: &[u8]) -> Option<usize> {
         let found = self
             .entries
@@ -60,9 +60,9 @@ struct State {
     last: u64,
     /// Roots of snapshots.
     roots: HashMap<u64, Root>,
-    /// In the order of their numbers, which is that in which they were looked at.
+    /// Directories in the order of their first look-up, and so of their numbers.
     numbered: Vec<Numbered>,
-    /// Where in `numbered` a directory is.
+    /// Position of a directory in `numbered`.
     places: HashMap<u64, usize>,
     links: HashMap<Link, Links>,
     kept: HashMap<u64, (Arc<Directory>, u64)>,
@@ -78,11 +78,11 @@ struct Root {
 
 /// A directory whose entries have numbers.
 struct Numbered {
-    /// Of the first entry.
+    /// Inode number of the first entry.
     first: u64,
-    /// Its own.
+    /// Inode number of the directory.
     inode: u64,
-    /// Of the root of its snapshot.
+    /// Inode number of the root of its snapshot.
     root: u64,
 }
 
@@ -95,7 +95,7 @@ struct Links {
 }
 
 impl Trees {
-    /// None yet.
+    /// Empty trees.
     pub fn new(cache: Arc<SegmentCache>) -> Self {
         let state = State {
             last: INodeNo::ROOT.0,
@@ -114,7 +114,8 @@ impl Trees {
         state.last
     }
 
-    /// A number for the root of a snapshot, which has this content and is in the directory `above`.
+    /// Makes an inode number for the root of a snapshot with this content, in the directory
+    /// `above`.
     pub fn add_root(&self, content: Vec<Piece>, above: u64) -> u64 {
         let mut state = self.lock();
         state.last += 1;
@@ -139,7 +140,7 @@ impl Trees {
     /// # Errors
     /// When it, or one above it, cannot be read.
     pub fn directory(&self, inode: u64) -> Result<Option<Arc<Directory>>> {
-        // Up to one that is kept, or the root; then down again.
+        // Climbs to a kept directory or the root, then reads downwards.
         let mut below = Vec::new();
         let mut at = inode;
         let mut directory = loop {
@@ -189,7 +190,7 @@ impl Trees {
             .map(|directory| (directory, at)))
     }
 
-    /// How many names were seen of an entry; at least two where there are several.
+    /// Number of an entry's names seen so far; at least two if it has several.
     pub fn links(&self, directory: &Directory, at: usize) -> u32 {
         let entry = &directory.entries[at];
         let Some(link) = entry.hard_link else {
@@ -259,7 +260,8 @@ impl Trees {
 impl State {
     /// The directory that has the entry with this number.
     fn holder(&self, inode: u64) -> Option<&Numbered> {
-        // An empty directory takes no number: the last of those that begin at one has it.
+        // An empty directory takes no number, so that several may begin at the same one: the last
+        // of them has the entry.
         let behind = self
             .numbered
             .partition_point(|numbered| numbered.first <= inode);

@@ -14,30 +14,30 @@ use tabane_striped::cluster::file::{ClusterFile, Credentials, NodeAddress, NodeF
 use tabane_striped::cluster::{tls, wire};
 use tabane_striped::container::ROLES_MAX;
 
-/// How long certificates are valid.
+/// Validity of certificates.
 const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(3650 * 86_400);
 
-/// How much a clock may be behind that of the machine on which certificates are made.
+/// The most by which clocks may lag behind that of the machine on which certificates are made.
 const CLOCK_SKEW_MAX: Duration = Duration::from_secs(86_400);
 
-/// The key that signs certificates, as it is kept.
+/// The file of the key that signs certificates.
 #[derive(Serialize, Deserialize)]
 struct AuthorityFile {
     cluster: Id,
     /// In DER.
     #[serde(with = "hex::serde")]
     certificate: Vec<u8>,
-    /// In PKCS #8. Whoever has it can make clients and nodes of the cluster.
+    /// The key in PKCS #8. Its holder can make clients and nodes of the cluster.
     #[serde(with = "hex::serde")]
     key: Vec<u8>,
 }
 
-/// Where the authority of the cluster of this file is kept.
+/// Path of the authority's file for this cluster file.
 pub fn authority_path(cluster: &Path) -> PathBuf {
     beside(cluster, "authority")
 }
 
-/// Where the file of a node is written.
+/// Path of a node's file for this cluster file.
 pub fn node_path(cluster: &Path, node: &str) -> PathBuf {
     beside(cluster, node)
 }
@@ -47,11 +47,10 @@ fn beside(cluster: &Path, what: &str) -> PathBuf {
     cluster.with_file_name(format!("{stem}-{what}.json"))
 }
 
-/// Makes an authority, and files for a client and for each node. Returns what was written.
+/// Makes an authority, and files for clients and for each node. Returns the paths written.
 ///
 /// # Errors
-/// When there are more than 32, a name is no name for a node, or a file is there already or cannot
-/// be written.
+/// When nodes are more than 32, a name is invalid, or a file exists already or cannot be written.
 pub fn create(path: &Path, nodes: &[NodeAddress]) -> Result<Vec<PathBuf>> {
     if nodes.len() > ROLES_MAX {
         let text = format!(
@@ -93,10 +92,10 @@ pub fn create(path: &Path, nodes: &[NodeAddress]) -> Result<Vec<PathBuf>> {
     Ok(written)
 }
 
-/// Makes another node's file, and adds the node to that of the client. Returns what was written.
+/// Makes another node's file, and adds the node to the cluster file. Returns the path written.
 ///
 /// # Errors
-/// As [`create`]; [`StorageErrorKind::AlreadyExists`] when there is a node of that name.
+/// As [`create`]; [`StorageErrorKind::AlreadyExists`] when a node of this name exists.
 pub fn add(path: &Path, node: &NodeAddress) -> Result<PathBuf> {
     check_name(&node.name)?;
     let _alone = alone(path)?;
@@ -125,7 +124,7 @@ pub fn change(path: &Path, change: impl FnOnce(&mut Vec<NodeAddress>)) -> Result
     write(path, &file, true)
 }
 
-/// Nobody else changes the files of a cluster for as long as what this returns is kept.
+/// Locks the files of a cluster against other changes, as long as the returned file is open.
 fn alone(path: &Path) -> Result<File> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -151,7 +150,7 @@ fn write_node(
 }
 
 impl AuthorityFile {
-    /// That of the cluster of this file.
+    /// Reads the authority of this cluster file.
     fn read(cluster: &Path) -> Result<Self> {
         let path = authority_path(cluster);
         let bytes = std::fs::read(&path).map_err(|error| {
@@ -172,7 +171,7 @@ impl AuthorityFile {
     /// Credentials of a node, or of a client.
     fn issue(&self, subject: &str, node: Option<&str>, until: SystemTime) -> Result<Credentials> {
         let signer = KeyPair::try_from(self.key.as_slice()).map_err(failed)?;
-        // Of the authority's certificate, others repeat its name and its key's, which are the same
+        // Other certificates repeat the authority's name and key identifier, which are the same
         // each time.
         let issuer = Issuer::new(authority_params(self.cluster), signer);
         let mut params = params(subject, until);
@@ -197,7 +196,7 @@ impl AuthorityFile {
     }
 }
 
-/// What the certificate of a cluster's authority says.
+/// Contents of the certificate of a cluster's authority.
 fn authority_params(cluster: Id) -> CertificateParams {
     let until = SystemTime::now() + CERTIFICATE_LIFETIME;
     let mut params = params(&format!("Tabane cluster {cluster}"), until);
@@ -263,7 +262,7 @@ mod tests {
     use super::*;
     use crate::{Server, ServerOptions};
 
-    /// What a client is told by a node, when one of them was given a certificate that ends then.
+    /// The result of a client's question to a node, with certificates that end at these times.
     fn answer(client_until: SystemTime, node_until: SystemTime) -> Result<()> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cluster.json");

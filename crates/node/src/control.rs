@@ -1,4 +1,4 @@
-//! What a client asks over its control connection.
+//! Answers requests on control connections.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use tabane_striped::cluster::wire::{
 use crate::server::{Hasty, Shared};
 use crate::session::Session;
 
-/// How long an accepted client may take to send what it has announced, or to take an answer.
+/// Time limit for an accepted client to send the announced bytes, or to take an answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 type Stream = StreamOwned<ServerConnection, TcpStream>;
@@ -140,7 +140,9 @@ fn answer(
             let (session, tokens) = Session::open(&open, Arc::clone(&shared.counters))?;
             if !shared.remember(open.session, &session) {
                 session.close();
-                return Err(malformed("there is a session of that name, or too many"));
+                return Err(malformed(
+                    "the session exists already, or sessions are too many",
+                ));
             }
             *own = Some((open.session, session));
             Reply::Opened(tokens, shared.fabric.clone())

@@ -1,4 +1,4 @@
-//! What a node counts.
+//! Counters of a node.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,7 +30,7 @@ pub struct Counters {
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Counts so many more.
+    /// Adds to the counter.
     pub fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
@@ -40,7 +40,7 @@ impl Counter {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// What was counted.
+    /// The counter's value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -22,7 +22,7 @@ mod with {
 
     use super::*;
 
-    /// Who listens for peers.
+    /// A listener for peers over libfabric.
     pub struct Listener {
         listener: FabricListener,
         address: FabricAddress,
@@ -45,12 +45,12 @@ mod with {
             Ok(Self { listener, address })
         }
 
-        /// Where it listens.
+        /// Address of the listener.
         pub fn address(&self) -> &FabricAddress {
             &self.address
         }
 
-        /// Lets in who has a token for a ring, until this is closed.
+        /// Admits peers with a token for a ring, until the listener is closed.
         pub fn run(&self, shared: &Arc<Shared>) {
             loop {
                 match self.listener.next() {
@@ -61,13 +61,13 @@ mod with {
                                 shared.refuse(&format!("connection over libfabric ended: {error}"));
                             }
                         };
-                        // Where there is no thread for it, it is turned away.
+                        // If no thread can be started, the request is refused.
                         let _ = thread::Builder::new().spawn(work);
                     }
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return,
                     Err(error) => {
                         shared.refuse(&format!("connection over libfabric refused: {error}"));
-                        // It may be for want of files or memory, for a while.
+                        // Files or memory may be exhausted for a while.
                         thread::sleep(Duration::from_millis(50));
                     }
                 }

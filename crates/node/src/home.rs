@@ -1,4 +1,5 @@
-//! The directory of a node: whose it is, and that only one daemon serves it.
+//! The directory of a node: a stamp names its cluster and node, and a lock keeps a second daemon
+//! out.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -11,7 +12,7 @@ use tabane_storage::{Id, LocalStorage, Name, ObjectKind, Result, StorageError, S
 use tabane_striped::cluster::file::NodeFile;
 use tabane_striped::cluster::wire::RESERVE_BYTES;
 
-/// Says whose directory this is. Locked while a daemon serves it.
+/// File that names the cluster and the node of this directory. Locked while a daemon serves it.
 const STAMP: &str = "node.json";
 
 /// The folder that holds the shards.
@@ -24,7 +25,7 @@ struct Stamp {
     node: String,
 }
 
-/// The directory of a node, which nobody else serves.
+/// The directory of a node, locked by this daemon.
 pub struct Home {
     root: PathBuf,
     storage: LocalStorage,
@@ -32,11 +33,11 @@ pub struct Home {
 }
 
 impl Home {
-    /// Takes possession of a directory; one that is empty or absent becomes that of this node.
+    /// Locks the directory of a node; an empty or absent directory becomes this node's.
     ///
     /// # Errors
-    /// One sentence, when it is another node's or another cluster's, another daemon serves it, or
-    /// it cannot be used.
+    /// When the directory belongs to another node or cluster, another daemon serves it, or it
+    /// cannot be used.
     pub fn open(root: &Path, node: &NodeFile) -> Result<Self> {
         let refuse = |why: String| {
             let text = format!("cannot serve {}: {why}", root.display());
@@ -104,12 +105,12 @@ impl Home {
         })
     }
 
-    /// What holds the shards.
+    /// The storage of the shards.
     pub fn storage(&self) -> &LocalStorage {
         &self.storage
     }
 
-    /// Why nothing can be kept here at the moment, if so.
+    /// Why the directory takes no shards at the moment, if so.
     pub fn trouble(&self) -> Option<String> {
         let shards = self.root.join(SHARDS);
         match rustix::fs::statvfs(&shards) {
@@ -121,10 +122,10 @@ impl Home {
         }
     }
 
-    /// That there is room for another object of this name.
+    /// Fails if the file system has no room for another object of this name.
     ///
     /// # Errors
-    /// [`StorageErrorKind::Full`], for packs, when no more than [`RESERVE_BYTES`] are free.
+    /// [`StorageErrorKind::Full`], for packs, when at most [`RESERVE_BYTES`] are free.
     pub fn check_room(&self, name: Name) -> Result<()> {
         if name.kind != ObjectKind::Pack || self.free_bytes() >= RESERVE_BYTES {
             return Ok(());

@@ -1,9 +1,9 @@
-//! A node of a cluster: it keeps shards of stripes, and while data pass through it makes parities
-//! with the other nodes.
+//! A node of a cluster: it stores shards, and makes parities with the other nodes while data pass
+//! through.
 //!
 //! [`authority`] makes the certificates by which clients and nodes know each other, [`Server`] is
-//! the daemon. What they say to each
-//! other is in [`tabane_striped::cluster::wire`] and described in `docs/reference/wire.md`.
+//! the daemon. Their messages are in [`tabane_striped::cluster::wire`] and described in
+//! `docs/reference/wire.md`.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! What a node does of one stripe: sends sums of what has arrived to others, and stores its cells.
+//! A node's work on one stripe: sends sums of received cells to other nodes, and stores its own
+//! cells.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,7 +21,7 @@ const FRAME_TIMEOUT: Duration = STALL_TIMEOUT;
 /// Sectors of a node's own cells, by sector and row.
 type Kept = BTreeMap<(u64, usize), Vec<u8>>;
 
-/// What a node does of one stripe.
+/// A node's work on one stripe.
 pub struct Work {
     /// Names it within its session.
     number: u64,
@@ -34,7 +35,7 @@ pub struct Work {
     read: Vec<usize>,
     /// The member that has each role, and the client's place behind them.
     members: Vec<usize>,
-    /// How many frames came from each member, and from the client, for the stripes before.
+    /// Number of frames from each member, and from the client, of all earlier stripes.
     bases: Vec<u64>,
 }
 
@@ -74,7 +75,7 @@ impl Work {
         let mut part = schedule.part(&layout, role, stripe.lag.into());
         let mut read = Vec::new();
         if let Source::Nodes { .. } = stripe.source {
-            // Nothing comes from the client.
+            // The client sends no cells.
             part.receives[roles].clear();
             let own = schedule.transfers.iter();
             let own = own.filter(|own| own.from == Node::Client && own.to == role);
@@ -98,12 +99,12 @@ impl Work {
         })
     }
 
-    /// Whether this node stores something.
+    /// Whether this node stores cells of the stripe.
     pub fn is_stored(&self) -> bool {
         self.part.stores.iter().any(|of| !of.is_empty())
     }
 
-    /// Bytes of what is stored.
+    /// Bytes of the shard that this node stores.
     pub fn stored_len(&self) -> u64 {
         self.geometry.container_len()
     }
@@ -115,12 +116,11 @@ impl Work {
         cells as u64 * cell_len
     }
 
-    /// Sends what this node has to send, as it becomes possible, also of what it keeps. Returns how
-    /// many bytes that was.
+    /// Sends this node's transfers of a stripe, received and stored cells, as soon as their inputs
+    /// are there. Returns the number of bytes sent.
     ///
     /// # Errors
-    /// When another member fails, or what it sends was changed on its way; when what is kept here
-    /// is not as it was written.
+    /// When another member fails or a frame is damaged; when this node's stored shard is damaged.
     pub fn relay(
         &self,
         tails: &mut [Option<Tail>],
@@ -173,8 +173,8 @@ impl Work {
         (0..self.geometry.sectors()).try_for_each(|sector| self.release(tails, sector))
     }
 
-    /// Stores the cells of this node's role. What cannot be written does not keep others from
-    /// getting what they need, so it is returned at the end.
+    /// Stores the cells of this node's role. A failed write is returned only at the end, so that
+    /// other nodes get their cells.
     ///
     /// # Errors
     /// As [`Work::relay`].
@@ -184,7 +184,7 @@ impl Work {
         let mut draft = draft.and_then(|draft| {
             let header = self.geometry.header(object, self.role);
             draft.write_at(0, [&header, &[]])?;
-            // Its length tells the generation.
+            // The padding's length encodes the generation.
             let padding = vec![0; self.geometry.generation.into()];
             let end = self.geometry.container_len() - padding.len() as u64;
             draft.write_at(end, [&padding, &[]])?;
@@ -205,7 +205,7 @@ impl Work {
         Ok(draft)
     }
 
-    /// That what is kept here under the object's name is this node's part of the stripe.
+    /// Checks that the stored shard is this node's part of the stripe.
     fn check_header(&self, storage: &LocalStorage) -> Result<()> {
         let header = storage.get(self.name, Some(0..HEADER_LEN))?;
         if Geometry::parse(self.name.id, &header) == Some((self.geometry, self.role)) {
@@ -215,7 +215,7 @@ impl Work {
         }
     }
 
-    /// Reads what is wanted of a sector and is kept here.
+    /// Reads the stored cells of a sector that are needed.
     fn read_kept(
         &self,
         storage: &LocalStorage,
@@ -314,7 +314,7 @@ fn damaged(name: Name) -> StorageError {
     StorageError::new(StorageErrorKind::Damaged, text).about(name)
 }
 
-/// What an error of a connection for data comes to: a peer that is gone ends the session.
+/// Converts an error of a data connection: a peer that is gone ends the session.
 fn of_peer(error: io::Error) -> StorageError {
     let kind = match error.kind() {
         io::ErrorKind::UnexpectedEof

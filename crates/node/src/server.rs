@@ -29,27 +29,27 @@ const CONNECTIONS_MAX: usize = 4096;
 /// Sessions at a time.
 const SESSIONS_MAX: usize = 256;
 
-/// How long a connection may take to say what it is for.
+/// Time limit of a connection's greeting.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often the same trouble is logged at most.
+/// Time before the same trouble is logged again.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
-/// How long answers may take that are on their way when the node stops.
+/// Time limit for pending answers when the node stops.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// A record of TLS begins with this for a handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// How a node is served.
+/// Options of a node's server.
 pub struct ServerOptions {
-    /// Who it is.
+    /// The node's name, cluster and credentials.
     pub node: NodeFile,
-    /// Where it keeps its shards.
+    /// The directory of the shards.
     pub directory: PathBuf,
     /// Host and port to listen on.
     pub listen: String,
-    /// Where to take data by libfabric too, if that is wanted.
+    /// Address for data by libfabric, if wanted.
     pub fabric: Option<FabricAddress>,
     /// Host and port for metrics, if there are to be any.
     pub metrics: Option<String>,
@@ -57,14 +57,14 @@ pub struct ServerOptions {
     pub log: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 pub struct Shared {
     pub home: Arc<Home>,
     pub tls: Arc<ServerConfig>,
     pub commits: Arc<Commits>,
     pub counters: Arc<Counters>,
     pub begun: Instant,
-    /// Where it takes data by libfabric, if it does.
+    /// Address for data by libfabric, if any.
     pub fabric: Option<FabricAddress>,
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
     /// By number, those that are open.
@@ -84,11 +84,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Begins to serve.
+    /// Starts the server.
     ///
     /// # Errors
-    /// One sentence, when the directory is another's or cannot be used, the credentials cannot be
-    /// used, or nobody can listen there.
+    /// When the directory belongs to another node or cannot be used, the credentials are invalid,
+    /// or the address cannot be listened at.
     pub fn start(options: ServerOptions) -> tabane_storage::Result<Self> {
         let home = Arc::new(Home::open(&options.directory, &options.node)?);
         let tls = tls::server(&options.node.credentials)?;
@@ -142,26 +142,26 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// The address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it tells metrics.
+    /// The address of the metrics, if served.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics
     }
 
-    /// Where it takes data by libfabric.
+    /// The address for data by libfabric, if any.
     pub fn fabric_address(&self) -> Option<&FabricAddress> {
         self.shared.fabric.as_ref()
     }
 
-    /// Takes no more connections, ends all sessions, and returns when what was handed over whole is
+    /// Takes no more connections, ends all sessions, and returns when all complete shards are
     /// durable.
     pub fn stop(self) {
         self.is_stopping.store(true, Ordering::Relaxed);
-        // Wakes who is waiting for a connection.
+        // Wakes the threads that wait for connections.
         for address in [Some(self.address), self.metrics].into_iter().flatten() {
             let _ = TcpStream::connect(address);
         }
@@ -176,7 +176,7 @@ impl Server {
         for thread in self.threads {
             let _ = thread.join();
         }
-        // Nothing more is read; answers that are on their way may still go out.
+        // Ends reading on all connections; pending answers may still go out.
         let deadline = Instant::now() + LAST_WORDS;
         for stream in lock(&self.shared.connections).values() {
             let _ = stream.shutdown(Shutdown::Read);
@@ -194,7 +194,7 @@ impl Shared {
         session.ok_or_else(|| blame("there is no such session"))
     }
 
-    /// Keeps a session, unless there is one of that name, or too many.
+    /// Keeps a session; returns false if the name is taken or there are too many sessions.
     pub fn remember(&self, id: SessionId, session: &Arc<Session>) -> bool {
         let mut sessions = lock(&self.sessions);
         let has_room = sessions.len() < SESSIONS_MAX && !sessions.contains_key(&id);
@@ -240,17 +240,17 @@ impl Shared {
                 shared.refuse(&format!("connection from {from} ended: {error}"));
             }
         };
-        // Where there is no thread for it, it is closed.
+        // If no thread can be started, dropping the closure closes the connection.
         let _ = thread::Builder::new().spawn(work);
     }
 
-    /// Counts a connection that was refused, and says why.
+    /// Counts a refused connection and logs the reason.
     pub fn refuse(&self, why: &str) {
         self.counters.refused.add(1);
         (self.log)(why);
     }
 
-    /// Finds out what a connection is for.
+    /// Serves a connection: control over TLS, or data for a ring.
     fn serve(self: &Arc<Self>, mut stream: TcpStream) -> io::Result<()> {
         stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
         stream.set_write_timeout(Some(GREETING_TIMEOUT))?;
@@ -278,7 +278,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Lets a connection write into the ring that its token is for, if there is one.
+    /// Lets a connection write into the ring of its token; `None` if no session expects the token.
     pub fn admit<E: Endpoint + 'static>(
         &self,
         token: &Token,
@@ -297,13 +297,13 @@ impl Shared {
     }
 }
 
-/// What a connection without a token for a ring ends with.
+/// The error of a connection whose token no session expects.
 pub fn without_permission() -> io::Error {
     io::Error::other("it has no permission for any ring")
 }
 
-/// A connection until it has said what it is for, which may take [`GREETING_TIMEOUT`] in all: bytes
-/// that come one by one are none the better.
+/// A connection during its greeting, which may take [`GREETING_TIMEOUT`] in all, even if single
+/// bytes keep arriving.
 pub struct Hasty<'a> {
     stream: &'a TcpStream,
     end: Instant,
@@ -317,7 +317,7 @@ impl<'a> Hasty<'a> {
 
     fn late(&self) -> io::Error {
         let text = format!(
-            "it has not said what it is for within {} s",
+            "it has sent no complete greeting within {} s",
             GREETING_TIMEOUT.as_secs()
         );
         io::Error::new(io::ErrorKind::TimedOut, text)

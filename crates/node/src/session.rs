@@ -27,14 +27,14 @@ const RING_MAX: u32 = 16 << 20;
 /// Nodes of a session at most.
 const MEMBERS_MAX: u8 = 32;
 
-/// For how long a session counts as busy after it was opened, and after a stripe: several times
-/// what one takes.
+/// Time for which a session counts as busy after its opening and after a stripe: several times as
+/// long as a stripe takes.
 const BUSY_DURATION: Duration = Duration::from_secs(2);
 
-/// Stripes that wait at most: a client has a few at a time.
+/// The most stripes that wait: a client sends a few at a time.
 const WAITING_MAX: usize = 64;
 
-/// One client's rings at this node.
+/// A client's session: its rings at this node.
 pub struct Session {
     me: usize,
     state: Mutex<State>,
@@ -43,28 +43,28 @@ pub struct Session {
 }
 
 struct State {
-    /// Who may still connect, and the ring for him.
+    /// Tokens that may still connect, each with its ring.
     expected: HashMap<Token, Expected>,
-    /// What has arrived of each member, and of the client in the last place: for who relays, and
-    /// for who stores.
+    /// Frames received from each member, and in the last place from the client: for the relaying
+    /// thread, and for the storing one.
     tails: [Vec<Option<Tail>>; TAILS_PER_RING],
     peers: Vec<Option<Sender>>,
     /// All connections of the session.
     endpoints: Vec<Arc<dyn Endpoint>>,
-    /// Stripes that are known and not begun, by number, and who waits for each.
+    /// Stripes that are known and not begun, by number, with the channels for their answers.
     waiting: [HashMap<u64, Waiting>; TAILS_PER_RING],
     /// Frames that the stripes so far take, and the number of the next stripe.
     bases: Vec<u64>,
     next: u64,
-    /// Stripes that came before those that precede them.
+    /// Stripes whose predecessors have not come yet.
     early: HashMap<u64, (Stripe, Answer)>,
     is_running: bool,
     is_closed: bool,
-    /// When it was opened, or the last stripe was begun.
+    /// Time of the opening, or of the start of the latest stripe.
     last: Instant,
 }
 
-/// Where the answer for a stripe goes.
+/// The channel for the answer to a stripe.
 type Answer = mpsc::Sender<Result<()>>;
 
 struct Waiting {
@@ -78,7 +78,7 @@ struct Expected {
 }
 
 impl State {
-    /// Whether everybody has connected who is to write to this member.
+    /// Whether all peers that write to this member have connected.
     fn is_complete(&self, me: usize) -> bool {
         let mut tails = (0..).zip(&self.tails[0]);
         self.is_running || tails.all(|(member, tail)| member == me || tail.is_some())
@@ -144,11 +144,11 @@ impl Session {
         lock(&self.state).expected.contains_key(token)
     }
 
-    /// Lets a connection write into the ring that its token is for, if there is one; `connect`
-    /// makes it. Who fails may try again.
+    /// Lets a connection, made by `connect`, write into the ring of its token; `None` if the token
+    /// is not expected. After a failure the token stays valid.
     ///
     /// # Errors
-    /// When there is no connection.
+    /// When `connect` fails.
     pub fn admit<E: Endpoint + 'static>(
         &self,
         token: &Token,
@@ -184,7 +184,7 @@ impl Session {
     /// Connects to the rings of other members.
     ///
     /// # Errors
-    /// When one of them is not there, or does not let this node in.
+    /// When a member does not answer or refuses this node's token.
     pub fn join(&self, peers: Vec<Option<Peer>>) -> Result<()> {
         for (member, peer) in peers.into_iter().enumerate() {
             let Some(peer) = peer else { continue };
@@ -221,7 +221,8 @@ impl Session {
         }
         state.last = Instant::now();
         state.early.insert(stripe.number, (stripe, answer));
-        // Where a stripe's frames begin depends on all before it.
+        // Stripes start in order, since the place of a stripe's frames depends on all stripes
+        // before it.
         loop {
             let next = state.next;
             let Some((stripe, answer)) = state.early.remove(&next) else {
@@ -266,7 +267,7 @@ impl Session {
         lock(&self.state).last.elapsed() < BUSY_DURATION
     }
 
-    /// Starts who relays and who stores.
+    /// Starts the threads that relay and store.
     fn start(self: &Arc<Self>, state: &mut State, home: &Arc<Home>, commits: &Arc<Commits>) {
         let [mut to_relay, mut to_store] = std::mem::take(&mut state.tails);
         let mut peers = std::mem::take(&mut state.peers);
@@ -280,7 +281,7 @@ impl Session {
                 let received = waiting.work.received_len();
                 session.counters.received_bytes.add(received);
                 if !waiting.work.is_stored() {
-                    // Whoever asked may be gone.
+                    // The asking connection may be gone.
                     let _ = waiting.answer.send(Ok(()));
                 }
                 Ok(())
@@ -308,7 +309,7 @@ impl Session {
                         Err(error) if error.kind() == StorageErrorKind::AlreadyExists => {}
                         Err(_) => counters.failed_stripes.add(1),
                     }
-                    // Whoever asked may be gone.
+                    // The asking connection may be gone.
                     let _ = answer.send(result);
                 };
                 match draft {
@@ -349,8 +350,8 @@ impl Session {
         }
     }
 
-    /// Ends the session: every connection is closed, whoever waits for a stripe gets an error, and
-    /// what is not durable vanishes.
+    /// Ends the session: closes every connection, answers waiting stripes with an error, and drops
+    /// shards that are not durable.
     pub fn close(&self) {
         let mut state = lock(&self.state);
         if std::mem::replace(&mut state.is_closed, true) {
@@ -373,12 +374,12 @@ pub fn set_patience(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(Some(STALL_TIMEOUT))
 }
 
-/// What ends a session.
+/// The error that ends a session.
 pub fn blame(why: &str) -> StorageError {
     StorageError::new(StorageErrorKind::SessionOver, why)
 }
 
-/// What a session that ends with this error answers. That a peer is gone has a reason elsewhere.
+/// The answer of a session that ends with this error. A lost peer has its cause elsewhere.
 fn ended_by(error: StorageError) -> StorageError {
     match error.kind() {
         StorageErrorKind::SessionOver => error,

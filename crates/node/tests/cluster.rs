@@ -785,7 +785,7 @@ fn garbage_other_versions_and_forged_tokens_are_refused() {
     let mut refused = greeting.to_vec();
     refused.push(0);
     assert_eq!(answer(&bed, &forged), refused);
-    // Who says something now and then is none the better.
+    // Single bytes now and then do not extend the time for the greeting.
     for first in [wire::DATA_MAGIC[0], 0x16] {
         let mut slow = TcpStream::connect(&bed.nodes[0].address).unwrap();
         slow.write_all(&[first]).unwrap();

@@ -1,8 +1,8 @@
-//! The side of a process that asks.
+//! The client's side of the service.
 //!
-//! Nothing here waits for the service to come: a client says hello, goes on alone, and looks with
-//! its next messages whether there is an answer. What it has given away it keeps until the result
-//! is there, so whatever happens to the service, the client can do it itself.
+//! A client never waits for the service to start: it greets, works alone, and looks for an answer
+//! at its next messages. It keeps each message until the result has arrived, so that it can do the
+//! work itself whatever happens to the service.
 #![allow(unsafe_code)]
 
 use std::io::{ErrorKind, IoSliceMut, Result};
@@ -30,54 +30,51 @@ use crate::layout::{
 };
 use crate::memory::ClientPlace;
 
-/// How long a client waits before it looks again for a service that was not there or was no good.
+/// Time before a client tries again to reach a missing or failing service.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How long an answer may take. Afterwards the client does the message itself, and leaves the
-/// service alone for
+/// Time limit of an answer. Afterwards the client does the work itself, and avoids the service for
 /// [`RETRY_DELAY`].
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How often a client that waits lets others run before it sleeps. It is asked to come here when
-/// there are more processes than cores, so that mostly the unit is among those; and to sleep and be
-/// woken costs several times as much.
+/// Number of times a waiting client yields before it sleeps. Clients come here when there are more
+/// processes than cores, so that a yield mostly lets the unit run; sleeping and waking cost several
+/// times as much.
 const YIELDS_BEFORE_SLEEP: u32 = 16;
 
-/// How often a client that waits looks whether the service is still connected.
+/// Interval at which a waiting client checks that the service is still connected.
 const LIVENESS_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A process's connection to the service, if there is one: made when it is needed, and made again
-/// when it is lost.
+/// A process's connection to the service: made when first needed, and made again when lost.
 ///
-/// Does without locks and without memory of its own, so that it can be a `static` of a program that
-/// forks: see
+/// Holds no lock and no heap memory, so that it can be a `static` of a program that forks: see
 /// [`Client::forked`].
 pub struct Client {
     /// One of [`link`].
     link: AtomicU8,
-    /// When to try again, by the clock of [`now_ms`].
+    /// Time of the next attempt to connect, by the clock of [`now_ms`].
     again_ms: AtomicU64,
     socket: AtomicI32,
     /// A [`ClientPlace`], null before the first connection.
     place: AtomicPtr<u8>,
-    /// Which slots somebody has.
+    /// Slots that a call holds.
     claims: [AtomicBool; SLOTS],
-    /// What could have been done by the service, in units of
+    /// Work that suits the service, done by it or not, in units of
     /// [`Ring::progress`](crate::layout::Ring).
     progress: AtomicU32,
 }
 
-/// What a client is to its service.
+/// States of the connection to the service.
 mod link {
-    /// There is none.
+    /// Not connected.
     pub(super) const NONE: u8 = 0;
-    /// Has said hello.
+    /// The client has greeted the service and waits for its answer.
     pub(super) const WAITING: u8 = 1;
     pub(super) const THERE: u8 = 2;
 }
 
 impl Client {
-    /// Of no service.
+    /// A client without a connection.
     pub const fn new() -> Self {
         Self {
             link: AtomicU8::new(link::NONE),
@@ -89,8 +86,8 @@ impl Client {
         }
     }
 
-    /// Has the service encrypt whole blocks in CBC mode. Returns how many bytes it has done, from
-    /// the front: all of them, or fewer, or none, and the rest is up to the caller.
+    /// Has the service encrypt whole blocks in CBC mode. Returns the number of bytes encrypted from
+    /// the front, possibly 0; the caller encrypts the rest.
     pub fn cbc_encrypt(
         &self,
         service: &Path,
@@ -114,7 +111,7 @@ impl Client {
         })
     }
 
-    /// Has the service append to a hash. Returns how many bytes it has done, as
+    /// Has the service append to a hash. Returns the number of bytes hashed, as
     /// [`Client::cbc_encrypt`].
     pub fn update(&self, service: &Path, hasher: &mut Hasher, data: &[u8]) -> usize {
         let task = Task::Hash(hasher.algorithm());
@@ -139,8 +136,8 @@ impl Client {
         })
     }
 
-    /// As many bytes as the service does, one piece after the other. What `piece` is told: the
-    /// call, where it begins, its length.
+    /// Hands pieces to the service until one fails; returns the bytes done. `piece` gets the call,
+    /// the offset and the length of a piece.
     fn in_pieces(
         &self,
         service: &Path,
@@ -168,19 +165,19 @@ impl Client {
         done
     }
 
-    /// Where the service's memory is, if there is one.
+    /// The memory shared with the service, if connected.
     #[inline]
     fn place(&self, service: &Path) -> Option<ClientPlace> {
         if self.link.load(Ordering::Acquire) != link::THERE {
             self.look(service);
             return None;
         }
-        // SAFETY: it is only removed where nobody is, in a new process.
+        // SAFETY: only `forked` unmaps the memory, in a child whose only thread is in no call.
         unsafe { ClientPlace::at(self.place.load(Ordering::Acquire)) }
     }
 
-    /// Whether the service says that with it this would be done sooner. Tells it how much there is
-    /// to do, whoever does it.
+    /// Whether the service would do this work sooner, by its own published bound. Reports the work
+    /// to the service in any case.
     fn is_sooner(&self, place: ClientPlace, task: Task, len: usize) -> bool {
         let Some(task) = task.number() else {
             return false;
@@ -205,21 +202,21 @@ impl Client {
     ///
     /// # Safety
     ///
-    /// The caller has a slot, and there is a connection: the socket is replaced by who has all
-    /// slots.
+    /// The caller holds a slot of an open connection: only a thread that holds all slots replaces
+    /// the socket.
     unsafe fn socket(&self) -> BorrowedFd<'_> {
         // SAFETY: the caller's promise.
         unsafe { BorrowedFd::borrow_raw(self.socket.load(Ordering::Acquire)) }
     }
 
-    /// Looks for the service, or for its answer.
+    /// Connects to the service, or reads its answer.
     #[cold]
     fn look(&self, service: &Path) {
         if now_ms() < self.again_ms.load(Ordering::Relaxed) {
             return;
         }
-        // All slots, so that nobody else uses the socket or the memory, which are about to be
-        // replaced.
+        // Takes all slots, so that no other call uses the socket or the memory, which are about to
+        // be replaced.
         let claimed = self.claims.iter().take_while(|slot| claim(slot)).count();
         if claimed == SLOTS {
             let step = match self.link.load(Ordering::Relaxed) {
@@ -246,7 +243,7 @@ impl Client {
         self.again_ms.store(again_ms, Ordering::Relaxed);
     }
 
-    /// Who calls has all slots.
+    /// Connects and greets the service. The caller holds all slots.
     fn say_hello(&self, service: &Path) -> Result<()> {
         close(self.socket.swap(-1, Ordering::AcqRel));
         let socket = rustix::net::socket_with(
@@ -256,18 +253,19 @@ impl Client {
             None,
         )?;
         let connected = rustix::net::connect(&socket, &SocketAddrUnix::new(service)?);
-        // It may have so many that wait: nobody waits for it here.
+        // The service's queue may be full: then the client does not wait.
         connected.map_err(|_| ErrorKind::ConnectionRefused)?;
         rustix::net::send(&socket, &hello(Want::Ring), SendFlags::NOSIGNAL)?;
-        // What a program has closed of its standard streams, it takes for these.
+        // A number above 2: a program that closed its standard streams would take the socket for
+        // one of them.
         let socket = rustix::io::fcntl_dupfd_cloexec(&socket, 3)?;
         self.socket.store(socket.into_raw_fd(), Ordering::Release);
         Ok(())
     }
 
-    /// Takes the memory that the service sends. Who calls has all slots.
+    /// Maps the memory that the service sends. The caller holds all slots.
     fn receive(&self) -> Result<()> {
-        // SAFETY: who has a slot has the socket.
+        // SAFETY: the caller holds all slots, so nobody replaces the socket.
         let socket = unsafe { self.socket() };
         let mut word = [0; 8];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -339,7 +337,7 @@ impl Client {
             slot.store(false, Ordering::Relaxed);
         }
         let place = self.place.swap(ptr::null_mut(), Ordering::Relaxed);
-        // SAFETY: the threads that may have used it are not in this process.
+        // SAFETY: the threads that used the memory belong to the parent, not to this process.
         unsafe {
             if let Some(place) = ClientPlace::at(place) {
                 place.remove();
@@ -356,7 +354,7 @@ impl Default for Client {
 
 fn close(socket: i32) {
     if socket >= 0 {
-        // SAFETY: it was ours, and is in no place any more.
+        // SAFETY: `socket` was open and was taken out of its place, so nobody else closes it.
         drop(unsafe { OwnedFd::from_raw_fd(socket) });
     }
 }
@@ -367,13 +365,13 @@ fn now_ms() -> u64 {
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
-/// Takes a slot, if nobody has it.
+/// Takes a slot if it is free.
 fn claim(slot: &AtomicBool) -> bool {
     slot.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
         .is_ok()
 }
 
-/// A slot that a call has. As long as it does, socket and memory stay what they are.
+/// A slot held by a call, which keeps socket and memory in place.
 struct Call<'c> {
     client: &'c Client,
     place: ClientPlace,
@@ -381,7 +379,7 @@ struct Call<'c> {
 }
 
 impl<'c> Call<'c> {
-    /// A slot that nobody has, if there is one and the service is there.
+    /// Takes a free slot, if there is one and the service is connected.
     fn claim(client: &'c Client, place: ClientPlace) -> Option<Self> {
         let slot = client.claims.iter().position(claim)?;
         let call = Self {
@@ -392,9 +390,9 @@ impl<'c> Call<'c> {
         (client.link.load(Ordering::Acquire) == link::THERE).then_some(call)
     }
 
-    /// Whether the service has not hung up.
+    /// Whether the service is still connected.
     fn is_connected(&self) -> bool {
-        // SAFETY: this has a slot.
+        // SAFETY: this call holds a slot.
         let socket = unsafe { self.client.socket() };
         let mut byte = [0; 1];
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
@@ -403,7 +401,7 @@ impl<'c> Call<'c> {
     }
 
     fn say(&self, note: Note) {
-        // SAFETY: this has a slot.
+        // SAFETY: this call holds a slot.
         let socket = unsafe { self.client.socket() };
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         // A full buffer holds earlier notes, for which the service looks at this client anyway.
@@ -415,16 +413,16 @@ impl<'c> Call<'c> {
     }
 
     fn bring(&self, message: &[u8]) {
-        // SAFETY: this slot is ours.
+        // SAFETY: this call holds the slot.
         unsafe { self.place.bring(self.slot, message) };
     }
 
     fn fetch(&self, message: &mut [u8]) {
-        // SAFETY: this slot is ours.
+        // SAFETY: this call holds the slot.
         unsafe { self.place.fetch(self.slot, message) };
     }
 
-    /// Has the service do what is in the slot, and waits. False if it did not.
+    /// Lets the service work on the slot and waits; false if it did not do the work.
     fn run(&self, task: Task, len: usize) -> bool {
         let Some(number) = task.number() else {
             return false;
@@ -492,7 +490,7 @@ impl<'c> Call<'c> {
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        // A service that was given up may still work on the slot, but in memory that nobody asks in
+        // A service that was given up may still work on the slot, but in memory that no call uses
         // again.
         self.client.claims[self.slot].store(false, Ordering::Release);
     }

@@ -1,19 +1,19 @@
-//! What lies where in shared memory, and the first messages.
+//! The layout of shared memory, and the messages of the socket.
 //!
-//! All of it is atomic numbers, since the other side may change them at any time, and a client may
-//! do so on purpose.
+//! All fields are atomic, since the other side may change them at any time, a client even on
+//! purpose.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tabane_lanes::Algorithm;
 
-/// The version of everything in this file. Who speaks another one goes without the service.
+/// The version of everything in this file. Clients of another version work without the service.
 pub const VERSION: u32 = 3;
 
-/// What a client sends first: this and a [`Want`].
+/// The first message of a client: this word and a [`Want`].
 pub(crate) const HELLO: [u8; 8] = *b"tabane\0o";
 
-/// What a client wants.
+/// Requests in a hello.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Want {
@@ -21,7 +21,7 @@ pub(crate) enum Want {
     Status = 2,
 }
 
-/// A hello: the word, the version, and what is wanted.
+/// A hello: the word, the version, and the request.
 pub(crate) fn hello(want: Want) -> [u8; 13] {
     let mut bytes = [0; 13];
     bytes[..8].copy_from_slice(&HELLO);
@@ -30,17 +30,17 @@ pub(crate) fn hello(want: Want) -> [u8; 13] {
     bytes
 }
 
-/// What a client that has a ring says through its socket.
+/// Notes of a client with a ring, through its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Note {
-    /// It has work again, after a time in which the service did not look at its progress.
+    /// The client has work again, after the service had stopped reading its progress.
     AtWork,
-    /// It has a message for this unit, which sleeps.
+    /// The client has a message for this sleeping unit.
     Wake(u8),
 }
 
 impl Note {
-    /// The note as it is sent.
+    /// Encodes the note.
     pub(crate) fn to_bytes(self) -> [u8; 2] {
         match self {
             Self::AtWork => [b'!', 0],
@@ -48,7 +48,7 @@ impl Note {
         }
     }
 
-    /// The note that somebody sent, if it is one.
+    /// Decodes a note; `None` if invalid.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         match *bytes {
             [b'!', 0] => Some(Self::AtWork),
@@ -75,7 +75,7 @@ pub(crate) const RING_LEN: usize = PAGE + SLOTS * MESSAGE_MAX;
 pub(crate) const BOARD_LEN: usize = 2 * PAGE;
 pub(crate) const PAGE: usize = 4096;
 
-/// What can be done, as numbers of [`TASKS`].
+/// All tasks; their places are their numbers.
 pub(crate) const TASKS: [Task; 5] = [
     Task::Encrypt,
     Task::Hash(Algorithm::Md5),
@@ -84,7 +84,7 @@ pub(crate) const TASKS: [Task; 5] = [
     Task::Hash(Algorithm::Sha256),
 ];
 
-/// What is to be done with a message.
+/// The work on a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// AES in CBC mode.
@@ -94,7 +94,7 @@ pub enum Task {
 }
 
 impl Task {
-    /// Its number.
+    /// Number of the task.
     pub(crate) fn number(self) -> Option<usize> {
         TASKS.iter().position(|&task| task == self)
     }
@@ -120,15 +120,15 @@ pub(crate) struct Slot {
     pub(crate) task: AtomicU32,
     /// Bytes of the message.
     pub(crate) len: AtomicU32,
-    /// The state of a hash, or the initialization vector: before, and then after.
+    /// The state of a hash, or the initialization vector: before the work, and then after it.
     pub(crate) chain: [AtomicU32; 8],
-    /// The key of AES, and its bytes.
+    /// The AES key.
     pub(crate) key: [AtomicU32; 8],
     pub(crate) key_len: AtomicU32,
 }
 
-/// What a slot is in, 0 at first. A client goes from any to `READY` and on to `ASLEEP`, the service
-/// from these two to the others.
+/// States of a slot, 0 at first. A client sets `READY` in any state, and then `ASLEEP`; the service
+/// sets the others after these two.
 pub(crate) mod state {
     pub(crate) const READY: u32 = 1;
     /// Ready, and the client waits to be woken.
@@ -137,39 +137,40 @@ pub(crate) mod state {
     pub(crate) const REFUSED: u32 = 4;
 }
 
-/// The first page of a client's memory. Its messages are behind it, one for each slot.
+/// The first page of a client's memory. Its messages follow, one for each slot.
 #[repr(C)]
 pub(crate) struct Ring {
-    /// Written by the client: how much it had that the service could do, whoever did it, in units
-    /// of [`PROGRESS_BYTES`].
+    /// Written by the client: its work that suits the service, done by either of them, in units of
+    /// [`PROGRESS_BYTES`].
     pub(crate) progress: AtomicU32,
-    /// Written by the client: the [`kind`] of its last message, whoever did it.
+    /// Written by the client: the [`kind`] of its latest message.
     pub(crate) kind: AtomicU32,
-    /// Written by the service, and taken back by the client, which then says that it is there:
-    /// nobody looks at its progress.
+    /// Set by the service when it stops reading an idle client's progress; cleared by the client,
+    /// which then reports that it is at work.
     pub(crate) uncounted: AtomicU32,
     pub(crate) slots: [Slot; SLOTS],
 }
 
 const _: () = assert!(size_of::<Ring>() <= PAGE);
 
-/// What is to be done with a message, and its length but for a factor of two: what takes about as
-/// long has the same one.
+/// The kind of a message: its task and the binary logarithm of its length, so that messages of one
+/// kind take about as long.
 pub(crate) fn kind(task: usize, len: usize) -> u32 {
     (task as u32) << 8 | len.max(1).ilog2()
 }
 
-/// What all clients can read, and only the service can write.
+/// Memory that all clients can read and only the service can write.
 #[repr(C)]
 pub(crate) struct Board {
-    /// How many units there are.
+    /// Number of units.
     pub(crate) units: AtomicU32,
-    /// For each of [`TASKS`] the bytes from which on the service is sooner, 0 if it never is.
+    /// For each of [`TASKS`] the length in bytes from which the service is faster, 0 if it never
+    /// is.
     pub(crate) from: [AtomicU32; TASKS.len()],
     /// For each unit 1 while it sleeps: a client with a message for it sends [`Note::Wake`].
     ///
-    /// No unit sleeps on this word. Whoever has mapped a word, even read-only, can move the threads
-    /// that sleep on it to another word (`FUTEX_REQUEUE`), where nobody wakes them.
+    /// No unit sleeps on this word. A process that has mapped a word, even read-only, can move the
+    /// threads that sleep on it to another word (`FUTEX_REQUEUE`), where no call wakes them.
     pub(crate) asleep: [Line; UNITS_MAX],
 }
 
@@ -179,7 +180,7 @@ const _: () = assert!(size_of::<Board>() <= BOARD_LEN);
 #[repr(C, align(64))]
 pub(crate) struct Line(pub(crate) AtomicU32);
 
-/// Takes bytes, four a number, from where somebody else may be writing.
+/// Reads bytes, four a number, from memory that the other side may be writing.
 pub(crate) fn take<const N: usize>(words: &[AtomicU32]) -> [u8; N] {
     let mut bytes = [0; N];
     for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {

@@ -17,7 +17,7 @@ pub(crate) fn sealed(name: &str, len: usize) -> io::Result<OwnedFd> {
     Ok(memory)
 }
 
-/// Takes away the right to write from all who have not mapped it yet, and the right to change that.
+/// Seals memory against new writable mappings, and the seals against changes.
 pub(crate) fn read_only(memory: BorrowedFd) -> io::Result<()> {
     Ok(rustix::fs::fcntl_add_seals(
         memory,
@@ -25,7 +25,7 @@ pub(crate) fn read_only(memory: BorrowedFd) -> io::Result<()> {
     )?)
 }
 
-/// Takes away the right to change what is sealed.
+/// Seals the seals.
 pub(crate) fn final_seal(memory: BorrowedFd) -> io::Result<()> {
     Ok(rustix::fs::fcntl_add_seals(memory, SealFlags::SEAL)?)
 }
@@ -36,10 +36,10 @@ struct Mapping {
     len: usize,
 }
 
-// SAFETY: an address; what is there is reached through atomic numbers, or by whoever has claimed a
-// message.
+// SAFETY: the mapping's memory is accessed through atomics, or by the one holder of a message's
+// slot.
 unsafe impl Send for Mapping {}
-// SAFETY: likewise.
+// SAFETY: shared accesses go through atomics, or through the one holder of a message's slot.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -65,7 +65,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: ours, and nobody uses it any more.
+        // SAFETY: this value made the mapping, and it is being dropped, so no reference is left.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
@@ -135,8 +135,8 @@ impl ServerRing {
     }
 }
 
-/// The place where a client maps board and ring: one for all connections of its process, so that
-/// who reads the board need not know whether it is the newest.
+/// The address at which a client maps board and ring: the same for all connections of its process,
+/// so that readers of the board need not know whether it is the newest.
 #[derive(Clone, Copy)]
 pub(crate) struct ClientPlace(NonNull<u8>);
 
@@ -198,8 +198,8 @@ impl ClientPlace {
             (board, 0, BOARD_LEN, libc::PROT_READ),
             (ring, BOARD_LEN, RING_LEN, write),
         ] {
-            // SAFETY: within the place, which is ours. Who reads atomic numbers there reads the old
-            // ones or the new ones.
+            // SAFETY: the range is within the reserved place, which this process owns. Concurrent
+            // readers of atomics see the old memory or the new one.
             let mapped = unsafe {
                 libc::mmap(
                     self.0.add(at).as_ptr().cast(),
@@ -217,13 +217,13 @@ impl ClientPlace {
         Ok(())
     }
 
-    /// Removes it.
+    /// Unmaps board and ring.
     ///
     /// # Safety
     ///
-    /// Nobody uses it any more.
+    /// No other thread uses the place any more.
     pub(crate) unsafe fn remove(self) {
-        // SAFETY: ours, and the caller's promise.
+        // SAFETY: this process made the mapping, and the caller promises that it is unused.
         unsafe { libc::munmap(self.0.as_ptr().cast(), Self::LEN) };
     }
 

@@ -1,4 +1,4 @@
-//! When it is worth to ask the service: what a message costs alone, and what it costs with it.
+//! Models when asking the service pays: the cost of a message alone, and with the service.
 //!
 //! Where there are as many cores as processes, each does its own work, and nothing is sooner. With
 //! more processes than cores, what counts is how long a message occupies a core. Alone, that is a
@@ -27,14 +27,14 @@ const BUNDLE_MESSAGES: [usize; 6] = [1, 2, 4, 8, 16, 32];
 /// Bytes of the messages that are measured.
 const MESSAGE_BYTES: usize = 4 << 10;
 
-/// What the parts of a message take, measured.
+/// Measured costs of the parts of a message.
 pub struct Model {
     /// Seconds that a message costs besides copies and work.
     handover_s: f64,
     /// Seconds a byte of a copy.
     copy_s: f64,
-    /// Of each of [`TASKS`]: seconds a byte alone, and of each byte of a message in each of
-    /// [`BUNDLE_MESSAGES`].
+    /// For each of [`TASKS`]: seconds a byte alone, and in bundles of each of [`BUNDLE_MESSAGES`]
+    /// messages.
     tasks: [TaskCost; TASKS.len()],
 }
 
@@ -53,7 +53,7 @@ pub struct Budget {
     pub copies_s: f64,
     /// The switches from one thread to another.
     pub handover_s: f64,
-    /// Its share of a bundle.
+    /// Seconds of the message's share of a bundle.
     pub share_s: f64,
 }
 
@@ -74,8 +74,8 @@ impl Model {
         }
     }
 
-    /// For each of [`TASKS`] the bytes from which on asking is sooner, if so many messages come
-    /// together in a bundle, 0 if it never is.
+    /// For each of [`TASKS`] the length in bytes from which asking is faster with `messages`
+    /// messages in a bundle, 0 if it never is.
     pub(crate) fn from(&self, messages: f64) -> [u32; TASKS.len()] {
         let mut from = [0; TASKS.len()];
         if messages <= 1.0 {
@@ -91,8 +91,8 @@ impl Model {
         from
     }
 
-    /// What a message of `len` bytes takes if so many come together in a bundle. Nothing if the
-    /// service does no such task.
+    /// The costs of a message of `len` bytes with `messages` messages in a bundle; `None` for a
+    /// task that the service lacks.
     pub fn budget(&self, task: Task, len: usize, messages: f64) -> Option<Budget> {
         let cost = &self.tasks[task.number()?];
         let copies = match task {
@@ -117,8 +117,8 @@ impl TaskCost {
         }
     }
 
-    /// Seconds a byte in a bundle of so many messages: those of the next shorter one that was
-    /// measured.
+    /// Seconds a byte in a bundle of `messages` messages: those of the largest measured bundle up
+    /// to this size.
     fn share_s(&self, messages: f64) -> f64 {
         let shorter = BUNDLE_MESSAGES
             .iter()
@@ -137,7 +137,7 @@ fn best_s(mut f: impl FnMut()) -> f64 {
     seconds.fold(f64::INFINITY, f64::min)
 }
 
-/// Seconds a byte in a bundle of so many messages.
+/// Measures the seconds a byte in a bundle of `messages` messages.
 fn bundle_s(task: Task, messages: usize) -> f64 {
     let mut bytes = vec![0; messages * MESSAGE_BYTES];
     let seconds = match task {

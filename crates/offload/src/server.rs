@@ -29,10 +29,10 @@ use crate::status::{CardStatus, ClientStatus, STATUS_PIECE_BYTES, Status, UnitSt
 use crate::trial::{Situation, Trials};
 use crate::unit::{self, Served, Work};
 
-/// What a server is to be.
+/// Options of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Where its socket is to be. What has no right to write there cannot connect.
+    /// Path of the socket. Processes without the right to write to it cannot connect.
     pub socket: PathBuf,
     /// The rights of the socket.
     pub mode: u32,
@@ -47,8 +47,7 @@ pub struct ServerOptions {
 pub enum Ask {
     /// When that is sooner.
     Sooner,
-    /// For all messages that the service takes, whatever it costs: to see that it works, and what
-    /// it costs.
+    /// Ask for all messages that the service takes, at any cost: for tests and measurements.
     Always,
 }
 
@@ -60,7 +59,7 @@ pub struct Server {
     socket: PathBuf,
 }
 
-/// What connections and units know of each other.
+/// State shared by connections and units.
 pub(crate) struct Shared {
     pub(crate) board: ServerBoard,
     /// The core of each unit.
@@ -69,7 +68,7 @@ pub(crate) struct Shared {
     clients: Mutex<Vec<Arc<Served>>>,
     /// Another number whenever the clients are others.
     pub(crate) version: AtomicU64,
-    /// How many clients had something to do of late.
+    /// Number of clients that had work recently.
     pub(crate) active: AtomicUsize,
     pub(crate) stopped: AtomicBool,
     /// Messages by the logarithm of the microseconds that they took.
@@ -81,7 +80,7 @@ impl Shared {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many messages took so long.
+    /// Records the time that `messages` messages took.
     pub(crate) fn took(&self, time: Duration, messages: u64) {
         let power = time.as_micros().max(1).ilog2() as usize;
         let last = self.latencies.len() - 1;
@@ -93,8 +92,8 @@ impl Server {
     /// Measures the machine, makes the socket, and serves.
     ///
     /// # Errors
-    /// The socket cannot be made, or somebody serves there; this system, or a sandbox, lacks memory
-    /// to share (`memfd_create`) or the way to sleep on it (`futex`).
+    /// When the socket cannot be made, or another service runs there; when the system or a sandbox
+    /// lacks `memfd_create` or `futex`.
     pub fn start(options: ServerOptions) -> io::Result<Self> {
         let board = ServerBoard::new()
             .map_err(|error| missing("memory cannot be shared (memfd_create)", &error))?;
@@ -171,13 +170,13 @@ impl Server {
     }
 }
 
-/// That there is no service without this.
+/// The error of a system without a required function.
 fn missing(what: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-/// A socket at this place with these rights, from the first moment. A socket that nobody serves any
-/// more is replaced.
+/// Makes a socket at this path, with these permissions from the first moment. A socket without a
+/// service is replaced.
 fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     let new = || {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -209,13 +208,13 @@ fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 
-/// How often clients at work are counted.
+/// Interval at which clients at work are counted.
 const TICK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// After so many ticks without a call a client is not at work any more.
+/// Ticks without a call after which a client counts as idle.
 const QUIET_TICKS: u32 = 5;
 
-/// How long a peer may take to say what it wants.
+/// Time limit of a peer's hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Connections beside those of clients, so that a full service can be asked for its status.
@@ -245,12 +244,12 @@ struct Peer {
     client: Option<Client>,
 }
 
-/// Who has a ring.
+/// A client with a ring.
 struct Client {
     served: Arc<Served>,
     pid: i32,
     uid: u32,
-    /// Its progress at the last tick.
+    /// The client's progress at the last tick.
     progress: u32,
     /// Ticks since there was another.
     quiet: u32,
@@ -347,7 +346,7 @@ impl Connections {
             None if message == hello(Want::Status) => {
                 let text = serde_json::to_vec(&self.status()).unwrap_or_default();
                 let socket = &self.peers[&number].socket;
-                // A buffer takes it, or who asks has to ask again.
+                // If the socket's buffer is full, the client has to ask again.
                 for piece in text.chunks(STATUS_PIECE_BYTES) {
                     let _ = rustix::net::send(socket, piece, SendFlags::NOSIGNAL);
                 }
@@ -429,11 +428,11 @@ impl Connections {
             } else if client.quiet < QUIET_TICKS {
                 client.quiet += 1;
                 if client.quiet == QUIET_TICKS {
-                    // It says when there is something again.
+                    // The client reports when it is at work again.
                     ring.uncounted.store(1, Ordering::Relaxed);
                 }
             }
-            // Also of those that had no core in this tick: the situation is the same.
+            // Counts clients that got no core in this tick too: they still have work.
             if client.quiet < QUIET_TICKS {
                 kinds.push(ring.kind.load(Ordering::Relaxed));
             }
@@ -443,7 +442,7 @@ impl Connections {
         self.count();
     }
 
-    /// Tells the clients what is sooner now.
+    /// Publishes to the clients from which length asking is faster now.
     fn count(&mut self) {
         let clients = self.peers.values().filter_map(|peer| peer.client.as_ref());
         let active = clients.filter(|client| client.quiet < QUIET_TICKS).count();

@@ -1,4 +1,4 @@
-//! What a server tells of itself.
+//! The status of a server.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -22,15 +22,16 @@ pub struct Status {
     /// From how many bytes on clients are told to ask, for each thing that can be done; none if it
     /// is not worth it now.
     pub from_bytes: Vec<(String, Option<u32>)>,
-    /// Its threads.
+    /// The server's threads.
     pub units: Vec<UnitStatus>,
-    /// Its card, if there is one. What that does, units have taken, and is among theirs.
+    /// The card, if any. Its messages were taken by units, and are counted there too.
     pub cards: Vec<CardStatus>,
-    /// Who is connected.
+    /// The connected clients.
     pub clients: Vec<ClientStatus>,
-    /// How many may be connected at a time.
+    /// The most clients connected at a time.
     pub clients_max: usize,
-    /// Messages that took so many microseconds within the service at most, the last ones longer.
+    /// Histogram of messages by the microseconds within the service, as upper bounds; the last
+    /// class has longer ones.
     pub latencies: Vec<(u64, u64)>,
 }
 
@@ -65,7 +66,7 @@ pub struct CardStatus {
 /// A client of a server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ClientStatus {
-    /// Its process.
+    /// Process ID of the client.
     pub pid: i32,
     /// The user.
     pub uid: u32,

@@ -1,16 +1,16 @@
-//! Whether clients are asked to come. A model does not know what else the machine has to do, so
-//! both ways are tried now and then, and what gets more done goes on: for each situation by itself,
-//! since what is good in one is not in another.
+//! Decides whether clients are asked to use the service. A model cannot know the machine's other
+//! load, so both ways are tried now and then, and the one with more work done stays: separately for
+//! each situation, since the better way differs.
 
 use std::collections::HashMap;
 
-/// What clients are at: what decides whether it is good to ask them. Coarse, so that it stays the
-/// same for several ticks.
+/// The load of clients, on which the better way depends. Coarse, so that it stays the same for
+/// several ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Situation {
-    /// How many do something, but for a factor of two: the next power of two.
+    /// Number of clients at work, rounded up to a power of two.
     clients: usize,
-    /// The kind of message that more than half of them have, or [`MIXED`].
+    /// The kind of message of more than half of the clients, or [`MIXED`].
     kind: u32,
 }
 
@@ -18,8 +18,7 @@ pub struct Situation {
 const MIXED: u32 = u32::MAX;
 
 impl Situation {
-    /// The situation of clients, of each of which `kinds` has the kind of its message: the same
-    /// number for what takes about as long. Sorts them.
+    /// The situation of clients whose messages have these kinds, one a client. Sorts `kinds`.
     pub fn of(kinds: &mut [u32]) -> Self {
         kinds.sort_unstable();
         let mut same = kinds.chunk_by(|a, b| a == b);
@@ -39,14 +38,13 @@ pub struct Trials {
 }
 
 impl Trials {
-    /// Situations to remember: clients say themselves what they are at, and may say anything.
+    /// The most situations remembered: clients report them, and may report anything.
     const SITUATIONS_MAX: usize = 1024;
 
-    /// Learns from a tick that has ended. `rate` is the work that was done in it, in any unit a
-    /// second.
+    /// Learns from a finished tick. `rate` is the work done in it a second, in any unit.
     pub fn tick(&mut self, situation: Situation, rate: f64) {
         if situation != self.now {
-            // This tick has something of both.
+            // This tick mixes two situations.
             self.now = situation;
             if self.trials.len() >= Self::SITUATIONS_MAX {
                 self.trials.clear();
@@ -58,7 +56,7 @@ impl Trials {
         }
     }
 
-    /// Whether clients are asked now.
+    /// Whether clients are to be asked now.
     pub fn asks(&self) -> bool {
         self.trials.get(&self.now).is_some_and(|trial| trial.asks)
     }
@@ -68,29 +66,30 @@ impl Trials {
 #[derive(Default)]
 struct Trial {
     asks: bool,
-    /// Ticks since it was the other way.
+    /// Ticks since the last change of way.
     ticks: u32,
-    /// What was done in those that count.
+    /// Sum of the rates of the ticks that count.
     sum: f64,
-    /// What gets done each way, alone first.
+    /// Rate of each way: alone, and with asking.
     rates: [f64; 2],
-    /// Ticks of the next time alone, if that is better, and of the next with asking, if that is.
+    /// Ticks of the next period of the better way, alone or with asking; 0 for the other.
     next: [u32; 2],
 }
 
 impl Trial {
-    /// Ticks in which a way is tried, the first of which does not count: it has something of both.
+    /// Ticks of a trial. The first one does not count, since it mixes both ways.
     const TICKS_TRIED: u32 = 5;
 
-    /// Ticks of the better way before the other is tried again, at first: twice as many each time
-    /// it was better again.
+    /// Ticks of the better way before the first new trial of the other; twice as many after each
+    /// trial that it wins.
     const TICKS_KEPT_MIN: u32 = 32;
 
-    /// The same at most, alone and with asking. Who is asked waits for others, so asking is looked
-    /// at again sooner.
+    /// The most such ticks, alone and with asking. Asked clients wait for one another, so asking is
+    /// put on trial again sooner.
     const TICKS_KEPT_MAX: [u32; 2] = [4096, 256];
 
-    /// How many times as much has to be done with asking: for less, nobody should wait for others.
+    /// Ratio of the rates above which asking pays: a smaller gain is not worth the clients'
+    /// waiting.
     const GAIN_MIN: f64 = 1.1;
 
     fn tick(&mut self, rate: f64) {
@@ -101,7 +100,7 @@ impl Trial {
         }
         if self.ticks == Self::TICKS_TRIED {
             let rate = self.sum / f64::from(Self::TICKS_TRIED - 1);
-            // A tick is short, and whatever else happens in it counts too.
+            // Averages two trials: a tick is short and disturbed by other programs.
             self.rates[way] = match self.rates[way] {
                 0.0 => rate,
                 before => (before + rate) / 2.0,

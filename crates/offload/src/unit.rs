@@ -1,8 +1,8 @@
-//! A unit: a thread on a core, which does what the clients on this core have brought.
+//! A unit: a thread on a core, which works on the messages of the clients on this core.
 //!
-//! A bundle is closed when it is full, when as many are in it as in the one before, when nobody
-//! came while others had the core, or when the first has waited long enough. Cards do their part as
-//! everywhere: [`tabane_engine::gpu`] decides by what it costs.
+//! A bundle is closed when it is full, when it has as many messages as the one before, when none
+//! came while others had the core, or when the first has waited long enough. Cards take part as
+//! everywhere: [`tabane_engine::gpu`] decides by costs.
 #![allow(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,17 +22,17 @@ use crate::server::Shared;
 /// Messages of a bundle at most.
 const BUNDLE_MESSAGES_MAX: usize = 64;
 
-/// How often a unit without messages lets others run before it sleeps: clients come again soon.
+/// Yields of a unit without messages before it sleeps: clients come again soon.
 const YIELDS_BEFORE_SLEEP: u32 = 8;
 
-/// One of so many bundles waits until it is full or [`BUNDLE_WAIT_MAX`] is over, to see whether
+/// One in this many bundles waits until it is full or [`BUNDLE_WAIT_MAX`] is over, to see whether
 /// more messages come.
 const BUNDLES_PER_LONG_WAIT: u64 = 16;
 
-/// How long the first message of a bundle waits for others at most.
+/// The longest wait of a bundle's first message for others.
 const BUNDLE_WAIT_MAX: Duration = Duration::from_micros(300);
 
-/// Who is served: a client as the units know it.
+/// A client as the units see it.
 pub(crate) struct Served {
     pub(crate) ring: ServerRing,
     /// Which of its slots a unit has.
@@ -42,7 +42,7 @@ pub(crate) struct Served {
     pub(crate) refused: AtomicU64,
 }
 
-/// What a unit has done.
+/// Counts of a unit's work.
 #[derive(Default)]
 pub(crate) struct Work {
     pub(crate) bundles: AtomicU64,
@@ -87,7 +87,7 @@ impl Served {
             .count()
     }
 
-    /// A message for this unit, if there is one.
+    /// Takes a message for this unit, if one waits.
     fn take(self: &Arc<Self>, unit: usize, units: usize) -> Option<Job> {
         let ring = self.ring.get();
         let slot = (0..SLOTS).find(|&slot| {
@@ -97,7 +97,7 @@ impl Served {
                 && !self.taken[slot].swap(true, Ordering::Acquire)
         })?;
         let place = &ring.slots[slot];
-        // Everything is read once, and judged by what was read: the client may change it meanwhile.
+        // Each field is read once and then checked: the client may change it meanwhile.
         let task = TASKS.get(place.task.load(Ordering::Relaxed) as usize);
         let len = place.len.load(Ordering::Relaxed) as usize;
         let key_len = place.key_len.load(Ordering::Relaxed) as usize;
@@ -164,7 +164,7 @@ pub(crate) fn run(shared: &Shared, unit: usize) {
         let count = clients.len();
         for i in 0..count {
             if bundle.len() == BUNDLE_MESSAGES_MAX {
-                // Who was left out is the first one next time.
+                // The first client left out comes first next time.
                 next = (next + i) % count;
                 break;
             }
@@ -244,7 +244,7 @@ fn work(bundle: &mut [Job]) {
     if !encrypt.is_empty() {
         encrypt_all(&mut encrypt);
     }
-    // Of one algorithm each: a card takes no other bundle.
+    // Bundles of one algorithm each: a card takes no other.
     while let Some(first) = hash.last() {
         let task = first.task;
         let (mut these, others): (Vec<_>, _) = hash.into_iter().partition(|job| job.task == task);
@@ -295,7 +295,7 @@ fn hash_all(algorithm: Algorithm, jobs: &mut [&mut Job]) {
     }
 }
 
-/// Keeps this thread on a core. One that cannot be had is no loss but of speed.
+/// Pins this thread to a core. A failure costs speed only.
 pub(crate) fn pin_to(core: usize) {
     let mut set = CpuSet::new();
     set.set(core);

@@ -9,7 +9,7 @@ use crate::plan::{Step, encode_plan};
 use crate::stripe::{Buffer, SOURCES, count};
 use crate::{Error, Layout};
 
-/// How much of all cells together is worked on at a time, so that it is still in the cache for the
+/// Bytes of all cells together that are processed at a time, so that they stay in the cache for the
 /// diagonals.
 const WORKING_SET_BYTES: usize = 512 << 10;
 
@@ -57,7 +57,7 @@ fn add_up<C: Buffer>(
 ) {
     let mut row_parity = mem::take(&mut cells[row.into]);
     let mut diagonal_parity = mem::take(&mut cells[diagonal.into]);
-    // The row's parity, as far as it is known, may be on the diagonal.
+    // The known part of the row's parity may lie on the diagonal.
     let (known, unknown) = row_parity.as_mut().split_at_mut(ahead.start);
     let (mut of_row, mut of_diagonal): ([&[u8]; SOURCES], [&[u8]; SOURCES]) = Default::default();
     for (source, &cell) in of_row.iter_mut().zip(&row.from) {

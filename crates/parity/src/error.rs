@@ -1,4 +1,4 @@
-//! What cannot be done.
+//! Errors of the code.
 
 use std::fmt;
 
@@ -8,27 +8,27 @@ use std::fmt;
 pub enum Error {
     /// Fewer than three roles.
     TooFewRoles(usize),
-    /// No role of this number among so many.
+    /// The layout has no role of this number.
     NoSuchRole {
         /// The number given.
         role: usize,
-        /// How many there are.
+        /// Number of roles.
         roles: usize,
     },
     /// The same role twice.
     RoleTwice(usize),
-    /// More roles lost than the code can bear: so many.
+    /// More roles are lost than the code can rebuild; their number.
     TooManyLost(usize),
     /// These cells cannot be recovered from the others.
     Unrecoverable(Vec<usize>),
-    /// So many buffers given for a stripe of so many cells.
+    /// The number of buffers differs from the number of cells.
     CellCount {
         /// Buffers given.
         given: usize,
         /// Cells of the stripe.
         expected: usize,
     },
-    /// The buffer of this cell is not as long as those of the others.
+    /// The buffer of this cell differs in length from the other buffers.
     CellLength(usize),
 }
 

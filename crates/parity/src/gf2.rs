@@ -1,21 +1,21 @@
-//! Vectors over GF(2): what a block is, as the set of data blocks whose exclusive or it is.
+//! Vectors over GF(2), which write a block as the set of data blocks whose exclusive or it is.
 
 use crate::Layout;
 use crate::plan::encode_plan;
 
-/// A vector with as many places as are asked for; those not set are zero.
+/// A vector of unlimited length; places that were not set are zero.
 #[derive(Clone, Debug, Default)]
 pub struct Vector(Vec<u64>);
 
 impl Vector {
-    /// With a one in this place.
+    /// The unit vector of this place.
     pub fn unit(place: usize) -> Self {
         let mut words = vec![0; place / 64 + 1];
         words[place / 64] = 1 << (place % 64);
         Self(words)
     }
 
-    /// Adds another, which is also to subtract it.
+    /// Adds another vector, which is the same as subtracting it.
     pub fn add(&mut self, other: &Self) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
@@ -50,7 +50,7 @@ impl Vector {
             .is_some_and(|word| word >> (place % 64) & 1 == 1)
     }
 
-    /// Whether there are no ones.
+    /// Whether the vector is zero.
     pub fn is_zero(&self) -> bool {
         self.0.iter().all(|&word| word == 0)
     }
@@ -65,8 +65,8 @@ impl PartialEq for Vector {
 /// All sums of some vectors, which are numbered.
 #[derive(Clone, Debug, Default)]
 pub struct Span {
-    /// Independent sums: its first one, the sum, and which vectors it is the sum of. No other has
-    /// its first one.
+    /// Independent sums, each with the place of its first one, the sum itself and the numbers of
+    /// its terms. No two sums begin at the same place.
     sums: Vec<(usize, Vector, Vector)>,
 }
 
@@ -93,8 +93,7 @@ impl Span {
         rest.is_zero().then(|| used.ones().collect())
     }
 
-    /// What remains of a vector when all that can be is taken away, and the vectors whose sum that
-    /// is.
+    /// Reduces a vector by the span; returns the rest, and the numbers of the vectors subtracted.
     fn reduce(&self, vector: &Vector) -> (Vector, Vector) {
         let (mut rest, mut used) = (vector.clone(), Vector::default());
         for (first, sum, of) in &self.sums {
@@ -107,7 +106,7 @@ impl Span {
     }
 }
 
-/// What each cell of a layout is.
+/// The vector of each cell of a layout.
 pub fn cell_vectors(layout: &Layout) -> Vec<Vector> {
     let mut vectors = vec![Vector::default(); layout.cells()];
     for (block, &cell) in layout.data_cells().iter().enumerate() {

@@ -15,10 +15,10 @@ use crate::Error;
 /// - The diagonal role holds the exclusive or of each other diagonal, row parities that lie there
 ///   included.
 ///
-/// Any two columns can be rebuilt from the others. For five roles this is figure 3 of *Low-overhead
-/// redundant writes for distributed storage* (Otsuji, Tatebe, 2013); its equations are those of RDP
-/// (Corbett et al., FAST 2004) without the columns that are not needed, and with row parities
-/// spread over the row roles.
+/// Any two columns can be rebuilt from the remaining ones. For five roles this is figure 3 of
+/// *Low-overhead redundant writes for distributed storage* (Otsuji, Tatebe, 2013); its equations
+/// are those of RDP (Corbett et al., FAST 2004) without the columns that are not needed, and with
+/// row parities spread over the row roles.
 ///
 /// ```
 /// use tabane_parity::{Content, Layout};
@@ -38,7 +38,7 @@ pub struct Layout {
     data: Vec<usize>,
 }
 
-/// What a cell holds.
+/// The content of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// The data block of this number.
@@ -50,7 +50,7 @@ pub enum Content {
 }
 
 impl Layout {
-    /// The layout for so many roles.
+    /// The layout for `roles` roles.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// How many roles there are.
+    /// Number of roles.
     pub fn roles(&self) -> usize {
         self.roles
     }
@@ -97,12 +97,12 @@ impl Layout {
         self.prime
     }
 
-    /// How many rows there are: the cells of each role.
+    /// Number of rows: the cells of each role.
     pub fn rows(&self) -> usize {
         self.prime - 1
     }
 
-    /// How many cells there are.
+    /// Number of cells.
     pub fn cells(&self) -> usize {
         self.roles * self.rows()
     }
@@ -137,7 +137,7 @@ impl Layout {
         self.roles - 1
     }
 
-    /// What a cell holds.
+    /// The content of a cell.
     pub fn content(&self, cell: usize) -> Content {
         let (role, row) = (self.role_of(cell), self.row_of(cell));
         if role == self.diagonal_role() {

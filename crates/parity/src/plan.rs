@@ -1,10 +1,10 @@
-//! What to compute from what: the encoding of a stripe, and the change of one.
+//! Plans of computation: the encoding of a stripe, and updates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Layout;
 
-/// One cell as the exclusive or of others.
+/// A step that computes a cell as the exclusive or of others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The cell that is computed.
@@ -33,7 +33,7 @@ impl Plan {
         &used - &self.writes()
     }
 
-    /// How many exclusive ors of two cells it takes.
+    /// Number of exclusive ors of two cells.
     pub fn xors(&self) -> usize {
         let of_step = |step: &Step| step.from.len().saturating_sub(1);
         self.steps.iter().map(of_step).sum()
@@ -56,13 +56,12 @@ pub fn encode_plan(layout: &Layout) -> Plan {
     }
 }
 
-/// How parities follow when these data blocks change: each step's cell is to *change* by the
-/// exclusive or of the changes of those that it names, a change being what was there exclusive or
-/// what is there now.
+/// The update of parities when these data blocks change: each step's cell *changes* by the
+/// exclusive or of the changes of its sources; a change is the exclusive or of old and new bytes.
 ///
 /// # Panics
 ///
-/// If there is no such block.
+/// If a block does not exist.
 pub fn update_plan(layout: &Layout, blocks: &[usize]) -> Plan {
     let changed: BTreeSet<usize> = blocks
         .iter()

@@ -1,11 +1,11 @@
-//! How lost cells come back, reading as little as can be.
+//! Plans the rebuilding of lost cells with the fewest reads.
 
 use std::collections::BTreeSet;
 
 use crate::plan::{Plan, Step};
 use crate::{Error, Layout};
 
-/// Rebuilds lost roles, reading the fewest cells that will do.
+/// Plans the rebuilding of lost roles with the fewest cells read.
 ///
 /// - *Two roles*, or the diagonal role: as many cells as there are data. No plan can do with less.
 /// - *One row role*: each of its cells comes from its row or from its diagonal, and cells that lie
@@ -35,7 +35,7 @@ pub fn repair_plan(layout: &Layout, lost: &[usize]) -> Result<Plan, Error> {
     }
 }
 
-/// What no plan for these lost roles can read less than, in cells: a bound that takes no search.
+/// A lower bound on the cells that any plan for these lost roles reads, found without search.
 ///
 /// [`repair_plan`] reaches it for two roles, for the diagonal role, and where n or n − 1 is prime.
 /// For other n the bound is a
@@ -66,9 +66,9 @@ pub fn fewest_reads(layout: &Layout, lost: &[usize]) -> Result<usize, Error> {
     }
 }
 
-/// Recovers any missing cells, of however many roles, where each comes from a row or a diagonal of
-/// which nothing else is missing any more. Of those that can be recovered only the `wanted` and
-/// what they need are; all if there are none.
+/// Plans the recovery of missing cells of any number of roles: each comes from a row or a diagonal
+/// whose other cells exist or were recovered before. Recovers only the `wanted` cells and the cells
+/// that these need; without wanted cells, all that it can.
 ///
 /// # Errors
 ///
@@ -160,12 +160,11 @@ fn repair_row_role(layout: &Layout, role: usize) -> Plan {
     }
 }
 
-/// The rows whose cell of a lost role is to come from its diagonal, so that the fewest cells are
-/// read: the best arithmetic progression modulo p.
+/// Chooses the rows whose cell of a lost role is recovered from its diagonal, for the fewest reads:
+/// the best arithmetic progression modulo p.
 ///
-/// A row that is used costs its other cells. One that is not costs a diagonal parity, and those of
-/// its cells that lie on the diagonals of other such rows; the more of these are in columns that do
-/// not exist, the better.
+/// Recovery by row reads the row's other cells. Recovery by diagonal reads a diagonal parity and
+/// the diagonal's cells that no read row contains; cells in columns that do not exist cost nothing.
 fn rows_by_diagonal(layout: &Layout, role: usize) -> Vec<usize> {
     let (prime, columns) = (layout.prime(), layout.diagonal_role());
     let usable =

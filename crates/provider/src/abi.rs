@@ -1,5 +1,5 @@
-//! What OpenSSL and a provider have in common: types, and the numbers of functions, as documented
-//! in `openssl-core.h(7)`, `openssl-core_dispatch.h(7)`, `provider-base(7)`, `provider-digest(7)`,
+//! The interface between OpenSSL and a provider: types, and numbers of functions, as documented in
+//! `openssl-core.h(7)`, `openssl-core_dispatch.h(7)`, `provider-base(7)`, `provider-digest(7)`,
 //! `provider-cipher(7)` and `OSSL_PARAM(3)`.
 //!
 //! Numbers never change their meaning: OpenSSL 3.0 and later skip those that they do not know, and
@@ -20,7 +20,7 @@ pub struct CoreHandle {
 pub struct Dispatch {
     /// Which function.
     pub id: c_int,
-    /// Its address. Its type follows from the number.
+    /// Address of the function, whose type follows from the number.
     pub function: *const c_void,
 }
 
@@ -65,7 +65,7 @@ impl Dispatch {
 pub struct Algorithm {
     /// All names, with colons between them.
     pub names: *const c_char,
-    /// What a fetch can ask for.
+    /// Properties that a fetch can ask for.
     pub properties: *const c_char,
     /// The functions.
     pub implementation: *const Dispatch,
@@ -102,11 +102,11 @@ pub struct Param {
     pub key: *const c_char,
     /// One of [`param_type`].
     pub data_type: c_uint,
-    /// Where the value is or goes.
+    /// Address of the value, or of the room for it.
     pub data: *mut c_void,
     /// Bytes at `data`.
     pub data_size: usize,
-    /// Bytes that were written there, or would have been.
+    /// Bytes written to `data`, or the size it would need.
     pub return_size: usize,
 }
 
@@ -139,7 +139,7 @@ pub mod operation {
     pub const CIPHER: c_int = 2;
 }
 
-/// What OpenSSL offers to a provider.
+/// Functions that OpenSSL offers to a provider.
 pub mod core_function {
     use core::ffi::c_int;
 
@@ -153,7 +153,7 @@ pub mod core_function {
     pub const VSET_ERROR: c_int = 7;
 }
 
-/// What a provider offers to OpenSSL.
+/// Functions that a provider offers to OpenSSL.
 pub mod provider_function {
     use core::ffi::c_int;
 

@@ -1,4 +1,4 @@
-//! Work that waits for whoever comes first, and is done side by side.
+//! Waiting work of several callers, which one of them does side by side.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -27,7 +27,7 @@ fn all(works: Vec<Work>) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Work that waits to be done by whoever comes first.
+/// A caller's work, which any of the callers may do.
 pub(crate) struct Waiting<'a> {
     work: Option<Work<'a>>,
     state: AtomicU32,
@@ -46,7 +46,7 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// What became of it, if it is done.
+    /// The result, once the work is done.
     pub(crate) fn result(&self) -> Option<Result<(), Reason>> {
         match self.state.load(Ordering::Acquire) {
             NOT_DONE => None,
@@ -55,15 +55,14 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Sleeps a little, unless it is done.
+    /// Sleeps for 50 µs at most, unless the work is done.
     pub(crate) fn sleep(&self) {
         let wait = libc::timespec {
             tv_sec: 0,
             tv_nsec: 50_000,
         };
-        // Not as the standard library sleeps, for there a thread could be cancelled, and what waits
-        // with it gone.
-        // SAFETY: the place of a number, and a time.
+        // A plain system call: the standard library's sleep is a point where a thread can be
+        // cancelled, which would free the waiting work. SAFETY: the place of a number, and a time.
         unsafe {
             let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
             libc::syscall(
@@ -83,11 +82,11 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// Does the work of all that wait, side by side, and tells each that it is done.
+/// Does all waiting work of a bundle side by side, and marks each piece as done.
 ///
 /// # Safety
 ///
-/// All are valid until they are done, and nobody else does them.
+/// Each entry stays valid until it is marked done, and no other thread works on it.
 pub(crate) unsafe fn run(bundle: &[*mut Waiting<'_>]) {
     // SAFETY: the caller's promise.
     let works = bundle
@@ -97,7 +96,7 @@ pub(crate) unsafe fn run(bundle: &[*mut Waiting<'_>]) {
     let done = guarded(Err(Reason::Fault), || all(works));
     let state = if done.is_ok() { DONE } else { FAILED };
     for &one in bundle {
-        // SAFETY: the caller's promise. From here on it may be gone.
+        // SAFETY: the caller's promise: the entry is valid up to this store, which may end it.
         unsafe { (*one).state.store(state, Ordering::Release) };
     }
 }

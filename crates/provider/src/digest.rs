@@ -11,10 +11,10 @@ use crate::abi::{self, Dispatch, Param, digest_function as function, param_type}
 use crate::guard::{bytes, guarded, succeeds};
 use crate::{Provider, jobs, params, together};
 
-/// What OpenSSL is told of a hash.
+/// Description of a hash for OpenSSL.
 struct Offer {
     algorithm: Algorithm,
-    /// Those of the default provider: a name that stands for two algorithms would confuse OpenSSL.
+    /// Names of the default provider: a name of two algorithms would confuse OpenSSL.
     names: &'static CStr,
     /// Whether the parameters of its `AlgorithmIdentifier` are left out. For MD5 they are a null.
     algid_absent: bool,
@@ -144,7 +144,7 @@ unsafe extern "C" fn newctx<const OFFER: usize>(provider: *const Provider) -> *m
             // Ciphers have the numbers below.
             report.used(16 + OFFER, offer.names);
         }
-        // Written where it stays: a copy would take longer than what is done with a short message.
+        // Written in its final place: a copy would take longer than hashing a short message.
         let place = Box::new_uninit();
         Box::into_raw(Box::write(place, Hasher::new(offer.algorithm)))
     })
@@ -175,7 +175,7 @@ unsafe extern "C" fn dupctx(context: *const Hasher) -> *mut Hasher {
 
 /// # Safety
 ///
-/// As [`dupctx`], and nobody else uses `context` now; `params` as for [`params::each`].
+/// As [`dupctx`], and no other call uses `context` now; `params` as for [`params::each`].
 unsafe extern "C" fn init<const OFFER: usize>(context: *mut Hasher, params: *mut Param) -> c_int {
     succeeds(|| {
         // SAFETY: the caller's promise.

@@ -1,4 +1,4 @@
-//! What goes wrong, on OpenSSL's stack of errors.
+//! Reports errors on OpenSSL's stack of errors.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
@@ -49,7 +49,7 @@ type SetErrorDebug = unsafe extern "C" fn(*const CoreHandle, *const c_char, c_in
 /// format it is not read.
 type VsetError = unsafe extern "C" fn(*const CoreHandle, u32, *const c_char, *const c_void);
 
-/// Where errors go.
+/// OpenSSL's functions for errors.
 pub(crate) struct Errors {
     handle: *const CoreHandle,
     new: Option<NewError>,

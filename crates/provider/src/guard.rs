@@ -15,19 +15,19 @@ pub(crate) fn succeeds(f: impl FnOnce() -> bool) -> c_int {
     c_int::from(guarded(false, f))
 }
 
-/// Overwrites with zeros, and is not optimised away: somebody might look at them. As quick as a
-/// copy, which byte by byte it would not be.
+/// Overwrites secrets with zeros in a way that the compiler cannot remove. As fast as a copy,
+/// unlike volatile writes of single bytes.
 #[inline]
 pub(crate) fn erase(bytes: &mut [u8]) {
     bytes.fill(0);
     core::hint::black_box(bytes);
 }
 
-/// `length` bytes at `data`, none if there are none there.
+/// The `length` bytes at `data`; empty if `length` is 0.
 ///
 /// # Safety
 ///
-/// If `length` is not 0, `data` is readable for so many bytes during `'a`.
+/// If `length` is not 0, `data` is readable for `length` bytes during `'a`.
 #[inline]
 pub(crate) unsafe fn bytes<'a>(data: *const u8, length: usize) -> &'a [u8] {
     if length == 0 {

@@ -86,8 +86,8 @@ impl Library {
     ///
     /// `of_libcrypto` is a function of libcrypto.
     unsafe fn find(of_libcrypto: *const c_void) -> Option<Self> {
-        // SAFETY: places for the answers. What is opened is never closed: the library stays where
-        // it is, as we do.
+        // SAFETY: the pointers are places for the answers. The opened library is never closed, so
+        // its functions stay valid.
         unsafe {
             let mut info: libc::Dl_info = core::mem::zeroed();
             if libc::dladdr(of_libcrypto, &mut info) == 0 || info.dli_fname.is_null() {
@@ -101,13 +101,13 @@ impl Library {
         }
     }
 
-    /// Tells the program that the job can go on. False if there is no way to.
+    /// Tells the program that the job can go on; false if that is impossible.
     ///
     /// # Safety
     ///
     /// `context` is that of the current job.
     unsafe fn announce(&self, context: WaitContext) -> bool {
-        /// Its address is ours alone.
+        /// A unique address as the key.
         static KEY: c_char = 0;
         let key: *const c_void = (&raw const KEY).cast();
         let (mut callback, mut argument, mut custom) = (None, ptr::null_mut(), ptr::null_mut());
@@ -120,7 +120,7 @@ impl Library {
                 return callback(argument) == 1;
             }
             if (self.get_fd)(context, key, &mut event, &mut custom) == 1 {
-                // Again ready for those who wait for the edge.
+                // Makes the descriptor ready again, for edge-triggered waits.
                 return libc::eventfd_write(event, 1) == 0;
             }
             event = libc::eventfd(1, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
@@ -140,43 +140,42 @@ impl Library {
 ///
 /// As OpenSSL calls it, once for each descriptor.
 unsafe extern "C" fn close(_: WaitContext, _: *const c_void, event: c_int, _: *mut c_void) {
-    // SAFETY: ours, and not used any more.
+    // SAFETY: `announce` made this descriptor for the job, and OpenSSL calls this once, at its end.
     unsafe { libc::close(event) };
 }
 
-/// What the jobs of a thread wait for. Behind a lock since nothing forbids to go on with a job in
-/// another thread.
+/// The waiting work of a thread's jobs. Locked, since OpenSSL may resume a job in another thread.
 type Bundle = Mutex<Vec<Place>>;
 
-/// Where a [`Waiting`] is: on the stack of its job, which goes on only when it is done.
+/// Address of a [`Waiting`] on the stack of its job, which returns only when this is done.
 struct Place(*mut Waiting<'static>);
 
-// SAFETY: nobody but who holds the lock uses it.
+// SAFETY: only the holder of the bundle's lock uses the pointer.
 unsafe impl Send for Place {}
 
 thread_local! {
     static BUNDLE: Arc<Bundle> = Arc::default();
-    /// How many calls will not leave their job since it would be alone anyway.
+    /// Number of next calls that stay in their job, since the last bundle had one job only.
     static STAY: Cell<u32> = const { Cell::new(0) };
 }
 
-/// How many jobs wait in all threads, so that who has none need not look for them.
+/// Number of waiting jobs in all threads; at 0, `forget` has nothing to look for.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// How many calls do their own work, in their job, after a bundle of one.
+/// Number of calls that do their own work, within their job, after a bundle of one.
 const CALLS_INLINE_AFTER_ALONE: u32 = 15;
 
-/// The job that we are in.
+/// The job in which the caller runs.
 pub(crate) struct Current {
     library: &'static Library,
     job: Job,
 }
 
-/// The current job, if this is one.
+/// The current job, if the caller runs in one.
 #[inline]
 pub(crate) fn current() -> Option<Current> {
     let library = LIBRARY.get()?.as_ref()?;
-    // SAFETY: it needs nothing.
+    // SAFETY: the function has no preconditions.
     let job = unsafe { (library.get_current_job)() };
     (!job.is_null()).then_some(Current { library, job })
 }
@@ -196,14 +195,13 @@ impl Current {
         let mut waiting = Waiting::new(work);
         let place: *mut Waiting = &raw mut waiting;
         let bundle = BUNDLE.with(Arc::clone);
-        // To those who hold the lock it is valid until it is done, after which they know nothing of
-        // it.
+        // `place` stays valid until its work is done, and by then the bundle no longer holds it.
         WAITING.fetch_add(1, Ordering::Relaxed);
         lock(&bundle).push(Place(place.cast()));
         loop {
             // SAFETY: within a job, and no lock is held. If it fails we go on at once.
             unsafe { (self.library.pause_job)() };
-            // SAFETY: it has not moved.
+            // SAFETY: `waiting` has not moved and lives until this function returns.
             if let Some(result) = unsafe { (*place).result() } {
                 return result;
             }
@@ -213,23 +211,24 @@ impl Current {
             if let [_] = places[..] {
                 STAY.set(CALLS_INLINE_AFTER_ALONE);
             }
-            // SAFETY: none is done, so that none has gone on; the lock is held.
+            // SAFETY: no work in the bundle is done, so each job still waits and its stack is
+            // valid; the lock keeps other threads out.
             unsafe { bundle::run(&places) };
         }
     }
 }
 
-/// The context will be gone, and with it what belongs to it: a job that was given up while it
-/// waited.
+/// Removes the waiting work of a context that is about to be freed: of a job that was given up.
 pub(crate) fn forget(context: *const u8, size: usize) {
     if WAITING.load(Ordering::Relaxed) == 0 {
         return;
     }
-    // Not there while the thread ends.
+    // `BUNDLE` is gone while the thread ends.
     let _ = BUNDLE.try_with(|bundle| {
         let mut bundle = lock(bundle);
         let before = bundle.len();
-        // SAFETY: none is done, so that none has gone on; the lock is held.
+        // SAFETY: no work in the bundle is done, so each job still waits and its stack is valid;
+        // the lock keeps other threads out.
         bundle.retain(|place| unsafe { !(*place.0).belongs_to(context, size) });
         WAITING.fetch_sub(before - bundle.len(), Ordering::Relaxed);
     });

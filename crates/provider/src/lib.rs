@@ -1,9 +1,9 @@
 //! An OpenSSL 3 provider over the kernels of `tabane-lanes`: programs that use OpenSSL hash and
-//! encrypt with them, with no line changed.
+//! encrypt with these kernels, without a changed line.
 //!
 //! OpenSSL loads the shared library that this crate makes (`tabane.so` where it is installed),
-//! calls `OSSL_provider_init`, and asks for tables of functions. Nothing here is a cipher or a hash
-//! of its own: this crate translates OpenSSL's calls to those of the kernels.
+//! calls `OSSL_provider_init`, and asks for tables of functions. The crate contains no cipher or
+//! hash: it translates OpenSSL's calls to calls of the kernels.
 //!
 //! * `abi`: the types and numbers that both sides know. No header of OpenSSL is needed to build
 //!   this.
@@ -15,8 +15,7 @@
 //! * `together`: `work` of several callers, done in one `bundle`: of `jobs` of one thread, of
 //!   `threads` of one program, or of several programs by a service (`offload`).
 //!
-//! Nothing is kept between calls but what is in contexts, so that `fork` and unloading need no
-//! care.
+//! Only contexts keep state between calls, so that `fork` and unloading need no care.
 
 pub mod abi;
 mod bundle;
@@ -40,10 +39,11 @@ use error::{Errors, REASONS, Reason};
 use guard::{guarded, succeeds};
 use settings::{Report, Settings};
 
-/// What a fetch can ask for: `provider=tabane`.
+/// The property for fetches: `provider=tabane`.
 const PROPERTIES: &CStr = c"provider=tabane";
 
-/// What [`OSSL_provider_init`] makes, and every function of the provider gets.
+/// The provider's context, made by [`OSSL_provider_init`] and passed to every function of the
+/// provider.
 struct Provider {
     errors: Errors,
     report: Option<Report>,
@@ -70,8 +70,8 @@ static GETTABLE: [Param; 4] = [
     Param::END,
 ];
 
-/// Where OpenSSL begins: fills in the table of functions and the context that they get. Returns 1,
-/// or 0 if the provider cannot work here.
+/// The entry point for OpenSSL: fills in the table of functions and their context. Returns 1, or 0
+/// if the provider cannot work here.
 ///
 /// # Safety
 ///

@@ -1,6 +1,5 @@
-//! Processes that call at the same time, more of them than there are cores: the offload service
-//! does their work side by side, if there is one (`tabane offload serve`) and it says that this is
-//! sooner.
+//! Combines the calls of more processes than cores: the offload service (`tabane offload serve`),
+//! if running, does their work side by side when it reports that this is faster.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -42,7 +41,7 @@ pub(crate) fn find(configured: Option<&[u8]>) {
     });
 }
 
-/// A variable of the environment, unless the program has more rights than whoever set it.
+/// A variable of the environment, unless the program runs with raised privileges.
 fn variable(name: &str) -> Option<PathBuf> {
     // SAFETY: a function that does nothing but to tell.
     let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;

@@ -80,7 +80,7 @@ impl Param {
             self.return_size = size_of::<u64>();
             return false;
         }
-        // SAFETY: whoever asks promises that `data` is writable for `data_size` bytes.
+        // SAFETY: the caller of OpenSSL promises that `data` is writable for `data_size` bytes.
         let place =
             unsafe { core::slice::from_raw_parts_mut(self.data.cast::<u8>(), self.data_size) };
         for (i, byte) in place.iter_mut().enumerate() {
@@ -102,7 +102,8 @@ impl Param {
         if !integer || self.data.is_null() || self.data_size == 0 {
             return None;
         }
-        // SAFETY: whoever gives a number promises that `data` is readable for `data_size` bytes.
+        // SAFETY: the caller of OpenSSL promises that a number's `data` is readable for `data_size`
+        // bytes.
         let place = unsafe { bytes(self.data.cast(), self.data_size) };
         let digit = |i| {
             if cfg!(target_endian = "big") {
@@ -121,7 +122,7 @@ impl Param {
     /// The bytes that were given.
     pub(crate) fn octets(&self) -> Option<&[u8]> {
         let given = self.data_type == param_type::OCTET_STRING && !self.data.is_null();
-        // SAFETY: whoever gives bytes promises that `data` is readable for `data_size` of them.
+        // SAFETY: the caller of OpenSSL promises that `data` is readable for `data_size` bytes.
         given.then(|| unsafe { bytes(self.data.cast(), self.data_size) })
     }
 
@@ -131,7 +132,7 @@ impl Param {
             param_type::OCTET_PTR => {
                 self.return_size = octets.len();
                 if !self.data.is_null() {
-                    // SAFETY: whoever asks for a place promises that `data` is writable for one.
+                    // SAFETY: the caller of OpenSSL promises that `data` is writable for a pointer.
                     unsafe { self.data.cast::<*const u8>().write(octets.as_ptr()) };
                 }
                 true
@@ -144,7 +145,8 @@ impl Param {
                 if self.data_size < octets.len() {
                     return false;
                 }
-                // SAFETY: whoever asks promises that `data` is writable for `data_size` bytes.
+                // SAFETY: the caller of OpenSSL promises that `data` is writable for `data_size`
+                // bytes.
                 unsafe {
                     let to = self.data.cast::<u8>();
                     to.copy_from_nonoverlapping(octets.as_ptr(), octets.len());
@@ -162,7 +164,7 @@ impl Param {
         }
         self.return_size = text.count_bytes();
         if !self.data.is_null() {
-            // SAFETY: whoever asks for a place promises that `data` is writable for one.
+            // SAFETY: the caller of OpenSSL promises that `data` is writable for a pointer.
             unsafe { self.data.cast::<*const c_char>().write(text.as_ptr()) };
         }
         true
@@ -185,7 +187,7 @@ pub(crate) unsafe fn each<'a>(
         if param.key.is_null() {
             return None;
         }
-        // SAFETY: not the end of the table. A key is a string that nobody changes.
+        // SAFETY: this is not the end of the table, and keys are constant strings.
         let key = unsafe {
             next = next.add(1);
             CStr::from_ptr(param.key)

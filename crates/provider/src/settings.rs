@@ -1,4 +1,4 @@
-//! What the provider's section of OpenSSL's configuration says.
+//! Settings of the provider's section in OpenSSL's configuration.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
@@ -60,7 +60,7 @@ impl Settings<'_> {
 /// A file that gets a line for each algorithm of which a program makes a context.
 pub(crate) struct Report {
     file: PathBuf,
-    /// A bit for each that is in the file.
+    /// One bit for each algorithm that the file lists already.
     seen: AtomicU32,
 }
 

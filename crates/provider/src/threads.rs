@@ -1,12 +1,12 @@
-//! Threads of one program that call at the same time, more of them than there are cores: who comes
-//! first does the work of those who wait (flat combining: Hendler, Incze, Shavit and Tzafrir,
-//! 2010). Nothing is copied, and no thread is ours.
+//! Combines the calls of more threads than cores: one calling thread does the work of others that
+//! wait (flat combining: Hendler, Incze, Shavit and Tzafrir, 2010). No data is copied, and the
+//! provider starts no thread.
 //!
-//! Where there are cores enough each thread does its own work. Where there are not, some of them
-//! would not run now; so a thread lets those come who can, and then takes what has gathered: no
-//! more than its core's share, so that the other cores have something to do too. When other
-//! programs want the cores, those whom it lets run are not the ones who would come: so both ways
-//! are tried now and then, and what gets more done goes on.
+//! With enough cores each thread does its own work. With too few, some callers would have no core
+//! anyway: so a thread yields, and then takes its core's share of the work that has gathered
+//! meanwhile, which leaves work for the other cores. When other programs want the cores, a yield
+//! lets these run and not the callers: so both ways are tried now and then, and the one with more
+//! work done stays.
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -19,10 +19,10 @@ use crate::bundle::{self, Waiting};
 use crate::error::Reason;
 use crate::work::Work;
 
-/// How many threads are within a call that could be shared.
+/// Number of threads within a call that could be shared.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 
-/// A stack of what waits, the last comer first. Without a lock, which `fork` could find held.
+/// A stack of waiting entries, the latest first. Without a lock, which a `fork` could find held.
 static WAITING: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
 
 struct Entry<'a> {
@@ -30,11 +30,11 @@ struct Entry<'a> {
     next: *mut Entry<'static>,
 }
 
-/// How often a thread lets others run before it sleeps: when the thread that has its work does not
-/// run itself.
+/// Yields of a waiting thread before it sleeps, as when the thread with its work gets no core.
 const YIELDS_BEFORE_SLEEP: u32 = 200;
 
-/// Does work with that of other threads if there are too many of them; otherwise `few` does it.
+/// Combines work with that of other threads if these outnumber the cores and combining pays;
+/// otherwise calls `few`.
 pub(crate) fn within(
     work: Work,
     few: impl FnOnce(Work) -> Result<(), Reason>,
@@ -42,7 +42,7 @@ pub(crate) fn within(
     struct Inside;
     impl Drop for Inside {
         fn drop(&mut self) {
-            // After a fork there may be fewer.
+            // `forked` may have reset the counter.
             let _ = INSIDE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |inside| {
                 inside.checked_sub(1)
             });
@@ -58,8 +58,8 @@ pub(crate) fn within(
         next: ptr::null_mut(),
     };
     let place: *mut Entry = (&raw mut entry).cast();
-    // SAFETY: until it is done nobody but who has taken it off the stack uses it, and it stays
-    // here.
+    // SAFETY: `entry` stays in place until it is done; until then, only the thread that took it off
+    // the stack uses it.
     unsafe {
         put(place, place);
         let mut yields = 0;
@@ -80,7 +80,7 @@ pub(crate) fn within(
     }
 }
 
-/// Nanoseconds of a tick, after which [`Trials`] learn what was done in it.
+/// Nanoseconds of a tick, at whose end [`Trials`] learn its rate.
 const TICK_NS: u64 = 10_000_000;
 
 /// Whether threads do each other's work now.
@@ -89,10 +89,10 @@ static SHARED: AtomicBool = AtomicBool::new(false);
 /// Bytes since the last tick.
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// When that was, in nanoseconds since the first call.
+/// Time of the last tick, in nanoseconds since the first call.
 static TICKED: AtomicU64 = AtomicU64::new(0);
 
-/// Whether it pays to wait for others with this.
+/// Whether waiting for other threads pays for this work.
 fn pays(work: &Work) -> bool {
     static FIRST: OnceLock<Instant> = OnceLock::new();
     static TRIALS: Mutex<Option<Trials>> = Mutex::new(None);
@@ -106,8 +106,8 @@ fn pays(work: &Work) -> bool {
             .is_ok();
     if mine {
         let bytes = BYTES.swap(0, Ordering::Relaxed);
-        // After a pause nothing is known. Nobody waits here: a fork may have come while it was
-        // held.
+        // After a pause, the tick says nothing. Never waits for the lock: a fork may have come
+        // while it was held.
         if since < 4 * TICK_NS
             && let Ok(mut trials) = TRIALS.try_lock()
         {
@@ -120,11 +120,11 @@ fn pays(work: &Work) -> bool {
     SHARED.load(Ordering::Relaxed)
 }
 
-/// Puts entries on the stack, of which each names the next one up to the last.
+/// Pushes a linked list of entries, `first` to `last`, onto the stack.
 ///
 /// # Safety
 ///
-/// Nobody else has them, and they are valid until they are done.
+/// The caller alone holds the entries, and each stays valid until it is done.
 unsafe fn put(first: *mut Entry<'static>, last: *mut Entry<'static>) {
     let mut below = WAITING.load(Ordering::Relaxed);
     loop {
@@ -137,30 +137,31 @@ unsafe fn put(first: *mut Entry<'static>, last: *mut Entry<'static>) {
     }
 }
 
-/// Does this core's share of what waits, of what has come first.
+/// Does this core's share of the waiting work, the oldest entries.
 ///
 /// # Safety
 ///
-/// What is on the stack is valid until it is done.
+/// Each entry on the stack stays valid until it is done.
 unsafe fn run_waiting() {
     let mut next = WAITING.swap(ptr::null_mut(), Ordering::Acquire);
     let mut waiting = Vec::new();
     while !next.is_null() {
         waiting.push(next);
-        // SAFETY: the caller's promise; now it is ours alone.
+        // SAFETY: the caller's promise; the swap made this thread the only holder.
         next = unsafe { (*next).next };
     }
     let share = INSIDE.load(Ordering::Relaxed).div_ceil(cores()).max(1);
     let others = waiting.len().saturating_sub(share);
     let bundle = waiting.split_off(others);
     if let (Some(&first), Some(&last)) = (waiting.first(), waiting.last()) {
-        // SAFETY: as above; nobody else has them before they are back, still in their order.
+        // SAFETY: the entries are valid, this thread alone holds them until they are back, and they
+        // are still linked in this order.
         unsafe { put(first, last) };
     }
     if bundle.is_empty() {
         return;
     }
-    // SAFETY: as above.
+    // SAFETY: the entries are valid and this thread alone holds them.
     unsafe {
         let bundle = bundle.iter().map(|&entry| &raw mut (*entry).waiting);
         bundle::run(&bundle.map(|waiting| waiting.cast()).collect::<Vec<_>>());
@@ -170,13 +171,13 @@ unsafe fn run_waiting() {
 fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| {
-        // SAFETY: a function that does nothing but to store.
+        // SAFETY: `forked` only stores to atomics, which is safe in a forked child.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
         std::thread::available_parallelism().map_or(1, usize::from)
     })
 }
 
-/// In a child there is one thread, which is in no call, and nobody waits.
+/// Resets the counters in a forked child: its only thread is in no call, and no entry waits.
 unsafe extern "C" fn forked() {
     INSIDE.store(0, Ordering::Relaxed);
     SHARED.store(false, Ordering::Relaxed);

@@ -1,9 +1,9 @@
 //! Independent pieces of work, done side by side in SIMD lanes.
 //!
 //! CBC encryption and hashes are chains, in which one message leaves most of a processor idle. A
-//! program that has several at once shows it in one of two ways, both of which are synchronous to
-//! it: by jobs of OpenSSL (`jobs`) or by threads (`threads`). Whoever runs a bundle runs it for all
-//! who wait in it. Several processes need a service (`offload`).
+//! program shows that it has several messages at once in one of two ways, both with synchronous
+//! calls: by jobs of OpenSSL (`jobs`) or by threads (`threads`). One of the callers runs a bundle
+//! for all of them. Several processes need a service (`offload`).
 
 use tabane_lanes::Hasher;
 use tabane_lanes::aes::{self, BLOCK, InOut, Key};

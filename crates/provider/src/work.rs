@@ -5,7 +5,7 @@ use tabane_lanes::aes::{self, BLOCK, InOut, Key};
 
 use crate::error::Reason;
 
-/// What is to be done.
+/// A piece of work.
 pub(crate) enum Work<'a> {
     Encrypt {
         key: &'a Key,
@@ -19,7 +19,7 @@ pub(crate) enum Work<'a> {
 }
 
 impl Work<'_> {
-    /// What it is, and its length but for a factor of two.
+    /// The kind of work: algorithm and binary logarithm of the length.
     pub(crate) fn kind(&self) -> u32 {
         let what = match self {
             Self::Encrypt { .. } => 0,

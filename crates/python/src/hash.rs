@@ -61,7 +61,7 @@ impl Hash {
             py.detach(|| hasher.update(bytes));
             return Ok(());
         }
-        // After an interruption the message is what it was.
+        // An interrupted update leaves the message as it was.
         let before = hasher.try_clone();
         let mut pieces = bytes.chunks(STEP_BYTES);
         self.set_user(Some(thread::current().id()));

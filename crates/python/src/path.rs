@@ -31,7 +31,7 @@ pub fn paths(objects: &Bound<'_, PyAny>) -> PyResult<Vec<PathBuf>> {
     objects.try_iter()?.map(|object| path(&object?)).collect()
 }
 
-/// The paths that an iterable has, or the only one.
+/// The paths of an iterable, or a single path.
 pub fn one_or_more(objects: &Bound<'_, PyAny>) -> PyResult<Vec<PathBuf>> {
     if is_one_path(objects)? {
         return Ok(vec![path(objects)?]);

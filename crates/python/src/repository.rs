@@ -42,14 +42,14 @@ const PASSWORD_BYTES_MAX: u64 = 64 << 10;
 /// A repository of this process, until it is closed.
 pub type Handle = OfProcess<Mutex<Option<Opened>>>;
 
-/// What there is as long as a repository is open.
+/// State of an open repository.
 #[derive(Clone)]
 pub struct Opened {
     repository: tabane_store::Repository,
     reading: Arc<Mutex<Option<Reading>>>,
 }
 
-/// What reading files needs, once somebody does.
+/// State for reading files, made at the first read.
 struct Reading {
     segments: Arc<SegmentCache>,
     /// Keeps prunes away, where the repository can be written to.
@@ -73,10 +73,10 @@ impl Opened {
     }
 }
 
-/// What is open.
+/// The state of the open repository.
 ///
 /// # Errors
-/// It was closed, or this is a forked process.
+/// When it was closed, or this is a forked process.
 pub fn opened(handle: &Handle) -> PyResult<Opened> {
     lock(handle.get()?)
         .clone()
@@ -128,7 +128,7 @@ impl Repository {
         })
     }
 
-    /// Where it is.
+    /// URL of the repository.
     #[getter]
     fn url(&self) -> OsString {
         self.url.clone()
@@ -197,7 +197,7 @@ impl Repository {
         Ok(listed(id, snapshot))
     }
 
-    /// What a snapshot has at `path`, which is not followed if it is a link.
+    /// The entry of a snapshot at `path`; links are not followed.
     fn stat(
         &self,
         py: Python<'_>,
@@ -331,10 +331,10 @@ impl Repository {
             .call_method1("open_file", (file, name))
     }
 
-    /// Writes a snapshot, or what is below `path` in it, into the folder `target`.
+    /// Writes a snapshot, or the part below `path`, into the folder `target`.
     ///
-    /// What is there as it should be stays; the same call goes on after an interruption. What
-    /// could not be restored is in the report's `warnings`.
+    /// Files that are right already stay; after an interruption, the same call resumes. The
+    /// report's `warnings` list entries that could not be restored.
     #[pyo3(signature = (
         snapshot, target, *, path=None, include=Vec::new(), exclude=Vec::new(), verify=false,
         dry_run=false, progress=None
@@ -380,8 +380,8 @@ impl Repository {
         })
     }
 
-    /// Stores paths as a new snapshot, and returns it. What could not be stored is in its
-    /// `warnings`.
+    /// Stores paths as a new snapshot and returns it. Its `warnings` list entries that could not be
+    /// stored.
     ///
     /// Unchanged files are taken from the latest snapshot of the same host and paths, unless
     /// `force` has all of them read. `exclude` has patterns of gitignore.
@@ -597,7 +597,7 @@ impl Which {
         }
     }
 
-    /// The snapshot's ID, what to read it with, and what it has at `path`.
+    /// The snapshot's ID, a reader, and the entry at `path`.
     fn look_up(
         self,
         opened: &Opened,
@@ -606,7 +606,7 @@ impl Which {
         let (id, snapshot) = self.load(&opened.repository)?;
         let segments = opened.segments()?;
         let entry = match find_with(|content| segments.directory(content), id, &snapshot, path) {
-            // The snapshot may be newer than what is known of the index.
+            // The snapshot may be newer than the loaded index.
             Err(Error::MissingBlock(_)) => {
                 segments.outdate();
                 find_with(|content| segments.directory(content), id, &snapshot, path)
@@ -678,18 +678,18 @@ impl tabane_store::Progress for Listener {
     }
 }
 
-/// How far an operation is.
+/// Progress of an operation.
 #[pyclass(frozen, get_all, module = "tabane")]
 pub struct Progress {
     /// Bytes that were worked on.
     done_bytes: u64,
-    /// Bytes that there are; 0 if nobody knows.
+    /// Bytes in total; 0 if unknown.
     total_bytes: u64,
     /// Files, directories and other entries that are done.
     entries: u64,
 }
 
-/// What a restore did.
+/// The result of a restore.
 #[pyclass(frozen, get_all, module = "tabane")]
 pub struct RestoreReport {
     /// Regular files that are in the target as the snapshot has them, or would be.
@@ -702,17 +702,17 @@ pub struct RestoreReport {
     total_bytes: u64,
     /// Bytes that were written.
     restored_bytes: u64,
-    /// Bytes that were right already.
+    /// Bytes that were up to date already.
     skipped_bytes: u64,
     /// Bytes that were read again and compared.
     verified_bytes: u64,
-    /// Things that could not be restored as they were.
+    /// Number of problems: entries, attributes or bytes that could not be restored.
     errors: u64,
-    /// Pairs of a path and what could not be restored of it.
+    /// Pairs of a path and a problem.
     warnings: Vec<(OsString, String)>,
 }
 
-/// What a check looked at, and what is wrong.
+/// The result of a check.
 #[pyclass(frozen, get_all, module = "tabane")]
 pub struct CheckReport {
     /// Snapshots.
@@ -729,11 +729,11 @@ pub struct CheckReport {
     read_bytes: u64,
     /// Packs that no index names.
     unreferenced_packs: u64,
-    /// What is wrong, a sentence each.
+    /// Problems, a sentence each.
     problems: Vec<String>,
 }
 
-/// Paths with what is wrong with them, for Python.
+/// Warnings of paths, converted for Python.
 fn os_warnings(warnings: Vec<(PathBuf, String)>) -> Vec<(OsString, String)> {
     let warnings = warnings.into_iter();
     warnings.map(|(path, text)| (path.into(), text)).collect()
@@ -767,7 +767,7 @@ fn password_of_environment() -> PyResult<Password> {
     Ok(password)
 }
 
-/// Where to keep what is known of repositories.
+/// Directory of the caches of repositories.
 fn cache_root(cache: Option<&Bound<'_, PyAny>>) -> PyResult<Option<PathBuf>> {
     match cache {
         Some(cache) if !cache.is_instance_of::<PyBool>() => path::path(cache).map(Some),

@@ -8,13 +8,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tabane_store::Id;
 
-/// What was there at one time.
+/// A snapshot.
 #[pyclass(frozen, module = "tabane")]
 pub struct Snapshot {
-    /// Nothing after a dry run.
+    /// `None` after a dry run.
     pub id: Option<Id>,
     pub snapshot: tabane_store::snapshot::Snapshot,
-    /// What a backup could not store, and why.
+    /// Entries that a backup could not store, with the reasons.
     pub warnings: Vec<(PathBuf, String)>,
 }
 

@@ -1,18 +1,18 @@
-//! Memory that is used again. Fresh pages cost more than what is computed in them.
+//! A pool of reused buffers: page faults of fresh memory cost more than the work in it.
 
 use std::sync::Mutex;
 
 use crate::sync::lock;
 
-/// What is shorter is left to the allocator, which does not give it back to the system.
+/// Bytes from which buffers are pooled: the allocator keeps shorter ones itself.
 const POOLED_MIN: usize = 32 << 10;
 
-/// Bytes that are kept at most while nobody uses them.
+/// The most bytes kept in unused buffers.
 const KEPT_MAX: usize = 128 << 20;
 
 static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
-/// Nothing, with room for so many bytes. Whoever is done with it may [`give_back`].
+/// An empty vector with room for `len` bytes; [`give_back`] returns it to the pool.
 pub fn with_capacity(len: usize) -> Vec<u8> {
     let mut bytes = take(len);
     bytes.clear();
@@ -20,7 +20,7 @@ pub fn with_capacity(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Keeps memory for who needs some next.
+/// Returns memory to the pool.
 pub fn give_back(bytes: Vec<u8>) {
     if bytes.capacity() < POOLED_MIN {
         return;
@@ -32,7 +32,7 @@ pub fn give_back(bytes: Vec<u8>) {
     }
 }
 
-/// A spare one with room for so many bytes, or an empty one.
+/// Takes a pooled vector with room for `len` bytes, or an empty one.
 fn take(len: usize) -> Vec<u8> {
     if len < POOLED_MIN {
         return Vec::new();
@@ -43,19 +43,19 @@ fn take(len: usize) -> Vec<u8> {
     found.map_or_else(Vec::new, |found| spare.swap_remove(found))
 }
 
-/// Some bytes, whose memory is given back in the end.
+/// Bytes whose memory returns to the pool.
 #[derive(Default)]
 pub struct Buffer(Vec<u8>);
 
 impl Buffer {
-    /// So many bytes, whatever they are: they are to be overwritten.
+    /// `len` bytes of any content, to be overwritten.
     pub fn of(len: usize) -> Self {
         let mut bytes = take(len);
         bytes.resize(len, 0);
         Self(bytes)
     }
 
-    /// The bytes, and zeros up to a length.
+    /// A copy of `bytes`, padded with zeros to `len`.
     pub fn padded(bytes: &[u8], len: usize) -> Self {
         let mut buffer = Self::of(len);
         let (start, end) = buffer.0.split_at_mut(bytes.len());

@@ -1,4 +1,4 @@
-//! Why a storage could not do what was asked: a kind to decide upon, and a sentence for a person.
+//! Errors of storages: a kind that programs decide upon, and a sentence for a person.
 
 use std::fmt;
 use std::io;
@@ -10,30 +10,29 @@ use crate::name::Name;
 /// The result of everything that touches a storage.
 pub type Result<T> = std::result::Result<T, StorageError>;
 
-/// What a caller may have to tell apart.
+/// The kinds of storage errors that callers treat differently.
 ///
-/// The first nine are sent in the protocol between clients and nodes, by their numbers: their order
-/// is part of it.
+/// The first nine travel by number between clients and nodes: their order is part of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum StorageErrorKind {
-    /// There is no such object.
+    /// The object does not exist.
     NotFound,
-    /// There is an object of that name.
+    /// An object of this name exists.
     AlreadyExists,
-    /// The object ends before what was asked for.
+    /// The object ends before the requested range does.
     PastEnd,
-    /// The place holds something else.
+    /// The place holds other files.
     NotEmpty,
-    /// The file system forbids it.
+    /// The file system denies the access.
     Denied,
-    /// The file system can only be read.
+    /// The file system is read-only.
     ReadOnly,
-    /// There is no room left.
+    /// No space is left.
     Full,
-    /// The session with a node is at an end, since a member or the client failed.
+    /// The session with a node has ended, since a member or the client failed.
     SessionOver,
-    /// Anything else that stays as it is.
+    /// Any other error that a retry does not cure.
     Permanent,
     /// A server does not accept the credentials.
     Unauthorized,
@@ -41,29 +40,29 @@ pub enum StorageErrorKind {
     Retryable,
     /// A node or a network file system does not answer.
     Unreachable,
-    /// The server cannot do this at all.
+    /// The server does not support the request.
     Unsupported,
-    /// The object was there, and is damaged beyond what the storage can mend.
+    /// The object exists, and is damaged beyond repair by the storage.
     Damaged,
     /// A part of the path is no directory.
     NotADirectory,
-    /// A peer sent what makes no sense.
+    /// A peer sent a malformed message.
     Malformed,
-    /// A file or a name that a person gave cannot be used.
+    /// A given file or name cannot be used.
     Invalid,
-    /// More targets of a set are missing than may be.
+    /// More than two targets of a set are missing.
     TooFewTargets,
-    /// None of the places of a set says that it is a target.
+    /// None of a set's places is a target.
     NoTargets,
     /// The set cannot have more targets.
     TooManyTargets,
-    /// No target is called that, or several are.
+    /// No target, or several, have this name.
     NoSuchTarget,
-    /// The new target is one already, and the old one is none.
+    /// The old target is not in the set, and the new one is: the replacement is done.
     AlreadyReplaced,
-    /// The target has what would be lost without it.
+    /// Removing the target would lose data.
     TargetNeeded,
-    /// Somebody else has changed the targets meanwhile.
+    /// Another client has changed the target set meanwhile.
     Overtaken,
 }
 
@@ -96,38 +95,37 @@ impl StorageErrorKind {
         Self::Overtaken,
     ];
 
-    /// The sentence of an error that has nothing to add to its kind.
+    /// The sentence of an error without further details.
     fn sentence(self) -> &'static str {
         match self {
-            Self::NotFound => "it is not there",
-            Self::AlreadyExists => "it is there already",
-            Self::PastEnd => "it ends before that",
+            Self::NotFound => "it does not exist",
+            Self::AlreadyExists => "it exists already",
+            Self::PastEnd => "it ends before the requested bytes",
             Self::NotEmpty => "it is not empty",
             Self::Denied => "permission denied",
             Self::ReadOnly => "the file system is read-only",
             Self::Full => "no space is left",
-            Self::SessionOver => "the session is at an end",
+            Self::SessionOver => "the session has ended",
             Self::Permanent => "it cannot be done",
             Self::Unauthorized => "the server does not accept the credentials",
             Self::Retryable | Self::Unreachable => "the server does not answer",
             Self::Unsupported => "the server cannot do this",
             Self::Damaged => "it is damaged",
             Self::NotADirectory => "a part of the path is no directory",
-            Self::Malformed => "what was received makes no sense",
+            Self::Malformed => "the message received is malformed",
             Self::Invalid => "it cannot be used",
             Self::TooFewTargets => "too many targets are missing",
             Self::NoTargets => "no place holds a target",
             Self::TooManyTargets => "the set cannot have more targets",
             Self::NoSuchTarget => "there is no such target",
             Self::AlreadyReplaced => "the target is replaced already",
-            Self::TargetNeeded => "the target has what would be lost without it",
-            Self::Overtaken => "somebody else has changed the targets",
+            Self::TargetNeeded => "data would be lost without this target",
+            Self::Overtaken => "another client has changed the targets",
         }
     }
 }
 
-/// Why a storage could not do what was asked. Its text is one sentence, which does not repeat the
-/// object's name.
+/// A failed operation of a storage. The text is one sentence and does not repeat the object's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageError {
     kind: StorageErrorKind,
@@ -136,7 +134,7 @@ pub struct StorageError {
 }
 
 impl StorageError {
-    /// An error that `text` explains.
+    /// An error of this kind, explained by `text`.
     pub fn new(kind: StorageErrorKind, text: impl Into<String>) -> Self {
         Self {
             kind,
@@ -145,31 +143,31 @@ impl StorageError {
         }
     }
 
-    /// This error, about the object `name` unless it is about another.
+    /// Sets the object, unless the error has one.
     #[must_use]
     pub fn about(mut self, name: Name) -> Self {
         self.object.get_or_insert(name);
         self
     }
 
-    /// This error, with more to say.
+    /// Appends `more` to the text.
     #[must_use]
     pub fn and(mut self, more: &str) -> Self {
         self.text.push_str(more);
         self
     }
 
-    /// What a caller decides upon.
+    /// The kind of the error.
     pub fn kind(&self) -> StorageErrorKind {
         self.kind
     }
 
-    /// The object that it is about, if it is about one.
+    /// The object of the failed operation, if there was one.
     pub fn object(&self) -> Option<Name> {
         self.object
     }
 
-    /// The error of a storage that is somewhere within another error.
+    /// Finds a storage's error among the causes of another error.
     pub fn within<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Self> {
         causes(error).find_map(|cause| cause.downcast_ref())
     }
@@ -195,7 +193,7 @@ impl From<io::Error> for StorageError {
     }
 }
 
-/// The one place that says what the errors of the operating system come to.
+/// The only mapping from errors of the operating system.
 impl From<io::ErrorKind> for StorageErrorKind {
     fn from(kind: io::ErrorKind) -> Self {
         match kind {
@@ -219,7 +217,7 @@ impl From<io::ErrorKind> for StorageErrorKind {
     }
 }
 
-/// An error and what caused it, the first cause last.
+/// An error followed by its causes, the root cause last.
 pub(crate) fn causes<'a>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
@@ -233,7 +231,7 @@ mod tests {
     #[test]
     fn errors_of_the_operating_system_keep_their_text_and_get_a_kind() {
         use StorageErrorKind::*;
-        // The numbers of Linux.
+        // Error numbers of Linux.
         for (number, kind) in [
             (2, NotFound),
             (17, AlreadyExists),

@@ -1,12 +1,12 @@
-//! Names that are hashes, and names that are random.
+//! IDs from hashes, and random bytes.
 
 use crate::id::Id;
 
-/// The name of an object: the BLAKE3 of its bytes, so that `b3sum` and `tabane sum -a blake3` can
-/// check it.
+/// The ID of an object: the BLAKE3 of its bytes, which `b3sum` and `tabane sum -a blake3` can
+/// check.
 ///
-/// A tree of hashes, BLAKE3 fills SIMD lanes with a single message; with SHA-256 the names of packs
-/// took 8% of the CPU time of a first backup.
+/// BLAKE3 is a tree of hashes, which fills SIMD lanes with a single message; with SHA-256 the IDs
+/// of packs took 8% of the CPU time of a first backup.
 pub fn object_id(parts: &[&[u8]]) -> Id {
     let mut hasher = blake3::Hasher::new();
     for part in parts {

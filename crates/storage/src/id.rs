@@ -9,14 +9,14 @@ use tabane_engine::Digest;
 /// Length of an [`Id`] in bytes.
 pub const ID_LEN: usize = 32;
 
-/// Names a block (by the digest of its plaintext) or an object (by the SHA-256 of its bytes).
+/// Names a block (by the digest of its plaintext) or an object (by the BLAKE3 of its bytes).
 ///
 /// Printed and parsed as 64 hexadecimal digits; in binary formats it is its 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Id(pub [u8; ID_LEN]);
 
 impl Id {
-    /// The first eight hexadecimal digits: what people are shown.
+    /// The first eight hexadecimal digits, for people.
     pub fn short(&self) -> String {
         hex::encode(&self.0[..4])
     }
@@ -27,8 +27,7 @@ impl Id {
     }
 }
 
-/// The name of a block: its digest, and zeros behind a shorter one. No hash of blocks
-/// is longer.
+/// The ID of a block: its digest, padded with zeros. No hash of blocks is longer.
 impl From<Digest> for Id {
     fn from(digest: Digest) -> Self {
         let mut id = Self::default();

@@ -1,17 +1,17 @@
-//! Keeps transfers below a number of bytes a second.
+//! Limits the rate of transfers.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::sync::lock;
 
-/// How much of the time in which nothing was sent may be made up for.
+/// Idle time that may be made up for by a burst, at most.
 const BURST_DURATION_MAX: Duration = Duration::from_millis(250);
 
-/// A token bucket that everything in one direction shares.
+/// A token bucket shared by all transfers in one direction.
 pub struct Limiter {
     bytes_per_s: f64,
-    /// When what was let through so far has gone at the rate allowed.
+    /// Time at which all bytes admitted so far have gone, at the allowed rate.
     busy_until: Mutex<Option<Instant>>,
 }
 
@@ -24,7 +24,7 @@ impl Limiter {
         }
     }
 
-    /// Waits until `bytes` more may go.
+    /// Waits until `bytes` more bytes may be sent.
     pub async fn wait(&self, bytes: usize) {
         let now = Instant::now();
         tokio::time::sleep(self.delay(bytes, now)).await;
@@ -35,7 +35,7 @@ impl Limiter {
         std::thread::sleep(self.delay(bytes, Instant::now()));
     }
 
-    /// How long `bytes` more have to wait if they want to go `now`.
+    /// Time that `bytes` more bytes have to wait at `now`.
     fn delay(&self, bytes: usize, now: Instant) -> Duration {
         let mut busy_until = lock(&self.busy_until);
         let idle_from = now.checked_sub(BURST_DURATION_MAX).unwrap_or(now);
@@ -57,7 +57,7 @@ mod tests {
         let limiter = Limiter::new(100);
         let start = Instant::now();
         let mut now = start;
-        // 1000 KiB, each piece sent as soon as it may go.
+        // 1000 KiB, each piece sent as soon as allowed.
         for _ in 0..1000 {
             now += limiter.delay(KIB, now);
         }

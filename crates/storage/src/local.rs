@@ -1,4 +1,4 @@
-//! A repository in a directory.
+//! Storage in a directory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
@@ -16,16 +16,16 @@ use crate::id::Id;
 use crate::name::{Name, ObjectKind};
 use crate::storage::{Listed, OBJECT_LEN_MAX, Storage};
 
-/// Where an object is written before it gets its name.
+/// Folder in which objects are written before they get their names.
 const TEMPORARY: &str = "tmp";
 
-/// Random bytes of its name there.
+/// Random bytes of a temporary name.
 const TEMPORARY_NAME_LEN: usize = 16;
 
 /// Objects as files below a directory.
 ///
 /// An object is written to `tmp/`, synced, renamed without replacing, and its directory is synced:
-/// so it is there whole or not at all, and stays once [`Storage::put`] has returned.
+/// so it exists whole or not at all, and is durable once [`Storage::put`] has returned.
 pub struct LocalStorage {
     root: PathBuf,
 }
@@ -40,7 +40,7 @@ impl LocalStorage {
         self.root.join(name.path())
     }
 
-    /// A new name to write to.
+    /// A new temporary path.
     fn temporary(&self) -> PathBuf {
         let name = hex::encode(random::<TEMPORARY_NAME_LEN>());
         self.root.join(TEMPORARY).join(name)
@@ -55,7 +55,7 @@ impl LocalStorage {
                 .open(path)
         };
         match create() {
-            // Whoever copied the repository to this place left out folders that were empty.
+            // A copy of the repository may lack empty folders.
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_used() => {
                 create_directory(&self.root.join(TEMPORARY))?;
                 create()
@@ -64,14 +64,14 @@ impl LocalStorage {
         }
     }
 
-    /// Whether there is a repository, or a target of one.
+    /// Whether the directory holds a repository or a target of one.
     fn is_used(&self) -> bool {
         [Name::CONFIG, Name::TARGET]
             .iter()
             .any(|name| self.path(*name).exists())
     }
 
-    /// What time it is by the file system's clock: it may be another machine's.
+    /// The time of the file system's clock, which may be another machine's.
     fn now(&self) -> io::Result<SystemTime> {
         let probe = self.temporary();
         let modified = self
@@ -81,7 +81,7 @@ impl LocalStorage {
         modified
     }
 
-    /// Begins to write an object, which has no name yet.
+    /// Begins to write an object, under a temporary name.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -96,11 +96,10 @@ impl LocalStorage {
         })
     }
 
-    /// Gives drafts their names, whole and durable. That of several at once costs less than of each
-    /// by itself: what they need of the file system's journal goes together, and each directory is
-    /// synced once.
+    /// Gives drafts their names, whole and durable. Publishing several at once costs less than one
+    /// by one: they share commits of the file system's journal, and each directory is synced once.
     ///
-    /// For each there is one result; [`StorageErrorKind::AlreadyExists`] where the name is taken.
+    /// Returns one result for each draft; [`StorageErrorKind::AlreadyExists`] if the name is taken.
     pub fn publish(&self, drafts: impl IntoIterator<Item = Draft>) -> Vec<Result<()>> {
         let mut drafts: Vec<_> = drafts.into_iter().map(|draft| (draft, Ok(()))).collect();
         for (draft, result) in &mut drafts {
@@ -133,7 +132,7 @@ impl LocalStorage {
     }
 
     fn read(&self, name: Name, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
-        // Of a pipe in its place nobody would ever read anything.
+        // Non-blocking: opening a pipe in its place would wait for ever.
         let mut file = File::options()
             .read(true)
             .custom_flags(OFlags::NONBLOCK.bits() as i32)
@@ -150,7 +149,7 @@ impl LocalStorage {
             Some(range) => {
                 let len = range.end - range.start;
                 file.seek(SeekFrom::Start(range.start))?;
-                // Not zeroed first, as `read_exact` would need it.
+                // Avoids zeroing the buffer, which `read_exact` would need.
                 let mut bytes = buffer::with_capacity(len as usize);
                 match file.take(len).read_to_end(&mut bytes)? as u64 {
                     read if read == len => Ok(bytes),
@@ -161,8 +160,7 @@ impl LocalStorage {
     }
 }
 
-/// An object that is being written, in any order. It vanishes when it is dropped without having got
-/// its name.
+/// An object that is being written, in any order. Dropping an unpublished draft deletes it.
 pub struct Draft {
     name: Name,
     file: File,
@@ -171,7 +169,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Writes two pieces, one behind the other, from where they lie.
+    /// Writes two consecutive pieces without copying them together.
     ///
     /// # Errors
     /// When they cannot be written.
@@ -184,7 +182,7 @@ impl Draft {
         let written = rustix::io::pwritev(&self.file, &slices, offset)?;
         let mut at = 0;
         for part in parts {
-            // What a call has left over.
+            // The rest after a short write.
             let done = written.saturating_sub(at).min(part.len());
             self.file
                 .write_all_at(&part[done..], offset + (at + done) as u64)?;
@@ -196,21 +194,21 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // Gone already where it got its name; rubbish in any case.
+        // Fails after publishing, when the temporary file is gone; else removes it.
         let _ = fs::remove_file(&self.temporary);
     }
 }
 
-/// Puts the written and synced `temporary` in its place.
+/// Renames the written and synced `temporary` to its final path.
 fn rename(temporary: &Path, path: &Path) -> io::Result<()> {
     let folder = path.parent().expect("an object is below the root");
     match rename_without_replacing(temporary, path) {
-        // Somebody removed the folder, or it is a repository of which that part was lost.
+        // The folder was removed or lost.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let above = folder.parent().expect("a folder is below the root");
             let target = above.parent().map(|root| root.join(Name::TARGET.path()));
             if !above.exists() && target.is_some_and(|target| target.exists()) {
-                // Where too many targets have lost it, one that is there and empty would hide that.
+                // An empty new folder would hide that too many targets have lost theirs.
                 return Err(io::Error::new(
                     error.kind(),
                     format!("its folder {} is gone", above.display()),
@@ -243,7 +241,7 @@ impl Storage for LocalStorage {
             _ => error.into(),
         })?;
         for entry in fs::read_dir(&self.root)? {
-            // What an interrupted creation left behind is no obstacle.
+            // Leftovers of an interrupted creation are allowed.
             let name = entry?.file_name();
             let ours = name == TEMPORARY
                 || ObjectKind::ALL
@@ -254,7 +252,7 @@ impl Storage for LocalStorage {
             }
         }
         for kind in [ObjectKind::Pack, ObjectKind::Index, ObjectKind::Snapshot] {
-            // A repository that has lost its config is not to be buried under a new one.
+            // Refuses to hide a repository without config under a new one.
             if self.list(kind).is_ok_and(|found| !found.is_empty()) {
                 return Err(StorageErrorKind::NotEmpty.into());
             }
@@ -313,7 +311,7 @@ impl Storage for LocalStorage {
                 }
             }
             _ => match list_folder(&self.root.join(kind.name()), &mut found) {
-                // Made when the first object of the kind is put.
+                // The folder is made with the first object of this kind.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && kind.is_transient() => {}
                 result => result?,
             },
@@ -341,7 +339,7 @@ impl Storage for LocalStorage {
             let entry = entry?;
             let modified = match entry.metadata() {
                 Ok(metadata) => metadata.modified()?,
-                // It got its name meanwhile.
+                // The object was published meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error.into()),
             };
@@ -355,7 +353,7 @@ impl Storage for LocalStorage {
     }
 }
 
-/// Adds the files whose names are IDs; other files are none of ours.
+/// Adds the files whose names are IDs; all others are foreign.
 fn list_folder(folder: &Path, found: &mut Vec<Listed>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -364,10 +362,10 @@ fn list_folder(folder: &Path, found: &mut Vec<Listed>) -> io::Result<()> {
             continue;
         };
         match entry.metadata() {
-            // What is no file holds nothing, and is missed then.
+            // An entry that is no file counts as a missing object.
             Ok(metadata) if !metadata.is_file() && !metadata.is_symlink() => {}
             Ok(metadata) => found.push(listed(id, &metadata)?),
-            // Deleted meanwhile.
+            // The object was deleted meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -375,7 +373,7 @@ fn list_folder(folder: &Path, found: &mut Vec<Listed>) -> io::Result<()> {
     Ok(())
 }
 
-/// What an error of the file system comes to that is about one object.
+/// Converts an error of the file system about one object.
 fn about(name: Name) -> impl Fn(io::Error) -> StorageError {
     move |error| StorageError::from(error).about(name)
 }
@@ -388,8 +386,8 @@ fn listed(id: Id, metadata: &fs::Metadata) -> io::Result<Listed> {
     })
 }
 
-/// Writes a file whole or not at all, with this mode less the umask; `replace` says whether there
-/// may be one.
+/// Writes a file whole or not at all, with this mode less the umask; `replace` allows an existing
+/// one.
 ///
 /// # Errors
 /// [`StorageErrorKind::AlreadyExists`]; when it cannot be written.
@@ -414,7 +412,7 @@ pub fn write_whole(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> Resul
     Ok(renamed?)
 }
 
-/// Renames, but not to a name that is taken.
+/// Renames, unless the new name is taken.
 fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         // Some network file systems lack the flag: a link never replaces either.

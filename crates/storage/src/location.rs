@@ -1,4 +1,4 @@
-//! Where objects can be: one style of URL for all kinds of place, and what opens them.
+//! Locations of storages: one style of URL for all kinds of places.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use crate::object::{ObjectStorage, RemoteLocation};
 use crate::options::RemoteOptions;
 use crate::storage::Storage;
 
-/// What a place can be named by; shown to whoever names it otherwise.
+/// Forms of locations, for messages.
 const FORMS: &str = "a directory, file:///DIRECTORY, s3://BUCKET/PREFIX, \
      s3+https://HOST/BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or \
      webdav+https://HOST/PATH";
@@ -19,18 +19,18 @@ const FORMS: &str = "a directory, file:///DIRECTORY, s3://BUCKET/PREFIX, \
 pub enum Location {
     /// A directory.
     Directory(PathBuf),
-    /// A prefix on some server.
+    /// A prefix on a server.
     Remote(RemoteLocation),
 }
 
 impl Location {
-    /// Reads what a person gave. `others` names what else the caller understands, for the message
-    /// about what is no place.
+    /// Parses a location as a person writes it. `others` names further forms of the caller's, for
+    /// messages.
     ///
     /// # Errors
-    /// One sentence that says what is wrong and what is known.
+    /// A sentence with the mistake and the known forms.
     pub fn parse(given: &OsStr, others: &str) -> Result<Self, String> {
-        // A name that is no UTF-8 is no URL.
+        // A URL is UTF-8.
         let Some(text) = given.to_str() else {
             return Ok(Self::Directory(given.into()));
         };
@@ -60,10 +60,10 @@ impl Location {
         }
     }
 
-    /// The storage at this place; a server is not spoken to before the first operation.
+    /// Opens the storage; a server is contacted at the first operation.
     ///
     /// # Errors
-    /// When something that the service needs is missing from the environment.
+    /// When the environment lacks settings of the service.
     pub fn open(&self, options: &RemoteOptions) -> crate::error::Result<Arc<dyn Storage>> {
         Ok(match self {
             Self::Directory(path) => Arc::new(LocalStorage::new(path)),
@@ -72,7 +72,7 @@ impl Location {
     }
 }
 
-/// What stands before the first colon and behind it, if that can be the scheme of a URL (RFC 3986).
+/// Splits at the first colon, if the text in front of it can be the scheme of a URL (RFC 3986).
 fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once(':')?;
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -82,8 +82,7 @@ fn split_scheme(text: &str) -> Option<(&str, &str)> {
     is_scheme.then_some((scheme, rest))
 }
 
-/// Whether this is how ssh, scp, rsync and borg name a folder on another machine: `ada@nas:x`,
-/// `10.0.0.1:/x`.
+/// Whether this looks like a remote folder of ssh, scp, rsync or borg: `ada@nas:x`, `10.0.0.1:/x`.
 fn is_ssh_place(text: &str) -> bool {
     text.split_once(':').is_some_and(|(host, path)| {
         let is_host = !host.is_empty() && !host.contains('/');

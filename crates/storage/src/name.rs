@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::Id;
 
-/// The kinds of object that a repository consists of.
+/// The kinds of objects in a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ObjectKind {
     /// The one object `config`.
@@ -19,22 +19,23 @@ pub enum ObjectKind {
     Index,
     /// Blocks.
     Pack,
-    /// A snapshot that is about to be.
+    /// A pending snapshot: one that is being committed.
     Pending,
-    /// Packs that are about to be removed.
+    /// A removal, which names packs about to be deleted.
     Removal,
-    /// Says that a client is at work.
+    /// The record of a client at work.
     Client,
-    /// On a target of a set: the one object `target`, which says which target it is.
+    /// On a target of a set: the object `target`, its identity.
     Target,
-    /// On a target of a set: the targets of the set.
+    /// On a target of a set: a description of the set.
     Set,
-    /// On a target of a set: names an object that must not come back with a target that was away.
+    /// On a target of a set: a deletion mark, so that a target that was away does not revive the
+    /// object.
     Deleted,
 }
 
 impl ObjectKind {
-    /// All kinds that a repository consists of, wherever it is; those that others depend on first.
+    /// All kinds in every repository, in the order of dependence.
     pub const ALL: [Self; 8] = [
         Self::Config,
         Self::Key,
@@ -46,7 +47,7 @@ impl ObjectKind {
         Self::Client,
     ];
 
-    /// The folder, or for `config` the name.
+    /// Name of the kind's folder, or for `config` of the object.
     pub fn name(self) -> &'static str {
         match self {
             Self::Config => "config",
@@ -65,7 +66,7 @@ impl ObjectKind {
 }
 
 impl ObjectKind {
-    /// Whether a repository may have none of this kind for years.
+    /// Whether a repository may have no object of this kind for years.
     pub fn is_transient(self) -> bool {
         matches!(
             self,
@@ -74,30 +75,30 @@ impl ObjectKind {
     }
 }
 
-/// Names one object. Objects other than `config` and `target` are named by the BLAKE3 of their
-/// bytes, or of those of the object that they are about.
+/// Names one object. Every ID is the BLAKE3 of the object's bytes, or of another object's to which
+/// it refers; `config` and `target` have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Name {
-    /// Its kind.
+    /// The object's kind.
     pub kind: ObjectKind,
-    /// Its ID; zeros for `config` and `target`.
+    /// The object's ID; zeros for `config` and `target`.
     pub id: Id,
 }
 
 impl Name {
-    /// The one config.
+    /// The name of the config.
     pub const CONFIG: Self = Self {
         kind: ObjectKind::Config,
         id: Id([0; 32]),
     };
 
-    /// What a target of a set says of itself.
+    /// The name of a target's identity.
     pub const TARGET: Self = Self {
         kind: ObjectKind::Target,
         id: Id([0; 32]),
     };
 
-    /// The object of `kind` with this ID.
+    /// The name of the object of this kind and ID.
     pub fn new(kind: ObjectKind, id: Id) -> Self {
         Self { kind, id }
     }

@@ -1,34 +1,34 @@
-//! How a storage behind a network is used.
+//! Options and events of remote storages.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Is told what a person should know while an operation goes on; called from many threads.
+/// Receives events for the user while an operation runs; called from many threads.
 pub type Notice = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// What a person should know while an operation goes on.
+/// An event for the user while an operation runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What may be done about it follows from this.
+    /// The kind, from which a program derives its advice.
     pub kind: EventKind,
     /// One sentence.
     pub text: String,
 }
 
-/// What may be done about an [`Event`] follows from this.
+/// Kinds of [`Event`], from which a program derives its advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// There is nothing to do about it.
+    /// For information only.
     Note,
-    /// Targets of a set are missing from the beginning.
+    /// Targets of a set are missing at its opening.
     TargetsMissing {
         /// All targets of the set are nodes of a cluster.
         are_nodes: bool,
     },
-    /// A target of a set fails, and is not used any more.
+    /// A target of a set failed, and is out of use.
     TargetFails,
-    /// A place has a target that another has replaced.
+    /// A place holds a target that was replaced by another.
     TargetReplaced {
         /// The place is a node of a cluster.
         is_node: bool,
@@ -36,7 +36,7 @@ pub enum EventKind {
 }
 
 impl Event {
-    /// An event about which there is nothing to do.
+    /// An event of kind [`EventKind::Note`].
     pub fn note(text: impl Into<String>) -> Self {
         Self {
             kind: EventKind::Note,
@@ -45,7 +45,7 @@ impl Event {
     }
 }
 
-/// How a storage behind a network is used.
+/// Options of a remote storage.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct RemoteOptions {
@@ -55,10 +55,10 @@ pub struct RemoteOptions {
     pub upload_kib_per_s: Option<u64>,
     /// Limit of what is received, in KiB a second; none by default.
     pub download_kib_per_s: Option<u64>,
-    /// For how long a request is tried again when the server cannot be reached, is overloaded, or
-    /// breaks off; 5 minutes by default.
+    /// Time for which a request is retried when the server is unreachable, overloaded, or breaks
+    /// off; 5 minutes by default.
     pub patience: Duration,
-    /// Is told of outages that last.
+    /// Receives reports of longer outages.
     pub notice: Notice,
 }
 

@@ -1,10 +1,10 @@
-//! Who hears how an operation goes on.
+//! The trait for reports of a running operation.
 
 use std::path::Path;
 use std::sync::Arc;
 
-/// Hears how an operation goes on. Methods are called from many threads; those that are not
-/// implemented do nothing, so `()` hears nothing at all.
+/// Receives reports of a running operation. Many threads call the methods at once; each method does
+/// nothing by default, so `()` ignores all reports.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,12 +28,12 @@ pub trait Progress: Send + Sync {
         let _ = what;
     }
 
-    /// An entry could not be stored or restored as it is: it is missing, or changed meanwhile.
+    /// An entry could not be stored or restored completely: it is missing, or changed meanwhile.
     fn warning(&self, path: &Path, what: &str) {
         let _ = (path, what);
     }
 
-    /// Something is worth knowing, and harmless.
+    /// A harmless event worth knowing.
     fn note(&self, what: &str) {
         let _ = what;
     }
@@ -48,14 +48,14 @@ pub trait Progress: Send + Sync {
         let _ = path;
     }
 
-    /// Whether somebody wants to know how much there is to do. If nobody does, a backup does not
-    /// count its source.
+    /// Whether the total amount of work is wanted. If not, a backup does not count its sources
+    /// first.
     fn wants_total(&self) -> bool {
         false
     }
 
-    /// The operation has worked on `done` bytes of `total`; a `total` of 0 means that nobody knows.
-    /// Calls of several threads may arrive in another order than they were made in.
+    /// The operation has processed `done` bytes of `total`; a `total` of 0 means unknown. Calls of
+    /// several threads may arrive out of order.
     fn bytes(&self, done: u64, total: u64) {
         let _ = (done, total);
     }
@@ -65,17 +65,17 @@ pub trait Progress: Send + Sync {
         let _ = (done, total);
     }
 
-    /// Whether the operation shall end now, with an error. Backup, restore and check ask between
-    /// files and packs.
+    /// Whether the operation is to end now, with an error. Backup, restore and check call this
+    /// between files and packs.
     fn is_cancelled(&self) -> bool {
         false
     }
 }
 
-/// What became of an entry.
+/// Outcomes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A backup stored a file that the parent snapshot does not have.
+    /// A backup stored a file that the parent snapshot lacks.
     New,
     /// A backup stored a file that differs from the parent snapshot's.
     Changed,
@@ -85,15 +85,15 @@ pub enum Outcome {
     Directory,
     /// A backup stored a link, device or other entry without content.
     Other,
-    /// A restore made an entry that was not there.
+    /// A restore made a missing entry.
     Created,
-    /// A restore changed an entry that was there.
+    /// A restore changed an existing entry.
     Updated,
-    /// A restore found an entry as it should be.
+    /// A restore found an entry up to date.
     Unchanged,
-    /// A restore left an entry as it was, as it was asked to.
+    /// A restore left a differing entry unchanged, as requested.
     Kept,
-    /// A restore deleted an entry that the snapshot does not have.
+    /// A restore deleted an entry that the snapshot lacks.
     Deleted,
 }
 

@@ -1,4 +1,4 @@
-//! When to try again, and what to say meanwhile.
+//! Decides when to retry requests, and reports outages.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -8,20 +8,20 @@ use crate::hash::random;
 use crate::options::{Event, Notice, RemoteOptions};
 use crate::sync::lock;
 
-/// A server that has never answered is given this long, silence included: it is probably the wrong
+/// Time for which a server that never answered is tried, silence included: it is probably the wrong
 /// one.
 const FIRST_CONTACT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What a first answer may take at least, however impatient the person is.
+/// The least time allowed for a first answer, however short the patience.
 const FIRST_ANSWER_MIN: Duration = Duration::from_secs(3);
 
-/// A shorter outage is not worth a word.
+/// Outages up to this length are not reported.
 const UNTOLD_OUTAGE_MAX: Duration = Duration::from_secs(5);
 
 const DELAY_MIN: Duration = Duration::from_millis(100);
 const DELAY_MAX: Duration = Duration::from_secs(10);
 
-/// What all requests to a storage know of its outages.
+/// Outages of a storage, as seen by all of its requests.
 pub struct Outages {
     patience: Duration,
     notice: Notice,
@@ -30,9 +30,9 @@ pub struct Outages {
 
 #[derive(Default)]
 struct State {
-    /// Some request has succeeded.
+    /// Whether any request has succeeded.
     reached: bool,
-    /// Since when all have failed.
+    /// Start of the current outage.
     since: Option<Instant>,
     told: bool,
 }
@@ -46,7 +46,7 @@ pub struct Attempts<'a> {
 }
 
 impl Outages {
-    /// None so far.
+    /// No outage so far.
     pub fn new(options: &RemoteOptions) -> Self {
         Self {
             patience: options.patience,
@@ -55,7 +55,7 @@ impl Outages {
         }
     }
 
-    /// An operation begins.
+    /// Begins an operation.
     pub fn attempts(&self) -> Attempts<'_> {
         Attempts {
             outages: self,
@@ -65,7 +65,7 @@ impl Outages {
         }
     }
 
-    /// The server has answered.
+    /// Notes that the server has answered.
     pub fn answered(&self) {
         let mut state = lock(&self.state);
         state.reached = true;
@@ -76,8 +76,8 @@ impl Outages {
         }
     }
 
-    /// Tells of an outage, once and not before it has lasted a while. Returns whether the server
-    /// was ever reached.
+    /// Reports an outage once, after [`UNTOLD_OUTAGE_MAX`]. Returns whether the server was ever
+    /// reached.
     fn failed(&self, failure: &StorageError, now: Instant) -> bool {
         let mut state = lock(&self.state);
         let reached = state.reached;
@@ -93,19 +93,19 @@ impl Outages {
 }
 
 impl Attempts<'_> {
-    /// Whether an earlier try failed; it may have done its work all the same.
+    /// Whether an earlier try failed; the server may have carried out that request.
     pub fn is_again(&self) -> bool {
         self.failures > 0
     }
 
-    /// How long the next try may take, if that is less than what it needs.
+    /// Time limit of the next try, if it is to be shorter than usual.
     pub fn time_limit(&self) -> Option<Duration> {
         let reached = lock(&self.outages.state).reached;
         let patience = self.outages.patience;
         (!reached).then(|| patience.clamp(FIRST_ANSWER_MIN, FIRST_CONTACT_TIMEOUT))
     }
 
-    /// How long to wait before the next try, or nothing if there should be none.
+    /// Time to wait before the next try; `None` to give up.
     pub fn failed(&mut self, failure: &StorageError, now: Instant) -> Option<Duration> {
         let first_failure = *self.first_failure.get_or_insert(now);
         let (since, patience) = if self.outages.failed(failure, now) {
@@ -122,16 +122,16 @@ impl Attempts<'_> {
             return None;
         }
         let delay = DELAY_MIN.saturating_mul(1 << (self.failures - 1).min(10));
-        // Not all at once: the server may just be coming back.
+        // A random part keeps clients from retrying all at once when a server comes back.
         let [random] = random::<1>();
         let delay = delay
             .min(DELAY_MAX)
             .mul_f64(0.5 + f64::from(random) / 512.0);
-        // The last try comes when patience ends, not a delay later.
+        // The last try comes at the end of the patience, not a delay later.
         Some(delay.min(left.max(DELAY_MIN / 2)))
     }
 
-    /// For how long it has been tried.
+    /// Time since the first try.
     pub fn tried_for(&self, now: Instant) -> Duration {
         now - self.started
     }
@@ -153,7 +153,7 @@ mod tests {
         })
     }
 
-    /// Fails until it is given up; returns after how long that was.
+    /// Fails until the retries end; returns the time that this took.
     fn persist(outages: &Outages, start: Instant) -> Duration {
         let failure = StorageError::new(StorageErrorKind::Retryable, "connection refused");
         let (mut attempts, mut now) = (outages.attempts(), start);

@@ -1,9 +1,9 @@
 //! Setters of options, which take and return them by value.
 
-/// Gives a struct of options a setter for each field that is named:
+/// Gives a struct of options a setter for each named field:
 ///
-/// - `set`: takes what the field holds;
-/// - `into`: takes what can be turned into it, as `&str` into a `String`;
+/// - `set`: takes a value of the field's type;
+/// - `into`: takes a value that converts into the field's type, as `&str` into a `String`;
 /// - `each one`: the field is a `Vec`; its setter adds several, and `one` adds one.
 #[doc(hidden)]
 #[macro_export]

@@ -1,4 +1,4 @@
-//! The trait of every place that holds objects.
+//! The trait of all storages.
 
 use std::any::Any;
 use std::ops::Range;
@@ -10,21 +10,21 @@ use crate::error::{Result, StorageErrorKind};
 use crate::id::Id;
 use crate::name::{Name, ObjectKind};
 
-/// No object is longer, in bytes: what claims to be is not read, whoever put it there.
+/// Bytes of an object at most; longer ones are not read.
 pub const OBJECT_LEN_MAX: u64 = 1 << 30;
 
-/// An object that is there.
+/// An object in a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// Its ID; zeros for `config`.
+    /// The object's ID; zeros for `config`.
     pub id: Id,
-    /// Its length in bytes, or about that: see [`Storage::is_listed_as`].
+    /// The object's length in bytes, exact or not: see [`Storage::is_listed_as`].
     pub len: u64,
-    /// When it was put, by the clock of the storage: only differences mean anything.
+    /// Time of the put, by the clock of the storage: only differences mean anything.
     pub modified: SystemTime,
 }
 
-/// [`Storage::replace`] where there is only [`Storage::delete`] and [`Storage::put`].
+/// [`Storage::replace`] by [`Storage::delete`] and [`Storage::put`].
 pub(crate) fn replace_in_two_steps<S: Storage + ?Sized>(
     storage: &S,
     name: Name,
@@ -42,25 +42,24 @@ pub(crate) fn replace_in_two_steps<S: Storage + ?Sized>(
 /// keep two promises: [`Storage::put`] is atomic, and an object that was put is durable when it
 /// returns.
 ///
-/// Whoever must know what a storage is in particular asks its type: `(storage as &dyn
+/// Callers that need a particular kind of storage use its type: `(storage as &dyn
 /// Any).downcast_ref()`.
 pub trait Storage: Any + Send + Sync {
-    /// Where this is, for people.
+    /// The storage's location, for people.
     fn location(&self) -> String;
 
-    /// How many operations are worth having in flight.
+    /// Number of operations worth having in flight.
     fn connections(&self) -> usize {
         2
     }
 
-    /// Makes the place ready to hold a new repository.
+    /// Prepares the place for a new repository.
     ///
     /// # Errors
-    /// [`StorageErrorKind::NotEmpty`] when it holds something else.
+    /// [`StorageErrorKind::NotEmpty`] when it holds other files.
     fn create(&self) -> Result<()>;
 
-    /// Makes the folders that a place has from its creation on, where somebody has removed them.
-    /// There is nothing to do where there are no folders.
+    /// Makes missing folders that [`Storage::create`] made. Storages without folders do nothing.
     ///
     /// # Errors
     /// When they cannot be made.
@@ -68,24 +67,24 @@ pub trait Storage: Any + Send + Sync {
         Ok(())
     }
 
-    /// Writes an object, whole or not at all. Its bytes are `parts`, one behind the other.
+    /// Writes an object, whole or not at all. Its bytes are the concatenated `parts`.
     ///
     /// # Errors
-    /// [`StorageErrorKind::AlreadyExists`] when there is one of that name, which stays as it is.
+    /// [`StorageErrorKind::AlreadyExists`] when an object of this name exists, which stays
+    /// unchanged.
     fn put(&self, name: Name, parts: &[&[u8]]) -> Result<()>;
 
     /// Reads an object, or `range` of it.
     ///
     /// # Errors
     /// [`StorageErrorKind::NotFound`]; [`StorageErrorKind::PastEnd`] when the object ends before
-    /// the range does;
-    /// [`StorageErrorKind::Damaged`] when it was there, and is damaged beyond what the storage can
-    /// mend.
+    /// the range does; [`StorageErrorKind::Damaged`] when it is damaged beyond repair by the
+    /// storage.
     fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>>;
 
-    /// Reads a range again that turned out to be wrong although the storage has found no fault with
-    /// it. Where the storage can compute the range in other ways, it hands what comes of each to
-    /// `is_right`, until that says so; returns whether it has.
+    /// Reads a range again whose bytes proved wrong although the storage found no fault. A storage
+    /// that can compute the range in other ways hands each result to `is_right` until one is
+    /// accepted; returns whether one was.
     fn get_otherwise(
         &self,
         name: Name,
@@ -96,13 +95,12 @@ pub trait Storage: Any + Send + Sync {
         false
     }
 
-    /// The objects of a kind, in no order. What was put or deleted before the call is listed or not
-    /// listed; what is put or deleted meanwhile may be either.
+    /// Lists the objects of a kind, in no order. The list reflects all puts and deletions before
+    /// the call, and perhaps later ones.
     fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>>;
 
-    /// Whether an object of `len` bytes that is there as a whole is listed with the length
-    /// `listed`. A storage that does not keep objects as they are may know their lengths only
-    /// about, without reading them.
+    /// Whether a complete object of `len` bytes is listed with the length `listed`. A storage that
+    /// transforms objects may know their lengths only approximately without reading them.
     fn is_listed_as(&self, listed: u64, len: u64) -> bool {
         listed == len
     }
@@ -119,8 +117,8 @@ pub trait Storage: Any + Send + Sync {
     /// [`StorageErrorKind::NotFound`].
     fn delete(&self, name: Name) -> Result<()>;
 
-    /// Puts an object in the place of one of that name that is damaged, if there still is one. If
-    /// it stops in between, neither may be there.
+    /// Replaces a damaged object, or writes it if missing. After an interruption, neither the old
+    /// nor the new object may exist.
     ///
     /// # Errors
     /// As [`Storage::put`] and [`Storage::delete`].
@@ -128,8 +126,8 @@ pub trait Storage: Any + Send + Sync {
         replace_in_two_steps(self, name, parts)
     }
 
-    /// Removes what interrupted writes have left behind that is at least this old; returns how many
-    /// pieces. There is nothing where none can be left.
+    /// Removes temporary files of interrupted writes that are at least this old; returns their
+    /// number. Storages without temporary files return 0.
     fn remove_leftovers(&self, age: Duration) -> Result<u64> {
         let _ = age;
         Ok(0)

@@ -1,4 +1,4 @@
-//! What threads share: locks that no panic can leave half-changed, and work that several do.
+//! Helpers for threads: locks, and parallel work.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -12,7 +12,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// items.
 ///
 /// # Errors
-/// The first of `work`: then nothing more is begun.
+/// The first error of `work`, after which no further item is begun.
 pub fn try_each<T: Sync, R: Send, E: Send>(
     items: &[T],
     at_once: usize,

@@ -1,4 +1,4 @@
-//! What can go wrong. What to do next is up to the program that tells it.
+//! Errors of a repository. They say what failed; advice comes from the program that prints them.
 
 use std::io;
 
@@ -13,7 +13,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is nothing at this place.
+    /// This place holds no repository.
     #[error("there is no repository at {0}")]
     NoRepository(String),
     /// There is an index, but no `config`.
@@ -25,7 +25,7 @@ pub enum Error {
     /// The repository is no longer the one that was opened.
     #[error(
         "the repository at {0} was deleted or replaced by another while this command ran, so what \
-         it stored is lost: find out who did that, then run the command again"
+         it stored is lost: find out which program did that, then run the command again"
     )]
     RepositoryGone(String),
     /// `init` found a repository.
@@ -45,10 +45,10 @@ pub enum Error {
     NewerFormat {
         /// Format of the repository.
         found: u8,
-        /// The latest that is known here.
+        /// The latest format known here.
         known: u8,
     },
-    /// There is no key at all.
+    /// The repository has no key.
     #[error(
         "the repository has no keys, so nothing can open it: bring back its folder `keys` from a \
          copy"
@@ -57,24 +57,24 @@ pub enum Error {
     /// No key of the repository opens with this password.
     #[error("wrong password: it opens none of the {keys} key(s) of the repository at {location}")]
     WrongPassword {
-        /// How many keys there are.
+        /// Number of keys.
         keys: usize,
-        /// Where the repository is.
+        /// Location of the repository.
         location: String,
     },
     /// The key that opened the repository would be removed.
     #[error("key {} is the one in use: open the repository with another password to remove \
     it", .0.short())]
     KeyInUse(Id),
-    /// More than one key has that prefix.
+    /// Several keys have this prefix.
     #[error("{0:?} could mean several keys: give more digits of the ID")]
     AmbiguousKey(String),
     /// The storage failed.
     #[error("cannot {action} {what}: {source}")]
     Storage {
-        /// What was tried: "read", "write", …
+        /// The failed action: "read", "write", …
         action: &'static str,
-        /// On what.
+        /// The object or file concerned.
         what: String,
         /// Why not.
         source: StorageError,
@@ -87,7 +87,7 @@ pub enum Error {
     Damaged {
         /// Which object, or which part of it.
         what: String,
-        /// How that shows.
+        /// The failed check.
         why: String,
     },
     /// A command whose output was to be stored failed.
@@ -95,16 +95,16 @@ pub enum Error {
     Producer {
         /// The program.
         command: String,
-        /// How it ended, or why it did not begin.
+        /// The program's exit status, or why it could not start.
         why: String,
     },
-    /// What was encoded is not what was read and hashed.
+    /// A new pack does not decode to the bytes that were read and hashed.
     #[error(
         "a new pack does not read back as what was read ({why}), and was not stored: the memory or \
          the processor of this machine may be faulty; test them, then run the command again"
     )]
     NotReadBack {
-        /// How that shows.
+        /// The failed check.
         why: String,
     },
     /// A block that a snapshot needs is in no index.
@@ -123,7 +123,7 @@ pub enum Error {
     #[error("another prune has removed packs meanwhile; nothing is lost, run the command again")]
     PruneOvertaken,
     /// Something that may be needed cannot be told from what is not.
-    #[error("nothing was removed, since not everything that is needed is known: {0}")]
+    #[error("nothing was removed, since needed blocks cannot all be found: {0}")]
     CannotPrune(String),
     /// A file of the local cache cannot be read.
     #[error("cannot read the cache file {path}: {source}")]
@@ -139,7 +139,7 @@ pub enum Error {
     /// No snapshot has that name.
     #[error("no snapshot matches {0:?}")]
     NoSnapshot(String),
-    /// What a repair of snapshots would give up may be there.
+    /// Blocks that a repair of snapshots would give up may be in packs without an index.
     #[error("what snapshots miss is in packs that no index object names")]
     PacksUnindexed,
     /// Some snapshot cannot be read, and it may be the latest.

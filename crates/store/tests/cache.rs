@@ -42,7 +42,7 @@ fn mix(number: u64) -> u64 {
 const BLOCKS: u64 = 60;
 const PACKS: u64 = 12;
 
-/// Four IDs each are the same up to the last byte.
+/// IDs in groups of four that differ in the last byte only.
 fn block(number: u64) -> Id {
     let mut id = Id::default();
     for (at, bytes) in id.0.chunks_exact_mut(8).enumerate() {
@@ -105,7 +105,7 @@ fn assert_is(index: &Index, packs: &BTreeSet<u64>) {
     check(index, packs).unwrap();
 }
 
-/// Compares every answer of an index with what it should be.
+/// Compares every answer of an index with the expected one.
 fn check(index: &Index, packs: &BTreeSet<u64>) -> tabane_store::Result<()> {
     let expected = expected(packs);
     let of_packs: BTreeMap<Id, u64> = (0..PACKS).map(|pack| (pack_id(pack), pack)).collect();
@@ -162,7 +162,7 @@ fn put_packs(repository: &Repository, packs: &IndexSegment) -> Id {
     repository.write_index_segment(packs).unwrap()
 }
 
-/// The folder that a cache has for the only repository in it.
+/// The cache's folder of its only repository.
 fn folder(root: &Path) -> PathBuf {
     Cached::list(root).unwrap().pop().expect("a folder").path
 }

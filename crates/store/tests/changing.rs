@@ -202,7 +202,7 @@ fn small_files_that_change_after_they_were_looked_at() {
     let names: Vec<&str> = warnings.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["pipe", "removed"], "{warnings:?}");
     assert_eq!(made.snapshot.summary.errors, 1);
-    // Each is what it was when it was opened.
+    // Each file has the bytes that it had when it was opened.
     let target = place.path("target");
     place.restore_source(&made, &target);
     for name in ["0 first", "cut", "grown", "grown big", "same"] {

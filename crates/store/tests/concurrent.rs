@@ -74,7 +74,7 @@ fn backups_of_the_same_files() {
     let repository = dir.path().join("repository");
     init(LocalStorage::new(&repository));
     let shared = open(LocalStorage::new(&repository));
-    // Two with an open repository each, and two that share one.
+    // Two threads with an open repository each, and two that share one.
     let start = Barrier::new(4);
     thread::scope(|scope| {
         for number in 0..4 {

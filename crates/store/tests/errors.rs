@@ -292,7 +292,7 @@ fn a_new_password() {
     assert_eq!(try_open(&path, &second).unwrap().key(), new);
 }
 
-/// The last key must stay: without one nobody can ever open the repository again.
+/// The last key must stay: without a key, nobody can open the repository again.
 #[test]
 fn a_key_is_not_replaced_by_itself() {
     let dir = scratch();

@@ -58,7 +58,8 @@ impl Base {
         }
     }
 
-    /// A repository of its own for one point. Objects are never changed, so they can be links.
+    /// A fresh copy of the repository for one point. Objects are never changed, so they can be
+    /// links.
     fn copy(&self) -> Point<'_> {
         let dir = tempfile::tempdir_in(self.dir.path()).unwrap();
         let repository = dir.path().join("repository");
@@ -183,7 +184,7 @@ fn dies(point: &Point<'_>, fault: Fault, number: u64) -> bool {
     !run_child("child_that_backs_up", &task)
 }
 
-/// Whether a child ended well; the only other end that is allowed is that it was aborted.
+/// Whether a child succeeded; the only other end allowed is an abort.
 fn run_child(name: &str, task: &[PathBuf]) -> bool {
     use std::os::unix::process::ExitStatusExt;
     const SIGABRT: i32 = 6;

@@ -66,7 +66,7 @@ fn a_directory_that_is_deleted_and_made_anew() {
         matches!(result, Err(Error::RepositoryGone(_))),
         "{result:?}"
     );
-    // The other one has nothing of it that would look like a snapshot.
+    // The new repository got no snapshot object of the old one.
     let other = open(LocalStorage::new(&path));
     assert_eq!(other.list(ObjectKind::Snapshot).unwrap(), []);
     back_up(&other, &[&source]);

@@ -63,8 +63,8 @@ fn what_changed_after_a_backup_began_is_read_again() {
     let late = place.source.join("zzz");
     write(&late, b"before");
     let changed = late.clone();
-    // The file is written after the beginning, and before it is read; it might be written again in
-    // the same tick.
+    // The file is written after the backup began and before it is read; a second write might follow
+    // in the same tick.
     let recorder = Arc::new(Recorder::on_entry(move |path, outcome| {
         if outcome == Outcome::Directory && changed.starts_with(path) {
             fs::write(&changed, b"behind").unwrap();

@@ -38,7 +38,7 @@ impl Restored {
         }
     }
 
-    /// Restores once more over what is there, and compares.
+    /// Restores once more over the existing files, and compares.
     fn again(&self) -> RestoreSummary {
         let summary = self.place.restore_source(&self.made, &self.target);
         compare::assert_same_contents(&self.place.source, &self.target);
@@ -194,7 +194,7 @@ fn other_names_of_a_wrong_file_keep_their_bytes() {
     }
 }
 
-/// A tool may have linked files of the same content; each must still get attributes of its own.
+/// A tool may have linked files of equal content; each must still get its own attributes.
 #[test]
 fn names_that_became_links_are_files_of_their_own_again() {
     let restored = Restored::new(|source| {
@@ -349,7 +349,7 @@ fn a_dry_run_writes_nothing() {
     let made = back_up(&place.repository, &[&place.source]);
     let options = place.source_into(&place.path("target")).dry_run(true);
     let summary = restore_with(&place.repository, id(&made), options);
-    // What would be written, of which nothing is there.
+    // Everything would be written, since the target is empty.
     assert!(summary.files > 40 && summary.restored_bytes > 0 && summary.created > summary.files);
     assert_eq!((summary.skipped_bytes, summary.unchanged), (0, 0));
     assert!(!place.path("target").exists());
@@ -366,7 +366,7 @@ fn verify_reads_what_was_restored() {
     assert_eq!(summary.verified_bytes, summary.total_bytes);
 }
 
-/// Files are changed when their directory is done, which is after they are, and before they are
+/// Files are changed when their directory is reported: after they are written, and before they are
 /// verified.
 #[test]
 fn verify_notices_what_changed_meanwhile() {

@@ -120,7 +120,7 @@ fn paths_longer_than_the_system_takes_at_once() {
     remove_deep(&place.source);
 }
 
-/// `fs::remove_dir_all` copes with depth, and `TempDir` uses it; this only says so if it does not.
+/// Removes a deep tree and reports a failure, which `TempDir` would ignore.
 fn remove_deep(path: &Path) {
     fs::remove_dir_all(path).expect("a deep tree can be removed");
 }

@@ -108,7 +108,7 @@ fn a_file_or_a_link_as_source() {
     assert_eq!(found, ["link to the directory"]);
 }
 
-/// `/var/run/x` where `/var/run` is a link: what is behind it is what was asked for.
+/// A source `/var/run/x`, where `/var/run` is a link: the link is followed.
 #[test]
 fn a_source_behind_a_link() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What every storage must do, in one suite that all of them run.
+//! The contract of storages, as one suite that every storage runs.
 
 mod common;
 
@@ -218,7 +218,7 @@ fn races(storage: &dyn Storage, rounds: u32) -> Vec<usize> {
     (0..rounds).map(round).collect()
 }
 
-/// Above 1000 they are more than a server lists in one answer.
+/// Puts `count` objects; more than 1000 do not fit into one answer of a server.
 fn many(storage: &dyn Storage, count: u32) {
     let pack = |number| name(ObjectKind::Pack, number);
     thread::scope(|scope| {

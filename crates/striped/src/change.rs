@@ -1,4 +1,4 @@
-//! Changes which targets a set has.
+//! Adds and replaces targets of a set.
 
 use crate::container::{GENERATION_MAX, ROLES_MAX};
 use crate::open::{put_description, refusal, refuse_within};
@@ -8,12 +8,11 @@ use crate::striped::StripedStorage;
 use tabane_storage::{Id, Name, ObjectKind, Result, Storage, StorageError, StorageErrorKind};
 
 impl StripedStorage {
-    /// Spreads new stripes over this place as well, which must be empty. What is there stays where
-    /// it is. The set must be opened again after this.
+    /// Adds an empty place as a target, over which new stripes are spread too. Existing objects
+    /// stay where they are. Open the set again afterwards.
     ///
     /// # Errors
-    /// One sentence, when a target is missing, there are as many as there can be, or the place
-    /// cannot be used.
+    /// When a target is missing, the set is at its maximum of targets, or the place cannot be used.
     pub fn add(&self, place: &Place) -> Result<()> {
         let (_, newest) = self.newest();
         if newest.len() == ROLES_MAX || self.generations.len() == usize::from(GENERATION_MAX) {
@@ -23,7 +22,7 @@ impl StripedStorage {
             );
             return Err(StorageError::new(StorageErrorKind::TooManyTargets, text));
         }
-        // The place itself may be known, of an earlier attempt that was interrupted.
+        // An interrupted attempt may have made the place known already.
         let mut all = self.targets.all().iter();
         let missing = all.find(|target| target.why_down().is_some() && target.url != place.url);
         if let Some(missing) = missing {
@@ -39,13 +38,13 @@ impl StripedStorage {
         }
     }
 
-    /// Puts this place, which must be empty, where a target was, which is named by its ID or its
-    /// URL. What belongs there is written by [`StripedStorage::heal`]. The set must be opened again
-    /// after this. Returns the URL of the target that was replaced.
+    /// Replaces a target, named by its ID or its URL, by an empty place, and returns the URL of the
+    /// old target. [`StripedStorage::heal`] then writes the parts that belong there. Open the set
+    /// again afterwards.
     ///
     /// # Errors
-    /// One sentence, when there is no such target, data would be lost without it, or the place
-    /// cannot be used.
+    /// When no target or several have this name, data would be lost without it, or the place cannot
+    /// be used.
     pub fn replace(&self, old: &str, place: &Place) -> Result<String> {
         let all = self.targets.all();
         let is_old = |number: &usize| {
@@ -65,14 +64,13 @@ impl StripedStorage {
             return Err(StorageError::new(StorageErrorKind::NoSuchTarget, text));
         };
         if self.targets.is_up(number) && !self.survey()?.spare.contains(&number) {
-            let text = format!("{} has what would be lost without it", all[number].url);
+            let text = format!("data would be lost without {}", all[number].url);
             return Err(StorageError::new(StorageErrorKind::TargetNeeded, text));
         }
         let member = self.new_member(place)?;
         match self.targets.position(member.id) {
             None => self.announce(place, &self.description.replace(all[number].id, member))?,
-            // An earlier attempt, which was interrupted, has put this place where it was itself
-            // before.
+            // An earlier attempt was interrupted after it had given this place its identity.
             Some(known) if known == number && place.storage.stat(Name::CONFIG).is_err() => {
                 self.announce(place, &self.description)?;
             }
@@ -86,7 +84,7 @@ impl StripedStorage {
         Ok(all[number].url.clone())
     }
 
-    /// Makes a place ready to be a target; one on which an earlier attempt has begun to is as good.
+    /// Prepares a place as a target, or finishes what an interrupted attempt began.
     fn new_member(&self, place: &Place) -> Result<Member> {
         refuse_within(
             &place.url,
@@ -131,17 +129,17 @@ impl StripedStorage {
         })
     }
 
-    /// Whether a place that says that it is this target has been in use, and is no longer.
+    /// Whether a place with the identity `id` is a former target that was replaced.
     fn was_target(&self, storage: &dyn Storage, id: Id) -> bool {
         self.targets.position(id).is_none() && storage.stat(Name::CONFIG).is_ok()
     }
 
-    /// Puts a new description on the new target and all others in use, but not on one that is
-    /// replaced, which may be broken. That of the highest epoch counts, so whoever is interrupted
-    /// has either changed nothing or made the change.
+    /// Puts a new description on the new target and all others in use, except on a replaced one,
+    /// which may be broken. The description of the highest epoch counts, so an interrupted change
+    /// is either made or without effect.
     ///
-    /// Of two who change the set at once, one at least finds what the other has put, since both
-    /// look after they have put theirs: who finds another's takes its own back.
+    /// Of two clients that change the set at once, at least one finds the other's description,
+    /// since both look after putting their own: a client that finds another's deletes its own.
     fn announce(&self, place: &Place, description: &Description) -> Result<()> {
         let cannot = |url: &str, error: StorageError| {
             refusal(format!(
@@ -171,7 +169,7 @@ impl StripedStorage {
         if is_alone {
             return Ok(());
         }
-        // What the set has been before is nobody's to take back.
+        // A description that was in use before must not be deleted.
         let is_new = *description != self.description;
         for (url, storage) in stay.iter().filter(|_| is_new) {
             match storage.delete(Name::new(ObjectKind::Set, own)) {
@@ -183,12 +181,12 @@ impl StripedStorage {
         }
         Err(StorageError::new(
             StorageErrorKind::Overtaken,
-            "somebody else has just changed the targets, and nothing was changed here",
+            "another client has just changed the targets; this command changed nothing",
         ))
     }
 }
 
-/// Whether nobody has put another description of the set on this target that is as new.
+/// Whether this target holds no other description of the same or a higher epoch.
 fn is_latest(storage: &dyn Storage, description: &Description) -> Result<bool> {
     let (own, _) = description.to_object();
     for listed in storage.list(ObjectKind::Set)? {
@@ -196,7 +194,7 @@ fn is_latest(storage: &dyn Storage, description: &Description) -> Result<bool> {
             continue;
         }
         let bytes = match storage.get(Name::new(ObjectKind::Set, listed.id), None) {
-            // Somebody has just taken it back.
+            // Another client has just deleted its description.
             Err(error) if error.kind() == StorageErrorKind::NotFound => continue,
             read => read?,
         };

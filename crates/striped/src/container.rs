@@ -1,4 +1,4 @@
-//! What a target stores under an object's name: a header, and the cells of one role, every sector
+//! A shard, the object that one target stores: a header, and the cells of one role, each sector
 //! with its checksum.
 
 use std::ops::Range;
@@ -10,21 +10,20 @@ use tabane_parity::Layout;
 use tabane_storage::Id;
 use tabane_storage::OBJECT_LEN_MAX;
 
-/// Bytes that have one checksum: what is read at least, and what is lost at most by a flipped bit.
+/// Bytes with one checksum: the smallest read, and the most that a flipped bit destroys.
 pub const SECTOR_LEN: u64 = 64 << 10;
 
 /// Bytes of the header.
 pub const HEADER_LEN: u64 = 64;
 
-/// Objects that are no longer are kept whole, as replicas: that takes fewer requests than a stripe,
-/// and hardly more bytes.
+/// Objects up to this length are stored whole, as replicas: these take fewer requests than a
+/// stripe, and hardly more bytes.
 pub const REPLICA_MAX: u64 = 64 << 10;
 
-/// The most roles that a stripe can have.
+/// Roles of a stripe at most.
 pub const ROLES_MAX: usize = 32;
 
-/// The highest number of a generation: it must fit into what an object's length leaves when it is
-/// divided by 16.
+/// The highest number of a generation: stored as a remainder modulo 16 of a listed length.
 pub const GENERATION_MAX: u8 = 15;
 
 const CHECKSUM_LEN: u64 = 16;
@@ -35,17 +34,17 @@ const UNIT: u64 = 16;
 /// Where the letter of a kind is in the header of an object.
 const MAGIC: &[u8; 8] = b"TABANE#\x01";
 
-/// Whether these bytes are of a container, and so of a target of a striped repository.
+/// Whether these bytes begin a shard, and so belong to a target of a striped repository.
 pub fn is_container(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC[..7])
 }
 
-/// How an object is laid out.
+/// The layout of an object on targets: a stripe or replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Geometry {
     /// Bytes of the object.
     pub object_len: u64,
-    /// The list of targets that the stripe is over, from 1; 0 for a replica.
+    /// Generation of the stripe, from 1; 0 for a replica.
     pub generation: u8,
     /// Roles of the stripe; 1 for a replica.
     pub roles: u8,
@@ -70,12 +69,12 @@ impl Geometry {
         }
     }
 
-    /// Whether it is a whole copy.
+    /// Whether the object is stored as whole copies.
     pub fn is_replica(&self) -> bool {
         self.generation == 0
     }
 
-    /// The code's layout, of a stripe.
+    /// The layout of the stripe's code.
     pub fn layout(&self) -> Layout {
         Layout::new(self.roles.into()).expect("a stripe has at least three roles")
     }
@@ -89,7 +88,7 @@ impl Geometry {
         }
     }
 
-    /// Bytes of a cell: those of the last may end before.
+    /// Bytes of a cell; the object may end before the end of its last data cells.
     pub fn cell_len(&self) -> u64 {
         let (_, data) = self.counts();
         self.object_len.div_ceil(data).next_multiple_of(UNIT)
@@ -106,7 +105,7 @@ impl Geometry {
         start..(start + SECTOR_LEN).min(self.cell_len())
     }
 
-    /// Where some sectors of the cell in this row are in the container.
+    /// The byte range in a shard of some sectors of the cell in this row.
     pub fn stored(&self, row: usize, sectors: &Range<u64>) -> Range<u64> {
         let row_len = self.cell_len() + self.sectors() * CHECKSUM_LEN;
         let at = |sector: u64| {
@@ -116,19 +115,19 @@ impl Geometry {
         at(sectors.start)..at(sectors.end)
     }
 
-    /// Bytes of the container, which say what it is: divided by 16 they leave the generation.
+    /// Bytes of a shard. Modulo 16 they are the generation.
     pub fn container_len(&self) -> u64 {
         let (rows, _) = self.counts();
         let row_len = self.cell_len() + self.sectors() * CHECKSUM_LEN;
         HEADER_LEN + rows * row_len + u64::from(self.generation)
     }
 
-    /// The length that listings give for such an object: that of all its cells of data.
+    /// The length that listings give for such an object: that of all its data cells.
     pub fn listed_len(&self) -> u64 {
         self.counts().1 * self.cell_len()
     }
 
-    /// The header of the container of a role.
+    /// The header of the shard of a role.
     pub fn header(&self, object: Id, role: usize) -> [u8; HEADER_LEN as usize] {
         let mut header = [0; HEADER_LEN as usize];
         header[..8].copy_from_slice(MAGIC);
@@ -141,8 +140,7 @@ impl Geometry {
         header
     }
 
-    /// Reads a header, and which role it is of; nothing if it is not one of this object that was
-    /// written here.
+    /// Parses a header and its role; `None` if it is damaged or another object's.
     pub fn parse(object: Id, bytes: &[u8]) -> Option<(Self, usize)> {
         let header: &[u8; HEADER_LEN as usize] = bytes.first_chunk()?;
         let (before, checksum) = header.split_at((HEADER_LEN - CHECKSUM_LEN) as usize);
@@ -166,13 +164,13 @@ impl Geometry {
     }
 }
 
-/// The generation that a container of this length is of; 0 for a replica.
+/// The generation of a shard of this length; 0 for a replica.
 pub fn generation_of(container_len: u64) -> u8 {
     (container_len % UNIT) as u8
 }
 
-/// What [`Geometry::listed_len`] is for a container of this length of a stripe over so many roles
-/// (of a replica, where its length says so); nothing if no container has that length.
+/// [`Geometry::listed_len`] of the object with a shard of this length, a stripe over `roles` roles
+/// or a replica; `None` if no shard has this length.
 pub fn listed_len(container_len: u64, roles: usize) -> Option<u64> {
     if container_len > 2 * OBJECT_LEN_MAX {
         return None;
@@ -192,7 +190,7 @@ pub fn listed_len(container_len: u64, roles: usize) -> Option<u64> {
     is_one.then_some(data * cell_len)
 }
 
-/// Cells of each role, and cells that hold data, of a stripe over so many roles.
+/// Cells of each role, and data cells, of a stripe over `roles` roles.
 fn counts(roles: u8) -> (u64, u64) {
     static COUNTS: LazyLock<Vec<(u64, u64)>> = LazyLock::new(|| {
         let layouts = (3..=ROLES_MAX).map(|roles| Layout::new(roles).expect("they are enough"));
@@ -202,8 +200,8 @@ fn counts(roles: u8) -> (u64, u64) {
     COUNTS[usize::from(roles) - 3]
 }
 
-/// The container of a role: its header, its cells cut into sectors with the checksum of each, and
-/// what makes its length tell the generation.
+/// The shard of a role: its header, its cells in sectors with a checksum each, and padding whose
+/// length encodes the generation.
 pub struct Container<'a> {
     header: [u8; HEADER_LEN as usize],
     sectors: Vec<(&'a [u8], [u8; CHECKSUM_LEN as usize])>,
@@ -212,7 +210,7 @@ pub struct Container<'a> {
 }
 
 impl<'a> Container<'a> {
-    /// Computes the checksums.
+    /// Makes a shard and computes its checksums.
     pub fn new(
         geometry: &Geometry,
         object: Id,
@@ -233,7 +231,7 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// Its bytes, in pieces.
+    /// The shard's bytes, in pieces.
     pub fn parts(&self) -> Vec<&[u8]> {
         let sectors = self.sectors.iter();
         let sectors = sectors.flat_map(|(bytes, checksum)| [*bytes, checksum]);
@@ -247,7 +245,7 @@ impl<'a> Container<'a> {
     }
 }
 
-/// The bytes of a sector, if they are followed by their checksum.
+/// The bytes of a sector, if the checksum behind them is right.
 pub fn open_sector(
     object: Id,
     role: usize,
@@ -259,7 +257,7 @@ pub fn open_sector(
     (checksum(object, role, row, number, bytes) == *found).then_some(bytes)
 }
 
-/// XXH3 of the sector and of where it belongs: what is in the wrong place is wrong, too.
+/// XXH3 of a sector and its place, so that a misplaced sector is wrong, too.
 pub fn checksum(object: Id, role: usize, row: usize, number: u64, sector: &[u8]) -> [u8; 16] {
     let mut place = [0; 48];
     place[..32].copy_from_slice(&object.0);
@@ -306,7 +304,7 @@ mod tests {
             assert_eq!(listed, Some(geometry.listed_len()), "{geometry:?}");
             assert!(geometry.listed_len() >= geometry.object_len);
         }
-        // Whatever a target lists, it is no more than no length.
+        // Arbitrary lengths in a listing yield a length or `None`, never a panic.
         for len in (0..5000).chain([u64::MAX, u64::MAX - 15, 1 << 62]) {
             let _ = listed_len(len, 5);
         }

@@ -15,16 +15,16 @@ const KEPT_BYTES_MAX: u64 = 128 << 20;
 /// Sectors of the stripes that were read last.
 #[derive(Default)]
 pub struct Decoded {
-    /// Those that were read last are last, each with the bytes that it may take.
+    /// Stripes in the order of their last use, the latest last.
     stripes: Mutex<Vec<Stripe>>,
 }
 
-/// A stripe, the bytes that it may take, and what is there of it.
+/// An object's ID, the most bytes its sectors take, and its decoded sectors.
 type Stripe = (Id, u64, Arc<Mutex<Sectors>>);
 
 impl Decoded {
-    /// What is kept of an object. Who reads it holds the lock meanwhile: others that read the same
-    /// object wait, and find what they need.
+    /// The kept sectors of an object. A reader holds the lock meanwhile, so that other readers of
+    /// the same object wait and then find its sectors decoded.
     pub fn of(&self, object: Id, geometry: &Geometry) -> Arc<Mutex<Sectors>> {
         let mut stripes = lock(&self.stripes);
         let known = stripes.iter().position(|(id, ..)| *id == object);

@@ -9,9 +9,9 @@ use tabane_storage::sync::lock;
 use tabane_storage::{Id, Name, ObjectKind, Result, StorageErrorKind};
 
 impl StripedStorage {
-    /// Removes an object. What a target that is away has of it must not come back to life with it,
-    /// so this is written down first; packs need not be, since nothing refers to one that was
-    /// removed.
+    /// Removes an object. While targets are missing, a deletion mark is written first, so that
+    /// their parts do not revive the object. Packs need no mark, since nothing refers to a removed
+    /// pack.
     pub(super) fn delete_object(&self, name: Name, is_again: bool) -> Result<()> {
         self.check_enough()?;
         if self.is_deleted(name.id) && !is_again {
@@ -24,7 +24,7 @@ impl StripedStorage {
         }
         lock(&self.known).remove(&name.id);
         self.decoded.forget(name.id);
-        // Some targets did it when it was tried before.
+        // An earlier try may have deleted the parts on some targets.
         let (mut found, mut away) = (is_again, self.all_but(&up));
         for (number, deleted) in self.targets.each(&up, |_, storage| storage.delete(name)) {
             match deleted {
@@ -72,7 +72,7 @@ impl StripedStorage {
         Ok(())
     }
 
-    /// Removes what interrupted writes have left on targets, and containers that are too few to be
+    /// Removes what interrupted writes have left on targets, and shards that are too few to be
     /// an object.
     pub(super) fn remove_all_leftovers(&self, age: Duration) -> Result<u64> {
         let up = self.targets.up();
@@ -85,14 +85,14 @@ impl StripedStorage {
         }
         let all_answered = up.len() == self.targets.all().len();
         if !all_answered {
-            // What is missing may be on the others.
+            // Missing targets may hold the parts that seem lost.
             return Ok(removed);
         }
         let mut lists = HashMap::new();
         for kind in ObjectKind::ALL {
             let listed = self.raw_lists(kind)?;
             if listed.len() < up.len() {
-                // One of them has just failed: what it has would seem to be missing.
+                // A target has just failed, and its parts would seem to be missing.
                 return Ok(removed);
             }
             lists.insert(kind, listed);

@@ -1,6 +1,7 @@
-//! Parts whose checksums are right and whose bytes are not: whoever changes a cell can compute its
-//! checksum. Such a part contradicts the others, so the equations of a stripe find it; who can tell
-//! right bytes from wrong ones reads round one or two of them, by leaving out targets.
+//! Parts with right checksums and wrong bytes: a program that changes a cell can compute its
+//! checksum too. Such a part contradicts the others, so the equations of a stripe find it. A caller
+//! that can tell right bytes from wrong ones reads around one or two such parts, by leaving out
+//! targets.
 
 use std::ops::Range;
 
@@ -13,11 +14,11 @@ use crate::read::{StripeReader, wants};
 use crate::striped::StripedStorage;
 
 impl StripeReader<'_> {
-    /// Whether parts contradict each other, in any sector of which all cells are known; and the
-    /// role whose part is wrong if only one is.
+    /// Looks for contradicting parts in sectors of which all cells are known; names the role whose
+    /// part is wrong, if it is a single one.
     ///
-    /// That is a guess: two parts can be changed so that a third seems to be wrong. So nothing may
-    /// be replaced for it.
+    /// The role is a guess: two parts can be changed so that a third one seems wrong. So no part
+    /// may be replaced on its account.
     pub fn contradiction(&self) -> Option<Option<usize>> {
         let mut sectors = self.whole_sectors().into_iter();
         let sector =
@@ -29,7 +30,7 @@ impl StripeReader<'_> {
         Some(self.suspect(sector, &cells))
     }
 
-    /// Whether rows and diagonals add up to nothing.
+    /// Whether all rows and diagonals add up to zero.
     fn is_consistent<'c>(&self, bytes: impl Fn(usize) -> &'c [u8]) -> bool {
         let mut sum = Vec::new();
         self.layout().equations().iter().all(|equation| {
@@ -40,8 +41,8 @@ impl StripeReader<'_> {
         })
     }
 
-    /// The one role without whose cells all others agree. Two parities tell one wrong role from the
-    /// others, if none is missing.
+    /// The only role without which all other cells agree, if there is one. Two parities identify a
+    /// single wrong role if no role is missing.
     fn suspect(&self, sector: u64, cells: &[Vec<u8>]) -> Option<usize> {
         if !self.all_were_read(sector) {
             return None;
@@ -60,9 +61,9 @@ impl StripeReader<'_> {
 }
 
 impl StripedStorage {
-    /// Reads a range of a stripe anew, which somebody has found to be wrong although every checksum
-    /// is right: without each target, then without each two. Says whether `is_right` has taken any
-    /// of what came of it; then who was left out is named, and left out from now on.
+    /// Reads a range of a stripe anew after its bytes proved wrong in spite of right checksums:
+    /// without each target, then without each pair. Returns whether `is_right` accepted a result;
+    /// then the targets left out are reported, and left out for this object from now on.
     pub(super) fn read_without_each(
         &self,
         name: Name,
@@ -122,7 +123,7 @@ impl StripedStorage {
             .unwrap_or_default()
     }
 
-    /// Names a target that has what it should not, once.
+    /// Reports, once a target, that its parts have right checksums and wrong bytes.
     fn tell_of_liar(&self, number: usize, name: Name) {
         lock(&self.damage).insert((number, name.id));
         if lock(&self.liars).insert(number) {

@@ -8,7 +8,7 @@ use crate::striped::StripedStorage;
 use tabane_storage::sync::lock;
 use tabane_storage::{Id, Name, ObjectKind, Result, Storage, StorageError, StorageErrorKind};
 
-/// What was found under a name.
+/// The form of the object found under a name.
 enum Found {
     Stripe(Geometry),
     /// The whole object, from one of its copies.
@@ -35,7 +35,7 @@ impl StripedStorage {
     pub(super) fn stat_object(&self, name: Name) -> Result<u64> {
         let found = self.find(name)?;
         if let Found::Stripe(_) = found {
-            // A header alone says nothing of the other containers.
+            // A header alone does not show whether enough other shards exist.
             let holding = self.holding(name)?;
             if holding.is_none_or(|holding| self.listed_len(&holding).is_none()) {
                 return Err(StorageErrorKind::NotFound.into());
@@ -47,7 +47,7 @@ impl StripedStorage {
         })
     }
 
-    /// Asks one target after the other how an object is laid out.
+    /// Asks one target after the other for an intact header.
     fn find(&self, name: Name) -> Result<Found> {
         if self.is_deleted(name.id) {
             return Err(StorageErrorKind::NotFound.into());
@@ -85,11 +85,11 @@ impl StripedStorage {
         if damaged.is_empty() {
             return Err(StorageErrorKind::NotFound.into());
         }
-        let text = format!("what {} have of it is damaged", damaged.join(", "));
+        let text = format!("its parts on {} are damaged", damaged.join(", "));
         Err(StorageError::new(StorageErrorKind::Damaged, text))
     }
 
-    /// How an object is laid out, from the first header that is as it was written.
+    /// The geometry of an object, from the first intact header.
     pub(super) fn geometry(&self, name: Name) -> Result<Geometry> {
         Ok(match self.find(name)? {
             Found::Stripe(geometry) => geometry,
@@ -104,7 +104,7 @@ impl StripedStorage {
         let layout = geometry.layout();
         let mut wanted = wants(&geometry, &layout, &range);
         if range.is_empty() {
-            // Whether it is there is still to be seen.
+            // Reads one sector all the same, to see whether the object exists.
             wanted = vec![(layout.data_cells()[0], 0..1)];
         }
         let unknown = || {
@@ -130,9 +130,8 @@ impl StripedStorage {
         Ok(reader.bytes(&range, &wanted))
     }
 
-    /// The roles of a stripe that are not used to read it: those whose targets are away, and of
-    /// those that are wrong, and then of those whose targets are slow, as many as others make up
-    /// for.
+    /// The roles to leave out when reading a stripe: all whose targets are away; then, up to two in
+    /// total, roles with wrong parts, then roles on slow targets.
     fn left_out(&self, object: Id, by_role: &[usize]) -> Vec<usize> {
         let is_away = |role: &usize| !self.targets.is_up(by_role[*role]);
         let mut left_out: Vec<usize> = (0..by_role.len()).filter(is_away).collect();
@@ -167,7 +166,7 @@ impl StripedStorage {
         left_out.iter().for_each(|&role| first.leave_out(role));
         let mut obtained = self.obtain(&mut first, name, wanted);
         if obtained.is_err() {
-            // Those that are slow may have what it takes.
+            // Reads from slow targets too: they may hold the missing cells.
             first = reader().resume(first.into_sectors());
             obtained = self.obtain(&mut first, name, wanted);
         }
@@ -176,7 +175,7 @@ impl StripedStorage {
         bytes
     }
 
-    /// Obtains what is wanted, and takes in what that tells of the object and its targets.
+    /// Obtains the wanted sectors, and records the damage found on the way.
     fn obtain(&self, reader: &mut StripeReader, name: Name, wanted: &[Want]) -> Result<()> {
         let obtained = reader.obtain(wanted);
         let damaged = reader.damaged_targets().map(|number| (number, name.id));
@@ -189,8 +188,8 @@ impl StripedStorage {
         })
     }
 
-    /// A target did not give what it was asked for. One that does not answer is left alone; a fault
-    /// of one object is not yet one of the target. Says whether it is left alone.
+    /// Handles a failed read. A target that does not answer is put out of use; a fault of one
+    /// object leaves the target in use. Returns whether the target was put out of use.
     pub(super) fn failed_to_read(&self, number: usize, error: &StorageError) -> bool {
         use StorageErrorKind::{Denied, Retryable, SessionOver, Unauthorized, Unreachable};
         let is_away = matches!(
@@ -204,7 +203,7 @@ impl StripedStorage {
     }
 }
 
-/// What one target has of an object; nothing if that is damaged.
+/// Reads the header, or the copy, of an object on one target; `None` if it is damaged.
 fn find_on(target: &dyn Storage, name: Name) -> Result<Option<Found>> {
     let short = |error: &StorageError| error.kind() == StorageErrorKind::PastEnd;
     // A pack is probably a stripe, anything else a replica.

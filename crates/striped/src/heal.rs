@@ -1,8 +1,8 @@
-//! Brings all targets up to date: rebuilds what is missing or damaged.
+//! Brings all targets up to date: rebuilds missing and damaged parts of objects.
 //!
-//! What there is to do is seen from listings, so what was interrupted goes on, and two who heal at
-//! once do the same twice at worst. With `read_data` every byte is read, and so damage is found
-//! that no listing shows.
+//! Listings show what to do, so an interrupted heal resumes, and two heals at once repeat each
+//! other's work at worst. With `read_data` every byte is read, which finds damage that no listing
+//! shows.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -24,13 +24,13 @@ use tabane_storage::{Name, ObjectKind, Result, StorageError, StorageErrorKind};
 /// Objects that are worked on at once.
 const WORKERS: usize = 4;
 
-/// What is to be done.
+/// Options of a heal.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct HealOptions {
-    /// Read everything, instead of only what it takes to rebuild what is missing.
+    /// Read all data, instead of only the parts needed to rebuild missing ones.
     pub read_data: bool,
-    /// Read at most so many KiB a second.
+    /// Read at most this many KiB a second.
     pub limit_kib_per_s: Option<u64>,
 }
 
@@ -39,16 +39,16 @@ tabane_storage::setters!(HealOptions {
     into => limit_kib_per_s: Option<u64>,
 });
 
-/// What was done.
+/// Results of a heal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HealReport {
-    /// Objects that are there.
+    /// Number of objects.
     pub objects: u64,
-    /// Objects of which something was missing or damaged, and is there again.
+    /// Objects of which missing or damaged parts were restored.
     pub healed_objects: u64,
     /// Parts of objects that were written.
     pub written_parts: u64,
-    /// Those of them that nodes made among themselves.
+    /// Written parts that nodes made among themselves.
     pub relayed_parts: u64,
     /// Parts of objects that were found to be damaged.
     pub damaged_parts: u64,
@@ -60,19 +60,17 @@ pub struct HealReport {
     pub written_bytes: u64,
     /// Objects that were deleted while a target was away, and are now gone from it too.
     pub applied_deletions: u64,
-    /// Names of which so few parts are there that there is no object: interrupted writes leave
-    /// such.
+    /// Names with too few parts for an object, as interrupted writes leave them.
     pub fragments: u64,
-    /// Objects that are still not as they should be: too much of them is lost, or a target is
-    /// missing.
+    /// Objects that still lack parts: too many of their parts are lost, or a target is missing.
     pub unhealed_objects: u64,
     /// Targets that are missing.
     pub missing_targets: u64,
-    /// Targets that are full or may not be written to, and were left out for that.
+    /// Targets that were left out as full or read-only.
     pub refusing_targets: u64,
 }
 
-/// What several threads work on.
+/// State shared by the threads of a heal.
 pub(super) struct Healing<'a> {
     pub storage: &'a StripedStorage,
     pub options: HealOptions,
@@ -82,7 +80,7 @@ pub(super) struct Healing<'a> {
 }
 
 impl Healing<'_> {
-    /// Counts something.
+    /// Changes the report.
     pub fn count(&self, count: impl FnOnce(&mut HealReport)) {
         count(&mut lock(&self.report));
     }
@@ -95,7 +93,8 @@ impl Healing<'_> {
         }
     }
 
-    /// Lets the nodes of a cluster put a part of an object on its target; says whether it is there.
+    /// Lets the nodes of a cluster rebuild a part of an object; returns whether the part exists
+    /// now.
     pub fn relay(&self, placed: &Placed, role: usize, missing: &BTreeSet<usize>) -> bool {
         let Some(sender) = &self.storage.sender else {
             return false;
@@ -113,21 +112,21 @@ impl Healing<'_> {
         is_there
     }
 
-    /// Puts a part of an object on a target; says whether it is there. It is well if another has
-    /// put it.
+    /// Puts a part of an object on a target; returns whether the part exists now, be it by another
+    /// client.
     pub fn put(&self, target: usize, name: Name, parts: &[&[u8]]) -> bool {
         let storage = self.storage.targets.storage(target);
         storage.is_some_and(|storage| self.count_put(target, storage.put(name, parts), parts))
     }
 
-    /// Puts a part of an object on a target in the place of one that is damaged. Whoever calls
-    /// knows that nothing is lost if this stops in between.
+    /// Replaces a damaged part of an object on a target. The caller ensures that an interruption in
+    /// between loses nothing.
     pub fn replace(&self, target: usize, name: Name, parts: &[&[u8]]) -> bool {
         let storage = self.storage.targets.storage(target);
         storage.is_some_and(|storage| self.count_put(target, storage.replace(name, parts), parts))
     }
 
-    /// Counts what was put, and whether it is there.
+    /// Counts a written part; returns whether it exists now.
     fn count_put(&self, target: usize, done: Result<()>, parts: &[&[u8]]) -> bool {
         let is_there = self.is_done(target, done);
         if is_there {
@@ -140,9 +139,8 @@ impl Healing<'_> {
         is_there
     }
 
-    /// Whether a target did this. One that is full or may not be written to is left out like one
-    /// that does not answer: the others are to be healed all the same, and a heal that leaves one
-    /// out says so in the end.
+    /// Whether a target's operation succeeded. A target that is full or read-only is left out like
+    /// one that does not answer: heal goes on with the others and reports the target at its end.
     fn is_done(&self, target: usize, done: Result<()>) -> bool {
         match done {
             Err(error) if error.kind() == StorageErrorKind::AlreadyExists => true,
@@ -165,7 +163,8 @@ impl StripedStorage {
     /// Brings all targets that answer up to date.
     ///
     /// # Errors
-    /// When too few targets answer. What cannot be healed is told to `observer` and counted.
+    /// When too few targets answer. Objects that cannot be healed are reported to `observer` and
+    /// counted.
     pub fn heal(&self, options: HealOptions, observer: &dyn Progress) -> Result<HealReport> {
         let healing = Healing {
             storage: self,
@@ -177,8 +176,8 @@ impl StripedStorage {
         self.persist(|_| self.heal_descriptions(&healing))?;
         self.persist(|_| self.apply_deletions(&healing))?;
         let mut objects = self.persist(|_| self.holdings(&ObjectKind::ALL))?;
-        // Not before the listings: they refuse where more is gone than may be, which empty folders
-        // would hide.
+        // After the listings, which fail when too many folders are missing: new, empty folders
+        // would hide this.
         for number in self.targets.up() {
             if let Some(target) = self.targets.storage(number) {
                 healing.is_done(number, target.make_folders());
@@ -218,7 +217,7 @@ impl StripedStorage {
                     return;
                 }
                 if let Err(error) = self.persist(|_| self.heal_object(healing, *name, holding)) {
-                    // Where no more targets are away than may be, the others can be healed.
+                    // As long as no more than two targets are away, other objects can be healed.
                     if !is_too_few(&error) || self.check_enough().is_err() {
                         stop.store(true, Ordering::Relaxed);
                         *lock(&failure) = Some(error);
@@ -260,7 +259,7 @@ impl StripedStorage {
         let healed = match holding.generation() {
             _ if is_cut => Err(StorageError::new(
                 StorageErrorKind::Damaged,
-                "what targets have of it was cut short",
+                "its parts on all targets are truncated",
             )),
             0 => self.heal_replicas(healing, name, holding, &lacking),
             _ => self.heal_stripe(healing, name, holding, &lacking),
@@ -274,7 +273,7 @@ impl StripedStorage {
             Err(error) => {
                 match error.kind() {
                     _ if is_too_few(&error) => return Err(error),
-                    // It was deleted meanwhile.
+                    // The object was deleted meanwhile.
                     StorageErrorKind::NotFound if self.holding(name)?.is_none() => {}
                     _ => {
                         healing.observer.problem(&format!("{name}: {error}"));
@@ -286,7 +285,7 @@ impl StripedStorage {
         Ok(())
     }
 
-    /// Makes every target say who it is and who the others are.
+    /// Writes identity and set description to every target that lacks them.
     fn heal_descriptions(&self, healing: &Healing) -> Result<()> {
         let (current, bytes) = self.description.to_object();
         for number in self.targets.up() {
@@ -301,7 +300,7 @@ impl StripedStorage {
                 let url = &self.targets.all()[number].url;
                 healing
                     .observer
-                    .note(&format!("{url} did not know who it is: told it"));
+                    .note(&format!("{url} had lost its identity: written again"));
                 let identity = Identity::new(self.description.set, id).to_bytes();
                 healing.replace(number, Name::TARGET, &[&identity]);
             }
@@ -320,14 +319,15 @@ impl StripedStorage {
                 healing.replace(number, name, &[&bytes]);
             }
             for old in listed.iter().filter(|listed| listed.id != current) {
-                // If it stays, it says less than the newest.
+                // A description that stays is outdated and does no harm.
                 let _ = target.delete(Name::new(ObjectKind::Set, old.id));
             }
         }
         self.check_enough()
     }
 
-    /// When all targets are there, what was deleted while one was away is deleted from it too.
+    /// Deletes objects that were deleted while a target was away from that target too, once all
+    /// targets are in use.
     fn apply_deletions(&self, healing: &Healing) -> Result<()> {
         let lists = self.raw_lists(ObjectKind::Deleted)?;
         let up = self.targets.up();
@@ -352,12 +352,12 @@ impl StripedStorage {
                 .filter(|kind| says.as_deref() == Some(kind.name().as_bytes()))
                 .collect();
             if kinds.is_empty() {
-                // It is damaged; no two objects have the same ID, of whatever kind.
+                // The mark is damaged: delete the ID in all kinds, since no two objects share one.
                 kinds.extend(ObjectKind::ALL);
                 kinds.retain(|kind| *kind != ObjectKind::Config);
             }
             let names = kinds.into_iter().map(|kind| Name::new(kind, id));
-            // The mark goes last: who dies in between begins again.
+            // The mark goes last, so that an interrupted heal begins again.
             for name in names.chain([mark]) {
                 for (number, deleted) in self.targets.each(&up, |_, target| target.delete(name)) {
                     match deleted {

@@ -1,13 +1,14 @@
 //! One repository over several targets, any two of which may be lost.
 //!
-//! Every object is in *containers* of the same name, one a target: large ones as a stripe of the
-//! code of [`tabane_parity`], of which each target holds the cells of one role, small ones as whole
-//! copies on three targets. `docs/reference/striped.md` is for users, `docs/reference/format.md`
-//! has every byte.
+//! Every object is stored in *shards* ([`container`]) of the same name, one a target: a large
+//! object as a stripe of the code of [`tabane_parity`], of which each target holds the cells of one
+//! role, a small one as whole copies on three targets. `docs/reference/striped.md` is for users,
+//! `docs/reference/format.md` has every byte.
 //!
-//! A target that does not answer is left alone, with one notice, and everything goes on without it
-//! as long as no more than two are missing: for the rest of the process, or until it answers again
-//! if it is a node of a cluster. [`StripedStorage::heal`] brings it up to date when it is back.
+//! A target that does not answer is put out of use, with one notice, and operations go on as long
+//! as no more than two targets are missing. A node of a cluster is used again once it answers;
+//! other targets stay out of use for the rest of the process. [`StripedStorage::heal`] brings a
+//! target up to date when it is back.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Which objects there are, and which targets hold what of them, from listings alone.
+//! Finds objects and the targets that hold their parts, from listings alone.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -9,30 +9,30 @@ use crate::striped::StripedStorage;
 use tabane_storage::sync::lock;
 use tabane_storage::{Id, Listed, Name, ObjectKind, Result, StorageErrorKind};
 
-/// What targets hold of an object.
+/// The targets that hold parts of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding {
-    /// The length of its container.
+    /// Bytes of the object's shard on each target.
     pub container_len: u64,
-    /// Bits of the numbers of those targets that have one of that length.
+    /// Bit set of the targets with a shard of this length.
     pub holders: u64,
-    /// Bits of the numbers of those that have one of another length: it cannot be whole.
+    /// Bit set of the targets with a shard of another length, which is damaged.
     pub wrong: u64,
-    /// Bits of the numbers of those that were asked and have answered.
+    /// Bit set of the targets that answered.
     pub answered: u64,
-    /// When it was put, at the earliest.
+    /// Earliest time at which a target got its shard.
     pub modified: SystemTime,
 }
 
 impl Holding {
-    /// The list of targets that it is striped over, or 0 if it is not striped.
+    /// The generation of the stripe, or 0 if the object is not striped.
     pub fn generation(&self) -> u8 {
         container::generation_of(self.container_len)
     }
 }
 
-/// Merges what targets listed: of each object what there is of each length, of which there is one
-/// unless something was cut off.
+/// Merges the listings of all targets: for each object one entry a length. Several lengths mean
+/// that a part was cut off.
 pub fn merge(lists: &[(usize, Vec<Listed>)]) -> HashMap<Id, Vec<Holding>> {
     let mut found: HashMap<Id, Vec<Holding>> = HashMap::new();
     let answered = lists.iter().fold(0, |all, (number, _)| all | 1 << number);
@@ -67,8 +67,8 @@ pub fn merge(lists: &[(usize, Vec<Listed>)]) -> HashMap<Id, Vec<Holding>> {
 }
 
 impl StripedStorage {
-    /// What each target in use lists. One that is there and has no folder for this kind has lost
-    /// what was in it, which is like any other damage.
+    /// The listing of each target in use. A target without a folder for this kind has lost its
+    /// parts, which counts as any other damage.
     pub(super) fn raw_lists(&self, kind: ObjectKind) -> Result<Vec<(usize, Vec<Listed>)>> {
         let lists = self
             .targets
@@ -99,8 +99,8 @@ impl StripedStorage {
         target.is_some_and(|target| target.stat(Name::TARGET).is_ok())
     }
 
-    /// Where more targets are `without` a folder than may be lost, what was in it must not be taken
-    /// for removed.
+    /// Fails if more targets are `without` a folder than may be lost: their objects must not be
+    /// taken for removed.
     fn check_folders(&self, kind: ObjectKind, without: &[usize]) -> Result<()> {
         let has = |number: &&usize| self.targets.is_up(**number) && !without.contains(number);
         let is_enough =
@@ -126,7 +126,7 @@ impl StripedStorage {
         }
         let has_deletions = |kind| kind != ObjectKind::Pack && kind != ObjectKind::Config;
         if kinds.iter().copied().any(has_deletions) {
-            // After the objects: who deletes one says so first.
+            // Listed after the objects: a deletion mark is written before the parts are deleted.
             let deleted = self.raw_lists(ObjectKind::Deleted)?;
             let deleted = deleted.iter().flat_map(|(_, list)| list);
             let mut known = lock(&self.deleted);
@@ -144,8 +144,8 @@ impl StripedStorage {
         Ok(settled.collect())
     }
 
-    /// What of several lengths is the right one: what a header says that is as it was written. Two
-    /// targets that are cut short may agree, against one that is whole.
+    /// Decides between several lengths by an intact header: two truncated shards may agree in
+    /// length, against one that is whole.
     fn settle(&self, name: Name, lengths: Vec<Holding>) -> Holding {
         let right = match lengths.len() {
             1 => None,
@@ -161,7 +161,8 @@ impl StripedStorage {
         likely.expect("what is listed has a length")
     }
 
-    /// Whether enough of an object is there to read it, and the length that it is listed with.
+    /// The listed length of an object; `None` if too few parts exist to read it or no shard has
+    /// this length.
     pub(super) fn listed_len(&self, holding: &Holding) -> Option<u64> {
         let generation = holding.generation();
         if generation == 0 {
@@ -172,9 +173,8 @@ impl StripedStorage {
             .then(|| container::listed_len(holding.container_len, targets.len()))?
     }
 
-    /// Whether these are parts of a stripe that are too few to read it, as an interrupted write
-    /// leaves them. What has a length that no container has was cut short: that is damage, and must
-    /// not pass for what never was.
+    /// Whether these parts are too few to read the stripe, as an interrupted write leaves them. A
+    /// length that no shard has means a truncated part: that is damage, not an interrupted write.
     pub(super) fn is_fragment(&self, holding: &Holding) -> bool {
         let generation = holding.generation();
         self.generation(generation).is_some_and(|targets| {
@@ -198,7 +198,7 @@ impl StripedStorage {
         }
     }
 
-    /// What is there of one object, asking each target in use for its length.
+    /// The holding of one object, found by asking each target in use for its shard's length.
     pub(super) fn holding(&self, name: Name) -> Result<Option<Holding>> {
         let stats = self
             .targets

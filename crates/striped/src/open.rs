@@ -1,4 +1,4 @@
-//! Finds out which targets are where, and makes new sets.
+//! Finds the targets of a set, and makes new sets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use tabane_storage::{
     Event, EventKind, Id, Name, Notice, ObjectKind, Result, Storage, StorageError, StorageErrorKind,
 };
 
-/// What a place answered.
+/// The answer of a place.
 pub struct Answer {
     pub place: Place,
-    /// Nothing where there is none.
+    /// The identity; `None` if the place has none.
     pub identity: Result<Option<Identity>>,
-    /// Whether there are descriptions of a set.
+    /// Whether the place holds descriptions of a set.
     pub is_described: bool,
-    /// Those of them that can be read.
+    /// The readable descriptions.
     pub descriptions: Vec<Description>,
-    /// Names of objects that must not come back.
+    /// IDs with a deletion mark.
     pub deleted: Vec<Id>,
 }
 
-/// Asks all places at once who they are.
+/// Reads identities and descriptions from all places at once.
 pub fn ask(places: Vec<Place>) -> Vec<Answer> {
     thread::scope(|scope| {
         let threads: Vec<_> = places
@@ -82,13 +82,13 @@ pub struct Found {
     pub deleted: Vec<Id>,
 }
 
-/// Why a node is missing that others say belongs to the repository.
+/// Why a node of the repository is missing that the cluster file does not list.
 pub const NOT_LISTED: &str = "this cluster file does not have it: get the newest one";
 
-/// Finds the targets of the set that is at these places, of which two may be missing.
+/// Finds the targets of a set at these places; two may be missing.
 ///
 /// # Errors
-/// One sentence, when too few of them are there, or one is where it should not be.
+/// When too few targets are found, or a place holds a target of another set.
 pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
     let Some(description) = description_of_most(&answers) else {
         return Err(nothing_known(&answers));
@@ -131,7 +131,8 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
                     }
                 }
             }
-            // It was a target when it was last seen; a heal was about to write anew who it is.
+            // The target has a description but no identity: an interrupted heal was about to
+            // rewrite it.
             Ok(None) if answer.is_described => match of_url() {
                 Some(number) => number,
                 None => continue,
@@ -139,7 +140,7 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
             Ok(None) => {
                 match of_url() {
                     Some(number) => {
-                        "there is nothing (is a disk not mounted?)".clone_into(&mut why[number]);
+                        "the place is empty (is a disk not mounted?)".clone_into(&mut why[number]);
                     }
                     None => empty.push(answer.place.url),
                 }
@@ -184,7 +185,10 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
                     )
                 }
                 (silent, _) => {
-                    format!("it may be where nothing can be read, {}", silent.join(", "))
+                    format!(
+                        "it may be at a place that cannot be read: {}",
+                        silent.join(", ")
+                    )
                 }
             };
             Target::absent(member.id, member.url.clone(), None, why)
@@ -199,9 +203,8 @@ pub fn find(answers: Vec<Answer>, notice: Notice) -> Result<Found> {
     })
 }
 
-/// The description that counts: the latest of the set. Of two of one epoch, which two changes at
-/// once or an interrupted one can have left behind, it is the one that more places have, whatever
-/// their order.
+/// The latest description of the set. Concurrent or interrupted changes can leave two of one epoch;
+/// then the description on more places counts, independent of their order.
 fn description_of_most(answers: &[Answer]) -> Option<Description> {
     let set = set_of_most(answers)?;
     let mut copies: BTreeMap<Id, (u64, usize, &Description)> = BTreeMap::new();
@@ -219,8 +222,7 @@ fn description_of_most(answers: &[Answer]) -> Option<Description> {
     most.map(|(_, (_, _, description))| description.clone())
 }
 
-/// The set that most places say they are of, so that one that is listed by mistake is the one that
-/// is named.
+/// The set of most places, so that a place listed by mistake is the one that the error names.
 fn set_of_most(answers: &[Answer]) -> Option<Id> {
     let mut places: BTreeMap<Id, usize> = BTreeMap::new();
     for answer in answers {
@@ -236,11 +238,10 @@ fn set_of_most(answers: &[Answer]) -> Option<Id> {
     most.map(|(set, _)| set)
 }
 
-/// Makes a set of these places, which are empty, or goes on where an earlier attempt was
-/// interrupted.
+/// Makes a set of these empty places, or resumes an interrupted attempt.
 ///
 /// # Errors
-/// When there are too few, one of them does not answer, or holds something else.
+/// When the places are too few, or one does not answer or holds other data.
 pub fn form(places: Vec<Place>, fixed_roles: bool) -> Result<()> {
     if places.len() < 3 {
         return Err(refusal(format!(
@@ -340,7 +341,7 @@ pub fn form(places: Vec<Place>, fixed_roles: bool) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a place inside of another, since both would be lost at once.
+/// Refuses a place inside another one, since both would be lost together.
 pub fn refuse_within<'a>(url: &str, others: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let is_in = |inner: &str, outer: &str| {
         let rest = inner.strip_prefix(outer.trim_end_matches('/'));
@@ -359,7 +360,7 @@ pub fn refuse_within<'a>(url: &str, others: impl IntoIterator<Item = &'a str>) -
     Ok(())
 }
 
-/// Puts a description, which may be there.
+/// Puts a description, unless it exists.
 pub fn put_description(storage: &dyn Storage, description: &Description) -> Result<()> {
     let (id, bytes) = description.to_object();
     match storage.put(Name::new(ObjectKind::Set, id), &[&bytes]) {
@@ -368,7 +369,7 @@ pub fn put_description(storage: &dyn Storage, description: &Description) -> Resu
     }
 }
 
-/// Nothing says which targets there are.
+/// The error when no place holds a description.
 fn nothing_known(answers: &[Answer]) -> StorageError {
     let of = |answer: &Answer| match &answer.identity {
         Ok(Some(_)) => format!("{}: its description of the set is lost", answer.place.url),
@@ -383,14 +384,14 @@ fn nothing_known(answers: &[Answer]) -> StorageError {
         StorageError::new(
             StorageErrorKind::NoTargets,
             format!(
-                "none of the places in the {list} says that it is a target ({})",
+                "none of the places in the {list} holds a target ({})",
                 each.join("; ")
             ),
         )
     }
 }
 
-/// What such places are listed in.
+/// The list that names these places, for messages.
 fn list_of<'a>(urls: impl IntoIterator<Item = &'a String>) -> &'static str {
     if urls.into_iter().any(|url| is_node_url(url)) {
         "cluster file"

@@ -1,20 +1,20 @@
-//! How fast targets give what is read, so that slow ones can be left out.
+//! Measures the speed of targets, so that reads can leave out slow ones.
 
 use std::time::{Duration, Instant};
 
-/// Shorter reads say more about the way than about its width.
+/// Bytes of a read that counts: shorter ones show latency rather than throughput.
 const READ_LEN_MIN: usize = 16 << 10;
 
 /// Reads after which an average says something.
 const READS_MIN: u32 = 3;
 
-/// Over how many reads it is averaged.
+/// Reads over which the pace is averaged.
 const AVERAGED_READS: f64 = 4.0;
 
-/// A target that takes so many times as long as half of the others is slow,
+/// A target that takes this many times as long as the median is slow,
 const SLOW_TIME_RATIO: f64 = 4.0;
 
-/// unless it takes less than this for a MiB all the same.
+/// unless it takes less than this for a MiB.
 const SLOW_TIME_MIN: Duration = Duration::from_millis(30);
 
 /// A slow target is tried again after this long.
@@ -26,12 +26,12 @@ pub struct Pace {
     reads: u32,
     /// Seconds a byte, lately.
     seconds_per_byte: f64,
-    /// When it was read last.
+    /// Time of the last read.
     last: Option<Instant>,
 }
 
 impl Pace {
-    /// Takes in that so many bytes took so long.
+    /// Records a read of `bytes` bytes that took this long.
     pub fn learn(&mut self, bytes: usize, took: Duration) {
         if bytes < READ_LEN_MIN {
             return;
@@ -43,13 +43,14 @@ impl Pace {
         self.last = Some(Instant::now());
     }
 
-    /// Seconds a byte, if it is known and not for too long: otherwise it is time to try it.
+    /// Seconds a byte; `None` if unknown or outdated, so that the target is due for a trial.
     fn known(&self) -> Option<f64> {
         let is_fresh = self.last.is_some_and(|last| last.elapsed() < TRIAL_PAUSE);
         (self.reads >= READS_MIN && is_fresh).then_some(self.seconds_per_byte)
     }
 
-    /// Whoever reads next is the one that tries it: others leave it out until that says something.
+    /// Marks the next read as the trial: other reads leave the target out until the trial is
+    /// recorded.
     pub fn begin_trial(&mut self) {
         if self.reads >= READS_MIN {
             self.last = Some(Instant::now());
@@ -57,7 +58,8 @@ impl Pace {
     }
 }
 
-/// Which of these are slow, by their places, the slowest first; not one that is to be tried again.
+/// Places of the slow targets among these, the slowest first; targets due for a new trial are left
+/// out.
 pub fn slow(paces: &[&Pace]) -> Vec<usize> {
     let mut all: Vec<f64> = paces
         .iter()
@@ -96,7 +98,7 @@ mod tests {
     fn one_that_is_much_slower_than_most_is_slow() {
         let paces = [100.0, 90.0, 1.0, 110.0, 5.0].map(pace);
         assert_eq!(slow(&paces.each_ref()), [2, 4]);
-        // Not so slow, or all alike, or quick enough for anybody.
+        // Not much slower than others, or all equal, or fast enough in any case.
         for equal in [
             [100.0, 90.0, 40.0],
             [1.0, 1.1, 0.9],
@@ -115,7 +117,7 @@ mod tests {
         assert_eq!(slow(&paces.each_ref()), [0; 0]);
         paces[2].begin_trial();
         assert_eq!(slow(&paces.each_ref()), [2]);
-        // It is quick again.
+        // The target is fast again.
         (0..30).for_each(|_| paces[2].learn(1 << 20, Duration::from_millis(10)));
         assert_eq!(slow(&paces.each_ref()), [0; 0]);
     }

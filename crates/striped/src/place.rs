@@ -1,18 +1,18 @@
-//! Where targets are.
+//! Places of targets: a URL and a storage.
 
 use std::sync::Arc;
 
 use tabane_storage::Storage;
 
-/// What URLs of nodes begin with.
+/// Scheme of URLs of nodes.
 const NODE_SCHEME: &str = "node://";
 
-/// A place that is to hold a target.
+/// A place that holds a target or is to hold one.
 #[derive(Clone)]
 pub struct Place {
-    /// As a person gave it.
+    /// The URL as given by a person.
     pub url: String,
-    /// What is there.
+    /// The storage at this URL.
     pub storage: Arc<dyn Storage>,
 }
 

@@ -8,29 +8,29 @@ use crate::striped::StripedStorage;
 use tabane_storage::buffer::Buffer;
 use tabane_storage::{Name, ObjectKind, Result, StorageErrorKind};
 
-/// What became of a container that was put.
+/// The result of putting a shard.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Put {
-    /// It is there now.
+    /// The target stored the shard.
     New,
-    /// One of that name was there.
+    /// A shard of this name existed.
     There,
-    /// The target failed, and is no longer in use.
+    /// The target failed, and was put out of use.
     Down,
-    /// The node is full, or may not be written to.
+    /// The node is full or read-only.
     Refused,
 }
 
 impl Put {
-    /// Whether the target has it.
+    /// Whether the target holds a shard of this name now.
     fn is_there(self) -> bool {
         matches!(self, Self::New | Self::There)
     }
 }
 
 impl StripedStorage {
-    /// Puts an object. It is durable on every target in use that should have a part of it when this
-    /// returns. `is_again` says that it was tried before, so what is there may be its own.
+    /// Puts an object; on return, its parts are durable on every target in use that should have
+    /// one. `is_again` says that an earlier try may have written the parts that are found.
     pub(super) fn put_object(&self, name: Name, parts: &[&[u8]], is_again: bool) -> Result<()> {
         self.check_enough()?;
         let joined;
@@ -48,7 +48,8 @@ impl StripedStorage {
         };
         match put {
             Err(error) if is_again && error.kind() == StorageErrorKind::AlreadyExists => {
-                // Of two different configs only one may be taken for one's own.
+                // An existing config may be another client's; other objects of one name have the
+                // same bytes.
                 let is_own = name.kind != ObjectKind::Config
                     || self
                         .get_object(name, None)
@@ -59,7 +60,8 @@ impl StripedStorage {
         }
     }
 
-    /// Several may put different configs at once: the first target decides whose it is.
+    /// Puts the config. Several clients may put different ones at once: the first target decides
+    /// which wins.
     fn put_config(&self, name: Name, object: &[u8]) -> Result<()> {
         let geometry = Geometry::replica(object.len() as u64);
         let cell = padded(object, &geometry);
@@ -85,14 +87,14 @@ impl StripedStorage {
         }
     }
 
-    /// Puts so many copies, or on all targets in use if they are fewer.
+    /// Puts `count` copies, or one on each target in use if these are fewer.
     fn put_replicas(&self, name: Name, object: &[u8], count: usize) -> Result<()> {
         let geometry = Geometry::replica(object.len() as u64);
         let cell = padded(object, &geometry);
         let container = Container::new(&geometry, name.id, 0, [cell.as_ref()]);
         let parts = container.parts();
         let all = self.replica_order(name.id);
-        // Nodes that are just restarted are to have theirs.
+        // Waits for nodes that are restarting, so that they get their copies.
         self.targets.up_after_restart(&all[..count.min(all.len())]);
         let mut order = all.into_iter();
         let (mut durable, mut new) = (0, false);
@@ -135,7 +137,7 @@ impl StripedStorage {
             }
             None => Relayed::NotTried,
         };
-        // What there is of a stripe that failed is its own.
+        // Parts of a stripe whose relaying failed were written by this put.
         let mut new = matches!(relayed, Relayed::Failed);
         let puts = match relayed {
             Relayed::Put(puts) => puts,
@@ -153,7 +155,7 @@ impl StripedStorage {
                 .filter(|number| !has(number))
                 .collect()
         };
-        // Nodes that are just restarted are to have their parts.
+        // Nodes that have just restarted get their parts too.
         let back = self.targets.up_after_restart(&without(&puts));
         if !back.is_empty() {
             let more = self.put_cells(name, object, &geometry, &by_role, &back);
@@ -187,7 +189,7 @@ impl StripedStorage {
         })
     }
 
-    /// Puts a container on each of these targets.
+    /// Puts a shard on each of these targets.
     fn put_each(
         &self,
         numbers: &[usize],
@@ -200,7 +202,7 @@ impl StripedStorage {
         )
     }
 
-    /// That no more targets of the newest generation are without what was put than may be.
+    /// Fails if more than two targets of the newest generation lack their part of the put.
     fn check_stored(&self, puts: &[(usize, Put)]) -> Result<()> {
         let has = |number: usize| {
             let mut puts = puts.iter();
@@ -211,7 +213,7 @@ impl StripedStorage {
     }
 
     /// # Errors
-    /// When a target that is full ends the operation, or more than two nodes are.
+    /// When a target is full or read-only, or more than two nodes are.
     fn judge_all(&self, puts: Puts) -> Result<Vec<(usize, Put)>> {
         let mut judged = Vec::new();
         let mut refused = 0;
@@ -227,8 +229,8 @@ impl StripedStorage {
         Ok(judged)
     }
 
-    /// What a put came to. A target that is full, or that may not be written to, is not left out in
-    /// silence: it ends the operation, unless it is a node, of which two may be.
+    /// Judges the result of a put. A full or read-only target ends the operation; of nodes, up to
+    /// two may refuse.
     fn judge(&self, number: usize, put: Result<()>) -> Result<Put> {
         use StorageErrorKind::{AlreadyExists, Denied, Full, ReadOnly, Unauthorized};
         let Err(error) = put else { return Ok(Put::New) };
@@ -252,12 +254,12 @@ fn acknowledge(new: bool) -> Result<()> {
     }
 }
 
-/// The one cell of a replica.
+/// The only cell of a replica.
 fn padded(object: &[u8], geometry: &Geometry) -> Buffer {
     Buffer::padded(object, geometry.cell_len() as usize)
 }
 
-/// A cell of a new stripe: data are only looked at, so they stay where they are.
+/// A cell of a new stripe; data cells borrow the object's bytes.
 pub enum Cell<'a> {
     /// Of the object.
     Data(&'a [u8]),
@@ -292,7 +294,7 @@ impl AsMut<[u8]> for Cell<'_> {
     }
 }
 
-/// The cells of data of an object's stripe; those of parities are empty.
+/// The data cells of an object's stripe; parity cells are left empty.
 pub fn data_cells<'a>(object: &'a [u8], geometry: &Geometry) -> Vec<Cell<'a>> {
     let (layout, cell_len) = (geometry.layout(), geometry.cell_len() as usize);
     let mut cells: Vec<Cell<'_>> = (0..layout.cells()).map(|_| Cell::default()).collect();

@@ -1,4 +1,4 @@
-//! Reads cells of a stripe, and computes those that cannot be read from others.
+//! Reads cells of a stripe, and computes unreadable cells from others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -13,14 +13,14 @@ use tabane_storage::Id;
 use tabane_storage::buffer::{self, Buffer};
 use tabane_storage::{Name, Result, StorageError, StorageErrorKind};
 
-/// What is known of a sector of a cell.
+/// State of a sector of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
     Unread,
-    /// Read, and as it was written; or computed from others that are.
+    /// Read with the right checksum, or computed from such sectors.
     Good,
-    /// Not to be had where it should be.
+    /// Missing, damaged or unreachable on its own target.
     Bad,
 }
 
@@ -32,25 +32,25 @@ pub struct StripeReader<'a> {
     layout: Layout,
     /// The target of each role.
     by_role: Vec<usize>,
-    /// The sectors of each cell that this is about.
+    /// The sectors of each cell that are read.
     window: Range<u64>,
-    /// Of each cell the bytes of the window, once something of it is there.
+    /// For each cell the bytes of the window, once a sector of it is read.
     cells: Vec<Buffer>,
     states: Vec<Vec<State>>,
-    /// Roles whose container is not there, as far as is known.
+    /// Roles whose shard is missing or was not readable so far.
     absent: BTreeSet<usize>,
-    /// Those of them whose target is not in use, or stopped to answer.
+    /// Absent roles whose target is out of use or stopped answering.
     away: BTreeSet<usize>,
-    /// Those of them whose target cannot read it, and why.
+    /// Absent roles whose target failed to read the shard, with its error.
     failed: BTreeMap<usize, String>,
-    /// Roles of whose container something is not as it was written.
+    /// Roles with a damaged shard.
     damaged: BTreeSet<usize>,
-    /// The cells and sectors where that is.
+    /// Damaged sectors: cell and number.
     damage: BTreeSet<(usize, u64)>,
     bytes_read: u64,
 }
 
-/// What was read and computed of a stripe, to go on with.
+/// Sectors of a stripe that were read or computed, for a later reader.
 #[derive(Default)]
 pub struct Sectors {
     cells: Vec<Buffer>,
@@ -60,8 +60,7 @@ pub struct Sectors {
 /// The sectors of a cell that are wanted.
 pub type Want = (usize, Range<u64>);
 
-/// Sectors that follow each other, and in all of which the same cells are bad, some of which are
-/// wanted.
+/// Consecutive sectors with the same bad cells, some of which are wanted.
 struct Gap {
     bad: BTreeSet<usize>,
     wanted: BTreeSet<usize>,
@@ -75,7 +74,7 @@ impl Gap {
 }
 
 impl<'a> StripeReader<'a> {
-    /// Nothing is read yet. Nothing is returned where there is no such generation.
+    /// A reader that has read nothing yet; `None` if the set lacks this generation.
     pub fn new(
         storage: &'a StripedStorage,
         name: Name,
@@ -112,7 +111,7 @@ impl<'a> StripeReader<'a> {
         Some(reader)
     }
 
-    /// Goes on with what was read of this stripe before, over all its sectors.
+    /// Takes over sectors that were read before; the window must be the whole stripe.
     pub fn resume(mut self, sectors: Sectors) -> Self {
         for (cell, (bytes, states)) in sectors.cells.into_iter().zip(sectors.states).enumerate() {
             self.cells[cell] = bytes;
@@ -125,7 +124,7 @@ impl<'a> StripeReader<'a> {
         self
     }
 
-    /// What was read, for the next time.
+    /// Hands out the sectors for a later reader.
     pub fn into_sectors(self) -> Sectors {
         Sectors {
             cells: self.cells,
@@ -133,7 +132,7 @@ impl<'a> StripeReader<'a> {
         }
     }
 
-    /// The sectors of which all cells are known.
+    /// Sectors of which all cells are known.
     pub fn whole_sectors(&self) -> Vec<u64> {
         let is_good = |sector: &u64| {
             let mut cells = 0..self.layout.cells();
@@ -147,7 +146,7 @@ impl<'a> StripeReader<'a> {
         self.absent.is_empty() && !self.damage.iter().any(|(_, damaged)| *damaged == sector)
     }
 
-    /// Does without a role, whatever its target has.
+    /// Leaves a role out, even if its target is in use.
     pub fn leave_out(&mut self, role: usize) {
         self.away.insert(role);
         self.give_up_role(role);
@@ -158,12 +157,12 @@ impl<'a> StripeReader<'a> {
         &self.layout
     }
 
-    /// Roles whose container is not there, or whose target is not in use.
+    /// Roles whose shard is missing or whose target is out of use.
     pub fn absent(&self) -> &BTreeSet<usize> {
         &self.absent
     }
 
-    /// Roles of whose container something that was read is not as it was written.
+    /// Roles whose shard proved damaged.
     pub fn damaged(&self) -> &BTreeSet<usize> {
         &self.damaged
     }
@@ -173,7 +172,7 @@ impl<'a> StripeReader<'a> {
         self.damaged.iter().map(|&role| self.by_role[role])
     }
 
-    /// Of these roles, the cells that are not as they were written, by sector.
+    /// The damaged cells of these roles, by sector.
     pub fn damage(&self, roles: &BTreeSet<usize>) -> BTreeMap<u64, BTreeSet<usize>> {
         let mut damage: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
         for &(cell, sector) in &self.damage {
@@ -184,19 +183,18 @@ impl<'a> StripeReader<'a> {
         damage
     }
 
-    /// Bytes that targets gave.
+    /// Bytes read from targets.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
 
-    /// The bytes of a sector of which [`StripeReader::obtain`] was told.
+    /// The bytes of a sector that [`StripeReader::obtain`] has read or computed.
     pub fn sector(&self, cell: usize, sector: u64) -> &[u8] {
         &self.cells[cell].as_ref()[self.bytes_of(&(sector..sector + 1))]
     }
 
-    /// The bytes of a range of the object, which is not empty and of which
-    /// [`StripeReader::obtain`] was
-    /// told what it [`wants`].
+    /// The bytes of a non-empty range of the object, whose [`wants`] [`StripeReader::obtain`] has
+    /// read or computed.
     pub fn bytes(&self, range: &Range<u64>, wanted: &[Want]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
         let cell_len = self.geometry.cell_len();
@@ -219,7 +217,7 @@ impl<'a> StripeReader<'a> {
         &self.cells
     }
 
-    /// Treats a role as not there.
+    /// Treats a role as absent.
     pub fn give_up_role(&mut self, role: usize) {
         self.absent.insert(role);
         for cell in self.layout.cells_of_role(role) {
@@ -231,12 +229,11 @@ impl<'a> StripeReader<'a> {
         }
     }
 
-    /// Reads what is wanted, and computes what of it cannot be read.
+    /// Reads the wanted sectors, and computes unreadable ones.
     ///
     /// # Errors
-    /// [`StorageErrorKind::NotFound`] when so many targets say that they have no part of it that
-    /// there
-    /// is no such object; [`StorageErrorKind::TooFewTargets`] when too many do not answer;
+    /// [`StorageErrorKind::NotFound`] when too many targets lack their part for an object of this
+    /// name; [`StorageErrorKind::TooFewTargets`] when too many do not answer;
     /// [`StorageErrorKind::Damaged`] when too much is damaged.
     pub fn obtain(&mut self, wants: &[Want]) -> Result<()> {
         self.read(wants);
@@ -266,7 +263,7 @@ impl<'a> StripeReader<'a> {
         }
     }
 
-    /// Computes cells over the whole window from others that have been read.
+    /// Computes cells from others by `plan`, in these sectors.
     pub fn compute(&mut self, plan: &Plan, sectors: &Range<u64>) {
         let bytes = self.bytes_of(sectors);
         let used: BTreeSet<usize> = &plan.reads() | &plan.writes();
@@ -288,13 +285,13 @@ impl<'a> StripeReader<'a> {
         }
     }
 
-    /// Whether all of these cells have been read in the whole window, and are as they were written.
+    /// Whether all of these cells are good in the whole window.
     pub fn all_good<'c>(&self, cells: impl IntoIterator<Item = &'c usize>) -> bool {
         let is_good = |&cell: &usize| self.states[cell].iter().all(|state| *state == State::Good);
         cells.into_iter().all(is_good)
     }
 
-    /// Reads what is wanted and unread, from all targets at once. What cannot be read becomes bad.
+    /// Reads wanted, unread sectors from all targets at once. Unreadable sectors become bad.
     pub fn read(&mut self, wants: &[Want]) {
         let mut of_role: BTreeMap<usize, Vec<Want>> = BTreeMap::new();
         for (cell, sectors) in wants {
@@ -337,7 +334,7 @@ impl<'a> StripeReader<'a> {
                 Err(error) => {
                     match error.kind() {
                         StorageErrorKind::NotFound => {}
-                        // It is shorter than it was written.
+                        // The shard is truncated.
                         StorageErrorKind::PastEnd => drop(self.damaged.insert(role)),
                         _ => self.failed_to_read(role, &error),
                     }
@@ -345,7 +342,7 @@ impl<'a> StripeReader<'a> {
                 }
             }
         }
-        // Another thread has found that its target is gone.
+        // Another thread has put the target out of use.
         for role in of_role.into_keys() {
             if !answered.contains(&self.by_role[role]) {
                 self.leave_out(role);
@@ -353,7 +350,7 @@ impl<'a> StripeReader<'a> {
         }
     }
 
-    /// Reads the whole containers of all roles that are not absent, headers as well.
+    /// Reads the whole shards of all roles that are not absent, including headers.
     pub fn read_containers(&mut self) {
         let roles = (0..self.by_role.len()).filter(|role| !self.absent.contains(role));
         let numbers: Vec<usize> = roles.clone().map(|role| self.by_role[role]).collect();
@@ -405,7 +402,7 @@ impl<'a> StripeReader<'a> {
         self.take(&wants, 0, bytes);
     }
 
-    /// What a target has of a role cannot be read, for another reason than that it is not there.
+    /// Handles a failed read of a role's shard that exists.
     fn failed_to_read(&mut self, role: usize, error: &StorageError) {
         if self.storage.failed_to_read(self.by_role[role], error) {
             self.away.insert(role);
@@ -419,7 +416,7 @@ impl<'a> StripeReader<'a> {
         role.expect("every target of the generation has a role")
     }
 
-    /// Wants of one role that follow each other in its container without anything between.
+    /// Groups wants of one role into runs that are contiguous in its shard.
     fn spans(&self, wants: &[Want]) -> Vec<Vec<Want>> {
         let mut wants = wants.to_vec();
         wants.sort_by_key(|want| self.stored(want).start);
@@ -442,7 +439,7 @@ impl<'a> StripeReader<'a> {
         self.geometry.stored(self.layout.row_of(*cell), sectors)
     }
 
-    /// Takes over what of a span is as it was written; `bytes` begin at `start` of the container.
+    /// Takes over the intact sectors of a span; `bytes` begin at offset `start` of the shard.
     fn take(&mut self, span: &[Want], start: u64, bytes: &[u8]) {
         for (cell, sectors) in span {
             let (role, row) = (self.layout.role_of(*cell), self.layout.row_of(*cell));
@@ -467,7 +464,7 @@ impl<'a> StripeReader<'a> {
         }
     }
 
-    /// Where something that is wanted is bad.
+    /// Finds the bad sectors among wanted ones.
     fn gaps(&self, wants: &[Want]) -> Vec<Gap> {
         let mut wanted: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
         for (cell, sectors) in wants {
@@ -520,7 +517,7 @@ impl<'a> StripeReader<'a> {
         self.states[cell][sectors].fill(state);
     }
 
-    /// Where sectors are within the window.
+    /// Byte range of sectors within the window.
     fn bytes_of(&self, sectors: &Range<u64>) -> Range<usize> {
         let at = |sector: u64| {
             let first = self.geometry.sector(self.window.start).start;
@@ -541,7 +538,7 @@ impl<'a> StripeReader<'a> {
         }
     }
 
-    /// No more targets are away than may be, but others lack their parts.
+    /// The error for a stripe whose parts at most two missing targets and some others lack.
     fn too_few(&self) -> StorageError {
         let all = self.storage.targets.all();
         let away = self
@@ -550,8 +547,8 @@ impl<'a> StripeReader<'a> {
             .map(|&role| all[self.by_role[role]].url.as_str());
         let away: Vec<&str> = away.collect();
         let text = format!(
-            "too few of its parts are there while {} does not answer: it was stored, or changed, \
-             while others were away",
+            "too few of its parts can be read while {} does not answer: it was stored, or changed, \
+             while other targets were away",
             away.join(", ")
         );
         StorageError::new(StorageErrorKind::TooFewTargets, text)
@@ -594,7 +591,7 @@ impl<'a> StripeReader<'a> {
         };
         let (absent, damaged) = (of(&self.absent), of(&self.damaged));
         let text = format!(
-            "too much of it is lost: its parts on {} are damaged, those on {} are not there",
+            "too much of it is lost: its parts on {} are damaged, those on {} are missing",
             if damaged.is_empty() {
                 "no target".to_owned()
             } else {
@@ -610,7 +607,7 @@ impl<'a> StripeReader<'a> {
     }
 }
 
-/// The sectors that a range of an object is in.
+/// The sectors that contain a range of an object.
 pub fn wants(geometry: &Geometry, layout: &Layout, range: &Range<u64>) -> Vec<Want> {
     let cell_len = geometry.cell_len();
     let first = range.start / cell_len;
@@ -624,7 +621,7 @@ pub fn wants(geometry: &Geometry, layout: &Layout, range: &Range<u64>) -> Vec<Wa
     of_cell.collect()
 }
 
-/// The object of which a container of a replica holds the copy, if it is as it was written.
+/// The object in the shard of a replica, if intact.
 pub fn open_replica(object: Id, geometry: &Geometry, bytes: &[u8]) -> Option<Vec<u8>> {
     if bytes.len() as u64 != geometry.container_len() {
         return None;

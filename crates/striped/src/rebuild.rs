@@ -1,4 +1,4 @@
-//! Rebuilds the parts of one object that are missing or damaged.
+//! Rebuilds missing and damaged parts of one object.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,8 @@ use tabane_storage::buffer::Buffer;
 use tabane_storage::{Name, Result, StorageError, StorageErrorKind};
 
 impl StripedStorage {
-    /// Puts copies where they are missing or damaged; returns whether there was something to do,
-    /// and it is done.
+    /// Writes missing and damaged copies anew; returns true if there were any and all writes
+    /// succeeded.
     pub(super) fn heal_replicas(
         &self,
         healing: &Healing,
@@ -28,7 +28,7 @@ impl StripedStorage {
         let holders = self.targets.up().into_iter().filter(has);
         let (mut good, mut damaged) = (None, Vec::new());
         for number in holders {
-            // One that is good is enough, unless all are to be looked at.
+            // One intact copy is enough, unless all data is to be read.
             if good.is_some() && !healing.options.read_data && holding.wrong >> number & 1 == 0 {
                 continue;
             }
@@ -55,7 +55,7 @@ impl StripedStorage {
         let Some(object) = good else {
             return Err(StorageError::new(
                 StorageErrorKind::Damaged,
-                "no copy of it can be read that is as it was written",
+                "no intact copy of it can be read",
             ));
         };
         let geometry = Geometry::replica(object.len() as u64);
@@ -71,8 +71,8 @@ impl StripedStorage {
         Ok(done && !(lacking.is_empty() && damaged.is_empty()))
     }
 
-    /// Puts the parts of a stripe that are missing or damaged; returns whether there was something
-    /// to do, and it is done.
+    /// Writes missing and damaged parts of a stripe anew; returns true if there were any and all
+    /// writes succeeded.
     pub(super) fn heal_stripe(
         &self,
         healing: &Healing,
@@ -116,7 +116,7 @@ impl StripedStorage {
                 is_good
             });
         if !rebuilt {
-            // Something is damaged, or may be: everything is looked at before anything is replaced.
+            // Parts may be damaged: all are read before one is replaced.
             reader.read_containers();
             let wanted = reader.absent() | reader.damaged();
             let cells = wanted
@@ -135,13 +135,13 @@ impl StripedStorage {
                 let who = match suspect {
                     Some(role) => {
                         let url = &self.targets.all()[by_role[role]].url;
-                        format!("that on {url} is wrong, unless two others are")
+                        format!("that on {url} is wrong, unless two other parts are")
                     }
-                    None => "it cannot be told which are wrong".to_owned(),
+                    None => "which parts are wrong is unknown".to_owned(),
                 };
                 let text = format!(
                     "its parts contradict each other although their checksums are right: {who}. \
-                     Nothing was replaced, since only who has the password can be sure"
+                     Nothing was replaced, since only a client with the password can be sure"
                 );
                 return Err(StorageError::new(StorageErrorKind::Damaged, text));
             }
@@ -189,8 +189,8 @@ impl StripedStorage {
         Ok(done && had_work)
     }
 
-    /// Lets the nodes of a cluster put the parts of a stripe that are missing, so that no byte of
-    /// them comes here; says whether all of them are there.
+    /// Lets the nodes of a cluster rebuild missing parts of a stripe without sending a byte here;
+    /// returns whether all parts exist now.
     fn rebuild_among_nodes(
         &self,
         healing: &Healing,
@@ -216,7 +216,7 @@ impl StripedStorage {
             if !healing.relay(&placed, role, &missing) {
                 return false;
             }
-            // At the nodes.
+            // Bytes that the nodes read.
             healing.read(plan.reads().len() as u64 * geometry.cell_len());
             missing.remove(&role);
         }
@@ -225,8 +225,8 @@ impl StripedStorage {
 }
 
 impl StripeReader<'_> {
-    /// Whether the object can be read when `role` and all `missing` roles are not there, and those
-    /// of `damaged` as they are.
+    /// Whether the object stays readable without `role` and the `missing` roles, with the `damaged`
+    /// ones as they are.
     fn survives_without(
         &self,
         role: usize,

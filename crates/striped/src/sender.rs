@@ -1,18 +1,18 @@
-//! What puts a whole stripe at once, where targets can make its parities among themselves.
+//! Senders of whole stripes to targets that make the parities among themselves.
 
 use tabane_storage::{Name, Result};
 
 use crate::container::Geometry;
 use crate::targets::Targets;
 
-/// Puts and rebuilds stripes in a way of its own, where that is possible.
+/// Puts and rebuilds stripes through the nodes of a cluster.
 pub trait StripeSender: Send + Sync {
     /// Puts all parts of a stripe of an object.
     fn put(&self, targets: &Targets, placed: &Placed, object: &[u8]) -> Relayed;
 
-    /// Rebuilds what a role keeps of an object, of which `others` lack their parts, too, without a
-    /// byte of it coming here. Says whether the part is durable now; if it is not, it takes
-    /// somebody who reads what the other parts are.
+    /// Lets the nodes rebuild the part of a role, while `others` lack their parts too; no byte of
+    /// it comes to the client. Returns whether the part is durable now; if not, the client has to
+    /// read the other parts and rebuild it.
     fn rebuild(&self, targets: &Targets, placed: &Placed, role: usize, others: &[usize]) -> bool;
 }
 
@@ -24,7 +24,7 @@ pub struct Placed<'a> {
     pub geometry: Geometry,
     /// The targets of the stripe's generation.
     pub generation: &'a [usize],
-    /// The same, with that of each role in its place.
+    /// The same targets, ordered by role.
     pub by_role: &'a [usize],
 }
 
@@ -35,9 +35,9 @@ pub type Puts = Vec<(usize, Result<()>)>;
 pub enum Relayed {
     /// Every node has answered.
     Put(Puts),
-    /// It has to be put on each target by itself, since a node is not there, or does not do what it
-    /// should. What there is of it already is right, and durable.
+    /// A node failed or did not answer: the client has to put each part itself. Parts that are
+    /// stored already are right and durable.
     Failed,
-    /// As well, and nothing was sent.
+    /// Nothing was sent: the client has to put each part itself.
     NotTried,
 }

@@ -1,4 +1,4 @@
-//! What the targets of a set know of each other, and of themselves.
+//! Identity of a target, and description of a set: objects on every target.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use tabane_storage::{object_id, random};
 /// The format that this program writes, and the latest that it reads.
 const FORMAT: u8 = 1;
 
-/// Which target this is, of which set: the object `target`, written once.
+/// The identity of a target and of its set: the object `target`, written once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     format: u8,
@@ -19,12 +19,12 @@ pub struct Identity {
     pub set: Id,
     /// The target.
     pub target: Id,
-    /// The SHA-256 of the two, one behind the other.
+    /// SHA-256 of `set` followed by `target`.
     checksum: Id,
 }
 
 impl Identity {
-    /// Of a target of a set.
+    /// The identity of a target of a set.
     pub fn new(set: Id, target: Id) -> Self {
         Self {
             format: FORMAT,
@@ -34,15 +34,15 @@ impl Identity {
         }
     }
 
-    /// Its bytes.
+    /// Encodes the object `target`.
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("an identity is plain data")
     }
 
-    /// Reads one.
+    /// Decodes the object `target`.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// A sentence about the first mistake.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let identity: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         check_format(identity.format)?;
@@ -54,12 +54,12 @@ impl Identity {
     }
 }
 
-/// The targets of a set, and what is stored over which of them. It is an object named by its hash,
-/// on every target; the one with the highest epoch counts.
+/// The targets of a set, and over which targets each generation is striped. Every target has it as
+/// an object named by its hash; the description with the highest epoch counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
     format: u8,
-    /// Names the set.
+    /// ID of the set.
     pub set: Id,
     /// Counts the descriptions that the set has had.
     pub epoch: u64,
@@ -67,22 +67,22 @@ pub struct Description {
     pub fixed_roles: bool,
     /// All targets.
     pub targets: Vec<Member>,
-    /// For each generation of stripes, the targets in their order; numbered from 1. New stripes are
-    /// of the last.
+    /// For each generation of stripes, numbered from 1, its targets in their order. New stripes
+    /// belong to the last generation.
     pub generations: Vec<Vec<Id>>,
 }
 
 /// A target of a set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Names it.
+    /// ID of the target.
     pub id: Id,
-    /// Where it was when this was written; for people.
+    /// URL at the time of writing; for people.
     pub url: String,
 }
 
 impl Description {
-    /// Of a new set of these targets.
+    /// The description of a new set of these targets.
     pub fn new(set: Id, targets: Vec<Member>, fixed_roles: bool) -> Self {
         Self {
             format: FORMAT,
@@ -94,16 +94,16 @@ impl Description {
         }
     }
 
-    /// Its bytes, and its name.
+    /// Encodes the description; returns its ID and its bytes.
     pub fn to_object(&self) -> (Id, Vec<u8>) {
         let bytes = serde_json::to_vec(self).expect("a description is plain data");
         (object_id(&[&bytes]), bytes)
     }
 
-    /// Reads the object of this name.
+    /// Decodes the description of this name.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// A sentence about the first mistake.
     pub fn parse(name: Id, bytes: &[u8]) -> Result<Self, String> {
         if object_id(&[bytes]) != name {
             return Err("its bytes do not match its name".to_owned());
@@ -113,7 +113,7 @@ impl Description {
         Ok(description)
     }
 
-    /// Whether it makes sense.
+    /// Checks that the description is consistent.
     fn validate(&self) -> Result<(), String> {
         check_format(self.format)?;
         let known: HashSet<Id> = self.targets.iter().map(|member| member.id).collect();
@@ -130,13 +130,15 @@ impl Description {
                 && different.len() == targets.len()
                 && targets.iter().all(|id| known.contains(id));
             if !sound {
-                return Err("a generation of it is no list of 3 to 32 of its targets".to_owned());
+                return Err(
+                    "one of its generations is no list of 3 to 32 of its targets".to_owned(),
+                );
             }
         }
         Ok(())
     }
 
-    /// With one target in the place of another.
+    /// A copy, of the next epoch, with one target in the place of another.
     #[must_use]
     pub fn replace(&self, old: Id, new: Member) -> Self {
         let mut next = self.clone();
@@ -151,7 +153,7 @@ impl Description {
         next
     }
 
-    /// With new stripes over another target as well.
+    /// A copy, of the next epoch, with a generation that includes one more target.
     #[must_use]
     pub fn add(&self, new: Member) -> Self {
         let mut next = self.clone();
@@ -164,7 +166,7 @@ impl Description {
     }
 }
 
-/// A new name for a set or a target.
+/// A random ID for a new set or target.
 pub fn new_id() -> Id {
     Id(random())
 }

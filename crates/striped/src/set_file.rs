@@ -1,5 +1,5 @@
-//! The file that says where the targets of a set are. It has nothing but that, so that it can be
-//! written by hand on a new machine: all else is on the targets.
+//! The set file: the URLs of a set's targets and nothing else, so that a person can write it by
+//! hand on a new machine. Everything else is on the targets.
 //!
 //! ```toml
 //! [[target]]
@@ -33,7 +33,7 @@ pub fn open_file(path: &Path, options: &RemoteOptions) -> tabane_storage::Result
     let shown = format!("striped:{}", path.display());
     let place = |url: &String| {
         let storage = location(url)?.open(options);
-        // It is missing then, like one that does not answer.
+        // A target at an unusable URL counts as missing, like one that does not answer.
         let storage = storage.unwrap_or_else(|error| Arc::new(Unusable::new(url.clone(), &error)));
         let url = url.clone();
         Ok(Place { url, storage })
@@ -42,10 +42,10 @@ pub fn open_file(path: &Path, options: &RemoteOptions) -> tabane_storage::Result
     StripedStorage::open(shown, places?, options.notice.clone())
 }
 
-/// What is at these URLs; nothing is asked yet.
+/// Places for these URLs; no request is sent yet.
 ///
 /// # Errors
-/// One sentence about the first that cannot be used.
+/// When a URL cannot be used.
 pub fn places(urls: &[String], options: &RemoteOptions) -> tabane_storage::Result<Vec<Place>> {
     let place = |url: &String| {
         let storage = location(url)?.open(options)?;
@@ -59,10 +59,10 @@ fn location(url: &str) -> tabane_storage::Result<Location> {
     Location::parse(url.as_ref(), "").map_err(refusal)
 }
 
-/// Reads the URLs; relative directories are below that of the file.
+/// Reads the URLs of a set file; relative directories are relative to the file's.
 ///
 /// # Errors
-/// [`StorageErrorKind::NotFound`]; one sentence about the first mistake.
+/// [`StorageErrorKind::NotFound`]; when the file has a mistake.
 pub fn read(path: &Path) -> tabane_storage::Result<Vec<String>> {
     let text = fs::read_to_string(path)?;
     let wrong = |why: String| {
@@ -78,7 +78,7 @@ pub fn read(path: &Path) -> tabane_storage::Result<Vec<String>> {
 /// The URLs in the text of a set file.
 ///
 /// # Errors
-/// What the first mistake is.
+/// A sentence about the first mistake.
 pub fn parse(text: &str) -> Result<Vec<String>, String> {
     let table = DeTable::parse(text).map_err(|error| error.message().to_owned())?;
     let mut urls = Vec::new();
@@ -107,10 +107,10 @@ pub fn parse(text: &str) -> Result<Vec<String>, String> {
     Ok(urls)
 }
 
-/// A URL as it is compared and stored: the path of a directory is absolute.
+/// Normalises a URL for comparison and storage: paths of directories become absolute.
 ///
 /// # Errors
-/// When it is no place for a target.
+/// When no target can be at this URL.
 pub fn absolute(url: &str, folder: &Path) -> Result<String, String> {
     if url.starts_with("striped:") || url.starts_with("cluster:") {
         return Err(format!("{url:?} is itself a set of targets"));
@@ -138,7 +138,7 @@ pub fn text(urls: &[String]) -> String {
     text
 }
 
-/// Writes the file, which must not exist or say the same, unless it is to be replaced.
+/// Writes the set file. Without `replace`, a file with other content must not exist.
 ///
 /// # Errors
 /// [`StorageErrorKind::AlreadyExists`]; when it cannot be written.
@@ -146,7 +146,7 @@ pub fn write(path: &Path, urls: &[String], replace: bool) -> tabane_storage::Res
     write_whole(path, text(urls).as_bytes(), 0o666, replace)
 }
 
-/// As a basic string of TOML.
+/// Quotes text as a basic string of TOML.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! The targets of a set in use: which of them has which part of what, and whether there are enough.
+//! A striped storage: its targets, which parts each of them holds, and whether enough are in use.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Mutex;
@@ -17,14 +17,14 @@ use crate::sender::StripeSender;
 use crate::set::Description;
 use crate::targets::Targets;
 
-/// Copies of what is not striped.
+/// Copies of an object that is not striped.
 pub(crate) const REPLICAS: usize = 3;
 
-/// How long an operation waits when no more targets are away than may be, but just those that have
-/// what it takes.
+/// Time for which an operation waits when at most two targets are away, but these hold parts that
+/// it needs.
 const BRIEF_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Geometries that are remembered at most.
+/// The most geometries remembered.
 const KNOWN_MAX: usize = 100_000;
 
 /// Objects over several targets.
@@ -34,27 +34,27 @@ pub struct StripedStorage {
     /// Numbers of the targets of each generation.
     pub(crate) generations: Vec<Vec<usize>>,
     pub(crate) description: Description,
-    /// What is known of objects that are striped.
+    /// Known geometries of striped objects.
     pub(crate) known: Mutex<HashMap<Id, Geometry>>,
-    /// What was deleted while a target was away that may have it.
+    /// Objects that were deleted while a target with a part of them was away.
     pub(crate) deleted: Mutex<HashSet<Id>>,
     /// Roles of objects whose parts are wrong although their checksums are right.
     pub(crate) distrusted: Mutex<HashMap<Id, Vec<usize>>>,
-    /// Targets that have such parts.
+    /// Targets that hold such parts.
     pub(crate) liars: Mutex<BTreeSet<usize>>,
-    /// What was read of stripes of which not all targets are used.
+    /// Decoded sectors of stripes that are read without all of their targets.
     pub(crate) decoded: Decoded,
-    /// What targets were seen to have of which objects that is not as it was written.
+    /// Damaged parts that were seen: number of the target and ID of the object.
     pub(crate) damage: Mutex<BTreeSet<(usize, Id)>>,
     /// Sends stripes to targets that make parities among themselves.
     pub(crate) sender: Option<Box<dyn StripeSender>>,
 }
 
 impl StripedStorage {
-    /// The set that is at these places; `location` is for people. Two of them may be missing.
+    /// Opens the set at these places, of which two may be missing; `location` names it in messages.
     ///
     /// # Errors
-    /// One sentence, when too few of them are there, or one is where it should not be.
+    /// When too few targets are found, or a place holds a target of another set.
     pub fn open(location: String, places: Vec<Place>, notice: Notice) -> Result<Self> {
         let found = open::find(open::ask(places), notice)?;
         let (description, targets) = (found.description, found.targets);
@@ -82,17 +82,15 @@ impl StripedStorage {
         Ok(storage)
     }
 
-    /// Makes a new set of at least three places, which must be empty. What was interrupted goes on.
+    /// Makes a new set of at least three empty places, or resumes an interrupted attempt.
     ///
     /// # Errors
-    /// One sentence, when there are too few, one of them does not answer, or holds something else.
+    /// When the places are too few, or one does not answer or holds other data.
     pub fn form(places: Vec<Place>, fixed_roles: bool) -> Result<()> {
         open::form(places, fixed_roles)
     }
 
-    /// Puts and rebuilds stripes by `sender`, where it can; waits for `patience` when too many
-    /// nodes
-    /// are away.
+    /// Lets `sender` put and rebuild stripes; waits for `patience` when too many nodes are away.
     #[must_use]
     pub(crate) fn over_nodes(mut self, sender: Box<dyn StripeSender>, patience: Duration) -> Self {
         self.sender = Some(sender);
@@ -100,14 +98,13 @@ impl StripedStorage {
         self
     }
 
-    /// Where its targets are, or were when they were last seen.
+    /// The targets' URLs, of missing targets the last known ones.
     pub fn urls(&self) -> impl Iterator<Item = &str> {
         self.targets.all().iter().map(|target| target.url.as_str())
     }
 
-    /// Of each target of which something was read that is not as it was written, and was made up
-    /// for
-    /// by others: where it is, and of how many objects.
+    /// Targets with damaged parts that reads have met and computed from other targets: the URL of
+    /// each, and the number of objects.
     pub fn damage_seen(&self) -> Vec<(String, usize)> {
         let mut objects: BTreeMap<usize, usize> = BTreeMap::new();
         for (number, _) in lock(&self.damage).iter() {
@@ -153,8 +150,8 @@ impl StripedStorage {
         self.targets.tell(&Event { kind, text });
     }
 
-    /// Does something, again while too many nodes are away that may come back. `act` is told
-    /// whether it was tried before.
+    /// Calls `act`, again as long as too many nodes are away that may come back. `act` gets whether
+    /// it was tried before.
     pub(crate) fn persist<T>(&self, act: impl Fn(bool) -> Result<T>) -> Result<T> {
         let mut begun = None;
         loop {
@@ -164,8 +161,8 @@ impl StripedStorage {
             };
             let begun = *begun.get_or_insert_with(Instant::now);
             let patience = match self.check_enough() {
-                // Not so many are away, but just what this takes: who is away for long does not
-                // come back soon.
+                // The operation needs parts on missing nodes: a node missing for long will not come
+                // back soon.
                 Ok(()) => match self.targets.away_for() {
                     Some(time) if time > BRIEF_PATIENCE => Duration::ZERO,
                     _ => self.targets.patience().min(BRIEF_PATIENCE),
@@ -182,18 +179,18 @@ impl StripedStorage {
         }
     }
 
-    /// The targets that are not among these.
+    /// Numbers of all other targets.
     pub(crate) fn all_but(&self, numbers: &[usize]) -> Vec<usize> {
         let all = 0..self.targets.all().len();
         all.filter(|number| !numbers.contains(number)).collect()
     }
 
-    /// Whether all generations have enough targets in use.
+    /// Fails unless all generations have enough targets in use.
     pub(crate) fn check_enough(&self) -> Result<()> {
         self.check_enough_but(|number| !self.targets.is_up(number))
     }
 
-    /// Whether all generations have enough targets but for those that are `away`.
+    /// Fails unless all generations have enough targets without those that are `away`.
     pub(crate) fn check_enough_but(&self, away: impl Fn(usize) -> bool) -> Result<()> {
         let is_short = |targets: &&Vec<usize>| {
             let missing = targets.iter().filter(|&&number| away(number));
@@ -215,7 +212,7 @@ impl StripedStorage {
         let which = if short[..] == *self.newest().1 {
             "targets"
         } else {
-            "targets that there were before others were added"
+            "targets from before the last addition"
         };
         let text = format!(
             "{} of {} {which} are missing, and only two may be: {}",
@@ -226,26 +223,25 @@ impl StripedStorage {
         Err(StorageError::new(StorageErrorKind::TooFewTargets, text))
     }
 
-    /// The number that new stripes have for their generation, and its targets.
+    /// The number of the newest generation, to which new stripes belong, and its targets.
     pub(crate) fn newest(&self) -> (u8, &[usize]) {
         let newest = self.generations.last().expect("there is a generation");
         (self.generations.len() as u8, newest)
     }
 
-    /// The targets of a generation; nothing if there is no such.
+    /// The targets of a generation; `None` if the set has no such generation.
     pub(crate) fn generation(&self, generation: u8) -> Option<&[usize]> {
         let index = usize::from(generation).checked_sub(1)?;
         Some(self.generations.get(index)?)
     }
 
-    /// By how many places roles are turned for this object, or where the places for its copies
-    /// begin.
+    /// The rotation of roles for this object, or the first of the places for its copies.
     pub(crate) fn turn(&self, object: Id, places: usize) -> usize {
         let first = object.0.first_chunk().expect("an ID has 32 bytes");
         (u64::from_le_bytes(*first) % places as u64) as usize
     }
 
-    /// The target that has each role of a stripe.
+    /// The target of each role of a stripe.
     pub(crate) fn targets_by_role(&self, object: Id, generation: u8) -> Option<Vec<usize>> {
         let targets = self.generation(generation)?;
         let turn = if self.description.fixed_roles {
@@ -268,10 +264,11 @@ impl StripedStorage {
         order
     }
 
-    /// How many copies of an object of this kind there should be, if it is not striped.
+    /// Number of copies of an object of this kind that is not striped.
     pub(crate) fn replicas(&self, kind: ObjectKind) -> usize {
         match kind {
-            // Nothing else can be read without them, and they hardly ever change.
+            // On every target: all other objects are unreadable without them, and they hardly ever
+            // change.
             ObjectKind::Config | ObjectKind::Key => self.newest().1.len(),
             _ => REPLICAS,
         }

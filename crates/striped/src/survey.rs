@@ -1,4 +1,4 @@
-//! What each target has and lacks, and which of them could be lost now.
+//! Surveys which parts each target has and lacks, and which targets could be lost now.
 
 use std::collections::BTreeSet;
 
@@ -8,64 +8,63 @@ use crate::list::Holding;
 use crate::striped::StripedStorage;
 use tabane_storage::{Id, Name, ObjectKind, Result};
 
-/// What is known of a target.
+/// The state of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TargetState {
-    /// Names it.
+    /// ID of the target.
     pub id: Id,
-    /// Where it is, or was when it was last seen.
+    /// The target's URL, of a missing target the last known one.
     pub url: String,
-    /// Why it is not in use, if it is not.
+    /// Why the target is not in use; `None` if it is.
     pub missing: Option<String>,
-    /// Parts of objects that it has.
+    /// Parts of objects on the target.
     pub objects: u64,
-    /// Their bytes.
+    /// Bytes of these parts.
     pub bytes: u64,
-    /// Parts of objects that it should have and has not, as far as others know; not counted where
-    /// it is missing.
+    /// Parts of objects that the target lacks, as far as other targets show; 0 for a missing
+    /// target.
     pub lacks: u64,
 }
 
-/// What is known of all targets.
+/// The state of all targets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Survey {
     /// Each target.
     pub targets: Vec<TargetState>,
-    /// Objects that are there.
+    /// Number of objects.
     pub objects: u64,
-    /// Objects of which a part is not where it should be.
+    /// Objects that lack a part on one of their targets.
     pub incomplete_objects: u64,
-    /// Names of which so few parts are there that there is no object: interrupted writes leave
-    /// such.
+    /// Names with too few parts for an object, as interrupted writes leave them.
     pub fragments: u64,
-    /// The targets in use, by their numbers in `targets`, any one of which could be lost now
-    /// without losing anything.
+    /// Numbers, in `targets`, of targets in use any one of which could be lost now without loss of
+    /// data.
     pub spare: Vec<usize>,
-    /// The pairs of targets in use that could be lost now without losing anything.
+    /// Pairs of targets in use that could be lost now without loss of data.
     pub spare_pairs: Vec<(usize, usize)>,
 }
 
 impl Survey {
-    /// Says in one sentence what could be lost now.
+    /// A sentence that says which targets could be lost now.
     pub fn statement(&self) -> String {
         self.statement_and_rest().0
     }
 
-    /// Whether all targets are in use and have all that they should, so that any two can be lost.
+    /// Whether all targets are in use and lack no part, so that any two can be lost.
     pub fn is_whole(&self) -> bool {
         let is_whole = |target: &TargetState| target.missing.is_none() && target.lacks == 0;
         let count = self.targets.len();
         self.targets.iter().all(is_whole) && self.spare_pairs.len() == count * (count - 1) / 2
     }
 
-    /// Whether any one of the targets in use can be lost without losing anything.
+    /// Whether any one of the targets in use can be lost without loss of data.
     pub fn can_lose_any(&self) -> bool {
         let up = self.targets.iter();
         let up = up.filter(|target| target.missing.is_none()).count();
         up > 0 && self.spare.len() == up
     }
 
-    /// How many pairs of targets that can be lost the statement does not name.
+    /// Number of pairs that could be lost and that the statement does not name.
     pub fn unnamed_pairs(&self) -> usize {
         self.statement_and_rest().1
     }
@@ -99,7 +98,8 @@ impl Survey {
         if self.spare_pairs.is_empty() {
             return (format!("{singles}, no two"), 0);
         }
-        // A target that lacks much may be lost with any other: then it says enough which these are.
+        // A target that lacks many parts may be lost together with any other: naming such targets
+        // is enough.
         let with_any = |&number: &usize| {
             let of = |&&(a, b): &&(usize, usize)| a == number || b == number;
             self.spare_pairs.iter().filter(of).count() == up - 1
@@ -117,7 +117,7 @@ impl Survey {
 }
 
 impl StripedStorage {
-    /// Finds out what each target has and lacks, from listings alone.
+    /// Surveys all targets, from listings alone.
     ///
     /// # Errors
     /// When too few targets answer.
@@ -157,7 +157,7 @@ impl StripedStorage {
             }
             survey.objects += 1;
             if self.listed_len(holding).is_none() {
-                // It is lost already.
+                // The object is lost already.
                 survey.incomplete_objects += 1;
                 continue;
             }
@@ -169,7 +169,7 @@ impl StripedStorage {
             }
         }
         let up = self.targets.up();
-        // Nothing is done with more than two missing, even if they have nothing.
+        // Storages refuse to work with more than two targets missing, even if these hold nothing.
         let missing = (self.targets.all().len() - up.len()) as u32;
         let survives = |lost: u64| {
             let mut holdings = kinds_of_holding.iter();
@@ -190,7 +190,7 @@ impl StripedStorage {
         Ok(survey)
     }
 
-    /// Whether an object can be read that these targets have parts of.
+    /// Whether the parts on these targets are enough to read an object.
     pub(super) fn is_enough(&self, generation: u8, holders: u64) -> bool {
         match self.generation(generation) {
             Some(targets) => {
@@ -201,9 +201,8 @@ impl StripedStorage {
         }
     }
 
-    /// The targets in use that should have a part of an object, and say that they have none, or
-    /// none
-    /// of the right length.
+    /// The targets in use that should hold a part of an object, and answered that they have none of
+    /// the right length.
     pub(super) fn lacking(&self, name: Name, holding: &Holding) -> Vec<usize> {
         let has = |number: &usize| holding.holders >> number & 1 == 1;
         let is_up =

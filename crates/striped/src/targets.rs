@@ -1,4 +1,4 @@
-//! The targets of a set: which of them answer, which come back, and asking several at once.
+//! The targets of a set: keeps track of failing and returning ones, and calls several at once.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -11,41 +11,41 @@ use crate::pace::{self, Pace};
 use crate::place::is_node_url;
 use crate::set::Identity;
 
-/// How long a node that failed is left alone before it is asked again, at first.
+/// Time before a node is asked again after its first failure.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(500);
 
-/// The same for a node that fails again and again.
+/// The longest such pause, for a node that fails again and again.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(4);
 
-/// How often the thread that asks nodes again looks whether one is due.
+/// Interval at which a thread looks for nodes that are due to be asked again.
 const RETRY_TICK: Duration = Duration::from_millis(250);
 
 /// A node that has been in use for this long begins with the shortest pause again.
 const STEADY_TIME: Duration = Duration::from_secs(60);
 
-/// How long a write waits for a node that has just failed: a restart takes less.
+/// Time for which a write waits for a node that has just failed: a restart takes less.
 const RESTART_TIME: Duration = Duration::from_secs(4);
 
 /// A target of the set.
 pub struct Target {
-    /// Names it.
+    /// ID of the target.
     pub id: Id,
-    /// Where it is, or was when it was last seen.
+    /// The target's URL, of a missing target the last known one.
     pub url: String,
-    /// Nothing where no place that was given holds it.
+    /// `None` if none of the given places holds the target.
     storage: Option<Arc<dyn Storage>>,
     state: Mutex<State>,
     pace: Mutex<Pace>,
 }
 
-/// How a target is.
+/// State of a target.
 #[derive(Default)]
 struct State {
-    /// Why it is not used, if it is not.
+    /// The failure that put the target out of use, if any.
     down: Option<Down>,
-    /// How long it was left alone when it failed last, and when it was in use again.
+    /// Pause after the last failure, and when the target was in use again.
     last: Option<(Duration, Instant)>,
-    /// A person was told that it takes nothing new.
+    /// Whether a person was told that the target refuses writes.
     refuses: bool,
 }
 
@@ -54,9 +54,9 @@ struct Down {
     why: String,
     since: Instant,
     retry_at: Instant,
-    /// How long it is left alone before it is asked again.
+    /// Time until the target is asked again.
     pause: Duration,
-    /// It answers, and is not to be asked again.
+    /// The target answers but cannot be used: it is not asked again.
     is_final: bool,
 }
 
@@ -74,7 +74,7 @@ impl Down {
 }
 
 impl Target {
-    /// One that answers.
+    /// A target that answers.
     pub fn new(id: Id, url: String, storage: Arc<dyn Storage>) -> Self {
         Self {
             id,
@@ -85,7 +85,7 @@ impl Target {
         }
     }
 
-    /// One that does not. If it is a node whose place is known, it may come back.
+    /// A target that does not answer. A node with a known URL may come back.
     pub fn absent(id: Id, url: String, storage: Option<Arc<dyn Storage>>, why: String) -> Self {
         Self {
             id,
@@ -100,19 +100,19 @@ impl Target {
         }
     }
 
-    /// Why it is not used, if it is not.
+    /// Why the target is out of use; `None` if it is in use.
     pub fn why_down(&self) -> Option<String> {
         let state = lock(&self.state);
         state.down.as_ref().map(|down| down.why.clone())
     }
 
-    /// Whether it is asked again when it has failed. Directories and buckets are not: who mounts
-    /// a disk says so by another command, and buckets are tried again by their own storage.
+    /// Whether a failed target is asked again. Only nodes are: a disk that was mounted again is
+    /// found by the next command, and the storage of a bucket retries by itself.
     fn can_return(&self) -> bool {
         self.storage.is_some() && is_node_url(&self.url)
     }
 
-    /// Since when it is away, if it is and may come back.
+    /// Since when a target that may come back has been away.
     fn away_since(&self) -> Option<Instant> {
         let state = lock(&self.state);
         let down = state.down.as_ref();
@@ -120,7 +120,7 @@ impl Target {
         down.map(|down| down.since)
     }
 
-    /// Leaves it alone, for good if so; says whether it was in use.
+    /// Puts the target out of use, for good if `is_final`; returns whether it was in use.
     fn give_up(&self, why: &str, is_final: bool) -> bool {
         let mut state = lock(&self.state);
         if let Some(down) = &mut state.down {
@@ -139,8 +139,8 @@ impl Target {
         true
     }
 
-    /// Asks it again if it is time to, and takes it into use if it still is what it was; says
-    /// whether it is in use since.
+    /// Asks a node whose pause is over. Uses it again if it answers as the same target, and returns
+    /// whether it does.
     fn ask_again(&self) -> bool {
         let is_due = |down: &Down| Instant::now() >= down.retry_at;
         let is_due = lock(&self.state).down.as_ref().is_some_and(is_due);
@@ -167,22 +167,22 @@ impl Target {
 /// All targets of the set. They are numbered in the order of the description.
 pub struct Targets {
     shared: Arc<Shared>,
-    /// How long operations wait for nodes when too many are away.
+    /// Time for which operations wait for nodes when too many are away.
     patience: Duration,
 }
 
-/// What the thread that asks nodes again has, too.
+/// State shared with the thread that asks nodes again.
 struct Shared {
     all: Vec<Target>,
     notice: Notice,
-    /// Whether there is such a thread.
+    /// Whether this thread runs.
     is_asking: Mutex<bool>,
     /// Whether a person was told that operations wait.
     waits: Mutex<bool>,
 }
 
 impl Targets {
-    /// The targets of a set; `notice` hears of what goes wrong with them.
+    /// The targets of a set; `notice` receives their failures.
     pub fn new(all: Vec<Target>, notice: Notice) -> Self {
         let shared = Arc::new(Shared {
             all,
@@ -229,18 +229,17 @@ impl Targets {
         self.storage(number).is_some()
     }
 
-    /// Takes in that a target gave so many bytes in so long.
+    /// Records that a target took this long for a read of `bytes` bytes.
     pub fn gave(&self, number: usize, bytes: usize, took: Duration) {
         lock(&self.all()[number].pace).learn(bytes, took);
     }
 
-    /// Those of these targets that are in use and much slower than most, the slowest first. One
-    /// that
-    /// is to be tried again is left to who asks first.
+    /// Those of these targets that are in use and much slower than most, the slowest first. A
+    /// target due for a new trial is left out for the first caller, which so tries it.
     pub fn slow(&self, numbers: &[usize]) -> Vec<usize> {
         let up = numbers.iter().copied().filter(|&number| self.is_up(number));
         let mut up: Vec<usize> = up.collect();
-        // Locks are taken in one order.
+        // Ascending order of locks prevents deadlock.
         up.sort_unstable();
         let mut paces: Vec<_> = up
             .iter()
@@ -262,19 +261,18 @@ impl Targets {
             .collect()
     }
 
-    /// Tells the person something.
+    /// Reports an event to the person.
     pub fn tell(&self, event: &Event) {
         (self.shared.notice)(event);
     }
 
-    /// Leaves a target alone, since it failed: from now on, or until it answers again if it is a
-    /// node.
+    /// Puts a failed target out of use: a node until it answers again, any other for good.
     pub fn give_up(&self, number: usize, error: &StorageError) {
         self.leave(number, error, false);
     }
 
-    /// Leaves a target alone for good: it answers, and what it is for cannot be done there.
-    /// Says whether it was in use.
+    /// Puts a target out of use for good, since it answers but cannot be used. Returns whether it
+    /// was in use.
     pub fn leave_out(&self, number: usize, error: &StorageError) -> bool {
         self.leave(number, error, true)
     }
@@ -283,7 +281,7 @@ impl Targets {
         let target = &self.all()[number];
         use StorageErrorKind::{Retryable, SessionOver, Unreachable};
         let why = match (error.kind(), error.object()) {
-            // It is all the same which object was wanted.
+            // A failed connection has nothing to do with the object.
             (Retryable | SessionOver | Unreachable, _) | (_, None) => error.to_string(),
             (_, Some(object)) => format!("{object}: {error}"),
         };
@@ -299,7 +297,7 @@ impl Targets {
         true
     }
 
-    /// Makes sure that a thread asks nodes again until all are back.
+    /// Starts a thread, if none runs, that asks nodes again until all are back.
     fn ask_again(&self) {
         let mut is_asking = lock(&self.shared.is_asking);
         if std::mem::replace(&mut *is_asking, true) {
@@ -317,8 +315,8 @@ impl Targets {
         });
     }
 
-    /// Of these targets, those that are in use, after waiting for nodes among them that failed so
-    /// lately that they may just be restarted.
+    /// The targets in use among these, after waiting for nodes that failed so recently that they
+    /// may be restarting.
     pub fn up_after_restart(&self, numbers: &[usize]) -> Vec<usize> {
         let restarts_until =
             |number: &usize| Some(self.all()[*number].away_since()? + RESTART_TIME);
@@ -331,15 +329,15 @@ impl Targets {
         numbers.filter(|&number| self.is_up(number)).collect()
     }
 
-    /// Waits until `is_enough` where too many nodes are away that may come back, until `deadline`
-    /// at the latest. Says whether it is worth to try again.
+    /// Waits for nodes to come back until `is_enough` or `deadline`. Returns whether another try is
+    /// worthwhile.
     pub fn wait_for_enough(
         &self,
         deadline: Instant,
         why: &StorageError,
         is_enough: impl Fn() -> bool,
     ) -> bool {
-        // They may be back by now.
+        // Nodes may be back by now.
         self.wait_until(deadline);
         while !is_enough() {
             let may_return = self.all().iter().any(|one| one.away_since().is_some());
@@ -356,26 +354,25 @@ impl Targets {
         Instant::now() < deadline
     }
 
-    /// How long operations wait for nodes when too many are away.
+    /// Time for which operations wait for nodes when too many are away.
     pub fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// For how long the node is away, of those that may come back, that is so for the longest time.
+    /// The longest time for which a node that may come back has been away.
     pub fn away_for(&self) -> Option<Duration> {
         let away = self.all().iter().filter_map(Target::away_since);
         away.min().map(|since| since.elapsed())
     }
 
-    /// Waits for a moment, in which a node may come back.
+    /// Waits for a moment or until a node comes back.
     fn wait_until(&self, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
         thread::sleep(left.min(RETRY_TICK));
     }
 
-    /// Takes in that a node is full, or may not be written to: others go on, as long as no more
-    /// than
-    /// two are without what is new. Says whether it is a node.
+    /// Notes that a node is full or read-only: writes go on as long as no more than two targets
+    /// lack the new parts. Returns whether the target is a node.
     pub fn refuses(&self, number: usize, error: &StorageError) -> bool {
         let target = &self.all()[number];
         let is_node = is_node_url(&target.url);
@@ -396,8 +393,8 @@ impl Targets {
         StorageError::new(error.kind(), text)
     }
 
-    /// Does something with each of these targets that is in use, with all at once; the results in
-    /// their order.
+    /// Calls `act` for all of these targets that are in use, at once; the results are in their
+    /// order.
     pub fn each<T: Send>(
         &self,
         numbers: &[usize],
@@ -409,7 +406,7 @@ impl Targets {
 }
 
 impl Shared {
-    /// Asks all nodes again that are due; says whether one is still away.
+    /// Asks all due nodes again; returns whether one is still away.
     fn ask_all_again(&self) -> bool {
         let away: Vec<usize> = (0..self.all.len())
             .filter(|&number| self.all[number].away_since().is_some())
@@ -425,7 +422,7 @@ impl Shared {
     }
 }
 
-/// Does something for each number, all at once; the results in their order.
+/// Calls `act` for all numbers at once; the results are in their order.
 fn at_once<T: Send>(numbers: &[usize], act: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let act = &act;
     let Some((&first, others)) = numbers.split_first() else {
@@ -436,7 +433,8 @@ fn at_once<T: Send>(numbers: &[usize], act: impl Fn(usize) -> T + Sync) -> Vec<T
             .iter()
             .map(|&number| scope.spawn(move || act(number)))
             .collect();
-        // A thread costs more than many an operation: this one does its part.
+        // This thread makes one of the calls itself: starting a thread costs more than many
+        // operations.
         let first = act(first);
         let others = threads.into_iter().map(|thread| {
             thread

@@ -11,7 +11,7 @@ pub struct Unusable {
 }
 
 impl Unusable {
-    /// In the place of what could not be opened.
+    /// Takes the place of a storage that could not be opened.
     pub fn new(location: String, error: &StorageError) -> Self {
         Self {
             location,

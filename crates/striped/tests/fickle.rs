@@ -97,7 +97,7 @@ struct Bed {
 impl Bed {
     /// A set of targets at URLs that begin with this.
     fn new(count: usize, scheme: &str) -> Self {
-        // In memory, where there is such a place.
+        // In memory, if the system has /dev/shm.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let dir = dir.unwrap();
         let paths = (0..count).map(|number| dir.path().join(number.to_string()));
@@ -148,7 +148,7 @@ fn object(seed: u8, len: usize) -> (Name, Vec<u8>) {
     (name, (0..len).map(byte).collect())
 }
 
-/// Who cannot be read has not said that it has nothing.
+/// A target that cannot be read does not count as one without the object.
 #[test]
 fn what_cannot_be_read_is_not_taken_for_what_is_not_there() {
     for scheme in ["node://", "target-"] {
@@ -161,7 +161,7 @@ fn what_cannot_be_read_is_not_taken_for_what_is_not_there() {
                 if is_known {
                     assert!(storage.get(name, None).unwrap() == bytes);
                 }
-                // A copy may be on any three of them.
+                // Three targets hold the copies of a small object, any three of the five.
                 let failing = [0, 1, 2, 3, 4];
                 let failing = &failing[..if len == 1000 { 5 } else { 4 }];
                 // An error of input and output is one of these.
@@ -176,7 +176,7 @@ fn what_cannot_be_read_is_not_taken_for_what_is_not_there() {
             }
         }
     }
-    // What is not there is said to be so, whoever fails.
+    // A missing object is NotFound, whichever target fails.
     let bed = Bed::new(5, "target-");
     let storage = bed.open();
     bed.fail(&[4], Some(StorageErrorKind::Permanent));
@@ -264,7 +264,7 @@ fn slow_targets_are_left_out_as_long_as_others_have_enough() {
     let all: usize = objects.iter().map(|(_, bytes)| bytes.len()).sum();
     let slow = bed.targets[3].read_bytes.load(Ordering::Relaxed) - before;
     assert!(slow < all as u64 / 12, "{slow} of {all}");
-    // It is needed when two others are away.
+    // The slow target is needed when two others are away.
     bed.fail(&[0, 1], Some(StorageErrorKind::Unreachable));
     read_all(&storage);
     read_all(&storage);
@@ -337,7 +337,7 @@ fn a_scrub_finds_and_names_every_cell_that_was_forged() {
                     problems.contains(&named),
                     "{count} {number} {row}: {problems}"
                 );
-                // Two others may be wrong, so it is not for a scrub to replace it.
+                // Two other parts may be the wrong ones, so a scrub leaves this part as it is.
                 assert!(bed.stored(name) == forged);
                 let target = &bed.targets[number].inner;
                 target.replace(name, &[sound]).unwrap();

@@ -23,30 +23,30 @@ use crate::task::{Job, Source, Task};
 /// long.
 const LINE_LEN_MAX: u64 = 1 << 20;
 
-/// What a check file asks for, in the order of its lines.
+/// Tasks of a check file, in the order of its lines.
 #[derive(Debug)]
 pub enum CheckTask {
     /// Compare a file with its checksum.
     Compare {
         /// The file and the checksum.
         line: Line,
-        /// How to compute it.
+        /// The method of computing the checksum.
         method: Method,
     },
-    /// Nothing: a line is improperly formatted.
+    /// No work: a line is improperly formatted.
     Misformatted {
-        /// Of which check file; `-` is standard input.
+        /// Name of the check file; `-` is standard input.
         file: Arc<Path>,
         /// Which line, counted from 1.
         line: u64,
     },
-    /// Nothing: the check file is at its end.
+    /// No work: the check file has ended.
     End {
-        /// Which one; `-` is standard input.
+        /// Name of the check file; `-` is standard input.
         file: Arc<Path>,
-        /// Why there are no more lines, if not for the end.
+        /// The error that ended the reading, if any.
         error: Option<CheckFileError>,
-        /// If no line was properly formatted: of which algorithms the first one seems to be.
+        /// If no line was properly formatted: the algorithms whose format the first line has.
         fits: Vec<Algorithm>,
     },
 }
@@ -54,9 +54,9 @@ pub enum CheckTask {
 /// Why a check file could not be read to its end.
 #[derive(Debug)]
 pub enum CheckFileError {
-    /// It could not be opened.
+    /// The file could not be opened.
     Open(io::Error),
-    /// It could be opened, but not read.
+    /// The file could not be read.
     Read(io::Error),
     /// The line of this number, counted from 1, is of an algorithm whose key is not there.
     Key(u64, KeyError),
@@ -81,13 +81,12 @@ impl Task for CheckTask {
 pub struct CheckTasks {
     parser: Parser,
     key: Option<KeyFile>,
-    /// Those that lines have asked for.
+    /// Functions of the algorithms met so far.
     functions: HashMap<Algorithm, Function>,
-    /// Those that are to be read, the last first.
+    /// Check files left to read, in reverse order.
     files: Vec<PathBuf>,
     open: Option<CheckFile>,
-    /// A line has named standard input, which is therefore at its end for a check file that comes
-    /// after it.
+    /// Whether a line has named standard input, which a later check file then finds at its end.
     stdin_is_read: bool,
 }
 
@@ -95,12 +94,12 @@ struct CheckFile {
     name: Arc<Path>,
     reader: Box<dyn BufRead + Send>,
     line: u64,
-    /// Of which algorithms the first line seems to be, unless lines are properly formatted.
+    /// Algorithms whose format the first line has, as long as no line is properly formatted.
     fits: Option<Vec<Algorithm>>,
 }
 
 impl CheckFile {
-    /// What comes after the last line.
+    /// The task after the last line.
     fn end(self, error: Option<CheckFileError>) -> CheckTask {
         CheckTask::End {
             file: self.name,
@@ -124,7 +123,7 @@ impl CheckTasks {
         }
     }
 
-    /// How the checksum of a line is computed.
+    /// The method of computing a line's checksum.
     fn method(&mut self, line: &Line) -> Result<Method, KeyError> {
         if let (Accept::Etags(upload), Some(_)) = (self.parser.accept(), line.sum.parts) {
             return Ok(Method::Etag(Upload::always_in_parts(upload.part_len)));
@@ -228,12 +227,12 @@ fn fits(line: &[u8]) -> Vec<Algorithm> {
         .collect()
 }
 
-/// Reads a line with its newline, if it has one. Of one that is too long, the rest is skipped.
+/// Reads a line with its newline, if any. A line beyond [`LINE_LEN_MAX`] becomes an invalid one.
 fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
     let len = reader.take(LINE_LEN_MAX).read_until(b'\n', line)?;
     if len as u64 == LINE_LEN_MAX && !line.ends_with(b"\n") {
         reader.skip_until(b'\n')?;
-        // As no line is that is properly formatted.
+        // No properly formatted line looks like this.
         line.truncate(1);
         line[0] = b'?';
     }
@@ -244,27 +243,27 @@ fn is_stdin(name: &Path) -> bool {
     name.as_os_str() == "-"
 }
 
-/// What comes of comparing a file with its checksum.
+/// The result of comparing a file with its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is the same.
+    /// The checksums are equal.
     Match,
-    /// It is another.
+    /// The checksums differ.
     Mismatch,
-    /// There is no such file, and that was to be passed over.
+    /// The file does not exist, and missing files are ignored.
     Missing,
     /// The file could not be read.
     Unreadable,
 }
 
-/// What has come of the tasks of one check file.
+/// Counts of the verdicts on one check file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Files that are as they should be.
+    /// Files with the right checksum.
     pub matches: u64,
-    /// Files that are not.
+    /// Files with another checksum.
     pub mismatches: u64,
-    /// Files that are not there, and were passed over.
+    /// Files that do not exist and were ignored.
     pub missing: u64,
     /// Files that could not be read.
     pub unreadable: u64,

@@ -7,7 +7,7 @@ use tabane_engine::{Algorithm, Digest, Hasher};
 
 use crate::sum::Sum;
 
-/// How a file is uploaded to S3, which decides what its ETag is.
+/// The way in which a file is uploaded to S3, on which its ETag depends.
 ///
 /// An object that was uploaded whole (`PutObject`) has the MD5 of its bytes for an ETag. One that
 /// was uploaded in parts has the MD5 of the parts' MD5s, then `-`, then the number of parts, even
@@ -31,7 +31,7 @@ impl Upload {
         }
     }
 
-    /// Every file in parts, be it in one.
+    /// Uploads of every file in parts, even of a single part.
     pub fn always_in_parts(part_len: NonZeroU64) -> Self {
         Self {
             part_len,
@@ -49,7 +49,7 @@ impl Upload {
 pub(crate) struct Assembly {
     hasher: Hasher,
     parts: u64,
-    /// Digests of parts that come after one that is not there yet.
+    /// Digests of parts whose predecessors are not hashed yet.
     waiting: BTreeMap<u64, Digest>,
 }
 
@@ -71,7 +71,7 @@ impl Assembly {
         }
     }
 
-    /// How many parts are there without a gap.
+    /// Number of consecutive parts hashed.
     pub(crate) fn parts(&self) -> u64 {
         self.parts
     }

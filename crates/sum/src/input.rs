@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{Advice, CWD, FileType, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-/// What was opened.
+/// An opened source.
 pub(crate) enum Opened {
     /// A regular file and its length in bytes, which the files of `/proc` give as 0.
     Regular(OwnedFd, u64),
@@ -34,18 +34,18 @@ pub(crate) fn open(path: &Path) -> io::Result<Opened> {
     }
 }
 
-/// Where in a file to read.
+/// Positions of a read in a file.
 #[derive(Clone, Copy)]
 pub(crate) enum At {
-    /// Behind what was read last.
+    /// Behind the last byte read.
     Cursor,
     /// There.
     Offset(u64),
 }
 
-/// Reads without waiting for the disk: `None` if nothing at that place is in the page cache.
+/// Reads without waiting for the disk; `None` if the page cache lacks the bytes at this offset.
 ///
-/// Fewer bytes than asked for need not be the end of the file.
+/// A short read does not mean the end of the file.
 pub(crate) fn read_cached(
     file: impl AsFd,
     at: At,
@@ -82,8 +82,8 @@ pub(crate) fn fetch(file: impl AsFd, offset: u64, len: Option<NonZeroU64>) {
     let _ = rustix::fs::fadvise(file, offset, len, Advice::WillNeed);
 }
 
-/// Standard input. That of std takes "bad file descriptor" for the end, so that the checksum of a
-/// closed input would be that of nothing.
+/// Standard input. The standard library's treats a closed descriptor as empty, which would yield
+/// the checksum of no bytes.
 pub struct Stdin;
 
 impl Read for Stdin {

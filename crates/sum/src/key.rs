@@ -9,12 +9,12 @@ use zeroize::Zeroizing;
 /// The bytes of a file with a key, wiped when it is dropped.
 ///
 /// For an algorithm whose keys have a certain length, they are the key itself, or the key in
-/// hexadecimal with or without a newline. For one that takes any length they are the key, whatever
-/// they are.
+/// hexadecimal with or without a newline. For an algorithm with keys of any length, all bytes are
+/// the key.
 pub struct KeyFile(Zeroizing<Vec<u8>>);
 
 impl KeyFile {
-    /// A file with more bytes was named by mistake.
+    /// Bytes of a key file at most; a longer file was named by mistake.
     pub const LEN_MAX: u64 = 64 << 10;
 
     /// Reads the file.
@@ -47,7 +47,7 @@ impl KeyFile {
 }
 
 impl fmt::Debug for KeyFile {
-    /// Nothing of the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyFile").finish_non_exhaustive()
     }

@@ -7,9 +7,9 @@ use tabane_engine::{Algorithm, Digest};
 use crate::etag::Upload;
 use crate::sum::Sum;
 
-/// How a checksum and a name make a line.
+/// The format of a line with checksum and name.
 ///
-/// The default is that of `sha256sum`.
+/// The default is `sha256sum`'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Format {
@@ -35,7 +35,7 @@ pub enum Style {
     /// that. Sums of XXH3 have `XXH3_` before them, as xxhsum has it, since they are as long as
     /// those of XXH64.
     Untagged {
-        /// What the checksums are of.
+        /// The algorithm of the checksums.
         algorithm: Algorithm,
         /// Whether the character before the name is `*`.
         binary: bool,
@@ -96,7 +96,7 @@ fn put_sum(sum: &Sum, out: &mut Vec<u8>) {
     write!(out, "{sum}").expect("memory takes all");
 }
 
-/// What an untagged line has before its checksum.
+/// Prefix of the checksum in an untagged line.
 fn prefix(algorithm: Algorithm) -> &'static [u8] {
     match algorithm {
         Algorithm::Xxh3 => b"XXH3_",
@@ -131,9 +131,9 @@ fn openssl_tag(algorithm: Algorithm) -> Option<String> {
 /// A line of a check file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What computed the checksum.
+    /// The algorithm of the checksum.
     pub algorithm: Algorithm,
-    /// What it was. It has parts only if [`Accept::Etags`] was given.
+    /// The checksum. It has parts only with [`Accept::Etags`].
     pub sum: Sum,
     /// Name of the file; `-` is standard input.
     pub name: Vec<u8>,
@@ -142,19 +142,19 @@ pub struct Line {
 /// Which checksums a check file may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accept {
-    /// Those of one algorithm.
+    /// Checksums of one algorithm.
     Only(Algorithm),
     /// Tagged ones of any algorithm, untagged ones of this.
     AnyTagged(Algorithm),
-    /// ETags of uploads in parts of so many bytes, and of whole uploads.
+    /// ETags of uploads in parts of this length, and of whole uploads.
     Etags(Upload),
 }
 
 /// Reads lines of check files.
 ///
 /// Lines of the three forms `sum  name` (or `sum *name`), `sum name` and `TAG (name) = sum` are
-/// read. Of the first two, only the one that is met first: else whoever can put a space before a
-/// name could make it another's.
+/// read. Once a line of one of the first two forms was read, lines of the other are rejected:
+/// otherwise a space before a name would make a line valid for another file.
 #[derive(Clone, Debug)]
 pub struct Parser {
     accept: Accept,
@@ -191,7 +191,7 @@ impl Parser {
             return None;
         };
         let name = match rest {
-            // Nothing but this character: it is the name.
+            // A single such character is the name itself.
             [b' ' | b'*', name @ ..] if !name.is_empty() => match self.one_space {
                 Some(true) => rest,
                 _ => {
@@ -279,7 +279,7 @@ fn parse_digest(algorithm: Algorithm, text: &[u8]) -> Option<(Digest, &[u8])> {
 /// Reads a name, undoing its escapes.
 fn parse_name(text: &[u8], escaped: bool) -> Option<Vec<u8>> {
     if !escaped {
-        // No name has a NUL in it; coreutils sees what is before.
+        // Names contain no NUL; coreutils ends the name there.
         let len = text
             .iter()
             .position(|&byte| byte == 0)

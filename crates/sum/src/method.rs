@@ -1,10 +1,10 @@
-//! What is computed of a file.
+//! Methods of computing a file's sum.
 
 use tabane_engine::{Algorithm, Function};
 
 use crate::etag::Upload;
 
-/// What to compute of a file.
+/// A method of computing a file's sum.
 #[derive(Clone, Debug)]
 pub enum Method {
     /// The hash of its bytes.

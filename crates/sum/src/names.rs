@@ -12,10 +12,10 @@ pub struct Names<R> {
     failed: bool,
 }
 
-/// What is wrong with a list of names.
+/// Errors of a list of names.
 #[derive(Debug)]
 pub enum NamesError {
-    /// It cannot be read.
+    /// The list cannot be read.
     Read(io::Error),
     /// The name of this number, counted from 1, is empty.
     Empty(u64),

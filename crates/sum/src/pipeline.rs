@@ -13,11 +13,11 @@ use crate::shared::{Shared, weight};
 use crate::task::{Done, Numbered, Task};
 use crate::worker::Worker;
 
-/// Does all tasks on all processors. The results come in the order of the tasks, several at a time.
+/// Runs all tasks on all processors. The results come in the order of the tasks, several at a time.
 ///
-/// `tasks` is asked for more by any thread, and not before there is need: what is read but not yet
-/// returned is bounded, whatever the number of tasks and the lengths of files. `on_bytes` is called
-/// by any thread with the number of bytes that were just read.
+/// Any thread takes the next task from `tasks`, only when needed: bytes that are read and not yet
+/// returned are bounded, whatever the number of tasks and the lengths of files. Any thread calls
+/// `on_bytes` with the number of bytes just read.
 ///
 /// Errors belong to a task and end nothing. A pipe is read while others are hashed, so pipes may
 /// depend on each other.
@@ -29,7 +29,7 @@ pub fn sum_all<T: Task>(
     sum_all_with(workers, tasks, on_bytes)
 }
 
-/// As [`sum_all`], with so many threads that hash.
+/// As [`sum_all`], with this number of hashing threads.
 pub fn sum_all_with<T: Task>(
     workers: NonZeroUsize,
     tasks: impl Iterator<Item = T> + Send + 'static,
@@ -98,7 +98,7 @@ impl<T: Task> Sums<T> {
                 Ok(batch) => batch,
                 Err(RecvTimeoutError::Timeout) => return Some(Vec::new()),
                 Err(RecvTimeoutError::Disconnected) => {
-                    // Every thread is done, or has panicked, which this passes on.
+                    // Every thread has ended; a panic of a thread is passed on.
                     if let Some((pool, feeder)) = self.threads.take() {
                         let fed = feeder.join();
                         pool.finish();

@@ -43,7 +43,7 @@ pub fn sum_reader(
     }
 }
 
-/// How many bytes a method takes.
+/// The most bytes that a method takes.
 fn max_len(method: &Method) -> u64 {
     match method {
         Method::Digest(function) if function.algorithm().needs_whole_message() => WHOLE_LEN_MAX,
@@ -70,7 +70,7 @@ struct Parts {
     part: Hasher,
     /// Bytes that `part` still takes.
     room: u64,
-    /// What the ETag is if the bytes are too few for an upload in parts.
+    /// Hash for the ETag of a file too short for an upload in parts.
     whole: Option<Hasher>,
     len: u64,
 }
@@ -115,7 +115,7 @@ impl Parts {
             whole.update(bytes);
         }
         while !bytes.is_empty() {
-            // Only when there is more, since the last part may be full.
+            // Ends a full part only when more bytes follow, since the last part may be full.
             if self.room == 0 {
                 self.end_part();
             }

@@ -1,4 +1,4 @@
-//! What the threads share: tasks, parts and streams that wait for a worker.
+//! State shared by the threads: tasks, parts and streams that wait for a worker.
 
 use std::collections::VecDeque;
 use std::os::unix::ffi::OsStrExt;
@@ -16,7 +16,7 @@ const AHEAD_BYTES_MAX: usize = 32 << 20;
 /// Tasks that a worker takes at a time.
 const BATCH_TASKS_MAX: usize = 32;
 
-/// What a task that is begun but not returned weighs, in bytes, with its result.
+/// Bytes of memory of a task that is begun and not returned, with its result.
 pub(crate) fn weight<T: Task>(task: &T) -> usize {
     let name = match task.job().map(|job| job.source) {
         Some(Source::File(path)) => path.as_os_str().as_bytes().len(),
@@ -25,7 +25,7 @@ pub(crate) fn weight<T: Task>(task: &T) -> usize {
     name + size_of::<Option<Done<T>>>() + size_of::<Numbered<Done<T>>>()
 }
 
-/// What the threads share.
+/// State shared by the threads.
 pub(crate) struct Shared<T> {
     state: Mutex<State<T>>,
     /// There may be work for an idle worker.
@@ -42,15 +42,15 @@ pub(crate) struct Shared<T> {
 }
 
 struct State<T> {
-    /// Those that nobody has begun.
+    /// Tasks that no worker has begun.
     tasks: VecDeque<Numbered<T>>,
     /// Sum of the weights of all tasks that have come and are not returned.
     ahead: usize,
     /// No more tasks will come.
     ended: bool,
-    /// Nothing is left to do.
+    /// Whether all work is done.
     finished: bool,
-    /// Files with parts that nobody has begun, each with the number of the first of them.
+    /// Files with parts left to begin, each with the number of the next part.
     parted: VecDeque<(Arc<Parted<T>>, u64)>,
     /// Streams that a worker has given up for idle ones.
     offered: Vec<Stream<T>>,
@@ -58,18 +58,18 @@ struct State<T> {
     workers: usize,
 }
 
-/// What a worker without work is to do.
+/// The next step of an idle worker.
 pub(crate) enum Next<T> {
     /// Go on with these.
     Streams(Vec<Stream<T>>),
     /// Look for tasks and parts.
     Look,
-    /// Go home.
+    /// End the thread.
     End,
 }
 
 impl<T: Task> Shared<T> {
-    /// Nothing to do yet, for so many workers.
+    /// An empty queue for this many workers.
     pub(crate) fn new(workers: usize, on_bytes: OnBytes) -> Self {
         Self {
             state: Mutex::new(State {
@@ -92,8 +92,8 @@ impl<T: Task> Shared<T> {
         }
     }
 
-    /// Takes tasks from whoever makes them, as long as not too many are ahead. This may wait, and
-    /// nobody else does.
+    /// Takes tasks from the caller's iterator, as long as not too many are ahead. Only this
+    /// function waits for the iterator.
     pub(crate) fn feed(&self, tasks: impl Iterator<Item = T>, results: &Results<T>) {
         let _stop = StopOnPanic(self);
         for (number, value) in (0..).zip(tasks) {
@@ -107,7 +107,7 @@ impl<T: Task> Shared<T> {
             }
             state.ahead += weight(&task.value);
             match task.value.job() {
-                // Here, since two of them must not overtake each other.
+                // Handled by this thread, so that readers of standard input keep their order.
                 Some(Job {
                     source: Source::Stdin,
                     method,
@@ -128,14 +128,14 @@ impl<T: Task> Shared<T> {
         self.work.notify_all();
     }
 
-    /// Takes tasks that nobody has begun, if there are some.
+    /// Takes tasks that no worker has begun, if any.
     pub(crate) fn take_tasks(&self, tasks: &mut VecDeque<Numbered<T>>) {
         let mut state = self.lock();
         let share = state.tasks.len().div_ceil(state.workers);
         tasks.extend(state.tasks.drain(..share.min(BATCH_TASKS_MAX)));
     }
 
-    /// Takes a part of a file that nobody has begun.
+    /// Takes a part of a file that no worker has begun.
     pub(crate) fn take_part(&self) -> Option<(Arc<Parted<T>>, u64)> {
         if self.parted.load(Ordering::Relaxed) == 0 {
             return None;
@@ -164,13 +164,13 @@ impl<T: Task> Shared<T> {
         self.idle.load(Ordering::Relaxed) > 0
     }
 
-    /// Gives streams to whoever is idle.
+    /// Offers streams to idle workers.
     pub(crate) fn offer_streams(&self, streams: impl Iterator<Item = Stream<T>>) {
         self.lock().offered.extend(streams);
         self.work.notify_all();
     }
 
-    /// Waits until there is something to do for a worker who has nothing.
+    /// Waits for work for an idle worker.
     pub(crate) fn wait(&self) -> Next<T> {
         let mut state = self.lock();
         loop {
@@ -178,7 +178,7 @@ impl<T: Task> Shared<T> {
                 return Next::End;
             }
             if !state.offered.is_empty() {
-                // As much for this one as for each other who waits.
+                // An equal share for this worker and each waiting one.
                 let share = state.offered.len().div_ceil(state.idle + 1);
                 return Next::Streams(state.offered.drain(..share).collect());
             }
@@ -210,13 +210,13 @@ impl<T: Task> Shared<T> {
     /// Makes all threads end soon.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
-        // With the lock, so that nobody is between looking and waiting.
+        // With the lock, so that no worker is between its look at the queue and its wait.
         let _state = self.state.lock();
         self.work.notify_all();
         self.room.notify_all();
     }
 
-    /// Whether nobody wants the results any more.
+    /// Whether the results are no longer wanted.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
-//! Pipes, terminals, devices and standard input, whose bytes may take their time.
+//! Reads pipes, terminals, devices and standard input, which may be slow.
 //!
-//! Each is read from beginning to end by a thread that may wait for it, while the workers go on. So
-//! a pipe whose writer waits for another pipe to be read is no dead end.
+//! A thread reads each of them from beginning to end, while the workers go on. So a pipe whose
+//! writer waits for another pipe to be read causes no deadlock.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,7 +21,7 @@ use crate::task::{Numbered, OnBytes, Results, Task};
 /// Threads that read special files at most.
 const SPECIAL_THREADS_MAX: usize = 32;
 
-/// What waits for a thread, and how many threads there are.
+/// Sources that wait for a thread, and the number of threads.
 pub(crate) struct Specials<T> {
     queue: Arc<Mutex<Queue<T>>>,
     on_bytes: OnBytes,

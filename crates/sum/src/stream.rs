@@ -14,35 +14,35 @@ use crate::input::{self, At};
 use crate::sum::Sum;
 use crate::task::Numbered;
 
-/// What is asked of the disk at a time, in bytes, and as much ahead of what is read.
+/// Bytes requested from the disk at a time, and this far ahead of reading.
 const FETCH_LEN: u64 = 1 << 20;
 
-/// What is left free behind each chunk, in bytes, so that chunks which are read at the same pace
-/// don't fall into the same set of the cache.
+/// Bytes left free behind each chunk, so that chunks read at the same pace do not fall into the
+/// same set of the cache.
 pub(crate) const CHUNK_GAP_LEN: usize = 7 * 64;
 
-/// A file, or a part of one, that is being hashed.
+/// A file or a part of a file that is being hashed.
 pub(crate) struct Stream<T> {
     pub(crate) of: Of<T>,
     pub(crate) hasher: Hasher,
-    /// Where the next chunk begins, in bytes from the beginning of the file.
+    /// Offset of the next chunk in the file, in bytes.
     pub(crate) position: u64,
-    /// Where the part ends, or the file did when it was opened.
+    /// Offset of the end of the part, or of the file at its opening.
     pub(crate) end: u64,
     /// Up to where the disk was asked for bytes, once some were not in the page cache.
     fetched: Option<u64>,
-    /// Where in the arena the chunk of this round is.
+    /// Range of this round's chunk in the arena.
     pub(crate) chunk: Range<usize>,
     pub(crate) state: Progress,
 }
 
-/// What a stream is of.
+/// The source of a stream.
 pub(crate) enum Of<T> {
     File(OwnedFd, Numbered<T>),
     Part(Arc<Parted<T>>, u64),
 }
 
-/// How far a stream is.
+/// Progress of a stream.
 pub(crate) enum Progress {
     Reading,
     Ended,
@@ -119,7 +119,7 @@ impl<T> Stream<T> {
         }
     }
 
-    /// Keeps the disk busy ahead of what is read, if it is needed at all.
+    /// Requests bytes from the disk ahead of reading, if any are not cached.
     fn fetch(&mut self) {
         if let Some(fetched) = &mut self.fetched
             && *fetched < self.end
@@ -148,7 +148,7 @@ impl<T> Stream<T> {
         let left = self.end.saturating_sub(self.position);
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         match &self.of {
-            // One byte more than there should be: fewer than asked for are a sign of the end.
+            // Asks for one byte beyond the expected end: a short read then shows the end.
             Of::File(file, _) if left > 0 => {
                 (file.as_fd(), At::Cursor, room.min(left.saturating_add(1)))
             }
@@ -157,13 +157,13 @@ impl<T> Stream<T> {
         }
     }
 
-    /// Of `asked` bytes `read` have come, to `start` of the arena.
+    /// Notes that `read` of `asked` bytes were read to `start` of the arena.
     fn has_read(&mut self, start: usize, read: usize, asked: usize) {
         self.chunk = start..start + read;
         self.position += read as u64;
         self.state = match &self.of {
-            // Fewer bytes than asked for are the end only if the file is as long as it was said to
-            // be: there are pipes and page caches that have more in a moment.
+            // A short read is the end only at the file's known length: pipes and page caches may
+            // have more bytes in a moment.
             Of::File(..) if read == 0 || read < asked && self.position == self.end => {
                 Progress::Ended
             }

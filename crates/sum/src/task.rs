@@ -1,4 +1,4 @@
-//! What is to be hashed, and what comes of it.
+//! Tasks of hashing, and their results.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,20 +10,20 @@ use crate::sum::Sum;
 
 /// Something that is done in its turn: mostly a file to hash.
 pub trait Task: Send + 'static {
-    /// What to hash; `None` if the task only keeps its place in the order.
+    /// The job; `None` if the task only keeps its place in the order.
     fn job(&self) -> Option<Job<'_>>;
 }
 
-/// What to hash, and how.
+/// A source to hash, and the method.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
-    /// Where the bytes are.
+    /// The source of the bytes.
     pub source: Source<'a>,
-    /// What to compute of them.
+    /// The method.
     pub method: &'a Method,
 }
 
-/// Where bytes are.
+/// Sources of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source<'a> {
     /// In this file.
@@ -37,7 +37,7 @@ pub enum Source<'a> {
 pub struct FileTask {
     /// Which one.
     pub path: PathBuf,
-    /// What to compute.
+    /// The method.
     pub method: Method,
 }
 
@@ -59,7 +59,7 @@ pub struct Done<T> {
     pub outcome: Option<io::Result<Sum>>,
 }
 
-/// Where results go, in any order.
+/// The channel of results, in any order.
 pub(crate) type Results<T> = Sender<Vec<Numbered<Done<T>>>>;
 
 /// Is told by any thread how many bytes were just read.

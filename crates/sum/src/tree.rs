@@ -20,7 +20,7 @@ pub struct Tree {
 
 struct Level {
     path: PathBuf,
-    /// What is left of it, the last first.
+    /// Entries left to visit, in reverse order.
     entries: Vec<(OsString, bool)>,
 }
 
@@ -29,7 +29,7 @@ struct Level {
 pub struct TreeError {
     /// The directory.
     pub path: PathBuf,
-    /// What the system said.
+    /// The system's error.
     pub error: io::Error,
 }
 
@@ -83,7 +83,7 @@ impl Iterator for Tree {
     }
 }
 
-/// The files and directories in a directory, and which of them are directories, the last first.
+/// Lists files and directories, in reverse order, each with whether it is a directory.
 fn read(path: &Path) -> io::Result<Vec<(OsString, bool)>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(path)? {
@@ -93,7 +93,7 @@ fn read(path: &Path) -> io::Result<Vec<(OsString, bool)>> {
             entries.push((entry.file_name(), kind.is_dir()));
         }
     }
-    // What is in a directory has a slash behind its name.
+    // Sorts directories as if a slash followed their names, as in the paths of their entries.
     let slash = |is_directory: bool| is_directory.then_some(&b'/');
     entries.sort_unstable_by(|(a, a_is_dir), (b, b_is_dir)| {
         let a = a.as_bytes().iter().chain(slash(*a_is_dir));

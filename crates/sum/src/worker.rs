@@ -17,42 +17,42 @@ use crate::stream::{CHUNK_GAP_LEN, Of, Parted, Progress, Stream};
 use crate::sum::Sum;
 use crate::task::{Done, Job, Numbered, Results, Source, Task};
 
-/// What a worker reads of one file in a round, in bytes, while there are many: so every lane has as
-/// much to do.
+/// Bytes that a worker reads of each file in a round while files are many: equal chunks keep all
+/// lanes equally busy.
 const CHUNK_LEN: usize = 32 << 10;
 
-/// As many chunks as there are in a round: they fill the lanes, of which MD5 has 64.
+/// Chunks in a round: enough to fill the lanes, of which MD5 has 64.
 const CHUNKS_PER_ROUND: usize = 64;
 
-/// What it reads of one file, in bytes, when there are few.
+/// Bytes that a worker reads of each file in a round when files are few.
 const CHUNK_LEN_MAX: usize = 256 << 10;
 
 /// Below this, a chunk is not worth a system call.
 const CHUNK_LEN_MIN: usize = 4 << 10;
 
-/// Files that a worker has open at most: as many requests as it makes of a disk.
+/// The most files that a worker has open, and so the most requests it makes of a disk.
 const STREAMS_MAX: usize = 64;
 
 /// Files that are left to the rest of the process.
 const OTHER_OPEN_FILES: u64 = 48;
 
-/// One of the threads that hash.
+/// A hashing thread.
 pub(crate) struct Worker<T: Task> {
     shared: Arc<Shared<T>>,
     arena: Vec<u8>,
     streams: Vec<Stream<T>>,
-    /// How many there may be, [`STREAMS_MAX`] unless the system allows fewer files.
+    /// The most streams, [`STREAMS_MAX`] unless the system allows fewer files.
     max_streams: usize,
-    /// Tasks that it has taken and not begun.
+    /// Tasks taken and not begun.
     tasks: VecDeque<Numbered<T>>,
-    /// There were no more tasks when it last asked.
+    /// Whether no task was left when the worker last asked.
     dry: bool,
-    /// Results that it has not handed over.
+    /// Results not handed over yet.
     done: Vec<Numbered<Done<T>>>,
 }
 
 impl<T: Task> Worker<T> {
-    /// One of so many workers.
+    /// One of `workers` workers.
     pub(crate) fn new(shared: Arc<Shared<T>>, workers: usize) -> Self {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let share = files.saturating_sub(OTHER_OPEN_FILES) / workers as u64;
@@ -87,7 +87,7 @@ impl<T: Task> Worker<T> {
         }
     }
 
-    /// Gives every second stream away when somebody has nothing to do.
+    /// Gives every second stream away when a worker is idle.
     fn share(&mut self) {
         if self.streams.len() > 1 && self.shared.someone_is_idle() {
             let mut number = 0;
@@ -135,7 +135,7 @@ impl<T: Task> Worker<T> {
         }
         let is_reading = |stream: &Stream<T>| matches!(stream.state, Progress::Reading);
         if used == 0 && self.streams.iter().all(is_reading) {
-            // Nothing is in the page cache: so wait for one.
+            // No stream has bytes in the page cache: wait for the disk at one of them.
             if let Some(stream) = self.streams.first_mut() {
                 stream.read_waiting(&mut self.arena[..CHUNK_LEN_MAX]);
             }
@@ -144,7 +144,7 @@ impl<T: Task> Worker<T> {
         (self.shared.on_bytes)(read.sum());
     }
 
-    /// Opens the next file or takes the next part, if there is one.
+    /// Opens the next file or takes the next part, if any.
     fn begin(&mut self, results: &Results<T>) -> Option<Stream<T>> {
         loop {
             if let Some((file, part)) = self.shared.take_part() {
@@ -189,7 +189,7 @@ impl<T: Task> Worker<T> {
                     let method = method.clone();
                     self.shared.specials.file(task, file, method, results);
                 }
-                // One that is open will be closed soon.
+                // An open file will be closed soon.
                 Err(error) if is_too_many(&error) && !self.streams.is_empty() => {
                     self.tasks.push_front(task);
                     return None;
@@ -199,7 +199,7 @@ impl<T: Task> Worker<T> {
         }
     }
 
-    /// Hashes what was read, and ends what has come to its end.
+    /// Hashes the bytes read, and finishes ended streams.
     fn hash(&mut self) {
         let arena = &self.arena;
         let with_chunk = self
@@ -252,7 +252,7 @@ impl<T: Task> Worker<T> {
     }
 
     fn hand_over(&mut self, results: &Results<T>) {
-        // Without a receiver nobody wants the results, and `is_stopped` says so.
+        // Without a receiver the results are unwanted, as `is_stopped` shows.
         if !self.done.is_empty() {
             let _ = results.send(std::mem::take(&mut self.done));
         }

@@ -134,7 +134,7 @@ fn many_files_have_the_sums_that_each_has_alone() {
     }
 }
 
-/// A worker that has nothing to do takes over files of one who has many.
+/// An idle worker takes over files of a worker with many.
 #[test]
 fn few_large_files_are_shared() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -211,7 +211,7 @@ fn what_cannot_be_read_is_an_error_and_ends_nothing() {
     }
 }
 
-/// They say that they have no bytes, or a page of them.
+/// Files of the kernel, whose length reads as 0 or one page.
 #[test]
 fn files_that_lie_about_their_length_are_read_to_their_end() {
     let names = [
@@ -320,7 +320,7 @@ fn a_file_that_grows_all_the_time_comes_to_an_end() {
     writer.join().expect("it does not panic");
 }
 
-/// The bytes that are told of are the bytes that there are.
+/// The reported bytes add up to the bytes of the files.
 #[test]
 fn bytes_are_counted() {
     let directory = tempfile::tempdir().expect("a directory");

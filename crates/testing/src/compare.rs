@@ -19,7 +19,7 @@ use crate::disk;
 /// and keep their own records among them.
 const BLOCKS_SLACK: u64 = 64;
 
-/// Everything that is to be the same of an entry; its bytes are a digest.
+/// All properties of an entry that are compared; its content is compared by digest.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     mode: u32,
@@ -194,8 +194,7 @@ pub fn contents(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found.into_iter().map(read).collect()
 }
 
-/// What is in a directory, with lengths and times: the same twice if nothing was written in
-/// between.
+/// Entries of a directory with lengths and times, which stay equal as long as nothing is written.
 pub fn listing(root: &Path) -> BTreeMap<PathBuf, (u64, i64, i64)> {
     let found = entries(root).into_iter();
     found

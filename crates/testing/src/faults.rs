@@ -400,7 +400,7 @@ impl Bed {
         Ok(slowest)
     }
 
-    /// All that was acknowledged is there as it was, and what is listed can be read.
+    /// Checks that every acknowledged object is intact and every listed object can be read.
     fn check(&self, storage: &StripedStorage, acknowledged: &Objects) -> Result<()> {
         for (name, len) in acknowledged {
             let bytes = storage

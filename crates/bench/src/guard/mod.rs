@@ -173,13 +173,13 @@ impl Guard {
             .collect())
     }
 
-    /// What the ratio must not fall far below: the last result, and the documented figure.
+    /// The figures with which a ratio is compared: the last result, and the documented one.
     fn expected(&self, claim: &Claim) -> [Option<f64>; 2] {
         let last = self.last.ratios.get(&claim.name).copied();
         [last, claim.claimed_of(&self.family)]
     }
 
-    /// Whether a ratio has fallen. One that is not there any more has not.
+    /// Whether a ratio has fallen; a ratio that is no longer measured has not.
     fn has_fallen(&self, claim: &Claim, outputs: &[Vec<Value>]) -> bool {
         let Some(ratio) = ratio(claim, outputs) else {
             return false;

@@ -379,7 +379,7 @@ fn subject_bars(
     }
     if subject.in_lanes() {
         let from_memory = automatic(Shape::FromMemory);
-        // Within a tenth of what it is in the caches, or of what any work on memory could be.
+        // From memory, at most a tenth slower than from the caches, or than memory itself.
         let memory = match subject {
             Subject::Aes(..) => memory.change_bytes_per_s,
             _ => memory.read_bytes_per_s,

@@ -83,7 +83,7 @@ impl Shape {
 struct Line {
     algorithm: Algorithm,
     shape: Shape,
-    /// Which library to compare with, if it is there.
+    /// The library to compare with, if it is installed.
     peer: Option<Library>,
     ours: Vec<f64>,
     theirs: Vec<f64>,

@@ -8,7 +8,7 @@ const SAME_RATE_SLACK: f64 = 0.04;
 /// What was measured of registers of one width: operations a cycle, cycles of latency.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ports {
-    /// By class: operations a cycle where there is nothing else to do.
+    /// By class: operations a cycle of this class alone.
     pub alone: [Option<f64>; Class::ALL.len()],
     /// By class: cycles from an operation to the next that needs its result.
     pub latency: [Option<f64>; Class::ALL.len()],
@@ -23,7 +23,7 @@ pub struct Ports {
 pub struct Operations([f64; Class::ALL.len()]);
 
 impl Operations {
-    /// Of that many of these classes, and none of others.
+    /// These numbers of operations of these classes, and none of other classes.
     pub fn new(counts: &[(Class, u32)]) -> Operations {
         let mut operations = Operations::default();
         for &(class, count) in counts {
@@ -68,9 +68,9 @@ impl Ports {
         alone.chain(pairs).chain(self.together).fold(0.0, f64::max)
     }
 
-    /// The ports that two classes have between them, where one is in the other's way: where the
-    /// pair was slower than the slower of the two alone would make it. Processors don't choose
-    /// ports perfectly, so a part of a port is a port.
+    /// The number of ports of two classes together, if they share ports: if the pair was slower
+    /// than the slower of the two alone would make it. Processors choose ports imperfectly, so a
+    /// fraction counts as a port.
     pub fn shared(&self, a: Class, b: Class) -> Option<f64> {
         let alone = |class: Class| self.alone[class as usize];
         let &(.., rate) = self
@@ -82,7 +82,7 @@ impl Ports {
         (ports < apart * (1.0 - SAME_RATE_SLACK)).then_some(ports)
     }
 
-    /// The classes that have the same ports as this one, itself among them.
+    /// The classes with the same ports as this one, including itself.
     fn group(&self, class: Class) -> Vec<Class> {
         let alone = |class: Class| self.alone[class as usize];
         let same = |x: f64, y: f64| (x / y - 1.0).abs() < SAME_RATE_SLACK;
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn pairs_that_overlap_are_a_bound_of_their_own() {
-        // Two ports each of which they have one in common: three together.
+        // Two classes of two ports each, which share one: three ports together.
         let mut ports = Ports::default();
         for class in [Class::Aes, Class::CrossShuffle] {
             ports.alone[class as usize] = Some(2.0);

@@ -225,7 +225,7 @@ pub fn kernels(width: Width) -> Vec<Kernel> {
 /// Whether this processor has the instruction of the class.
 fn has(width: Width, class: Class) -> bool {
     match (width, class) {
-        // There are none at this width, nor in its kernels.
+        // SSE has neither instruction, and the kernels of this width use none.
         (Width::W128, Class::Rotate | Class::CrossShuffle) => true,
         (Width::W128, Class::ByteShuffle) => is_x86_feature_detected!("ssse3"),
         (Width::W128, Class::Aes) => is_x86_feature_detected!("aes"),

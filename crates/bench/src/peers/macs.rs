@@ -143,8 +143,8 @@ impl Macs {
         versions.any(|version| version.starts_with(library.name()))
     }
 
-    /// Times an algorithm over `seconds` of CPU time: one message again and again, or through all
-    /// data.
+    /// Times an algorithm over `seconds` of CPU time: on one message repeatedly, or on all data in
+    /// turn.
     pub fn run(&mut self, algorithm: &str, through_memory: bool, seconds: f64) -> Result<Run> {
         let shape = if through_memory { "memory" } else { "warm" };
         writeln!(self.questions, "{algorithm} {shape} {seconds}")

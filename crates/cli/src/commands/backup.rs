@@ -202,7 +202,7 @@ pub struct Backup {
     metrics: MetricsFile,
 }
 
-/// A link to a directory that is named is stored as a link, which is seldom what was meant by it.
+/// Warns of a source that is a link to a directory: it is stored as a link, which is seldom meant.
 fn warn_of_link(path: &Path) {
     if path.is_symlink() && path.is_dir() && !path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         warn(format!(
@@ -223,7 +223,7 @@ impl Backup {
     fn back_up(self, global: &Global, metrics: &mut Metrics) -> Result<Exit> {
         let source = self.source()?;
         global.open_card()?;
-        // Nothing is created for a backup that cannot begin.
+        // Checked first, so that a backup that cannot begin creates no repository.
         if let Source::Paths(paths) = &source {
             let mut looked_at = paths
                 .iter()

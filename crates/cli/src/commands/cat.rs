@@ -85,7 +85,7 @@ impl Cat {
                 let name = Name::new(ObjectKind::Pack, id);
                 let bytes = repository.storage().get(name, None);
                 let bytes = bytes.map_err(Error::storage("read", name))?;
-                // Whoever asks for a damaged one wants to look at it.
+                // A damaged object is printed too: the user may want to examine it.
                 if Id::from(Algorithm::Blake3.digest(&bytes)) != id {
                     warn(format!(
                         "{name} is damaged: its bytes do not match its name"
@@ -134,7 +134,7 @@ fn only(ids: impl Iterator<Item = Id>, what: &str, prefix: &str) -> Result<Id> {
     }
 }
 
-/// What an object of the index says.
+/// The contents of an index object.
 fn index_json(repository: &Repository, id: Id) -> Result<Value> {
     let packs = repository.read_index_segment(id)?;
     let packs = packs.into_iter().map(|(pack, contents)| {

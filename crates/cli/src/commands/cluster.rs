@@ -352,9 +352,9 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
     Ok(exit)
 }
 
-/// What is known of the repository, if there is one; or why nothing is.
+/// The state of the cluster's repository: `Ok(None)` if none exists, a text if it cannot be read.
 fn survey(global: &Global) -> Result<std::result::Result<Option<Survey>, String>> {
-    // Who asks how nodes are does not wait until they are well.
+    // A status reports nodes as they are, without retrying.
     let options = global.remote_options().patience(Duration::ZERO);
     let storage = match cluster::open_file(&global.cluster()?, &options, Plan::Auto) {
         Ok(storage) => storage,
@@ -399,18 +399,18 @@ fn known(file: &Path, name: &str) -> Result<Arc<NodeStorage>> {
         .ok_or(Failure::Other(text))
 }
 
-/// That there is a node of this name to be replaced.
+/// Fails unless a node of this name can be replaced.
 fn check_old(file: &Path, old: &str, new: &str) -> Result<()> {
     match (known(file, old), known(file, new)) {
         (Err(Failure::Other(text)), Ok(_)) => Err(Failure::Other(format!(
-            "{text}. If this command ran before, {new} is in its place, and `tabane cluster heal` \
-             does the rest"
+            "{text}. If this command ran before, {new} is in its place: run `tabane cluster heal` \
+             to fill it"
         ))),
         (old, _) => old.map(drop),
     }
 }
 
-/// Says what was done with a node.
+/// Reports a change of a node.
 fn say(global: &Global, node: &str, text: String) -> Result<()> {
     if global.json {
         return print_json(&json!({"message_type": "cluster_changed", "node": node, "text": text}));
@@ -458,12 +458,11 @@ fn change(global: &Global, old: Option<&str>, new: &NodeAddress) -> Result<Exit>
         None => storage.add(&place)?,
         Some(old) => {
             let is_target = |name: &str| storage.urls().any(|url| url == cluster::node_url(name));
-            // Whoever ran this before may have been interrupted when only the file was left to
-            // change.
+            // An earlier run may have been interrupted before it changed the file.
             if is_target(old) || !is_target(&new.name) {
                 storage.replace(&cluster::node_url(old), &place)?;
             }
-            // It may have taken its own place, empty.
+            // A node may have replaced itself, with an empty directory.
             let is_gone = |node: &NodeAddress| node.name == old && node.name != new.name;
             authority::change(&file, |nodes| nodes.retain(|node| !is_gone(node)))?;
         }

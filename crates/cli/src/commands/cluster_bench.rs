@@ -23,19 +23,19 @@ const OBJECT_LEN: usize = 8 << 20;
 /// way.
 const AT_ONCE: usize = 3;
 
-/// What one plan came to.
+/// The measurements of a plan.
 struct Measured {
     plan: String,
     objects: usize,
-    /// How long all of them took.
+    /// Time of all writes.
     write: Duration,
-    /// How long the slowest took.
+    /// Time of the slowest write.
     slowest: Duration,
-    /// How long it took to read them back.
+    /// Time of reading all objects back.
     read: Duration,
 }
 
-/// Writes objects by each plan for so many seconds, reads them back, and deletes them.
+/// Writes objects by each plan for `seconds` seconds, reads them back, and deletes them.
 pub fn run(global: &Global, plans: &[String], seconds: f64) -> Result<Exit> {
     let mut table = Table::new(&["Plan", "Objects>", "Written>", "Slowest>", "Read>"]);
     for name in plans {
@@ -81,7 +81,7 @@ fn measure(storage: &StripedStorage, plan: &str, seconds: f64) -> tabane_storage
     let written = at_once(|| {
         while begun.elapsed().as_secs_f64() < seconds {
             let name = Name::new(ObjectKind::Pack, Id(random_id()));
-            // Before it is there, so that it is deleted whatever happens.
+            // Recorded before the put, so that the object is deleted whatever happens.
             names.lock().expect("no panic under this lock").push(name);
             let put = Instant::now();
             storage.put(name, &[&object])?;
@@ -98,7 +98,7 @@ fn measure(storage: &StripedStorage, plan: &str, seconds: f64) -> tabane_storage
         at_once(|| {
             while let Some(&name) = next(&left) {
                 if storage.get(name, None)? != object {
-                    let text = format!("{name} is not what was written");
+                    let text = format!("{name} differs from the bytes written");
                     return Err(StorageError::new(StorageErrorKind::Damaged, text));
                 }
             }

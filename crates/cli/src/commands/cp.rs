@@ -131,7 +131,7 @@ fn parse_algorithm(name: &str) -> std::result::Result<Algorithm, String> {
 }
 
 impl Cp {
-    /// Copies what the arguments name and prints what was done.
+    /// Copies the operands and prints the summary.
     pub fn run(self, global: &Global) -> Result<Exit> {
         let options = self.options()?;
         let verify = options.verify;
@@ -256,12 +256,12 @@ struct Reporter {
     /// The target was given as a directory.
     target_directory: bool,
     is_interrupted: fn() -> bool,
-    /// What stays after an interruption.
+    /// Files that stay after an interruption.
     kept: Mutex<Vec<PathBuf>>,
 }
 
 impl Reporter {
-    /// What is said after a signal.
+    /// The message after a signal.
     fn interruption(&self) -> String {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let kept: Vec<_> = kept
@@ -335,11 +335,11 @@ impl Reporter {
                 quote(path)
             ),
             Problem::Differs { path, mended: true } => format!(
-                "{} was not what was written: written again, and right now",
+                "{} differed from the bytes written: written again, and right now",
                 quote(path)
             ),
             Problem::Differs { path, .. } => {
-                format!("{} is not what was written", quote(path))
+                format!("{} differs from the bytes written", quote(path))
             }
             Problem::Attribute { path, error } => format!(
                 "cannot preserve {} of {}: {}",

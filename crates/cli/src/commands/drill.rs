@@ -70,14 +70,14 @@ fn parse_sample(text: &str) -> std::result::Result<f64, String> {
         .ok_or_else(|| "write a percentage from 0% to 100%, as 1% or 0.5%".to_owned())
 }
 
-/// How a restored file compares with the one that was backed up.
+/// The comparison of a restored file with its source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
-    /// Its bytes are the same.
+    /// The bytes are equal.
     Equal,
-    /// It is gone, or has another size or time.
+    /// The source is gone, or has another size or time.
     Changed,
-    /// It has the size and time that it had, and other bytes.
+    /// The source has the same size and time, and other bytes.
     Differs,
 }
 
@@ -170,11 +170,11 @@ impl Drill {
     }
 }
 
-/// A random sample of the files below `top`, at least one if there is any, and how many files
-/// there are.
+/// Chooses a random sample of the files below `top`, at least one if any exist; returns it with the
+/// number of all files.
 fn choose(browser: &mut Browser, top: &Entry, share: f64) -> Result<(Vec<PathEntry>, u64)> {
     let mut sample = Vec::new();
-    // What is taken if no other file is: each of those seen has the same chance.
+    // The file taken if no other one is: each file seen has the same chance.
     let mut reserve = None;
     let mut files = 0_u64;
     let mut walk = Walk::below(Path::new("/"), top);
@@ -251,7 +251,7 @@ fn compare(scratch: &Path, file: &PathEntry) -> io::Result<Source> {
     Ok(match (equal, is_as_backed_up(&now)?) {
         (true, _) => Source::Equal,
         (false, true) => Source::Differs,
-        // It changed while it was read.
+        // The source changed while it was read.
         (false, false) => Source::Changed,
     })
 }

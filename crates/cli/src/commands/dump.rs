@@ -46,7 +46,7 @@ impl Dump {
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
         let (id, snapshot) = self.place.find(&repository, &self.selection)?;
-        // So that no prune takes packs away meanwhile, where this repository can be written to.
+        // Keeps a prune from deleting packs meanwhile, if this repository is writable.
         let _presence = Presence::announce(&repository, Purpose::Restore);
         let mut browser = Browser::new(&repository)?;
         let path = self.place.join(&self.what);

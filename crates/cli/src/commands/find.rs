@@ -104,7 +104,7 @@ enum Type {
 }
 
 impl Type {
-    /// What the store calls it.
+    /// The store's name of the kind.
     fn name(self) -> &'static str {
         match self {
             Self::File => "file",

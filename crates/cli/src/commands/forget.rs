@@ -397,7 +397,7 @@ pub fn describe(group: &Group) -> String {
     }
 }
 
-/// A table of what stays and why, and one of what goes.
+/// Prints a table of kept snapshots with the reasons, and one of removed snapshots.
 fn print(global: &Global, groups: &[Judged]) -> Result<()> {
     if global.quiet {
         return Ok(());

@@ -39,7 +39,7 @@ impl Heal {
     }
 }
 
-/// Heals, and says what was done.
+/// Heals, and prints the report.
 pub fn heal(global: &Global, options: HealOptions) -> Result<Exit> {
     let storage = global.set()?;
     let progress = Progress::start(global);
@@ -63,8 +63,8 @@ pub fn heal(global: &Global, options: HealOptions) -> Result<Exit> {
             more => (format!("{more} targets are"), "them"),
         };
         warn(format!(
-            "{are} full or cannot be written to (see above), so not everything is protected as it \
-             should be: free some space there, or replace {them} with `{}`, and run this again",
+            "{are} full or cannot be written to (see above), so some objects have too few \
+             parts: free some space there, or replace {them} with `{}`, and run this again",
             advice::replace_command(storage.is_of_nodes())
         ));
     }
@@ -78,14 +78,14 @@ pub fn heal(global: &Global, options: HealOptions) -> Result<Exit> {
                 0 =>
                     "too much of them is lost; `tabane check --read-data` says which files that \
                      affects, `tabane repair --help` what to do",
-                _ => "a target that is missing may have what it takes",
+                _ => "a missing target may hold the parts that they need",
             }
         )),
     }
     if report.missing_targets > 0 {
         warn(format!(
-            "{} missing, so not everything is protected as it should be: bring back what is \
-             missing and run this again, or `{}` it first",
+            "{} missing, so some objects lack parts: bring the missing targets back and \
+             run this again, or replace them with `{}` first",
             format::count(report.missing_targets, "target"),
             advice::replace_command(storage.is_of_nodes())
         ));
@@ -137,7 +137,7 @@ fn print(report: &HealReport, read_data: bool) -> Result<()> {
     output.finish()
 }
 
-/// Says what names are of which too few parts are there.
+/// Explains objects with too few parts.
 pub fn fragments(count: u64) -> String {
     format!(
         "too few parts of {} are there: leftovers of an interrupted write, most likely, which \

@@ -97,7 +97,7 @@ impl Init {
     }
 }
 
-/// Says what was made.
+/// Reports the new repository.
 pub fn report(global: &Global, repository: &Repository) -> Result<()> {
     let config = repository.config();
     let location = repository.storage().location();

@@ -39,7 +39,7 @@ enum Action {
     Add(NewPassword),
     /// Remove a key, by its ID or the beginning of it
     Remove {
-        /// Which key; neither the one in use nor the last
+        /// The key to remove; the key in use and the last key stay
         #[arg(value_name = "ID")]
         id: String,
     },

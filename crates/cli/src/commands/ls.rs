@@ -122,7 +122,7 @@ impl Ls {
                 .map(|path| self.place.join(path))
                 .collect()
         };
-        // Nothing is printed if one of them is not there.
+        // All paths are looked up first: if one is missing, nothing is printed.
         let starts = starts
             .into_iter()
             .map(|path| Ok((browser.find(id, &snapshot, &path)?, path)))
@@ -146,7 +146,7 @@ impl Ls {
             self.print(global, output, &path, &entry)
         };
         for (entry, path) in starts {
-            // A directory that was asked for is not part of what is in it.
+            // Of a named directory only the contents are listed.
             if entry.directory().is_none() {
                 show(&mut output, path.clone(), entry.clone())?;
             }

@@ -1,4 +1,4 @@
-//! The commands: one file each, and one line each in the table below.
+//! The commands: each has a file, and a line in the table below.
 
 use clap::Subcommand;
 

@@ -51,7 +51,7 @@ pub struct Mount {
 impl Mount {
     /// Runs `tabane mount`.
     pub fn run(self, global: &Global) -> Result<Exit> {
-        // What cannot work anyway should not ask for a password first.
+        // Checked before a password is asked for.
         tabane_mount::check(&self.mountpoint)?;
         let repository = global.open()?;
         let options = Options {

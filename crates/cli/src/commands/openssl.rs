@@ -167,7 +167,7 @@ impl Check {
             ))
         })?;
         let checked = check(&module, &dir, &self.program);
-        // Nothing but what this has made.
+        // Removes only this command's own files.
         let _ = fs::remove_dir_all(&dir);
         let (code, used) = checked?;
 
@@ -200,7 +200,8 @@ impl Check {
     }
 }
 
-/// Runs the program, in `dir` as scratch space. Returns its exit code, and what it used.
+/// Runs the program, with `dir` as scratch space. Returns its exit code, and the algorithms that it
+/// used.
 fn check(module: &Path, dir: &Path, program: &[OsString]) -> Result<(Option<i32>, Vec<String>)> {
     let (conf, report) = (dir.join("openssl.cnf"), dir.join("report"));
     let write = |file: &Path, text: &str| {
@@ -254,7 +255,7 @@ fn check(module: &Path, dir: &Path, program: &[OsString]) -> Result<(Option<i32>
     Ok((status.code(), used))
 }
 
-/// What `OPENSSL_CONF` is to name. With a report, the provider writes there what is used.
+/// The configuration for `OPENSSL_CONF`. The provider writes the algorithms used to `report`.
 fn configuration(module: &Path, report: Option<&Path>) -> String {
     let report = report.map_or(String::new(), |file| {
         format!("report = {}\n", file.display())
@@ -318,7 +319,7 @@ fn module(named: Option<PathBuf>) -> Result<PathBuf> {
     fs::canonicalize(&module).map_err(failed)
 }
 
-/// Where OpenSSL looks for modules, if the command says so.
+/// OpenSSL's folder of modules, if the command reports it.
 fn system_modules() -> Option<PathBuf> {
     let output = Command::new("openssl")
         .args(["version", "-m"])

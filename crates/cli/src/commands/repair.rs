@@ -235,8 +235,7 @@ fn packs(
     Ok(Exit::Success)
 }
 
-/// Where copies of damaged packs go unless the person says where: where they are found again, and
-/// outlive a restart.
+/// The default directory for copies of damaged packs: easy to find, and not lost at a restart.
 fn copies_directory(global: &Global) -> Result<PathBuf> {
     let directory = global.local_directory()?;
     let directory = directory.and_then(|directory| fs::canonicalize(directory).ok());

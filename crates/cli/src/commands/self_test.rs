@@ -109,10 +109,10 @@ impl SelfTest {
     }
 }
 
-/// What one processor did.
+/// The outcomes of one processor.
 struct Found {
     rounds: u64,
-    /// Of each check one outcome, a bad one if there was any.
+    /// The outcomes of the round that failed, or else of the first round.
     outcomes: Vec<(Outcome, usize)>,
 }
 
@@ -120,7 +120,7 @@ struct Found {
 fn repeat(processor: usize, until: Instant) -> Found {
     let mut set = CpuSet::new();
     set.set(processor);
-    // Where that is not allowed, the system chooses.
+    // Without permission, the system chooses the processor.
     let _ = sched_setaffinity(None, &set);
     let mut found = Found {
         rounds: 0,

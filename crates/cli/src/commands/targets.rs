@@ -129,16 +129,16 @@ fn change(global: &Global, old: Option<&str>, new: &str) -> Result<Exit> {
             let text = format!("{new} is a target of this set already");
             return Err(Failure::Other(text));
         }
-        // One that the file does not list comes of an earlier attempt that was interrupted.
+        // A target that the file does not list was added by an interrupted attempt.
         None => storage.add(place)?,
         Some(old) => {
-            // It may be the start of an ID, or a directory that is named from here.
+            // `old` may be the start of an ID, or a directory relative to the current one.
             let old = match url(old) {
                 Ok(url) if urls.contains(&url) && !is_target(old) => url,
                 _ => old.to_owned(),
             };
-            // An earlier attempt may have been interrupted when the targets knew, and the file did
-            // not.
+            // An earlier attempt may have been interrupted after changing the targets and before
+            // changing the set file.
             let is_done = urls.contains(&old) && !is_target(&old) && is_target(&new);
             let replaced = if is_done {
                 old

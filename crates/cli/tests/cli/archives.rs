@@ -23,7 +23,7 @@ fn extract(program: &[&str], archive: &[u8], out: &Path) {
     assert!(child.wait().expect("it ends").success(), "{program:?}");
 }
 
-/// Runs a program; nothing if it is not installed or fails.
+/// Runs a program; `None` if it is not installed or fails.
 fn output(program: &str, args: &[&str], path: &Path) -> Option<String> {
     let output = Command::new(program).args(args).arg(path).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

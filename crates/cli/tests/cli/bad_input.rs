@@ -245,7 +245,7 @@ fn what_cannot_be_read_is_code_3_and_the_rest_is_stored() {
     assert_eq!(json.last_json()["errors"], 1);
 }
 
-/// A file that this user cannot read: for root, that is one which nobody can.
+/// A file that this user cannot read; for root, a write-only file of the kernel.
 fn unreadable(bed: &Bed) -> Option<PathBuf> {
     let locked = bed.source().join("locked");
     fs::write(&locked, "secret").expect("written");

@@ -32,7 +32,7 @@ impl Daemon {
         Self { child, serving }
     }
 
-    /// The node's name and where it is, as commands have it.
+    /// The node as `NAME=ADDRESS`, as commands take it.
     fn node(&self) -> String {
         let text = |what: &str| self.serving[what].as_str().expect("a text").to_owned();
         format!("{}={}", text("node"), text("address"))
@@ -229,7 +229,7 @@ fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
         "{}",
         replaced.stderr
     );
-    // As if it had been killed before it changed the file.
+    // As if the command had been killed before it changed the file.
     fs::write(&file, before).expect("it can be written");
     replace("d", &daemons[3].node()).says("e is a node of the repository");
     replace("d", &daemons[3].node()).fails(1, "e is in its place");
@@ -305,10 +305,10 @@ fn a_node_is_added_and_takes_its_share() {
     add("d=127.0.0.1:0")
         .succeeds()
         .says("serve the node with it");
-    // It is not there yet, and nothing is changed.
+    // The new node is not served yet: nothing changes.
     add("d=127.0.0.1:0").fails(1, "serve the node");
     add(&format!("x={}", daemons[0].node().replace("a=", ""))).fails(1, "a and x would both be at");
-    // Two at once, and one that was a mistake.
+    // Two nodes at once, and one by mistake.
     std::thread::scope(|scope| {
         for name in ["x", "y", "z"] {
             scope.spawn(move || add(&format!("{name}=127.0.0.1:0")).succeeds());
@@ -328,7 +328,7 @@ fn a_node_is_added_and_takes_its_share() {
         .says("d is a node of the repository now");
     tabane(&bed, ["cluster", "heal"]).succeeds();
 
-    // What comes from now on is over all of them, and what was there before is as it was.
+    // New objects go to all nodes; old objects are unchanged.
     fs::write(bed.source().join("more"), crate::bed::varied(900_000)).expect("a file");
     tabane(&bed, ["backup", &source]).succeeds();
     let status = tabane(&bed, ["cluster", "status", "--json"])

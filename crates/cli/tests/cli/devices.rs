@@ -94,7 +94,7 @@ fn no_card_is_no_error_unless_it_is_all_that_is_to_hash() {
     run(&mut sum("--gpu=sometimes")).fails(2, "auto, off, only");
 }
 
-/// With a card that does it all, and one that fails in the middle.
+/// Runs with a card that works, and with cards that fail in the middle.
 #[test]
 fn sums_and_backups_are_right_whatever_the_card_does() {
     for (faults, warns) in [

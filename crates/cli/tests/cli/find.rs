@@ -72,7 +72,7 @@ fn entries_are_found_in_every_snapshot_that_has_them() {
 fn files_are_found_by_the_blocks_and_packs_that_hold_them() {
     let bed = Bed::with_repository();
     let source = bed.source();
-    // One block for itself, in a pack with the others.
+    // A file of one block, in a pack with the others.
     fs::write(source.join("alone"), "alone").expect("a file");
     bed.backup(&[]).succeeds();
     let digest = run(bed

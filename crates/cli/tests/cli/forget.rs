@@ -84,7 +84,7 @@ fn groups_are_judged_by_themselves() {
         .says("1 snapshot removed");
     let both = left(&bed);
     assert!(both.len() == 2 && both[1] == ids[1], "{both:?}");
-    // Of both hosts together, and then of one only.
+    // Keeps one snapshot of both hosts together, then one of a single host.
     let together = bed.run(["forget", "-n", "--group-by", "", "--keep-last", "1"]);
     together
         .succeeds()
@@ -161,7 +161,7 @@ fn snapshots_are_removed_by_name() {
     bed.run(["forget", &ids[0]]).fails(1, "no snapshot matches");
 }
 
-/// It may be the only one of its group, or the best: nobody knows.
+/// An unreadable snapshot may be the only one of its group, or the newest.
 #[test]
 fn a_snapshot_that_cannot_be_read_stays_unless_it_is_named() {
     let (bed, ids) = with_snapshots(&[

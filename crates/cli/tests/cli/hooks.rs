@@ -103,7 +103,7 @@ fn a_hook_that_fails_or_hangs_is_told() {
         Value::Array(vec![])
     );
 
-    // The backup is there, but not all is well.
+    // The backup succeeded, but the hook after it failed.
     bed.backup(&["--run-after", "exit 4"])
         .fails(1, "--run-after");
     let ran = bed.backup(&["--run-finally", "exit 5"]);

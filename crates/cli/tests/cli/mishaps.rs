@@ -1,4 +1,4 @@
-//! What happens to repositories, and the way out of it.
+//! Mishaps of repositories, and how commands recover from them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -180,7 +180,7 @@ fn a_source_that_is_missing_today_does_not_hide_the_others() {
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     assert!(ran.stderr.contains("not mounted"), "{}", ran.stderr);
     assert_restores(&bed);
-    // It has the name of both, and is the parent of the next one of both.
+    // The snapshot names both paths, and is the parent of the next backup of both.
     fs::create_dir(gone).expect("made");
     bed.backup(&[gone]).succeeds().says("0 new");
     bed.run(["backup", &format!("{gone}/a"), &format!("{gone}/b")])

@@ -1,4 +1,4 @@
-//! What a restore does to what is there already.
+//! Restores over existing files.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -95,7 +95,7 @@ fn links_and_directories_stay_too() {
     assert_eq!(target, Path::new("elsewhere"));
     assert_eq!(text(&bed, "empty/mine"), "mine");
     assert_eq!(text(&bed, "docs/deep"), "no directory");
-    // Nothing of it is in the way of a restore that may replace it.
+    // A restore with --delete replaces all of these.
     restore_over(&bed, &["--delete", "--verify"]).succeeds();
     assert_eq!(text(&bed, "empty"), "");
     assert!(source.join("docs/deep/data.bin").is_file());

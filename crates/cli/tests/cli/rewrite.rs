@@ -1,4 +1,4 @@
-//! Snapshots without what should not have been in them.
+//! Rewrites snapshots without files that were backed up by mistake.
 
 use std::fs;
 

@@ -127,7 +127,7 @@ impl Bed {
         }
     }
 
-    /// Both must say the same with these arguments.
+    /// Compares the output of both programs with these arguments.
     #[track_caller]
     pub fn same<A: AsRef<OsStr>>(&self, algorithm: &str, args: &[A], stdin: &[u8]) -> Said {
         let mut theirs = Command::new(format!("{algorithm}sum"));

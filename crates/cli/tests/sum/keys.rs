@@ -17,7 +17,7 @@ const HMACS: [(&str, &str); 3] = [
     ("hmac-sha256", "sha256"),
 ];
 
-/// The lines that OpenSSL has for files, in our form; nothing if it is not there, which is said.
+/// OpenSSL's lines for files, in our form; `None`, after saying so, if OpenSSL is not installed.
 fn openssl(bed: &Bed, hash: &str, key: &[u8], files: &[&str]) -> Option<String> {
     let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut command = Command::new("openssl");
@@ -143,7 +143,7 @@ fn untagged_lines_of_an_algorithm_with_a_key_need_its_name() {
          tabane: sums: sha256 takes no key: if its lines are of blake3-keyed, hmac-sha256, \
          highwayhash-256 or vmac-128, say which with --algorithm\n"
     );
-    // With the name, or the tag, there is nothing to guess.
+    // The name or the tag of an algorithm leaves nothing to guess.
     let said = bed.tabane(&[&key[..], &["-c", "sums"]].concat(), b"");
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
     bed.write("file", "other");

@@ -60,7 +60,8 @@ fn many_and_large_files() {
     }
 }
 
-/// The first file keeps all others waiting for their turn: only so many of them are done meanwhile.
+/// The first file delays the output of all others: only a bounded number of them is hashed
+/// meanwhile.
 #[test]
 fn a_file_that_takes_its_time() {
     let bed = Bed::new();

@@ -52,7 +52,7 @@ fn named_pipes_in_any_order() {
     }
 }
 
-/// More than there are threads for, with files between them.
+/// More pipes than threads, with files between them.
 #[test]
 fn many_pipes() {
     let bed = Bed::new();

@@ -106,7 +106,7 @@ impl Progress for Recorder {
     }
 }
 
-/// Copies; returns what was done and what was wrong.
+/// Copies; returns the summary and the problems.
 pub fn run(options: Options, recorder: Recorder) -> (Summary, Vec<String>) {
     run_and_keep(options, &Arc::new(recorder))
 }

@@ -96,7 +96,7 @@ fn a_cancelled_copy_leaves_only_what_lets_it_go_on() {
         ("to", false, false),
     ] {
         let bed = Bed::new();
-        // So large that it is not done when the first of its bytes are.
+        // Large enough to be unfinished when its first bytes are reported.
         files::write(
             bed.path("source/a large one"),
             &files::random_bytes(1, 9 << 20),
@@ -182,7 +182,8 @@ fn a_directory_that_a_killed_run_made_stays_the_name_of_the_copy() {
     let bed = Bed::new();
     let mut options = bed.options();
     options.target = bed.path("new");
-    // What a killed run leaves: the claim as it was in the middle of it, now of nobody.
+    // The remains of a killed run: its claim in the middle of the copy, with no process that holds
+    // the lock.
     let (saved, directory) = (bed.path("saved"), bed.path(""));
     let hook = {
         let saved = saved.clone();

@@ -46,7 +46,7 @@ fn a_flipped_bit_is_found_and_mended() {
             .all(|text| text.starts_with("Differs") && text.contains("mended: true"))
     );
     assert_eq!(summary.reread_bytes, summary.total_bytes);
-    // The other name of one of them is still its other name.
+    // The hard links of a rewritten file are still links of it.
     assert_same(&bed.source(), &bed.copy());
 }
 
@@ -149,7 +149,7 @@ fn bytes_in_holes_are_found_and_mended() {
             let (summary, problems) = run(options.clone(), recorder);
             assert_eq!((summary.mended, summary.errors), (1, 0), "{problems:?}");
             assert_same(&bed.source(), &bed.copy());
-            // So are those in a copy that was there before.
+            // Damage in an existing copy is repaired as well.
             flip(&bed.copy().join("sparse"), at);
             let summary = fine(options);
             assert_eq!(summary.copied_files, 1);

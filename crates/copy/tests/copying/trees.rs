@@ -79,7 +79,7 @@ fn everything_of_a_tree() {
         let all_others = summary.copied_others;
         let all = fs::metadata(bed.copy().join("sparse")).unwrap();
         assert!(all.blocks() * 512 < 1 << 20, "the holes were filled");
-        // Nothing is copied again, and what was changed is.
+        // A second run copies only changed files.
         let inode = |name: &str| fs::metadata(bed.copy().join(name)).unwrap().ino();
         let before = (inode("large"), inode("text"));
         files::write(bed.source().join("many/2/5"), b"other bytes");
@@ -107,7 +107,7 @@ fn a_name_or_a_directory() {
         fine(options.clone());
         assert_same(&bed.source(), &bed.path(name));
     }
-    // A directory that is there is copied into, unless it is to be the name.
+    // An existing directory is copied into, unless the target names the copy itself.
     options.target = bed.path("new");
     options.meaning = Meaning::Name;
     fine(options.clone());

@@ -1,4 +1,4 @@
-//! How long a unit takes for a bundle.
+//! Estimates the time of a unit for a bundle.
 
 /// A linear model of one unit and one algorithm, measured at start and corrected by every bundle
 /// since.
@@ -13,19 +13,19 @@ pub(crate) struct Cost {
     per_byte_s: f64,
     /// Seconds a byte of one message.
     chain_s: f64,
-    /// What bundles took of late, divided by what they should have.
+    /// Recent times of bundles over their estimates.
     correction: f64,
 }
 
-/// How much one bundle changes the correction.
+/// Weight of one bundle in the correction.
 const CORRECTION_WEIGHT: f64 = 0.125;
 
-/// One outlier, as when the machine sleeps, must not decide for long.
+/// Bound on the effect of one outlier, as when the machine sleeps.
 const OUTLIER_RATIO_MAX: f64 = 8.0;
 
 impl Cost {
-    /// Of measurements: the seconds of next to nothing, and of so many bytes in many messages and
-    /// in one.
+    /// The cost from three measurements in seconds: of a tiny message, and of this many bytes in
+    /// many messages and in one.
     pub(crate) fn measured(nothing_s: f64, many: (usize, f64), one: (usize, f64)) -> Self {
         let per_byte_s = |(bytes, seconds): (usize, f64)| {
             (seconds - nothing_s).max(seconds / 16.0) / bytes as f64

@@ -1,8 +1,8 @@
-//! A graphics card as one more unit: it takes the bundles that it finishes first.
+//! A graphics card as one more unit of hashing, which takes the bundles that it would finish first.
 //!
-//! The others are the cores: each hashes its own bundles in its lanes, so they have no queue. A
-//! card's queue are the bundles that it has taken. What it fails at is done again on the core that
-//! asked, and a card that fails is not asked any more.
+//! The other units are the cores: each hashes its own bundles in its lanes, so they have no queue.
+//! A card's queue are the bundles that it has taken. A bundle at which the card fails is hashed on
+//! the core that asked, and a card that failed is not asked again.
 
 mod cost;
 
@@ -22,20 +22,19 @@ use cost::Cost;
 
 pub use tabane_gpu::{Error, Properties};
 
-/// What a graphics card is used for.
+/// Uses of a graphics card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// For the bundles that it would finish before the core that has them. It is looked for when
-    /// there is much to hash.
+    /// The card hashes bundles that it would finish before the core. It is looked for once there is
+    /// much to hash.
     Auto,
-    /// For nothing, and it is not looked for.
+    /// No card is looked for or used.
     Off,
-    /// For all bundles that it can take: cores are wanted for something else.
+    /// The card hashes all bundles that it can take, so that cores stay free.
     Only,
 }
 
-/// The mode of this process, as a number of [`MODES`]. Whoever only uses the library has asked for
-/// no card.
+/// The mode of this process, as an index of [`MODES`]; off unless a program sets another.
 static MODE: AtomicU8 = AtomicU8::new(1);
 const MODES: [(Mode, &str); 3] = [
     (Mode::Auto, "auto"),
@@ -43,11 +42,11 @@ const MODES: [(Mode, &str); 3] = [
     (Mode::Only, "only"),
 ];
 
-/// The card of this process, or why there is none.
+/// The card of this process, or the error of opening it.
 static UNIT: OnceLock<Result<Unit, Error>> = OnceLock::new();
 
-/// Bytes that are hashed before a card is looked for. To open one takes a fraction of a second:
-/// there should be seconds of work.
+/// Bytes that are hashed before a card is looked for. Opening a card takes a fraction of a second,
+/// so there should be seconds of work.
 const BYTES_BEFORE_LOOK: u64 = 1 << 30;
 
 /// A card gets a bundle if it takes at most this share of a core's time: estimates err, and the bus
@@ -58,12 +57,12 @@ impl Mode {
     /// The names that [`Mode::from_str`] takes.
     pub const NAMES: [&str; 3] = [MODES[0].1, MODES[1].1, MODES[2].1];
 
-    /// What this process uses a card for.
+    /// The mode of this process.
     pub fn current() -> Self {
         MODES[usize::from(MODE.load(Ordering::Relaxed))].0
     }
 
-    /// What this process uses a card for from now on.
+    /// Sets the mode of this process.
     pub fn set(self) {
         let number = MODES.iter().position(|(mode, _)| *mode == self);
         MODE.store(number.expect("all are there") as u8, Ordering::Relaxed);
@@ -97,7 +96,7 @@ impl fmt::Display for Mode {
 /// Opens the card of this process and measures it, unless that was done before.
 ///
 /// # Errors
-/// There is none, or it is of no use.
+/// When no card is found, or the card cannot be used.
 pub fn open() -> Result<&'static Unit, Error> {
     UNIT.get_or_init(|| Unit::open(Path::new("libcuda.so.1")))
         .as_ref()
@@ -109,32 +108,32 @@ pub fn opened() -> Option<&'static Unit> {
     UNIT.get()?.as_ref().ok()
 }
 
-/// Why the card of this process was given up after it had begun, if it was.
+/// The error for which the card of this process was given up after its start, if any.
 pub fn failure() -> Option<Error> {
     opened()?.card.failure()
 }
 
-/// A card with what it costs to use it.
+/// A card with its measured costs.
 pub struct Unit {
     card: Card,
     costs: Mutex<[Costs; 3]>,
-    /// Seconds that the bundles should take which it has now.
+    /// Estimated seconds for the bundles that the card has now.
     queued_s: Mutex<f64>,
     done: Mutex<Done>,
 }
 
-/// What a card has done.
+/// Counts of a card's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Done {
-    /// Bundles that it took and did not fail at.
+    /// Bundles that the card hashed without failing.
     pub bundles: u64,
-    /// Bytes in them.
+    /// Bytes in these bundles.
     pub bytes: u64,
-    /// Seconds that it was theirs.
+    /// Seconds that the card spent on these bundles.
     pub seconds: f64,
 }
 
-/// Of one algorithm.
+/// Costs of one algorithm.
 #[derive(Clone, Copy)]
 struct Costs {
     card: Cost,
@@ -157,7 +156,7 @@ const MEASURED_MESSAGES: usize = 1024;
 /// Bytes of each of them: a usual length.
 const MEASURED_MESSAGE_LEN: usize = 4 << 10;
 
-/// Bytes of the message to measure with, when it is one.
+/// Bytes of the message with which single messages are measured.
 const MEASURED_SINGLE_LEN: usize = 64 << 10;
 
 impl Unit {
@@ -183,12 +182,12 @@ impl Unit {
         })
     }
 
-    /// What the card is.
+    /// Properties of the card.
     pub fn properties(&self) -> &Properties {
         self.card.properties()
     }
 
-    /// What it has done until now.
+    /// Counts of the card's work so far.
     pub fn done(&self) -> Done {
         *self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -221,8 +220,8 @@ impl Unit {
         self.queued_s.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the card or this core do a bundle, whoever should be done first, and learns of it. What
-    /// the card fails at is the core's.
+    /// Runs a bundle on the card or on this core, whichever should finish first, and corrects the
+    /// estimate of that one. If the card fails, the core runs the bundle.
     fn choose<T>(
         &self,
         mode: Mode,
@@ -251,7 +250,7 @@ impl Unit {
                 *queued_s
             };
             if let Ok(done) = done {
-                // Those that were with it took their share of the time.
+                // Bundles that ran at the same time took their share of the elapsed time.
                 let share = card_s / (card_s + before_s);
                 let took_s = share * start.elapsed().as_secs_f64();
                 self.costs()[algorithm].card.correct(card_s, took_s);
@@ -331,8 +330,8 @@ fn unit(mode: Mode, bytes: usize) -> Option<&'static Unit> {
         Mode::Auto => {
             let hashed = HASHED.fetch_add(bytes as u64, Ordering::Relaxed);
             if hashed >= BYTES_BEFORE_LOOK && !LOOKING.swap(true, Ordering::Relaxed) {
-                // In the background, since nobody waits for it. A thread that cannot be started
-                // finds no card.
+                // In the background, since hashing does not wait for a card. Without a thread no
+                // card is found.
                 let _ = std::thread::Builder::new()
                     .name("card".to_owned())
                     .spawn(|| open().is_ok());
@@ -355,15 +354,14 @@ fn size<'a>(messages: impl Iterator<Item = &'a [u8]>) -> (usize, usize) {
     })
 }
 
-/// Whether a card can have a bundle of so many messages of at most `longest` bytes. What it does
-/// not take is a core's, and so is all that comes with it. A single message is one chain, in which
-/// no card comes near a core.
+/// Whether the card can take a bundle of `count` messages of at most `longest` bytes. A core hashes
+/// any other bundle as a whole. A single message is one chain, at which no card comes near a core.
 fn for_cards(unit: &Unit, count: usize, longest: usize) -> bool {
     count > 1 && longest <= unit.card.message_max()
 }
 
-/// Which message is the shortest that is not empty. A core hashes that one of every bundle too: a
-/// card that has begun to be wrong is noticed, for little.
+/// Index of the shortest message that is not empty. A core hashes that message of each bundle too,
+/// which shows at little cost when a card begins to compute wrongly.
 fn shortest<'a>(messages: impl Iterator<Item = &'a [u8]>) -> usize {
     let lens = messages.map(<[u8]>::len).enumerate();
     lens.filter(|(_, len)| *len > 0)
@@ -371,7 +369,7 @@ fn shortest<'a>(messages: impl Iterator<Item = &'a [u8]>) -> usize {
         .map_or(0, |(number, _)| number)
 }
 
-/// The digests of messages, by whom is done first.
+/// Hashes messages on this core or on a card, whichever should finish first.
 pub(crate) fn hash_many(algorithm: tabane_lanes::Algorithm, messages: &[&[u8]]) -> Vec<Digest> {
     let by_core = || {
         let digests = tabane_lanes::hash_many(algorithm, messages);
@@ -405,7 +403,7 @@ pub(crate) fn hash_many(algorithm: tabane_lanes::Algorithm, messages: &[&[u8]]) 
     unit.choose(mode, number, size, by_card, by_core)
 }
 
-/// Appends a part to each message, by whom is done first: this core, or a card if there is one.
+/// Appends a part to each message on this core or on a card, whichever should finish first.
 pub fn update_many(parts: &mut [(&mut Hasher, &[u8])]) {
     let mode = Mode::current();
     if mode == Mode::Off {
@@ -429,15 +427,15 @@ pub fn update_many(parts: &mut [(&mut Hasher, &[u8])]) {
     unit.choose(mode, number, size, by_card, by_core);
 }
 
-/// Has a card take the whole blocks of all parts into the states, and does the rest here. Nothing
-/// has changed if it fails.
+/// Lets a card hash the whole blocks of all parts, and hashes the rest here. A failure leaves the
+/// hashers unchanged.
 fn advance<'a>(
     card: &Card,
     algorithm: tabane_gpu::Algorithm,
     parts: &mut [(&mut Hasher, &'a [u8])],
 ) -> Result<(), Error> {
     const BLOCK_LEN: usize = 64;
-    /// A hasher at the end of a block, its state, whole blocks, and what is behind them.
+    /// A hasher at the end of a block, its state, whole blocks, and the bytes behind them.
     struct Cut<'a> {
         hasher: Hasher,
         state: [u32; 8],

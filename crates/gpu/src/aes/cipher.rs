@@ -1,4 +1,4 @@
-//! Keys on a card, and what is encrypted with them.
+//! Keys on a card, and encryption with them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::memory::DeviceBuffer;
 /// Bytes of an item of work: `Item` of `aes.cu`.
 const ITEM_LEN: usize = 32;
 
-/// Longer messages are cut into items of so many bytes, so that there is work for all threads.
+/// Bytes of an item: longer messages are cut, so that all threads have work.
 const ITEM_MAX: usize = 16 << 10;
 
 /// Messages are shorter than this, in bytes, so that places in them fit into 32 bits.
@@ -29,23 +29,23 @@ const BLOCKS_PER_MULTIPROCESSOR: u32 = 5;
 pub enum Mode {
     /// Each block for itself.
     EcbEncrypt,
-    /// Its inverse.
+    /// The inverse of ECB encryption.
     EcbDecrypt,
     /// Exclusive or with encrypted counters; the vector is the first counter block. Of any length,
     /// and its own inverse.
     Ctr,
     /// Each block is a link of a chain, so only messages are independent.
     CbcEncrypt,
-    /// Its inverse, for which blocks are independent.
+    /// The inverse of CBC encryption, for which blocks are independent.
     CbcDecrypt,
 }
 
-/// How blocks are encrypted in ECB and CTR. Which is faster depends on the card: measure.
+/// Implementations of ECB and CTR. The faster one depends on the card: measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Design {
     /// By tables, of which each bank of shared memory has a copy.
     Tables,
-    /// 32 blocks in a thread, bit by bit. What it has no code for goes by tables.
+    /// 32 blocks in a thread, bit by bit. Modes without such code use tables.
     Bits,
 }
 
@@ -80,8 +80,8 @@ pub struct Items {
 }
 
 impl<'c> Aes<'c> {
-    /// A key of 16 or 32 bytes. The first one also loads the kernels, and has them encrypt what is
-    /// known.
+    /// A key of 16 or 32 bytes. The first key also loads the kernels, and tests them with known
+    /// answers.
     ///
     /// # Errors
     /// The key has another length, or the card fails.
@@ -109,8 +109,8 @@ impl<'c> Aes<'c> {
     /// Encrypts or decrypts messages in the machine's memory, each with its vector, in their place.
     ///
     /// # Errors
-    /// A message is no multiple of 16 bytes (but for CTR) or too long for a slot of staging memory,
-    /// or the card fails; then some messages may be done and others not.
+    /// When a message is no multiple of 16 bytes (except with CTR) or too long for a slot of
+    /// staging memory, or the card fails; some messages may be encrypted then.
     pub fn crypt_many(
         &self,
         mode: Mode,
@@ -266,8 +266,8 @@ impl<'c> Aes<'c> {
     /// Starts the kernel of a mode.
     ///
     /// # Safety
-    /// At `items` on the card there are so many, which lie in the memory at `from` and at `to`,
-    /// until the stream is done.
+    /// The card has `count` items at `items`, which lie in the memory at `from` and `to`, and all
+    /// of it stays until the stream is done.
     #[allow(clippy::too_many_arguments)]
     unsafe fn launch(
         &self,

@@ -1,4 +1,4 @@
-//! How keys are expanded, on the processor.
+//! Expands keys on the processor.
 
 use zeroize::Zeroizing;
 
@@ -15,8 +15,8 @@ pub(super) fn round_keys_len(rounds: u32) -> usize {
 
 /// Round keys to encrypt, and those of the equivalent inverse cipher.
 ///
-/// The tables here are looked up by bytes of the key, on the processor: once a key, which tells
-/// little to those who can time caches.
+/// Looks tables up by bytes of the key, on the processor: only once a key, which tells little to an
+/// attacker who can time caches.
 pub(super) fn expand(key: &[u8]) -> Result<Zeroizing<Vec<u8>>, Error> {
     if key.len() != 16 && key.len() != 32 {
         return Err(Error::Misuse("a key has 16 or 32 bytes"));

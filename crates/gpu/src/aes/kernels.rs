@@ -8,12 +8,12 @@ use crate::error::Error;
 use crate::kernel::Kernel;
 use crate::memory::DeviceBuffer;
 
-/// Where the tables of each direction begin, in bytes.
+/// Offsets of the tables of each direction, in bytes.
 pub(super) const ENCRYPT: u64 = 0;
 pub(super) const DECRYPT: u64 = 1024;
 pub(super) const INVERSE: u64 = 2048;
 
-/// One for each mode and design.
+/// The kernels, one for each mode and design.
 pub(crate) struct Kernels {
     pub(super) ecb_encrypt: Kernel,
     pub(super) ecb_decrypt: Kernel,

@@ -10,13 +10,13 @@ pub(super) type Block = [u8; BLOCK];
 
 /// A register of one, two or four blocks.
 ///
-/// A value exists only where the processor has the instruction set: whoever makes one promises
-/// that. So the operations on values, and with them the cipher and its modes, are safe code.
+/// A value exists only if the processor has the instruction set: its constructor demands this. So
+/// the operations on values, and with them the cipher and its modes, are safe code.
 ///
 /// Every function must be `#[inline(always)]`: the caller at the bottom of the stack is the only
 /// one that has the `#[target_feature]`.
 pub(super) trait BlockVector: Copy {
-    /// How many blocks are in a register. At most 4.
+    /// Blocks in a register: 1, 2 or 4.
     const BLOCKS: usize;
 
     /// Reads `BLOCKS` blocks, one after the other.
@@ -49,7 +49,7 @@ pub(super) trait BlockVector: Copy {
     /// The processor has the instruction set.
     unsafe fn broadcast(block: &Block) -> Self;
 
-    /// One key for all blocks, in the form that suits the register.
+    /// The form of one key for all blocks that suits the register.
     type Keys<'k>: RoundKeys<Self>;
 
     /// # Safety
@@ -145,25 +145,25 @@ pub(super) trait BlockVector: Copy {
     fn word_everywhere<const WORD: usize, const BYTES: usize>(self) -> Self {
         let block = self.first();
         let word = core::array::from_fn(|i| block[4 * WORD + (i + BYTES) % 4]);
-        // SAFETY: there are values of this type.
+        // SAFETY: a value of this type exists, so the processor has the instruction set.
         unsafe { Self::broadcast(&word) }
     }
 
-    /// Each word of the first block plus all those before it.
+    /// Adds to each word of the first block all words before it.
     #[inline(always)]
     fn running_sums(self) -> Self {
         let mut block = self.first();
         for i in 4..BLOCK {
             block[i] ^= block[i - 4];
         }
-        // SAFETY: there are values of this type.
+        // SAFETY: a value of this type exists, so the processor has the instruction set.
         unsafe { Self::broadcast(&block) }
     }
 
     /// All blocks one place further; in the first place comes the last block of `before`.
     fn delayed(self, before: Self) -> Self;
 
-    /// What GHASH takes them for.
+    /// The register's blocks as polynomials of GHASH.
     type Polynomials: Polynomials;
 
     /// The blocks, in order, as polynomials: one register, or several.
@@ -175,7 +175,7 @@ pub(super) trait BlockVector: Copy {
 ///
 /// As with [`BlockVector`], a value exists only where the processor has the instruction set.
 pub(super) trait Polynomials: Copy {
-    /// How many.
+    /// Number of polynomials.
     const COUNT: usize;
 
     /// Reads `COUNT` polynomials.
@@ -206,7 +206,7 @@ pub(super) trait Polynomials: Copy {
     /// `to` is writable for `COUNT` numbers.
     unsafe fn write(self, to: *mut u128);
 
-    /// What is in the first place.
+    /// The polynomial in the first place.
     fn number(self) -> u128;
 
     /// The sum of all in the first place, zeros elsewhere.

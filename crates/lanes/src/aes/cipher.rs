@@ -3,7 +3,7 @@
 use super::block::{Block, BlockVector};
 use super::round_keys::{ROUND_KEYS_MAX, RoundKeys};
 
-/// One key for all blocks.
+/// A key for all blocks, loaded into registers.
 pub(super) struct SameKey<V>([V; ROUND_KEYS_MAX]);
 
 impl<V: BlockVector> SameKey<V> {
@@ -29,8 +29,7 @@ impl<V: BlockVector> RoundKeys<V> for SameKey<V> {
     }
 }
 
-/// One key for all blocks, read where it is needed: with nothing to prepare, short messages are
-/// quick.
+/// A key for all blocks, read from memory as needed: without preparation, short messages are quick.
 pub(super) struct KeyInPlace<'k>(&'k [Block; ROUND_KEYS_MAX]);
 
 impl<'k> KeyInPlace<'k> {
@@ -43,8 +42,8 @@ impl<V: BlockVector> RoundKeys<V> for KeyInPlace<'_> {
     #[inline(always)]
     fn get(&self, round: usize, _register: usize) -> V {
         debug_assert!(round < ROUND_KEYS_MAX);
-        // SAFETY: there are values of this type where keys are added to them. A key has at most 14
-        // rounds.
+        // SAFETY: keys are added to values of this type, so the processor has the instruction set.
+        // A key has at most 14 rounds.
         unsafe { V::broadcast(self.0.get_unchecked(round)) }
     }
 }

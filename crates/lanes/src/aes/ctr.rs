@@ -34,7 +34,7 @@ pub struct Ctr<'k> {
     counter: u128,
     /// The last block of keystream that was begun.
     stream: Block,
-    /// How many bytes of it are used: all where none is begun.
+    /// Number of its bytes that are used: all if no block is begun.
     used: usize,
 }
 

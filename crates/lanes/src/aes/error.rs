@@ -1,19 +1,19 @@
-//! What can go wrong.
+//! Errors of AES.
 
 use core::fmt;
 
 use super::backend::Backend;
 use super::block::BLOCK;
 
-/// What cannot be done.
+/// Errors of AES.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// A key of so many bytes.
+    /// The key has this number of bytes.
     KeyLength(usize),
-    /// A message of so many bytes, which are not whole blocks.
+    /// The message has this number of bytes, which are not whole blocks.
     DataLength(usize),
-    /// An initialization vector of so many bytes.
+    /// The initialization vector has this number of bytes.
     IvLength(usize),
     /// More additional data or a longer message than GCM allows, or additional data behind the
     /// message.

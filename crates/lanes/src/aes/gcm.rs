@@ -115,7 +115,7 @@ impl fmt::Debug for GcmKey {
 pub struct Gcm {
     /// The counter block of the next whole block.
     counter: u128,
-    /// What is added to the hash: the encrypted first counter block.
+    /// The encrypted first counter block, which is added to the hash.
     mask: Block,
     /// The hash of whole blocks.
     sum: u128,
@@ -203,8 +203,8 @@ impl Gcm {
         self.crypt::<true>(key, data.into())
     }
 
-    /// Decrypts the next bytes of the message. What comes out may be used only when the
-    /// [`tag`](Self::tag) has turned out to be the right one.
+    /// Decrypts the next bytes of the message. The plaintext must not be used before the
+    /// [`tag`](Self::tag) has proved right.
     ///
     /// # Errors
     ///
@@ -228,7 +228,7 @@ impl Gcm {
         (sum ^ u128::from_be_bytes(self.mask)).to_be_bytes()
     }
 
-    /// How many bytes of a block wait for the rest of it.
+    /// Bytes of an incomplete block.
     fn begun(&self) -> usize {
         let len = if self.data_len == 0 {
             self.aad_len
@@ -265,7 +265,7 @@ impl Gcm {
         let whole = data.len() / BLOCK * BLOCK;
         let (mut whole, rest) = data.split_at(whole);
         while !whole.is_empty() {
-            // Where the last 32 bits start again from 0.
+            // Position at which the last 32 bits of the counter wrap to 0.
             let end = ((1 << 32) - self.counter as u32 as u64) * BLOCK as u64;
             let end = end.min(whole.len() as u64) as usize;
             let (mut now, behind) = whole.split_at(end);

@@ -38,7 +38,8 @@ pub(super) unsafe fn powers<V: BlockVector>(powers: &mut Powers, hash_key: &Bloc
             ready += 1;
             powers.0[POWERS - ready] = Product::of(last, first).reduced().number();
         }
-        // As many again at once, each times the highest: products that wait for each other are few.
+        // Doubles the number of powers at a time, by products with the highest one, so that few
+        // products wait for each other.
         while ready < POWERS {
             let highest = V::Polynomials::everywhere(powers.0[POWERS - ready]);
             for i in (POWERS - ready..POWERS).step_by(V::Polynomials::COUNT) {
@@ -78,7 +79,7 @@ impl<P: Polynomials> Product<P> {
         }
     }
 
-    /// The sum of all, in the field, in the first place.
+    /// The reduced sum of all products, in the first place.
     #[inline(always)]
     fn reduced(self) -> P {
         let gathered = Self {
@@ -92,7 +93,7 @@ impl<P: Polynomials> Product<P> {
     /// Each by itself, in the field.
     #[inline(always)]
     fn each_reduced(self) -> P {
-        // SAFETY: there are values of this type.
+        // SAFETY: a value of this type exists, so the processor has the instruction set.
         let field = unsafe { P::everywhere(FIELD) };
         // Each step takes the lowest half to the next two.
         let fold = |from: P, to: P| {
@@ -123,8 +124,8 @@ impl<P: Polynomials> Ghash<'_, P> {
         let mut sum: Option<Product<P>> = None;
         for register in registers {
             for mut polynomials in register.polynomials() {
-                // SAFETY: there are values of this type. Less than four places are behind the first
-                // power.
+                // SAFETY: a value of this type exists, so the processor has the instruction set.
+                // Reads end less than four places behind the first power.
                 let powers = unsafe { P::read(power) };
                 power = power.wrapping_add(P::COUNT);
                 sum = Some(match sum {
@@ -158,7 +159,7 @@ pub(super) unsafe fn hash<V: BlockVector, const N: usize>(
         // SAFETY: the caller's promise.
         sum: unsafe { V::Polynomials::single(*sum) },
     };
-    // SAFETY: the caller's promise; slices of so many blocks.
+    // SAFETY: the caller's promise of the instruction set; the slices have this many blocks.
     unsafe {
         let mut groups = data.chunks_exact(N * V::BLOCKS);
         for group in &mut groups {

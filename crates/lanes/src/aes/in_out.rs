@@ -1,4 +1,4 @@
-//! Where a message is, and where the result goes.
+//! Source and destination of a message, which may be the same memory.
 
 use core::marker::PhantomData;
 
@@ -53,7 +53,7 @@ impl<'a> InOut<'a> {
         }
     }
 
-    /// How many bytes there are.
+    /// Number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
@@ -67,19 +67,21 @@ impl<'a> InOut<'a> {
 
     /// The message.
     pub fn source(&self) -> &[u8] {
-        // SAFETY: readable for so many bytes, and nobody writes there as long as this is borrowed.
+        // SAFETY: `from` is readable for `len` bytes; the constructor's borrow excludes foreign
+        // writes, and this borrow our own.
         unsafe { core::slice::from_raw_parts(self.from, self.len) }
     }
 
-    /// The place where the result goes, as it is: where the message is, or elsewhere.
+    /// The destination: the message's own memory, or another place.
     pub fn destination(&mut self) -> &mut [u8] {
-        // SAFETY: writable for so many bytes, and it is borrowed as a whole.
+        // SAFETY: `to` is writable for `len` bytes; the constructor's borrow excludes foreign
+        // accesses, and this mutable borrow our own.
         unsafe { core::slice::from_raw_parts_mut(self.to, self.len) }
     }
 
     /// The place where the result goes, with the message copied there if it was elsewhere.
     pub fn into_place(self) -> &'a mut [u8] {
-        // SAFETY: both are valid for so many bytes, and they are the same place or do not overlap.
+        // SAFETY: both are valid for `len` bytes, and are the same memory or do not overlap.
         unsafe {
             if self.from != self.to {
                 self.to.copy_from_nonoverlapping(self.from, self.len);
@@ -88,11 +90,11 @@ impl<'a> InOut<'a> {
         }
     }
 
-    /// What is before so many bytes, and what is behind them.
+    /// Splits after `at` bytes.
     ///
     /// # Panics
     ///
-    /// If there are fewer.
+    /// If there are fewer than `at` bytes.
     #[inline]
     pub fn split_at(self, at: usize) -> (Self, Self) {
         assert!(at <= self.len);
@@ -105,7 +107,7 @@ impl<'a> InOut<'a> {
         (Self { len: at, ..self }, behind)
     }
 
-    /// The last bytes of what is read.
+    /// The last block of the source.
     #[inline]
     pub(super) fn last_block(&self) -> Option<Block> {
         let at = self.len.checked_sub(BLOCK)?;

@@ -1,4 +1,4 @@
-//! What an instruction set offers: a table of functions.
+//! The functions of an instruction set, as a table.
 
 use super::backend::Backend;
 use super::block::Block;
@@ -7,10 +7,10 @@ use super::key::Key;
 use super::lane_keys::{EncryptLanes, LaneSet, OneKey, OwnKeys};
 use super::powers::Powers;
 
-/// What a backend can do. All these functions are unsafe to call because the processor must have
-/// the instruction set.
+/// The functions of a backend. All are unsafe to call because the processor must have the
+/// instruction set.
 pub(super) struct Kernels {
-    /// Whose they are.
+    /// The backend of these kernels.
     pub(super) backend: Backend,
     /// Fills in the round keys of encryption.
     pub(super) expand: unsafe fn(key: &mut Key, bytes: &[u8]),
@@ -30,14 +30,14 @@ pub(super) struct Kernels {
     pub(super) powers: unsafe fn(powers: &mut Powers, hash_key: &Block),
     /// Adds blocks to `sum`.
     pub(super) ghash: unsafe fn(powers: &Powers, sum: &mut u128, data: &[Block]),
-    /// One message. Leaves the last block of ciphertext in `iv`.
+    /// Encrypts one message. Leaves the last block of ciphertext in `iv`.
     pub(super) cbc_encrypt: unsafe fn(key: &Key, iv: &mut Block, data: Blocks),
     /// Ways of CBC encryption of many messages, the one with the fewest lanes first.
     pub(super) cbc_kernels: &'static [CbcKernel],
 }
 
 impl Kernels {
-    /// The kernel with the fewest lanes that are enough, or else the one with the most.
+    /// The kernel with the fewest lanes of at least `lanes`, or else the one with the most.
     pub(super) fn cbc_kernel(&self, lanes: usize) -> &CbcKernel {
         let enough = self.cbc_kernels.iter().find(|kernel| kernel.lanes >= lanes);
         enough.unwrap_or(&self.cbc_kernels[self.cbc_kernels.len() - 1])

@@ -22,7 +22,7 @@ pub struct Key {
     pub(super) decrypt: RoundKeyBlocks,
     /// 10, 12 or 14.
     pub(super) rounds: usize,
-    /// Of a backend that is available: there is no other way to a key.
+    /// Kernels of an available backend: constructors check this.
     kernels: &'static Kernels,
 }
 
@@ -70,12 +70,11 @@ impl Key {
         }
     }
 
-    /// Becomes another key, in the same place: for many keys one after the other this is the
-    /// fastest.
+    /// Replaces the key in place, the fastest way to use many keys in turn.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyLength`] unless there are 16, 24 or 32 bytes. Then it stays the same.
+    /// [`Error::KeyLength`] unless there are 16, 24 or 32 bytes. The key is unchanged then.
     pub fn set(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.set_encrypting(bytes)?;
         // SAFETY: the backend is available.
@@ -115,7 +114,7 @@ impl Key {
         32 * (self.rounds - 6)
     }
 
-    /// The key that was expanded. It is secret.
+    /// The key before expansion. It is secret.
     pub fn as_bytes(&self) -> &[u8] {
         // FIPS 197, 5.2: the expanded key begins with the key.
         &self.encrypt.0.as_flattened()[..self.bits() / 8]
@@ -168,7 +167,7 @@ pub(super) unsafe fn expand<V: BlockVector>(key: &mut Key, bytes: &[u8]) {
     }
 }
 
-/// Those of the equivalent inverse cipher: FIPS 197, 5.3.5.
+/// Computes the round keys of the equivalent inverse cipher: FIPS 197, 5.3.5.
 ///
 /// # Safety
 ///

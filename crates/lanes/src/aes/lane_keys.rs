@@ -8,7 +8,7 @@ use super::round_keys::{ROUND_KEYS_MAX, RoundKeys};
 /// The most lanes of a kernel.
 pub(super) const LANES_MAX: usize = 48;
 
-/// Where lanes stand.
+/// State of the lanes.
 #[repr(align(64))]
 pub(super) struct LaneSet {
     /// The block of ciphertext before the next one.
@@ -19,7 +19,7 @@ pub(super) struct LaneSet {
 
 /// The keys of lanes.
 pub(super) trait LaneKeys {
-    /// The kernel's function for keys of this kind with so many rounds.
+    /// The kernel's function for keys of this kind with `rounds` rounds.
     fn function(kernel: &CbcKernel, rounds: usize) -> EncryptLanes<Self>;
     /// Gives a lane its message's key.
     fn set(&mut self, lane: usize, key: &Key);
@@ -98,8 +98,8 @@ impl<V: BlockVector> RoundKeys<V> for OwnKeys {
     #[inline(always)]
     fn get(&self, round: usize, register: usize) -> V {
         let row = &self.0[round][register * V::BLOCKS..][..V::BLOCKS];
-        // SAFETY: there are values of this type where keys are added to them, and the row has
-        // BLOCKS blocks.
+        // SAFETY: keys are added to values of this type, so the processor has the instruction set;
+        // the row has BLOCKS blocks.
         unsafe { V::load(row.as_ptr()) }
     }
 }

@@ -30,9 +30,8 @@ macro_rules! unrolled {
 ///
 /// A chunk of each lane is turned into columns, registers that hold one block of each of several
 /// lanes, and back. That takes shuffles, which on many processors share a port with the AES
-/// instructions. They go unnoticed where a few of them lie between many rounds. So while one chunk
-/// is encrypted, the one before is written and the one after is read, in pieces after every few
-/// instructions of the rounds.
+/// instructions. They go unnoticed where a few of them lie between many rounds. So the rounds of
+/// one chunk are interleaved with the write of the chunk before and the read of the next one.
 ///
 /// # Safety
 ///
@@ -49,7 +48,7 @@ pub(super) unsafe fn encrypt_lanes<V: BlockVector, const N: usize, const ROUNDS:
     // SAFETY: the caller promises the instruction set; there are N * BLOCKS lanes.
     let mut state = unsafe { [V::load(before); N] };
     for (i, state) in state.iter_mut().enumerate() {
-        // SAFETY: as above.
+        // SAFETY: the instruction set as before; index `i * BLOCKS` is below the number of lanes.
         *state = unsafe { V::load(before.add(i * V::BLOCKS)) };
     }
 
@@ -89,7 +88,7 @@ pub(super) unsafe fn encrypt_lanes<V: BlockVector, const N: usize, const ROUNDS:
                     // A quarter of the pieces, evenly.
                     let place = 2 * (ROUND - 1) + half;
                     for piece in place * N / (2 * ROUNDS)..((place + 1) * N / (2 * ROUNDS)).min(N) {
-                        // SAFETY: the caller promises so many chunks.
+                        // SAFETY: the caller promises that `data` has `chunks` chunks in each lane.
                         unsafe { move_piece(other, column * N + piece, data, previous, next) };
                     }
                 }
@@ -102,7 +101,7 @@ pub(super) unsafe fn encrypt_lanes<V: BlockVector, const N: usize, const ROUNDS:
     }
     for (i, columns) in other.iter().enumerate() {
         for half in 0..2 {
-            // SAFETY: the caller promises so many chunks.
+            // SAFETY: the caller promises that `data` has `chunks` chunks in each lane.
             unsafe {
                 V::store_columns(
                     columns,
@@ -119,8 +118,7 @@ pub(super) unsafe fn encrypt_lanes<V: BlockVector, const N: usize, const ROUNDS:
     }
 }
 
-/// Writes or reads half of the columns of a register: the piece's, of four for each of the
-/// registers.
+/// Writes or reads half of a register's columns: one of four pieces a register.
 ///
 /// # Safety
 ///

@@ -6,7 +6,7 @@ use super::in_out::InOut;
 use super::key::Key;
 
 /// Encrypts one message in CBC mode. `iv` becomes the last block of ciphertext, with which a next
-/// call goes on with the same message. Where there are several messages,
+/// call goes on with the same message. For several messages,
 /// [`cbc_encrypt_many`](super::cbc_encrypt_many) is much faster.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use super::cipher::{decrypt, encrypt};
 use super::in_out::Blocks;
 use super::key::Key;
 
-/// What a mode does to blocks that follow each other.
+/// A mode's operation on consecutive blocks.
 pub(super) trait Mode<V: BlockVector> {
     /// Works on the next `N` registers of the message.
     fn next<const N: usize>(&mut self, blocks: [V; N]) -> [V; N];
@@ -77,7 +77,7 @@ impl<V: BlockVector> Mode<V> for EcbDecrypt<'_, V> {
 /// Decrypts, then adds the block of ciphertext before.
 pub(super) struct CbcDecrypt<'k, V: BlockVector> {
     ecb: EcbDecrypt<'k, V>,
-    /// Its last block is the one before the next.
+    /// Ciphertext in front of the next blocks: the last block counts.
     before: V,
 }
 
@@ -138,7 +138,7 @@ impl<V: BlockVector> Mode<V> for Counter<'_, V> {
     fn next<const N: usize>(&mut self, mut blocks: [V; N]) -> [V; N] {
         let mut counters = blocks;
         let count = (N * V::BLOCKS) as u64;
-        // Neither these numbers nor the ones after them.
+        // The low 64 bits overflow neither in these numbers nor in those loaded next.
         let reach = count + V::BLOCKS as u64;
         if (self.next as u64).checked_add(reach).is_some() {
             for (i, counter) in counters.iter_mut().enumerate() {
@@ -150,7 +150,7 @@ impl<V: BlockVector> Mode<V> for Counter<'_, V> {
             for counter in &mut counters {
                 *counter = V::counters(self.numbers);
                 self.next = self.next.wrapping_add(V::BLOCKS as u128);
-                // SAFETY: there are values of this type.
+                // SAFETY: a value of this type exists, so the processor has the instruction set.
                 self.numbers = unsafe { V::numbers(self.next) };
             }
         }
@@ -174,7 +174,8 @@ pub(super) unsafe fn run<V: BlockVector, const N: usize>(mode: &mut impl Mode<V>
         mut to,
         count: mut left,
     } = data;
-    // SAFETY: the caller's promise; no more than what is left is read and written.
+    // SAFETY: the caller's promise of readable and writable blocks; only the remaining ones are
+    // read and written.
     unsafe {
         while left >= N * V::BLOCKS {
             step::<V, N>(mode, from, to);
@@ -196,9 +197,9 @@ pub(super) unsafe fn run<V: BlockVector, const N: usize>(mode: &mut impl Mode<V>
 /// The most blocks for [`run_few`].
 pub(super) const FEW_BLOCKS_MAX: usize = 8;
 
-/// As [`run`] with at most [`FEW_BLOCKS_MAX`] blocks: all at once, without a loop. So long as there
-/// are so few, wider registers save nothing, and a program that works again and again in one place
-/// waits until what it wrote can be read.
+/// As [`run`] with at most [`FEW_BLOCKS_MAX`] blocks: all at once, without a loop. With so few
+/// blocks, wider registers save nothing, and a program that works repeatedly in one place would
+/// stall on reading its own narrower writes.
 ///
 /// # Safety
 ///

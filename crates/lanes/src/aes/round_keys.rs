@@ -1,4 +1,4 @@
-//! Where the keys of rounds come from.
+//! Sources of round keys.
 
 /// Round keys of the longest key.
 pub(super) const ROUND_KEYS_MAX: usize = 15;

@@ -1,8 +1,8 @@
 //! CBC encryption of many messages: unequal lengths on a fixed number of lanes.
 //!
 //! All lanes advance by as many chunks as the lane with the fewest has left; then that lane gets
-//! the next message. Long messages start first, so that the last ones to end are short. When too
-//! few are left for the lanes, those go on, from where they are, with fewer lanes. Blocks at the
+//! the next message. Long messages start first, so that the last ones to end are short. When
+//! messages become fewer than lanes, the rest goes on with a kernel of fewer lanes. Blocks at the
 //! end of a message that are less than a chunk are copied to one and back.
 
 use core::ptr;
@@ -16,12 +16,12 @@ use super::lane_keys::{LANES_MAX, LaneKeys, LaneSet, OneKey, OwnKeys};
 use super::lanes::{AHEAD_BYTES, CHUNK_BLOCKS, CHUNK_BYTES};
 use crate::prefetch::prefetch;
 
-/// One message for [`cbc_encrypt_many`].
+/// A message for [`cbc_encrypt_many`].
 pub struct CbcJob<'a> {
     /// The message's key; others may use the same.
     pub key: &'a Key,
-    /// The initialization vector: before, what is added to the first block; after, the last block
-    /// of ciphertext, with which a next call goes on with the same message.
+    /// The initialization vector. Afterwards it holds the last block of ciphertext, with which a
+    /// next call continues the message.
     pub iv: &'a mut [u8; BLOCK],
     /// Plaintext before, ciphertext after. A multiple of 16 bytes; may be empty.
     pub data: &'a mut [u8],
@@ -71,8 +71,8 @@ fn encrypt_whole_blocks(jobs: &mut [CbcJob]) {
     }
 }
 
-/// The indices of the jobs that have something to do in so many rounds, long ones first to within
-/// an eighth of their length.
+/// The indices of non-empty jobs whose keys have `rounds` rounds, long ones first to within an
+/// eighth of their length.
 fn longest_first(jobs: &[CbcJob], rounds: usize) -> Vec<usize> {
     // A floating-point number of 6 + 3 bits; larger for shorter messages.
     let bucket = |index: &usize| {
@@ -154,7 +154,7 @@ impl<'k, K: LaneKeys> Lanes<'k, K> {
         self.in_tail[lane] = true;
     }
 
-    /// Gives a finished message what it does not have yet.
+    /// Completes a finished message: copies its tail back and sets its vector.
     #[inline]
     fn finish(&self, lane: usize, job: &mut CbcJob) {
         if self.in_tail[lane] {
@@ -186,8 +186,7 @@ impl<'k, K: LaneKeys> Lanes<'k, K> {
         self.job[lane] = self.job[last];
     }
 
-    /// Advances all messages by the fewest chunks that one of them has left, and by no more than
-    /// `most`.
+    /// Advances all messages by as many chunks as the shortest has left, at most by `most`.
     #[inline]
     fn step(&mut self, kernel: &CbcKernel, rounds: usize, most: usize) {
         let mut chunks = most;
@@ -301,8 +300,8 @@ fn run<K: LaneKeys>(
 /// As many lanes as may work on the same set of a cache at once: level 1 has 8 or 12 ways.
 const STAGGER_LANES: usize = 8;
 
-/// By how many chunks each further [`STAGGER_LANES`] follow: as many as are at work, the one that
-/// is written, the one that is encrypted and the one that is read.
+/// Chunks by which each further [`STAGGER_LANES`] lanes start later: one more than the three in
+/// work, which are read, encrypted and written.
 const STAGGER_CHUNKS: usize = 4;
 
 /// Whether messages that start together would throw each other out of the cache.

@@ -17,8 +17,8 @@ pub enum Algorithm {
     /// MD5 (RFC 1321): 16 bytes. Broken: anyone can make two messages that have the same. It guards
     /// against accidents.
     Md5,
-    /// SHA-1 (FIPS 180-4): 20 bytes. Collisions are known, so it identifies only what nobody has
-    /// reason to forge.
+    /// SHA-1 (FIPS 180-4): 20 bytes. Collisions are known, so it identifies only data that no
+    /// attacker wants to forge.
     Sha1,
     /// SHA-224 (FIPS 180-4): 28 bytes.
     Sha224,

@@ -123,25 +123,25 @@ macro_rules! kernels {
 
 #[rustfmt::skip]
 kernels! {
-    /// Its first state: the first 32 bits of the fractional parts of the square roots of the first
-    /// 8 primes.
+    /// Initial state: the first 32 bits of the fractional parts of the square roots of the first 8
+    /// primes.
     Sha256 = u32, 32, [
         0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab,
             0x5be0cd19,
     ];
-    /// Its first state: the second 32 bits of the fractional parts of the square roots of the 9th
-    /// to the 16th prime.
+    /// Initial state: the second 32 bits of the fractional parts of the square roots of the 9th to
+    /// the 16th prime.
     Sha224 = u32, 28, [
         0xc1059ed8, 0x367cd507, 0x3070dd17, 0xf70e5939, 0xffc00b31, 0x68581511, 0x64f98fa7,
             0xbefa4fa4,
     ];
-    /// Its first state: the first 64 bits of the fractional parts of the square roots of the first
-    /// 8 primes.
+    /// Initial state: the first 64 bits of the fractional parts of the square roots of the first 8
+    /// primes.
     Sha512 = u64, 64, [
         0x6a09e667f3bcc908, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b, 0xa54ff53a5f1d36f1,
         0x510e527fade682d1, 0x9b05688c2b3e6c1f, 0x1f83d9abfb41bd6b, 0x5be0cd19137e2179,
     ];
-    /// Its first state: the first 64 bits of the fractional parts of the square roots of the 9th to
+    /// Initial state: the first 64 bits of the fractional parts of the square roots of the 9th to
     /// the 16th prime.
     Sha384 = u64, 48, [
         0xcbbb9d5dc1059ed8, 0x629a292a367cd507, 0x9159015a3070dd17, 0x152fecd8f70e5939,

@@ -45,7 +45,7 @@ pub(crate) fn lane_kernels<K: Kernel>(backend: Backend, algorithm: Algorithm) ->
     list.into_iter().map(kernel).collect()
 }
 
-/// The way of a backend, if it has one, or else the portable way.
+/// The function of a backend that compresses one message, or the portable one.
 pub(crate) fn one<K: Kernel>(backend: Backend, algorithm: Algorithm) -> CompressOne {
     #[cfg(target_arch = "x86_64")]
     if let Some(one) =

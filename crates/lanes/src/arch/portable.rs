@@ -49,7 +49,7 @@ macro_rules! one_lane {
                 #[cfg(target_arch = "x86_64")]
                 {
                     let mut word = self;
-                    // SAFETY: there are no instructions.
+                    // SAFETY: the portable code needs no instruction set.
                     unsafe {
                         core::arch::asm!($template, inout(reg) word, options(pure, nomem, nostack,
                             preserves_flags));

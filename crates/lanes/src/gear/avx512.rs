@@ -12,7 +12,7 @@ use super::WINDOW;
 /// Stretches side by side.
 const LANES: usize = 16;
 
-/// How many bytes of each lane are loaded at once.
+/// Bytes of each lane that are loaded at once.
 const STEP_BYTES: usize = 16;
 
 /// The longest stretch in bytes. Each hashes the window before it once more, so longer ones waste
@@ -59,7 +59,7 @@ pub(super) unsafe fn rule_out(
                     crate::prefetch::prefetch(window.wrapping_add(lane * stretch + at));
                 }
             }
-            // SAFETY: as above.
+            // SAFETY: each lane's stretch and the window before it lie within the data.
             for numbers in unsafe { numbers(&planes, window.add(at), stretch) } {
                 hashes = roll(hashes, numbers);
                 least = _mm512_min_epu32(least, hashes);
@@ -133,7 +133,7 @@ unsafe fn numbers(
     all
 }
 
-/// In each part of 16 bytes: those of `a` and `b` by turns, the first eight of each and the last
+/// Interleaves the bytes of `a` and `b` in each part of 16 bytes: the first eight, and the last
 /// eight.
 #[inline]
 #[target_feature(enable = "avx512bw")]

@@ -16,13 +16,13 @@ mod avx512;
 
 use crate::backend::{Backend, BackendError, VARIABLE};
 
-/// How many bytes a hash covers.
+/// Bytes that a hash covers.
 pub const WINDOW: usize = 32;
 
-/// Stretches that are gone through by turns without vectors…
+/// Stretches that are hashed in turns without vectors…
 const STREAMS: usize = 4;
 
-/// …and bytes in each. Each hashes the window before it once more.
+/// …and bytes in each stretch. Each stretch begins by hashing the window before it once more.
 const STRETCH_BYTES: usize = 512;
 
 /// A gear hash with its table.
@@ -134,7 +134,7 @@ impl Gear {
 }
 
 impl core::fmt::Debug for Gear {
-    /// Nothing of the table, which may be secret.
+    /// Omits the table, which may be secret.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Gear").finish_non_exhaustive()
     }

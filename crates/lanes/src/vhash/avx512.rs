@@ -21,8 +21,7 @@ use crate::prefetch::prefetch;
 /// Blocks at once.
 pub(super) const GROUP_BLOCKS: usize = 8;
 
-/// How many bytes ahead of its use data is asked for: the processor by itself does not look beyond
-/// a page of 4 KiB.
+/// Distance of prefetching in bytes: the processor itself does not prefetch beyond a page of 4 KiB.
 const AHEAD_BYTES: usize = 6144;
 
 /// Groups between which the parts of the polynomial's numbers grow.
@@ -169,7 +168,7 @@ pub(super) unsafe fn absorb<const N: usize>(
     for hash in 0..N {
         nh[hash] = NhKey::new(key.nh[2 * hash..].first_chunk().expect("two pairs more"));
         powers[hash] = Power::new(zero, key.eighth_powers[hash]);
-        // What was before goes on in the last lane, whose sum is multiplied no more in the end.
+        // The sum so far starts in the last lane, whose sum needs no multiplication in the end.
         for (part, number) in state[hash].iter_mut().zip(parts(sums[hash])) {
             *part = zero.with_lane::<{ GROUP_BLOCKS - 1 }>(number);
         }
@@ -228,7 +227,7 @@ impl NhKey {
     }
 }
 
-/// Sums of products of NH: of each the bits from 0, 52 and 104 on are apart.
+/// Sums of products of NH, each split into its bits from 0, 52 and 104 on.
 type Products = [X8; 3];
 
 /// Adds the products of words `a` and `b` of all lanes.
@@ -299,8 +298,8 @@ fn chunk_of(block: &[u8; BLOCK], chunk: usize) -> &[u8; CHUNK] {
     &block.as_chunks().0[chunk]
 }
 
-/// Carries what goes beyond 52 bits. The first two keep what they carry, which [`Power::step`]
-/// leaves out; the last is cut so that all is modulo 2¹²⁶.
+/// Carries bits beyond 52 upwards. The first two parts keep the carried bits, which [`Power::step`]
+/// leaves out; the last part is cut, which reduces the sum modulo 2¹²⁶.
 #[inline(always)]
 fn carry([low, middle, high]: Products) -> Products {
     let middle = middle.add(low.shift_right::<52>());
@@ -354,8 +353,9 @@ impl Power {
         ];
         let (mut low, mut high) = ([zero; 3], [zero; 3]);
         for part in 0..3 {
-            // From the bits of a product to those of a part: of 52 bits from bit `52 * part` on,
-            // what is below the next part, and the rest in the next one. Shifted as in `parts`.
+            // Converts bits of a product to bits of parts, shifted as in `parts`: of the 52 bits
+            // from bit `52 * part` on, those below the next part stay, the others go into the next
+            // one.
             let shift = zero.splat(1 << (9 * (part + 1)));
             low[part] = low[part].add_product_low(coefficient[part], shift);
             if part < 2 {

@@ -30,7 +30,7 @@ pub const BLOCK: usize = 128;
 /// 64-bit words in a block.
 const WORDS: usize = BLOCK / 8;
 
-/// The primes of the second and third level, the latter as what is missing to 2⁶⁴.
+/// The primes of the second and third level, the latter as its difference from 2⁶⁴.
 const P127: u128 = (1 << 127) - 1;
 const P64_GAP: u128 = 257;
 
@@ -53,7 +53,7 @@ pub struct Key {
     wide: bool,
 }
 
-/// Where a polynomial is evaluated: high and low word, each below 2⁶¹.
+/// A point at which a polynomial is evaluated: high and low word, each below 2⁶¹.
 #[derive(Clone, Copy, Zeroize)]
 struct Point(u64, u64);
 
@@ -131,8 +131,8 @@ impl Key {
         }
     }
 
-    /// The first `N` hashes, one or two, of a message that ends with this block, or part of one; it
-    /// is empty only if the message is.
+    /// The first `N` hashes, one or two, of a message that ends with the bytes `last`: at most a
+    /// block, and empty only for an empty message.
     ///
     /// # Panics
     ///

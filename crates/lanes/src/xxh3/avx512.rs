@@ -4,13 +4,13 @@ use core::arch::x86_64::*;
 
 use super::{BLOCK_STRIPES, OF_LAST, PRIME32, SECRET, STRIPE_BYTES};
 
-/// How far ahead of what is hashed the cache is asked for, in bytes.
+/// Distance of prefetching in bytes.
 const AHEAD_BYTES: usize = 512;
 
 /// Goes on with whole blocks, behind which the message goes on.
 #[target_feature(enable = "avx512f")]
 pub(super) fn absorb(sums: &mut [u64; 8], blocks: &[[[u8; STRIPE_BYTES]; BLOCK_STRIPES]]) {
-    // All in registers, since hardly one of them is within a line of the cache.
+    // Keeps all keys in registers, since most of them straddle two lines of the cache.
     let keys: [__m512i; BLOCK_STRIPES] = core::array::from_fn(|number| key(8 * number));
     let last_key = key(SECRET.len() - STRIPE_BYTES);
     let prime = _mm512_set1_epi64(PRIME32[0] as i64);
@@ -46,7 +46,7 @@ pub(super) fn finish(
     store_sums(sums, add_stripe(state, last, key(OF_LAST)));
 }
 
-/// What of the secret begins there.
+/// Eight words of the secret from this offset.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn key(place: usize) -> __m512i {
@@ -60,8 +60,8 @@ fn add_stripe(state: __m512i, stripe: &[u8; STRIPE_BYTES], key: __m512i) -> __m5
     let keyed = _mm512_xor_si512(data, key);
     let product = _mm512_mul_epu32(keyed, _mm512_srli_epi64::<32>(keyed));
     let swapped = _mm512_shuffle_epi32::<0b01_00_11_10>(data);
-    // Or the compiler would add both to the state, one after the other, which all that comes after
-    // waits for.
+    // Without this, the compiler would add both terms to the state in turn, which lengthens the
+    // chain of dependencies.
     let sum = pin(_mm512_add_epi64(product, swapped));
     _mm512_add_epi64(state, sum)
 }

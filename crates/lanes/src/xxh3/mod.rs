@@ -12,7 +12,7 @@ mod avx512;
 
 use crate::backend::{self, Backend};
 
-/// Messages of no more bytes than this are not hashed here.
+/// Messages of up to this many bytes are hashed elsewhere.
 pub const SHORT: usize = 240;
 
 const STRIPE_BYTES: usize = 64;
@@ -31,8 +31,7 @@ const PRIME64: [u64; 5] = [
     0x27d4_eb2f_1656_67c5,
 ];
 
-/// Where in the secret what is for the last stripe begins, and what is for the two halves of the
-/// digest.
+/// Offsets in the secret: for the last stripe, and for the two halves of the digest.
 const OF_LAST: usize = SECRET.len() - STRIPE_BYTES - 7;
 const OF_LOW: usize = 11;
 const OF_HIGH: usize = SECRET.len() - STRIPE_BYTES - 11;
@@ -54,21 +53,21 @@ static SECRET: [u8; 192] = [
     0x45, 0xcb, 0x3a, 0x8f, 0x95, 0x16, 0x04, 0x28, 0xaf, 0xd7, 0xfb, 0xca, 0xbb, 0x4b, 0x40, 0x7e,
 ];
 
-/// A message that comes in parts; the digest is the same for every way to cut it.
+/// Hashes a message that comes in parts; the digest does not depend on where the parts end.
 #[derive(Clone)]
 pub struct Xxh3 {
-    /// Of all whole blocks but the last, behind which the message ends.
+    /// Accumulators over all blocks before the bytes in `last`.
     sums: [u64; 8],
-    /// The stripe before what has come since, and that: empty only if the message is.
+    /// The stripe before the bytes not yet summed, then these bytes; the message's last bytes are
+    /// always here.
     last: [u8; STRIPE_BYTES + BLOCK_BYTES],
-    /// How much has come since.
+    /// Bytes in `last` after that stripe.
     len: usize,
     total: u64,
 }
 
 impl Xxh3 {
-    /// The empty message; nothing where the processor lacks AVX-512 or `TABANE_SIMD` does not want
-    /// it.
+    /// The empty message; `None` if the processor lacks AVX-512 or `TABANE_SIMD` excludes it.
     ///
     /// # Panics
     ///
@@ -104,7 +103,7 @@ impl Xxh3 {
             let (begin, rest) = part.split_at(room);
             self.keep(begin);
             let (_, block) = self.last.split_at(STRIPE_BYTES);
-            // SAFETY: only where there is AVX-512 has `new` made this.
+            // SAFETY: `new` makes a value only if the processor has AVX-512.
             unsafe { avx512::absorb(&mut self.sums, block.as_chunks().0.as_chunks().0) };
             self.last.copy_within(BLOCK_BYTES.., 0);
             self.len = 0;
@@ -113,7 +112,7 @@ impl Xxh3 {
         let whole = (part.len() - 1) / BLOCK_BYTES * BLOCK_BYTES;
         let (blocks, rest) = part.split_at(whole);
         if let Some(stripe) = blocks.last_chunk::<STRIPE_BYTES>() {
-            // SAFETY: as above.
+            // SAFETY: `new` makes a value only if the processor has AVX-512.
             unsafe { avx512::absorb(&mut self.sums, blocks.as_chunks().0.as_chunks().0) };
             self.last[..STRIPE_BYTES].copy_from_slice(stripe);
         }
@@ -165,7 +164,7 @@ fn merge(sums: &[u64; 8], secret: usize, start: u64) -> u64 {
 }
 
 impl core::fmt::Debug for Xxh3 {
-    /// Nothing of the message, which may be secret.
+    /// Omits the message's state, which may be secret.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Xxh3")
             .field("total", &self.total)

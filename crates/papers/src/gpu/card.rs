@@ -5,14 +5,14 @@ use tabane_gpu::{Aes, Algorithm, Card, Design, Message, Mode, Options};
 
 use super::{Subject, Unit, here};
 
-/// Messages at most: the table of more would be most of the work of making it.
+/// The most messages: with more, building their table would take most of the time.
 const MESSAGES_MAX: usize = 1 << 22;
 
 /// ECB and CTR from the machine's memory go in pieces of this length, which does not change the
 /// result of ECB.
 const PIECE_LEN: usize = 1 << 20;
 
-/// What buffers are filled with before there should be something else.
+/// Byte that fills buffers before results are written to them.
 const POISON: u8 = 0xa5;
 
 const KEY: [u8; 16] = [7; 16];

@@ -220,7 +220,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                             Way::Paper => count_of_paper,
                             _ => count,
                         };
-                        // As if it had been as many as of the others.
+                        // Scales the time to as many messages as the other ways get.
                         let seconds = bed.time(way, algorithm, len, own, processes)?;
                         *sum += seconds * count as f64 / own as f64 / f64::from(args.rounds);
                     }

@@ -377,7 +377,7 @@ fn by_plan(args: &Args, nodes: usize, clients: usize, plan: &str) -> Result<(Sum
     let members = (0..clients).map(|client| cluster.client(client, &words));
     let mut before = Vec::new();
     let sum = sum(members.collect::<Result<_>>()?, || {
-        // Nothing of what comes before is on its way any more.
+        // Waits until earlier traffic has arrived.
         thread::sleep(Duration::from_millis(300));
         before = cluster.traffic(0..nodes)?;
         Ok(())

@@ -118,7 +118,7 @@ struct Stripe {
     bases: Vec<Vec<u64>>,
 }
 
-/// Where a node is in what it does of a session.
+/// A node's progress in a session.
 #[derive(Clone, Default)]
 struct Place {
     stripe: usize,

@@ -1,5 +1,4 @@
-//! How fast one core adds up two buffers, as figure 4 of the paper has it: that is what a node does
-//! with what it relays.
+//! The speed at which one core adds up two buffers, as a relaying node does: figure 4 of the paper.
 
 use std::hint::black_box;
 

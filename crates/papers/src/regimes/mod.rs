@@ -240,7 +240,7 @@ struct Bench {
     reader: BlockReader,
     compressor: Compressor,
     examiner: Examiner,
-    /// What is to be compressed or not, as far as it is known.
+    /// The open segments: of blocks stored uncompressed, and of blocks to compress.
     segments: [OpenSegment; 2],
     pack: Option<PackWriter>,
     pack_buffer: Vec<u8>,

@@ -95,10 +95,10 @@ struct Case {
 /// One timing. GB are 10^9 bytes.
 #[derive(Clone, Copy)]
 struct Sample {
-    /// The sum of what the threads did a second of their CPU time.
+    /// Sum of the threads' rates by CPU time.
     cpu_gb_per_s: f64,
-    /// What they did a second of the time from the start of the first to the end of the last; not
-    /// of OpenSSL, which does not tell.
+    /// Rate by the time from the start of the first thread to the end of the last; `None` for
+    /// OpenSSL, which does not report it.
     wall_gb_per_s: Option<f64>,
     /// Of the threads' cores, on average.
     clock_hz: Option<f64>,

@@ -149,7 +149,7 @@ struct Picture {
 }
 
 impl Picture {
-    /// A data block: a letter, or a number where there are more.
+    /// The label of a data block: a letter, or a number if there are more than 26 blocks.
     fn block(&self, block: usize) -> String {
         match u8::try_from(block) {
             Ok(number) if self.layout.data_cells().len() <= 26 => {

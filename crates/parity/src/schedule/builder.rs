@@ -1,4 +1,4 @@
-//! What the kinds of schedules are made with.
+//! A builder for all kinds of schedules.
 
 use super::transfer::{Node, Schedule, Transfer};
 use crate::Layout;
@@ -7,7 +7,7 @@ use crate::Layout;
 pub(super) struct Builder<'a> {
     pub(super) layout: &'a Layout,
     pub(super) schedule: Schedule,
-    /// How many transfers arrive at each role.
+    /// Number of transfers to each role.
     pub(super) ingress: Vec<usize>,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Builder<'a> {
         self.schedule.transfers.len() - 1
     }
 
-    /// What its role has of a cell.
+    /// The transfers whose sum is a cell, at its role.
     pub(super) fn stored(&self, cell: usize) -> &[usize] {
         &self.schedule.stores[cell]
     }

@@ -19,7 +19,7 @@ pub(super) fn schedule(layout: &Layout) -> Schedule {
 }
 
 /// Sends the sum of `cells` from one to the next and at last to the role of `parity`. The first
-/// receives nothing, so it is the one that receives the most otherwise.
+/// role receives nothing in the chain, so the role with the most other ingress goes first.
 fn chain(builder: &mut Builder, mut cells: Vec<usize>, parity: usize) {
     let layout = builder.layout;
     let ingress = |number: &usize| builder.ingress[layout.role_of(cells[*number])];

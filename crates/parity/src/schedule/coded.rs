@@ -1,5 +1,5 @@
-//! Schedules found by search: fewer transfers, since what a node sends may be a sum of what it
-//! keeps and of what it has received.
+//! Schedules found by search: with fewer transfers, since a node may send a sum of its own and
+//! received cells.
 //!
 //! Where n or n − 1 is the prime p, node u (role u − 1; node 0 is role p − 1, where there is one)
 //! and row v (from 1), multiplied by any number modulo p, give the same code again. The schedules
@@ -11,7 +11,7 @@ use super::transfer::{Node, Schedule};
 use crate::Layout;
 use crate::gf2::{Span, Vector, cell_vectors};
 
-/// Who sends the sum of which cells (u, v) to whom.
+/// Sender, receiver and the cells (u, v) of a sum that is sent.
 type Sent = (usize, To, &'static [(usize, usize)]);
 
 /// To whom.
@@ -88,9 +88,8 @@ pub(super) fn schedule(layout: &Layout) -> Option<Schedule> {
     Some(schedule.expect("a schedule whose nodes can compute what they send"))
 }
 
-/// Puts transfers (from, to, what) into an order in which each sender has what it takes, and says
-/// how it computes what it sends and stores. None if there is no such order, or if a cell cannot be
-/// computed in the end.
+/// Orders transfers (from, to, sum) so that each sender can compute its sums, and determines these
+/// computations. `None` if no such order exists, or if a cell cannot be computed in the end.
 fn ordered(
     layout: &Layout,
     mut sends: Vec<(usize, usize, Vector)>,

@@ -1,20 +1,20 @@
-//! What a schedule costs.
+//! Costs of a schedule.
 
 use super::transfer::{Node, Schedule};
 use crate::Layout;
 
-/// What a stripe costs, in blocks.
+/// Costs of a stripe, in blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Costs {
     /// Data blocks of the stripe.
     pub data: usize,
-    /// What the client sends.
+    /// Blocks that the client sends.
     pub client: usize,
-    /// What nodes send to nodes.
+    /// Blocks that nodes send to nodes.
     pub transfers: usize,
-    /// What each role receives, from the client too.
+    /// Blocks that each role receives, including those from the client.
     pub ingress: Vec<usize>,
-    /// What each role sends.
+    /// Blocks that each role sends.
     pub egress: Vec<usize>,
     /// Exclusive ors of two blocks that nodes compute.
     pub xors: usize,
@@ -62,28 +62,28 @@ impl Costs {
         costs
     }
 
-    /// Of what the client sends, the part that is data.
+    /// Share of data in the blocks that the client sends.
     pub fn goodput(&self) -> f64 {
         self.data as f64 / self.client as f64
     }
 
-    /// What the busiest role receives in a stripe, by the data of a stripe.
+    /// Blocks that the busiest role receives, over the data blocks of a stripe.
     pub fn busiest_ingress(&self) -> f64 {
         self.busiest(&self.ingress)
     }
 
-    /// What the busiest role sends in a stripe, by the data of a stripe.
+    /// Blocks that the busiest role sends, over the data blocks of a stripe.
     pub fn busiest_egress(&self) -> f64 {
         self.busiest(&self.egress)
     }
 
-    /// What each node receives by the data, where nodes take turns with all roles, stripe by
-    /// stripe.
+    /// Blocks that each node receives, over the data blocks, if nodes take turns with all roles,
+    /// stripe by stripe.
     pub fn rotating_ingress(&self) -> f64 {
         self.mean(&self.ingress)
     }
 
-    /// What each node sends by the data, where nodes take turns with all roles.
+    /// Blocks that each node sends, over the data blocks, if nodes take turns with all roles.
     pub fn rotating_egress(&self) -> f64 {
         self.mean(&self.egress)
     }
@@ -115,7 +115,7 @@ impl Costs {
 }
 
 impl Schedule {
-    /// What it costs. `layout` is the one that it was made for.
+    /// The costs of this schedule, which was made for `layout`.
     pub fn costs(&self, layout: &Layout) -> Costs {
         Costs::of(self, layout)
     }

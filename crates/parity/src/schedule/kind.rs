@@ -1,4 +1,4 @@
-//! The kinds of schedules, and who makes each.
+//! The kinds of schedules, and their constructors.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,7 +37,7 @@ impl Kind {
         }
     }
 
-    /// The schedule of this kind for a layout, if there is one: always, but for [`Kind::Coded`].
+    /// The schedule of this kind for a layout; only [`Kind::Coded`] may have none.
     pub fn schedule(self, layout: &Layout) -> Option<Schedule> {
         match self {
             Self::Direct => Some(direct::schedule(layout)),

@@ -1,14 +1,14 @@
-//! What one role does in a schedule: the form that a node works by.
+//! One role's share of a schedule: the form that a node works by.
 //!
-//! A stripe goes sector by sector, in *steps*: in each one, all that is sent is sent once. If what
-//! is made of what has arrived were made of the same sector, every step would take as long as the
-//! longest sequence of transfers that wait for one another. So transfers *lag*: one of lag 2 sends,
-//! in a step, what belongs to the sector of two steps before.
+//! A stripe goes sector by sector, in *steps*: each transfer sends once a step. If transfers made
+//! of arrived cells belonged to the same sector as these, a step would take as long as the longest
+//! sequence of transfers that wait for one another. So transfers *lag*: a transfer of lag 2 sends,
+//! in a step, its part of the sector of two steps before.
 
 use super::transfer::{Node, Schedule};
 use crate::Layout;
 
-/// What one role receives, sends and stores of every stripe.
+/// One role's receives, sends and stores for every stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The lags of the transfers that arrive from each role, in the order in which they are sent,
@@ -29,22 +29,22 @@ pub struct Sent {
     pub to: usize,
     /// By how many sectors it is behind what the client sends.
     pub lag: usize,
-    /// What arrived and adds up to it.
+    /// Arrived transfers whose sum it is.
     pub of: Vec<Arrived>,
 }
 
 /// A transfer that arrives at the role in question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// The role that it comes from; the number of roles stands for the client.
+    /// The role that sends; the number of roles stands for the client.
     pub from: usize,
-    /// Which of those that come from there, in the order in which they are sent.
+    /// Number of the transfer among all from this role, in the order of sending.
     pub index: usize,
 }
 
 impl Part {
-    /// How many transfers have arrived from `from` (a role, or behind all the client) of a stripe
-    /// of so many sectors before a step.
+    /// Number of transfers that have arrived from `from` (a role, or the number of roles for the
+    /// client) before a step, in a stripe of `sectors` sectors.
     pub fn arrived_before(&self, from: usize, step: u64, sectors: u64) -> u64 {
         self.count(from, sectors, |_| step)
     }
@@ -114,8 +114,8 @@ impl Schedule {
         }
     }
 
-    /// By how many sectors each transfer is behind those of the client: by one for every node
-    /// before its sender that it waits for, or in proportion, so that it is `lag_max` at most.
+    /// The lag of each transfer behind the client's, in sectors: the number of nodes in front of
+    /// its sender that it waits for, scaled down to `lag_max` at most.
     fn lags(&self, lag_max: usize) -> Vec<usize> {
         let mut depths: Vec<usize> = Vec::with_capacity(self.transfers.len());
         for transfer in &self.transfers {

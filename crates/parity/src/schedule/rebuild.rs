@@ -1,4 +1,4 @@
-//! Rebuilds a lost role where nobody has all of the stripe.
+//! Rebuilds a lost role without any node that has the whole stripe.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub fn rebuild(layout: &Layout, role: usize, others: &[usize]) -> Result<Schedul
     let missing: Vec<usize> = [role].into_iter().chain(others.iter().copied()).collect();
     let mut terms = terms(layout, &missing)?;
     terms.retain(|&cell, _| layout.role_of(cell) == role);
-    // From the one behind on, so that all take turns in being the first.
+    // Begins with the role behind the lost one, so that each role comes first for another one.
     let order = (1..layout.roles()).map(|more| (role + more) % layout.roles());
     let order: Vec<usize> = order.filter(|other| !missing.contains(other)).collect();
     let adds = |role: usize, terms: &BTreeSet<usize>| {

@@ -88,7 +88,8 @@ fn join(pieces: &mut [Piece], ingress: &[usize]) {
     let mut ingress = ingress.to_vec();
     let mut straight = pieces.len();
     loop {
-        // Of a diagonal, all go straight at first; each that does can be sent to another that does.
+        // At first all pieces of a diagonal go straight; a straight piece can be joined to another
+        // one.
         let pair = (0..pieces.len())
             .filter(|&to| pieces[to].next.is_none())
             .filter_map(|to| {

@@ -24,8 +24,8 @@ pub struct Transfer {
 /// All transfers of a stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// The transfers: each may begin when those that it is made of have arrived, and these come
-    /// before it.
+    /// The transfers in an order in which each comes after its inputs; a transfer may begin when
+    /// its inputs have arrived.
     pub transfers: Vec<Transfer>,
     /// For each cell the transfers, arrived at its role, whose exclusive or it is.
     pub stores: Vec<Vec<usize>>,

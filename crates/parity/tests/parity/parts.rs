@@ -98,7 +98,7 @@ fn run(
         for (from, arrived) in arrived[role].iter().enumerate() {
             let all = arrived.len() as u64;
             assert_eq!(part.arrived_before(from, steps.end, sectors), all, "{case}");
-            // What is of no more use is given back, and all else is there.
+            // Frames that are still needed are kept, all others are released.
             for sector in 0..sectors {
                 let gone = part.arrived_before(from, part.step_of(from, sector), sectors);
                 for index in 0..part.receives[from].len() {
@@ -121,7 +121,7 @@ fn run(
     }
 }
 
-/// The sum of what has arrived of a sector, if all of it has.
+/// The sum of these transfers of a sector, if all of them have arrived.
 fn sum(
     part: &Part,
     arrived: &[Vec<u64>],

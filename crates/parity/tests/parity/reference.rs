@@ -1,5 +1,5 @@
-//! The code once more, from its definition and without any of the crate: which cells add up to
-//! zero, and Gaussian elimination for those that are missing.
+//! An independent implementation of the code, from its definition: the sets of cells that add up to
+//! zero, and Gaussian elimination for missing cells.
 
 /// Cell (role, row).
 pub type Place = (usize, usize);

@@ -1,4 +1,4 @@
-//! Every schedule does what it should, at the price that it should have.
+//! Every schedule stores the right cells at the expected cost.
 
 use tabane_parity::Layout;
 use tabane_parity::schedule::{Costs, Fault, Kind, Node, fewest_transfers};

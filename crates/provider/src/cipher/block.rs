@@ -18,7 +18,7 @@ pub(super) struct BlockCipher {
     iv_set: bool,
     /// As it was given.
     original_iv: [u8; BLOCK],
-    /// What the next block needs: the ciphertext before it, or its counter.
+    /// Input of the next block: the ciphertext before it, or its counter.
     iv: [u8; BLOCK],
     padding: bool,
     /// ECB and CBC: what has come since the last whole block. When decrypting with padding, a whole
@@ -44,7 +44,7 @@ impl BlockCipher {
     }
 
     /// Puts whole blocks through the cipher.
-    // Always inlined: what is handed over in memory costs as much as a block.
+    // Always inlined: arguments in memory would cost as much as a block.
     #[inline(always)]
     fn blocks(&mut self, data: InOut) -> Result<(), Reason> {
         let key = self.key.as_ref().ok_or(Reason::NoKeySet)?;
@@ -58,7 +58,7 @@ impl BlockCipher {
         done.map_err(|_| Reason::CipherOperationFailed)
     }
 
-    /// Puts what is in the buffer, a whole block, through the cipher, and leaves it there.
+    /// Puts the buffer's whole block through the cipher, in place.
     fn buffered_block(&mut self) -> Result<(), Reason> {
         let mut block = self.buffer;
         self.blocks((&mut block).into())?;
@@ -142,7 +142,7 @@ impl BlockCipher {
         // SAFETY: the caller's promise.
         let data = unsafe { call.take(whole)? };
         self.blocks(data)?;
-        // SAFETY: what is left is readable: no more than a block.
+        // SAFETY: the remaining bytes of the call are readable, at most a block.
         unsafe { self.fill(call.from, call.len) };
         Ok(room - call.room)
     }
@@ -198,7 +198,7 @@ impl BlockCipher {
 ///
 /// # Safety
 ///
-/// As [`Call`] says, and there are so many bytes.
+/// As [`Call`] says, and the call has as many bytes left as `stream`.
 unsafe fn add_stream(call: &mut Call, stream: &[u8]) {
     for (i, stream) in stream.iter().enumerate() {
         // SAFETY: the caller's promise.
@@ -315,7 +315,7 @@ impl Cipher for BlockCipher {
         }
         aes::cbc_encrypt_many(&mut jobs).map_err(|_| Reason::CipherOperationFailed)?;
         for (pipe, call) in pipes.iter_mut().zip(&calls) {
-            // SAFETY: what is left is readable: less than a block.
+            // SAFETY: the remaining bytes of the call are readable, less than a block.
             unsafe { pipe.fill(call.from, call.len) };
         }
         Ok(())
@@ -404,7 +404,7 @@ impl Cipher for BlockCipher {
                 }
                 self.used = num;
             }
-            // Of CFB with a bit at a time, and without effect elsewhere.
+            // For CFB with one bit at a time, without effect elsewhere.
             b"use-bits" => _ = number()?,
             b"tls-version" => self.tls.set_version(number()?),
             b"tls-mac-size" => self.tls.set_mac_len(number()?)?,

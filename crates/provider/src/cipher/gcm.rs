@@ -19,12 +19,12 @@ const TLS_AAD_BYTES: usize = 13;
 /// Bytes of the part of the initialization vector that is not sent along, at least.
 const FIXED_IV_BYTES_MIN: usize = 4;
 
-/// What became of the initialization vector.
+/// State of the initialization vector.
 #[derive(Clone)]
 enum Iv {
     /// There is none.
     Unset,
-    /// It waits for the message to begin.
+    /// Given, and waiting for the message to begin.
     Given,
     /// The message has begun.
     Used(Gcm),
@@ -32,7 +32,7 @@ enum Iv {
     Spent,
 }
 
-/// A message in GCM. What is secret erases itself.
+/// A message in GCM. Secrets are erased when dropped.
 #[derive(Clone)]
 pub(super) struct GcmCipher {
     offer: &'static Offer,
@@ -49,7 +49,7 @@ pub(super) struct GcmCipher {
     tag_len: Option<usize>,
     /// Whether the next update is a record of TLS.
     tls_record_next: bool,
-    /// What the tag adds to a record of TLS, 0 before there was any.
+    /// Bytes that the tag adds to a record of TLS, 0 before the first record.
     tls_padding: usize,
     tls_records: u64,
 }
@@ -313,7 +313,7 @@ impl Cipher for GcmCipher {
             set.map_err(|_| Reason::InvalidKeyLength)?;
             self.tls_records = 0;
             if matches!(self.state, Iv::Used(_)) {
-                // What has begun belongs to another key.
+                // The message begun belongs to another key.
                 self.state = Iv::Spent;
             }
         }
@@ -333,8 +333,7 @@ impl Cipher for GcmCipher {
             self.state = Iv::Spent;
             return Err(Reason::Unsaid);
         }
-        // A wrong tag above all, which is no fault: whoever asks for it looks at what the call
-        // returns.
+        // Mostly a wrong tag, which is no fault: callers look at the returned value.
         self.end().map_err(|_| Reason::Unsaid)?;
         Ok(0)
     }
@@ -382,8 +381,8 @@ impl Cipher for GcmCipher {
                     0 => self.iv_len,
                     len => len.min(self.iv_len),
                 };
-                // SAFETY: whoever asks promises that `data` is writable for `data_size` bytes, or
-                // with a size of 0 for the whole vector.
+                // SAFETY: the caller of OpenSSL promises that `data` is writable for `data_size`
+                // bytes, or with a size of 0 for the whole vector.
                 let to = unsafe { core::slice::from_raw_parts_mut(param.data.cast(), len) };
                 return self.next_iv(to);
             }

@@ -26,12 +26,12 @@ enum Mode {
     Gcm = 6,
 }
 
-/// What OpenSSL is told of a cipher.
+/// Description of a cipher for OpenSSL.
 struct Offer {
     mode: Mode,
     /// Bytes in a key.
     key_len: usize,
-    /// Those of the default provider.
+    /// Names of the default provider.
     names: &'static CStr,
 }
 
@@ -124,15 +124,15 @@ pub(crate) fn offered() -> Vec<abi::Algorithm> {
 
 /// A cipher with what has come so far. Copies go on by themselves.
 trait Cipher: Clone {
-    /// What can be asked of a context.
+    /// Parameters that a context can report.
     const GETTABLE: &'static [Param];
-    /// What can be set.
+    /// Parameters that can be set.
     const SETTABLE: &'static [Param];
 
     /// Without a key.
     fn new(offer: &'static Offer) -> Self;
 
-    /// Begins a message. What is not given stays as it was.
+    /// Begins a message. Omitted arguments keep their values.
     fn init(&mut self, encrypt: bool, key: Option<&[u8]>, iv: Option<&[u8]>) -> Result<(), Reason>;
 
     /// The next bytes. Returns how many were written.
@@ -163,7 +163,7 @@ trait Cipher: Clone {
     /// `to` is writable for `room` bytes.
     unsafe fn finish(&mut self, to: *mut u8, room: usize) -> Result<usize, Reason>;
 
-    /// What the cipher does, without buffering and padding; with null to read from, the end.
+    /// The cipher without buffering and padding; null as the input ends the message.
     ///
     /// # Safety
     ///
@@ -209,7 +209,7 @@ impl Call {
     ///
     /// # Safety
     ///
-    /// As [`Call`] says, and nobody else refers to the bytes during `'a`.
+    /// As [`Call`] says, and no other reference to the bytes exists during `'a`.
     unsafe fn take<'a>(&mut self, len: usize) -> Result<InOut<'a>, Reason> {
         if self.room < len {
             return Err(Reason::OutputBufferTooSmall);
@@ -239,12 +239,12 @@ impl Call {
     }
 }
 
-/// What OpenSSL holds.
+/// The context behind OpenSSL's pointer.
 struct Context<C> {
     /// Lives longer than its contexts.
     provider: *const Provider,
     cipher: C,
-    /// The messages of a pipeline; none if there is no pipeline.
+    /// The messages of a pipeline; empty without one.
     pipes: Vec<C>,
 }
 
@@ -300,7 +300,7 @@ const fn dispatch<C: Cipher, const OFFER: usize>() -> Table {
 ///
 /// # Safety
 ///
-/// `context` is null or of [`newctx`] or [`dupctx`], and nobody else uses it now.
+/// `context` is null or of [`newctx`] or [`dupctx`], and no other call uses it now.
 unsafe fn with<C>(context: *mut Context<C>, f: impl FnOnce(&mut C) -> Result<(), Reason>) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { with_context(context, |context| f(&mut context.cipher)) }

@@ -1,10 +1,10 @@
 //! Records of TLS up to 1.2 in CBC: padding, and a MAC before it, neither of which is authenticated
 //! (RFC 5246, 6.2.3.2).
 //!
-//! Whether padding is right must not show in the time that a record takes, else who sends records
-//! learns the plaintext (Vaudenay 2002; Lucky Thirteen, 2013). So nothing here branches or reads
-//! memory by what was decrypted: choices are masks, and a wrong padding gives a MAC that is random,
-//! and wrong when it is compared.
+//! The time of a record must not depend on whether its padding is right, or else an attacker who
+//! sends records learns the plaintext (Vaudenay 2002; Lucky Thirteen, 2013). So nothing here
+//! branches or reads memory by what was decrypted: choices are masks, and a wrong padding gives a
+//! MAC that is random, and wrong when it is compared.
 
 use core::hint::black_box;
 
@@ -27,7 +27,7 @@ const DTLS1_2: u64 = 0xfefd;
 /// An early DTLS of Cisco.
 const DTLS1_BAD: u64 = 0x0100;
 
-/// What is known of the records of a connection, and the MAC of the last one that was opened.
+/// The parameters of a connection's records, and the MAC of the last opened record.
 #[derive(Clone)]
 pub(super) struct TlsRecords {
     /// 0: no records.
@@ -96,7 +96,7 @@ impl TlsRecords {
     ///
     /// # Errors
     ///
-    /// A record that everybody can see to be too short; without a MAC, also wrong padding.
+    /// When the record is visibly too short; without a MAC, also when the padding is wrong.
     pub(super) fn open(&mut self, record: &[u8]) -> Result<usize, Reason> {
         let failed = Reason::CipherOperationFailed;
         let record = match self.version {

@@ -48,7 +48,7 @@ fn processes_that_fork_are_served() {
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
-    // Each of five processes has 60 messages or more, of which the first ones are its own affair.
+    // Each of five processes has 60 messages or more and may hash the first ones itself.
     let least = 5 * 30 * 200_000;
     assert!(served(&dir) > least, "{} of {least} bytes", served(&dir));
     service.stop();

@@ -62,13 +62,13 @@ impl Pipelines {
     }
 }
 
-/// What is done with each of a few messages under one key.
+/// A few messages under one key, and the operation on them.
 struct Messages {
     ciphers: Ciphers,
     encrypt: bool,
     key: Vec<u8>,
     ivs: Vec<Vec<u8>>,
-    /// The same length for all is not needed.
+    /// The messages may differ in length.
     data: Vec<Vec<u8>>,
     aad: Vec<u8>,
 }

@@ -76,7 +76,7 @@ fn succeeds(mut command: Command) -> Vec<u8> {
     output.stdout
 }
 
-/// Whether it is worth to look for ciphers: this processor may be one for which none is offered.
+/// Whether the provider offers ciphers on this processor: the portable backend offers none.
 fn ciphers_are_offered() -> bool {
     tabane_lanes::aes::Backend::fastest() > tabane_lanes::aes::Backend::Portable
 }

@@ -162,7 +162,7 @@ fn gcm_records() {
             let opening = Both::new(libcrypto, *ciphers);
             assert!(sealing.init(false, Some(&key), None, 1));
             assert!(opening.init(false, Some(&key), None, 0));
-            // All of the vector, so that both have the same.
+            // Fixes the whole vector (−1), so that both sides have the same.
             assert_eq!(sealing.control(SET_IV_FIXED, -1, &iv).0, 1);
             assert_eq!(opening.control(SET_IV_FIXED, 4, &iv[..4]).0, 1);
             for _ in 0..3 {

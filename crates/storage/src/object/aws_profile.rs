@@ -1,16 +1,16 @@
-//! What the files of Amazon's own tools say: `~/.aws/credentials` and `~/.aws/config`.
+//! Reads the files of Amazon's own tools: `~/.aws/credentials` and `~/.aws/config`.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 use crate::error::{StorageError, StorageErrorKind};
 
-/// Keys and region of a profile, each if it is there.
+/// Keys and region of a profile, as far as the files have them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     /// Access key and secret key.
     pub keys: Option<(String, String)>,
-    /// Token of keys that are valid for a while.
+    /// Session token of temporary keys.
     pub token: Option<String>,
     /// Region of the buckets.
     pub region: Option<String>,
@@ -19,7 +19,7 @@ pub struct Profile {
 /// The profile that `AWS_PROFILE` names, or the default one.
 ///
 /// # Errors
-/// When the profile that was named has no keys.
+/// When the named profile has no keys.
 pub fn read() -> Result<Profile, StorageError> {
     let named = std::env::var("AWS_PROFILE").ok();
     let text = |variable: &str, usual: &str| {

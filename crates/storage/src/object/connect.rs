@@ -14,12 +14,12 @@ use super::transport::Transport;
 use crate::error::{StorageError, StorageErrorKind};
 use crate::limit::Limiter;
 
-/// Connects to nothing yet.
+/// Makes the client; no request is sent yet.
 pub fn connect(
     location: &RemoteLocation,
     upload: Option<Arc<Limiter>>,
 ) -> Result<Arc<dyn ObjectStore>, StorageError> {
-    // Whoever calls tries again, with new signatures and for longer.
+    // Callers retry, with new signatures and for longer.
     let retry = RetryConfig {
         backoff: BackoffConfig::default(),
         max_retries: 0,
@@ -31,14 +31,14 @@ pub fn connect(
         Service::S3 => {
             let mut builder = with_profile(AmazonS3Builder::from_env())?;
             if let Some(endpoint) = &location.endpoint {
-                // Both, since either may be in the environment.
+                // Sets both keys, since the environment may have set either.
                 for key in [AmazonS3ConfigKey::Endpoint, AmazonS3ConfigKey::S3Endpoint] {
                     builder = builder.with_config(key, endpoint);
                 }
             }
             let builder = builder
                 .with_bucket_name(bucket)
-                // Not all that imitate S3 can delete in bulk.
+                // Not all services like S3 can delete in bulk.
                 .with_disable_bulk_delete(true)
                 .with_retry(retry)
                 .with_http_connector(transport(None)?);
@@ -76,7 +76,7 @@ pub fn connect(
     })
 }
 
-/// Adds what the files of Amazon's tools say, where the environment says nothing.
+/// Adds settings of the files of Amazon's tools that the environment lacks.
 fn with_profile(mut builder: AmazonS3Builder) -> Result<AmazonS3Builder, StorageError> {
     let is_set = |name: &str| std::env::var_os(name).is_some();
     let sources = [

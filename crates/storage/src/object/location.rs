@@ -1,24 +1,24 @@
-//! Where an object store is: one style of URL for all services.
+//! Locations of object stores: one style of URL for all services.
 
 use std::fmt;
 
 /// A place on a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteLocation {
-    /// What it speaks.
+    /// The protocol of the server.
     pub service: Service,
     /// Scheme, host and port, without a slash at the end, where the service does not imply them.
     pub endpoint: Option<String>,
     /// The bucket; Azure calls it a container, and WebDAV has none.
     pub bucket: String,
-    /// Path below it, without a slash at either end; may be empty.
+    /// Path below the bucket, without a slash at either end; may be empty.
     pub prefix: String,
 }
 
-/// What a server speaks.
+/// Protocols of servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// Amazon's S3, and all that imitate it.
+    /// Amazon's S3, and compatible services.
     S3,
     /// Google Cloud Storage.
     GoogleCloud,
@@ -38,7 +38,7 @@ impl Service {
         }
     }
 
-    /// Where its credentials come from.
+    /// The source of the service's credentials, for messages.
     pub fn credentials(self) -> &'static str {
         match self {
             Self::S3 => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
@@ -50,10 +50,11 @@ impl Service {
 }
 
 impl RemoteLocation {
-    /// Reads what is behind `scheme://` of the URL `text`; nothing when no service has that scheme.
+    /// Parses `rest`, the part behind `scheme://` of the URL `text`; `None` if no service has this
+    /// scheme.
     ///
     /// # Errors
-    /// One sentence that says what is wrong.
+    /// A sentence about the mistake.
     pub fn parse(text: &str, scheme: &str, rest: &str) -> Option<Result<Self, String>> {
         let (service, transport) = match scheme {
             "s3" => (Service::S3, None),
@@ -76,7 +77,7 @@ impl RemoteLocation {
     ) -> Result<Self, String> {
         let host = rest.split('/').next().unwrap_or_default();
         if host.contains('@') {
-            // Not shown again: it may have a password in it.
+            // The URL is not shown: it may contain a password.
             return Err(format!(
                 "a URL is no place for a name or a password, since every user of this machine can \
                  see it: set {}",
@@ -143,7 +144,7 @@ impl fmt::Display for RemoteLocation {
     }
 }
 
-/// How a URL of a service looks.
+/// The form of a service's URL, for messages.
 fn form(service: Service, transport: Option<&str>) -> String {
     let scheme = service.scheme();
     match (service, transport) {

@@ -1,4 +1,4 @@
-//! A repository in an object store.
+//! Storage in an object store.
 
 mod aws_profile;
 mod connect;
@@ -29,32 +29,32 @@ use crate::storage::{Listed, OBJECT_LEN_MAX, Storage, replace_in_two_steps};
 
 pub use location::{RemoteLocation, Service};
 
-/// Where an object is put that then gets its name by a copy.
+/// Folder of objects that get their names by a copy.
 const TEMPORARY: &str = "tmp";
 
-/// Packs that are listed one page after another; if there are more, several pages at a time.
+/// Packs that are listed page by page; beyond this number, several pages at a time.
 const LISTED_IN_ORDER: usize = 5000;
 
-/// What is small is given this long. Uploads may take longer, as long as they move.
+/// Time limit of small requests. Uploads may take longer, as long as they move.
 const SMALL_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Objects below a prefix of an object store.
 ///
-/// Each object is one request, at most [`OBJECT_LEN_MAX`] long, which every service takes: so it is
-/// there whole or not at all, and stays once [`Storage::put`] has returned. What fails in passing
-/// is tried again; that a try may have done its work although its answer was lost is taken into
-/// account.
+/// Each object is written by one request of at most [`OBJECT_LEN_MAX`] bytes, which every service
+/// accepts: so it exists whole or not at all, and is durable once [`Storage::put`] has returned.
+/// Retryable failures are retried, with regard to requests that succeeded although their answer was
+/// lost.
 ///
-/// To be called from threads of its own, not from within an asynchronous runtime.
+/// Methods block: call them from ordinary threads, not from within an asynchronous runtime.
 pub struct ObjectStorage {
-    /// Only taken when dropped.
+    /// `None` only while the storage is being dropped.
     runtime: Option<Runtime>,
     store: Arc<dyn ObjectStore>,
     root: Path,
     location: String,
-    /// Put by copying, and list folder by folder: WebDAV has neither conditions nor pages.
+    /// Puts by copying, and lists folder by folder: WebDAV has neither conditions nor pages.
     is_webdav: bool,
-    /// The service refused a condition.
+    /// Whether the service refused a conditional put.
     unconditional: AtomicBool,
     connections: usize,
     slots: Semaphore,
@@ -63,10 +63,10 @@ pub struct ObjectStorage {
 }
 
 impl ObjectStorage {
-    /// The storage at `location`; nothing is sent yet.
+    /// The storage at `location`; no request is sent yet.
     ///
     /// # Errors
-    /// When something that the service needs is missing from the environment.
+    /// When the environment lacks settings of the service.
     pub fn connect(location: &RemoteLocation, options: &RemoteOptions) -> Result<Self> {
         let upload = options.upload_kib_per_s.map(Limiter::new).map(Arc::new);
         let store = connect::connect(location, upload)?;
@@ -75,11 +75,11 @@ impl ObjectStorage {
         Ok(storage)
     }
 
-    /// What lies below `prefix` of `store`, which should not try again itself; `location` is for
+    /// The storage below `prefix` of `store`, which should not retry itself; `location` is for
     /// people.
     ///
     /// # Errors
-    /// When `prefix` is no path of an object store, or there are no threads to be had.
+    /// When `prefix` is no path of an object store, or no thread can be started.
     pub fn new(
         store: Arc<dyn ObjectStore>,
         prefix: &str,
@@ -122,13 +122,13 @@ impl ObjectStorage {
         self.path(&name.path())
     }
 
-    /// Waits for an operation, which is tried again while its failures are passing.
+    /// Waits for an operation, which is retried after retryable failures.
     fn run<T>(&self, operation: impl AsyncFnMut(bool) -> Result<T>) -> Result<T> {
         let runtime = self.runtime.as_ref().expect("it is taken at the end");
         runtime.block_on(self.persist(operation))
     }
 
-    /// An operation is told whether it was tried before.
+    /// As `run`, in an asynchronous task; `operation` gets whether it was tried before.
     async fn persist<T>(&self, mut operation: impl AsyncFnMut(bool) -> Result<T>) -> Result<T> {
         let _slot = self.slots.acquire().await;
         let mut attempts = self.outages.attempts();
@@ -155,7 +155,7 @@ impl ObjectStorage {
         }
     }
 
-    /// Puts an object that must not be there.
+    /// Puts an object that must not exist yet.
     async fn put_new(&self, path: &Path, bytes: &Bytes, again: bool) -> Result<()> {
         if self.is_webdav {
             return self.put_copied(path, bytes).await;
@@ -171,8 +171,8 @@ impl ObjectStorage {
                 done => return done.map(drop),
             }
         }
-        // All but `config` are named by their bytes: whoever else puts one puts the same. So a look
-        // before is enough.
+        // All objects but `config` are named by their bytes, so that other clients put the same: a
+        // look before the put is enough.
         if !again
             && within(SMALL_REQUEST_TIMEOUT, self.store.head(path))
                 .await
@@ -184,8 +184,8 @@ impl ObjectStorage {
         put.map(drop).map_err(explain)
     }
 
-    /// Puts an object under another name first: a server may keep what it got of an upload that was
-    /// cut off.
+    /// Puts an object under a temporary name first: a server may keep the beginning of an
+    /// interrupted upload.
     async fn put_copied(&self, path: &Path, bytes: &Bytes) -> Result<()> {
         let random = Id(random()).to_string();
         let temporary = self.path(&format!("{TEMPORARY}/{random}"));
@@ -196,12 +196,12 @@ impl ObjectStorage {
             self.store.copy_if_not_exists(&temporary, path),
         )
         .await;
-        // If it stays it is rubbish.
+        // A temporary object that stays is a leftover.
         let _ = within(SMALL_REQUEST_TIMEOUT, self.store.delete(&temporary)).await;
         copied
     }
 
-    /// Whether an object is there with these bytes, after a try whose outcome nobody knows.
+    /// Whether an object with these bytes exists, after a try with unknown outcome.
     async fn has(&self, name: Name, bytes: &Bytes) -> Result<bool> {
         let path = self.object(name);
         match name.kind {
@@ -223,7 +223,7 @@ impl ObjectStorage {
         let found = within(SMALL_REQUEST_TIMEOUT, self.store.get_opts(path, options)).await;
         let found = match (found, &range) {
             (Err(failure), Some(range)) if failure.kind() == StorageErrorKind::Permanent => {
-                // Services say in many ways that there is no such part.
+                // Services report a missing range in different ways.
                 let size = within(SMALL_REQUEST_TIMEOUT, self.store.head(path))
                     .await?
                     .size;
@@ -267,7 +267,7 @@ impl ObjectStorage {
         let found = within(SMALL_REQUEST_TIMEOUT, self.store.head(&path)).await;
         let is_clear = match &found {
             Ok(_) => true,
-            // Perhaps there is not even a bucket.
+            // Even the bucket may be missing.
             Err(failure) if failure.kind() == StorageErrorKind::NotFound => name != Name::CONFIG,
             Err(failure) => failure.kind() == StorageErrorKind::Retryable,
         };
@@ -280,7 +280,8 @@ impl ObjectStorage {
         }
     }
 
-    /// Lists a prefix, from behind `last`, until there are `enough`; returns whether that was all.
+    /// Lists a prefix after the last object in `found`, until `enough` are found; returns whether
+    /// the list is complete.
     async fn list_below(
         &self,
         prefix: &Path,
@@ -309,7 +310,7 @@ impl ObjectStorage {
         Ok(true)
     }
 
-    /// Lists the folders of packs, several at a time; `from` on if there is such an object.
+    /// Lists the folders of packs, several at a time; with `from`, only objects after that one.
     async fn list_folders(
         &self,
         prefix: &Path,
@@ -348,7 +349,7 @@ impl Storage for ObjectStorage {
     }
 
     fn create(&self) -> Result<()> {
-        // What an interrupted creation left behind is no obstacle.
+        // Leftovers of an interrupted creation are allowed.
         let harmless = [TEMPORARY, ObjectKind::Key.name()].map(|folder| self.path(folder));
         self.run(async |_| {
             let list = self.store.list_with_delimiter(Some(&self.root));
@@ -434,7 +435,7 @@ impl Storage for ObjectStorage {
                 _ => parts.last()?.as_ref().parse().ok()?,
             };
             let path: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
-            // Other objects are none of ours.
+            // Other objects are foreign.
             (Name::new(kind, id).path() == path.join("/")).then(|| Listed {
                 id,
                 len: object.size,
@@ -452,7 +453,8 @@ impl Storage for ObjectStorage {
     fn delete(&self, name: Name) -> Result<()> {
         let path = self.object(name);
         self.run(async |again| {
-            // Most services say of an object that is not there that it is deleted.
+            // Most services report success when a missing object is deleted, so its existence is
+            // asked first.
             match within(SMALL_REQUEST_TIMEOUT, self.store.head(&path)).await {
                 Err(failure) if failure.kind() == StorageErrorKind::NotFound && again => {
                     return Ok(());
@@ -464,8 +466,8 @@ impl Storage for ObjectStorage {
         .map_err(|error| error.about(name))
     }
 
-    /// At once where the service replaces objects. Besides, servers over a file system may remove
-    /// the folder of what was deleted under an upload that was acknowledged (versitygw 1.8 does).
+    /// Replaces in one request where the service can. Besides, servers over a file system may
+    /// remove the folder of a deleted object during an acknowledged upload (versitygw 1.8 does).
     fn replace(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
         if self.is_webdav {
             return replace_in_two_steps(self, name, parts);
@@ -483,13 +485,13 @@ impl Storage for ObjectStorage {
 impl Drop for ObjectStorage {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Looking up a name can take long and cannot be stopped.
+            // A lookup of a host name can take long and cannot be stopped.
             runtime.shutdown_background();
         }
     }
 }
 
-/// Waits for a request, but not for ever.
+/// Waits for a request for `limit` at most.
 async fn within<T>(
     limit: Duration,
     request: impl Future<Output = object_store::Result<T>>,

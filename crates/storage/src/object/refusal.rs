@@ -1,24 +1,24 @@
-//! What a server says that refuses a request, in one sentence.
+//! Turns a server's refusal of a request into one sentence.
 
 use crate::error::{StorageError, StorageErrorKind};
 
-/// What a server said with the status of a refusal.
+/// A server's refusal of a request.
 #[derive(Debug, Default)]
 pub struct Refusal {
-    /// Status of HTTP.
+    /// HTTP status.
     pub status: u16,
-    /// The service's own name for the case, if it gave one.
+    /// The service's error code, if given.
     pub code: String,
-    /// The service's explanation, if it gave one.
+    /// The service's explanation, if given.
     pub message: String,
-    /// Where the bucket is, if the service said so.
+    /// The bucket's region, if given.
     pub region: Option<String>,
-    /// The server's clock, as it told it.
+    /// The server's time, if given.
     pub date: Option<String>,
 }
 
 impl Refusal {
-    /// What it means; `credentials` says where they come from.
+    /// Explains the refusal; `credentials` names the source of the credentials.
     pub fn explain(&self, credentials: &str) -> StorageError {
         use StorageErrorKind::{Full, Permanent, Retryable, Unauthorized, Unsupported};
         let answer = self.answer();

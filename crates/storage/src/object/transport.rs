@@ -1,8 +1,8 @@
-//! HTTP as the object stores want it, with typed refusals and a limit on uploads.
+//! HTTP for object stores, with typed refusals and a limit on uploads.
 //!
-//! Every request of every service goes through here. What a server refuses becomes a
-//! [`StorageError`] while its explanation is at hand: behind the interface of `object_store` only a
-//! text would be left of it. No URL, header or credential gets into an error.
+//! Every request of every service goes through here. A refusal becomes a [`StorageError`] here,
+//! where the server's explanation is at hand: the interface of `object_store` would reduce it to a
+//! text. No URL, header or credential gets into an error.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -30,24 +30,24 @@ use crate::limit::Limiter;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A request whose body has not moved for so long is given up.
+/// Time after which a request whose body does not move is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(300);
 
 /// Bytes of an upload that go at a time.
 const PIECE_LEN: usize = 16 << 10;
 
-/// An explanation that is longer is not read to its end.
+/// The most bytes read of an explanation.
 const EXPLANATION_LEN_MAX: usize = 64 << 10;
 
-/// Where clouds tell their machines credentials.
+/// Hosts at which clouds hand credentials to their machines.
 const METADATA_HOSTS: [&str; 3] = [
     "169.254.169.254",
     "169.254.170.2",
     "metadata.google.internal",
 ];
 
-/// What services call it that an object is not there, or is; others than these are about buckets,
-/// users or haste.
+/// Error codes of services for missing or existing objects; all other codes concern buckets, users
+/// or request rates.
 const OF_OBJECTS: [&str; 5] = [
     "",
     "NoSuchKey",
@@ -73,7 +73,7 @@ impl fmt::Debug for Transport {
 }
 
 impl Transport {
-    /// Connects when it is used. Uploads go no faster than `upload` lets them.
+    /// A transport that connects at its first request. `upload` limits the rate of uploads.
     pub fn new(
         service: Service,
         upload: Option<Arc<Limiter>>,
@@ -95,7 +95,7 @@ impl Transport {
         })
     }
 
-    /// Sends a request. It may take long as long as its body moves, which counts up `sent`.
+    /// Sends a request; fails after a time in which no byte of its body, counted in `sent`, moved.
     async fn send(
         &self,
         request: reqwest::Request,
@@ -115,7 +115,7 @@ impl Transport {
         }
     }
 
-    /// Lets pass what `object_store` understands itself, and explains the rest.
+    /// Passes on responses that `object_store` understands, and turns all others into errors.
     async fn judge(&self, response: HttpResponse) -> Result<HttpResponse, StorageError> {
         let status = response.status();
         let by_crate = [
@@ -204,12 +204,12 @@ impl HttpService for Transport {
     }
 }
 
-/// A failure on its way through `object_store`, which is to do nothing about it.
+/// Wraps a failure for `object_store` as an error that this crate does not retry.
 fn failed(failure: StorageError) -> HttpError {
     HttpError::new(HttpErrorKind::Unknown, failure)
 }
 
-/// A body that goes in small pieces, each when it may, and counts what has gone.
+/// A body that is sent in small pieces within the rate, and counts the bytes sent.
 fn in_pieces(
     body: HttpRequestBody,
     limiter: Option<Arc<Limiter>>,
@@ -232,13 +232,13 @@ fn in_pieces(
     reqwest::Body::wrap(StreamBody::new(pieces))
 }
 
-/// What went wrong before there was an answer, or while it came.
+/// Explains a failure before or during an answer.
 fn explain(error: &reqwest::Error) -> StorageError {
     let first = causes(error)
         .last()
         .map(ToString::to_string)
         .unwrap_or_default();
-    // Rust's texts of system errors end in their number.
+    // Rust's texts of system errors end in the error number.
     let what = first.split(" (os error").next().unwrap_or_default();
     if first.contains("InvalidContentType") {
         let text =
@@ -262,8 +262,8 @@ fn explain(error: &reqwest::Error) -> StorageError {
     }
 }
 
-/// Reads what the server says of a refusal. All services have the same two elements; Azure says it
-/// in a header too.
+/// Parses a server's explanation of a refusal. All services have the same two elements; Azure
+/// repeats one in a header.
 fn refusal(status: StatusCode, headers: &HeaderMap, said: &str) -> Refusal {
     let header = |name: &str| {
         let value = headers.get(name)?.to_str().ok()?;
@@ -278,7 +278,7 @@ fn refusal(status: StatusCode, headers: &HeaderMap, said: &str) -> Refusal {
         status: status.as_u16(),
         code: element("Code").or(code).unwrap_or_default(),
         message: element("Message")
-            // One line; Azure's goes on with numbers of its own.
+            // The first line; Azure's further lines are internal numbers.
             .and_then(|text| text.lines().next().map(str::to_owned))
             .unwrap_or_default(),
         region: element("Region").or_else(|| header("x-amz-bucket-region")),

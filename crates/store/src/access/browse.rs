@@ -1,4 +1,4 @@
-//! Finds and lists what snapshots hold.
+//! Finds and lists entries of snapshots.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -20,7 +20,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// A browser with an index of its own.
+    /// A browser that loads the index.
     ///
     /// # Errors
     /// When the storage fails or the index is damaged.
@@ -29,7 +29,7 @@ impl Browser {
         Ok(Self::with_index(repository, index))
     }
 
-    /// A browser with an index that is loaded already.
+    /// A browser that uses a loaded index.
     pub fn with_index(repository: &Repository, index: Arc<Index>) -> Self {
         Self {
             index,
@@ -58,7 +58,7 @@ impl Browser {
         self.reader.append_block(&self.index, block, out)
     }
 
-    /// What a snapshot has at `path`; for `/` that is [`root`]. Symbolic links are not followed.
+    /// The entry of a snapshot at `path`; for `/`, [`root`]. Symbolic links are not followed.
     ///
     /// # Errors
     /// [`Error::NoSuchPath`], or when a directory cannot be read.
@@ -121,7 +121,7 @@ pub fn root(snapshot: &Snapshot) -> Entry {
     }
 }
 
-/// A path as it is looked up in a snapshot: from `/` on, without `.` and `..`.
+/// Normalises a path for lookup in a snapshot: from `/` on, without `.` and `..`.
 pub fn absolute(path: &Path) -> PathBuf {
     let mut clean = PathBuf::from("/");
     for component in path.components() {
@@ -149,16 +149,16 @@ pub fn kind_name(kind: &Kind) -> &'static str {
     }
 }
 
-/// An entry and where it is.
+/// An entry and its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathEntry {
-    /// Its path.
+    /// Path of the entry, from `/` on.
     pub path: PathBuf,
-    /// What it is.
+    /// The entry.
     pub entry: Entry,
 }
 
-/// Everything below a directory: each directory before what is in it, and in it by name.
+/// Everything below a directory: each directory comes before its entries, which are sorted by name.
 ///
 /// ```no_run
 /// # fn example(repository: &tabane_store::Repository) -> tabane_store::Result<()> {
@@ -174,15 +174,16 @@ pub struct PathEntry {
 /// # }
 /// ```
 pub struct Walk {
-    /// Directories that are not at their end, with what is left of them.
+    /// Directories on the way to the current entry, each with its path and the entries left to
+    /// visit.
     levels: Vec<(PathBuf, std::vec::IntoIter<Entry>)>,
     /// The directory to enter next.
     pending: Option<(PathBuf, Vec<Piece>)>,
 }
 
 impl Walk {
-    /// A walk through what is below `entry`, whose path is `path`; `entry` itself is not part of
-    /// it.
+    /// A walk through everything below `entry`, whose path is `path`; the walk leaves out `entry`
+    /// itself.
     pub fn below(path: &Path, entry: &Entry) -> Self {
         let content = entry.directory().cloned();
         Self {
@@ -194,7 +195,7 @@ impl Walk {
     /// The next entry.
     ///
     /// # Errors
-    /// When a directory cannot be read; the next call goes on behind it.
+    /// When a directory cannot be read; the next call skips it.
     pub fn next(&mut self, browser: &mut Browser) -> Result<Option<PathEntry>> {
         if let Some((path, content)) = self.pending.take() {
             let entries = browser.directory(&content)?;

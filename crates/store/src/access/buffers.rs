@@ -4,13 +4,13 @@ use std::sync::Mutex;
 
 use tabane_storage::sync::lock;
 
-/// Buffers that are used again: to hand megabytes back to the system and ask for them anew costs
-/// more time, in page faults, than to fill them.
+/// Reused buffers: returning megabytes to the system and asking for them anew costs more time, in
+/// page faults, than filling them.
 #[derive(Default)]
 pub(crate) struct Buffers(Mutex<Vec<Vec<u8>>>);
 
 impl Buffers {
-    /// An empty buffer, with the room that it had before.
+    /// An empty buffer, with its former capacity.
     pub fn take(&self) -> Vec<u8> {
         lock(&self.0).pop().unwrap_or_default()
     }

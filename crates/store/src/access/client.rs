@@ -1,10 +1,10 @@
-//! Clients at work: each says so in an object of its own, for as long as it works.
+//! Records of clients at work: each client keeps an object in the storage as long as it works.
 //!
-//! Nothing rests on it: [`crate::access::removal`] keeps snapshots whole even if nobody announced
-//! himself. But a prune that knows of a running backup leaves alone what it may need, and two
-//! prunes don't do the same work twice. A client that died is noticed: by its process if it ran on
-//! this machine, otherwise because its object is not renewed. All times are those of the storage's
-//! own clock, so it does not matter what the clocks of clients say.
+//! No snapshot's safety rests on these records: [`crate::access::removal`] keeps snapshots whole
+//! without them. But a prune that knows of a running backup spares the packs that the backup may
+//! need, and a second prune does not repeat the work of the first. A dead client shows by its
+//! process if it ran on this machine, otherwise by its object, which is not renewed. All times come
+//! from the storage's own clock, so the clocks of clients do not matter.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -24,59 +24,59 @@ use tabane_storage::{Name, ObjectKind};
 /// A client renews its object this often.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
-/// A client on another machine is dead when it has not done so for this long. A laptop may sleep
-/// for a night and go on.
+/// A client on another machine counts as dead when its object is older than this. A laptop may
+/// sleep for a night and go on.
 const SILENCE_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// What a client is doing.
+/// Kinds of work of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Purpose {
-    /// It writes blocks and a snapshot: a backup, and what else makes snapshots.
+    /// Writes blocks and a snapshot: a backup, or another command that makes snapshots.
     Backup,
-    /// It reads blocks for a long time.
+    /// Reads blocks for a long time.
     Restore,
-    /// It removes what nobody needs.
+    /// Removes packs and index objects that no snapshot needs.
     Prune,
 }
 
-/// What a client says of itself; sealed, as JSON.
+/// A client's record of itself, stored as sealed JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
-    /// What it is doing.
+    /// The kind of work.
     pub purpose: Purpose,
-    /// Name of its machine.
+    /// Name of the client's machine.
     pub hostname: String,
-    /// Name of its user.
+    /// Name of the client's user.
     pub username: String,
-    /// Number of its process.
+    /// The client's process ID.
     pub pid: u32,
-    /// Names the space of such numbers, a boot of a kernel and a namespace; nothing where the
-    /// system has no such names.
+    /// Names the boot and the namespace to which the process ID belongs; `None` where the system
+    /// names neither.
     pub pid_space: Option<String>,
-    /// When it began, by the clock of the storage; nothing until it has renewed its object.
+    /// The start of the client, by the clock of the storage; `None` until the first renewal.
     pub since: Option<Timestamp>,
 }
 
-/// A client that the repository knows of.
+/// A client whose record is in the storage.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// The name of its object.
+    /// ID of the client's object.
     pub id: Id,
-    /// What it says; nothing if that cannot be read.
+    /// The client's record; `None` if it cannot be read.
     pub client: Option<Client>,
-    /// When its object was put, by the clock of the storage.
+    /// Time of the object's last renewal, by the clock of the storage.
     pub modified: SystemTime,
 }
 
 impl Seen {
-    /// When it began, by the clock of the storage.
+    /// The start of the client, by the clock of the storage.
     pub fn since(&self) -> SystemTime {
         let told = self.client.as_ref().and_then(|client| client.since);
         told.map_or(self.modified, |since| since.into())
     }
 
-    /// Whether it has ended without a word; `now` is by the clock of the storage.
+    /// Whether the client has crashed; `now` is by the clock of the storage.
     pub fn is_dead(&self, now: SystemTime) -> bool {
         let silent = now.duration_since(self.modified);
         if silent.is_ok_and(|silent| silent > SILENCE_MAX) {
@@ -104,7 +104,7 @@ pub struct Presence {
 
 struct Shared {
     repository: Repository,
-    /// What was said last, and the name of that object.
+    /// ID of the newest object of this client, and the record in it.
     said: Mutex<(Id, Client)>,
 }
 
@@ -132,8 +132,8 @@ impl Presence {
         let renewed = Arc::clone(&shared);
         let renew = move || {
             while receiver.recv_timeout(RENEWAL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                // If it fails now, it may work the next time, long before anybody takes this
-                // process for dead.
+                // A failed renewal is tried again long before other clients take this process for
+                // dead.
                 let _ = renewed.renew();
             }
         };
@@ -146,7 +146,7 @@ impl Presence {
         })
     }
 
-    /// All other clients, and what time it is by the clock of the storage: about that of our own
+    /// All other clients, and the time by the clock of the storage, about that of this client's
     /// object.
     ///
     /// # Errors
@@ -160,7 +160,7 @@ impl Presence {
                     let own = seen.swap_remove(own);
                     return Ok((seen, own.modified));
                 }
-                // Somebody has taken this process for dead.
+                // Another client has taken this process for dead and removed its object.
                 None => self.shared.renew()?,
             }
         }
@@ -174,7 +174,7 @@ impl Drop for Presence {
             let _ = thread.join();
         }
         let name = Name::new(ObjectKind::Client, lock(&self.shared.said).0);
-        // If it stays it is found to be dead.
+        // An object that stays is recognised as a dead client's.
         let _ = self.shared.repository.storage().delete(name);
     }
 }
@@ -189,7 +189,7 @@ impl Shared {
         }
         let new = put(&self.repository, &client)?;
         *lock(&self.said) = (new, client);
-        // It is gone already if somebody took this process for dead.
+        // The object is gone if another client took this process for dead.
         let _ = self
             .repository
             .storage()
@@ -212,17 +212,17 @@ pub fn list(repository: &Repository) -> Result<Vec<Seen>> {
     Ok(seen.collect())
 }
 
-/// What [`Repository::forget_dead_clients`] did.
+/// The result of [`Repository::forget_dead_clients`].
 #[derive(Debug)]
 pub struct Forgotten {
-    /// Clients that were removed.
+    /// Clients whose records were removed.
     pub removed: Vec<Seen>,
-    /// Those that may be alive.
+    /// Clients that may be alive.
     pub left: Vec<Seen>,
 }
 
 impl Repository {
-    /// Removes the records of clients that crashed; with `all` also of clients that may be alive.
+    /// Removes the records of clients that crashed; `all` includes clients that may be alive.
     ///
     /// # Errors
     /// When the storage fails.

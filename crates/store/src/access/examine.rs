@@ -1,4 +1,4 @@
-//! Goes through a whole pack as its readers will, and compares every block with its digest.
+//! Decodes a whole pack as its readers will, and compares every block with its digest.
 
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
@@ -10,11 +10,11 @@ use tabane_storage::ObjectKind;
 /// Decoded bytes whose blocks are hashed together.
 const BATCH_LEN: usize = 4 << 20;
 
-/// Goes through packs, one at a time; what it decodes into is used again.
+/// Examines packs, one at a time, with reused buffers.
 #[derive(Default)]
 pub struct Examiner {
     segments: SegmentReader,
-    /// Decoded segments one behind the other.
+    /// Consecutive decoded segments.
     decoded: Vec<u8>,
 }
 
@@ -22,11 +22,10 @@ impl Examiner {
     /// Compares the bytes of a pack with what it should hold; `what` names it in errors.
     ///
     /// Its header, segments, footer and their lengths are all authenticated, so no byte can differ.
-    /// What is wrong with a segment or a block goes to `problem`, together with the blocks that are
-    /// lost by it.
+    /// Damage of a segment or block is reported to `problem`, with the blocks that it loses.
     ///
     /// # Errors
-    /// [`Error::Damaged`] where the pack cannot be gone through at all.
+    /// [`Error::Damaged`] when the pack cannot be decoded at all.
     pub fn examine(
         &mut self,
         repository: &Repository,

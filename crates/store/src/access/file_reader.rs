@@ -7,33 +7,32 @@ use crate::error::Result;
 use crate::format::entry::Piece;
 use tabane_storage::sync::lock;
 
-/// Read-ahead begins with this many bytes, and doubles with each read that goes on where another
-/// ended.
+/// Bytes of the first read-ahead, which doubles with each read that continues another.
 const AHEAD_MIN: u64 = 1 << 20;
 
-/// Reads that are at most this far from where another ended go on there: a kernel asks for several
-/// parts at once.
+/// A read at most this far from the end of another counts as its continuation: a kernel asks for
+/// several parts at once.
 const REORDERED_BYTES_MAX: u64 = 1 << 20;
 
 /// One file of a snapshot, for any number of threads.
 ///
-/// When it is read from front to back, what comes next is decoded ahead, by all processors. Holes
-/// are zeros.
+/// If it is read from front to back, all processors decode the next blocks ahead. Holes read as
+/// zeros.
 pub struct FileReader {
     cache: Arc<SegmentCache>,
     content: Vec<Piece>,
-    /// Where each piece begins; behind them the size.
+    /// Offset of each piece, and the size behind them.
     starts: Vec<u64>,
     progress: Mutex<Progress>,
 }
 
 #[derive(Default)]
 struct Progress {
-    /// Where the furthest of the reads that followed each other ended.
+    /// Furthest end of the consecutive reads.
     end: u64,
-    /// How far to read ahead of it.
+    /// Bytes to read ahead of this end.
     ahead: u64,
-    /// Up to where that was asked for.
+    /// Offset up to which read-ahead was requested.
     asked: u64,
 }
 
@@ -90,13 +89,13 @@ impl FileReader {
         Ok(bytes)
     }
 
-    /// Where the first byte at or behind `offset` is that is in no hole; nothing if there is none.
+    /// Offset of the first byte of data at or behind `offset`, if any.
     pub fn data_from(&self, offset: u64) -> Option<u64> {
         self.first_from(offset, |piece| matches!(piece, Piece::Block { .. }))
     }
 
-    /// Where the first hole at or behind `offset` is: the end of the file counts as one. Nothing
-    /// behind it.
+    /// Offset of the first hole at or behind `offset`, where the end of the file counts as a hole;
+    /// `None` behind the end.
     pub fn hole_from(&self, offset: u64) -> Option<u64> {
         if offset >= self.size() {
             return None;
@@ -119,7 +118,7 @@ impl FileReader {
         self.starts.partition_point(|&start| start <= offset) - 1
     }
 
-    /// Asks for what will be wanted if the file is read from front to back.
+    /// Requests the next blocks if the file is read from front to back.
     fn read_ahead(&self, offset: u64, end: u64) {
         let mut progress = lock(&self.progress);
         if offset.abs_diff(progress.end) > REORDERED_BYTES_MAX {
@@ -135,7 +134,7 @@ impl FileReader {
         progress.ahead = (progress.ahead * 2).clamp(AHEAD_MIN, most.max(AHEAD_MIN));
         let from = progress.asked.max(end);
         let until = (progress.end + progress.ahead).min(self.size());
-        // In steps, so that what is asked for has several blocks of a segment.
+        // Requests in steps, so that each has several blocks of a segment.
         if from >= until || until - from < progress.ahead / 4 && until < self.size() {
             return;
         }

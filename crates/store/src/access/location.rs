@@ -1,4 +1,5 @@
-//! Where a repository can be, and what opens it.
+//! Locations of repositories: directories, object stores, target sets, clusters; how each is
+//! opened.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use tabane_storage::{RemoteOptions, Storage};
 use tabane_striped::cluster::{self, Plan};
 
-/// What a repository can be named by beside the forms of a single place.
+/// Forms of locations beside those of a single place, for messages.
 const FORMS: &str =
     " or, over several of these, striped:FILE, or, over the nodes of a cluster, cluster:FILE";
 
@@ -16,18 +17,18 @@ const FORMS: &str =
 pub enum Location {
     /// A folder or a URL.
     Single(tabane_storage::Location),
-    /// Several places, which this file lists.
+    /// A target set, which this file lists.
     Striped(PathBuf),
-    /// The nodes of a cluster, which this file describes.
+    /// A cluster, which this file describes.
     Cluster(PathBuf),
 }
 
 impl Location {
-    /// Reads what a person gave: a folder, `s3://…`, `gs://…`, `az://…`, `webdav+https://…`,
-    /// `striped:FILE` or `cluster:FILE`.
+    /// Parses a location as a person writes it: a folder, `s3://…`, `gs://…`, `az://…`,
+    /// `webdav+https://…`, `striped:FILE` or `cluster:FILE`.
     ///
     /// # Errors
-    /// One sentence that says what is wrong and what is known.
+    /// A sentence with the mistake and the known forms.
     pub fn parse(given: impl AsRef<OsStr>) -> Result<Self, String> {
         let given = given.as_ref();
         match given.to_str().and_then(|text| text.split_once(':')) {
@@ -37,13 +38,12 @@ impl Location {
         }
     }
 
-    /// The storage at this place. A server is not spoken to before the first operation; the targets
-    /// of a set are. For a folder both arguments are ignored: `open(&Default::default(),
-    /// Plan::Auto)`. `plan` says how stripes are sent to the nodes of a cluster.
+    /// Opens the storage. A server is contacted at the first operation, the targets of a set at
+    /// once. For a folder both arguments are ignored: `open(&Default::default(), Plan::Auto)`.
+    /// `plan` says how stripes are sent to the nodes of a cluster.
     ///
     /// # Errors
-    /// When something that the service needs is missing from the environment, or too many targets
-    /// are missing.
+    /// When the environment lacks credentials of the service, or too many targets are missing.
     pub fn open(
         &self,
         options: &RemoteOptions,

@@ -1,4 +1,4 @@
-//! What snapshots need.
+//! Finds the blocks that snapshots need.
 
 use std::collections::HashSet;
 
@@ -8,26 +8,25 @@ use crate::format::entry::{self, Piece};
 use tabane_index::Index;
 use tabane_storage::Id;
 
-/// The blocks that some snapshots need. Each directory is read once, however many have it.
+/// The blocks that some snapshots need. A directory shared by several snapshots is read once.
 #[derive(Default)]
 pub struct Reach {
     blocks: HashSet<Id>,
-    /// Contents of directories that are done. Directories of the same content are the same
-    /// directory.
+    /// Contents of finished directories. Equal content means the same directory.
     directories: HashSet<Vec<Piece>>,
-    /// The snapshots that need them.
+    /// The snapshots added.
     snapshots: HashSet<Id>,
 }
 
 impl Reach {
-    /// Begins anew, unless all snapshots that were added are still among these.
+    /// Clears the reach unless all added snapshots still exist.
     pub fn keep_if_all_in(&mut self, there: impl Fn(&Id) -> bool) {
         if !self.snapshots.iter().all(there) {
             *self = Self::default();
         }
     }
 
-    /// Adds what a snapshot needs, and that it is among them.
+    /// Adds a snapshot and its blocks.
     ///
     /// # Errors
     /// As [`Reach::add`].
@@ -42,7 +41,7 @@ impl Reach {
         self.add(reader, index, root)
     }
 
-    /// A block that is needed and not there.
+    /// The first needed block that the index lacks, if any.
     ///
     /// # Errors
     /// When the index cannot be read.
@@ -55,15 +54,15 @@ impl Reach {
         Ok(None)
     }
 
-    /// Adds what a directory needs.
+    /// Adds the blocks of a directory and of everything below it.
     ///
     /// # Errors
-    /// When a directory cannot be read. What was found until then stays; it can be tried again.
+    /// When a directory cannot be read. Blocks found before stay, and the call can be repeated.
     pub fn add(&mut self, reader: &mut BlockReader, index: &Index, root: &[Piece]) -> Result<()> {
         let mut done = Vec::new();
         let walked = self.walk(reader, index, root, &mut done);
         if walked.is_err() {
-            // What is below them may be undone.
+            // Directories below them may be unfinished.
             for content in done {
                 self.directories.remove(&content);
             }
@@ -105,7 +104,7 @@ impl Reach {
     }
 }
 
-/// Whether all that a snapshot with this root needs is there.
+/// Whether all blocks of a snapshot with this root exist.
 ///
 /// # Errors
 /// When a directory is damaged, or the storage fails.

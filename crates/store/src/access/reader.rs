@@ -14,13 +14,14 @@ use tabane_index::Index;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
-/// How many workers read: one a processor, and more where that keeps more requests on their way.
+/// Number of workers that read: one a processor, or one a connection of the storage if it allows
+/// more.
 pub(crate) fn workers(repository: &Repository) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
     processors.max(repository.storage().connections())
 }
 
-/// So [many](workers) workers.
+/// A pool with this [number](workers) of workers.
 pub(crate) fn pool<W: Send + 'static>(
     repository: &Repository,
     state: impl FnMut() -> W,
@@ -40,14 +41,14 @@ fn are_neighbours(index: &Index, a: u32, b: u32) -> bool {
     a.pack == b.pack && a.offset.checked_add(a.stored_len) == Some(b.offset)
 }
 
-/// Decoded segments that are kept: neighbours are usually asked for next.
+/// Decoded segments kept by a reader: the next blocks are usually neighbours.
 const CACHED_SEGMENTS: usize = 16;
 
 /// Reads blocks, one caller at a time; make one for each thread.
 pub struct BlockReader {
     repository: Repository,
     segments: SegmentReader,
-    /// The latest used at the back.
+    /// Segments by pack and number, the latest used at the back.
     cache: VecDeque<(Id, u32, Arc<[u8]>)>,
 }
 
@@ -61,14 +62,14 @@ impl BlockReader {
         }
     }
 
-    /// Reads segments, past the cache. Those that are neighbours in a pack come with one request:
-    /// each costs time when the storage is far away. The results are in the order of `numbers`.
+    /// Reads segments, bypassing the cache. Neighbours in a pack are read by one request, since
+    /// requests to remote storages are slow. The results are in the order of `numbers`.
     pub fn read_segments(&mut self, index: &Index, numbers: &[u32]) -> Vec<Result<Vec<u8>>> {
         let mut read = Vec::with_capacity(numbers.len());
         for run in numbers.chunk_by(|&a, &b| are_neighbours(index, a, b)) {
             match self.read_run(index, run) {
                 Ok(segments) => read.extend(segments),
-                // Some of them may be all right.
+                // Some of the segments may be intact.
                 Err(_) if run.len() > 1 => {
                     read.extend(run.iter().map(|&number| self.read_segment(index, number)));
                 }
@@ -78,7 +79,7 @@ impl BlockReader {
         read
     }
 
-    /// Reads a segment, past the cache.
+    /// Reads a segment, bypassing the cache.
     ///
     /// # Errors
     /// When the storage fails or the segment is damaged.
@@ -88,7 +89,7 @@ impl BlockReader {
             .expect("one result for each number")
     }
 
-    /// Reads segments that lie one behind the other.
+    /// Reads contiguous segments of a pack.
     fn read_run(&mut self, index: &Index, numbers: &[u32]) -> Result<Vec<Result<Vec<u8>>>> {
         let segments = numbers.iter().map(|&number| index.segment(number));
         let segments = segments.collect::<tabane_index::Result<Vec<_>>>()?;
@@ -118,7 +119,7 @@ impl BlockReader {
         };
         let mut opened = open(&sealed);
         if opened.iter().any(Result::is_err) {
-            // Targets may have changed it, and others make up for them.
+            // Targets of a set may have changed the bytes: compute them from other targets.
             self.repository
                 .storage()
                 .get_otherwise(name, start..end, &mut |sealed| {
@@ -156,8 +157,7 @@ impl BlockReader {
         Ok(raw)
     }
 
-    /// Reads a block and appends it to `out`. If it cannot be read where it is, it is looked for
-    /// elsewhere.
+    /// Reads a block and appends it to `out`; if a place is damaged, its other places are tried.
     ///
     /// # Errors
     /// [`Error::MissingBlock`], or when the storage fails or the block is damaged.
@@ -189,7 +189,8 @@ impl BlockReader {
     /// Reads a content that has no holes, as that of a directory.
     ///
     /// # Errors
-    /// As [`BlockReader::append_block`]; [`Error::Damaged`] when a length is not as promised.
+    /// As [`BlockReader::append_block`]; [`Error::Damaged`] when a block has another length than
+    /// its piece.
     pub fn read_content(&mut self, index: &Index, content: &[Piece]) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         for piece in content {

@@ -1,24 +1,23 @@
-//! Removals: which packs are about to go.
+//! Removals: objects that name packs which are about to be deleted.
 //!
-//! Packs are removed without locks and without trusting any clock. What makes that safe are three
-//! rules:
+//! Packs are removed without locks and without trusting any clock. Three rules make this safe:
 //!
 //! 1. Nobody deletes a pack before a *removal*, an object that names it, is durable. From then on
-//!    the pack is *condemned*: it stays so, and nobody relies on it any more.
-//! 2. Who deletes packs first lists, in this order, all removals, pending snapshots, snapshots, the
-//!    index and the packs, after the removals in question were written. Every block that a snapshot
+//!    the pack is *condemned* for ever: no snapshot may rely on it.
+//! 2. A client that deletes packs writes their removal, and only then lists, in this order, all
+//!    removals, pending snapshots, snapshots, the index and the packs. Every block that a snapshot
 //!    needs has to be in a pack that no removal names, or is copied into a new one.
-//! 3. Who makes a snapshot takes condemned packs for absent. He writes what the snapshot will be
-//!    ([`ObjectKind::Pending`]), and then lists the removals. If they are those that he started
-//!    with, all is well; if not, he does for his snapshot what rule 2 says (see
-//!    `operations/commit.rs`). When the snapshot is there they must still be the same: else he
-//!    takes it back, and begins anew. Until then the pending object says that it may lack
-//!    something.
+//! 3. A client that makes a snapshot takes condemned packs for absent. It writes the future
+//!    snapshot as a pending object ([`ObjectKind::Pending`]), and then lists the removals. If new
+//!    removals appeared since its start, it does for its snapshot what rule 2 says (see
+//!    `operations/commit.rs`). After writing the snapshot it lists the removals again: if they
+//!    changed, it deletes the snapshot and begins anew. As long as the pending object exists, the
+//!    snapshot may lack blocks.
 //!
-//! Of any two that meet, at least one sees the other: a writer of snapshots the removal, or the
-//! remover the snapshot that is about to be. The last removal stays when it is done, so that it is
-//! seen even by those who started before it. That a prune leaves alone what clients at work may
-//! need ([`crate::access::client`]) only spares these the copying.
+//! If a writer of a snapshot and a remover meet, at least one sees the other: the writer the
+//! removal, or the remover the pending snapshot. The newest removal stays after its packs are
+//! deleted, so that clients which started before it still see it. A prune that spares packs which
+//! clients at work may need ([`crate::access::client`]) only saves these clients the copying.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +27,7 @@ pub use crate::format::removal::{Removal, Removals};
 use tabane_storage::Id;
 use tabane_storage::ObjectKind;
 
-/// The names of the removals that there are.
+/// IDs of all removals in the storage.
 ///
 /// # Errors
 /// When the storage fails.

@@ -20,17 +20,17 @@ use tabane_storage::sync::try_each;
 use tabane_storage::{Listed, Name, ObjectKind, Progress, Storage, StorageError, StorageErrorKind};
 use tabane_storage::{object_id, random};
 
-/// What is chosen when a repository is made.
+/// Options of a new repository.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct InitOptions {
     /// The hash that names blocks.
     pub hash: Algorithm,
-    /// How files are cut.
+    /// The chunker's lengths.
     pub chunking: Chunking,
-    /// The secret of another repository, to cut at the same places as there.
+    /// The chunker secret of another repository, for the same cut points.
     pub chunker_secret: Option<Id>,
-    /// What guessing a password costs.
+    /// Cost of guessing the password.
     pub kdf_cost: KdfCost,
 }
 
@@ -52,7 +52,7 @@ impl Default for InitOptions {
     }
 }
 
-/// An open repository. A clone is another handle of the same one, and costs little.
+/// An open repository. A clone is a cheap handle of the same one.
 #[derive(Clone)]
 pub struct Repository {
     opened: Arc<Opened>,
@@ -60,13 +60,13 @@ pub struct Repository {
     progress: Arc<dyn Progress>,
 }
 
-/// What all handles of a repository share.
+/// State shared by all handles of a repository.
 struct Opened {
     storage: Arc<dyn Storage>,
     master: MasterKey,
     key: Id,
     config: Config,
-    /// The object of the config: no other repository has the same.
+    /// The sealed config, which is unique to this repository.
     sealed_config: Vec<u8>,
     chunker: Chunker,
 }
@@ -102,7 +102,7 @@ impl Repository {
         }
         let exists = || storage.stat(Name::CONFIG).is_ok();
         storage.create().map_err(|source| match source.kind() {
-            // Somebody else was faster.
+            // Another client was faster.
             StorageErrorKind::NotEmpty if exists() => Error::RepositoryExists(location.clone()),
             StorageErrorKind::NotEmpty => Error::NotEmpty(location.clone()),
             _ => Error::Storage {
@@ -111,13 +111,13 @@ impl Repository {
                 source,
             },
         })?;
-        // The config comes last: without it there is no repository.
+        // The config is written last: it makes the repository.
         let master = MasterKey::random();
         let key = key::add(&*storage, &master, password, options.kdf_cost)?;
         let json = serde_json::to_vec(&config).expect("a config is plain data");
         let sealed = master.seal_object(ObjectKind::Config, &json);
         if let Err(source) = storage.put(Name::CONFIG, &[&sealed]) {
-            // The key opens nothing; if it stays, `open` passes it over.
+            // The key opens nothing; if it stays, `open` skips it.
             let _ = key::delete(&*storage, key);
             return Err(match source.kind() {
                 StorageErrorKind::AlreadyExists => Error::RepositoryExists(location),
@@ -134,8 +134,8 @@ impl Repository {
         }))
     }
 
-    /// Why `storage`, which has no `config`, is no repository: there never was one, or only
-    /// `config` is lost.
+    /// Why `storage`, which lacks `config`, is no repository: none was made, or its `config` is
+    /// lost.
     pub fn absence(storage: &dyn Storage) -> Error {
         // Keys alone are what an interrupted creation leaves.
         match storage.list(ObjectKind::Index) {
@@ -157,7 +157,7 @@ impl Repository {
             }
             Self::absence(&*storage)
         })?;
-        // A newer format says so before a password is tried.
+        // A newer format is reported before a password is tried.
         crate::format::crypto::parse_header(ObjectKind::Config, &sealed, "config")?;
         let open_config =
             |master: &MasterKey| master.open_object(ObjectKind::Config, sealed.clone(), "config");
@@ -186,8 +186,7 @@ impl Repository {
         }
     }
 
-    /// Makes sure that the repository is still there: it may have been deleted, and another one
-    /// made in its place.
+    /// Checks that the repository still exists and was not replaced by another one.
     ///
     /// # Errors
     /// [`Error::RepositoryGone`]; when the storage fails.
@@ -199,7 +198,7 @@ impl Repository {
         }
     }
 
-    /// Whether there is an object of this name.
+    /// Whether the storage has an object of this name.
     ///
     /// # Errors
     /// When the storage fails.
@@ -211,14 +210,13 @@ impl Repository {
         }
     }
 
-    /// Keeps what is known of the repository in a cache.
+    /// Uses a local cache of the index.
     pub fn with_cache(mut self, cache: Cache) -> Self {
         self.cache = Some(Arc::new(cache));
         self
     }
 
-    /// Another handle of the repository: `progress` hears how the operations go on that are called
-    /// with it.
+    /// A handle whose operations report to `progress`.
     pub fn with_progress(&self, progress: impl Progress + 'static) -> Self {
         Self {
             progress: Arc::new(progress),
@@ -226,40 +224,40 @@ impl Repository {
         }
     }
 
-    /// Who hears how operations go on.
+    /// The receiver of reports.
     pub(crate) fn progress(&self) -> &Arc<dyn Progress> {
         &self.progress
     }
 
-    /// Whether what is known of the repository is kept in a cache.
+    /// Whether this handle uses a local cache.
     pub fn has_cache(&self) -> bool {
         self.cache.is_some()
     }
 
-    /// Forgets what a cache knows of the index, since it names packs that are not there: so the
-    /// next backup stores again what they held.
+    /// Clears the cached index, which names missing packs, so that the next backup stores their
+    /// blocks again.
     pub(crate) fn forget_cached(&self) {
         if let Some(cache) = &self.cache {
             cache.forget(self.opened.config.id);
         }
     }
 
-    /// Where the objects are.
+    /// The storage of the objects.
     pub fn storage(&self) -> &dyn Storage {
         &*self.opened.storage
     }
 
-    /// The secret from which object keys come.
+    /// The secret from which object keys are derived.
     pub(crate) fn master(&self) -> &MasterKey {
         &self.opened.master
     }
 
-    /// The key that the password opened.
+    /// ID of the key that the password opened.
     pub fn key(&self) -> Id {
         self.opened.key
     }
 
-    /// Adds a password, whose guessing costs `cost`; returns the ID of its key.
+    /// Adds a password with this cost of guessing; returns the ID of its key.
     ///
     /// # Errors
     /// An unusable cost, an empty password, or when the storage fails.
@@ -267,7 +265,7 @@ impl Repository {
         key::add(self.storage(), self.master(), password, cost)
     }
 
-    /// Removes a key other than the one that opened the repository, so that the last one stays.
+    /// Removes a key. The key that opened the repository is refused, so that the last key stays.
     ///
     /// # Errors
     /// [`Error::KeyInUse`], or when the storage fails.
@@ -278,7 +276,7 @@ impl Repository {
         key::delete(&*self.opened.storage, id)
     }
 
-    /// Removes the key that opened the repository, now that there is `new`.
+    /// Removes the key that opened the repository after `new` was added.
     ///
     /// # Errors
     /// [`Error::KeyInUse`] when they are the same; when `new` cannot be read, or the storage fails.
@@ -290,7 +288,7 @@ impl Repository {
         key::delete(&*self.opened.storage, self.opened.key)
     }
 
-    /// What is fixed for the repository's life.
+    /// The settings that are fixed for the repository's life.
     pub fn config(&self) -> &Config {
         &self.opened.config
     }
@@ -384,7 +382,7 @@ impl Repository {
             .map_err(|error| Error::damaged(Name::new(ObjectKind::Index, id), error))
     }
 
-    /// Reads the removals that are there now.
+    /// Reads all removals.
     ///
     /// # Errors
     /// When the storage fails or one is damaged.
@@ -404,8 +402,8 @@ impl Repository {
             .map_err(|error| Error::damaged(Name::new(ObjectKind::Removal, id), error))
     }
 
-    /// As [`Repository::list_with_times`], but again until two lists in a row agree: a list that
-    /// was made while one object replaced another might have neither.
+    /// As [`Repository::list_with_times`], repeated until two listings in a row agree: a listing
+    /// made while one object replaces another may lack both.
     ///
     /// # Errors
     /// When the storage fails.
@@ -420,7 +418,7 @@ impl Repository {
         }
     }
 
-    /// Deletes an object; it is well if it is gone already.
+    /// Deletes an object; a missing one is no error.
     ///
     /// # Errors
     /// When the storage fails.
@@ -433,11 +431,11 @@ impl Repository {
         }
     }
 
-    /// Reads all objects of a kind with `read`, several at a time, also while some are replaced by
-    /// others.
+    /// Reads all objects of a kind with `read`, several at a time, even while some are being
+    /// replaced.
     ///
     /// # Errors
-    /// The first that `read` returns, unless the object is no longer there.
+    /// The first error of `read`, unless the object was deleted meanwhile.
     pub(crate) fn read_all<T: Send>(
         &self,
         kind: ObjectKind,
@@ -446,8 +444,8 @@ impl Repository {
         self.read_rest(kind, BTreeMap::new(), read)
     }
 
-    /// As [`Repository::read_all`], when some have been read already: what of these is still there
-    /// is not read again.
+    /// As [`Repository::read_all`], without reading again the objects that `found` holds and the
+    /// storage still lists.
     ///
     /// # Errors
     /// As [`Repository::read_all`].
@@ -478,7 +476,7 @@ impl Repository {
             for (id, object) in unread.into_iter().zip(objects) {
                 match object {
                     Ok(object) => drop(found.insert(id, object)),
-                    // What replaced it is in the next list.
+                    // The next listing has the object that replaced this one.
                     Err(_) if vanished.insert(id) => {}
                     Err(error) => return Err(error),
                 }
@@ -489,7 +487,7 @@ impl Repository {
         }
     }
 
-    /// As [`Repository::read_all`], but tells of each object why it cannot be read.
+    /// As [`Repository::read_all`], with a result for each object.
     ///
     /// # Errors
     /// When the storage fails.
@@ -519,14 +517,14 @@ impl Repository {
     /// [`Error::RepositoryGone`]; when the storage fails.
     #[doc(hidden)]
     pub fn write_index_segment(&self, packs: &[(Id, PackContents)]) -> Result<Id> {
-        // Another repository in the same place could not be opened with it.
+        // Otherwise it might go into another repository at the same place, which could not open it.
         self.verify_presence()?;
         let payload = postcard::to_stdvec(packs).expect("an index is plain data");
         self.put_sealed(ObjectKind::Index, &payload)
     }
 
-    /// The index: from the cache where there is one, which reads only what is new. Else all of it,
-    /// and packs that are not there in their full length are left out.
+    /// Loads the index. A cache reads only new index objects. Without a cache, all index objects
+    /// are read, and missing or truncated packs are left out.
     ///
     /// # Errors
     /// When the storage fails or an index object is damaged.
@@ -537,8 +535,8 @@ impl Repository {
         }
     }
 
-    /// The index of those packs that are there in their full length, and the packs that are not:
-    /// what was in them must be stored again. Lists all packs.
+    /// The index of all packs of full length, and the IDs of missing or truncated packs, whose
+    /// blocks must be stored again. Lists all packs.
     ///
     /// # Errors
     /// When the storage fails or an index object is damaged.
@@ -547,7 +545,7 @@ impl Repository {
         let mut index = match &self.cache {
             Some(cache) => cache.load_index(self)?,
             None => {
-                // The removals come first: see the rules in `removal`.
+                // Removals are listed first: see the rules in `removal`.
                 let (removals, condemned) = self.removals()?;
                 let mut index = Index::as_of(removals, condemned);
                 for packs in self.read_index()?.values() {
@@ -566,7 +564,7 @@ impl Repository {
             }
         }
         index.exclude_packs(&absent)?;
-        // Condemned packs may go at any time.
+        // Condemned packs may be deleted at any time.
         absent.retain(|pack| !index.condemns(pack));
         Ok((index, absent.into_iter().collect()))
     }
@@ -613,7 +611,7 @@ impl IndexObjects for Repository {
                 let (sender, next) = (sender.clone(), &next);
                 scope.spawn(move || {
                     while let Some(&id) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        // After an error nobody takes it.
+                        // After an error the receiver is gone.
                         if sender.send((id, self.read_index_segment(id))).is_err() {
                             return;
                         }

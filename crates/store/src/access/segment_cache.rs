@@ -1,4 +1,4 @@
-//! Decoded segments that many readers share, some of them decoded before they are asked for.
+//! A cache of decoded segments for many readers, which also decodes ahead.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -15,22 +15,21 @@ use tabane_index::{BlockLocation, Index};
 use tabane_storage::sync::lock;
 use tabane_storage::{Id, StorageErrorKind};
 
-/// Segments that may wait to be decoded ahead; of more, those that were asked for first are given
-/// up.
+/// Segments that may wait to be decoded ahead; beyond this number the oldest requests are dropped.
 const QUEUED_SEGMENTS: usize = 64;
 
 /// Segments that are decoded ahead when a pack is read in its order.
 const AHEAD_IN_PACK: usize = 4;
 
-/// What the index lacks is looked for in the storage again after this time.
+/// Time before the index is reloaded again for a block that it lacks.
 const RELOAD_PAUSE: Duration = Duration::from_secs(5);
 
-/// Reads blocks for any number of threads, and keeps what was decoded for the next of them.
+/// Reads blocks for any number of threads, and keeps decoded segments for later reads.
 ///
-/// The memory is bounded. Threads of its own, one a processor, decode what readers say that they
-/// will want. A block is compared with its digest when it is first read out of a decoded segment.
-/// When a block is in no index or its pack has vanished, which happens when another client wrote or
-/// pruned, the index is read again, once.
+/// Memory is bounded. The cache's threads, one a processor, decode segments that readers announce.
+/// A block is compared with its digest when it is first read out of a decoded segment. If the index
+/// lacks a block or its pack has vanished, since another client wrote or pruned, the index is
+/// reloaded once.
 pub struct SegmentCache {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -40,22 +39,22 @@ struct Shared {
     repository: Repository,
     loaded: RwLock<Loaded>,
     state: Mutex<State>,
-    /// A segment was decoded, or could not be.
+    /// Signalled when a segment was decoded, or decoding failed.
     decoded: Condvar,
-    /// There is something to decode ahead, or the cache is being dropped.
+    /// Signalled when segments wait to be decoded ahead, or the cache is being dropped.
     asked: Condvar,
-    /// Readers that no thread uses at the moment.
+    /// Idle readers.
     readers: Mutex<Vec<BlockReader>>,
     limit: usize,
 }
 
-/// The index as it was read last.
+/// The loaded index.
 #[derive(Clone)]
 struct Loaded {
     index: Arc<Index>,
-    /// When it was read again, if it was.
+    /// Time of the last reload, if any.
     again: Option<Instant>,
-    /// The repository is known to have got more since.
+    /// The repository is known to hold newer index objects.
     outdated: bool,
 }
 
@@ -64,17 +63,17 @@ struct State {
     slots: HashMap<Place, Slot>,
     /// Bytes of all decoded segments.
     held: usize,
-    /// Counts uses, so that the slot that was not used for the longest time is known.
+    /// Counts uses, to find the least recently used slot.
     clock: u64,
     ahead: VecDeque<Ahead>,
     closed: bool,
 }
 
-/// The pack of a segment and its number in it: stays right when the index is read again.
+/// The pack of a segment and its number in it, which stay valid when the index is reloaded.
 type Place = (Id, u32);
 
 enum Slot {
-    /// Some thread is at it.
+    /// A thread is decoding the segment.
     Decoding,
     Decoded {
         segment: Arc<Segment>,
@@ -84,11 +83,11 @@ enum Slot {
 
 struct Segment {
     raw: Vec<u8>,
-    /// Where the blocks begin that were compared with their digests.
+    /// Offsets of the blocks that were compared with their digests.
     checked: Mutex<HashSet<u32>>,
 }
 
-/// A segment to decode, and the blocks of it that will be wanted.
+/// A segment to decode ahead, and its announced blocks.
 struct Ahead {
     index: Arc<Index>,
     number: u32,
@@ -131,8 +130,7 @@ impl SegmentCache {
         self.shared.limit
     }
 
-    /// Says that the repository has got new snapshots: what they refer to may be in no index that
-    /// was read so far.
+    /// Marks the index as outdated, since new snapshots may refer to blocks that it lacks.
     pub fn outdate(&self) {
         let mut loaded = self
             .shared
@@ -175,8 +173,8 @@ impl SegmentCache {
         tree::decode(&bytes)
     }
 
-    /// Says that these blocks will be wanted soon, in this order; returns at once. What is not
-    /// there is passed over.
+    /// Announces blocks that will be read soon, in this order; returns at once. Missing blocks are
+    /// skipped.
     pub fn read_ahead(&self, blocks: impl IntoIterator<Item = (Id, u32)>) {
         let index = self.shared.loaded().index;
         let mut wanted: Vec<Ahead> = Vec::new();
@@ -184,8 +182,8 @@ impl SegmentCache {
             let Ok(Some(location)) = index.find(&block) else {
                 continue;
             };
-            // Neighbours in a file are neighbours in a segment, but for blocks that were there
-            // before.
+            // Neighbours in a file are mostly neighbours in a segment, unless they were
+            // deduplicated.
             let same = |ahead: &&mut Ahead| ahead.number == location.segment;
             match wanted.iter_mut().rev().take(4).find(same) {
                 Some(ahead) => ahead.blocks.push((block, location)),
@@ -223,8 +221,8 @@ impl Shared {
             .clone()
     }
 
-    /// Reads the index again, unless that was done since `seen`; nothing if it was done a moment
-    /// ago without success.
+    /// Reloads the index, unless another thread has done so since `seen`; `None` if a reload a
+    /// moment ago did not help.
     fn reload(&self, seen: &Loaded) -> Result<Option<Arc<Index>>> {
         let mut loaded = self.loaded.write().expect("no panic under this lock");
         if !Arc::ptr_eq(&loaded.index, &seen.index) {
@@ -265,7 +263,7 @@ impl Shared {
         };
         let (segment, location) = match read(location) {
             Ok(segment) => (segment, location),
-            // It may be stored twice.
+            // The block may have a second place.
             Err(error) => index
                 .places(&block)?
                 .into_iter()
@@ -278,7 +276,8 @@ impl Shared {
         Ok(())
     }
 
-    /// A decoded segment, and whether it was there. If another thread is at it, waits for that.
+    /// Returns a decoded segment, and whether it was cached. Waits if another thread is decoding
+    /// it.
     fn segment(&self, index: &Index, number: u32) -> Result<(Arc<Segment>, bool)> {
         let place = place(index, number)?;
         let mut state = self.lock();
@@ -315,7 +314,8 @@ impl Shared {
         result
     }
 
-    /// When the segment before this one was wanted too, those behind it will be.
+    /// Decodes the next segments ahead if the segment before this one was read too: the reader then
+    /// follows the pack's order.
     fn go_on_in_pack(&self, index: &Arc<Index>, mut number: u32) -> Result<()> {
         let (pack, at) = place(index, number)?;
         let in_order = at > 0 && self.lock().slots.contains_key(&(pack, at - 1));
@@ -335,7 +335,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Compares blocks with their digests, all that were not yet side by side.
+    /// Compares unchecked blocks with their digests, side by side.
     fn check(&self, segment: &Segment, blocks: &[(Id, BlockLocation)]) -> Result<()> {
         let mut unchecked = blocks.to_vec();
         {
@@ -382,7 +382,7 @@ impl Shared {
         }
     }
 
-    /// Decodes what will be wanted, until the cache is dropped.
+    /// Decodes announced segments until the cache is dropped.
     fn decode_ahead(&self) {
         let mut state = self.lock();
         while !state.closed {
@@ -394,7 +394,7 @@ impl Shared {
                 .is_ok_and(|place| state.slots.contains_key(&place));
             drop(state);
             if !there {
-                // Whoever wants it will find out what is wrong with it.
+                // Errors are ignored: the reader that needs the segment meets the same error.
                 let _ = self
                     .segment(&ahead.index, ahead.number)
                     .and_then(|(segment, _)| self.check(&segment, &ahead.blocks));

@@ -8,12 +8,12 @@ use crate::error::{Error, Result};
 
 pub use crate::format::snapshot::*;
 
-/// Snapshots that can be read, and those that cannot.
+/// Readable snapshots, and the errors of the others.
 #[derive(Debug, Default)]
 pub struct Listing {
     /// Oldest first.
     pub snapshots: Vec<(Id, Snapshot)>,
-    /// Why the others cannot be read.
+    /// Errors of the unreadable snapshots.
     pub damaged: Vec<Error>,
 }
 
@@ -27,23 +27,22 @@ impl Repository {
         self.put_sealed(ObjectKind::Snapshot, &json)
     }
 
-    /// Puts a snapshot that needs the same blocks in the place of another; returns its ID.
+    /// Replaces a snapshot by another one that needs the same blocks; returns the new ID.
     ///
     /// # Errors
-    /// [`Error::NoSnapshot`] when the other has been removed meanwhile; when the storage fails,
-    /// both may be there.
+    /// [`Error::NoSnapshot`] when the old snapshot was removed meanwhile; when the storage fails,
+    /// and then both snapshots may exist.
     pub fn replace_snapshot(&self, old: Id, snapshot: &Snapshot) -> Result<Id> {
         let id = self.save_snapshot(snapshot)?;
         if !self.has(Name::new(ObjectKind::Snapshot, old))? {
             self.remove_snapshot(id)?;
             return Err(Error::NoSnapshot(old.to_string()));
         }
-        // Until now the old one has kept the blocks, and from now on the new one does.
+        // The old snapshot has kept the blocks until now; from now on the new one does.
         self.remove_snapshot(old).map(|()| id)
     }
 
-    /// Removes a snapshot; what it alone needed stays until the repository is pruned. That it is
-    /// gone already is no error.
+    /// Removes a snapshot; its blocks stay until a prune. A missing snapshot is no error.
     ///
     /// # Errors
     /// When the storage fails.
@@ -59,16 +58,16 @@ impl Repository {
         self.load_snapshot_from(ObjectKind::Snapshot, id)
     }
 
-    /// Reads a snapshot, or one that is about to be.
+    /// Reads a snapshot object or a pending one, as `kind` says.
     pub(crate) fn load_snapshot_from(&self, kind: ObjectKind, id: Id) -> Result<Snapshot> {
         let json = self.get_sealed(kind, id)?;
         serde_json::from_slice(&json)
             .map_err(|error| Error::damaged(format!("snapshot {}", id.short()), error))
     }
 
-    /// Snapshots that are about to be, or whose clients died before they could say that they lack
-    /// nothing: rule 3 of
-    /// [`crate::access::removal`]. A snapshot that is equal to one of them may lack something.
+    /// Pending snapshots: of clients at work, or of clients that died before they confirmed that no
+    /// block is missing (rule 3 of [`crate::access::removal`]). A snapshot equal to one of them may
+    /// lack blocks.
     ///
     /// # Errors
     /// When the storage fails.
@@ -78,13 +77,13 @@ impl Repository {
         Ok(read.into_values().flatten().collect())
     }
 
-    /// All snapshots that `filter` allows. Those that cannot be read don't hide the others.
+    /// Lists all snapshots that `filter` allows; unreadable ones are reported apart.
     ///
     /// # Errors
     /// When the storage cannot be listed.
     pub fn snapshots(&self, filter: &Filter) -> Result<Listing> {
         let mut listing = Listing::default();
-        // Some may be forgotten meanwhile, or replaced by others.
+        // Other clients may forget or replace snapshots meanwhile.
         for (id, snapshot) in self.read_each(ObjectKind::Snapshot, |id| self.load_snapshot(id))? {
             match snapshot {
                 Ok(snapshot) if filter.allows(&snapshot) => listing.snapshots.push((id, snapshot)),
@@ -114,8 +113,8 @@ impl Repository {
         }
     }
 
-    /// As [`Repository::find_snapshot`], except for `latest` the snapshot itself is not read: it
-    /// may be damaged.
+    /// As [`Repository::find_snapshot`], but returns the ID only. Except for `latest`, the snapshot
+    /// is not read and may be damaged.
     ///
     /// # Errors
     /// As [`Repository::find_snapshot`].
@@ -154,8 +153,8 @@ impl Repository {
         }
     }
 
-    /// The latest snapshot of the same machine and paths, from before `time`: what a backup
-    /// compares with.
+    /// The latest snapshot of the same machine and paths from before `time`, with which a backup
+    /// compares.
     ///
     /// # Errors
     /// When the storage fails. Damaged snapshots are passed over.

@@ -1,4 +1,4 @@
-//! Directories of snapshots, read by other threads before they are wanted.
+//! Reads directories of snapshots ahead, in other threads.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Condvar, Mutex};
@@ -10,7 +10,7 @@ use crate::format::entry::{Entry, Piece};
 use tabane_index::Index;
 use tabane_storage::sync::lock;
 
-/// So many directories wait at most.
+/// The most directories that are read ahead.
 const DIRECTORIES_AHEAD_MAX: usize = 64;
 
 /// Threads that read, if the storage takes several requests at a time.
@@ -26,9 +26,9 @@ pub struct TreesAhead<'a> {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// There is something to read, and room for it.
+    /// Signalled when a directory is announced and there is room for it.
     work: Condvar,
-    /// Something was read that is waited for.
+    /// Signalled when an awaited directory was read.
     done: Condvar,
 }
 
@@ -40,18 +40,18 @@ struct State {
     done: HashMap<Vec<Piece>, Result<Vec<Entry>>>,
     /// Readers that wait for work.
     idle: usize,
-    /// Whether somebody waits for what is being read.
+    /// Whether the caller waits for a directory that is being read.
     awaited: bool,
     closed: bool,
 }
 
-/// Calls `body` with something that reads ahead.
+/// Calls `body` with a reader that reads ahead.
 pub fn with_trees_ahead<R>(
     repository: &Repository,
     index: &Index,
     body: impl FnOnce(&mut TreesAhead) -> R,
 ) -> R {
-    /// Even if `body` panics.
+    /// Ends the readers, even if `body` panics.
     struct Close<'a>(&'a Shared);
     impl Drop for Close<'_> {
         fn drop(&mut self) {
@@ -75,7 +75,7 @@ pub fn with_trees_ahead<R>(
 }
 
 impl TreesAhead<'_> {
-    /// Says that these directories will be read, before all that were announced earlier.
+    /// Announces directories that will be read before all announced earlier.
     pub fn announce<'a>(&self, contents: impl DoubleEndedIterator<Item = &'a [Piece]>) {
         let mut state = lock(&self.shared.state);
         state
@@ -95,10 +95,10 @@ impl TreesAhead<'_> {
             state = self.shared.done.wait(state).expect("no reader panics");
         }
         let done = state.done.remove(content);
-        // It is usually the last one, if nobody has begun it.
+        // Usually the last one announced, unless a reader has begun it.
         state.announced.pop_if(|last| last == content);
-        // Not for each one that there is room for again: to wake a thread takes about as long as to
-        // read a directory.
+        // Wakes a reader only once half the room is free: waking a thread takes about as long as
+        // reading a directory.
         if state.done.len() <= DIRECTORIES_AHEAD_MAX / 2 {
             self.shared.wake_reader(&state);
         }
@@ -108,15 +108,15 @@ impl TreesAhead<'_> {
 }
 
 impl Shared {
-    /// Wakes a reader that waits, if there is something for it. The very next directory is sooner
-    /// read by whoever wants it.
+    /// Wakes an idle reader if there is work for it. The very next directory does not count, since
+    /// the caller reads that one sooner itself.
     fn wake_reader(&self, state: &State) {
         if state.idle > 0 && state.announced.len() > 1 {
             self.work.notify_one();
         }
     }
 
-    /// Reads what is announced until nothing more will be wanted.
+    /// Reads announced directories until the end.
     fn read_announced(&self, reader: &mut BlockReader, index: &Index) {
         let mut state = lock(&self.state);
         while !state.closed {

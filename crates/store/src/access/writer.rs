@@ -1,8 +1,8 @@
 //! Writes blocks into packs, each block once.
 //!
-//! Every worker has an [`Encoder`] of its own and fills packs of its own; all share a [`Writer`],
-//! which knows the blocks that are there, writes finished packs in the background and indexes them
-//! once they are durable.
+//! Every worker has its own [`Encoder`] and fills its own packs; all share a [`Writer`], which
+//! knows the stored blocks, writes finished packs in the background and indexes them once they are
+//! durable.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -33,14 +33,14 @@ use tabane_storage::{Name, ObjectKind};
 
 use crate::access::buffers::Buffers;
 
-/// Packs that wait to be written: more would only hold memory.
+/// The most packs that wait to be written: more would only hold memory.
 const WAITING_PACKS_MAX: usize = 2;
 
-/// It is written, too, when one has waited for so long: a slow line makes few packs before somebody
-/// hangs up.
+/// An index object is written at the latest when a pack has waited this long: over a slow line, a
+/// backup may write few packs before it is interrupted.
 const INDEX_EVERY: Duration = Duration::from_secs(60);
 
-/// What all encoders of a run share.
+/// State shared by all encoders of a run.
 pub struct Writer {
     shared: Arc<Shared>,
     uploads: Option<SyncSender<FinishedPack>>,
@@ -50,9 +50,10 @@ pub struct Writer {
 struct Shared {
     repository: Repository,
     dry_run: bool,
-    /// What is durable.
+    /// The index of durable blocks.
     index: RwLock<Index>,
-    /// Blocks that are on their way; with their bytes if the hash alone does not tell blocks apart.
+    /// Blocks that are not durable yet; with their bytes if the hash alone does not tell blocks
+    /// apart.
     pending: Mutex<HashMap<Id, Option<Arc<[u8]>>>>,
     unindexed: Mutex<Unindexed>,
     failed: AtomicBool,
@@ -75,7 +76,7 @@ struct Counters {
 #[derive(Default)]
 struct Unindexed {
     packs: Vec<(Id, PackContents)>,
-    /// When the first of them was stored.
+    /// Time at which the first of these packs was stored.
     since: Option<Instant>,
 }
 
@@ -86,18 +87,18 @@ impl Unindexed {
     }
 }
 
-/// What a [`Writer`] did.
+/// Counts of a [`Writer`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Written {
-    /// Bytes of blocks that were new.
+    /// Bytes of new blocks.
     pub added_bytes: u64,
-    /// Bytes of blocks of files that were there.
+    /// Bytes of files' blocks that the repository had already.
     pub duplicate_bytes: u64,
-    /// Bytes of the packs that hold them.
+    /// Bytes of the packs with the new blocks.
     pub stored_bytes: u64,
-    /// Blocks that were new.
+    /// New blocks.
     pub blocks_new: u64,
-    /// Blocks that were there.
+    /// Blocks that the repository had already.
     pub blocks_duplicate: u64,
 }
 
@@ -107,17 +108,17 @@ pub struct Encoder {
     uploads: Option<SyncSender<FinishedPack>>,
     kind: BlockKind,
     compressor: Compressor,
-    /// Blocks that are worth compressing.
+    /// Open segment of blocks worth compressing.
     compressible: OpenSegment,
-    /// Blocks that are not.
+    /// Open segment of blocks not worth compressing.
     random: OpenSegment,
     pack: Option<PackWriter>,
     reader: BlockReader,
-    /// Reads packs back before they are stored, unless that is not wanted.
+    /// Reads packs back before they are stored; `None` without verification.
     verifier: Option<Examiner>,
 }
 
-/// A pack that waits for being written.
+/// A pack that waits to be written.
 struct FinishedPack {
     bytes: Vec<u8>,
     contents: PackContents,
@@ -130,7 +131,7 @@ struct OpenSegment {
 }
 
 impl Writer {
-    /// A writer into `repository`, which holds what `index` says. With `dry_run` it only counts.
+    /// A writer into `repository`, whose blocks are in `index`. With `dry_run` it only counts.
     pub fn new(repository: &Repository, index: Index, dry_run: bool) -> Self {
         let shared = Arc::new(Shared {
             repository: repository.clone(),
@@ -184,7 +185,7 @@ impl Writer {
         }
     }
 
-    /// Whether all these blocks are there to stay.
+    /// Whether all these blocks are stored in packs that no removal names.
     pub fn has_all(&self, blocks: impl IntoIterator<Item = (Id, u32)>) -> bool {
         let index = self.shared.index.read().expect("no panic under this lock");
         blocks
@@ -197,7 +198,7 @@ impl Writer {
         read(&self.shared.index.read().expect("no panic under this lock"))
     }
 
-    /// What was done so far.
+    /// Counts so far.
     pub fn written(&self) -> Written {
         let counters = &self.shared.counters;
         Written {
@@ -234,7 +235,7 @@ impl Shared {
         loop {
             let next = lock(packs).recv();
             let Ok(pack) = next else { return };
-            // After a failure the packs are still taken, so that nobody waits for ever.
+            // After a failure packs are still taken and dropped, so that no encoder waits for ever.
             if self.failed.load(Ordering::Relaxed) {
                 continue;
             }
@@ -258,7 +259,7 @@ impl Shared {
             .write()
             .expect("no panic under this lock")
             .add(id, &contents)?;
-        // Only now: a block is in the index or pending, never in neither.
+        // After the index was updated, so that a block is always in the index or pending.
         let mut pending = lock(&self.pending);
         for (block, _) in contents.segments.iter().flat_map(|segment| &segment.blocks) {
             pending.remove(block);
@@ -276,8 +277,8 @@ impl Shared {
     /// Writes an index object if packs wait for one.
     ///
     /// # Errors
-    /// [`Error::RemovedMeanwhile`] when some of them are gone, or about to: they would promise
-    /// blocks that nobody has.
+    /// [`Error::RemovedMeanwhile`] when some of these packs are condemned or deleted: an index
+    /// object would promise lost blocks.
     fn write_index(&self) -> Result<()> {
         let mut waiting = std::mem::take(&mut *lock(&self.unindexed)).packs;
         if waiting.is_empty() {
@@ -291,7 +292,7 @@ impl Shared {
         if removed.is_empty() {
             return Ok(());
         }
-        // Somebody may rely on the others already.
+        // Another client may rely on the other packs already.
         waiting.retain(|(pack, _)| !removed.contains(pack));
         if !waiting.is_empty() {
             self.repository.write_index_segment(&waiting)?;
@@ -301,8 +302,8 @@ impl Shared {
         Err(Error::RemovedMeanwhile)
     }
 
-    /// Those of these packs, which no index object named, that a prune has condemned or removed. It
-    /// does so when it takes this process for dead, since that was stopped for long.
+    /// The unindexed packs that a prune has condemned or deleted. A prune does so when it takes
+    /// this process for dead, after a long stop.
     fn removed(&self, packs: &[(Id, PackContents)]) -> Result<Vec<Id>> {
         let repository = &self.repository;
         let known = {
@@ -312,7 +313,7 @@ impl Shared {
         if removal::names(repository)? == known {
             return Ok(Vec::new());
         }
-        // Before the packs: a removal goes after what it names.
+        // Read before the packs are listed: a removal outlives the packs that it names.
         let condemned = repository.read_removals()?.condemned();
         let mut removed = Vec::new();
         for (pack, _) in packs {
@@ -343,7 +344,7 @@ impl Shared {
                 .map(|(block, digest)| self.claim_confirmed(block, digest, hash, reader))
                 .collect();
         }
-        // Both locks at once: between them a block could go from pending to indexed.
+        // Holds both locks at once: in between, a block could go from pending to indexed.
         let index = self.index.read().expect("no panic under this lock");
         let mut pending = lock(&self.pending);
         let claim = |digest| {
@@ -371,7 +372,7 @@ impl Shared {
             let index = self.index.read().expect("no panic under this lock");
             let same = if index.keeps(&id)? {
                 let mut known = Vec::new();
-                // A damaged block is not the same: this one is stored beside it.
+                // A damaged block does not match: the new block is stored beside it.
                 reader.append_block(&index, id, &mut known).is_ok() && known == block
             } else {
                 match lock(&self.pending).entry(id) {
@@ -397,7 +398,7 @@ impl Shared {
     }
 }
 
-/// Packs what encoders have left, together.
+/// Packs the remaining blocks of several encoders together.
 ///
 /// # Errors
 /// As [`Encoder::flush`].
@@ -413,7 +414,7 @@ pub fn flush(encoders: Vec<Encoder>) -> Result<()> {
 }
 
 impl Encoder {
-    /// Stores those blocks that are new; returns all of them as the pieces of a content.
+    /// Stores new blocks; returns all blocks as pieces of a content.
     ///
     /// # Errors
     /// When this or any other part of the run has failed.
@@ -466,7 +467,7 @@ impl Encoder {
         self.store(&blocks, digests)
     }
 
-    /// Stores a block under the name that it has already, unless this run did.
+    /// Stores a block under its ID, unless this run has stored it.
     ///
     /// # Errors
     /// As [`Encoder::store`].
@@ -519,10 +520,10 @@ impl Encoder {
         Ok(())
     }
 
-    /// Hands the pack over to be written, if there is one.
+    /// Hands the open pack, if any, to the threads that write.
     fn upload(&mut self) -> Result<()> {
         if self.shared.failed.load(Ordering::Relaxed) {
-            // Whoever failed has said why; this only ends the run.
+            // The failed part has recorded its error; this one only ends the run.
             return Err(Error::Interrupted("another part of the run has failed"));
         }
         let Some(pack) = self.pack.take() else {
@@ -544,9 +545,9 @@ impl Encoder {
         Ok(())
     }
 
-    /// Lets packs be stored as they are. By default each is first decrypted, decompressed and
-    /// hashed again: so a bit that flips in memory, or a processor that errs, at any time between
-    /// the first hash and that, spoils no repository.
+    /// Stores packs without reading them back. By default each pack is first decrypted,
+    /// decompressed and hashed again, which catches flipped bits in memory and errors of the
+    /// processor since the first hash.
     pub fn without_verification(mut self) -> Self {
         self.verifier = None;
         self
@@ -568,7 +569,7 @@ impl Encoder {
         other.upload()
     }
 
-    /// Packs and uploads all that is left.
+    /// Packs and uploads all remaining blocks.
     ///
     /// # Errors
     /// As [`Encoder::store`].
@@ -589,7 +590,7 @@ impl Encoder {
     }
 }
 
-/// Whether a finished pack holds the blocks that it says, by the digests of what was read.
+/// Checks that a finished pack decodes to its blocks, by their digests.
 fn read_back(
     repository: &Repository,
     bytes: &[u8],
@@ -614,8 +615,8 @@ mod tests {
     use crate::format::key::{KdfCost, Password};
     use tabane_storage::{LocalStorage, Storage};
 
-    /// Stores a few blocks, of which `fault` changes something before they are encoded; says how
-    /// the run ended, and how many packs there are.
+    /// Stores a few blocks that `fault` damages before they are encoded; returns the run's result
+    /// and the number of packs.
     fn store_with(
         compression: Compression,
         fault: impl FnOnce(&mut Encoder),
@@ -664,7 +665,7 @@ mod tests {
                 "{text}"
             );
             assert_eq!(packs, 0);
-            // The test's own test: without it nobody notices.
+            // Proves the test: without verification the damage goes unnoticed.
             let (written, packs) = store_with(compression, flip, false);
             assert!(written.is_ok() && packs == 1);
         }

@@ -1,12 +1,12 @@
-//! Where a file is cut into blocks.
+//! The chunker, which cuts files into blocks.
 //!
 //! Content-defined: over the last 32 bytes `b[0..32]` that end at a position, the gear hash is `Σ
 //! table[b[31-k]] << k (mod 2³²)`. A block ends behind the first byte at which it is at least `min`
 //! long and the hash is below a limit, which is stricter before the block has reached `avg` than
 //! after (normalised chunking, as in FastCDC, Xia et al. 2016), or when it is `max` long. Since the
-//! hash depends on 32 bytes alone and `min` is larger, where a position may cut does not depend on
-//! the cuts before it; so [`Gear`] looks for the next one in many stretches of the data at once,
-//! and what is skipped before `min` is not hashed at all.
+//! hash depends on 32 bytes alone and `min` is larger, possible cut points do not depend on earlier
+//! cuts; so [`Gear`] searches many stretches of the data at once, and bytes skipped before `min`
+//! are not hashed at all.
 //!
 //! The table comes from a secret of the repository: cut points of a known table would tell an
 //! observer of block lengths which files are stored (see `docs/explanation/threat-model.md`).
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::format::crypto::derive;
 use tabane_storage::Id;
 
-/// No block is longer, in bytes.
+/// Bytes of a block at most.
 pub use tabane_index::BLOCK_LEN_MAX;
 
 /// No block but a file's last is shorter than this many bytes.
@@ -27,20 +27,20 @@ const BLOCK_LEN_MIN: u32 = 1 << 10;
 /// How much rarer a cut is before the average than after: a factor of 2^(2 · this).
 const NORMALISATION: u32 = 2;
 
-/// How files are cut, with lengths in bytes.
+/// Methods of cutting files, with lengths in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Chunking {
-    /// Where the content says so: an insertion changes the blocks around it only.
+    /// Cut points by content: an insertion changes only the blocks around it.
     Content {
-        /// No block but the last is shorter.
+        /// Bytes of every block but a file's last, at least.
         min: u32,
-        /// Where cuts become more likely; a power of two.
+        /// Bytes from which cuts become more likely; a power of two.
         avg: u32,
-        /// No block is longer.
+        /// Bytes of a block at most.
         max: u32,
     },
-    /// Every so many bytes: for disk images and databases that are changed in place.
+    /// Blocks of equal length: for disk images and databases that are changed in place.
     Fixed {
         /// Length of every block but the last.
         len: u32,
@@ -64,10 +64,10 @@ impl Chunking {
         }
     }
 
-    /// Whether these lengths can be used.
+    /// Checks that these lengths can be used.
     ///
     /// # Errors
-    /// [`Error::Invalid`] saying which cannot.
+    /// [`Error::Invalid`], which names the wrong length.
     pub fn validate(&self) -> Result<()> {
         let valid = match *self {
             Self::Fixed { len } => (BLOCK_LEN_MIN..=BLOCK_LEN_MAX).contains(&len),
@@ -98,9 +98,9 @@ pub struct Chunker {
     min: usize,
     avg: usize,
     max: usize,
-    /// The hash must be below this before `avg`…
+    /// A cut before `avg` bytes needs a hash below this…
     strict: u32,
-    /// …and below this from there on.
+    /// …and a cut from `avg` bytes on, one below this.
     lax: u32,
 }
 
@@ -131,15 +131,13 @@ impl Chunker {
         self.max
     }
 
-    /// Length of the first block of `data`; nothing when that cannot be told before more data is
-    /// there.
+    /// Length of the first block of `data` in bytes; `None` when it depends on data to come.
     ///
-    /// With `end`, `data` ends where the file does, and the answer is nothing only for no data.
+    /// With `end`, `data` ends where the file does, and the result is `None` only for empty data.
     pub fn first_block(&self, data: &[u8], end: bool) -> Option<usize> {
         let usable = &data[..data.len().min(self.max)];
         if usable.len() > self.min {
-            // Up to here a block is shorter than the average, all of it if there are not that many
-            // bytes.
+            // The strict bound holds up to here: up to the average length, or all of shorter data.
             let middle = usable.len().min(self.avg - 1);
             let before = || {
                 let short = &usable[..middle];
@@ -156,8 +154,7 @@ impl Chunker {
         (end && !data.is_empty()).then_some(data.len())
     }
 
-    /// The lengths of the blocks at the start of `data` that are certain, in order; with `end`, of
-    /// all of them.
+    /// The lengths of the blocks of `data` that are certain, in order; with `end`, of all blocks.
     pub fn blocks<'a>(&'a self, data: &'a [u8], end: bool) -> impl Iterator<Item = usize> + 'a {
         let mut rest = data;
         std::iter::from_fn(move || {

@@ -1,26 +1,26 @@
-//! How segments are compressed, and which are not worth it.
+//! Compression of segments, and a test for blocks not worth it.
 
 use std::str::FromStr;
 
 use crate::error::Error;
 use crate::format::pack::Codec;
 
-/// How hard to compress.
+/// Levels of compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     Off,
-    /// With Zstandard at this level, -7 to 22 without 0; what looks random is left alone.
+    /// Zstandard at this level, -7 to 22 without 0; blocks that look random are stored as they are.
     Level(i32),
 }
 
 impl Compression {
-    /// What is used unless something else is asked for. Against level 3, a first backup takes a
-    /// sixth less CPU time, and the repository is 8% larger: docs/notebook.md.
+    /// The default. Against level 3, a first backup takes a sixth less CPU time, and the repository
+    /// is 8% larger: docs/notebook.md.
     pub const AUTO: Self = Self::Level(1);
-    /// As fast as is useful: below it, repositories grow and hardly anything is won.
+    /// The fastest useful level: lower ones make repositories larger and hardly save time.
     pub const FASTEST: Self = Self::Level(-1);
-    /// As small as is bearable.
+    /// The smallest repository in acceptable time.
     pub const MAX: Self = Self::Level(19);
 }
 
@@ -51,7 +51,7 @@ pub struct Compressor {
 }
 
 impl Compressor {
-    /// A compressor that does as `compression` says.
+    /// A compressor of this level.
     pub fn new(compression: Compression) -> Self {
         let context = match compression {
             Compression::Off => None,
@@ -70,7 +70,7 @@ impl Compressor {
         self.context.is_some() && !looks_random(block)
     }
 
-    /// Encodes a segment: compressed when that makes it smaller, and otherwise as it is.
+    /// Encodes a segment, compressed if that makes it smaller.
     pub fn encode<'a>(&'a mut self, raw: &'a [u8]) -> (Codec, &'a [u8]) {
         if let Some(context) = &mut self.context {
             self.buffer.clear();
@@ -85,7 +85,7 @@ impl Compressor {
     }
 }
 
-/// How many bytes are looked at to tell whether a block is random, in runs spread over it.
+/// Bytes of the sample that decides whether a block is random, in runs spread over the block.
 const SAMPLE_LEN: usize = 2048;
 const SAMPLE_RUNS: usize = 4;
 

@@ -1,4 +1,4 @@
-//! What a snapshot remembers of one file, directory, link or device.
+//! Entries of snapshots: files, directories, links and devices.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -8,14 +8,14 @@ use tabane_storage::Id;
 
 /// An entry of a directory; the contents of files and directories are pieces.
 ///
-/// Those of a file add up to its size. Those of a directory hold a list of entries (see
+/// A file's pieces add up to its size. A directory's pieces hold a list of entries (see
 /// [`crate::format::tree`]), and none is a hole.
 pub type Entry = tabane_files::Entry<Vec<Piece>>;
 
 /// An entry as found on disk.
 pub type Found = tabane_files::read::Found<Vec<Piece>>;
 
-/// The kinds of file, each with what only it has.
+/// The kinds of file with their own fields; the content of a regular file is a list of pieces.
 pub type Kind = tabane_files::Kind<Vec<Piece>>;
 
 /// A run of a file's bytes.
@@ -25,12 +25,12 @@ pub enum Piece {
     Block {
         /// Digest of the bytes.
         id: Id,
-        /// How many, at most [`crate::format::chunker::BLOCK_LEN_MAX`].
+        /// Length in bytes, at most [`crate::format::chunker::BLOCK_LEN_MAX`].
         len: u32,
     },
     /// Zeros that the source had as a hole, and that are a hole again when restored.
     Hole {
-        /// How many.
+        /// Length in bytes.
         len: u64,
     },
 }
@@ -45,7 +45,7 @@ impl Piece {
         }
     }
 
-    /// Name of the block, if it is one.
+    /// ID of the block; `None` for a hole.
     pub fn block(&self) -> Option<Id> {
         match *self {
             Self::Block { id, .. } => Some(id),

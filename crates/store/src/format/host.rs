@@ -1,4 +1,4 @@
-//! Who is running this, and where.
+//! Names of the current user and machine.
 
 use nix::unistd::{Uid, User};
 

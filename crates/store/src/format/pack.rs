@@ -1,8 +1,7 @@
 //! Packs: objects that hold blocks.
 //!
-//! Blocks are bundled once more on their way out: neighbours go into one *segment*, which is
-//! compressed and sealed as a whole. So small files are compressed together, and the length of a
-//! block does not show.
+//! Neighbouring blocks form one *segment*, which is compressed and sealed as a whole. So small
+//! files are compressed together, and the length of a block stays hidden.
 //!
 //! ```text
 //! header (40) · segment 0 · segment 1 · … · footer · length of the sealed footer (u32,
@@ -20,8 +19,7 @@ use tabane_storage::{Name, OBJECT_LEN_MAX, ObjectKind, Storage};
 
 pub use tabane_index::{BlockKind, Codec, PackContents, SEGMENT_LEN, SEGMENT_LEN_MAX, Segment};
 
-/// An index object is written when this many packs wait for one: what is indexed survives an
-/// interruption.
+/// Packs that wait for an index object at most: indexed packs survive an interruption.
 pub use tabane_index::PACKS_PER_INDEX;
 
 // An index knows where the first segment of a pack begins.
@@ -75,12 +73,12 @@ impl PackWriter {
         self.bytes.len()
     }
 
-    /// Whether no segment is in it.
+    /// Whether the pack has no segment yet.
     pub fn is_empty(&self) -> bool {
         self.contents.segments.is_empty()
     }
 
-    /// The finished object and what it holds.
+    /// The finished object and its contents.
     pub fn finish(mut self) -> (Vec<u8>, PackContents) {
         let footer = postcard::to_stdvec(&self.contents).expect("contents are plain data");
         let start = self.bytes.len();
@@ -100,7 +98,7 @@ pub fn read_contents(master: &MasterKey, pack: &[u8], what: &str) -> Result<Pack
     open_contents(master, pack, pack, pack.len() as u64, what)
 }
 
-/// Fetches the footer of a pack, and what else it takes to read it, but not the segments.
+/// Fetches header and footer of a pack, without its segments.
 ///
 /// # Errors
 /// As [`read_contents`], and when the storage fails.
@@ -164,11 +162,11 @@ fn open_contents(
     Ok(contents)
 }
 
-/// Opens segments, keeping what can be kept between them.
+/// Opens segments with reused buffers.
 #[derive(Default)]
 pub struct SegmentReader {
     decompressor: Option<zstd::bulk::Decompressor<'static>>,
-    /// What is to be decompressed.
+    /// The decrypted, compressed bytes.
     compressed: Vec<u8>,
 }
 
@@ -200,7 +198,7 @@ impl SegmentReader {
         }
     }
 
-    /// As [`SegmentReader::open`], into bytes that are there: as many as its blocks have together.
+    /// As [`SegmentReader::open`], into a buffer of the blocks' total length.
     ///
     /// # Errors
     /// [`Error::Damaged`], naming `what`.

@@ -1,4 +1,4 @@
-//! Removals: objects that name packs which are about to go.
+//! Removals: objects that name packs which are about to be deleted.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -17,17 +17,17 @@ pub struct Removal {
 pub struct Removals(pub(crate) BTreeMap<Id, Removal>);
 
 impl Removals {
-    /// Their names.
+    /// IDs of the removals.
     pub fn names(&self) -> BTreeSet<Id> {
         self.0.keys().copied().collect()
     }
 
-    /// The removals with their names.
+    /// The removals with their IDs.
     pub fn iter(&self) -> impl Iterator<Item = (&Id, &Removal)> {
         self.0.iter()
     }
 
-    /// All packs that they name.
+    /// All packs that the removals name.
     pub fn condemned(&self) -> HashSet<Id> {
         let packs = self.0.values().flat_map(|removal| &removal.packs);
         packs.copied().collect()

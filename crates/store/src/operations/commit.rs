@@ -1,5 +1,4 @@
-//! Makes a snapshot, so that nothing that it needs is removed meanwhile: rule 3 of
-//! [`crate::access::removal`].
+//! Writes a snapshot while other clients may delete packs: rule 3 of [`crate::access::removal`].
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -14,14 +13,13 @@ use crate::operations::repack;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
-/// Writes a snapshot; returns its ID. `removals` are those that were there before its blocks were
-/// found ([`Index::removals`](tabane_index::Index::removals)); its blocks must be durable and
-/// indexed, and none of them only in a pack that those name.
+/// Writes a snapshot; returns its ID. `removals` are those of the index in which its blocks were
+/// found ([`Index::removals`](tabane_index::Index::removals)). Its blocks must be durable and
+/// indexed, each in a pack that no such removal names.
 ///
 /// # Errors
-/// [`Error::RemovedMeanwhile`] when a block is gone, [`Error::RepositoryGone`] when all is; when
-/// the storage fails. There is
-/// no snapshot then.
+/// [`Error::RemovedMeanwhile`] when a block is gone, [`Error::RepositoryGone`] when the repository
+/// is; when the storage fails. No snapshot is left then.
 pub fn commit(repository: &Repository, snapshot: &Snapshot, removals: &BTreeSet<Id>) -> Result<Id> {
     let new = New {
         repository,
@@ -32,8 +30,8 @@ pub fn commit(repository: &Repository, snapshot: &Snapshot, removals: &BTreeSet<
 }
 
 /// As [`commit`], for a snapshot that needs, but for its `own` blocks, only what the snapshot `old`
-/// needs too. As long as that is there nobody removes these, so they are not looked after once
-/// more: `removals` is about its own blocks alone.
+/// needs too. As long as `old` exists nobody removes the shared blocks, so only the blocks of `own`
+/// are checked against `removals`.
 ///
 /// # Errors
 /// As [`commit`].
@@ -52,25 +50,25 @@ pub(crate) fn commit_beside(
     new.commit(removals)
 }
 
-/// A snapshot that is about to be.
+/// A snapshot that is being committed.
 struct New<'a> {
     repository: &'a Repository,
     snapshot: &'a Snapshot,
-    /// The snapshot that keeps all but these blocks; if there is none, all that it needs is to be
-    /// looked after.
+    /// The old snapshot, which keeps all blocks but the listed ones; if absent, all blocks need
+    /// checking.
     beside: Option<(Id, &'a HashSet<Id>)>,
 }
 
 impl New<'_> {
-    /// Writes it, as often as somebody removes packs at that moment.
+    /// Writes the snapshot, again after each removal of packs that came in between.
     fn commit(mut self, removals: &BTreeSet<Id>) -> Result<Id> {
         let repository = self.repository;
         let json = serde_json::to_vec(self.snapshot).expect("a snapshot is plain data");
         let mut removals = removals.clone();
         loop {
             let pending = repository.put_sealed(ObjectKind::Pending, &json)?;
-            // As long as it is there, a snapshot that is like it counts as not confirmed. If it
-            // stays, a later prune removes it.
+            // As long as the pending object exists, an equal snapshot counts as not confirmed. A
+            // pending object that is left behind is removed by a later prune.
             let forget_pending =
                 || repository.delete_if_there(Name::new(ObjectKind::Pending, pending));
             removals = self.secure(&removals).inspect_err(|_| {
@@ -82,16 +80,16 @@ impl New<'_> {
             }
             forget_pending()?;
             if !self.is_old_there()? {
-                // Nothing is known of what kept its blocks since then.
+                // The old snapshot is gone, so any shared block may have been removed since.
                 self.beside = None;
                 removals.clear();
             }
         }
     }
 
-    /// Writes it, and looks once more: this process may have been stopped for long before it was
-    /// there, and packs may be gone. Then it is taken back, not made whole where it is: others may
-    /// be about to remove it, since it lacks something.
+    /// Writes the snapshot and lists the removals once more: this process may have been stopped for
+    /// long before the write, and packs may be gone. Then the snapshot is deleted rather than
+    /// completed: other clients may be about to remove it as incomplete.
     fn attempt(&self, removals: &BTreeSet<Id>) -> Result<Option<Id>> {
         let repository = self.repository;
         let id = repository.save_snapshot(self.snapshot)?;
@@ -104,13 +102,12 @@ impl New<'_> {
         if let Ok(true) = stands {
             return Ok(Some(id));
         }
-        // Nobody was told of it.
+        // Deleting is safe: no caller has learned this ID.
         let deleted = repository.delete_if_there(Name::new(ObjectKind::Snapshot, id));
         stands.and(deleted).map(|()| None)
     }
 
-    /// Whether the old snapshot is there that keeps blocks for this one, if that is how they are
-    /// kept.
+    /// Whether the old snapshot, if this one relies on it, still exists.
     fn is_old_there(&self) -> Result<bool> {
         match self.beside {
             Some((old, _)) => self.repository.has(Name::new(ObjectKind::Snapshot, old)),
@@ -118,8 +115,8 @@ impl New<'_> {
         }
     }
 
-    /// Sees to it that every block is in a pack that stays; returns the removals that this is true
-    /// for.
+    /// Copies blocks until each is in a pack that stays; returns the removals that this takes into
+    /// account.
     fn secure(&self, removals: &BTreeSet<Id>) -> Result<BTreeSet<Id>> {
         let mut secured = removals.clone();
         while removal::names(self.repository)? != secured {

@@ -1,7 +1,7 @@
-//! Snapshots from one repository into another.
+//! Copies snapshots from one repository into another.
 //!
-//! Blocks keep their names, so each is looked up in the target once, and only what is missing there
-//! is read: segment by segment, in the order of the packs, opened, compared with its digests, and
+//! Blocks keep their IDs, so that each is looked up in the target once, and only missing ones are
+//! read: segment by segment, in the order of the packs, decoded, checked against their digests, and
 //! sealed again under the target's key.
 
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::operations::commit::commit;
 use crate::operations::repack::{self, Ends};
 use tabane_storage::Id;
 
-/// How to copy.
+/// Options of a copy.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CopyOptions {
-    /// How hard to compress in the target.
+    /// Level of compression in the target.
     pub compression: Compression,
     /// Find out what would be copied, and copy nothing.
     pub dry_run: bool,
@@ -44,30 +44,29 @@ impl Default for CopyOptions {
     }
 }
 
-/// What was done.
+/// The result of a copy.
 #[derive(Clone, Debug, Default)]
 pub struct Copied {
     /// Each snapshot of the source with its copy, oldest first; a dry run makes none.
     pub snapshots: Vec<(Id, Option<Id>)>,
-    /// Snapshots that the target had already, with what they are there.
+    /// Snapshots that the target had already, each with its ID there.
     pub present: Vec<(Id, Id)>,
     /// Blocks that were copied.
     pub blocks: u64,
-    /// Their bytes before compression.
+    /// Bytes of these blocks before compression.
     pub bytes: u64,
-    /// Their bytes as the target stores them.
+    /// Bytes of these blocks as stored in the target.
     pub stored_bytes: u64,
     /// Blocks of these snapshots that the target had already.
     pub blocks_present: u64,
 }
 
 impl Repository {
-    /// Makes sure that blocks of this repository can be blocks of the other.
+    /// Checks that blocks of this repository can be copied into the other.
     ///
     /// # Errors
     /// [`Error::OtherHash`]; [`Error::Invalid`] if blocks are named by a hash with known
-    /// collisions, or if it is the same
-    /// repository.
+    /// collisions, or if both are the same repository.
     pub fn check_copy_to(&self, to: &Repository) -> Result<()> {
         let (source, target) = (self.config(), to.config());
         if source.id == target.id {
@@ -92,13 +91,12 @@ impl Repository {
         Ok(())
     }
 
-    /// Copies snapshots, and all they need, into another repository. What is there already is
-    /// passed over, so a copy that was interrupted goes on where it was.
+    /// Copies snapshots and their blocks into another repository. Existing snapshots and blocks are
+    /// skipped, so that an interrupted copy resumes.
     ///
     /// # Errors
-    /// [`Repository::check_copy_to`]'s; a block that is missing or damaged in the source; or when
-    /// a storage fails. What was copied until
-    /// then stays, and is found by the next run.
+    /// [`Repository::check_copy_to`]'s; a block that is missing or damaged in the source; or when a
+    /// storage fails. Blocks copied until then stay, and the next run finds them.
     pub fn copy_to(
         &self,
         options: CopyOptions,
@@ -116,11 +114,11 @@ impl Repository {
                 None => new.push((*id, copy)),
             }
         }
-        // Where the source can be written to.
+        // Best effort: the source may be read-only.
         let _reading = Presence::announce(self, Purpose::Restore);
         let source = Arc::new(self.load_index()?);
-        // Before anything is looked up: from now on a prune of the target leaves alone what is
-        // found there.
+        // Announced before the first look-up: from now on a prune of the target spares blocks that
+        // are found there.
         let _presence = if options.dry_run {
             None
         } else {
@@ -167,7 +165,7 @@ impl Repository {
     }
 }
 
-/// A snapshot as it is in the target, where nobody knows its parent.
+/// A snapshot as the target gets it: without the parent, whose ID means nothing there.
 fn as_copied(id: Id, snapshot: &Snapshot) -> Snapshot {
     Snapshot {
         parent: None,
@@ -176,8 +174,7 @@ fn as_copied(id: Id, snapshot: &Snapshot) -> Snapshot {
     }
 }
 
-/// Whether a snapshot of the target is what `copy` would be; be it that the source was copied from
-/// there.
+/// Whether a snapshot of the target equals `copy`, also when the source itself was copied from it.
 fn is_copy((id, there): &(Id, Snapshot), copy: &Snapshot) -> bool {
     let same_origin = there.original.unwrap_or(*id) == copy.original.unwrap_or_default();
     same_origin

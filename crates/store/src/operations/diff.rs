@@ -1,4 +1,4 @@
-//! What is different between two trees.
+//! Differences between two trees.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -11,41 +11,41 @@ use crate::error::Result;
 use crate::format::entry::{Entry, Kind, blocks as blocks_of};
 use tabane_storage::Id;
 
-/// An entry that is not the same on both sides; at least one of which has it.
+/// A difference between two trees: an entry added, removed or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Where, from what is compared.
+    /// Path below the compared directories.
     pub path: PathBuf,
-    /// What the first tree has.
+    /// The entry of the first tree.
     pub old: Option<Entry>,
-    /// What the second tree has.
+    /// The entry of the second tree.
     pub new: Option<Entry>,
-    /// What is different.
+    /// Kind of the difference.
     pub kind: ChangeKind,
 }
 
-/// How an entry differs.
+/// Kinds of differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// Only the second tree has it.
+    /// Only the second tree has the entry.
     Added,
-    /// Only the first tree has it.
+    /// Only the first tree has the entry.
     Removed,
-    /// It is another kind of file.
+    /// The entry is another kind of file.
     Type,
-    /// Its content is different: bytes or holes of a file, target of a link, number of a device.
+    /// The content differs: bytes or holes of a file, target of a link, number of a device.
     Content,
     /// Only attributes differ that a restore would set: mode, owner, time of change, extended
     /// attributes.
     Metadata,
 }
 
-/// How much is different.
+/// Counts of the differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiffSummary {
-    /// Files and their like that only the second tree has.
+    /// Entries other than directories that only the second tree has.
     pub files_added: u64,
-    /// Files and their like that only the first tree has.
+    /// Entries other than directories that only the first tree has.
     pub files_removed: u64,
     /// Entries whose content or kind differs.
     pub files_changed: u64,
@@ -61,8 +61,8 @@ pub struct DiffSummary {
     pub removed_bytes: u64,
 }
 
-/// Compares what is below two directories, and hands each difference to `change`: each directory
-/// before what is in it, and in it by name.
+/// Compares everything below two directories and hands each difference to `change`, a directory
+/// before its entries, entries sorted by name.
 ///
 /// Subtrees with equal contents are not read. Numbers of inodes and times of access or of the last
 /// change of an inode are not compared: they differ after every copy.
@@ -121,7 +121,7 @@ pub fn diff<E: From<crate::Error>>(
     Ok(summary)
 }
 
-/// Which difference there is between two entries of one name, without what is below them.
+/// How two entries of one name differ; directories are compared without their contents.
 pub fn compare(old: Option<&Entry>, new: Option<&Entry>) -> Option<ChangeKind> {
     let (old, new) = match (old, new) {
         (Some(old), Some(new)) => (old, new),
@@ -141,14 +141,14 @@ pub fn compare(old: Option<&Entry>, new: Option<&Entry>) -> Option<ChangeKind> {
     (!same_attributes).then_some(ChangeKind::Metadata)
 }
 
-/// Whether there can be differences below two entries.
+/// Whether the trees below two entries can differ.
 fn differ_below(old: Option<&Entry>, new: Option<&Entry>) -> bool {
     old.and_then(Entry::directory) != new.and_then(Entry::directory)
 }
 
 type Pair = (Option<Entry>, Option<Entry>);
 
-/// The entries of two directories, those of one name side by side.
+/// Pairs the entries of two directories by name.
 fn pairs(browser: &mut Browser, old: Option<&Entry>, new: Option<&Entry>) -> Result<Vec<Pair>> {
     let mut entries = |entry: Option<&Entry>| match entry.and_then(Entry::directory) {
         Some(content) => browser.directory(content),
@@ -194,7 +194,7 @@ impl DiffSummary {
     }
 }
 
-/// Where a change is when the trees that are compared are at `base`.
+/// Path of a change if the compared trees are at `base`.
 pub fn place_of(base: &Path, change: &Path) -> PathBuf {
     base.join(change.strip_prefix("/").unwrap_or(change))
 }

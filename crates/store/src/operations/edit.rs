@@ -1,7 +1,7 @@
-//! Snapshots anew, with some of their directories changed.
+//! Rewrites snapshots with some of their directories changed.
 //!
-//! Only directories that change, and those above them, are stored again; all others, and all files,
-//! stay where they are.
+//! Only changed directories and their parents are stored again; other directories and all files
+//! keep their blocks.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -24,16 +24,16 @@ use tabane_storage::Id;
 use tabane_storage::object_id;
 use tabane_storage::{Name, ObjectKind};
 
-/// Says what becomes of the directories of snapshots.
+/// An edit of the directories of snapshots.
 pub trait Edit: Send {
-    /// Counts what was changed. The default is nothing.
+    /// A count of changes; the default is none.
     type Changes: Copy + Default + PartialEq + AddAssign + Send;
 
-    /// The entries that the directory at `path` with this content is to have, sorted by name, and
-    /// what was changed about them. Directories among them are edited next.
+    /// Returns the new entries of the directory at `path` with this content, sorted by name, and
+    /// the changes. Directories among them are edited next.
     ///
     /// # Errors
-    /// Any: nothing is changed then.
+    /// Any error, which leaves all snapshots unchanged.
     fn directory(
         &mut self,
         trees: &mut Trees<'_>,
@@ -41,17 +41,17 @@ pub trait Edit: Send {
         content: &[Piece],
     ) -> Result<(Vec<Entry>, Self::Changes)>;
 
-    /// Whether something else is to be changed about a snapshot, of which no directory changes.
+    /// Whether a snapshot without changed directories is to be changed otherwise.
     fn is_otherwise(&self, snapshot: &Snapshot) -> bool {
         let _ = snapshot;
         false
     }
 
-    /// Makes a snapshot fit what was changed below it.
+    /// Adapts a snapshot to the changes below it.
     fn snapshot(&self, snapshot: &mut Snapshot, changes: &Self::Changes);
 }
 
-/// Directories of a repository, and what blocks it has.
+/// Access to directories and blocks of a repository.
 pub struct Trees<'a> {
     writer: &'a Writer,
     reader: BlockReader,
@@ -68,7 +68,7 @@ impl Trees<'_> {
             .with_index(|index| reader.read_directory(index, content))
     }
 
-    /// Whether there is a block of this name and length.
+    /// Whether the repository has a block of this ID and length.
     ///
     /// # Errors
     /// When the index cannot be read.
@@ -78,22 +78,21 @@ impl Trees<'_> {
     }
 }
 
-/// A snapshot of which something was changed.
+/// An edited snapshot.
 pub struct Edited<C> {
-    /// ID of the snapshot as it was.
+    /// ID of the old snapshot.
     pub old: Id,
-    /// The one that is otherwise; a dry run makes none.
+    /// ID of the new snapshot; `None` in a dry run.
     pub new: Option<Id>,
-    /// What was changed.
+    /// The changes.
     pub changes: C,
 }
 
-/// Makes a snapshot of each that `edit` changes something about, unless it is there already; with
-/// `forget` the old ones are removed. This client must have announced itself before `index` was
-/// loaded.
+/// Writes a new snapshot for each that `edit` changes, unless it exists already; `forget` removes
+/// the old ones. This client must have announced itself before `index` was loaded.
 ///
 /// # Errors
-/// When `edit` does, or the storage fails. Every snapshot is there then, old or new.
+/// When `edit` or the storage fails. Each snapshot then exists in its old form or in its new one.
 pub fn edit<E: Edit>(
     repository: &Repository,
     index: Index,
@@ -126,7 +125,7 @@ pub fn edit<E: Edit>(
     writer.finish()?;
     flushed?;
     let edited = edited?;
-    // Of a run that was interrupted, or that left the old ones.
+    // Snapshots that an interrupted run, or one that kept the old snapshots, has made.
     let (made, unconfirmed) = if dry_run || edited.is_empty() {
         Default::default()
     } else {
@@ -143,7 +142,7 @@ pub fn edit<E: Edit>(
             )?),
         };
         if same.is_none() && new.is_some() {
-            // The same once more, and this one is known to be whole.
+            // Deletes unconfirmed twins: the new snapshot is equal and known to be complete.
             for (id, _) in unconfirmed.iter().filter(|(_, made)| *made == snapshot) {
                 repository.delete_if_there(Name::new(ObjectKind::Snapshot, *id))?;
             }
@@ -158,30 +157,29 @@ pub fn edit<E: Edit>(
 
 type Snapshots = Vec<(Id, Snapshot)>;
 
-/// The snapshots that lack nothing as far as their clients could tell, and those of which that is
-/// not known.
+/// The snapshots that their clients have confirmed as complete, and the others.
 fn confirmed_and_others(repository: &Repository) -> Result<(Snapshots, Snapshots)> {
     let made = repository.snapshots(&Filter::default())?.snapshots;
-    // Now, since a snapshot of which none is announced any more has been confirmed.
+    // Pending snapshots are read last: a snapshot without one by now has been confirmed.
     let announced = repository.announced_snapshots()?;
     Ok(made
         .into_iter()
         .partition(|(_, snapshot)| !announced.contains(snapshot)))
 }
 
-/// Writes new directories.
+/// Writes changed directories.
 struct Editor<'a, E: Edit> {
     trees: Trees<'a>,
     encoder: Encoder,
     edit: &'a mut E,
-    /// What became of a directory, by its content and its path.
+    /// Results of edited directories, by content and path.
     done: HashMap<Id, (Vec<Piece>, E::Changes)>,
-    /// Blocks of all directories that were stored.
+    /// Blocks of all stored directories.
     stored: HashSet<Id>,
 }
 
 impl<E: Edit> Editor<'_, E> {
-    /// The snapshot with what is to be changed, and what that was; nothing if it stays as it is.
+    /// The edited snapshot and a count of its changes; `None` if nothing changes.
     fn snapshot(&mut self, id: Id, snapshot: &Snapshot) -> Result<Option<(Snapshot, E::Changes)>> {
         let (root, changes) =
             with_deep_stack(|| self.directory(Path::new("/"), &snapshot.root, 0))?;

@@ -1,8 +1,8 @@
 //! Searches snapshots for entries, by name, by kind and time, or by the blocks that they consist
 //! of.
 //!
-//! Snapshots share most of their directories. Of each distinct directory it is remembered what was
-//! found below it, so it is read once, however many snapshots have it.
+//! Snapshots share most of their directories. The hits below each distinct directory are
+//! remembered, so that a shared directory is read once.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -19,13 +19,13 @@ use crate::format::entry::{Entry, Kind, Piece, Time, blocks};
 use crate::format::snapshot::Snapshot;
 use tabane_storage::Id;
 
-/// Entries that are remembered below directories; directories that would exceed it are read again.
+/// The most hits remembered; directories beyond it are read again.
 const REMEMBERED_MAX: usize = 1 << 20;
 
-/// Tells which paths are meant.
+/// A pattern of paths.
 ///
-/// A pattern is a path of globs (`*`, `?`, `[a-z]`, `{a,b}`), each for one name; `**` stands for
-/// any number of them. One that begins with `/` is meant from the root on, any other anywhere.
+/// It is a path of globs (`*`, `?`, `[a-z]`, `{a,b}`), each for one name; `**` stands for any
+/// number of names. A pattern that begins with `/` matches from the root on, any other anywhere.
 pub struct Pattern {
     parts: Vec<Part>,
     from_root: bool,
@@ -68,27 +68,26 @@ impl Pattern {
     }
 }
 
-/// What is searched for: entries for which all of this holds.
+/// A search: it finds entries that meet all of these conditions.
 #[derive(Default)]
 pub struct Query {
-    /// Any of these paths; all if there is none.
+    /// Match any of these paths; empty for all.
     pub patterns: Vec<Pattern>,
-    /// Any of these kinds (see [`kind_name`](crate::access::browse::kind_name)); all if there is
-    /// none.
+    /// Any of these kinds (see [`kind_name`](crate::access::browse::kind_name)); empty for all.
     pub kinds: Vec<&'static str>,
-    /// Last changed then or later.
+    /// Last changed at this time or later.
     pub oldest: Option<Time>,
-    /// Last changed then or earlier.
+    /// Last changed at this time or earlier.
     pub newest: Option<Time>,
-    /// Files of at least so many bytes.
+    /// Files of at least this many bytes.
     pub size_min: Option<u64>,
-    /// Files of at most so many bytes.
+    /// Files of at most this many bytes.
     pub size_max: Option<u64>,
-    /// Consisting, among others, of any of these blocks.
+    /// Containing any of these blocks.
     pub blocks: Option<Blocks>,
 }
 
-/// Some blocks.
+/// A choice of blocks.
 #[derive(Default)]
 pub struct Blocks {
     /// Whole IDs of blocks.
@@ -103,7 +102,7 @@ impl Blocks {
     }
 }
 
-/// How far each pattern is matched by the names above: pairs of pattern and part. Sorted.
+/// The progress of each pattern by the names above: pairs of pattern and part, sorted.
 type Progress = Vec<(usize, usize)>;
 
 impl Query {
@@ -113,7 +112,7 @@ impl Query {
             .collect()
     }
 
-    /// Whether a name completes a pattern, and how far it leads.
+    /// Whether a name completes a pattern, and the progress behind it.
     fn step(&self, progress: &Progress, name: &[u8]) -> (bool, Progress) {
         let name = Path::new(OsStr::from_bytes(name));
         let mut complete = self.patterns.is_empty();
@@ -148,7 +147,7 @@ impl Query {
         (complete, next)
     }
 
-    /// Whether an entry is meant, but for its path.
+    /// Whether an entry meets all conditions but that of its path.
     fn allows(&self, entry: &Entry) -> bool {
         let kind = crate::access::browse::kind_name(&entry.kind);
         (self.kinds.is_empty() || self.kinds.contains(&kind))
@@ -169,29 +168,29 @@ impl Query {
 pub struct Finder {
     browser: Browser,
     query: Query,
-    /// What is below directories.
+    /// Hits below directories, by content and progress of the patterns.
     known: HashMap<(Vec<Id>, Progress), Arc<Vec<Hit>>>,
     remembered: usize,
 }
 
-/// Something below a directory that is meant, or that leads to it.
+/// A hit below a directory, or a directory that leads to one.
 struct Hit {
     name: Vec<u8>,
-    /// There if it is meant itself.
+    /// The entry, if it is a hit itself.
     entry: Option<Box<Entry>>,
     below: Option<Arc<Vec<Hit>>>,
 }
 
 /// A directory that cannot be read.
 pub struct Unreadable {
-    /// Its path.
+    /// The directory's path.
     pub path: PathBuf,
-    /// Why not.
+    /// The error of reading it.
     pub error: Error,
 }
 
 impl Finder {
-    /// Searches for what `query` says.
+    /// A finder for this query.
     pub fn new(browser: Browser, query: Query) -> Self {
         Self {
             browser,
@@ -201,9 +200,8 @@ impl Finder {
         }
     }
 
-    /// Calls `found` with the path of each entry of a snapshot that is meant, and with the entry,
-    /// in order; files come without their content. Returns the directories that could not be read,
-    /// each once.
+    /// Calls `found` with path and entry of each hit in a snapshot, in order; files come without
+    /// their content. Returns each unreadable directory once.
     pub fn search(
         &mut self,
         snapshot: &Snapshot,

@@ -1,7 +1,7 @@
-//! Which snapshots stay: rules that keep, and the removal of what none of them keeps.
+//! Rules that keep snapshots, and the removal of snapshots that no rule keeps.
 //!
-//! The rules are restic's. They look at snapshots from the newest to the oldest, and each by
-//! itself: a snapshot stays if any rule wants it.
+//! The rules are restic's. Each rule goes through the snapshots from the newest to the oldest,
+//! independently of the others: a snapshot stays if any rule keeps it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ use tabane_storage::Id;
 /// Stretches of the local calendar, of which a rule keeps the latest snapshot each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Period {
-    /// As short as it takes: every snapshot has one to itself.
+    /// So short that every snapshot has its own.
     Each,
     /// Second 0 to 59.
     Minute,
@@ -26,7 +26,7 @@ pub enum Period {
     Day,
     /// Monday to Sunday (ISO 8601).
     Week,
-    /// The first to the last day of a month.
+    /// A calendar month.
     Month,
     /// January to March, and so on.
     Quarter,
@@ -50,7 +50,7 @@ impl Period {
         Self::Year,
     ];
 
-    /// What a snapshot of it is called: `last`, `hourly`, …
+    /// The name of its snapshots: `last`, `hourly`, …
     pub fn name(self) -> &'static str {
         match self {
             Self::Each => "last",
@@ -65,7 +65,7 @@ impl Period {
         }
     }
 
-    /// Tells the periods apart; `number` is the snapshot's place in its group.
+    /// Numbers that identify the period of a time; `number` is the snapshot's place in its group.
     fn of(self, time: &Zoned, number: usize) -> [i64; 5] {
         let date = time.date();
         let week = date.iso_week_date();
@@ -85,12 +85,12 @@ impl Period {
     }
 }
 
-/// How many snapshots a rule keeps.
+/// The number of snapshots that a rule keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// At most so many.
+    /// At most this many.
     AtMost(u32),
-    /// All that it can.
+    /// As many as there are.
     Unlimited,
 }
 
@@ -120,9 +120,9 @@ pub struct Age {
 }
 
 impl Age {
-    /// The time so long before `latest`, as restic computes it: a day that the month does not have
-    /// runs on into the next month, so that a month before 31 March is 3 March (2 March in a leap
-    /// year). Before what a calendar reaches, there are no snapshots.
+    /// The time this long before `latest`, as restic computes it: a day that the month lacks runs
+    /// on into the next month, so that a month before 31 March is 3 March (2 March in a leap year).
+    /// Times before the calendar's range become the earliest timestamp.
     fn before(self, latest: &Zoned) -> Timestamp {
         let start = || {
             let date = latest.date();
@@ -184,22 +184,21 @@ impl fmt::Display for Age {
     }
 }
 
-/// A reason for snapshots to stay.
+/// A rule that keeps snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The latest snapshots of this many periods. While some of them are left over, the oldest
-    /// snapshot of all stays too, so that history reaches back as far as it can.
+    /// The latest snapshot of each of this many periods. If there are fewer periods, the oldest
+    /// snapshot of all stays too, so that history reaches back as far as possible.
     Last(Period, Count),
-    /// The latest snapshot of each period that is younger than this, by the latest snapshot and not
-    /// by the clock. The oldest snapshot of all stays too if it is younger than this.
+    /// The latest snapshot of each period that is younger than this age, measured from the latest
+    /// snapshot and not from the clock. The oldest snapshot of all stays too if it is younger.
     Within(Period, Age),
     /// Snapshots with all of these tags.
     Tags(Vec<String>),
 }
 
 impl fmt::Display for Rule {
-    /// What snapshots that stay for it are: `daily snapshot`, `within 1y`, `hourly within 7d`, `has
-    /// tags [a, b]`.
+    /// The reason as text: `daily snapshot`, `within 1y`, `hourly within 7d`, `has tags [a, b]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Last(period, _) => write!(f, "{} snapshot", period.name()),
@@ -210,7 +209,8 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Why each snapshot of a group stays, in the order of `group`; one without a reason is to go.
+/// The reasons to keep each snapshot of a group, in the order of `group`; a snapshot without a
+/// reason is removed.
 ///
 /// Periods are those of `zone`. Snapshots dated after `now` stay and count for no rule: a fast clock,
 /// or somebody who forges snapshots, makes no other snapshot old or superfluous. Ages are measured
@@ -278,7 +278,7 @@ pub fn reasons(
     reasons
 }
 
-/// What snapshots of a group have in common.
+/// The properties that snapshots of a group share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupBy {
     /// The machine.
@@ -312,16 +312,16 @@ impl FromStr for GroupBy {
     }
 }
 
-/// Snapshots that rules are applied to together.
+/// Snapshots to which rules are applied together.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// The machine, if they are grouped by it.
+    /// The host name, when grouping by host.
     pub host: Option<String>,
-    /// The paths, if they are grouped by them.
+    /// The paths, when grouping by paths.
     pub paths: Option<Vec<String>>,
-    /// The tags, sorted, if they are grouped by them.
+    /// The tags, sorted, when grouping by tags.
     pub tags: Option<Vec<String>>,
-    /// In the order in which they were given.
+    /// The group's snapshots, in the order of the input.
     pub snapshots: Vec<(Id, Snapshot)>,
 }
 
@@ -398,7 +398,7 @@ mod tests {
             .timestamp()
     }
 
-    /// Numbers of the snapshots that stay.
+    /// Numbers of the kept snapshots.
     fn kept(rules: &[Rule], group: &[(Id, Snapshot)]) -> BTreeSet<usize> {
         let reasons = reasons(rules, group, &TimeZone::UTC, far_future());
         (0..group.len())
@@ -410,8 +410,7 @@ mod tests {
         Rule::Last(period, Count::AtMost(most))
     }
 
-    /// The example of restic's manual: a snapshot every Sunday, keep the last four weekly ones'
-    /// neighbours.
+    /// Examples of restic's manual: snapshots on Sundays, and a century of daily ones.
     #[test]
     fn the_examples_of_restics_manual() {
         let sundays = at(&[
@@ -422,15 +421,15 @@ mod tests {
             "2014-11-23T10:00:00",
             "2014-11-30T10:00:00",
         ]);
-        // "Suppose you make daily backups for 100 years": the last seven days, four weeks, twelve
-        // months and 75 years.
         assert_eq!(kept(&[last(Period::Each, 2)], &sundays), [4, 5].into());
         assert_eq!(kept(&[last(Period::Month, 1)], &sundays), [5].into());
-        // One is left over, so the oldest stays.
+        // Only two years have snapshots, so the oldest stays.
         assert_eq!(kept(&[last(Period::Year, 3)], &sundays), [0, 5].into());
         // The 22nd was a Saturday, in the week of the 23rd.
         assert_eq!(kept(&[last(Period::Week, 3)], &sundays), [3, 4, 5].into());
 
+        // "Suppose you make daily backups for 100 years": keep 7 days, 5 weeks, 12 months and 75
+        // years.
         let days: Vec<_> = (0..36_525_usize)
             .map(|day| {
                 let time = date(2000, 1, 1).at(12, 0, 0, 0).to_zoned(TimeZone::UTC);
@@ -502,7 +501,7 @@ mod tests {
         assert_eq!(kept(&[last(Period::Minute, 3)], &group), [3, 5, 6].into());
     }
 
-    /// Midnight, and the hour that comes twice, are those of the place.
+    /// Midnight and the repeated hour are those of the time zone.
     #[test]
     fn days_are_those_of_the_time_zone() {
         let berlin = TimeZone::get("Europe/Berlin").expect("jiff knows it");
@@ -553,7 +552,7 @@ mod tests {
         assert_eq!("-1".parse::<Count>().unwrap(), Count::Unlimited);
         assert_eq!("7".parse::<Count>().unwrap(), Count::AtMost(7));
         assert!("-2".parse::<Count>().is_err() && "all".parse::<Count>().is_err());
-        // Further back than the calendar goes, and the end of February.
+        // Times before the calendar's range, and the end of February.
         let latest = date(2024, 3, 31).to_zoned(TimeZone::UTC).unwrap();
         assert_eq!(
             "65535y".parse::<Age>().unwrap().before(&latest),
@@ -617,7 +616,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
-        /// Rules know nothing of each other.
+        /// Rules are independent of each other.
         #[test]
         fn together_rules_keep_what_each_keeps(
             group in any_group(), rules in prop::collection::vec(any_rule(), 0..5)
@@ -626,7 +625,7 @@ mod tests {
             prop_assert_eq!(kept(&rules, &group), alone.collect());
         }
 
-        /// So running the same command twice is running it once.
+        /// Running the same command twice has the same result as once.
         #[test]
         fn what_was_kept_is_kept_again(
             group in any_group(), rules in prop::collection::vec(any_rule(), 1..5)

@@ -28,18 +28,17 @@ type Wanted = (u32, Vec<(Id, BlockLocation)>);
 
 /// Where blocks come from, and where they go.
 pub struct Ends<'a> {
-    /// The repository that has them.
+    /// The repository that holds the blocks.
     pub from: &'a Repository,
-    /// Its index.
+    /// Index of `from`.
     pub index: &'a Arc<Index>,
-    /// The one that they are written to, perhaps the same.
+    /// The repository that gets the blocks; may be `from` itself.
     pub to: &'a Repository,
-    /// What that has, and is not written again.
+    /// Index of blocks that `to` holds already and that are not copied.
     pub there: Index,
 }
 
-/// Copies blocks of a repository, which all are in `index`, into new packs of the same repository.
-/// As
+/// Copies blocks, all of them in `index`, into new packs of the same repository. As
 /// [`copy_between`].
 ///
 /// # Errors
@@ -54,14 +53,14 @@ pub fn copy(
         from: repository,
         index,
         to: repository,
-        // What is copied is there already, and is to be there once more.
+        // Empty, since every block is to be written a second time.
         there: Index::default(),
     };
     copy_between(ends, blocks, Compression::AUTO, progress)
 }
 
-/// Copies blocks into new packs, and indexes them: all is durable when it returns. Each is compared
-/// with its digest on the way. `progress` is told how many of their bytes are done.
+/// Copies blocks into new packs and indexes these; packs and index are durable on return. Each
+/// block is checked against its digest. `progress` gets the bytes of blocks copied.
 ///
 /// # Errors
 /// When a storage fails, or a block is missing or damaged.

@@ -1,5 +1,5 @@
-//! Reads of a pack what the storage still has, where it has not all of it: one over several targets
-//! may have lost too much of some segments, and none of others.
+//! Reads the intact segments of a damaged pack: a striped storage may have lost too many cells of
+//! some segments, and none of others.
 
 use std::ops::Range;
 
@@ -10,9 +10,9 @@ use crate::format::pack::PackContents;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
-/// What is left of a pack.
+/// The bytes left of a damaged pack.
 pub struct Salvaged {
-    /// As many bytes as the pack has, with zeros where there is nothing any more.
+    /// The pack in its full length, with zeros in place of lost segments.
     pub bytes: Vec<u8>,
     /// Numbers of the segments that cannot be read.
     pub lost: Vec<usize>,
@@ -21,7 +21,7 @@ pub struct Salvaged {
 /// Reads the header, each segment and the footer of a pack by themselves.
 ///
 /// # Errors
-/// When the storage fails otherwise than by having lost them.
+/// When the storage fails for another reason than damage.
 pub fn salvage(repository: &Repository, pack: Id, contents: &PackContents) -> Result<Salvaged> {
     let name = Name::new(ObjectKind::Pack, pack);
     let mut salvaged = Salvaged {

@@ -1,4 +1,4 @@
-//! How much snapshots hold, and how little of that is stored.
+//! Sizes of snapshots, and of their blocks in the repository.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -14,38 +14,37 @@ use tabane_storage::ObjectKind;
 /// Sizes of a set of snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// How many snapshots.
+    /// Number of snapshots.
     pub snapshots: u64,
-    /// Files, in all snapshots together; a name more for the same inode counts.
+    /// Files in all snapshots together; each name of an inode counts.
     pub files: u64,
     /// Directories, in all snapshots together.
     pub directories: u64,
     /// Links, devices and the like, in all snapshots together.
     pub others: u64,
-    /// Bytes that restoring every snapshot would give: holes count, further names of an inode do
-    /// not.
+    /// Bytes of restoring every snapshot: holes count, further names of an inode do not.
     pub restore_bytes: u64,
     /// Files with different contents.
     pub unique_files: u64,
-    /// Bytes of those, less their holes.
+    /// Bytes of these files without their holes.
     pub unique_file_bytes: u64,
-    /// Bytes of holes among [`Stats::restore_bytes`]; nothing is stored of them.
+    /// Bytes of holes among [`Stats::restore_bytes`], which take no room in the repository.
     pub hole_bytes: u64,
     /// Different blocks of files and directories.
     pub blocks: u64,
-    /// Bytes of those before compression.
+    /// Bytes of these blocks before compression.
     pub block_bytes: u64,
-    /// Bytes that they take in the repository: their share of the segments that they are stored in.
+    /// Bytes of these blocks in the repository: their share of their segments.
     pub stored_bytes: u64,
 }
 
 impl Stats {
-    /// How many times larger the blocks are before compression.
+    /// Bytes of blocks before compression over their stored bytes.
     pub fn compression_ratio(&self) -> f64 {
         ratio(self.block_bytes, self.stored_bytes)
     }
 
-    /// How many times larger the files, without their holes, are than their different blocks.
+    /// Bytes of files without holes over the bytes of their different blocks.
     pub fn deduplication_ratio(&self) -> f64 {
         let data = self.restore_bytes.saturating_sub(self.hole_bytes);
         ratio(data, self.block_bytes)
@@ -55,23 +54,23 @@ impl Stats {
 /// Sizes of a whole repository.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepositoryStats {
-    /// Its objects: packs, indices, snapshots, keys and the config.
+    /// Number of objects: packs, index objects, snapshots, keys and the config.
     pub objects: u64,
-    /// Their bytes.
+    /// Bytes of all objects.
     pub object_bytes: u64,
-    /// Its packs.
+    /// Number of packs.
     pub packs: u64,
-    /// Their bytes.
+    /// Bytes of all packs.
     pub pack_bytes: u64,
-    /// Bytes of its index.
+    /// Bytes of the index objects.
     pub index_bytes: u64,
-    /// Different blocks in it, whether or not a snapshot uses them.
+    /// Different blocks in the index, used by a snapshot or not.
     pub blocks: u64,
-    /// Bytes of those before compression.
+    /// Bytes of these blocks before compression.
     pub block_bytes: u64,
 }
 
-/// Sizes of everything that is in a repository.
+/// Sizes of a whole repository.
 ///
 /// # Errors
 /// When the storage fails.
@@ -116,7 +115,7 @@ pub fn of_repository(browser: &Browser, repository: &Repository) -> Result<Repos
     Ok(stats)
 }
 
-/// Sizes of some snapshots of a repository. A directory that several of them share is read once.
+/// Sizes of some snapshots. A directory that several snapshots share is read once.
 ///
 /// # Errors
 /// When a directory cannot be read.
@@ -155,7 +154,7 @@ struct Sums {
 struct Counter<'a> {
     browser: &'a mut Browser,
     repository: &'a Repository,
-    /// What is known already, by content.
+    /// Sums of directories that were read, by content.
     directories: HashMap<Id, Rc<Sums>>,
     /// Contents of files.
     contents: HashSet<Id>,
@@ -163,7 +162,7 @@ struct Counter<'a> {
     stats: Stats,
 }
 
-/// A directory that is being summed up.
+/// A directory whose sums are being computed.
 struct Level {
     content: Id,
     entries: std::vec::IntoIter<Entry>,
@@ -177,7 +176,7 @@ impl Counter<'_> {
         self.stats.files += sums.files;
         self.stats.directories += sums.directories;
         self.stats.others += sums.others;
-        // Holes may be of any length, and their sum be more than any.
+        // Holes may have any length, so their sum may exceed 64 bits.
         let own = (sums.bytes, sums.hole_bytes);
         for &(bytes, holes) in sums.links.values().chain([&own]) {
             let stats = &mut self.stats;
@@ -214,7 +213,7 @@ impl Counter<'_> {
         Ok(done.unwrap_or_default())
     }
 
-    /// Returns the sums of a directory that is known, or begins with it.
+    /// Returns the known sums of a directory, or enters it.
     fn enter(&mut self, content: &[Piece], levels: &mut Vec<Level>) -> Result<Option<Rc<Sums>>> {
         let id = self.content_id(content);
         if let Some(known) = self.directories.get(&id) {
@@ -267,7 +266,7 @@ impl Counter<'_> {
         Ok(())
     }
 
-    /// One ID for a content, however long it is.
+    /// One ID for a content of any number of pieces.
     fn content_id(&self, content: &[Piece]) -> Id {
         if let [Piece::Block { id, .. }] = content {
             return *id;

@@ -11,13 +11,13 @@ use tabane_storage::{Listed, LocalStorage, Name, ObjectKind, Storage};
 /// What happens at the chosen operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It fails.
+    /// The operation fails.
     FailOnce,
-    /// It fails, and so does every later one.
+    /// This operation and every later one fail.
     FailFrom,
-    /// The process dies before it.
+    /// The process dies before the operation.
     KillBefore,
-    /// The process dies after it.
+    /// The process dies after the operation.
     KillAfter,
     /// The process dies while it writes, with nothing, half or all of the object in a file below
     /// `tmp/`. Counts writes only. For storages in directories.

@@ -101,7 +101,7 @@ fn what_is_forgotten_goes_and_the_rest_stays() {
     assert_restores(&repository, id(&made[1]), &second, &second);
     let left = pack_bytes(&storage);
     assert!(left <= alone + 10_000, "{left} bytes instead of {alone}");
-    // What deleted them is still to be seen, and nobody is at work.
+    // The removal of the deleted packs stays; no client is at work.
     assert_eq!(count(&storage, ObjectKind::Removal), 1);
     assert_eq!(count(&storage, ObjectKind::Client), 0);
     assert_eq!(count(&storage, ObjectKind::Pending), 0);
@@ -144,7 +144,7 @@ fn little_waste_is_left_alone() {
     let planned = repository
         .preview_prune(options, &Default::default())
         .unwrap();
-    // In a pack of its own, or with others.
+    // The unneeded blocks are in a pack of their own, or with others.
     assert!(planned.stats().left_unused_bytes + planned.stats().unused_bytes >= 60_000);
     assert_eq!(planned.stats().repacked_packs, 0);
     prune_with(&repository, options).unwrap();

@@ -104,7 +104,7 @@ impl Base {
         }
     }
 
-    /// A repository of its own for one point.
+    /// A fresh copy of the repository for one point.
     fn copy(&self) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir_in(self.dir.path()).unwrap();
         let path = dir.path().join("repository");

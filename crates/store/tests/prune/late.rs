@@ -134,7 +134,7 @@ fn with_two_files(dir: &Path) -> (MemoryStorage, Arc<Repository>, Id) {
 
 #[test]
 fn a_rewritten_snapshot_whose_old_one_was_forgotten_meanwhile_lacks_nothing() {
-    // The packs of the old one are removed, or about to be.
+    // The packs of the old snapshot are removed, or about to be.
     for removed in [true, false] {
         let dir = scratch();
         let (storage, repository, old) = with_two_files(dir.path());
@@ -146,7 +146,7 @@ fn a_rewritten_snapshot_whose_old_one_was_forgotten_meanwhile_lacks_nothing() {
             }
             prune_with(&repository, tight()).expect("prune");
         };
-        // What is new of the new one comes after all that: it alone is there to stay.
+        // The new snapshot's own blocks are written after all that: only they are sure to stay.
         let stopped = Stopped::open(&storage, ObjectKind::Pack, false, Box::new(meanwhile));
         let options = RewriteOptions::default()
             .excludes(ExcludeOptions::default().patterns(vec!["b".to_owned()]))

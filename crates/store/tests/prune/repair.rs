@@ -161,7 +161,7 @@ fn what_is_sound_in_a_damaged_pack_is_saved() {
                 report.lost_blocks == 0,
                 "{name} at {at}"
             );
-            // What was lost and is still at its source is stored again.
+            // Lost files that the source still has are stored again.
             let options = backup_options().parent(Parent::None);
             let made = back_up_with(&repository, &[&sample.source], options);
             assert_restores(&repository, id(&made), &sample.source, &sample.source);

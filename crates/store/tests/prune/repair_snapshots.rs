@@ -65,8 +65,8 @@ impl Sample {
         names.filter(|name| name.kind == ObjectKind::Pack).collect()
     }
 
-    /// What a snapshot should restore when some blocks are lost; nothing if not even its root can
-    /// be read.
+    /// The expected contents of a repaired snapshot when some blocks are lost; `None` if its root
+    /// is lost.
     fn expected(&self, number: usize, lost: &HashSet<Id>) -> Option<Contents> {
         let repository = open(MemoryStorage::new(self.objects.clone()));
         let (id, contents) = &self.made[number];

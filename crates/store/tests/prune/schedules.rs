@@ -118,7 +118,7 @@ impl Turns {
             if live.is_empty() {
                 return;
             }
-            // One of them goes on for a while, often, while the others stand still.
+            // Often, one client runs for a while and the others stand still.
             if random.one_in(patience) || !live.contains(&favourite) {
                 favourite = live[random.below(live.len() as u64) as usize];
             }
@@ -127,7 +127,7 @@ impl Turns {
             if faults && random.one_in(60) {
                 client.dead = true;
             }
-            // Long enough for anybody to be taken for dead.
+            // Long enough for any client to count as dead.
             if random.one_in(25) {
                 storage.wait(Duration::from_secs(25 * 3600));
                 if self.tells {
@@ -177,7 +177,7 @@ impl Storage for Slow {
     fn location(&self) -> String {
         self.inner.location()
     }
-    /// One, so that a seed decides as much as can be.
+    /// A single connection, so that the seed decides the schedule.
     fn connections(&self) -> usize {
         1
     }
@@ -203,18 +203,18 @@ impl Storage for Slow {
     }
 }
 
-/// What clients may count on.
+/// Results that were promised to clients.
 #[derive(Default)]
 struct Promises {
-    /// Snapshots that were made, as their clients were told, in this order: that of their names is
-    /// not up to the seed.
+    /// Snapshots reported as made, in this order: the order of their IDs does not follow from the
+    /// seed.
     made: Vec<Id>,
     /// Snapshots that somebody began to forget.
     forgotten: BTreeSet<Id>,
 }
 
 impl Promises {
-    /// Snapshots that have to be there.
+    /// Snapshots that must exist.
     fn kept(&self) -> impl Iterator<Item = Id> {
         let made = self.made.iter().copied();
         made.filter(|id| !self.forgotten.contains(id))
@@ -434,16 +434,16 @@ fn run(seed: u64, sources: &Sources, tells: bool) -> usize {
     };
     assert!(there().is_superset(&promised()), "a snapshot is gone");
     if !faults {
-        // Nobody has died: whoever came late has taken back what he put.
+        // No client died: each that came too late has deleted its objects.
         assert_clean(&repository);
     }
-    // Nothing needs a human: the next prune makes all tidy, the one after it what a pending
-    // snapshot held. By then nobody waits for one any more.
+    // Nothing needs a human: the next prune removes all leftovers, and a second one the blocks that
+    // pending snapshots held. By then these are too old for a client to wait for them.
     storage.wait(Duration::from_secs(31 * 24 * 3600));
     for _ in 0..2 {
         prune_with(&repository, tight()).expect("the last prune");
     }
-    // Every snapshot that is there is whole, also those whose client died before it was told.
+    // Every snapshot is whole, also if its client died before it was told.
     assert_clean(&repository);
     assert!(there().is_superset(&promised()), "a snapshot is gone");
     for kind in [ObjectKind::Client, ObjectKind::Pending] {

@@ -100,7 +100,7 @@ fn segments_that_can_be_read_are_saved() {
     store_again(&bed, first);
 }
 
-/// Nothing of it can be read, not even how long it was.
+/// Every part of a pack is overwritten, so that even its length is lost.
 #[test]
 fn packs_of_which_no_part_is_sound_are_given_up() {
     for striped in [true, false] {

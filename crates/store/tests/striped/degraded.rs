@@ -85,7 +85,7 @@ fn what_was_removed_does_not_come_back() {
         assert!(report.applied_deletions > 0, "{report:?}");
         assert_eq!(names(&bed.open()), before);
         assert_eq!(heal(&bed.open()).applied_deletions, 0);
-        // On no target is there anything of it.
+        // No target holds a part of the forgotten snapshot.
         for number in 0..5 {
             let left = bed.target(number).join(forgotten.path());
             assert!(!left.exists(), "{}", left.display());
@@ -160,8 +160,8 @@ fn two_who_heal_at_once_are_no_trouble() {
     bed.assert_restores(made);
 }
 
-/// New stripes are over the added target as well; old ones stay, and both can be read without any
-/// two.
+/// New stripes also use the added target, old ones stay, and all can be read without any two
+/// targets.
 #[test]
 fn a_target_is_added() {
     let mut bed = Bed::new(4);

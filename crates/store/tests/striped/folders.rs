@@ -90,7 +90,7 @@ fn what_is_lost_from_three_targets_is_not_taken_for_removed() {
     for number in [0, 2, 4] {
         fs::remove_dir_all(bed.target(number).join("snapshots")).unwrap();
     }
-    // A heal must not hide that it is so.
+    // A heal must not hide the loss.
     bed.open().heal(Default::default(), &Quiet).unwrap_err();
     let error = bed.open().list(ObjectKind::Snapshot).unwrap_err();
     let text = error.to_string();

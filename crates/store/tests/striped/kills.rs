@@ -59,7 +59,7 @@ fn stored(disks: &Disks) -> Stored {
         .collect()
 }
 
-/// A set with a repository, the snapshot in it, and of what it was made.
+/// A set with a repository, its snapshot and the source.
 struct Filled {
     disks: Disks,
     stored: Stored,
@@ -97,8 +97,7 @@ impl Filled {
     }
 }
 
-/// The process dies before an operation, which is after the one before, or in a write that leaves a
-/// part of itself.
+/// The process dies before an operation, or in a write that leaves a truncated file.
 const DEATHS: [Fault; 2] = [Fault::FailFrom, Fault::Cut];
 
 /// Runs `act` on copies of `disks` that die at its first operation, its second, and so on until it
@@ -237,7 +236,7 @@ fn while_damaged_parts_are_healed() {
 #[test]
 fn while_a_target_is_replaced() {
     let mut filled = Filled::new(5, 5);
-    // The new one, which is not of the set yet.
+    // The new target, not yet in the set.
     filled.disks.push(MemoryStorage::default());
     let replace = |storages: Vec<Arc<dyn Storage>>| {
         let places = places(storages);

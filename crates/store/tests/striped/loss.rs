@@ -70,7 +70,7 @@ fn every_pair_of_eight() {
     every_pair(&bed, snapshot);
 }
 
-/// The role that each part of a stripe has, with the number of the target that it is on.
+/// The role of each stripe's part and the number of its target.
 fn stripes(bed: &Bed) -> impl Iterator<Item = (u8, u8)> {
     let files = (0..bed.count).flat_map(|number| {
         bed.files(number)

@@ -107,7 +107,7 @@ fn targets_of_others_and_twice() {
 /// The place of a target, by another path.
 fn in_other_words_of(bed: &Bed, number: usize) -> Place {
     let name = format!("target-{number}");
-    // Below one that is there, whether this one is or not.
+    // The path goes through target 0, so this must exist even if target `number` does not.
     fs::create_dir_all(bed.target(0)).unwrap();
     place_at(&bed.target(0).join("..").join(name))
 }
@@ -152,7 +152,7 @@ fn of_two_changes_at_once_one_is_made() {
         };
         assert_says(
             &refused.unwrap_err().to_string(),
-            &["somebody else", "nothing was changed here"],
+            &["another client", "this command changed nothing"],
         );
         let mut places = bed.places();
         places.extend([new("other"), new("one")]);
@@ -203,7 +203,7 @@ fn a_replaced_target_that_returns_is_left_out() {
             .iter()
             .all(|target| target.url != old)
     );
-    // Nor does it become a target again by itself.
+    // A replaced target cannot be added again.
     let again = storage.replace(&bed.target(2).display().to_string(), &bed.place(1));
     assert_says(&again.unwrap_err().to_string(), &["target-1", "before"]);
     places.remove(1);
@@ -345,7 +345,7 @@ fn a_target_alone_is_no_repository() {
         .err()
         .unwrap();
     assert!(matches!(error, Error::RepositoryExists(_)), "{error}");
-    // Nor is one whose set has no repository yet.
+    // A target of a set without a repository is refused, too.
     let bed = Bed::new(3);
     StripedStorage::form(bed.places(), false).unwrap();
     let alone = Arc::new(LocalStorage::new(bed.target(1)));

@@ -11,7 +11,7 @@ use crate::bed::{Quiet, Random, read_all};
 use crate::common::memory::MemoryStorage;
 use crate::common::striped::{open, places};
 
-/// What became of a container.
+/// What became of a shard.
 #[derive(Clone, Copy, Debug)]
 enum Tear {
     /// It ends here.
@@ -41,7 +41,7 @@ fn set_of(disks: &[MemoryStorage]) -> StripedStorage {
     open(places(shared.collect())).unwrap()
 }
 
-/// Where the parts of a container begin and end: header, cells of `rows` rows, sectors in them,
+/// Where the parts of a shard begin and end: header, cells of `rows` rows, sectors in them,
 /// checksums.
 fn borders(len: usize, rows: usize) -> Vec<usize> {
     const HEADER: usize = 64;
@@ -58,7 +58,7 @@ fn borders(len: usize, rows: usize) -> Vec<usize> {
     borders
 }
 
-/// An object over `count` targets; its containers have `rows` rows.
+/// An object over `count` targets; its shards have `rows` rows.
 fn torn(count: usize, len: usize, rows: usize) {
     let disks: Vec<MemoryStorage> = (0..count).map(|_| MemoryStorage::default()).collect();
     let shared = disks.iter().cloned();
@@ -98,7 +98,7 @@ fn torn(count: usize, len: usize, rows: usize) {
             assert_eq!(storage.stat(name).unwrap(), len as u64, "{what}");
             let listed = storage.list(ObjectKind::Pack).unwrap();
             assert!(storage.is_listed_as(listed[0].len, len as u64), "{what}");
-            // That a container is too short is seen from listings; it is no fragment.
+            // That a shard is too short is seen from listings; it is no fragment.
             let options = match tear {
                 Tear::Cut => HealOptions::default(),
                 _ => read_all(),

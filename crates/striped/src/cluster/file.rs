@@ -1,5 +1,5 @@
-//! The files that say who is who in a cluster: one for its clients, one for each node. `tabane
-//! cluster create` writes them.
+//! The files of a cluster with addresses and credentials: one for its clients, one for each node.
+//! `tabane cluster create` writes them.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use tabane_storage::{Id, Result, StorageError, StorageErrorKind, write_whole};
 /// The format that this program writes, and the latest that it reads.
 const FORMAT: u8 = 1;
 
-/// What proves to others who somebody is; each in DER.
+/// Certificates and key of a client or node, each in DER.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credentials {
     /// The certificate of the cluster's authority, which signed all others.
@@ -21,21 +21,21 @@ pub struct Credentials {
     /// The certificate of this client or node.
     #[serde(with = "hex::serde")]
     pub certificate: Vec<u8>,
-    /// The key that belongs to it, in PKCS #8. Secret.
+    /// The private key of this certificate, in PKCS #8. Secret.
     #[serde(with = "hex::serde")]
     pub key: Vec<u8>,
 }
 
-/// Where a node is.
+/// Name and address of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeAddress {
-    /// Its name, by which its certificate and the set of targets know it.
+    /// The node's name, as in its certificate and in the set.
     pub name: String,
     /// Host and port; this may be changed by hand when a node moves.
     pub address: String,
 }
 
-/// What a client of a cluster has to know.
+/// The file of a cluster's clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterFile {
     format: u8,
@@ -43,11 +43,11 @@ pub struct ClusterFile {
     pub cluster: Id,
     /// The nodes.
     pub nodes: Vec<NodeAddress>,
-    /// Of the client.
+    /// The client's credentials.
     pub credentials: Credentials,
 }
 
-/// What a node has to know.
+/// The file of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFile {
     format: u8,
@@ -55,14 +55,14 @@ pub struct NodeFile {
     pub cluster: Id,
     /// The node's name.
     pub name: String,
-    /// Host and port on which it is found.
+    /// Host and port at which clients reach the node.
     pub address: String,
-    /// Of the node.
+    /// The node's credentials.
     pub credentials: Credentials,
 }
 
 impl ClusterFile {
-    /// Of a cluster.
+    /// The file for clients of a cluster.
     pub fn new(cluster: Id, nodes: Vec<NodeAddress>, credentials: Credentials) -> Self {
         Self {
             format: FORMAT,
@@ -72,10 +72,10 @@ impl ClusterFile {
         }
     }
 
-    /// Reads one.
+    /// Reads a cluster file.
     ///
     /// # Errors
-    /// [`StorageErrorKind::NotFound`]; one sentence about what is wrong with it.
+    /// [`StorageErrorKind::NotFound`]; when the file is malformed or of another kind.
     pub fn read(path: &Path) -> Result<Self> {
         let file: Self = read(path).map_err(|error| match read::<NodeFile>(path) {
             Ok(node) => wrong(
@@ -90,7 +90,7 @@ impl ClusterFile {
 }
 
 impl NodeFile {
-    /// Of a node.
+    /// The file of a node.
     pub fn new(cluster: Id, node: &NodeAddress, credentials: Credentials) -> Self {
         Self {
             format: FORMAT,
@@ -137,8 +137,8 @@ fn wrong(path: &Path, why: &str) -> StorageError {
     StorageError::new(StorageErrorKind::Invalid, text)
 }
 
-/// Writes a file that only its owner may read, whole or not at all; `replace` says whether there
-/// may be one.
+/// Writes a file that only its owner may read, whole or not at all; `replace` allows an existing
+/// one.
 ///
 /// # Errors
 /// [`StorageErrorKind::AlreadyExists`]; when it cannot be written.

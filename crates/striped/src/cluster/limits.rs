@@ -1,8 +1,8 @@
-//! Keeps what goes to all nodes of a cluster together, and comes from them, below a rate.
+//! Limits the rates of bytes to and from all nodes of a cluster together.
 
 use tabane_storage::{Limiter, RemoteOptions};
 
-/// Bytes that go at a time where there is a limit, so that others on the line get through.
+/// Bytes sent at a time under a limit, so that other traffic gets through.
 pub const PIECE_LEN: usize = 16 << 10;
 
 /// The rates that all connections share.
@@ -14,7 +14,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those that were asked for.
+    /// The limits of these options.
     pub fn new(options: &RemoteOptions) -> Self {
         Self {
             upload: options.upload_kib_per_s.map(Limiter::new),
@@ -23,21 +23,21 @@ impl Limits {
         }
     }
 
-    /// Waits until so many bytes may be sent.
+    /// Waits until `bytes` bytes may be sent.
     pub fn before_sending(&self, bytes: usize) {
         if let Some(upload) = &self.upload {
             upload.pause(bytes);
         }
     }
 
-    /// Takes in that so many bytes came, and waits if they were too many.
+    /// Counts received bytes, and waits if they exceed the rate.
     pub fn after_receiving(&self, bytes: usize) {
         if let Some(download) = &self.download {
             download.pause(bytes);
         }
     }
 
-    /// How long sending so many bytes takes at least, in seconds.
+    /// The least time in seconds that sending `bytes` bytes takes.
     pub fn least_seconds(&self, bytes: u64) -> f64 {
         self.upload_kib_per_s
             .map_or(0.0, |rate| bytes as f64 / 1024.0 / rate as f64)

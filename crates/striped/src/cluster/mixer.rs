@@ -1,26 +1,27 @@
-//! Decides which stripes to relay, knowing of those who else write only how many they are.
+//! Decides which stripes to relay, from the client's own waiting times and the number of other
+//! writing clients.
 //!
-//! Relaying spares the client's link and spends those of nodes. As long as nodes keep up, what a
-//! client waits for is its own link, and relaying is right. When nodes do not, it waits for them:
-//! for credit, when their rings are full, or for answers, when it has sent all that it may. What to
-//! do then depends on why. Where many clients write, some stripes are sent directly ([`Crowd`]).
-//! Where there are so few that relaying everything is best, a node is slow: it is all or nothing
-//! ([`Alone`]).
+//! Relaying spares the client's link and spends those of nodes. As long as nodes keep up, the
+//! client's link is the bottleneck, and relaying is right. Otherwise the client waits for nodes:
+//! for credit, when their rings are full, or for answers, when it has sent as many stripes as
+//! allowed. If many clients write, it then sends some stripes directly ([`Crowd`]). If clients are
+//! so few that relaying everything should be best, a node is slow, and the client relays all
+//! stripes or none ([`Alone`]).
 
 use tabane_parity::Layout;
 use tabane_parity::schedule::Kind;
 
-/// For one client.
+/// The mixer of one client.
 #[derive(Default)]
 pub struct Mixer {
-    /// How many clients there are, as far as is known.
+    /// Known number of writing clients.
     clients: u16,
     crowd: Crowd,
     alone: Alone,
 }
 
 impl Mixer {
-    /// How to send the next stripe.
+    /// Chooses the plan for the next stripe.
     pub fn choose(&mut self) -> Kind {
         let is_relayed = if self.crowd.is_one() {
             self.crowd.choose()
@@ -34,7 +35,7 @@ impl Mixer {
         }
     }
 
-    /// Takes in that so many clients write.
+    /// Learns the number of writing clients.
     pub fn share_among(&mut self, clients: u16, layout: &Layout) {
         if self.clients != clients {
             self.clients = clients;
@@ -43,8 +44,8 @@ impl Mixer {
         }
     }
 
-    /// Takes in that, of the time that a stripe took, so much was waiting for nodes, in the mean
-    /// over them; and how many seconds it took for each of its bytes.
+    /// Learns from a stripe: `waited`, the mean share of its time spent waiting for nodes, and
+    /// `pace`, its seconds a byte.
     pub fn learn(&mut self, waited: f64, pace: f64) {
         if self.crowd.is_one() {
             self.crowd.learn(waited)
@@ -54,19 +55,20 @@ impl Mixer {
     }
 }
 
-/// Which share of the stripes to relay among many clients.
+/// Decides the share of stripes to relay when many clients write.
 ///
-/// Nodes say how many clients write, and each begins with the share that were best if all links and
-/// all clients were alike. It is less when a client waits for nodes for long, until it does not;
-/// more only while it hardly waits at all, which says that clients have slower links than nodes.
+/// Nodes tell the number of writing clients, and each client begins with the share that would be
+/// best if all links and clients were equal. The share falls while a client waits long for nodes,
+/// and rises above the best only while it hardly waits, which shows that clients have slower links
+/// than nodes.
 struct Crowd {
-    /// Of stripes that are relayed.
+    /// Share of stripes that are relayed.
     share: f64,
-    /// What it began with.
+    /// The best share among equals, with which it began.
     best: f64,
     /// Relayed stripes that are due.
     due: f64,
-    /// Of the time of the last stripes, what was waiting for nodes.
+    /// Share of the time of recent stripes that went into waiting for nodes.
     waited: f64,
 }
 
@@ -77,19 +79,20 @@ impl Default for Crowd {
 }
 
 impl Crowd {
-    /// Waiting for nodes for so much of the time is as it should be.
+    /// Share of time spent waiting for nodes that is aimed at.
     const WAITED_SHARE: f64 = 0.2;
-    /// The same for a share that is more than the best one among equals.
+    /// The same while the share is above the best one among equals.
     const WAITED_SHARE_ABOVE: f64 = 0.03;
-    /// More than this counts as this much: now and then a network hiccups, and a whole stripe
-    /// waits.
+    /// Cap on the waiting share of a stripe: a hiccup of the network now and then stalls a whole
+    /// stripe.
     const WAITED_SHARE_MAX: f64 = 0.5;
-    /// Over how many stripes it is averaged.
+    /// Stripes over which waiting is averaged.
     const AVERAGED_STRIPES: f64 = 3.0;
-    /// Up by this at most after a stripe, towards the best share and above it.
+    /// The most that a share rises after a stripe: up to the best share, and above it.
     const STEP_UP_MAX: f64 = 0.08;
     const STEP_UP_ABOVE_MAX: f64 = 0.02;
-    /// Down by this part after a stripe, at most; what is above the best share, to this part.
+    /// The most that a share falls after a stripe: as a part of the share, and of its excess over
+    /// the best.
     const STEP_DOWN_MAX: f64 = 0.1;
     const STEP_DOWN_ABOVE_MAX: f64 = 0.5;
     /// A share this close to the best counts as the best; halving the distance would never end.
@@ -105,7 +108,7 @@ impl Crowd {
         }
     }
 
-    /// Whether there are so many clients that not all should be relayed.
+    /// Whether clients are so many that relaying all stripes would not be best.
     fn is_one(&self) -> bool {
         self.best < 1.0
     }
@@ -134,30 +137,30 @@ impl Crowd {
         };
     }
 
-    /// 1 when it does not wait, 0 when it waits for so much of the time, and less than that.
+    /// 1 without any waiting, 0 at a share `waited` of waiting time, and negative above it.
     fn room(&self, waited: f64) -> f64 {
         1.0 - self.waited / waited
     }
 }
 
-/// Whether to relay everything or nothing, where the client's link is the bound unless a node is
-/// slow.
+/// Chooses to relay everything or nothing, for layouts in which the client's link is the bottleneck
+/// unless a node is slow.
 ///
-/// What it waits says that something may be better, not that it is: while it waits, what it has
-/// sent is still on its way. So the other way is tried, and the quicker one goes on. It is tried
-/// again after twice as many stripes as before, when it was not.
+/// Waiting time hints that the other way may be quicker, but proves nothing: earlier bytes may
+/// still be on the link. So the client tries the other way and keeps the quicker one. After each
+/// trial that did not pay off, twice as many stripes go by before the next.
 struct Alone {
-    /// Which way it goes.
+    /// Whether stripes are relayed now.
     relays: bool,
-    /// Whether that is only tried.
+    /// Whether the current way is on trial.
     is_trial: bool,
-    /// Stripes since it does.
+    /// Stripes sent in the current way.
     stripes: u32,
-    /// After so many the other way is tried.
+    /// Stripes before the next trial of the other way.
     pause: u32,
-    /// Seconds a byte, lately: of what is sent directly, and of what is relayed.
+    /// Recent seconds a byte: of stripes sent directly, and of relayed ones.
     pace: [f64; 2],
-    /// Of the time of the last stripes that were relayed, what was waiting for nodes.
+    /// Share of the time of recent relayed stripes that went into waiting for nodes.
     waited: f64,
     /// Relaying pays off below this share of waiting time.
     worth: f64,
@@ -178,17 +181,17 @@ impl Default for Alone {
 }
 
 impl Alone {
-    /// Of a trial, the first stripes still wait for those before it.
+    /// First stripes of a trial, which do not count: they wait for stripes sent before the trial.
     const SETTLING_STRIPES: u32 = 3;
-    /// Stripes that say how quick it is.
+    /// Stripes that are measured in a trial.
     const TRIAL_STRIPES: u32 = 3;
-    /// Over how many stripes is averaged.
+    /// Stripes over which paces are averaged.
     const AVERAGED_STRIPES: f64 = 3.0;
-    /// Waiting for so much of the time is a reason to try the other way at once.
+    /// Share of waiting time above which the other way is tried at once.
     const URGENT_WAITED_SHARE: f64 = 0.6;
-    /// A trial is over when a stripe takes so many times as long as the other way.
+    /// A trial ends at once when a stripe takes this many times as long as in the other way.
     const HOPELESS_TIME_RATIO: f64 = 3.0;
-    /// After so many stripes the other way is tried for the first time, and at most.
+    /// Stripes before the first trial, and the most from one trial to the next.
     const TRIAL_PAUSE_STRIPES: u32 = 64;
     const TRIAL_PAUSE_STRIPES_MAX: u32 = 2048;
 
@@ -244,15 +247,15 @@ impl Alone {
     }
 }
 
-/// Nodes that relay do not fill their links, since they wait for one another: they take this many
-/// times as long as links would. Measured with five to nine nodes, it is 1.1 to 1.25.
+/// Relaying nodes wait for one another and do not fill their links: a stripe takes this many times
+/// as long as the links would need. Measured with five to nine nodes: 1.1 to 1.25.
 const RELAYING_TIME_RATIO: f64 = 1.2;
 
-/// The share of relayed stripes with which links of clients and nodes, all alike, are equally busy;
-/// beyond 0 and 1 where there is none.
+/// The share of relayed stripes at which equal links of clients and nodes are equally busy; below 0
+/// or above 1 if no share achieves this.
 ///
-/// By the data, a client sends all cells of a stripe that it does not relay; a relayed one costs
-/// every node more.
+/// Per byte of data, a client sends all cells of a stripe that it does not relay; a relayed stripe
+/// costs every node more.
 fn best_share(clients: u16, layout: &Layout) -> f64 {
     let ingress = |kind: Kind| {
         let schedule = kind.schedule(layout)?;
@@ -319,8 +322,8 @@ mod tests {
         assert!(share(&mut mixer, 100, 0.0) > 0.95);
     }
 
-    /// How many of so many stripes are relayed, which then wait and take as long as this; others
-    /// take 1.67.
+    /// Number of relayed stripes among `stripes`, if relayed ones wait and take this long; direct
+    /// ones take 1.67.
     fn relayed(mixer: &mut Mixer, stripes: u32, waited: f64, pace: f64) -> usize {
         let of = (0..stripes).filter(|_| {
             let is_relayed = mixer.choose() == Kind::Coded;
@@ -339,7 +342,7 @@ mod tests {
         let mut mixer = Mixer::default();
         mixer.share_among(1, &Layout::new(5).unwrap());
         assert_eq!(relayed(&mut mixer, 500, 0.2, 1.0), 500);
-        // It waits for nodes, and is quicker all the same.
+        // Relaying waits for nodes, and is quicker all the same.
         assert!(relayed(&mut mixer, 1000, 0.45, 1.0) > 960);
 
         let mut mixer = Mixer::default();
@@ -347,7 +350,7 @@ mod tests {
         let first = relayed(&mut mixer, 100, 0.9, 10.0);
         assert!((3..=12).contains(&first), "{first}");
         assert!(relayed(&mut mixer, 5000, 0.9, 10.0) <= 20);
-        // It is quick again.
+        // Relaying is quick again.
         assert!(relayed(&mut mixer, 5000, 0.1, 1.0) >= 2500);
     }
 }

@@ -1,9 +1,9 @@
 //! One repository over the nodes of a cluster: [striped storage](crate::StripedStorage) whose
 //! targets are nodes, which can make the parities of a stripe among themselves.
 //!
-//! What is stored is byte for byte what striped storage writes to any other targets, whoever
-//! computed it. `docs/reference/cluster.md` is for users, `docs/reference/wire.md` says what goes
-//! over the network.
+//! Nodes store byte for byte the same shards as any other targets, whether client or nodes computed
+//! them. `docs/reference/cluster.md` is for users, `docs/reference/wire.md` says what goes over the
+//! network.
 
 pub mod file;
 mod limits;
@@ -32,15 +32,14 @@ pub use node::NodeStorage;
 pub use relay::Plan;
 pub use session::{Rings, STALL_TIMEOUT, cut_links, data_endpoint};
 
-/// How long a client that opens a cluster waits before it asks all nodes again.
+/// Pause before a client that opens a cluster asks all nodes again.
 const OPEN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Opens the repository over the cluster that a file describes. Waits for
-/// [`RemoteOptions::patience`]
-/// when too many nodes are away, there and in all that is done with it.
+/// Opens the repository of the cluster that a file describes. Opening, and later operations, wait
+/// for [`RemoteOptions::patience`] when too many nodes are away.
 ///
 /// # Errors
-/// [`StorageErrorKind::NotFound`] when there is no such file, or nothing on any node yet; as
+/// [`StorageErrorKind::NotFound`] when the file does not exist or all nodes are empty; as
 /// [`StripedStorage::open`].
 pub fn open_file(path: &Path, options: &RemoteOptions, plan: Plan) -> Result<StripedStorage> {
     let limits = Arc::new(Limits::new(options));
@@ -60,7 +59,7 @@ pub fn open_file(path: &Path, options: &RemoteOptions, plan: Plan) -> Result<Str
         if blank == places.len() {
             return Err(StorageErrorKind::NotFound.into());
         }
-        // Of a cluster that has no repository yet, it is not worth to wait for the other nodes.
+        // Without a repository on any node that answers, waiting for other nodes is pointless.
         let may_end = error.kind() == StorageErrorKind::TooFewTargets
             || error.kind() == StorageErrorKind::NoTargets && blank == 0;
         if !may_end || begun.elapsed() >= options.patience {
@@ -77,7 +76,7 @@ pub fn open_file(path: &Path, options: &RemoteOptions, plan: Plan) -> Result<Str
     }
 }
 
-/// Makes the nodes of a cluster targets of one set. What was interrupted goes on.
+/// Makes the nodes of a cluster targets of one set, or resumes an interrupted attempt.
 ///
 /// # Errors
 /// As [`StripedStorage::form`].
@@ -85,7 +84,7 @@ pub fn form(path: &Path) -> Result<()> {
     StripedStorage::form(places(path, &Arc::default())?, false)
 }
 
-/// The nodes that a file names; nothing is asked yet.
+/// The nodes that a file names; no request is sent yet.
 ///
 /// # Errors
 /// When the file cannot be used.
@@ -116,7 +115,7 @@ fn places(path: &Path, limits: &Arc<Limits>) -> Result<Vec<Place>> {
     Ok(nodes.into_iter().map(place).collect())
 }
 
-/// How many nodes answer and have nothing.
+/// Number of nodes that answer and are empty.
 fn blank(places: &[Place]) -> Result<usize> {
     let is_blank = |place: &Place| {
         let error = place.storage.stat(Name::TARGET).err();

@@ -17,48 +17,47 @@ use tabane_storage::{
     Listed, Name, OBJECT_LEN_MAX, ObjectKind, Result, Storage, StorageError, StorageErrorKind,
 };
 
-/// How long it may take to be let in.
+/// Time limit for connecting and the greeting.
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long it may take a node that is asked whether it is there.
+/// Time limit of a probe of a silent node.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// After this long without a byte a node is asked, over another connection, whether it is there.
+/// Silence after which a node is probed over another connection.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(2);
 
-/// For how long what such an answer said is taken for true.
+/// Time for which the result of a probe counts.
 const PROBE_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// For how long a node that is there may say nothing: longer than anything that it does for one
-/// request.
+/// The longest silence of a node in use: longer than any request takes it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often the system asks a peer that says nothing whether its machine is there.
+/// Interval of keepalive probes to a silent peer.
 #[cfg(target_os = "linux")]
 const KEEPALIVE_PAUSE: Duration = Duration::from_secs(3);
 
-/// For how long a peer's system may not acknowledge what it was sent.
+/// The longest time without acknowledgement of sent bytes.
 #[cfg(target_os = "linux")]
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Operations that are worth having in flight.
+/// Operations worth having in flight at each node.
 const CONNECTIONS_PER_NODE: usize = 4;
 
 type Tls = StreamOwned<ClientConnection, TcpStream>;
 
-/// Says whether it is worth to wait on, where a peer has been silent for [`SILENCE_MAX`].
+/// Returns whether to wait on for a peer that has been silent for [`SILENCE_MAX`].
 type MayWait<'a> = dyn Fn() -> bool + 'a;
 
-/// A stream whose peer may be silent for as long as it seems to be there.
+/// A stream whose peer may be silent as long as probes succeed.
 struct Patient<'a> {
     stream: &'a mut Tls,
     may_wait: &'a MayWait<'a>,
-    /// When it last took or gave a byte.
+    /// Time of the last byte in either direction.
     last: Instant,
 }
 
 impl Patient<'_> {
-    /// Does something until it is done or fails; a timeout of the stream is neither.
+    /// Repeats `act` as long as it ends in a timeout of the stream.
     fn persist<T>(&mut self, act: impl Fn(&mut Tls) -> io::Result<T>) -> io::Result<T> {
         loop {
             match act(self.stream) {
@@ -100,7 +99,7 @@ fn is_timeout(error: &io::Error) -> bool {
     )
 }
 
-/// A control connection, over which one request at a time is answered.
+/// A control connection, which carries one request at a time.
 pub struct Channel {
     stream: Tls,
     limits: Arc<Limits>,
@@ -108,7 +107,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Asks, and sends what comes behind the request.
+    /// Sends a request and the bytes behind it, and waits for the reply.
     pub fn ask(&mut self, request: &Request, parts: &[&[u8]]) -> io::Result<Reply> {
         self.send(request, parts)?;
         self.receive()
@@ -161,16 +160,16 @@ impl Channel {
     }
 }
 
-/// Where a node is, and whether it is there.
+/// A node's address, and whether the node answered recently.
 struct Peer {
     node: NodeAddress,
     config: Arc<ClientConfig>,
-    /// When it was last asked, and what came of it.
+    /// Time of the last question, and whether the node answered.
     asked: Mutex<Option<(Instant, bool)>>,
 }
 
 impl Peer {
-    /// Connects, and waits for the node's greeting.
+    /// Connects and waits for the node's greeting.
     fn dial(&self, limit: Duration) -> io::Result<Tls> {
         let name = tls::name_of(&self.node.name).map_err(io::Error::other)?;
         let stream = connect_within(&self.node.address, limit)?;
@@ -184,9 +183,8 @@ impl Peer {
         Ok(tls)
     }
 
-    /// Whether it takes a new connection and greets, for which it needs no disk. Whoever asks at
-    /// the
-    /// same time as others waits for the same answer.
+    /// Probes whether the node accepts a connection and greets, for which it needs no disk. Callers
+    /// at the same time share one probe.
     fn is_there(&self) -> bool {
         let mut asked = lock(&self.asked);
         if let Some((at, is_there)) = *asked
@@ -204,12 +202,12 @@ impl Peer {
 pub struct NodeStorage {
     peer: Arc<Peer>,
     limits: Arc<Limits>,
-    /// Connections that nobody uses at the moment.
+    /// Idle connections.
     idle: Mutex<Vec<Channel>>,
 }
 
 impl NodeStorage {
-    /// Nothing is sent yet.
+    /// A node to which no request is sent yet.
     pub fn new(node: NodeAddress, config: Arc<ClientConfig>, limits: Arc<Limits>) -> Self {
         Self {
             peer: Arc::new(Peer {
@@ -222,7 +220,7 @@ impl NodeStorage {
         }
     }
 
-    /// Its name in the cluster.
+    /// The node's name in the cluster.
     pub fn name(&self) -> &str {
         &self.peer.node.name
     }
@@ -232,12 +230,12 @@ impl NodeStorage {
         &self.peer.node.address
     }
 
-    /// Whether it answers at all, over a connection of its own.
+    /// Whether the node answers over a fresh connection.
     pub fn is_there(&self) -> bool {
         self.peer.is_there()
     }
 
-    /// Connects to the node without saying who one is: for data.
+    /// Connects to the node without authentication: for data.
     pub fn connect(&self) -> io::Result<TcpStream> {
         connect(&self.peer.node.address)
     }
@@ -257,10 +255,10 @@ impl NodeStorage {
         })
     }
 
-    /// How the node is.
+    /// Asks for the node's status.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// When the node does not answer.
     pub fn status(&self) -> Result<Status> {
         match self.ask(&Request::Status, &[])? {
             Reply::Status(status) => Ok(status),
@@ -268,13 +266,12 @@ impl NodeStorage {
         }
     }
 
-    /// Asks over an idle connection, or a new one; a connection that was idle may have been closed
-    /// meanwhile.
+    /// Sends a request over an idle connection, or over a new one if the node has closed that.
     pub fn ask(&self, request: &Request, parts: &[&[u8]]) -> Result<Reply> {
         self.with(|channel| channel.ask(request, parts))
     }
 
-    /// Asks, and leaves it to whoever wants the answer to wait for it.
+    /// Sends a request; [`Asked::answer`] waits for the reply.
     pub fn begin(&self, request: &Request) -> Result<Asked<'_>> {
         let used = lock(&self.idle).pop();
         let mut channel = used.map_or_else(|| self.channel(), Ok)?;
@@ -294,7 +291,7 @@ impl NodeStorage {
                     lock(&self.idle).push(channel);
                     return Ok(done);
                 }
-                // The node was started anew, or the others are as old: all of them go.
+                // The node was restarted, or the other connections are as old: drop all of them.
                 Err(error) if is_closed(&error) => lock(&self.idle).clear(),
                 Err(error) => return Err(self.blame(error)),
             }
@@ -305,7 +302,7 @@ impl NodeStorage {
         Ok(done)
     }
 
-    /// An error on the way to the node: as long as it lasts the node is not to be used.
+    /// An error of the connection to the node: the node is out of use until it answers again.
     pub(super) fn blame(&self, error: io::Error) -> StorageError {
         let certificate = error.get_ref().and_then(|error| error.downcast_ref());
         let why = match error.kind() {
@@ -352,7 +349,7 @@ pub struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Waits for the answer, for as long as `may_wait` says when the node is silent.
+    /// Waits for the reply; while the node is silent, as long as `may_wait` returns true.
     pub fn answer(mut self, may_wait: &MayWait) -> Result<Reply> {
         let answer = self.channel.receive_while(may_wait);
         let answer = answer.map_err(|error| self.node.blame(error))?;
@@ -380,8 +377,8 @@ fn connect_within(address: &str, limit: Duration) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Lets the system notice, also while nothing is sent, when the peer's machine is gone or cannot be
-/// reached any more.
+/// Sets keepalive, so that the system notices a dead or unreachable peer even on an idle
+/// connection.
 fn watch(stream: &TcpStream) -> io::Result<()> {
     use rustix::net::sockopt;
     sockopt::set_socket_keepalive(stream, true)?;

@@ -1,4 +1,4 @@
-//! Decides how each stripe goes to the nodes, and goes around them when that fails.
+//! Chooses the plan of each stripe, and leaves the stripe to the caller when relaying fails.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -22,13 +22,14 @@ use crate::targets::Targets;
 use tabane_storage::sync::{lock, try_each};
 use tabane_storage::{Event, Result, StorageError, StorageErrorKind};
 
-/// For how long nothing is sent by way of other nodes after that has failed, at first.
+/// Pause of relaying after its first failure.
 const RELAY_PAUSE_MIN: Duration = Duration::from_secs(2);
 
-/// The same when it fails again and again, as where two nodes cannot reach each other.
+/// The longest pause of relaying, after repeated failures, as between nodes that cannot reach each
+/// other.
 const RELAY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// How stripes are sent to the nodes of a cluster; elsewhere without effect.
+/// The plan by which stripes go to the nodes of a cluster; without effect elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plan {
     /// Each stripe by the schedule that is quickest at the moment.
@@ -62,17 +63,17 @@ pub struct Relay {
 
 #[derive(Default)]
 struct State {
-    /// One for each generation, whose targets are always the same.
+    /// One session for each generation, since its targets never change.
     sessions: HashMap<u8, Session>,
     mixer: Mixer,
-    /// When it may be tried again.
+    /// Time from which relaying is tried again.
     paused_until: Option<Instant>,
-    /// For how long it was paused last, if nothing has gone well since.
+    /// Length of the last pause, until a stripe is relayed successfully.
     pause: Option<Duration>,
 }
 
 impl Relay {
-    /// By this plan and within these limits; nothing is sent yet.
+    /// A relay with this plan and these limits; no request is sent yet.
     pub(super) fn new(plan: Plan, limits: Arc<Limits>) -> Self {
         Self {
             plan,
@@ -82,9 +83,8 @@ impl Relay {
         }
     }
 
-    /// Ends the session, and opens no other for a while. Nodes that do not answer are left alone,
-    /// so
-    /// that nobody waits for each of them once more.
+    /// Ends the session, and opens no other for a while. Nodes that do not answer are put out of
+    /// use, so that later operations do not wait for them.
     fn pause(&self, targets: &Targets, placed: &Placed, why: &str) {
         let mut state = lock(&self.state);
         state.sessions.clear();
@@ -117,7 +117,7 @@ impl StripeSender for Relay {
             return Relayed::NotTried;
         };
         let geometry = &placed.geometry;
-        // Nodes give up on who sends too slowly to one of them, while it sends to the others.
+        // At a low rate limit, one node would time out while the client sends to the others.
         let layout = geometry.layout();
         let of_sector = layout.data_cells().len() as u64 * SECTOR_LEN;
         if self.limits.least_seconds(of_sector) > STALL_TIMEOUT.as_secs_f64() / 2.0 {
@@ -144,7 +144,7 @@ impl StripeSender for Relay {
             Plan::Always(kind) => kind,
             Plan::Auto => mixer.choose(),
         };
-        // Not for every number of nodes is there one that was searched for.
+        // Some plans have no schedule for this number of nodes; the shared plan always has one.
         let kinds = [kind, Kind::Shared].into_iter();
         let mut possible = kinds.filter_map(|kind| Some((kind, kind.schedule(&layout)?)));
         let (kind, schedule) = possible.next().expect("there is always a shared one");
@@ -154,8 +154,8 @@ impl StripeSender for Relay {
         };
         let members = members(placed);
         let (number, request) = request(placed, opened, Source::Client(kind.name().to_owned()));
-        // The answers come when all is durable: how long that takes is up to the network, until
-        // everything has been sent.
+        // Answers come when the stripe is durable: until everything is sent, this depends on the
+        // network.
         let asked = match try_each(&nodes, nodes.len(), |node| node.begin(&request)) {
             Ok(asked) => asked,
             Err(error) => {
@@ -194,7 +194,8 @@ impl StripeSender for Relay {
                     clients = clients.max(busy);
                     Ok(())
                 }
-                // What has nothing to do with its storage, sending it everything may mend.
+                // Failures that do not concern the node's storage: putting each part directly may
+                // succeed.
                 Ok(Reply::Failed(
                     StorageErrorKind::SessionOver | StorageErrorKind::Permanent,
                     text,
@@ -233,7 +234,7 @@ impl StripeSender for Relay {
             let (_, request) = request(placed, session, source);
             try_each(&nodes, nodes.len(), |node| node.begin(&request))
         });
-        // The next one may begin while nodes are at this one.
+        // The next stripe may begin while nodes work on this one.
         drop(state);
         let failures: Vec<StorageError> = match asked {
             Ok(asked) => {
@@ -251,7 +252,7 @@ impl StripeSender for Relay {
             }
             Err(error) => vec![error],
         };
-        // When one fails, the session ends for the others, who say that.
+        // When one node fails, the others report that the session is over.
         let is_cause = |error: &&StorageError| error.kind() != StorageErrorKind::SessionOver;
         let cause = failures.iter().find(is_cause).or(failures.first());
         if let Some(cause) = cause {
@@ -267,7 +268,7 @@ impl State {
             .is_some_and(|until| Instant::now() < until)
     }
 
-    /// The session with these nodes, which are those of the generation.
+    /// The session with the nodes of a generation, opened if needed.
     fn session(
         &mut self,
         generation: u8,
@@ -314,7 +315,7 @@ fn are_there(nodes: &[&NodeStorage]) -> bool {
     asked.is_ok()
 }
 
-/// The member of the session that has each role.
+/// The session's member for each role.
 fn members(placed: &Placed) -> Vec<usize> {
     let member_of = |target: &usize| {
         let member = placed.generation.iter().position(|number| number == target);
@@ -339,14 +340,14 @@ fn request(placed: &Placed, session: &mut Session, source: Source) -> (u64, Requ
     (number, Request::Stripe(session.id(), stripe))
 }
 
-/// When the client's link is idle because nodes are behind: nothing is being sent, and not all that
-/// was sent is answered.
+/// Measures the time in which the client's link is idle because nodes are behind: nothing is being
+/// sent, and answers are outstanding.
 struct Flow {
     sending: bool,
     unanswered: usize,
-    /// When one of these changed.
+    /// Time of the last change.
     since: Instant,
-    /// Since the last stripe was begun.
+    /// Idle time since the last stripe began.
     idle: Duration,
 }
 
@@ -368,7 +369,7 @@ impl Flow {
         self.since = now;
     }
 
-    /// A stripe is about to be sent; says for how long the link was idle before.
+    /// Notes the start of a stripe; returns how long the link was idle before it.
     fn begin(&mut self) -> Duration {
         self.now();
         self.sending = true;
@@ -376,7 +377,7 @@ impl Flow {
     }
 }
 
-/// A stripe that was sent, until its answers are there.
+/// A stripe that was sent and waits for its answers.
 struct Unanswered<'a>(&'a Mutex<Flow>);
 
 impl<'a> Unanswered<'a> {

@@ -157,7 +157,8 @@ impl Session {
                             progress.fetch_add(1, Ordering::Relaxed);
                         });
                         if sent.is_err() {
-                            // Nobody waits for what will not come.
+                            // Closes all endpoints, so that no receiver waits for frames that will
+                            // not come.
                             endpoints.iter().for_each(|endpoint| endpoint.close());
                         }
                         sent?;
@@ -167,7 +168,7 @@ impl Session {
                 .collect();
             drop(over);
             let mut before = 0;
-            // Until the last of them has dropped its end.
+            // Runs until the last sending thread has dropped its end of the channel.
             while let Err(mpsc::RecvTimeoutError::Timeout) = ended.recv_timeout(SILENCE_MAX) {
                 let now = progress.load(Ordering::Relaxed);
                 if std::mem::replace(&mut before, now) == now && !may_wait() {
@@ -179,7 +180,7 @@ impl Session {
                     .join()
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             });
-            // The first error of all, when all have ended.
+            // Joins all threads before the first error ends the iteration.
             let sent: Vec<io::Result<Option<Duration>>> = sent.collect();
             sent.into_iter().collect::<io::Result<Vec<_>>>()
         });
@@ -239,8 +240,8 @@ fn join(
     }
 }
 
-/// Which of these nodes cannot connect to which others, in a sentence for each. Each is asked to
-/// connect to each other, in a session that is closed again.
+/// Tests all links between nodes: each node connects to each other one in a temporary session.
+/// Returns a sentence for each link that fails.
 pub fn cut_links(nodes: &[&NodeStorage]) -> Vec<String> {
     const RING_MIN: usize = 4096;
     if nodes.len() < 3 {
@@ -304,7 +305,7 @@ fn send_cells(
 /// by TCP.
 ///
 /// # Errors
-/// When the node is not there or does not let one in.
+/// When the node does not answer or refuses the token.
 pub fn data_endpoint(
     address: &str,
     token: Token,
@@ -330,7 +331,7 @@ pub fn data_endpoint(
     }
 }
 
-/// Nothing if that is no way to the node from here.
+/// `None` if this machine cannot reach the node by libfabric.
 #[cfg(feature = "libfabric")]
 fn fabric_endpoint(fabric: &FabricAddress, token: &Token) -> Option<Arc<dyn Endpoint>> {
     let FabricAddress {

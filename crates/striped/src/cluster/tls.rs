@@ -1,4 +1,4 @@
-//! Mutual TLS: who is not of the cluster is not listened to.
+//! Mutual TLS: peers without a certificate of the cluster are refused.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tabane_storage::{Result, StorageError, StorageErrorKind};
 
 use super::file::Credentials;
 
-/// What the certificate of a node of this name is for.
+/// The DNS name in the certificate of a node.
 pub fn server_name(node: &str) -> String {
     format!("{node}.node.tabane")
 }

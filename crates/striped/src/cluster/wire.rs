@@ -54,10 +54,10 @@ pub enum Request {
     RemoveLeftovers(u64),
     /// How is the node?
     Status,
-    /// Opens a session, which lasts as long as this connection: a ring for the client, and one for
+    /// Opens a session, which lasts as long as this connection, with a ring for the client and for
     /// each other member.
     Open(Open),
-    /// Connects to the rings of the other members; there is none at the place of the node itself.
+    /// Connects to the rings of the other members; the node's own place in the list is `None`.
     Join(SessionId, Vec<Option<Peer>>),
     /// Takes part in a stripe. The answer comes when the node's part of it is durable.
     Stripe(SessionId, Stripe),
@@ -70,7 +70,7 @@ pub struct Open {
     pub session: SessionId,
     /// Nodes that take part.
     pub members: u8,
-    /// Which of them the one is that is asked.
+    /// Number of the asked node among the members.
     pub me: u8,
     /// Bytes of the ring for the client.
     pub client_ring: u32,
@@ -83,7 +83,7 @@ pub struct Open {
 pub struct Peer {
     /// Host and port.
     pub address: String,
-    /// For the ring that is there for this node.
+    /// Token for the peer's ring that is reserved for this node.
     pub token: Token,
     /// Bytes of that ring.
     pub ring: u32,
@@ -144,7 +144,7 @@ impl fmt::Display for FabricAddress {
     }
 }
 
-/// A stripe that is about to be sent.
+/// The announcement of a stripe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stripe {
     /// Counts the stripes of a session, from 0.
@@ -155,11 +155,11 @@ pub struct Stripe {
     pub object_len: u64,
     /// The generation of its stripe.
     pub generation: u8,
-    /// For each role the member that has it.
+    /// For each role the member that stores it.
     pub by_role: Vec<u8>,
     /// Where its cells come from.
     pub source: Source,
-    /// By how many sectors what nodes send may be behind what the client sends.
+    /// The most sectors that the nodes' transfers may lag behind the client's.
     pub lag: u8,
 }
 
@@ -191,14 +191,14 @@ pub enum Reply {
     Bytes(u64),
     /// The objects of a kind.
     List(Vec<Listed>),
-    /// What lets others write into the rings, of each member, then of the client; and where
-    /// libfabric reaches them, if it does.
+    /// Tokens for writing into the rings, for each member and then for the client; and the address
+    /// of the rings for libfabric, if any.
     Opened(Vec<Token>, Option<FabricAddress>),
-    /// It is connected. So many clients have joined or sent stripes lately.
+    /// The node is connected; the number of clients that joined or sent stripes lately.
     Joined(u16),
     /// How the node is.
     Status(Status),
-    /// It cannot be done.
+    /// The request failed.
     Failed(StorageErrorKind, String),
 }
 
@@ -221,8 +221,8 @@ pub struct Status {
     pub relayed_bytes: u64,
 }
 
-/// The kinds of error that version 3 of the protocol has, by their numbers. Any other goes as the
-/// last of them.
+/// The kinds of error that version 3 of the protocol has, by their numbers. Other kinds are sent as
+/// `Permanent`, the last one.
 const SENT_KINDS: [StorageErrorKind; 9] = [
     StorageErrorKind::NotFound,
     StorageErrorKind::AlreadyExists,
@@ -351,7 +351,7 @@ pub struct FrameHeader {
 pub const FRAME_HEADER_LEN: usize = 32;
 
 impl FrameHeader {
-    /// Its bytes, and the checksum of it and of what is sent with it.
+    /// Encodes the header with the checksum of header and payload.
     pub fn to_bytes(self, payload: &[u8]) -> [u8; FRAME_HEADER_LEN] {
         let mut bytes = [0; FRAME_HEADER_LEN];
         bytes[..8].copy_from_slice(&self.stripe.to_le_bytes());
@@ -362,7 +362,7 @@ impl FrameHeader {
         bytes
     }
 
-    /// What was sent with it, if that is what was sent.
+    /// Checks a received frame against this header and returns its payload of `len` bytes.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidData`].
@@ -420,7 +420,7 @@ mod tests {
         assert!(long.to_string().contains("too long"));
         for first in 0..=255_u8 {
             let bytes = [8, 0, 0, 0, first, 255, 3, 9, 200, 200, 200, 200];
-            // Whatever it is taken for, it is no reason to panic.
+            // Arbitrary bytes must not cause a panic.
             let _ = receive::<Request>(&mut bytes.as_slice(), 100);
             let _ = receive::<Reply>(&mut bytes.as_slice(), 100);
         }

@@ -148,7 +148,7 @@ impl Drop for Shell {
     }
 }
 
-/// Both ends of a terminal: the one to read from, and the one for programs.
+/// Both ends of a pseudo-terminal: first the end to read from, then the end for programs.
 fn terminal(columns: u16) -> (OwnedFd, OwnedFd) {
     let outer = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&outer).expect("a terminal");

@@ -68,7 +68,7 @@ fn padded(data: &[u8], room: usize) -> Vec<u8> {
 }
 
 impl<'l> Both<'l> {
-    /// A context of OpenSSL in each of the two.
+    /// One context of OpenSSL for each of the two ciphers.
     pub fn new(libcrypto: &'l Libcrypto, ciphers: Ciphers) -> Self {
         // SAFETY: as in the manual.
         let contexts = [(); 2].map(|()| unsafe { (libcrypto.functions.EVP_CIPHER_CTX_new)() });
@@ -79,7 +79,7 @@ impl<'l> Both<'l> {
         }
     }
 
-    /// Does the same in both, and expects the same result.
+    /// Makes a call with both contexts and expects equal results.
     pub fn same<T: PartialEq + Debug>(&self, what: &str, call: impl Fn(Pointer) -> T) -> T {
         let [ours, theirs] = self.contexts.map(call);
         assert_eq!(

@@ -17,7 +17,7 @@ pub struct Both<'l> {
 }
 
 impl<'l> Both<'l> {
-    /// A context of OpenSSL in each of the two.
+    /// One context of OpenSSL for each of the two digests.
     pub fn new(libcrypto: &'l Libcrypto, digests: [Pointer; 2]) -> Self {
         // SAFETY: as in the manual.
         let contexts = [(); 2].map(|()| unsafe { (libcrypto.functions.EVP_MD_CTX_new)() });
@@ -28,7 +28,7 @@ impl<'l> Both<'l> {
         }
     }
 
-    /// Does the same in both, and expects the same result.
+    /// Makes a call with both contexts and expects equal results.
     pub fn same<T: PartialEq + std::fmt::Debug>(&self, what: &str, call: impl Fn(usize) -> T) -> T {
         let [ours, theirs] = [0, 1].map(call);
         assert_eq!(ours, theirs, "{what}: ours, theirs");

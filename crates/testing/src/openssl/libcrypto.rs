@@ -119,9 +119,9 @@ pub struct Libcrypto {
     pub context: Pointer,
 }
 
-// SAFETY: libcrypto locks.
+// SAFETY: libcrypto's functions lock their shared state.
 unsafe impl Send for Libcrypto {}
-// SAFETY: likewise.
+// SAFETY: libcrypto's functions lock their shared state.
 unsafe impl Sync for Libcrypto {}
 
 /// The folder with the provider as `tabane.so`.

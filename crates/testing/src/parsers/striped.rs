@@ -62,13 +62,14 @@ fn heal(storage: &StripedStorage) -> Option<HealReport> {
     storage.heal(options, &()).ok()
 }
 
-/// Targets of their own, on which one may write.
+/// Fresh copies of the targets, which may be written to.
 fn fresh() -> (Vec<MemoryStorage>, Vec<(Name, Vec<u8>)>) {
     let (disks, stored) = SET.with(Clone::clone);
     (disks.into_iter().map(MemoryStorage::new).collect(), stored)
 }
 
-/// The targets that the first byte chooses, and whether what they get is to be sealed.
+/// The targets that the first byte chooses, and its flag: to seal the input, or to replace all
+/// others by it.
 fn chosen(first: u8) -> (Vec<usize>, bool) {
     let chosen = (0..TARGETS).filter(|number| first >> number & 1 == 1);
     (chosen.collect(), first >> TARGETS & 1 == 1)
@@ -202,7 +203,7 @@ pub fn target_samples() -> Vec<Vec<u8>> {
     samples
 }
 
-// Descriptions of the set. Where they are sealed, they are the only ones.
+// Descriptions of the set. With the flag, the input replaces all other descriptions.
 
 pub fn set(input: &[u8]) {
     let Some((&first, bytes)) = input.split_first() else {

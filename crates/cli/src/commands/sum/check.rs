@@ -19,18 +19,18 @@ use crate::exit::Result;
 use crate::format::reason;
 use crate::output::into_object;
 
-/// What to check, and what to say of it.
+/// A check of files against their sums, and the options of its output.
 pub struct Check<'a> {
     args: &'a Sum,
     accept: Accept,
     key: Option<KeyFile>,
     quiet: bool,
-    /// A file is not what it should be by an algorithm without a key, though there is a key.
+    /// Whether a file failed by an algorithm without a key, though a key was given.
     lacks_algorithm: bool,
 }
 
 impl<'a> Check<'a> {
-    /// What the arguments say.
+    /// A check as the arguments say.
     pub fn new(args: &'a Sum, key: Option<KeyFile>, global: &Global) -> Result<Self> {
         let accept = match (args.etag, args.algorithm) {
             (Some(part_len), _) => Accept::Etags(Upload::new(part_len)),
@@ -249,7 +249,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Words with commas and an `or` between them.
+/// Joins words with commas and an `or`.
 fn alternatives(words: &[&str]) -> String {
     match words {
         [words @ .., last] if !words.is_empty() => format!("{} or {last}", words.join(", ")),

@@ -1,4 +1,4 @@
-//! `tabane sum --list`: which algorithms there are, what each is good for, and how fast it is here.
+//! `tabane sum --list`: the algorithms, the use of each, and its measured speed on this machine.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const MESSAGES: usize = 64;
 /// Messages begin so far from each other, in bytes, and overlap, so that all are in the cache.
 const MESSAGE_STEP: usize = 7 << 10;
 
-/// How long an algorithm is measured; there are few enough for all to take a fraction of a second.
+/// Time for which each algorithm is measured; all together take a fraction of a second.
 const ALGORITHM_TIME_MIN: Duration = Duration::from_millis(10);
 
 const ADVICE: &str = "\

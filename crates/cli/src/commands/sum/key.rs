@@ -45,7 +45,7 @@ pub fn read(path: &Path) -> Result<KeyFile> {
     KeyFile::read(file).map_err(cannot)
 }
 
-/// What is wrong, and what to do.
+/// The error of a key, with advice.
 pub fn explain(error: KeyError) -> String {
     match error {
         KeyError::Missing(_) => format!("{error}: name a file that has it with --key-file"),

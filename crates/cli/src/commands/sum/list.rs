@@ -19,14 +19,14 @@ use crate::format::reason;
 use crate::output::into_object;
 use crate::quote::quote;
 
-/// What to print of which files.
+/// A list of sums of files, and the format of its lines.
 pub struct List<'a> {
     args: &'a Sum,
     algorithm: Algorithm,
     method: Method,
 }
 
-/// A file, or what is there instead.
+/// A file, or the error in its place.
 enum ListTask {
     File(FileTask),
     Error(PathBuf, String),
@@ -48,7 +48,7 @@ impl Task for ListTask {
 type Tasks = Box<dyn Iterator<Item = ListTask> + Send>;
 
 impl<'a> List<'a> {
-    /// What the arguments say.
+    /// A list as the arguments say.
     pub fn new(args: &'a Sum, key: Option<&KeyFile>) -> Result<Self> {
         let algorithm = args.algorithm.unwrap_or(Algorithm::Sha256);
         let method = match args.etag {

@@ -1,4 +1,4 @@
-//! What `tabane sum` prints: lines in the order of the files, messages between them.
+//! The output of `tabane sum`: lines in the order of the files, with messages between them.
 
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -17,11 +17,11 @@ use crate::streams::Stdout;
 
 /// Standard output and standard error, in step.
 pub struct Report {
-    /// What is to be printed next.
+    /// Lines to print next.
     pub lines: Vec<u8>,
     /// Whether to print JSON.
     pub json: bool,
-    /// To be told what is done.
+    /// Progress to report to.
     pub progress: Arc<Progress>,
 }
 
@@ -52,7 +52,7 @@ impl Report {
         self.lines.extend_from_slice(line.as_bytes());
     }
 
-    /// Says what is wrong with a file.
+    /// Reports an error of a file.
     pub fn error(&mut self, path: &Path, what: &str) -> Result<()> {
         if self.json {
             self.object("error", path, into_object(json!({"what": what})));

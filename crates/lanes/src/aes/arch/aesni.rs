@@ -10,7 +10,7 @@ use crate::aes::cipher::KeyInPlace;
 use crate::aes::round_keys::ROUND_KEYS_MAX;
 
 register! {
-    /// One block. A value exists only where the processor has AES-NI and SSE4.1.
+    /// A register of one block. A value exists only if the processor has AES-NI and SSE4.1.
     X1(__m128i) = [Block; 1];
     load _mm_loadu_si128, store _mm_storeu_si128;
     everywhere identity, first identity;

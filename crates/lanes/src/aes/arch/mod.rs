@@ -15,7 +15,7 @@ use super::backend::Backend;
 use super::kernels::Kernels;
 
 impl Backend {
-    /// What it can do.
+    /// The kernels of the backend.
     pub(super) fn kernels(self) -> &'static Kernels {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -64,8 +64,8 @@ macro_rules! kernels {
                 };
             }
 
-            /// As `all` with few blocks in registers of their own, for a mode in which nothing else
-            /// takes time.
+            /// As `all`, but a few blocks get one register each: for modes without other costly
+            /// work.
             macro_rules! few_or_all {
                 ($mode:ident $args:tt, $data:ident) => {
                     if $data.count <= FEW_BLOCKS_MAX {

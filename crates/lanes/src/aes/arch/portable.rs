@@ -389,7 +389,7 @@ impl BlockVector for Planes {
     }
 }
 
-/// One polynomial, in a number.
+/// A polynomial as the bits of a number.
 #[derive(Clone, Copy)]
 struct Scalar(u128);
 

@@ -1,8 +1,8 @@
-//! What registers of one, two and four blocks have in common.
+//! The common part of registers of one, two and four blocks.
 
 /// Defines a register of blocks: the operations of [`BlockVector`](crate::aes::block::BlockVector)
 /// and [`Polynomials`](crate::aes::block::Polynomials) that are one instruction, or the same few,
-/// at every width. What follows in two pairs of braces goes into these as it is.
+/// at every width. The two pairs of braces behind it go into the implementations unchanged.
 ///
 /// `everywhere` repeats a register of one block, `first` puts zeros behind it.
 macro_rules! register {

@@ -31,7 +31,7 @@ register! {
                     let numbers = [0, 1, 2, 3].map(|i| first.wrapping_add(i).to_le_bytes());
                     return Self::load(numbers.as_ptr());
                 }
-                // In registers: what was written in pieces is late when it is read as a whole.
+                // Built in registers: memory written in pieces stalls when read as a whole.
                 let first = Self::broadcast(&first.to_le_bytes()).0;
                 Self(_mm512_add_epi64(
                     first,

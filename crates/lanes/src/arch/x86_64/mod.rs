@@ -4,8 +4,8 @@ use core::arch::x86_64::{__m128i, __m256i, __m512i, _mm_set_epi8};
 
 use crate::registers::Registers;
 
-/// Defines a register of lanes: its moves and the operations that are one instruction each. What
-/// follows in braces goes into its [`Vector`](crate::vector::Vector) as it is.
+/// Defines a register of lanes: its moves and the operations that are one instruction each. The
+/// braces behind it go into its [`Vector`](crate::vector::Vector) unchanged.
 macro_rules! register {
     (
         $(#[$attribute:meta])*

@@ -75,7 +75,7 @@ unsafe fn compress(to: &mut [u64; 8], data: *const u8, blocks: usize) {
     unsafe {
         for block in 0..blocks {
             let data = data.add(128 * block);
-            // Two words each: those of the last 16 steps, in a ring.
+            // A ring of the words of the last 16 steps, two words in each register.
             let mut w = [_mm_setzero_si128(); 8];
             // The words of these 16 steps, with their constants.
             let mut sums = [0; 16];

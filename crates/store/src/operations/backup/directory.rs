@@ -1,4 +1,4 @@
-//! Puts directories together from entries that are done in any order, by any thread.
+//! Assembles directories from entries that any thread finishes in any order.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,20 +8,20 @@ use crate::error::{Error, Result};
 use crate::format::entry::{Entry, Kind, Piece};
 use tabane_storage::sync::lock;
 
-/// A directory of which not all entries are done.
+/// A directory that still waits for some of its entries.
 pub struct Directory {
-    /// Where it belongs; nothing for the root.
+    /// The directory's place in its parent; nothing for the root.
     place: Option<Place>,
     state: Mutex<State>,
-    /// Entries to come, and one for whoever still adds entries.
+    /// Entries to come, plus one while the walker still adds entries.
     outstanding: AtomicUsize,
 }
 
 struct State {
-    /// The directory itself, its content to come. Nothing for the root.
+    /// The directory's own entry, without content; `None` for the root.
     entry: Option<Entry>,
     entries: Vec<Option<Entry>>,
-    /// What some entries were in the parent snapshot, by number.
+    /// Entries of the parent snapshot to compare with, by number.
     known: Vec<(usize, Option<Entry>)>,
 }
 
@@ -32,7 +32,7 @@ pub struct Place {
     number: usize,
 }
 
-/// Stores directories when they are complete.
+/// Stores complete directories.
 pub struct Assembler {
     encoder: Mutex<Encoder>,
     root: Mutex<Option<Vec<Piece>>>,
@@ -40,8 +40,8 @@ pub struct Assembler {
 }
 
 impl Directory {
-    /// A directory whose entries are to come, sorted by name. `place` and `entry` are nothing for
-    /// the root.
+    /// A directory of `entries` entries, which come sorted by name. `place` and `entry` are `None`
+    /// for the root.
     pub fn new(place: Option<Place>, entry: Option<Entry>, entries: usize) -> Arc<Self> {
         Arc::new(Self {
             place,
@@ -54,7 +54,7 @@ impl Directory {
         })
     }
 
-    /// Says what the parent snapshot has for the `number`-th entry, with which it is compared: see
+    /// Sets the parent snapshot's entry with which the `number`-th entry is compared: see
     /// [`Assembler::is_changed`].
     pub fn compare(&self, number: usize, known: Option<Entry>) {
         lock(&self.state).known.push((number, known));
@@ -79,7 +79,7 @@ impl Assembler {
         }
     }
 
-    /// Says what became of an entry: nothing if it is left out.
+    /// Finishes an entry; `None` leaves it out.
     ///
     /// # Errors
     /// When a directory was complete and could not be stored.
@@ -88,7 +88,7 @@ impl Assembler {
         self.release(place.directory)
     }
 
-    /// Says that all entries of a directory have been handed out.
+    /// Notes that all entries of a directory have been handed out.
     ///
     /// # Errors
     /// When the directory was complete and could not be stored.
@@ -119,7 +119,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Whether an entry that was compared, or anything in it, is not as in the parent snapshot.
+    /// Whether a compared entry, or anything below it, differs from the parent snapshot.
     /// Directories must be complete.
     pub fn is_changed(&self) -> bool {
         self.changed.load(Ordering::Relaxed)
@@ -128,7 +128,7 @@ impl Assembler {
     /// Packs the last directories; returns the content of the root.
     ///
     /// # Errors
-    /// When that fails, or has failed before.
+    /// When storing fails or has failed before.
     pub fn finish(self) -> Result<Vec<Piece>> {
         let encoder = self.encoder.into_inner().expect("no panic under this lock");
         encoder.flush()?;

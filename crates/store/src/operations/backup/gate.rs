@@ -1,18 +1,18 @@
-//! Lets a few threads at a time do something.
+//! A gate that limits the number of threads in a section.
 
 use std::num::NonZero;
 use std::sync::{Condvar, Mutex};
 
 use tabane_storage::sync::lock;
 
-/// Lets so many threads in at a time.
+/// Lets a fixed number of threads in at a time.
 pub struct Gate {
-    /// How many more may enter; nothing if all may.
+    /// Number of threads that may still enter; `None` without a limit.
     free: Option<Mutex<usize>>,
     left: Condvar,
 }
 
-/// A thread that is in; it leaves when this is dropped.
+/// A thread's turn; dropping it leaves the gate.
 pub struct Turn<'a>(&'a Gate);
 
 impl Gate {
@@ -24,7 +24,7 @@ impl Gate {
         }
     }
 
-    /// Waits for a turn. Whoever has one must not wait for another.
+    /// Waits for a turn. A thread that holds a turn must not wait for a second one.
     pub fn enter(&self) -> Turn<'_> {
         if let Some(free) = &self.free {
             let free = self.left.wait_while(lock(free), |free| *free == 0);

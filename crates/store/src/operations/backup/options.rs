@@ -1,4 +1,4 @@
-//! What a backup is asked for.
+//! Options of a backup.
 
 use std::ffi::OsString;
 use std::num::NonZero;
@@ -10,17 +10,17 @@ use tabane_storage::Id;
 use crate::format::compress::Compression;
 use tabane_patterns::ExcludeOptions;
 
-/// What to back up, and how.
+/// Options of a backup.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BackupOptions {
-    /// What to leave out.
+    /// Files to leave out.
     pub excludes: ExcludeOptions,
     /// Don't descend into other file systems.
     pub one_file_system: bool,
     /// Store times of last access.
     pub with_atime: bool,
-    /// What unchanged files are taken from.
+    /// The snapshot from which unchanged files are taken.
     pub parent: Parent,
     /// Take a file for unchanged also if its inode number differs.
     pub ignore_inode: bool,
@@ -29,17 +29,16 @@ pub struct BackupOptions {
     pub ignore_ctime: bool,
     /// Store no snapshot if every source is as in the parent snapshot.
     pub skip_if_unchanged: bool,
-    /// How many threads read files at a time; all of them if there is none. One is best for a disk
-    /// that must move its heads.
+    /// Threads that read files at a time; `None` for no limit. One is best for hard disks.
     pub readers: Option<NonZero<usize>>,
     /// The path under which a single directory is stored, instead of its own.
     pub as_path: Option<PathBuf>,
     /// Find out what would be stored, and store nothing.
     pub dry_run: bool,
-    /// How hard to compress.
+    /// Level of compression.
     pub compression: Compression,
-    /// Decrypt, decompress and hash each new pack again before it is stored: what faulty memory has
-    /// changed is found.
+    /// Decrypt, decompress and hash each new pack again before it is stored, to find errors of
+    /// memory.
     pub verify: bool,
     /// The machine's name in the snapshot.
     pub hostname: String,
@@ -47,7 +46,7 @@ pub struct BackupOptions {
     pub username: String,
     /// Tags of the snapshot.
     pub tags: Vec<String>,
-    /// Time of the snapshot; when the backup begins if nothing else is chosen.
+    /// Time of the snapshot; by default the start of the backup.
     pub time: Option<Timestamp>,
 }
 
@@ -71,8 +70,8 @@ tabane_storage::setters!(BackupOptions {
 });
 
 impl Default for BackupOptions {
-    /// Reads what has changed since the latest snapshot of this machine and these paths, and
-    /// verifies what it stores.
+    /// Reads files changed since the latest snapshot of this machine and these paths, and verifies
+    /// new packs.
     fn default() -> Self {
         let here = crate::format::host::describe();
         Self {
@@ -96,25 +95,25 @@ impl Default for BackupOptions {
     }
 }
 
-/// Which snapshot a backup compares files with, by size, times and inode.
+/// The snapshot with which a backup compares files, by size, times and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parent {
-    /// The latest of the same host and paths.
+    /// The latest snapshot of the same host and paths.
     Latest,
-    /// This one.
+    /// The snapshot with this ID.
     Snapshot(Id),
     /// None: every file is read again.
     None,
 }
 
-/// What a backup reads.
+/// Sources of a backup.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// Files and directories.
     Paths(Vec<PathBuf>),
     /// Standard input, stored as a file of this name in `/`.
     Stdin(PathBuf),
-    /// What a command prints, stored as a file in `/`. If the command fails, so does the backup.
+    /// The output of a command, stored as a file in `/`. If the command fails, so does the backup.
     Command {
         /// Name of the file.
         name: PathBuf,

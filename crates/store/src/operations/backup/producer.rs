@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::error::{Error, Result};
 
-/// A command that runs. It is killed if it is dropped before its end.
+/// A running command, killed if dropped before its end.
 pub struct Producer {
     name: String,
     child: Child,
@@ -53,7 +53,7 @@ impl Producer {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        // It may have ended.
+        // The command may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -31,23 +31,23 @@ const BATCH_LEN: u64 = 4 << 20;
 /// …or at this many files…
 const BATCH_FILES: usize = 1024;
 
-/// …or when its files are in this many directories, all of which are open until it is read.
+/// …or when its files lie in this many directories, which stay open until the batch is read.
 const BATCH_DIRECTORIES: usize = 128;
 
-/// A file that is longer is read by itself.
+/// Longer files are read one by one, not in a batch.
 const SMALL_FILE_LEN_MAX: u64 = 2 << 20;
 
 /// A file to read.
 pub struct FileJob {
-    /// Where its entry goes.
+    /// The place of its entry.
     pub place: Place,
-    /// The directory that it is in.
+    /// The open directory that holds the file.
     pub directory: Arc<OwnedFd>,
     /// Its path, for messages.
     pub path: PathBuf,
-    /// What the walker saw.
+    /// The entry that the walker found.
     pub found: Found,
-    /// Whether the parent snapshot has it.
+    /// The outcome to report, which depends on the parent snapshot.
     pub outcome: Outcome,
 }
 
@@ -60,7 +60,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Adds a file; returns what should be processed now.
+    /// Adds a file; returns a full batch to process now.
     pub fn add(&mut self, job: FileJob) -> Option<Self> {
         self.len += job.found.entry.size();
         let same = |last: &FileJob| Arc::ptr_eq(&last.directory, &job.directory);
@@ -103,7 +103,7 @@ impl Batch {
                     run.count_read((len - start) as u64);
                     files.push((job, entry));
                 }
-                // It has grown since the walker saw it, or it has holes.
+                // The file has grown since the walker saw it, or has holes.
                 Ok(None) => {
                     bundle.arena.truncate(start);
                     LargeFile::process_in_turn(job, run, encoder, submitter);
@@ -134,7 +134,7 @@ impl Batch {
     }
 }
 
-/// Reads a whole file behind what is in `arena`; nothing when it is no longer small, or has holes.
+/// Appends a whole file to `arena`; `None` if it is no longer small or has holes.
 fn read_small(run: &Run, job: &FileJob, arena: &mut Vec<u8>) -> io::Result<Option<Entry>> {
     let (file, found) = open(job)?;
     if !Batch::takes(&found) {
@@ -153,7 +153,7 @@ fn read_small(run: &Run, job: &FileJob, arena: &mut Vec<u8>) -> io::Result<Optio
     let (start, expected) = (arena.len(), entry.size() as usize);
     arena.reserve(expected);
     while arena.len() - start < expected && read_some(file.as_fd(), arena)? {}
-    // If it is growing, its beginning is what was there when it was opened.
+    // Of a growing file, the snapshot gets the bytes up to its size at opening.
     arena.truncate(start + expected);
     if expected == 0 && !read_unsized(file.as_fd(), arena)? {
         return Ok(None);
@@ -168,7 +168,7 @@ fn read_small(run: &Run, job: &FileJob, arena: &mut Vec<u8>) -> io::Result<Optio
     Ok(Some(entry))
 }
 
-/// Fills the spare capacity of `buffer` with what one call reads; false at the end.
+/// Reads once into the spare capacity of `buffer`; false at the end of the file.
 fn read_some(file: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> io::Result<bool> {
     loop {
         match rustix::io::read(file, spare_capacity(buffer)) {
@@ -179,8 +179,8 @@ fn read_some(file: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> io::Result<bool> {
     }
 }
 
-/// Reads a file that is empty by what the system says, as those in `/proc` that are not; false when
-/// it is too long for a batch. One that is about to get its first bytes stays empty.
+/// Reads a file with a size of 0, which may have bytes, as in `/proc`; false when it is too long
+/// for a batch. A file that is just getting its first bytes stays empty.
 fn read_unsized(file: BorrowedFd<'_>, arena: &mut Vec<u8>) -> io::Result<bool> {
     const PIECE_LEN: usize = 16 << 10;
     let start = arena.len();
@@ -188,7 +188,7 @@ fn read_unsized(file: BorrowedFd<'_>, arena: &mut Vec<u8>) -> io::Result<bool> {
     loop {
         arena.reserve(PIECE_LEN);
         match read_some(file, arena) {
-            // There will be more later, as in a log of the kernel.
+            // A file that waits for more data, as a log of the kernel does.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
             Ok(false) => return Ok(true),
             more => more?,
@@ -203,14 +203,14 @@ fn read_unsized(file: BorrowedFd<'_>, arena: &mut Vec<u8>) -> io::Result<bool> {
     }
 }
 
-/// Lets a read end with an error where it would wait.
+/// Sets the file to non-blocking, so that reads fail instead of waiting.
 fn never_wait(file: BorrowedFd<'_>) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     Ok(rustix::fs::fcntl_setfl(file, flags | OFlags::NONBLOCK)?)
 }
 
-/// Opens a file and asks again what it is: it may have been changed or replaced since the walker
-/// saw it.
+/// Opens a file and reads its attributes again: it may have been changed or replaced since the
+/// walker saw it.
 fn open(job: &FileJob) -> io::Result<(OwnedFd, Found)> {
     let name = OsStr::from_bytes(&job.found.entry.name);
     let file = read::open_file(job.directory.as_fd(), name)?;
@@ -223,7 +223,7 @@ fn open(job: &FileJob) -> io::Result<(OwnedFd, Found)> {
     }
 }
 
-/// Reports a file that is no longer as it was when it was opened; returns what it is now.
+/// Reports a file whose size or times changed since it was opened; returns its current entry.
 fn warn_if_changed(
     run: &Run,
     job: &FileJob,
@@ -242,7 +242,7 @@ fn warn_if_changed(
 /// Reports a file that could not be read, and leaves it out.
 fn unreadable(run: &Run, job: FileJob, error: io::Error, encoder: &Encoder) {
     match error.kind() {
-        // The backup has failed, and says why in the end: this file has nothing to do with it.
+        // The backup has failed for another reason, which it reports at its end.
         _ if encoder.has_failed() => {}
         io::ErrorKind::NotFound => run
             .repository
@@ -270,7 +270,7 @@ pub struct LargeFile {
     place: Mutex<Option<Place>>,
     path: PathBuf,
     outcome: Outcome,
-    /// Bundles that are not stored, and one for the reader.
+    /// Bundles not stored yet, plus one for the reader.
     outstanding: AtomicUsize,
 }
 
@@ -288,7 +288,7 @@ impl LargeFile {
         }
     }
 
-    /// As [`LargeFile::process`], for whoever may read now.
+    /// As [`LargeFile::process`], for a caller that holds a turn of reading.
     fn process_in_turn(
         job: FileJob,
         run: &Arc<Run>,
@@ -313,7 +313,7 @@ impl LargeFile {
         let entry = found.entry.clone();
         let size = found.entry.size();
         let extents = match size {
-            // It has more than fits a batch: see `read_unsized`.
+            // A file of size 0 with more bytes than a batch: see `read_unsized`.
             0 => never_wait(file.as_fd()).map(|()| std::iter::once(0..u64::MAX).collect()),
             _ => read::data_extents(file.as_fd(), size, found.allocated),
         };
@@ -326,7 +326,7 @@ impl LargeFile {
                 file.seek(SeekFrom::Start(extent.start))?;
                 end = extent.start + cutter.data(&mut file, extent.end - extent.start, encoder)?;
                 if end < extent.end {
-                    // It was cut short: what follows is gone.
+                    // The file was truncated meanwhile.
                     break;
                 }
             }
@@ -401,7 +401,7 @@ impl LargeFile {
     }
 }
 
-/// Cuts what is read into blocks and hands them on in bundles.
+/// Cuts read bytes into blocks and hands them on in bundles.
 struct Cutter<'a> {
     large: &'a Arc<LargeFile>,
     run: &'a Arc<Run>,
@@ -427,7 +427,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Reads `len` bytes, or what there is of them; returns how many there were.
+    /// Reads up to `len` bytes; returns the number read.
     fn data(&self, file: &mut impl Read, len: u64, encoder: &mut Encoder) -> io::Result<u64> {
         let chunker = self.run.repository.chunker();
         let room = BUNDLE_LEN.max(2 * chunker.block_len_max());
@@ -447,7 +447,7 @@ impl<'a> Cutter<'a> {
                 for block_len in lens {
                     bundle.add(at..at + block_len, pieces.len());
                     at += block_len;
-                    // Its place; the block itself is put there when it is stored.
+                    // A placeholder, replaced by the block when this is stored.
                     pieces.push(Piece::Hole { len: 0 });
                 }
             }

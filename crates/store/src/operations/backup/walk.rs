@@ -1,4 +1,4 @@
-//! Walks the source and hands out what is to be read.
+//! Walks the sources and hands out entries and files to read.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -31,8 +31,7 @@ pub struct Walker<'a> {
     submitter: Submitter<Encoder>,
     reader: BlockReader,
     parent_root: Vec<Piece>,
-    /// When the parent snapshot was begun: what was changed at about that time or later is read
-    /// again.
+    /// Start of the parent snapshot: files changed at about this time or later are read again.
     parent_start: Option<Timestamp>,
     batch: Batch,
 }
@@ -40,9 +39,9 @@ pub struct Walker<'a> {
 /// The source paths as a tree, so that each directory is walked once.
 #[derive(Default)]
 pub struct Targets {
-    /// Whether this path was asked for by name, with all that is below.
+    /// Whether this path is itself a source.
     pub named: bool,
-    /// Names of which this path is the beginning.
+    /// Sources below this path, by the next name.
     pub children: BTreeMap<OsString, Targets>,
 }
 
@@ -62,7 +61,7 @@ impl Targets {
         root
     }
 
-    /// The names that lead to what was asked for, sorted.
+    /// The names that lead to sources, sorted.
     pub fn names(&self) -> Vec<OsString> {
         self.children.keys().cloned().collect()
     }
@@ -75,12 +74,12 @@ struct Level<'a> {
     fd: Arc<OwnedFd>,
     device: u64,
     directory: Arc<Directory>,
-    /// What the parent snapshot has here, sorted by name.
+    /// The parent snapshot's entries of this directory, sorted by name.
     parent: Vec<Entry>,
     scope: Scope,
-    /// Whether it is, or is below, what was asked for.
+    /// Whether this directory is a source or below one; else it only leads to a source.
     whole: bool,
-    /// Directories above it.
+    /// Number of directories above this one.
     depth: usize,
 }
 
@@ -134,8 +133,8 @@ impl<'a> Walker<'a> {
         Ok(())
     }
 
-    /// Hands out everything in the directory `source`, which is absolute, as the directory
-    /// `as_path`. What is above that has the attributes of `source`.
+    /// Hands out everything in the directory `source`, an absolute path, as the directory
+    /// `as_path`. Directories above `as_path` get the attributes of `source`.
     pub fn walk_as(mut self, source: &Path, as_path: &Path) -> Result<()> {
         let opened = read::open_directory(rustix::fs::CWD, source.as_os_str());
         let fd = opened.map_err(cannot_read(source))?;
@@ -203,7 +202,7 @@ impl<'a> Walker<'a> {
         Ok(())
     }
 
-    /// Hands out what `input` has as the file `path`.
+    /// Hands out the bytes of `input` as the file `path`.
     pub fn stream(self, path: &Path, input: Box<dyn io::Read + Send>) -> Result<()> {
         let root = Directory::new(None, None, 1);
         let name = path.file_name().unwrap_or(OsStr::new("stdin"));
@@ -266,7 +265,7 @@ impl<'a> Walker<'a> {
                 }
             };
             let is_directory = found.entry.directory().is_some();
-            // What was asked for by name is never left out, nor is the way to it.
+            // Sources, and the directories that lead to them, are never excluded.
             let excluded = level.whole
                 && !target.named
                 && (self.run.excludes.is_excluded(&path, is_directory)
@@ -275,7 +274,7 @@ impl<'a> Walker<'a> {
             if excluded && target.children.is_empty() {
                 self.done(place, None)?;
             } else if is_directory {
-                // A mount point below what was asked for is kept, empty.
+                // A mount point below a source is kept as an empty directory.
                 let foreign = self.run.options.one_file_system && found.device != level.device;
                 let whole = target.named || level.whole && !excluded && !foreign;
                 self.directory(&level, &path, place, found, target, whole)?;
@@ -369,7 +368,7 @@ impl<'a> Walker<'a> {
             && self.run.writer.has_all(entry::blocks(known))
         {
             if self.run.options.ignore_ctime {
-                // These may have changed without any other sign.
+                // Without ctime, nothing else shows a change of extended attributes.
                 let name = OsStr::from_bytes(&entry.name).to_owned();
                 let xattrs = read::xattrs_at(level.fd.as_fd(), &name);
                 self.run.set_xattrs(&path, &mut entry, xattrs);
@@ -414,8 +413,8 @@ impl<'a> Walker<'a> {
 
     /// Whether a file with these times cannot have been changed after the parent snapshot read it.
     ///
-    /// Times come in ticks: a file may be changed once more within the tick of its last change, and
-    /// look the same.
+    /// File systems store times in ticks: a second change within one tick leaves the times the
+    /// same.
     fn is_settled(&self, entry: &Entry) -> bool {
         let changed = if self.run.options.ignore_ctime {
             entry.mtime
@@ -448,11 +447,11 @@ impl<'a> Walker<'a> {
         self.submit(batch);
     }
 
-    /// What the parent snapshot has in a directory. If that is missing, its files are read again.
+    /// The parent snapshot's entries of a directory. If blocks of it are missing, its files are
+    /// read again.
     ///
     /// # Errors
-    /// When it is damaged: the same directory would be taken for known, and be missing from the new
-    /// snapshot too.
+    /// When the directory is damaged: the new snapshot would refer to the same damaged blocks.
     fn parent_entries(&mut self, content: &[Piece], path: &Path) -> Result<Vec<Entry>> {
         let (writer, reader) = (&self.run.writer, &mut self.reader);
         match writer.with_index(|index| reader.read_directory(index, content)) {
@@ -494,18 +493,18 @@ impl Level<'_> {
     }
 }
 
-/// What is to be read, and what cannot be.
+/// The sources of a backup that exist, and those that do not.
 pub struct Sources {
-    /// As they are in the snapshot: absolute, sorted, each once.
+    /// Paths as the snapshot names them: absolute, sorted, each once.
     pub paths: Vec<PathBuf>,
-    /// Paths that are not there: a disk may not be mounted today.
+    /// Paths that do not exist, as of a disk that is not mounted, with the system's errors.
     pub missing: Vec<(PathBuf, io::Error)>,
 }
 
 /// The source paths.
 ///
 /// # Errors
-/// When there is no name, or none of what is named is there.
+/// When stdin's name has no file name, or no source exists.
 pub fn sources(source: &Source) -> Result<Sources> {
     let given = match source {
         Source::Stdin(name) | Source::Command { name, .. } => {
@@ -544,10 +543,10 @@ pub fn sources(source: &Source) -> Result<Sources> {
     Ok(Sources { paths, missing })
 }
 
-/// A path that is to be that of a directory in a snapshot: absolute and not `/`.
+/// Normalises `path` as the path of a directory in a snapshot.
 ///
 /// # Errors
-/// When it is not.
+/// When `path` is relative or `/`.
 pub fn absolute_name(path: &Path) -> Result<PathBuf> {
     let absolute = crate::access::browse::absolute(path);
     if path.is_absolute() && absolute != Path::new("/") {
@@ -559,12 +558,11 @@ pub fn absolute_name(path: &Path) -> Result<PathBuf> {
     )))
 }
 
-/// The path under which a source is found in a snapshot: absolute, and without links on the way to
-/// it. If it is a link itself, it is the link that is stored, unless a slash behind it asks for
-/// what it leads to.
+/// The absolute path of a source in a snapshot, with all links above it resolved. If the source is
+/// a link, the backup stores the link, or with a slash behind the name the link's target.
 ///
 /// # Errors
-/// When there is nothing of that name.
+/// When `path` does not exist.
 pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     std::fs::symlink_metadata(path)?;
     if path.as_os_str().as_bytes().ends_with(b"/") {

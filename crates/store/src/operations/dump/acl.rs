@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The version of the attribute that Linux has.
+/// Linux's version of the attribute.
 const VERSION: [u8; 4] = 2_u32.to_le_bytes();
 
 /// Length in bytes of an entry of the attribute.
@@ -12,7 +12,7 @@ const ENTRY_LEN: usize = 8;
 pub struct AccessList(Vec<(u16, u16, u32)>);
 
 impl AccessList {
-    /// Reads an attribute `system.posix_acl_…`; none if it is not as Linux writes it.
+    /// Parses an attribute `system.posix_acl_…`; `None` if the bytes are not in Linux's format.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let entries = value.strip_prefix(&VERSION)?.chunks(ENTRY_LEN);
         let entries = entries.map(|entry| {
@@ -26,7 +26,7 @@ impl AccessList {
     }
 }
 
-/// What an entry is for, and whether it names whom.
+/// The name of an entry's tag, and whether the entry has a user's or group's ID.
 fn tag_name(tag: u16) -> Option<(&'static str, bool)> {
     Some(match tag {
         0x01 => ("user", false),

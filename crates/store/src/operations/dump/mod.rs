@@ -12,7 +12,7 @@ use crate::format::entry::{Entry, Kind, Piece};
 
 pub use self::tar::{Archived, archive};
 
-/// Why a dump ended early.
+/// Errors of a dump.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
     /// The repository could not be read.
@@ -54,9 +54,9 @@ struct ContentReader<'a> {
     browser: &'a mut Browser,
     pieces: std::slice::Iter<'a, Piece>,
     block: Vec<u8>,
-    /// How much of `block` was read.
+    /// Bytes of `block` that were read.
     position: usize,
-    /// How much is left of a hole.
+    /// Bytes left of a hole.
     zeros: u64,
 }
 
@@ -71,7 +71,7 @@ impl<'a> ContentReader<'a> {
         }
     }
 
-    /// Gets the next piece that has bytes; says whether there is one.
+    /// Moves to the next piece with bytes; returns whether there is one.
     fn advance(&mut self) -> io::Result<bool> {
         while self.zeros == 0 && self.position == self.block.len() {
             match self.pieces.next() {

@@ -1,25 +1,24 @@
 //! Files with holes, as GNU tar's format for sparse files 1.0 has them.
 //!
-//! A member begins with a map: how many regions there are, then where each begins and how long it
-//! is, each a decimal number and a line break, filled with zeros to whole blocks. The bytes of the
-//! regions follow.
+//! A member begins with a map: the number of regions, then offset and length of each, as decimal
+//! numbers with line breaks, padded with zeros to whole blocks. The bytes of the regions follow.
 
 use crate::format::entry::Piece;
 
 /// Length in bytes of a block of an archive.
 const BLOCK_LEN: u64 = 512;
 
-/// Where a file has data, and which.
+/// The regions of a file with data.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SparseMap {
-    /// Where each region begins, and its length, in bytes.
+    /// Offset and length of each region, in bytes.
     regions: Vec<(u64, u64)>,
     /// The content without the holes between regions.
     content: Vec<Piece>,
 }
 
 impl SparseMap {
-    /// The map of a file; none if it has no hole that an archive could leave out.
+    /// The map of a file; `None` if an archive could leave out no hole of it.
     ///
     /// Programs read regions in whole blocks, so only whole blocks of a hole are left out.
     pub fn of(pieces: &[Piece]) -> Option<Self> {
@@ -78,7 +77,7 @@ impl SparseMap {
         &self.content
     }
 
-    /// The map as it is stored, in whole blocks.
+    /// The map as stored, in whole blocks.
     pub fn text(&self) -> Vec<u8> {
         let mut text = format!("{}\n", self.regions.len());
         for (at, len) in &self.regions {
@@ -119,7 +118,7 @@ mod tests {
         let text = map.text();
         assert!(text.starts_with(b"2\n4096\n512\n1099511632384\n0\n\0"));
         assert_eq!((text.len(), map.stored_len()), (512, 1024));
-        // Nothing but a hole.
+        // A single hole.
         let map = SparseMap::of(&[hole(5)]).expect("it has holes");
         assert_eq!((map.regions, map.content), (vec![(5, 0)], vec![]));
     }
@@ -132,7 +131,7 @@ mod tests {
     }
 
     proptest! {
-        /// Regions begin and end with whole blocks, and have everything that is no hole.
+        /// Regions begin and end with whole blocks, and contain all data.
         #[test]
         fn regions_hold_the_data(lens in prop::collection::vec((any::<bool>(), 1..3000_u32),
             0..9)) {

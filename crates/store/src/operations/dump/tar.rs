@@ -15,7 +15,7 @@ use super::{ContentReader, DumpError};
 use crate::access::browse::{Browser, Walk};
 use crate::format::entry::{Entry, HardLink, Kind, Piece, Time, Xattr};
 
-/// What [`archive`] wrote.
+/// Counts of [`archive`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Archived {
     /// Entries in the archive.
@@ -45,7 +45,7 @@ pub fn archive(
         links: HashMap::new(),
         archived: Archived::default(),
     };
-    // The root has no name, and no attributes of its own.
+    // The root of a snapshot has neither name nor attributes.
     if path != Path::new("/") {
         archiver.append(browser, path, entry)?;
     }
@@ -59,7 +59,8 @@ pub fn archive(
 
 struct Archiver<'a, W: Write> {
     builder: Builder<&'a mut W>,
-    /// The first name of each inode that has several, and what it is: inode numbers are used again.
+    /// The first name and the kind of each inode with several names; the kind tells apart inodes
+    /// whose number was reused.
     links: HashMap<HardLink, (PathBuf, Kind)>,
     archived: Archived,
 }
@@ -78,7 +79,7 @@ impl<W: Write> Archiver<'_, W> {
         header.set_uid(entry.uid.into());
         header.set_gid(entry.gid.into());
         header.set_size(0);
-        // What does not fit the old fields (7 or 11 octal digits) stands in a record too.
+        // Numbers too large for the old fields (7 or 11 octal digits) get a record too.
         for (key, id) in [("uid", entry.uid), ("gid", entry.gid)] {
             if id >= 1 << 21 {
                 records.push(key, id.to_string());
@@ -214,8 +215,8 @@ impl Records {
     }
 }
 
-/// The name of a sparse file in the old header, where programs that know nothing of sparse files
-/// put what they extract: its own name in a directory of GNU tar's choice.
+/// The name of a sparse file in the old header, to which programs without sparse files extract it:
+/// its own name in a directory of GNU tar's choice.
 fn sparse_name(path: &Path) -> Vec<u8> {
     let name = path.file_name().unwrap_or_default();
     let above = path.parent().unwrap_or(Path::new(""));
@@ -224,7 +225,7 @@ fn sparse_name(path: &Path) -> Vec<u8> {
 }
 
 fn set_link(header: &mut Header, records: &mut Records, target: &[u8]) {
-    // The crate would change what a target looks like, which is up to whoever made the link.
+    // Written directly, since the crate would normalise the link's target.
     fill(&mut header.as_old_mut().linkname, target);
     if target.len() > header.as_old().linkname.len() {
         records.push("linkpath", target);

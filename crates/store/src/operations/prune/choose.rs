@@ -1,4 +1,4 @@
-//! Which packs to copy out and remove: pure arithmetic.
+//! Chooses packs to copy out and remove: pure arithmetic.
 
 use std::str::FromStr;
 
@@ -6,12 +6,12 @@ use crate::error::Error;
 use crate::format::pack::{BlockKind, PACK_LEN};
 use tabane_storage::Id;
 
-/// How much of the packs may be unused.
+/// The most unused bytes in packs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MaxUnused {
-    /// This share of what is left, 0 to 1.
+    /// A share of the remaining packs, 0 to 1.
     Share(f64),
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
     /// Any amount: no pack is rewritten, and only packs without a needed block are removed.
     Unlimited,
@@ -24,7 +24,7 @@ impl Default for MaxUnused {
 }
 
 impl MaxUnused {
-    /// The limit in bytes when so many are used.
+    /// The limit in bytes when `used` bytes are used.
     fn limit(self, used: u64) -> u64 {
         match self {
             Self::Share(share) if share >= 1.0 => u64::MAX,
@@ -56,45 +56,45 @@ impl FromStr for MaxUnused {
     }
 }
 
-/// A pack of which something is needed, and that may be copied out.
+/// A pack with needed blocks that may be copied out.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
-    /// Its name.
+    /// ID of the pack.
     pub pack: Id,
-    /// What its blocks are for.
+    /// Kind of its blocks.
     pub kind: BlockKind,
     /// Bytes of the pack.
     pub len: u64,
-    /// The share of its blocks that somebody needs, above 0, up to 1.
+    /// The share of the pack that snapshots need, above 0, up to 1.
     pub used: f64,
-    /// How long it has been there, in seconds.
+    /// The pack's age in seconds.
     pub age_s: f64,
 }
 
 impl Candidate {
-    /// Its bytes that nobody needs.
+    /// The pack's bytes that no snapshot needs.
     pub fn unused_bytes(&self) -> u64 {
         (self.len as f64 * (1.0 - self.used)) as u64
     }
 
-    /// What copying it brings for what it costs (Rosenblum and Ousterhout, "The Design and
-    /// Implementation of a Log-Structured File System", 1992): space, the longer lasting the older
-    /// the pack is, for reading it whole and writing what is used.
+    /// Benefit over cost of copying the pack out (Rosenblum and Ousterhout, "The Design and
+    /// Implementation of a Log-Structured File System", 1992): freed space, weighted by the pack's
+    /// age, over reading the whole pack and writing its used blocks.
     fn benefit(&self) -> f64 {
         (1.0 - self.used) * (self.age_s + 3600.0) / (1.0 + self.used)
     }
 
-    /// Whether it is so small that many of its like should be one.
+    /// Whether the pack is so small that several should become one.
     fn is_small(&self) -> bool {
         self.len < PACK_LEN as u64 / 8
     }
 }
 
-/// So many small packs of one kind are made one.
+/// The most small packs of one kind before they are combined.
 const SMALL_PACKS_MAX: usize = 32;
 
-/// Chooses packs to copy out, so that no more than `max_unused` is left unused, of `used` bytes in
-/// all. They have at most `max_copied` bytes.
+/// Chooses packs of at most `max_copied` bytes in all to copy out, so that at most `max_unused`
+/// stays unused beside `used` used bytes.
 pub fn choose(
     mut candidates: Vec<Candidate>,
     used: u64,

@@ -1,4 +1,4 @@
-//! Rewrites index objects: those that name packs that are gone, and many small ones as one.
+//! Rewrites index objects that name deleted packs, and combines small ones.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -9,24 +9,24 @@ use tabane_index::IndexSegment;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
-/// Packs that one object names at most: 16 GiB of them.
+/// The most packs that one index object names: 16 GiB of packs.
 pub(crate) const PACKS_MAX: usize = 1024;
 
 /// An object that names fewer packs is small.
 const SMALL_INDEX_PACKS: usize = 128;
 
-/// So many small objects are left alone.
+/// The most small objects that are left as they are.
 const SMALL_OBJECTS_MAX: usize = 8;
 
-/// Rewrites what needs it of `objects` and their packs; `gone` are packs that are to be named no
-/// more. Returns how many objects there are then.
+/// Rewrites index objects as needed, without the packs in `gone`. Returns the number of objects
+/// afterwards.
 ///
 /// New objects are written before old ones are deleted, so the index is whole at any time.
-/// `removals` are those that were there before `objects` were read: if there are others now, packs
-/// that new objects name may be gone, and these are taken back.
+/// `removals` are those from before `objects` were read: if others exist now, packs of new objects
+/// may be deleted, and the new objects are deleted again.
 ///
 /// # Errors
-/// [`Error::PruneOvertaken`] then; when the storage fails.
+/// [`Error::PruneOvertaken`] in this case; when the storage fails.
 pub fn rewrite(
     repository: &Repository,
     objects: &BTreeMap<Id, IndexSegment>,
@@ -52,7 +52,7 @@ pub fn rewrite(
     };
     for &id in &old {
         let read = match repository.read_index_segment(id) {
-            // Somebody else has rewritten it.
+            // Another client has rewritten this object.
             Err(error) if error.is_not_found() => continue,
             read => read?,
         };
@@ -70,7 +70,8 @@ pub fn rewrite(
     }
     let delete = |id| repository.delete_if_there(Name::new(ObjectKind::Index, id));
     if let Err(error) = verify_removals(repository, removals) {
-        // What they name and is there still, the old ones name too, or what has replaced these.
+        // Safe to delete: packs that they name and that still exist are also in the old objects, or
+        // in the objects that replaced these.
         written.into_iter().try_for_each(delete)?;
         return Err(error);
     }
@@ -79,7 +80,7 @@ pub fn rewrite(
     Ok(left as u64)
 }
 
-/// Makes sure that there are no other removals than these.
+/// Checks that the storage has no other removals than these.
 ///
 /// # Errors
 /// [`Error::PruneOvertaken`]; when the storage fails.

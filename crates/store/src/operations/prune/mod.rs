@@ -1,9 +1,9 @@
-//! Prune: removes what no snapshot needs.
+//! Prune: removes packs and blocks that no snapshot needs.
 //!
-//! Packs of which nothing is needed go; of packs of which little is needed that is copied into new
-//! ones, and then they go too. How this is safe beside everything else that happens in the
-//! repository, without locks: [`crate::access::removal`]. Killed at any moment, it has lost
-//! nothing, and the next one goes on.
+//! Packs without a needed block are deleted; the needed blocks of packs with much unused data are
+//! copied into new packs first. [`crate::access::removal`] explains why this is safe beside all
+//! other operations, without locks. A prune killed at any moment has lost nothing, and the next one
+//! resumes.
 
 mod choose;
 mod index_objects;
@@ -31,11 +31,11 @@ use choose::{Candidate, choose};
 pub(crate) use index_objects::PACKS_MAX;
 use view::View;
 
-/// What an interrupted write left behind in a storage is removed when it is this old: nobody writes
-/// an object for longer.
+/// Age from which leftovers of interrupted writes are removed: no client writes an object for
+/// longer.
 const LEFTOVER_AGE_MIN: Duration = Duration::from_secs(24 * 3600);
 
-/// How a repository is pruned.
+/// Options of a prune.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PruneOptions {
@@ -64,47 +64,47 @@ impl Default for PruneOptions {
     }
 }
 
-/// What a prune is going to do. Bytes are those of packs.
+/// The figures of a prune's plan. Bytes are those of packs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PlanStats {
     /// Snapshots whose blocks are kept.
     pub snapshots: u64,
-    /// Blocks that they need.
+    /// Blocks that these snapshots need.
     pub used_blocks: u64,
-    /// Packs that are there.
+    /// Packs in the repository.
     pub packs: u64,
-    /// Their bytes.
+    /// Bytes of all packs.
     pub pack_bytes: u64,
     /// Bytes of packs that snapshots need.
     pub used_bytes: u64,
     /// Packs that stay as they are.
     pub kept_packs: u64,
-    /// Packs whose blocks are copied before they go.
+    /// Packs whose blocks are copied before they are deleted.
     pub repacked_packs: u64,
-    /// Their bytes.
+    /// Bytes of these packs.
     pub repacked_bytes: u64,
-    /// Bytes of them that nobody needs.
+    /// Bytes of these packs that no snapshot needs.
     pub repacked_unused_bytes: u64,
-    /// Packs of which nothing is needed.
+    /// Packs without a needed block.
     pub unused_packs: u64,
-    /// Their bytes.
+    /// Bytes of these packs.
     pub unused_bytes: u64,
-    /// Packs that an earlier prune is about to remove, and that are still there.
+    /// Packs that an earlier prune has condemned and not deleted yet.
     pub condemned_packs: u64,
-    /// Their bytes.
+    /// Bytes of these packs.
     pub condemned_bytes: u64,
-    /// Packs of which nothing is needed and that stay, since a backup that is running may need
-    /// them, or for their youth.
+    /// Packs without a needed block that stay, since a running backup may need them or they are
+    /// younger than the grace period.
     pub young_packs: u64,
-    /// Their bytes.
+    /// Bytes of these packs.
     pub young_bytes: u64,
-    /// Bytes that nobody needs in packs that stay.
+    /// Bytes in kept packs that no snapshot needs.
     pub left_unused_bytes: u64,
-    /// Other clients that are at work. What is to go stays until they have ended.
+    /// Other clients at work. Condemned packs stay until these have ended.
     pub clients: u64,
 }
 
-/// What a prune did.
+/// The result of a prune.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PruneReport {
     /// Bytes of blocks that were copied.
@@ -113,47 +113,47 @@ pub struct PruneReport {
     pub written_bytes: u64,
     /// Packs that were deleted.
     pub deleted_packs: u64,
-    /// Their bytes.
+    /// Bytes of the deleted packs.
     pub deleted_bytes: u64,
-    /// Packs that the next prune deletes, when the clients that are at work now have ended.
+    /// Packs that a later prune deletes, when the present clients have ended.
     pub waiting_packs: u64,
-    /// Their bytes.
+    /// Bytes of these packs.
     pub waiting_bytes: u64,
-    /// Index objects before.
+    /// Index objects before the prune.
     pub index_objects_before: u64,
-    /// Index objects now.
+    /// Index objects after the prune.
     pub index_objects: u64,
     /// Leftovers of interrupted writes that were removed.
     pub leftovers: u64,
 }
 
-/// What is going to be done.
+/// The plan of a prune.
 pub struct PrunePlan {
     repository: Repository,
     options: PruneOptions,
-    /// Nothing for a plan that is only to be looked at.
+    /// `None` for a dry run.
     presence: Option<Presence>,
     reach: Reach,
     view: View,
     /// Packs whose blocks are copied.
     repack: HashSet<Id>,
-    /// Packs of which nothing is needed.
+    /// Packs without a needed block.
     unused: Vec<Id>,
     stats: PlanStats,
 }
 
 impl Repository {
-    /// Finds out which packs no snapshot needs; [`PrunePlan::execute`] removes them.
+    /// Finds packs that no snapshot needs; [`PrunePlan::execute`] removes them.
     ///
     /// # Errors
-    /// [`Error::PruneRunning`]; [`Error::CannotPrune`] when something that a snapshot needs is not
-    /// there, or a snapshot cannot be read; when the storage fails.
+    /// [`Error::PruneRunning`]; [`Error::CannotPrune`] when a block of a snapshot is missing or a
+    /// snapshot cannot be read; when the storage fails.
     pub fn plan_prune(&self, options: PruneOptions) -> Result<PrunePlan> {
         make_plan(self, options, Some(announce(self)?), &HashSet::new())
     }
 
-    /// As [`Repository::plan_prune`], as if the snapshots `forgotten` were gone. Nothing at all is
-    /// written, and the plan cannot be carried out.
+    /// As [`Repository::plan_prune`], with the snapshots in `forgotten` counted as removed. Writes
+    /// nothing, and the plan cannot be executed.
     ///
     /// # Errors
     /// As [`Repository::plan_prune`].
@@ -194,14 +194,14 @@ fn make_plan(
     Ok(plan)
 }
 
-/// Announces a prune, unless there is one already.
+/// Announces a prune, unless another one is running.
 pub(crate) fn announce(repository: &Repository) -> Result<Presence> {
     let presence = Presence::announce(repository, Purpose::Prune)?;
     let (others, now) = presence.others()?;
     let is_other_prune = |seen: &&Seen| {
         let client = seen.client.as_ref();
         client.is_some_and(|client| client.purpose == Purpose::Prune)
-            // Of two that begin at once, one goes on.
+            // Later records are ignored, so that of two prunes which begin at once one goes on.
             && seen.modified <= now
             && !seen.is_dead(now)
     };
@@ -219,33 +219,33 @@ pub(crate) fn announce(repository: &Repository) -> Result<Presence> {
     }
 }
 
-/// Makes the index name these packs no more.
+/// Removes these packs from the index.
 pub(crate) fn forget_packs(repository: &Repository, packs: &HashSet<Id>) -> Result<()> {
     let removals = removal::names(repository)?;
     index_objects::rewrite(repository, &repository.read_index()?, packs, &removals).map(|_| ())
 }
 
 impl PrunePlan {
-    /// The same plan, and `progress` hears how it is carried out.
+    /// The same plan, whose execution reports to `progress`.
     #[must_use]
     pub fn with_progress(mut self, progress: impl Progress + 'static) -> Self {
         self.repository = self.repository.with_progress(progress);
         self
     }
 
-    /// What it is going to do.
+    /// The figures of the plan.
     pub fn stats(&self) -> &PlanStats {
         &self.stats
     }
 
-    /// Decides about every pack.
+    /// Decides on every pack.
     fn choose(&mut self) -> Result<()> {
         let (view, stats) = (&self.view, &mut self.stats);
         let index = &view.index;
         stats.snapshots = view.snapshots;
         stats.used_blocks = self.reach.blocks().len() as u64;
         stats.clients = view.alive.len() as u64;
-        // What was put since then may be about to be needed.
+        // A client at work may be about to need packs that are younger than this.
         let grace_ends = view.now.checked_sub(self.options.grace).unwrap_or(view.now);
         let old = view
             .oldest_client()
@@ -261,8 +261,8 @@ impl PrunePlan {
         for (&pack, listed) in &view.packs {
             stats.packs += 1;
             stats.pack_bytes += listed.len;
-            // A pack that no index names is of an interrupted backup, or of one that runs: nothing
-            // of it is used yet.
+            // A pack without an index belongs to an interrupted or running backup: no snapshot uses
+            // it yet.
             let mut candidate = None;
             if let (Some(&(kind, raw_len)), Some(&used)) =
                 (view.whole_packs.get(&pack), used.get(&pack))
@@ -315,10 +315,10 @@ impl PrunePlan {
         Ok(())
     }
 
-    /// Carries it out.
+    /// Executes the plan.
     ///
     /// # Errors
-    /// When the storage fails. Nothing is lost then, and the next prune goes on.
+    /// When the storage fails. Nothing is lost then, and the next prune resumes.
     ///
     /// # Panics
     /// When the plan is one of [`Repository::preview_prune`].
@@ -347,7 +347,7 @@ impl PrunePlan {
             condemned.extend(&packs);
             removals.insert(removal::save(&run.repository, &Removal { packs })?);
             if run.options.grace.is_zero() && view.alive.is_empty() {
-                // Both as they were would need twice the memory.
+                // Dropped before the new view is loaded, which would need twice the memory.
                 view.index = Arc::default();
                 view = View::load(
                     &run.repository,
@@ -384,7 +384,7 @@ struct Run {
 }
 
 impl Run {
-    /// Copies the blocks that are needed and that are only in packs that are condemned or to be.
+    /// Copies needed blocks out of condemned packs and of packs to be condemned.
     fn copy(&mut self, view: &View, repack: &HashSet<Id>) -> Result<()> {
         let index = &view.index;
         let (mut blocks, mut total) = (Vec::new(), 0);
@@ -411,8 +411,8 @@ impl Run {
         Ok(())
     }
 
-    /// Deletes the packs of removals that are due: the view was made after they were written, and
-    /// what is needed of them has been copied. Returns all packs that are gone.
+    /// Deletes the packs of due removals: the view was made after these were written, and needed
+    /// blocks were copied out. Returns all deleted and missing packs.
     fn delete_due(&mut self, view: &View) -> Result<HashSet<Id>> {
         let due = view.due(self.options.grace);
         let due: Vec<Id> = due
@@ -432,12 +432,12 @@ impl Run {
         })?;
         self.report.deleted_packs += due.len() as u64;
         self.report.deleted_bytes += due.iter().map(|id| view.packs[id].len).sum::<u64>();
-        // All that is needed was found elsewhere, so whatever is not there need not be named any
-        // more.
+        // Every needed block was found in another pack, so the index may stop naming missing packs.
         Ok(due.into_iter().chain(view.absent()).collect())
     }
 
-    /// Makes the index name what is there, and removes what has served its purpose.
+    /// Updates the index, and deletes old removals, unconfirmed and pending snapshots, and records
+    /// of dead clients.
     fn tidy(
         &mut self,
         view: &View,
@@ -447,7 +447,7 @@ impl Run {
     ) -> Result<()> {
         self.report.index_objects =
             index_objects::rewrite(&self.repository, &view.segments, gone, removals)?;
-        // The last removal stays for those who began before it: see `removal`.
+        // The newest removal stays for clients that began before it: see `removal`.
         for (id, removal) in view.removals.iter() {
             if superseded.contains(id) && removal.packs.iter().all(|pack| gone.contains(pack)) {
                 self.repository

@@ -1,5 +1,5 @@
-//! What is in a repository at one time, read in the order that rule 2 of [`crate::access::removal`]
-//! asks for.
+//! The objects of a repository at one time, read in the order of rule 2 of
+//! [`crate::access::removal`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,47 +16,45 @@ use tabane_index::{Index, IndexSegment};
 use tabane_storage::Id;
 use tabane_storage::{Listed, ObjectKind};
 
-/// A pending snapshot whose client died tells for so long that the snapshot, should it come, may
-/// lack something.
+/// Age at which a dead client's pending snapshot is removed: until then it warns that the snapshot,
+/// should it appear, may lack blocks.
 const PENDING_AGE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What is in a repository.
+/// The objects of a repository at one time.
 pub struct View {
     pub removals: Removals,
-    /// When each removal was written.
+    /// Time at which each removal was written.
     pub removal_times: HashMap<Id, SystemTime>,
-    /// Snapshots that lack something and whose clients died before they could take them back:
-    /// nobody was told of them.
+    /// Snapshots that lack blocks and whose clients died before deleting them: no user was told of
+    /// these.
     pub unconfirmed: Vec<Id>,
-    /// Pending snapshots that have served their purpose, though their clients have left them.
+    /// Pending snapshots of ended clients that are no longer needed.
     pub settled: Vec<Id>,
     /// Number of snapshots.
     pub snapshots: u64,
     /// The objects of the index.
     pub segments: BTreeMap<Id, IndexSegment>,
-    /// Blocks in packs that are there in their full length.
+    /// Index of the packs that exist in full length.
     pub index: Arc<Index>,
-    /// Packs that an index object names and that are there in their full length: what for, and
-    /// bytes of their blocks.
+    /// Indexed packs that exist in full length: kind, and bytes of their blocks.
     pub whole_packs: BTreeMap<Id, (BlockKind, u64)>,
-    /// All packs that are there.
+    /// All packs in the storage.
     pub packs: HashMap<Id, Listed>,
-    /// Other clients that are at work.
+    /// Other clients at work.
     pub alive: Vec<Seen>,
-    /// Other clients that ended without a word.
+    /// Other clients that crashed.
     pub dead: Vec<Seen>,
-    /// What time it is by the clock of the storage.
+    /// The time by the clock of the storage.
     pub now: SystemTime,
 }
 
 impl View {
-    /// Reads everything, but those objects of the index that are `known`, and adds what snapshots
-    /// need to `reach`. It is as if those that are `forgotten` were not there.
+    /// Reads all but the `known` index objects, and adds the blocks that snapshots need to `reach`.
+    /// Snapshots in `forgotten` count as removed.
     ///
     /// # Errors
-    /// [`Error::CannotPrune`] when something that a snapshot needs is not there, or a snapshot
-    /// cannot be read; when the
-    /// storage fails.
+    /// [`Error::CannotPrune`] when a block of a snapshot is missing or a snapshot cannot be read;
+    /// when the storage fails.
     pub fn load(
         repository: &Repository,
         presence: Option<&Presence>,
@@ -76,8 +74,8 @@ impl View {
             if is_complete {
                 return result;
             }
-            // Somebody else may have moved what is missing elsewhere, between our lists. It is
-            // missing if it is so twice, and nothing has changed meanwhile.
+            // Another client may have moved a missing block between our listings. A block counts as
+            // missing if two reads in a row lack it and the listings are equal.
             let kinds = [ObjectKind::Removal, ObjectKind::Index, ObjectKind::Pack];
             let state = kinds.map(|kind| repository.list(kind));
             let [removals, index, packs] = state;
@@ -99,8 +97,8 @@ impl View {
         let removals = repository.read_removals()?;
         let removal_times = times(repository, ObjectKind::Removal)?;
         let read = |kind| repository.read_each(kind, |id| repository.load_snapshot_from(kind, id));
-        // A pending snapshot that is gone from its place has become a snapshot before those are
-        // listed.
+        // Read before the snapshots: a pending snapshot that vanishes meanwhile has become a
+        // snapshot by then.
         let pending_snapshots = read(ObjectKind::Pending)?;
         let pending = repository.list_with_times(ObjectKind::Pending)?;
         let mut snapshots = read(ObjectKind::Snapshot)?;
@@ -110,7 +108,7 @@ impl View {
         })?;
         let packs = repository.list_with_times(ObjectKind::Pack)?;
         let packs: HashMap<Id, Listed> = packs.into_iter().map(|pack| (pack.id, pack)).collect();
-        // After the packs: who put one of them has announced himself before.
+        // Listed after the packs: a client announces itself before it puts a pack.
         let (mut clients, now) = match presence {
             Some(presence) => presence.others()?,
             None => without_presence(repository, &packs)?,
@@ -134,8 +132,8 @@ impl View {
         }
         let index = Arc::new(index);
 
-        // Those whose clients have ended. They keep nothing, and stay to tell of a snapshot that
-        // comes late.
+        // Pending snapshots of ended clients keep no blocks, but stay to warn of a snapshot that
+        // appears late.
         let oldest = alive.iter().map(Seen::since).min().unwrap_or(now);
         let left: HashMap<Id, SystemTime> = pending
             .iter()
@@ -166,7 +164,7 @@ impl View {
                 && !is_whole(&mut reader, &index, &snapshot.root)
                     .map_err(|error| cannot_read(id, error))?
             {
-                // Its client takes it back, unless it crashed.
+                // The client deletes this snapshot itself, unless it crashed.
                 if announced.iter().all(|id| left.contains_key(id)) {
                     unconfirmed.push(id);
                     settled.extend(announced);
@@ -189,8 +187,8 @@ impl View {
             if left.contains_key(&id) {
                 continue;
             }
-            // Whoever is about to write it looks after what is missing; if it crashed, nobody needs
-            // it.
+            // The client that commits this snapshot copies missing blocks itself; if it crashed,
+            // nobody needs them.
             if let Ok(true) = is_whole(&mut reader, &index, &snapshot.root) {
                 reach.add_snapshot(&mut reader, &index, id, &snapshot.root)?;
             }
@@ -211,8 +209,8 @@ impl View {
         })
     }
 
-    /// The removals whose packs may be deleted: no client is at work that began before them, and
-    /// they were written at least `grace` ago.
+    /// The removals whose packs may be deleted: all clients that began before them have ended, and
+    /// they are at least `grace` old.
     pub fn due(&self, grace: Duration) -> Vec<&Removal> {
         let oldest = self.oldest_client();
         let is_due = |written: &SystemTime| {
@@ -226,12 +224,12 @@ impl View {
         due.map(|(_, removal)| removal).collect()
     }
 
-    /// When the first of the other clients that are at work began.
+    /// Start of the oldest other client at work.
     pub fn oldest_client(&self) -> Option<SystemTime> {
         self.alive.iter().map(Seen::since).min()
     }
 
-    /// Packs that are not there, though the index or a removal names them.
+    /// Packs that the index or a removal names and the storage lacks.
     pub fn absent(&self) -> HashSet<Id> {
         let named = self.segments.values().flatten();
         let mut absent = self.removals.condemned();
@@ -241,8 +239,8 @@ impl View {
     }
 }
 
-/// All clients, and a time by the clock of the storage, for one who only looks: just after the
-/// latest that is known.
+/// All clients and the time for a dry run, which has no presence: just after the latest known time
+/// of the storage.
 fn without_presence(
     repository: &Repository,
     packs: &HashMap<Id, Listed>,
@@ -254,7 +252,7 @@ fn without_presence(
     Ok((clients, now))
 }
 
-/// That a snapshot lacks something, or else `error`.
+/// The error of a snapshot that lacks blocks or cannot be read; others pass unchanged.
 fn cannot_read(snapshot: Id, error: Error) -> Error {
     match error {
         Error::Damaged { .. } | Error::MissingBlock(_) => {}

@@ -1,4 +1,4 @@
-//! What all repairs share: a prune and a repair exclude each other.
+//! Mutual exclusion of repairs and prunes.
 
 use crate::access::client::Presence;
 use crate::access::repository::Repository;

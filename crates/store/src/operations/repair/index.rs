@@ -1,5 +1,4 @@
-//! Makes the index name what is there. Everything needed for that is in the packs: each has at its
-//! end what it holds.
+//! Rebuilds the index from the packs: the footer of each pack lists its blocks.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,29 +14,28 @@ use tabane_index::IndexSegment;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
-/// What [`Repository::repair_index`] did, or would do.
+/// The result of [`Repository::repair_index`], or of its dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct IndexReport {
-    /// Packs that are there.
+    /// Packs in the repository.
     pub packs: u64,
-    /// Packs whose contents were read from themselves.
+    /// Packs whose footer was read.
     pub read_packs: u64,
-    /// Packs that the index names now and did not name before.
+    /// Packs added to the index.
     pub added_packs: u64,
-    /// Packs that the index named and that are not there as it said.
+    /// Packs of the index that are missing or have another length.
     pub lost_packs: u64,
-    /// Packs that don't say what they hold: [`Repository::repair_packs`] may save some of it.
+    /// Packs with an unreadable footer: [`Repository::repair_packs`] may save some of their blocks.
     pub unreadable_packs: u64,
     /// Index objects that could not be read.
     pub damaged_objects: u64,
-    /// Index objects that were replaced, those among them.
+    /// Index objects that were replaced, including the unreadable ones.
     pub replaced_objects: u64,
 }
 
 impl Repository {
-    /// Makes the index name what is there: packs that it does not name, or not as they are, are
-    /// asked what they hold. With
-    /// [`RepairOptions::all_packs`] every pack is asked.
+    /// Corrects the index: reads the footers of packs that it lacks or lists with another length,
+    /// with [`RepairOptions::all_packs`] those of all packs, and drops missing packs.
     ///
     /// # Errors
     /// [`Error::PruneRunning`]; when the storage fails. The old index stays until the new one is
@@ -60,11 +58,11 @@ impl Repository {
             let storage = self.storage();
             storage.is_listed_as(listed, contents.object_len())
         };
-        // What the index says and is so.
+        // Packs that the index lists with their right length.
         let mut named: HashSet<Id> = HashSet::new();
         let mut replaced: Vec<Id> = Vec::new();
         let mut kept = IndexSegment::new();
-        // What it says of packs that are there and have another length.
+        // Index entries of packs that exist and have another length.
         let mut doubtful: HashMap<Id, PackContents> = HashMap::new();
         for (id, object) in objects {
             let segment = match object {
@@ -112,10 +110,10 @@ impl Repository {
                 Err(error @ Error::Damaged { .. }) => {
                     self.progress().note(&error.to_string());
                     report.unreadable_packs += 1;
-                    // With it `repair_packs` can save what is sound.
+                    // Kept, so that `repair_packs` can save the sound blocks.
                     kept.extend(doubtful.remove(&id).map(|contents| (id, contents)));
                 }
-                // Removed meanwhile.
+                // The pack was removed meanwhile.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
             }
@@ -137,7 +135,7 @@ impl Repository {
     }
 }
 
-/// Removals that nobody can read condemn nothing; what they named is found to be unused anew.
+/// Deletes unreadable removals: they condemn nothing, and a prune finds their packs unused again.
 fn remove_damaged_removals(repository: &Repository, dry_run: bool) -> Result<()> {
     let removals = repository.read_each(ObjectKind::Removal, |id| repository.read_removal(id))?;
     for (id, removal) in removals {

@@ -1,7 +1,7 @@
-//! Repair: makes an index of what is there, saves of damaged packs what can be, and makes snapshots
-//! that are whole of those that are not.
+//! Repair: rebuilds the index, saves sound blocks of damaged packs, and rewrites snapshots that
+//! lack blocks.
 //!
-//! Nothing that is sound is touched.
+//! Sound objects are never changed.
 
 mod exclusive;
 mod index;

@@ -1,12 +1,12 @@
-//! How to repair.
+//! Options of repairs.
 
-/// How to repair.
+/// Options of repairs.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct RepairOptions {
-    /// Find out what is wrong, and change nothing.
+    /// Report the damage, and change nothing.
     pub dry_run: bool,
-    /// [`repair_index`](crate::Repository::repair_index): ask every pack what it holds.
+    /// [`repair_index`](crate::Repository::repair_index): read the footer of every pack.
     pub all_packs: bool,
     /// [`repair_snapshots`](crate::Repository::repair_snapshots): remove the old snapshots.
     pub forget: bool,

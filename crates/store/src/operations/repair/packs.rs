@@ -19,29 +19,29 @@ use tabane_index::Index;
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
-/// What [`Repository::repair_packs`] did, or would do.
+/// The result of [`Repository::repair_packs`], or of its dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PacksReport {
-    /// Packs that were looked at.
+    /// Packs that were read.
     pub packs: u64,
     /// Packs that are damaged.
     pub damaged_packs: Vec<Id>,
-    /// Blocks of them that are sound, and were stored nowhere else.
+    /// Sound blocks of these packs that no other pack had.
     pub saved_blocks: u64,
-    /// Blocks of them that are stored elsewhere too.
+    /// Blocks of these packs that other packs hold too.
     pub safe_blocks: u64,
-    /// Blocks of them that are lost, as far as they say what they held.
+    /// Lost blocks of these packs, as far as their contents are known.
     pub lost_blocks: u64,
 }
 
 impl Repository {
-    /// Reads packs, saves the sound blocks of the damaged ones into new packs, and removes these.
-    /// `keep` is given each of them first, as it is. With [`RepairOptions::dry_run`] it is only
-    /// found out which they are.
+    /// Reads packs, saves the sound blocks of damaged packs into new ones, and removes the damaged
+    /// packs. `keep` gets the bytes of each damaged pack before its removal. With
+    /// [`RepairOptions::dry_run`] damaged packs are only listed.
     ///
     /// # Errors
     /// [`Error::PruneRunning`]; what `keep` returns; when the storage fails. A damaged pack is
-    /// removed only when what can be saved of it is durable.
+    /// removed only when its saved blocks are durable.
     pub fn repair_packs(
         &self,
         options: RepairOptions,
@@ -80,7 +80,7 @@ impl Repository {
             return Ok(report);
         }
 
-        // Where else blocks are.
+        // Index of all other packs.
         let removals = self.read_removals()?;
         let mut elsewhere = Index::as_of(removals.names(), removals.condemned());
         let there: HashMap<Id, u64> = self.list(ObjectKind::Pack)?.into_iter().collect();
@@ -135,9 +135,8 @@ impl Repository {
     }
 }
 
-/// What is left of a pack that cannot be read as a whole; nothing if neither the index, which is
-/// `named`, nor the pack itself says where in it its segments are. What the pack says is added to
-/// the index.
+/// The bytes left of a pack that cannot be read as a whole; empty if neither `named`, the index,
+/// nor the pack's footer locates its segments. Contents read from a footer are added to `named`.
 fn salvage_with(
     repository: &Repository,
     id: Id,

@@ -1,9 +1,9 @@
-//! Makes snapshots that are whole of those that miss something.
+//! Rewrites snapshots that lack blocks as complete ones.
 //!
-//! A file that misses a part keeps its size and everything else of it: the part becomes a hole,
-//! which reads as zeros, and the file gets another name, so that nobody takes it for what it was
-//! and no restore puts it in the place of a good one. A directory that cannot be read stays, empty.
-//! The next backup takes neither for known.
+//! A file with lost blocks keeps its size and all other blocks: the lost ones become holes, which
+//! read as zeros, and the file gets another name, so that no user takes it for intact and no
+//! restore overwrites a good file with it. An unreadable directory becomes empty. The next backup
+//! reads both anew.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
@@ -26,50 +26,52 @@ use tabane_index::Index;
 use tabane_storage::Id;
 use tabane_storage::{ObjectKind, Progress};
 
-/// What the name of a file that misses a part gets at its end.
+/// Suffix of the name of a file with lost blocks.
 const SUFFIX: &str = ".repaired";
 
 /// Bytes of the longest name of a file on Linux.
 const NAME_LEN_MAX: usize = 255;
 
-/// What a snapshot misses.
+/// Losses of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Lost {
-    /// Files that miss a part.
+    /// Files with lost blocks.
     pub damaged_files: u64,
-    /// Bytes that they miss.
+    /// Lost bytes of these files.
     pub lost_bytes: u64,
-    /// Directories that cannot be read; nobody knows what was in them.
+    /// Unreadable directories, whose entries are unknown.
     pub lost_directories: u64,
 }
 
-/// A snapshot that misses something.
+/// A snapshot that lacked blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// ID of the snapshot as it was.
+    /// ID of the old snapshot.
     pub old: Id,
-    /// The one that is whole; a dry run makes none.
+    /// ID of the repaired snapshot; `None` in a dry run.
     pub new: Option<Id>,
-    /// What is lost.
+    /// The losses.
     pub lost: Lost,
 }
 
-/// What [`Repository::repair_snapshots`] did, or would do.
+/// The result of [`Repository::repair_snapshots`], or of its dry run.
 #[derive(Clone, Debug, Default)]
 pub struct SnapshotsReport {
-    /// Snapshots that missed something.
+    /// Snapshots that lacked blocks.
     pub repaired: Vec<Repaired>,
-    /// Snapshots of which not even the first directory can be read: nothing can be made of them.
+    /// Snapshots whose root directory cannot be read: they cannot be repaired.
     pub unreadable: Vec<Id>,
 }
 
 impl Repository {
-    /// Makes a snapshot without what is lost, with the tag `repaired`, of each that misses
-    /// something. What is lost is what the index does not know, or what packs that it knows don't
-    /// hold: index and packs should have been repaired before.
+    /// Writes a new snapshot, tagged `repaired`, for each with lost blocks: zeros replace lost
+    /// blocks in files, which get another name, and empty directories replace unreadable ones.
+    /// Blocks count as lost if the index or the packs in it lack them: repair index and packs
+    /// first.
     ///
     /// # Errors
-    /// [`Error::PruneRunning`]; when the storage fails. Every snapshot is there then, old or new.
+    /// [`Error::PruneRunning`]; when the storage fails. Each snapshot then exists in its old form
+    /// or in its new one.
     pub fn repair_snapshots(
         &self,
         options: RepairOptions,
@@ -132,8 +134,8 @@ impl Repository {
     }
 }
 
-/// The index of what is there. Were a pack to vanish while it is read, what it held and a prune has
-/// copied elsewhere might seem lost: then it is read again.
+/// Loads the index of existing packs, again if a pack vanished meanwhile: blocks that a prune
+/// copied out of this pack might seem lost.
 fn load_index(repository: &Repository) -> Result<Index> {
     let packs = || -> Result<BTreeSet<Id>> {
         let listed = repository.list(ObjectKind::Pack)?;
@@ -150,7 +152,7 @@ fn load_index(repository: &Repository) -> Result<Index> {
     }
 }
 
-/// The blocks of packs that the index does not name, and that no prune is about to remove.
+/// The blocks of packs that the index lacks and no removal names.
 fn unindexed_blocks(repository: &Repository, index: &Index) -> Result<HashSet<Id>> {
     let mut unindexed: HashSet<Id> = repository
         .list(ObjectKind::Pack)?
@@ -163,7 +165,7 @@ fn unindexed_blocks(repository: &Repository, index: &Index) -> Result<HashSet<Id
     }
     let mut blocks = HashSet::new();
     for pack in unindexed {
-        // What cannot be read is no help.
+        // Packs with an unreadable footer are skipped.
         let Ok(contents) = pack::fetch_contents(repository.storage(), repository.master(), pack)
         else {
             continue;
@@ -174,7 +176,7 @@ fn unindexed_blocks(repository: &Repository, index: &Index) -> Result<HashSet<Id
     Ok(blocks)
 }
 
-/// Whether what was to be read is lost. Anything else may be there the next time.
+/// Whether an error means lost data; other errors may pass.
 fn is_loss(error: &Error) -> bool {
     matches!(error, Error::MissingBlock(_) | Error::Damaged { .. })
 }
@@ -187,14 +189,14 @@ impl AddAssign for Lost {
     }
 }
 
-/// Takes out what is lost.
+/// Replaces lost blocks by holes and lost directories by empty ones.
 struct Repair<'a> {
     progress: &'a dyn Progress,
-    /// What that was told: the same is lost from many snapshots.
+    /// Notes that were reported already: many snapshots lack the same blocks.
     told: HashSet<String>,
-    /// Blocks that are there, though not in the index.
+    /// Blocks in packs that the index lacks.
     unindexed: HashSet<Id>,
-    /// Whether one of those was missed.
+    /// Whether a snapshot needs one of these blocks.
     misses_unindexed: bool,
 }
 
@@ -208,7 +210,7 @@ impl<'a> Repair<'a> {
         }
     }
 
-    /// Makes holes of the blocks of a file that are not there; returns how many bytes that were.
+    /// Replaces missing blocks of a file by holes; returns the number of lost bytes.
     fn take_out_lost(&mut self, trees: &Trees<'_>, entry: &mut Entry) -> Result<u64> {
         let Kind::File { content, .. } = &mut entry.kind else {
             return Ok(0);
@@ -277,7 +279,7 @@ impl Edit for Repair<'_> {
             ));
             names.insert(name.clone());
             entry.name = name;
-            // Whatever a backup finds under this name, it is read.
+            // A ctime that no file has, so that the next backup reads a file of this name.
             entry.ctime = Time::default();
             lost.damaged_files += 1;
             lost.lost_bytes += missing;
@@ -291,7 +293,7 @@ impl Edit for Repair<'_> {
     }
 }
 
-/// A name for a file that misses a part: none of `taken`, and not longer than names can be.
+/// A name for a repaired file: none of `taken`, and at most [`NAME_LEN_MAX`] bytes long.
 fn new_name(name: &[u8], taken: &BTreeSet<Vec<u8>>) -> Vec<u8> {
     let mut suffixes = std::iter::once(SUFFIX.to_owned())
         .chain((2_u64..).map(|number| format!("{SUFFIX}{number}")));
@@ -319,7 +321,7 @@ mod tests {
         assert_eq!(new_name(b"a", &taken(&[b"a"])), b"a.repaired");
         let names = taken(&[b"a", b"a.repaired", b"a.repaired2"]);
         assert_eq!(new_name(b"a", &names), b"a.repaired3");
-        // What is cut off must not make two the same, nor half a letter.
+        // Shortened names stay different and contain no half letter.
         let long = "ä".repeat(127);
         let first = new_name(long.as_bytes(), &taken(&[]));
         assert_eq!(first, format!("{}.repaired", "ä".repeat(123)).into_bytes());

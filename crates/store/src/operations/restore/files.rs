@@ -1,4 +1,5 @@
-//! Contents of files: which parts are up to date, which are written, and whether they arrived.
+//! Restores contents of files: compares existing ones, writes the differing blocks and verifies
+//! them.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -25,11 +26,11 @@ use crate::format::entry::{Entry, Kind, Piece};
 use tabane_storage::sync::lock;
 use tabane_storage::{Id, Outcome};
 
-/// Decoded bytes that a worker has at a time: enough blocks to fill the lanes.
+/// Decoded bytes in a worker's batch: enough blocks to fill the lanes.
 const BATCH_LEN: u64 = 4 << 20;
 
-/// With fewer packs for each worker than this, they are shared out in parts, so that no worker is
-/// left with the last one alone.
+/// With fewer packs a worker than this, packs are divided, so that the last one does not keep a
+/// single worker busy.
 const PACKS_PER_WORKER: usize = 8;
 
 /// Files with blocks in several segments that are kept open between them.
@@ -37,19 +38,19 @@ const OPEN_FILES: u32 = 256;
 
 /// A regular file to restore.
 pub struct File {
-    /// Below the target.
+    /// Path below the target.
     pub path: PathBuf,
-    /// What it should be.
+    /// The snapshot's entry.
     pub entry: Entry,
-    /// What has that name already.
+    /// The existing entry of this name.
     there: There,
-    /// Blocks to write; whoever writes the last one finishes the file.
+    /// Blocks to write; the worker that writes the last one finishes the file.
     outstanding: AtomicU32,
     state: Mutex<State>,
 }
 
-/// What has the name of a file that is to be restored. Only what is asked for is kept: there may be
-/// millions.
+/// The existing entry with the name of a file to restore. Keeps only the facts that are needed,
+/// since files may be millions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum There {
     Nothing,
@@ -62,11 +63,11 @@ enum There {
 
 #[derive(Default)]
 struct State {
-    /// It could not be written; that was said.
+    /// The file could not be written, which was reported.
     failed: bool,
-    /// It was made in this run, or found to be there and good to write into.
+    /// The file was made in this run, or exists and may be written into.
     begun: bool,
-    /// It was there with the right content: only its attributes are left.
+    /// The file existed with the right content: only its attributes are left.
     right: bool,
     open: Option<Arc<fs::File>>,
 }
@@ -75,19 +76,19 @@ struct State {
 #[derive(Clone, Copy)]
 struct Use {
     file: u32,
-    /// In the file.
+    /// Offset in the file, in bytes.
     start: u64,
     block: Id,
-    /// In the decoded segment.
+    /// Offset in the decoded segment, in bytes.
     offset: u32,
     len: u32,
 }
 
 impl File {
-    /// A file of which nothing is done.
+    /// A file to restore.
     ///
-    /// `there` is what has its name already, and `is_right` whether that is taken to have the right
-    /// content unread.
+    /// `there` is the existing entry of its name, and `is_right` says that its content counts as
+    /// right without being read.
     pub fn new(path: PathBuf, entry: Entry, there: Option<Entry>, is_right: bool) -> Self {
         let there = match there {
             None => There::Nothing,
@@ -110,7 +111,7 @@ impl File {
         }
     }
 
-    /// What becomes of it, as far as it is known.
+    /// The file's outcome, as far as known.
     pub fn outcome(&self) -> Outcome {
         match self.there {
             There::Nothing => Outcome::Created,
@@ -121,7 +122,7 @@ impl File {
         }
     }
 
-    /// The blocks of the file with where they begin in it.
+    /// The blocks of the file: offset in bytes, ID and length of each.
     pub fn blocks(&self) -> impl Iterator<Item = (u64, Id, u32)> + '_ {
         let content: &[Piece] = match &self.entry.kind {
             Kind::File { content, .. } => content,
@@ -143,7 +144,7 @@ impl File {
         self.blocks().map(|(_, _, len)| u64::from(len)).sum()
     }
 
-    /// Whether it could not be written, which was said.
+    /// Whether the file could not be written, which was reported.
     pub fn has_failed(&self) -> bool {
         lock(&self.state).failed
     }
@@ -202,8 +203,8 @@ pub fn write_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) 
     // Segments are numbered pack by pack: each pack is read from its front to its end.
     segments.sort_unstable_by_key(|&(segment, _)| segment);
     match batches_by_pack(run, segments) {
-        // Whoever takes a pack takes all of it: files of one directory are neighbours there, and
-        // only one at a time can make files in a directory.
+        // One worker takes a whole pack: files of a directory are neighbours there, and only one
+        // thread at a time can make files in a directory.
         Ok(packs) if packs.len() >= PACKS_PER_WORKER * reader::workers(&run.repository) => {
             for pack in packs {
                 submit(run, target, files, &pool, pack);
@@ -219,7 +220,7 @@ pub fn write_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) 
     pool.finish();
 }
 
-/// Segments that are decoded together, with what is wanted of each.
+/// Segments that are decoded together, with the wanted blocks of each.
 type Batch = Vec<(u32, Vec<Use>)>;
 
 /// Bundles segments, none of different packs.
@@ -246,7 +247,7 @@ fn batches_by_pack(run: &Run, segments: Vec<(u32, Vec<Use>)>) -> Result<Vec<Vec<
     Ok(packs)
 }
 
-/// Where the wanted blocks of a file are: for each the segment and the place.
+/// Locates the wanted blocks of a file: the segment and the use of each.
 fn locate(run: &Run, file: &File, number: usize, wanted: &Wanted) -> Result<Vec<(u32, Use)>> {
     let mut uses = Vec::new();
     for (at, (start, block, len)) in file.blocks().enumerate() {
@@ -288,7 +289,7 @@ fn submit(
     });
 }
 
-/// Reads segments, checks the blocks that are wanted, all of them side by side, and writes them.
+/// Reads segments, checks all wanted blocks side by side, and writes them.
 fn process(run: &Run, target: &OwnedFd, files: &[File], reader: &mut BlockReader, batch: Batch) {
     if run.has_failed() {
         return;
@@ -309,7 +310,7 @@ fn process(run: &Run, target: &OwnedFd, files: &[File], reader: &mut BlockReader
             }
         }
     }
-    // A block that is used more than once is hashed once.
+    // Each block is hashed once, however often it is used.
     let mut unique: HashMap<Id, bool> = HashMap::new();
     let mut blocks: Vec<(Id, &[u8])> = Vec::new();
     for (raw, uses) in &segments {
@@ -345,7 +346,7 @@ fn process(run: &Run, target: &OwnedFd, files: &[File], reader: &mut BlockReader
     }
 }
 
-/// Reads a block that cannot be read in its first place.
+/// Reads a block from its other places, after its first one failed.
 fn read_elsewhere(run: &Run, reader: &mut BlockReader, block: Id) -> Option<Vec<u8>> {
     let mut raw = Vec::new();
     let several = run.index.places(&block).ok()?.len() > 1;
@@ -357,7 +358,7 @@ fn part<'a>(raw: &'a [u8], place: &Use) -> &'a [u8] {
     &raw[place.offset as usize..][..place.len as usize]
 }
 
-/// Says once why a file cannot be restored.
+/// Reports once why a file cannot be restored.
 fn give_up(run: &Run, file: &File, error: &dyn std::fmt::Display) {
     let mut state = lock(&file.state);
     if !std::mem::replace(&mut state.failed, true) {
@@ -366,18 +367,17 @@ fn give_up(run: &Run, file: &File, error: &dyn std::fmt::Display) {
     close(run, &mut state);
 }
 
-/// Closes a file that was kept open.
+/// Closes a file that was kept open between segments.
 fn close(run: &Run, state: &mut State) {
     if state.open.take().is_some() {
         run.open_files.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Writes parts of a file, and gives it its attributes when these were the last of its
-/// `outstanding` blocks.
+/// Writes parts of a file, and sets its attributes after the last of its `outstanding` blocks.
 fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], blocks: u32) {
     if lock(&file.state).right {
-        // Not opened for writing: it may be a program that runs.
+        // Not opened for writing: a running program would refuse this.
         let applied = in_directory(target, &file.path, |directory, name| {
             Ok(apply_at(directory, name, &file.entry))
         });
@@ -405,7 +405,7 @@ fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], block
         }
         run.count(&run.counters.restored_bytes, bytes);
         if file.outstanding.fetch_sub(blocks, Ordering::AcqRel) == blocks {
-            // A file may end in a hole, and an existing one be longer than it should be.
+            // A file may end in a hole, and an existing one may be too long.
             if file.has_holes()
                 || file.there != There::Nothing && open.metadata()?.len() != file.entry.size()
             {
@@ -426,7 +426,8 @@ fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], block
     }
 }
 
-/// Opens a file for writing; nothing if it is given up. `whole`: nobody else will want it.
+/// Opens a file for writing; `None` if the file was given up. `whole` says that no other worker
+/// needs it.
 fn open(
     run: &Run,
     target: &OwnedFd,
@@ -450,7 +451,7 @@ fn open(
         open_beneath(target, &file.path, new, owner)
     };
     let opened = match first {
-        // A file that is read-only, as an earlier restore may have left it.
+        // The file is read-only, as an earlier restore may have left it.
         Err(error) if begun && error.kind() == io::ErrorKind::PermissionDenied => {
             in_directory(target, &file.path, |directory, name| {
                 Ok(rustix::fs::chmodat(
@@ -462,7 +463,7 @@ fn open(
             })?;
             open_beneath(target, &file.path, flags, Mode::empty())?
         }
-        // Something that is not to be written into.
+        // The existing entry must not be written into: remove it.
         Err(error) if !begun && error.kind() == io::ErrorKind::AlreadyExists => {
             in_directory(target, &file.path, remove)?;
             open_beneath(target, &file.path, new, owner)?
@@ -477,13 +478,13 @@ fn open(
     Ok(Some(opened))
 }
 
-/// Which blocks of a file are to be written.
+/// The blocks of a file to write.
 #[derive(Clone, Default)]
 enum Wanted {
     /// All of them.
     #[default]
     All,
-    /// Those that are true.
+    /// The blocks marked true.
     Some(Vec<bool>),
 }
 
@@ -493,7 +494,7 @@ impl Wanted {
     }
 }
 
-/// Tells what would become of all files.
+/// Reports the outcomes that a restore of all files would have.
 pub fn compare_only(run: &Arc<Run>, target: Option<&Arc<OwnedFd>>, files: &Arc<Vec<File>>) {
     let wanted = target.map(|target| compare_all(run, target, files));
     for (number, file) in files.iter().enumerate() {
@@ -510,7 +511,7 @@ pub fn compare_only(run: &Arc<Run>, target: Option<&Arc<OwnedFd>>, files: &Arc<V
     }
 }
 
-/// Finds out what of the files is there and right; an existing file of which something is kept has
+/// Finds the blocks that existing files hold already; a file of which some are kept is marked as
 /// begun.
 fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) -> Vec<Wanted> {
     let mut wanted = vec![Wanted::All; files.len()];
@@ -538,14 +539,15 @@ fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) ->
             let right_size = comparison.size == file.entry.size();
             let all_right =
                 comparison.wrong.is_empty() && comparison.holes == Holes::Right && right_size;
-            // To change a file that has other names would change those: it is kept only if it is
-            // right and should have other names, and then for one file.
+            // Writing into a file with several names would change all of them. Such an inode is
+            // kept only if its content is right and the snapshot's file has several names as well,
+            // and for one file only.
             let own = match (comparison.shared_inode, file.entry.hard_link) {
                 (None, _) => true,
                 (Some(inode), Some(_)) => all_right && lock(&taken).insert(inode),
                 (Some(_), None) => false,
             };
-            // And a hole cannot be put back.
+            // A file that should have holes is written anew: this code cannot punch them.
             if !own || !all_right && file.has_holes() {
                 return;
             }
@@ -570,7 +572,7 @@ fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) ->
     std::mem::take(&mut lock(&wanted))
 }
 
-/// Reads all files again and reports what is not as it should be.
+/// Reads all restored files again and reports each that differs from the snapshot.
 pub fn verify_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) {
     let good: Vec<usize> = (0..files.len())
         .filter(|&number| !files[number].has_failed())
@@ -595,24 +597,24 @@ pub fn verify_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>)
     });
 }
 
-/// How an existing file compares with what it should be.
+/// The comparison of an existing file with the snapshot's.
 struct Comparison {
     size: u64,
-    /// Its device and inode, if it has more than one name.
+    /// Device and inode of a file with several names.
     shared_inode: Option<(u64, u64)>,
     /// Numbers of the blocks that differ.
     wrong: Vec<usize>,
     holes: Holes,
 }
 
-/// What is where there should be holes.
+/// What a file has in place of its holes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holes {
     /// Holes.
     Right,
-    /// Zeros that take up room: the same bytes, and all that some file systems can do.
+    /// Allocated zeros: the same bytes, and the best that file systems without holes can do.
     Zeros,
-    /// Something else.
+    /// Other bytes than zeros.
     Wrong,
 }
 
@@ -662,7 +664,8 @@ fn read_all(
 
 struct Comparer<'a> {
     run: &'a Run,
-    /// Blocks with the number of their comparison, their own number, and what they should be.
+    /// Blocks read, each with the number of its comparison, its number in the file and its expected
+    /// ID.
     bundle: Bundle<(usize, usize, Id)>,
     comparisons: Vec<io::Result<Comparison>>,
 }
@@ -709,7 +712,7 @@ impl Comparer<'_> {
         Ok(comparison)
     }
 
-    /// Hashes what was read.
+    /// Hashes the blocks read so far.
     fn flush(&mut self) {
         let bundle = std::mem::replace(&mut self.bundle, Bundle::new(Vec::new()));
         let digests = bundle.digests(self.run.repository.config().hash);
@@ -723,7 +726,7 @@ impl Comparer<'_> {
     }
 }
 
-/// What a file has where there should be holes; `extents` is where it has data.
+/// What a file has in place of holes; `extents` are its ranges with data.
 fn holes(open: &fs::File, extents: &[Range<u64>], entry: &Entry) -> io::Result<Holes> {
     let Kind::File { content, .. } = &entry.kind else {
         return Ok(Holes::Right);

@@ -1,48 +1,48 @@
-//! What a restore is asked for.
+//! Options of a restore.
 
 use std::path::PathBuf;
 
 use crate::format::entry::Entry;
 use tabane_patterns::IncludeOptions;
 
-/// What to restore, and where to.
+/// Options of a restore.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RestoreOptions {
-    /// The directory that takes what is restored; made if it is not there.
+    /// The directory that takes the restored entries; made if missing.
     pub target: PathBuf,
     /// The directory or file of the snapshot that is restored into the target; `/` for all.
     pub subpath: PathBuf,
-    /// Which entries.
+    /// Entries to restore.
     pub includes: IncludeOptions,
     /// Read everything again at the end and compare it with the snapshot.
     pub verify: bool,
-    /// Which entries that are there already are changed.
+    /// Existing entries to change.
     pub overwrite: Overwrite,
-    /// Delete what the snapshot does not have, as far as `includes` choose it, in directories that
-    /// the snapshot has whole.
+    /// Delete entries that the snapshot lacks, as far as `includes` choose them, in directories
+    /// that the snapshot has completely.
     pub delete: bool,
-    /// Find out what would be restored, and write nothing.
+    /// Report what would be restored, and write nothing.
     pub dry_run: bool,
 }
 
-/// Which entries of the target a restore changes, of those that are there and differ.
+/// Which existing, differing entries of the target a restore changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overwrite {
-    /// All of them: files are read and compared.
+    /// All entries: files are read and compared.
     #[default]
     Always,
-    /// All of them, but a file with the size and time of the snapshot's is taken to be equal and
-    /// not read.
+    /// All entries, but a file with the size and mtime of the snapshot's counts as equal and is not
+    /// read.
     IfChanged,
-    /// Those whose last change is before that of the snapshot's.
+    /// Entries whose mtime is older than in the snapshot.
     IfNewer,
-    /// None.
+    /// No entry.
     Never,
 }
 
 impl Overwrite {
-    /// Whether what is there stays as it is.
+    /// Whether the existing entry `there` stays as it is.
     pub(super) fn keeps(self, there: &Entry, entry: &Entry) -> bool {
         match self {
             Self::Always | Self::IfChanged => false,

@@ -1,4 +1,4 @@
-//! What the threads of a restore share, and what they count.
+//! State and counters shared by the threads of a restore.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -13,26 +13,26 @@ use super::options::RestoreOptions;
 use crate::access::repository::Repository;
 use crate::error::Error;
 
-/// What a restore did.
+/// The result of a restore, or of its dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RestoreSummary {
-    /// Regular files that are in the target as the snapshot has them, or would be.
+    /// Regular files of the snapshot that the target has now; in a dry run, would have.
     pub files: u64,
     /// Directories.
     pub directories: u64,
     /// Links, devices and other entries without content; further names of hard links.
     pub others: u64,
-    /// Entries of all kinds that were not there, or would be made.
+    /// Entries of all kinds that the target lacked and the restore made, or would make.
     pub created: u64,
-    /// Entries that were there and differed.
+    /// Entries that existed and differed.
     pub updated: u64,
-    /// Entries that were right already.
+    /// Entries that were up to date already.
     pub unchanged: u64,
     /// Entries that stayed as they were, by [`RestoreOptions::overwrite`].
     pub kept: u64,
-    /// Entries that the snapshot does not have and that were deleted, or would be.
+    /// Entries that the snapshot lacks and that were deleted, or would be.
     pub deleted: u64,
-    /// Bytes of these files, holes included.
+    /// Bytes of `files`, holes included.
     pub total_bytes: u64,
     /// Bytes that were written, or would be.
     pub restored_bytes: u64,
@@ -40,11 +40,11 @@ pub struct RestoreSummary {
     pub skipped_bytes: u64,
     /// Bytes that were read again and compared.
     pub verified_bytes: u64,
-    /// Things that could not be restored as they were.
+    /// Number of problems: entries, attributes or bytes that could not be restored.
     pub errors: u64,
 }
 
-/// What the threads of a restore share.
+/// State shared by the threads of a restore.
 pub struct Run {
     pub repository: Repository,
     pub index: Index,
@@ -55,10 +55,10 @@ pub struct Run {
     pub open_files: AtomicU32,
 }
 
-/// What a restore has done so far.
+/// Counters of a running restore.
 #[derive(Default)]
 pub struct Counters {
-    /// Bytes of all files, once that is known.
+    /// Bytes of all files, once known.
     pub total_bytes: AtomicU64,
     pub restored_bytes: AtomicU64,
     pub skipped_bytes: AtomicU64,
@@ -72,7 +72,7 @@ pub struct Counters {
 }
 
 impl Run {
-    /// Counts bytes that are done in the counter for them, and tells of all that are.
+    /// Adds `bytes` to a counter, and reports the bytes done of all files.
     pub fn count(&self, counter: &AtomicU64, bytes: u64) {
         counter.fetch_add(bytes, Ordering::Relaxed);
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -82,7 +82,7 @@ impl Run {
         self.repository.progress().bytes(done, total);
     }
 
-    /// Tells that an entry is done, or would be.
+    /// Counts an entry and reports its outcome; in a dry run, the outcome that it would have.
     pub fn entry(&self, path: &Path, outcome: Outcome) {
         let counter = match outcome {
             Outcome::Created => &self.counters.created,

@@ -1,4 +1,4 @@
-//! What the target has already.
+//! Entries that exist in the target before a restore.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tabane_storage::Outcome;
 
 use crate::format::entry::{Entry, Kind};
 
-/// What the target has at `path`, which is below it, without content; nothing if it cannot be told.
+/// The target's entry at `path`, without content; `None` if missing or unreadable.
 pub fn find(target: &OwnedFd, path: &Path) -> Option<Entry> {
     let found = in_directory(target, path, |directory, name| {
         read::stat(directory, name, false)
@@ -19,13 +19,13 @@ pub fn find(target: &OwnedFd, path: &Path) -> Option<Entry> {
 
 /// Whether mode, owner and time are those of `entry`.
 pub fn has_attributes(there: &Entry, entry: &Entry) -> bool {
-    // Nobody can choose that of a link.
+    // The mode of a link cannot be set.
     let has_mode = matches!(entry.kind, Kind::Symlink { .. }) || there.mode == entry.mode;
     let owner_and_time = |entry: &Entry| (entry.uid, entry.gid, entry.mtime);
     has_mode && owner_and_time(there) == owner_and_time(entry)
 }
 
-/// What becomes of an entry of the same kind and content, if something is there.
+/// The outcome for an entry whose kind and content the target has already.
 pub fn outcome(there: Option<&Entry>, entry: &Entry) -> Outcome {
     match there {
         None => Outcome::Created,

@@ -1,4 +1,4 @@
-//! Cutting, naming, compressing and sealing.
+//! Self-tests of cutting, naming, compressing and sealing.
 
 use super::outcome::{Outcome, noise, same, sha256_of_aws_lc};
 use crate::format::chunker::{Chunker, Chunking};
@@ -48,7 +48,7 @@ fn gcm() -> Result<(), String> {
     same("opening what was sealed", opened, true)
 }
 
-/// Ours beside that of AWS-LC.
+/// Compares our SHA-256 with AWS-LC's.
 fn sha256() -> Result<(), String> {
     let noise = noise(100_000);
     let messages: Vec<&[u8]> = (0..100).map(|at| &noise[at..at * 1000 + at]).collect();
