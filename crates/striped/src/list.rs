@@ -118,7 +118,7 @@ impl StripedStorage {
         )))
     }
 
-    /// What targets hold of all objects of these kinds, without those that were deleted.
+    /// The holdings of all objects of these kinds, without deleted ones.
     pub(super) fn holdings(&self, kinds: &[ObjectKind]) -> Result<Vec<(Name, Holding)>> {
         let mut found = Vec::with_capacity(kinds.len());
         for &kind in kinds {

@@ -212,9 +212,9 @@ impl fmt::Display for Rule {
 /// The reasons to keep each snapshot of a group, in the order of `group`; a snapshot without a
 /// reason is removed.
 ///
-/// Periods are those of `zone`. Snapshots dated after `now` stay and count for no rule: a fast clock,
-/// or somebody who forges snapshots, makes no other snapshot old or superfluous. Ages are measured
-/// from the latest of the others.
+/// Periods are those of `zone`. Snapshots dated after `now` stay and count for no rule: a fast
+/// clock or forged snapshots make no other snapshot old or superfluous. Ages are measured from
+/// the latest of the other snapshots.
 pub fn reasons(
     rules: &[Rule],
     group: &[(Id, Snapshot)],
