@@ -173,7 +173,7 @@ fn too_many() -> io::Error {
     io::Error::other("there are too many records for one file")
 }
 
-/// An error for bytes that are not what was written.
+/// The error for damaged bytes.
 fn damaged() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "it is damaged")
 }

@@ -383,7 +383,7 @@ fn first_from(entries: &[TableEntry], guess: usize, key: u32) -> usize {
     }
 }
 
-/// Whether an error says that a file of the cache is not what was written.
+/// Whether an error says that a file of the cache is damaged.
 pub fn is_damage(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -110,7 +110,7 @@ fn answer(
         }
         Request::Get(name, range) => {
             if range.is_some_and(|(start, end)| end < start || end - start > 2 * OBJECT_LEN_MAX) {
-                return Err(malformed("a range that makes no sense"));
+                return Err(malformed("the range is malformed"));
             }
             *body = storage.get(name, range.map(|(start, end)| start..end))?;
             Reply::Bytes(body.len() as u64)

@@ -43,7 +43,7 @@ impl Work {
     /// The work of member `me` for a stripe. `bases` are moved to where the next stripe begins.
     ///
     /// # Errors
-    /// When what the client asks makes no sense.
+    /// When the client's request is malformed.
     pub fn new(stripe: &Stripe, me: usize, bases: &mut [u64]) -> Result<Self> {
         let roles = stripe.by_role.len();
         let members: Vec<usize> = stripe.by_role.iter().map(|&member| member.into()).collect();
@@ -54,7 +54,7 @@ impl Work {
             && (1..=15).contains(&stripe.generation)
             && stripe.object_len <= OBJECT_LEN_MAX;
         if !is_sound {
-            return Err(malformed("a stripe that makes no sense"));
+            return Err(malformed("the stripe is malformed"));
         }
         let geometry = Geometry::stripe(stripe.object_len, stripe.generation, roles);
         let layout = geometry.layout();

@@ -86,10 +86,10 @@ impl State {
 }
 
 impl Session {
-    /// Opens rings for each member and the client, and says what lets them in.
+    /// Opens rings for each member and the client, and returns their tokens.
     ///
     /// # Errors
-    /// When the client asks for something that makes no sense, or for too much.
+    /// When the client's request is malformed, or asks for too much.
     pub fn open(open: &Open, counters: Arc<Counters>) -> Result<(Arc<Self>, Vec<Token>)> {
         let is_sound = (3..=MEMBERS_MAX).contains(&open.members)
             && open.me < open.members
@@ -98,7 +98,7 @@ impl Session {
                 .all(|len| (4096..=RING_MAX).contains(len));
         if !is_sound {
             return Err(malformed(
-                "a session that makes no sense, or rings that are too large",
+                "the session is malformed, or its rings are too large",
             ));
         }
         let members = usize::from(open.members);
@@ -203,7 +203,7 @@ impl Session {
     /// Takes part in a stripe; returns when this node's part of it is durable.
     ///
     /// # Errors
-    /// [`StorageErrorKind::SessionOver`] when the session is at an end; why the part cannot be
+    /// [`StorageErrorKind::SessionOver`] when the session has ended; why the part cannot be
     /// stored.
     pub fn stripe(
         self: &Arc<Self>,
@@ -321,7 +321,7 @@ impl Session {
         });
     }
 
-    /// Does something for each stripe in turn, until the session is at an end.
+    /// Calls a function for each stripe in turn, until the session ends.
     fn each(&self, consumer: usize, mut act: impl FnMut(Waiting) -> Result<()>) {
         for number in 0.. {
             let Some(waiting) = self.take(consumer, number) else {
@@ -388,5 +388,5 @@ fn ended_by(error: StorageError) -> StorageError {
 }
 
 fn closed() -> StorageError {
-    blame("the session is at an end")
+    blame("the session has ended")
 }

@@ -82,7 +82,7 @@ pub enum Error {
     /// A target of a set was taken for a repository.
     #[error("{0} is part of a striped repository, and this is one of its targets")]
     OfStripedSet(String),
-    /// An object is not what was written.
+    /// An object differs from the bytes written.
     #[error("{what} is damaged: {why}")]
     Damaged {
         /// Which object, or which part of it.

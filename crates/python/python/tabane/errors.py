@@ -33,7 +33,7 @@ class NoSuchPathError(Error, FileNotFoundError):
 
 
 class DamagedError(Error):
-    """Something in the repository is not what was written, or is missing."""
+    """An object of the repository is damaged or missing."""
 
 
 class StorageError(Error, OSError):

@@ -322,14 +322,14 @@ pub fn receive<T: DeserializeOwned>(stream: &mut impl Read, max: usize) -> io::R
     if len > max {
         return Err(invalid(&format!("a message of {len} bytes is too long")));
     }
-    // Whoever announces much has to send it before there is room for it.
+    // The buffer grows with the bytes received: an announced length alone takes no memory.
     let mut bytes = Vec::new();
     stream.take(len as u64).read_to_end(&mut bytes)?;
     if bytes.len() < len {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     let (message, rest) =
-        postcard::take_from_bytes(&bytes).map_err(|_| invalid("a message that makes no sense"))?;
+        postcard::take_from_bytes(&bytes).map_err(|_| invalid("the message is malformed"))?;
     match rest {
         [] => Ok(message),
         _ => Err(invalid("a message with something behind it")),
@@ -379,12 +379,12 @@ impl FrameHeader {
     }
 }
 
-/// What a peer says makes no sense, read from a stream.
+/// The error for a malformed message of a peer, read from a stream.
 pub(super) fn invalid(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
-/// What a peer asks for makes no sense.
+/// The error for a malformed request of a peer.
 pub fn malformed(text: &str) -> StorageError {
     StorageError::new(StorageErrorKind::Malformed, text)
 }
