@@ -8,8 +8,8 @@
 //! Nothing tells that /dev/null from one which the caller gave: the runtime opens it for reading
 //! and writing, and so do Python's `subprocess.DEVNULL` and daemon(3). Hence the streams are looked
 //! at before the runtime does it, by a function in `.init_array` (ELF gABI, "Initialization and
-//! Termination Functions"). Then [`keep_closed`] makes those that were closed fail again, for
-//! whoever reads or writes the descriptor itself, as [`Stdout`] does and `tabane_sum`.
+//! Termination Functions"). Then [`keep_closed`] makes closed streams fail again for code that
+//! uses the descriptor itself, as [`Stdout`] and `tabane_sum` do.
 #![allow(unsafe_code)]
 
 use std::io::{self, StdoutLock, Write};

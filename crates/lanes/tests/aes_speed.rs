@@ -1,8 +1,8 @@
-//! How fast AES is here: `cargo test --release -p tabane-lanes --test aes_speed -- --ignored
+//! Speed of AES: `cargo test --release -p tabane-lanes --test aes_speed -- --ignored
 //! --nocapture`.
 //!
-//! `tabane-bench lanes` compares with other libraries; this is for whoever changes a kernel. The
-//! environment variable `ONLY` selects lines by a part of their text.
+//! `tabane-bench lanes` compares with other libraries; this test serves changes to a
+//! kernel. The environment variable `ONLY` selects lines by a part of their text.
 
 use std::hint::black_box;
 use std::time::Instant;

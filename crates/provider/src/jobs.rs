@@ -3,9 +3,8 @@
 //!
 //! A call within a job joins the bundle of its thread and leaves the job. The program sees that the
 //! job waits for a file descriptor, which is ready from the beginning; so it comes back soon, but
-//! mostly not before it has started the other jobs that it has. Whoever comes back first runs the
-//! bundle, whatever is in it. So there is no thread that looks after bundles, and the last one is
-//! never left behind.
+//! mostly not before it has started its other jobs. The first job that continues runs the bundle,
+//! full or not. So no thread has to look after bundles, and the last bundle always runs.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::transmute;

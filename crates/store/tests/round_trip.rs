@@ -303,7 +303,7 @@ fn modes_and_owners() {
             }
         }
         fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
-        // Whoever is not root must be able to look into it, and the test to remove it.
+        // A user other than root must be able to list the directory, and the test to remove it.
         let usable = mode | if is_root() { 0 } else { 0o700 };
         fs::set_permissions(&directory, Permissions::from_mode(usable)).unwrap();
     }

@@ -465,7 +465,7 @@ fn a_wait_for_sums_ends_in_time_and_dropping_them_ends_the_work() {
     let none = sums.next_within(Duration::from_millis(20));
     assert!(none.is_some_and(|done| done.is_empty()));
     drop(sums);
-    // Whoever counts is gone when the last worker is.
+    // The last worker drops the last counting reference.
     while Arc::strong_count(&read) > 1 {
         std::thread::sleep(Duration::from_millis(1));
     }

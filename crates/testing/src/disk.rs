@@ -195,8 +195,7 @@ pub fn size_mb(path: &Path) -> f64 {
 }
 
 /// Fills as much memory as `bytes`, and frees it, if `directory` is in memory. A virtual machine
-/// may have to ask its host for memory that nobody has used for a while, which would be charged to
-/// whoever writes first.
+/// may have to ask its host for memory long unused, and the first writer would pay for that.
 pub fn claim_memory(directory: &Path, bytes: u64) -> Result<()> {
     const TMPFS: i64 = 0x0102_1994;
     let system = rustix::fs::statfs(directory)

@@ -17,10 +17,10 @@ pub struct Network {
 }
 
 impl Network {
-    /// So many members, whose links carry so many Mbit/s each way; no limit where that is nothing.
+    /// A network of `members` whose links carry `mbit_per_s` each way; without a limit if `None`.
     ///
     /// # Errors
-    /// When the programs `ip` and `tc` are missing, or whoever runs this is not root.
+    /// When the programs `ip` and `tc` are missing, or the caller is not root.
     pub fn new(members: usize, mbit_per_s: Option<u32>) -> Result<Self> {
         ensure!(
             rustix::process::geteuid().is_root(),

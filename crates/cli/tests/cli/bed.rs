@@ -111,7 +111,7 @@ pub fn bare_command<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Comma
             command.env_remove(name);
         }
     }
-    // Not that of whoever runs the tests.
+    // Keeps the user's own cache out of the tests.
     command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command
 }

@@ -114,7 +114,7 @@ impl Bed {
         let mut child = command.spawn().expect("started");
         let mut pipe = child.stdin.take().expect("piped");
         let stdin = stdin.to_vec();
-        // Whoever does not read it closes it.
+        // Writing fails when the child closes its end unread.
         let writer = std::thread::spawn(move || drop(pipe.write_all(&stdin)));
         let output = child.wait_with_output().expect("it ends");
         writer.join().expect("it does not panic");

@@ -100,7 +100,7 @@ fn an_etag_of_a_pipe() {
     }
 }
 
-/// A line is there as soon as its file is hashed, if whoever gives the names waits for it.
+/// A line is printed as soon as its file is hashed, if the writer of the names waits for it.
 #[test]
 fn a_name_at_a_time() {
     let bed = Bed::new();

@@ -40,7 +40,7 @@ fn leftovers_are_removed_after_another_copy_came_between() {
     let many = bed.copy().join("many");
     files::write(bed.path("to").join(&dead), b"");
     files::write(many.join(format!("{dead}.3")), b"half");
-    // These are somebody's own.
+    // Files of the user with similar names.
     let own = [
         ".tabane-cp.notes.of.3",
         ".tabane-cp.01234567.0123456789abcdef.txt",
@@ -52,7 +52,7 @@ fn leftovers_are_removed_after_another_copy_came_between() {
     other.sources = vec![bed.path("source/text")];
     fine(other);
     assert!(!bed.path("to").join(&dead).exists());
-    // Whoever copies there, from wherever.
+    // A copy into the directory that holds the leftover.
     let mut options = bed.options();
     options.sources = vec![bed.path("source/many")];
     options.target = bed.copy();
