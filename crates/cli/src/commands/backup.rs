@@ -246,7 +246,8 @@ impl Backup {
         let dry_run = self.dry_run;
         let options = self.options(&repository)?;
         let progress = Progress::start(global);
-        let repository = repository.with_progress(Reporter::new(&progress).without_notes(global.quiet));
+        let reporter = Reporter::new(&progress).without_notes(global.quiet);
+        let repository = repository.with_progress(reporter);
         let made = repository.backup(options, source);
         progress.stop();
         let made = made?;
@@ -280,7 +281,7 @@ impl Backup {
         for file in &self.files_from {
             for line in read_lines(file)?.iter().filter(|line| !line.starts_with(b"#")) {
                 let pattern = OsStr::from_bytes(line);
-                let found = tabane_patterns::expand(pattern).map_err(|error| Failure::Store(error.into()))?;
+                let found = tabane_patterns::expand(pattern).map_err(Error::from)?;
                 if found.is_empty() {
                     let pattern = format::path(Path::new(pattern));
                     warn(format!("nothing matches {pattern}, from {}", format::path(file)));
