@@ -27,7 +27,7 @@ pub enum Exit {
     AtRisk = 5,
     /// There is no repository at the place given, or no longer.
     NoRepository = 10,
-    /// Another client prunes the repository.
+    /// Another client prunes or repairs the repository.
     Busy = 11,
     /// The password opens no key.
     WrongPassword = 12,
@@ -76,7 +76,7 @@ found nothing
     4  `cluster status`: degraded, and any one node can still be lost
     5  `cluster status`: at risk, nothing more can be lost
    10  there is no repository at that place, or no longer
-   11  another client prunes the repository
+   11  another client prunes or repairs the repository
    12  wrong password
   130  interrupted
 

@@ -12,7 +12,7 @@ const ABSENT: &[(&[&str], &str, &str)] = &[
     (
         &["backup"],
         "--no-scan",
-        ": it never scans the sources beforehand",
+        ": it scans nothing beforehand, and with --quiet it counts nothing meanwhile either",
     ),
     (
         &["backup"],

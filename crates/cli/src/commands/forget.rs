@@ -119,8 +119,8 @@ struct Keep {
     /// Keep all snapshots that are younger than this, by the latest one
     #[arg(long, value_name = "AGE", value_parser = parse::<Age>)]
     keep_within: Option<Age>,
-    /// Keep the latest snapshot of each minute that is younger than this, and the oldest of all
-    /// snapshots if it is
+    /// Keep the latest snapshot of each minute that is younger than AGE, and the oldest
+    /// snapshot, if it too is younger than AGE
     #[arg(long, value_name = "AGE", value_parser = parse::<Age>, hide_short_help = true)]
     keep_within_minutely: Option<Age>,
     /// The same for hours
