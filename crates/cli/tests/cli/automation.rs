@@ -76,7 +76,7 @@ fn metrics_are_written_whatever_happens() {
         .fails(1, "cannot write metrics to /nowhere/at/all");
 }
 
-/// systemd understands every line, and finds the service well guarded.
+/// systemd understands every line, and finds the services well guarded.
 #[test]
 fn the_units_are_valid() {
     let folder = Path::new(concat!(
@@ -85,7 +85,12 @@ fn the_units_are_valid() {
     ));
     let bed = Bed::new();
     let mut units = Vec::new();
-    for name in ["tabane-backup.service", "tabane-backup.timer"] {
+    for name in [
+        "tabane-backup.service",
+        "tabane-check.service",
+        "tabane-backup.timer",
+        "tabane-check.timer",
+    ] {
         let text = fs::read_to_string(folder.join(name)).expect("it is there");
         let text = text.replace("/usr/local/bin/tabane", env!("CARGO_BIN_EXE_tabane"));
         // Manual pages need not be installed.
@@ -109,7 +114,7 @@ fn the_units_are_valid() {
     assert!(verified.status.success(), "{said}");
     let guarded = Command::new("systemd-analyze")
         .args(["security", "--offline=true", "--threshold=30"])
-        .arg(&units[0])
+        .args(&units[..2])
         .output()
         .expect("it was there just now");
     assert!(
