@@ -26,6 +26,7 @@ pub fn of(error: &Error) -> Option<String> {
              without a sound key nothing can be decrypted"
         }
         Error::Damaged { .. } => "run `tabane check --read-data` to see what is affected",
+        Error::OlderFormat { .. } => "run `tabane migrate` on it first",
         Error::MissingBlock(_) => "run `tabane check` to see what is affected",
         Error::RemovedMeanwhile => {
             "run the command again (`tabane prune` with a `--grace` longer than backups take \
@@ -274,6 +275,8 @@ mod tests {
             },
             Error::KeyInUse(Id([0; 32])),
             Error::NotReadBack { why: text() },
+            Error::MigratedMeanwhile,
+            Error::UnknownFeature(text()),
             Error::PruneOvertaken,
             Error::WrongKind(text()),
             Error::Invalid(text()),

@@ -12,7 +12,7 @@ use clap::builder::{
 use clap::{Arg, ArgAction, Args, Command};
 use tabane_engine::gpu;
 use tabane_index::Cache;
-use tabane_storage::{Name, RemoteOptions, Storage, StorageError, StorageErrorKind};
+use tabane_storage::{Name, ObjectKind, RemoteOptions, Storage, StorageError, StorageErrorKind};
 use tabane_store::{Error, InitOptions, Location, Repository};
 use tabane_striped::cluster::{self, Plan};
 use tabane_striped::{StripedStorage, set_file};
@@ -498,7 +498,15 @@ impl Global {
                     warn("the password that was given has more than one line, all of which count");
                     return Err(error.into());
                 }
-                result => return Ok((Arc::new(self.cached(result?)), false)),
+                result => {
+                    let repository = self.cached(result?);
+                    for fault in repository.damaged() {
+                        warn(format!(
+                            "{fault}: its copy was used; `tabane repair config` mends it"
+                        ));
+                    }
+                    return Ok((Arc::new(repository), false));
+                }
             }
         }
     }
@@ -519,7 +527,12 @@ fn exists(storage: &dyn Storage) -> Result<bool> {
     match storage.stat(Name::CONFIG) {
         Ok(_) => Ok(true),
         Err(error) => match error.kind() {
-            StorageErrorKind::NotFound | StorageErrorKind::NotADirectory => Ok(false),
+            // Without its config, a repository opens with the copy.
+            StorageErrorKind::NotFound => {
+                let copies = storage.list(ObjectKind::Copy);
+                Ok(copies.is_ok_and(|copies| !copies.is_empty()))
+            }
+            StorageErrorKind::NotADirectory => Ok(false),
             _ => Err(Error::storage("read", Name::CONFIG)(error).into()),
         },
     }

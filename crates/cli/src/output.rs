@@ -76,7 +76,13 @@ impl Output {
     }
 
     /// Writes an entry of a snapshot as `ls -l` does, or `ls -lh`.
-    pub fn long_entry(&mut self, path: &Path, entry: &Entry, human_readable: bool) -> Result<()> {
+    pub fn long_entry(
+        &mut self,
+        path: &Path,
+        entry: &Entry,
+        snapshot: &Snapshot,
+        human_readable: bool,
+    ) -> Result<()> {
         let size = match entry.kind {
             Kind::CharDevice { major, minor } | Kind::BlockDevice { major, minor } => {
                 format!("{major}, {minor}")
@@ -85,10 +91,10 @@ impl Output {
             _ => entry.size().to_string(),
         };
         let text = format!(
-            "{} {:>5} {:>5} {size:>12} {} ",
+            "{} {:<8} {:<8} {size:>12} {} ",
             format::mode(entry),
-            entry.uid,
-            entry.gid,
+            owner(snapshot.user(entry.uid), entry.uid),
+            owner(snapshot.group(entry.gid), entry.gid),
             format::file_time(entry.mtime),
         );
         self.name(text.as_bytes())?;
@@ -263,7 +269,7 @@ pub fn snapshot_json(id: Id, snapshot: &Snapshot) -> Object {
 }
 
 /// An entry of a snapshot as an object.
-pub fn entry_json(path: &Path, entry: &Entry) -> Object {
+pub fn entry_json(path: &Path, entry: &Entry, snapshot: &Snapshot) -> Object {
     let mut object = Object::new();
     let time = |time| match format::timestamp(time) {
         Some(time) => Value::from(time.to_string()),
@@ -274,6 +280,17 @@ pub fn entry_json(path: &Path, entry: &Entry) -> Object {
     object.insert("type".to_owned(), kind_name(&entry.kind).into());
     object.insert("uid".to_owned(), entry.uid.into());
     object.insert("gid".to_owned(), entry.gid.into());
+    for (key, name) in [
+        ("user", snapshot.user(entry.uid)),
+        ("group", snapshot.group(entry.gid)),
+    ] {
+        if let Some(name) = name {
+            object.insert(key.to_owned(), name.into());
+        }
+    }
+    if !entry.flags.is_empty() {
+        object.insert("flags".to_owned(), entry.flags.to_string().into());
+    }
     object.insert("mode".to_owned(), format!("{:04o}", entry.mode).into());
     object.insert("permissions".to_owned(), format::mode(entry).into());
     object.insert("mtime".to_owned(), time(entry.mtime));
@@ -294,6 +311,11 @@ pub fn entry_json(path: &Path, entry: &Entry) -> Object {
         Kind::Directory { .. } | Kind::Fifo | Kind::Socket => {}
     }
     object
+}
+
+/// The name of an owner or group, the number where there is none.
+fn owner(name: Option<&str>, number: u32) -> String {
+    name.map_or_else(|| number.to_string(), format::printable)
 }
 
 /// The object that `json!({…})` made.

@@ -141,15 +141,15 @@ fn copy_file(
     };
     settle(run, &pair, &found)?;
     temporary.rename(item)?;
+    let directory = &item.directory.target;
+    run.will_flag(directory, &item.copy_name, item.show_target(), &found.entry);
     Ok((found.entry.size(), hash))
 }
 
 /// Sets a copy's attributes if the source is unchanged.
 pub(crate) fn settle(run: &Run, pair: &Pair, found: &Found) -> Result<(), Failure> {
     let state = |entry: &Entry| (entry.size(), entry.mtime, entry.ctime);
-    let now: Found = rustix::fs::fstat(&pair.source)
-        .map_err(io::Error::from)
-        .and_then(|stat| read::entry_from_stat(OsStr::new(""), &stat, false))
+    let now: Found = read::stat_open(pair.source.as_fd(), OsStr::new(""), false)
         .map_err(|_| Failure::Changed)?;
     if state(&now.entry) != state(&found.entry) {
         return Err(Failure::Changed);
@@ -171,7 +171,7 @@ impl Source {
     /// Opens a regular file, and reads its attributes.
     pub(crate) fn open(directory: &OwnedFd, name: &OsStr) -> io::Result<Self> {
         let file = read::open_file(directory.as_fd(), name)?;
-        let mut found: Found = read::entry_from_stat(name, &rustix::fs::fstat(&file)?, true)?;
+        let mut found: Found = read::stat_open(file.as_fd(), name, true)?;
         found.entry.xattrs = read::xattrs(file.as_fd())?;
         Ok(Self {
             file: file.into(),

@@ -124,12 +124,14 @@ fn attributes(run: &Run, item: &Item, mut there: Entry) -> Result<(), Problem> {
         .map_err(item.failed(Action::Read, item.show_source()))?;
     there.xattrs = read::xattrs_at(directory.target.as_fd(), &item.copy_name)
         .map_err(item.failed(Action::Read, item.show_target()))?;
-    let what = |entry: &Entry| (entry.mode, entry.uid, entry.gid);
+    let what = |entry: &Entry| (entry.mode, entry.uid, entry.gid, entry.flags);
     if what(&source) != what(&there) || source.xattrs != there.xattrs {
         for error in write::apply_at(directory.target.as_fd(), &item.copy_name, &source) {
             let path = item.show_target();
             run.problem(&Problem::Attribute { path, error });
         }
+        let target = &directory.target;
+        run.will_flag(target, &item.copy_name, item.show_target(), &source);
     }
     Ok(())
 }

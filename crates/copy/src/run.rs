@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -52,6 +52,8 @@ pub(crate) struct Run {
     home: Mutex<Option<Entry>>,
     /// Copies to read again in the end.
     records: Mutex<Vec<Record>>,
+    /// Copies that get file flags in the end: then they can no longer be changed.
+    flagged: Mutex<Vec<Flagged>>,
     /// A directory of each file system that was written to, by device.
     file_systems: Mutex<HashMap<u64, OwnedFd>>,
     /// Whether the disk is full.
@@ -60,6 +62,14 @@ pub(crate) struct Run {
     done_bytes: Counter,
     skipped_bytes: Counter,
     all_bytes: AtomicU64,
+}
+
+/// A copy that gets file flags.
+struct Flagged {
+    directory: Arc<OwnedFd>,
+    name: OsString,
+    path: PathBuf,
+    entry: Entry,
 }
 
 /// State of a worker.
@@ -104,6 +114,7 @@ impl Run {
             home_path,
             home: Mutex::default(),
             records: Mutex::default(),
+            flagged: Mutex::default(),
             file_systems: Mutex::default(),
             stopped: AtomicBool::new(false),
             done_bytes: Counter::default(),
@@ -247,6 +258,35 @@ impl Run {
         std::mem::take(&mut *lock(&self.records))
     }
 
+    /// Has the flags of an entry, if there are any, given to its copy in the end.
+    pub(crate) fn will_flag(
+        &self,
+        directory: &Arc<OwnedFd>,
+        name: &OsStr,
+        path: PathBuf,
+        entry: &Entry,
+    ) {
+        if !entry.flags.is_empty() {
+            lock(&self.flagged).push(Flagged {
+                directory: Arc::clone(directory),
+                name: name.to_owned(),
+                path,
+                entry: entry.clone(),
+            });
+        }
+    }
+
+    /// Gives copies their file flags. Nothing may be changed afterwards.
+    pub(crate) fn set_flags(&self) {
+        for copy in std::mem::take(&mut *lock(&self.flagged)) {
+            let failure = write::apply_flags(copy.directory.as_fd(), &copy.name, &copy.entry);
+            if let Some(error) = failure {
+                let path = copy.path;
+                self.problem(&Problem::Attribute { path, error });
+            }
+        }
+    }
+
     /// Takes the attributes of the directory with the claim, if it is a copy itself.
     pub(crate) fn take_home(&self) -> Option<Entry> {
         lock(&self.home).take()
@@ -266,6 +306,9 @@ impl Run {
                 self.progress.entry(&path);
                 if directory_alone.target_path == self.home_path {
                     *lock(&self.home) = Some(entry.clone());
+                } else {
+                    let target = &directory_alone.target;
+                    self.will_flag(target, OsStr::new("."), path, entry);
                 }
             }
             match directory_alone.parent {

@@ -1,5 +1,6 @@
 //! The steps of a copy, in their order.
 
+use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -76,6 +77,7 @@ pub fn copy(options: Options, progress: Arc<dyn Progress>) -> Result<Summary, Pr
             run.problem(&failed(Action::Manifest, manifest.path())(error));
         }
     }
+    run.set_flags();
     let summary = run.counters.summary(interrupted);
     let home_node = run.take_home();
     let Run {
@@ -95,6 +97,7 @@ pub fn copy(options: Options, progress: Arc<dyn Progress>) -> Result<Summary, Pr
     // Removing the claim has changed its times.
     if let Some(entry) = home_node {
         write::apply(target.home.directory.as_fd(), &entry);
+        write::apply_flags(target.home.directory.as_fd(), OsStr::new("."), &entry);
     }
     Ok(summary)
 }

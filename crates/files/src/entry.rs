@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::flags::Flags;
+
 /// An entry of a directory, with contents of type `C`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry<C = ()> {
@@ -26,6 +28,10 @@ pub struct Entry<C = ()> {
     pub hard_link: Option<HardLink>,
     /// Extended attributes (POSIX ACLs and capabilities are among them), sorted by name.
     pub xattrs: Vec<Xattr>,
+    /// File flags, of files and directories alone. No part of the entry's own encoding: most
+    /// entries have none.
+    #[serde(skip)]
+    pub flags: Flags,
     /// The kind of file, with its content.
     pub kind: Kind<C>,
 }

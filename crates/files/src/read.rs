@@ -9,10 +9,11 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat, Statx, StatxFlags};
 use rustix::io::Errno;
 
 use crate::entry::{Entry, HardLink, Kind, Time, Xattr};
+use crate::flags::Flags;
 
 /// An entry as found on disk, with further data of its inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,8 +37,8 @@ pub fn stat<C: Default>(
     // Between the two calls a link can become something else; then look again.
     let mut attempts = 3;
     loop {
-        let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let mut found = entry_from_stat(name, &stat, with_atime)?;
+        let known = Known::at(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let mut found = known.found(name, with_atime)?;
         if let Kind::Symlink { target } = &mut found.entry.kind {
             match rustix::fs::readlinkat(dir, name, Vec::new()) {
                 Ok(text) => *target = text.into_bytes(),
@@ -52,66 +53,142 @@ pub fn stat<C: Default>(
     }
 }
 
-/// Turns the attributes of a file, as of `fstat` on an open one, into a [`Found`].
+/// Reads the attributes of what is open, which the [`Found`] calls `name`.
 ///
 /// The content and the extended attributes are empty, and so is the target of a symbolic link.
 /// `hard_link` is set when the file has more than one name and is no directory.
-pub fn entry_from_stat<C: Default>(
+pub fn stat_open<C: Default>(
+    fd: BorrowedFd<'_>,
     name: &OsStr,
-    stat: &Stat,
     with_atime: bool,
 ) -> io::Result<Found<C>> {
-    let device = stat.st_dev;
-    let kind = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Kind::File {
-            size: u64::try_from(stat.st_size).unwrap_or(0),
-            content: C::default(),
-        },
-        FileType::Directory => Kind::Directory {
-            content: C::default(),
-        },
-        FileType::Symlink => Kind::Symlink { target: Vec::new() },
-        FileType::CharacterDevice => Kind::CharDevice {
-            major: rustix::fs::major(stat.st_rdev),
-            minor: rustix::fs::minor(stat.st_rdev),
-        },
-        FileType::BlockDevice => Kind::BlockDevice {
-            major: rustix::fs::major(stat.st_rdev),
-            minor: rustix::fs::minor(stat.st_rdev),
-        },
-        FileType::Fifo => Kind::Fifo,
-        FileType::Socket => Kind::Socket,
-        _ => {
-            return Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                format!("unknown type of file (mode {:#o})", stat.st_mode),
-            ));
+    Known::at(fd, OsStr::new(""), AtFlags::EMPTY_PATH)?.found(name, with_atime)
+}
+
+/// What the kernel says of a file in one call.
+pub(crate) struct Known {
+    pub(crate) mode: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) flags: Flags,
+    links: u64,
+    size: u64,
+    blocks: u64,
+    device: u64,
+    inode: u64,
+    major: u32,
+    minor: u32,
+    accessed: Time,
+    modified: Time,
+    changed: Time,
+}
+
+impl Known {
+    /// Asks the kernel. Linux before 4.11 does not know flags this way: there no file has any.
+    pub(crate) fn at(dir: BorrowedFd<'_>, name: &OsStr, at: AtFlags) -> rustix::io::Result<Self> {
+        match rustix::fs::statx(dir, name, at, StatxFlags::BASIC_STATS) {
+            Ok(stat) => Ok(Self::from(&stat)),
+            Err(Errno::NOSYS) => Ok(Self::from(&rustix::fs::statat(dir, name, at)?)),
+            Err(error) => Err(error),
         }
-    };
-    let directory = matches!(kind, Kind::Directory { .. });
-    Ok(Found {
-        entry: Entry {
-            name: name.as_bytes().to_vec(),
-            mode: stat.st_mode & 0o7777,
+    }
+
+    fn found<C: Default>(&self, name: &OsStr, with_atime: bool) -> io::Result<Found<C>> {
+        let (major, minor) = (self.major, self.minor);
+        let (kind, flags) = match FileType::from_raw_mode(self.mode) {
+            FileType::RegularFile => (
+                Kind::File {
+                    size: self.size,
+                    content: C::default(),
+                },
+                self.flags,
+            ),
+            FileType::Directory => (
+                Kind::Directory {
+                    content: C::default(),
+                },
+                self.flags,
+            ),
+            FileType::Symlink => (Kind::Symlink { target: Vec::new() }, Flags::default()),
+            FileType::CharacterDevice => (Kind::CharDevice { major, minor }, Flags::default()),
+            FileType::BlockDevice => (Kind::BlockDevice { major, minor }, Flags::default()),
+            FileType::Fifo => (Kind::Fifo, Flags::default()),
+            FileType::Socket => (Kind::Socket, Flags::default()),
+            _ => {
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    format!("unknown type of file (mode {:#o})", self.mode),
+                ));
+            }
+        };
+        let directory = matches!(kind, Kind::Directory { .. });
+        Ok(Found {
+            entry: Entry {
+                name: name.as_bytes().to_vec(),
+                mode: self.mode & 0o7777,
+                uid: self.uid,
+                gid: self.gid,
+                mtime: self.modified,
+                ctime: self.changed,
+                atime: with_atime.then_some(self.accessed),
+                inode: self.inode,
+                hard_link: (self.links > 1 && !directory).then_some(HardLink {
+                    device: self.device,
+                    inode: self.inode,
+                }),
+                xattrs: Vec::new(),
+                flags,
+                kind,
+            },
+            device: self.device,
+            // Always in units of 512 bytes, whatever the file system's block size.
+            allocated: self.blocks.saturating_mul(512),
+        })
+    }
+}
+
+impl From<&Statx> for Known {
+    fn from(stat: &Statx) -> Self {
+        let time = |stamp: &rustix::fs::StatxTimestamp| time(stamp.tv_sec, stamp.tv_nsec);
+        Self {
+            mode: stat.stx_mode.into(),
+            uid: stat.stx_uid,
+            gid: stat.stx_gid,
+            // The bits of the flags are the same there.
+            flags: Flags::of(stat.stx_attributes.bits()),
+            links: stat.stx_nlink.into(),
+            size: stat.stx_size,
+            blocks: stat.stx_blocks,
+            device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
+            inode: stat.stx_ino,
+            major: stat.stx_rdev_major,
+            minor: stat.stx_rdev_minor,
+            accessed: time(&stat.stx_atime),
+            modified: time(&stat.stx_mtime),
+            changed: time(&stat.stx_ctime),
+        }
+    }
+}
+
+impl From<&Stat> for Known {
+    fn from(stat: &Stat) -> Self {
+        Self {
+            mode: stat.st_mode,
             uid: stat.st_uid,
             gid: stat.st_gid,
-            mtime: time(stat.st_mtime as _, stat.st_mtime_nsec as _),
-            ctime: time(stat.st_ctime as _, stat.st_ctime_nsec as _),
-            atime: with_atime.then(|| time(stat.st_atime as _, stat.st_atime_nsec as _)),
+            flags: Flags::default(),
+            links: stat.st_nlink as _,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
+            device: stat.st_dev,
             inode: stat.st_ino,
-            hard_link: (stat.st_nlink > 1 && !directory).then_some(HardLink {
-                device,
-                inode: stat.st_ino,
-            }),
-            xattrs: Vec::new(),
-            kind,
-        },
-        device,
-        // Always in units of 512 bytes, whatever the file system's block size.
-        allocated: u64::try_from(stat.st_blocks)
-            .unwrap_or(0)
-            .saturating_mul(512),
-    })
+            major: rustix::fs::major(stat.st_rdev),
+            minor: rustix::fs::minor(stat.st_rdev),
+            accessed: time(stat.st_atime as _, stat.st_atime_nsec as _),
+            modified: time(stat.st_mtime as _, stat.st_mtime_nsec as _),
+            changed: time(stat.st_ctime as _, stat.st_ctime_nsec as _),
+        }
+    }
 }
 
 fn time(s: i64, ns: u32) -> Time {
@@ -424,11 +501,8 @@ mod tests {
 
         // An open file gives the same entry.
         let file = open_file(handle.as_fd(), OsStr::new("other")).unwrap();
-        let stat = rustix::fs::fstat(&file).unwrap();
-        assert_eq!(
-            entry_from_stat(OsStr::new("other"), &stat, true).unwrap(),
-            again
-        );
+        let open: Found = stat_open(file.as_fd(), OsStr::new("other"), true).unwrap();
+        assert_eq!(open, again);
     }
 
     #[test]

@@ -11,13 +11,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid,
-    XattrFlags,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags,
 };
 use rustix::io::Errno;
 
 use crate::entry::{Entry, Kind, Time};
-use crate::read::{xattrs, xattrs_at};
+use crate::flags::{self, Flags};
+use crate::read::{Known, xattrs, xattrs_at};
 
 /// An attribute that can fail to be restored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,6 +34,8 @@ pub enum Attribute {
     Mode,
     /// Times of last change and last access.
     Times,
+    /// File flags.
+    Flags,
 }
 
 impl fmt::Display for Attribute {
@@ -48,6 +50,7 @@ impl fmt::Display for Attribute {
             }
             Self::Mode => f.write_str("permissions"),
             Self::Times => f.write_str("times"),
+            Self::Flags => f.write_str("file flags"),
         }
     }
 }
@@ -123,6 +126,9 @@ pub fn hard_link(
 /// file inherits from its directory; only those of security modules stay, since the system and
 /// not the user sets them.
 ///
+/// File flags are not set: a file that is immutable takes no further name. See [`apply_flags`].
+/// An immutable or append-only file that is there already loses its flags.
+///
 /// Without the right to give files away, the owner silently stays the one who restores (a group
 /// one is a member of is restored); then the set-id bits are left out, too, since they would
 /// lend the rights of somebody else than intended.
@@ -153,6 +159,29 @@ pub fn apply_at<C>(dir: BorrowedFd<'_>, name: &OsStr, entry: &Entry<C>) -> Vec<A
         name,
     })
     .run(entry)
+}
+
+/// Gives the file or directory `name` in `dir` the flags of `entry`, if it has any.
+///
+/// To be called last of all: afterwards an immutable file can neither be renamed nor linked, and
+/// nothing can be made in an immutable directory.
+pub fn apply_flags<C>(
+    dir: BorrowedFd<'_>,
+    name: &OsStr,
+    entry: &Entry<C>,
+) -> Option<AttributeError> {
+    if entry.flags.is_empty() {
+        return None;
+    }
+    let error = flags::set_at(dir, name, entry.flags).err()?;
+    let error = match error.kind() {
+        io::ErrorKind::PermissionDenied => io::Error::new(
+            error.kind(),
+            format!("{} needs root's right to set it: {error}", entry.flags),
+        ),
+        _ => error,
+    };
+    Some(failed(Attribute::Flags, error))
 }
 
 fn failed(what: Attribute, error: impl Into<io::Error>) -> AttributeError {
@@ -210,9 +239,18 @@ enum Handle<'a> {
 }
 
 impl Handle<'_> {
-    fn stat(&self) -> rustix::io::Result<Stat> {
+    fn stat(&self) -> rustix::io::Result<Known> {
         match self {
-            Self::Open(fd) | Self::Pinned { fd, .. } => rustix::fs::fstat(fd),
+            Self::Open(fd) | Self::Pinned { fd, .. } => {
+                Known::at(*fd, OsStr::new(""), AtFlags::EMPTY_PATH)
+            }
+        }
+    }
+
+    fn set_flags(&self, flags: Flags) -> io::Result<()> {
+        match self {
+            Self::Open(fd) => flags::set(*fd, flags),
+            Self::Pinned { fd, .. } => flags::set_pinned(*fd, flags),
         }
     }
 
@@ -307,9 +345,13 @@ impl<'a> Applying<'a> {
             Ok(stat) => stat,
             Err(error) => return vec![failed(Attribute::All, error)],
         };
-        if FileType::from_raw_mode(stat.st_mode) != file_type(&entry.kind) {
+        if FileType::from_raw_mode(stat.mode) != file_type(&entry.kind) {
             let error = io::Error::other("it has been replaced by something else");
             return vec![failed(Attribute::All, error)];
+        }
+        // It would refuse everything else. A user without the right to do so hears of that then.
+        if stat.flags.forbid_changes() {
+            let _ = self.handle.set_flags(Flags::default());
         }
         let mode = self.owner(entry, &stat);
         let acl = self.xattrs(entry);
@@ -338,9 +380,9 @@ impl<'a> Applying<'a> {
     }
 
     /// Restores owner and group as far as permitted, and returns the mode that suits the result.
-    fn owner<C>(&mut self, entry: &Entry<C>, stat: &Stat) -> u32 {
-        let mut uid_is_right = stat.st_uid == entry.uid;
-        let mut gid_is_right = stat.st_gid == entry.gid;
+    fn owner<C>(&mut self, entry: &Entry<C>, stat: &Known) -> u32 {
+        let mut uid_is_right = stat.uid == entry.uid;
+        let mut gid_is_right = stat.gid == entry.gid;
         if !(uid_is_right && gid_is_right) {
             match self.handle.chown(Some(entry.uid), Some(entry.gid)) {
                 Ok(()) => (uid_is_right, gid_is_right) = (true, true),
@@ -489,6 +531,7 @@ mod tests {
             inode: 0,
             hard_link: None,
             xattrs: Vec::new(),
+            flags: Flags::default(),
             kind,
         }
     }

@@ -96,6 +96,15 @@ impl LocalStorage {
         })
     }
 
+    fn write(&self, name: Name, parts: &[&[u8]]) -> Result<Draft> {
+        let draft = self.draft(name)?;
+        for part in parts {
+            let written = (&draft.file).write_all(part);
+            written.map_err(about(name))?;
+        }
+        Ok(draft)
+    }
+
     /// Gives drafts their names, whole and durable. Publishing several at once costs less than one
     /// by one: they share commits of the file system's journal, and each directory is synced once.
     ///
@@ -282,13 +291,24 @@ impl Storage for LocalStorage {
     }
 
     fn put(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
-        let draft = self.draft(name)?;
-        for part in parts {
-            let written = (&draft.file).write_all(part);
-            written.map_err(about(name))?;
-        }
-        let mut published = self.publish([draft]);
+        let mut published = self.publish([self.write(name, parts)?]);
         published.pop().expect("it has one result for each")
+    }
+
+    /// At once: there is always one of the two.
+    fn replace(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
+        let draft = self.write(name, parts)?;
+        if !draft.path.is_file() {
+            let mut published = self.publish([draft]);
+            return published.pop().expect("it has one result for each");
+        }
+        let folder = draft.path.parent().expect("an object is below the root");
+        let replaced = draft
+            .file
+            .sync_all()
+            .and_then(|()| fs::rename(&draft.temporary, &draft.path))
+            .and_then(|()| sync_directory(folder));
+        replaced.map_err(about(name))
     }
 
     fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>> {

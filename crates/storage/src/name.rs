@@ -32,13 +32,16 @@ pub enum ObjectKind {
     /// On a target of a set: a deletion mark, so that a target that was away does not revive the
     /// object.
     Deleted,
+    /// A copy of the config or of a key.
+    Copy,
 }
 
 impl ObjectKind {
     /// All kinds in every repository, in the order of dependence.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Config,
         Self::Key,
+        Self::Copy,
         Self::Pack,
         Self::Index,
         Self::Snapshot,
@@ -61,6 +64,7 @@ impl ObjectKind {
             Self::Target => "target",
             Self::Set => "sets",
             Self::Deleted => "deleted",
+            Self::Copy => "copies",
         }
     }
 }
@@ -70,7 +74,7 @@ impl ObjectKind {
     pub fn is_transient(self) -> bool {
         matches!(
             self,
-            Self::Pending | Self::Removal | Self::Client | Self::Set | Self::Deleted
+            Self::Pending | Self::Removal | Self::Client | Self::Set | Self::Deleted | Self::Copy
         )
     }
 }

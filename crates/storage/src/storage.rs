@@ -62,7 +62,7 @@ pub trait Storage: Any + Send + Sync {
     /// Makes missing folders that [`Storage::create`] made. Storages without folders do nothing.
     ///
     /// # Errors
-    /// When they cannot be made.
+    /// When they cannot be made; when the place is several and one of them is missing.
     fn make_folders(&self) -> Result<()> {
         Ok(())
     }
@@ -118,7 +118,8 @@ pub trait Storage: Any + Send + Sync {
     fn delete(&self, name: Name) -> Result<()>;
 
     /// Replaces a damaged object, or writes it if missing. After an interruption, neither the old
-    /// nor the new object may exist.
+    /// nor the new object may exist. Of several
+    /// places, all must be there.
     ///
     /// # Errors
     /// As [`Storage::put`] and [`Storage::delete`].

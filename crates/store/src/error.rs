@@ -48,6 +48,28 @@ pub enum Error {
         /// The latest format known here.
         known: u8,
     },
+    /// The repository has something that this version does not know.
+    #[error("the repository uses {0}, which this program does not know: install a newer tabane")]
+    UnknownFeature(String),
+    /// A copy into a repository that cannot hold everything of the source.
+    #[error(
+        "the repository at {location} has format {format}, which cannot hold what one of format \
+         {needed} has"
+    )]
+    OlderFormat {
+        /// Where the target is.
+        location: String,
+        /// Its format.
+        format: u8,
+        /// That of the source.
+        needed: u8,
+    },
+    /// The format of the repository went up meanwhile.
+    #[error(
+        "the repository was migrated to a newer format while this command ran: run the command \
+         again"
+    )]
+    MigratedMeanwhile,
     /// The repository has no key.
     #[error(
         "the repository has no keys, so nothing can open it: bring back its folder `keys` from a \

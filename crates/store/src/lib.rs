@@ -11,9 +11,10 @@ pub use access::repository::{InitOptions, Repository};
 pub use access::{browse, client, file_reader, segment_cache, snapshots as snapshot};
 pub use error::{Error, Result};
 pub use format::config::{BLOCK_HASHES, Config, parse_block_hash};
+pub use format::crypto::FORMAT;
 pub use format::key::Password;
 pub use format::snapshot::{Filter, Snapshot};
-pub use format::{chunker, compress, entry, host, key};
+pub use format::{chunker, compress, entry, host, key, owners};
 /// A moment in time, as in [`Snapshot::time`]; prints as RFC 3339, in UTC.
 pub use jiff::Timestamp;
 pub use operations::backup::BackupOptions;

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tabane_index::Index;
 use tabane_storage::ObjectKind;
 use tabane_store::Id;
-use tabane_store::entry::{Entry, HardLink, Kind, Piece, Time, Xattr};
+use tabane_store::entry::{Entry, Flags, HardLink, Kind, Piece, Time, Xattr};
 use tabane_store::parts::pack::{
     self, BlockKind, Codec, PackContents, PackWriter, Segment, SegmentReader,
 };
@@ -64,6 +64,7 @@ prop_compose! {
         inode in any::<u64>(),
         link in option::of(any::<(u64, u64)>()),
         xattrs in vec((bytes(50), bytes(300)), 0..4),
+        flags in prop_oneof![3 => Just(0_u8), 1 => (0..8_u8).prop_map(|bits| bits << 4)],
         kind in kinds(),
     ) -> Entry {
         Entry {
@@ -77,6 +78,7 @@ prop_compose! {
             inode,
             hard_link: link.map(|(device, inode)| HardLink { device, inode }),
             xattrs: xattrs.into_iter().map(|(name, value)| Xattr { name, value }).collect(),
+            flags: Flags::from_bits(flags).unwrap(),
             kind,
         }
     }

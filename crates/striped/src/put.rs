@@ -119,6 +119,24 @@ impl StripedStorage {
         acknowledge(new)
     }
 
+    /// Puts copies in the place of what is on all targets. A target that is away would bring back
+    /// what it has; so the error names those that have failed.
+    pub(super) fn replace_replicas(&self, name: Name, object: &[u8]) -> Result<()> {
+        self.check_all_there()?;
+        let geometry = Geometry::replica(object.len() as u64);
+        let cell = padded(object, &geometry);
+        let container = Container::new(&geometry, name.id, 0, [cell.as_ref()]);
+        let parts = container.parts();
+        for (number, replaced) in self.targets.each(&self.targets.up(), |_, storage| {
+            storage.replace(name, &parts)
+        }) {
+            if let Err(error) = replaced {
+                self.targets.give_up(number, &error);
+            }
+        }
+        self.check_all_there()
+    }
+
     fn put_stripe(&self, name: Name, object: &[u8]) -> Result<()> {
         let (generation, targets) = self.newest();
         let geometry = Geometry::stripe(object.len() as u64, generation, targets.len());

@@ -32,8 +32,25 @@ impl Storage for StripedStorage {
         Ok(())
     }
 
+    fn make_folders(&self) -> Result<()> {
+        for (number, made) in self.targets.each(&self.targets.up(), |_, storage| {
+            storage.stat(Name::TARGET)?;
+            storage.make_folders()
+        }) {
+            if let Err(error) = made {
+                self.targets.give_up(number, &error);
+            }
+        }
+        self.check_all_there()
+    }
+
     fn put(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
         self.persist(|is_again| self.put_object(name, parts, is_again))
+            .map_err(|error| error.about(name))
+    }
+
+    fn replace(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
+        self.replace_replicas(name, &parts.concat())
             .map_err(|error| error.about(name))
     }
 

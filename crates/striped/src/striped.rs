@@ -190,6 +190,33 @@ impl StripedStorage {
         self.check_enough_but(|number| !self.targets.is_up(number))
     }
 
+    /// That no target is missing.
+    pub(crate) fn check_all_there(&self) -> Result<()> {
+        let all = self.targets.all();
+        let missing = self.all_but(&self.targets.up());
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(open::refusal(format!(
+            "all targets are needed for this, and {} of {} are missing: {}; bring them back, or \
+             put others in their place, and run the command again",
+            missing.len(),
+            all.len(),
+            self.with_reasons(&missing)
+        )))
+    }
+
+    /// These targets, each with why it is missing.
+    fn with_reasons(&self, missing: &[usize]) -> String {
+        let all = self.targets.all();
+        let reasons = missing.iter().map(|&number| {
+            let why = all[number].why_down();
+            let why = why.unwrap_or_else(|| "it did not answer a moment ago".to_owned());
+            format!("{} ({why})", all[number].url)
+        });
+        reasons.collect::<Vec<_>>().join(", ")
+    }
+
     /// Fails unless all generations have enough targets without those that are `away`.
     pub(crate) fn check_enough_but(&self, away: impl Fn(usize) -> bool) -> Result<()> {
         let is_short = |targets: &&Vec<usize>| {
@@ -199,15 +226,10 @@ impl StripedStorage {
         let Some(short) = self.generations.iter().find(is_short) else {
             return Ok(());
         };
-        let all = self.targets.all();
-        let missing: Vec<String> = short
+        let missing: Vec<usize> = short
             .iter()
-            .filter(|&&number| away(number))
-            .map(|&number| {
-                let why = all[number].why_down();
-                let why = why.unwrap_or_else(|| "it did not answer a moment ago".to_owned());
-                format!("{} ({why})", all[number].url)
-            })
+            .copied()
+            .filter(|&number| away(number))
             .collect();
         let which = if short[..] == *self.newest().1 {
             "targets"
@@ -218,7 +240,7 @@ impl StripedStorage {
             "{} of {} {which} are missing, and only two may be: {}",
             missing.len(),
             short.len(),
-            missing.join(", ")
+            self.with_reasons(&missing)
         );
         Err(StorageError::new(StorageErrorKind::TooFewTargets, text))
     }

@@ -227,6 +227,11 @@ impl Check {
             } else if !failed {
                 output.line("no problems were found")?;
             }
+            if report.keys == 1 {
+                output.line(
+                    "only one password opens the repository: `tabane key add` adds another",
+                )?;
+            }
             output.finish()?;
         }
         for (url, objects) in &damage {

@@ -25,9 +25,9 @@ use crate::quote::quote_always;
 #[command(version, display_name = "cp (tabane)")]
 #[command(after_help = "\
 Works as cp -a of GNU coreutils: directories with everything below, links as links, with modes, \
-owners (as root), times, extended attributes, ACLs, hard links and holes; blocks are shared where \
-the file system can. While it runs, and after an interruption until the same command is run \
-again, there is a small file .tabane-cp.… beside DST or in it.
+owners (as root), times, extended attributes, ACLs, file flags, hard links and holes; blocks are \
+shared where the file system can. While it runs, and after an interruption until the same command \
+is run again, there is a small file .tabane-cp.… beside DST or in it.
 
 It differs from cp in this: it puts a new file in the place of an existing one, and follows no \
 link at the target but DST itself, where that is a directory. A device, pipe or socket is \

@@ -104,7 +104,8 @@ impl Drill {
         let paths = sample.iter().map(|file| file.path.clone());
         let options = RestoreOptions::new(&scratch.0)
             .includes(IncludeOptions::default().paths(paths))
-            .verify(true);
+            .verify(true)
+            .file_flags(false);
         let progress = Progress::start(global);
         let reporting = repository.with_progress(Reporter::new(&progress));
         let summary = reporting.restore(options, id, &snapshot);
@@ -287,6 +288,7 @@ fn read_full(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tabane_store::entry::Flags;
 
     #[test]
     fn bytes_that_change_without_a_trace_are_found() {
@@ -308,6 +310,7 @@ mod tests {
                 inode: now.ino(),
                 hard_link: None,
                 xattrs: Vec::new(),
+                flags: Flags::default(),
                 kind: Kind::File {
                     size: now.len(),
                     content: Vec::new(),

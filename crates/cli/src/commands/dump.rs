@@ -54,7 +54,7 @@ impl Dump {
         let mut output = Output::new();
         if entry.directory().is_some() {
             let Archive::Tar = self.archive;
-            let archived = dump::archive(&mut browser, &path, &entry, &mut output)?;
+            let archived = dump::archive(&mut browser, &snapshot, &path, &entry, &mut output)?;
             if archived.sockets_left_out > 0 && !global.quiet {
                 let sockets = format::count(archived.sockets_left_out, "socket");
                 warn(format!("{sockets} left out: an archive cannot hold them"));

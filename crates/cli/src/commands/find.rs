@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tabane_store::browse::Browser;
 use tabane_store::entry::{self, Entry};
 use tabane_store::find::{Blocks, Finder, Pattern, Query};
+use tabane_store::snapshot::Snapshot;
 use tabane_store::{Id, Repository};
 
 use crate::advice;
@@ -173,10 +174,10 @@ impl Find {
                 continue;
             }
             if global.json {
-                let snapshot = snapshot_json(*id, snapshot);
                 let matches = found
                     .iter()
-                    .map(|(path, entry)| entry_json(path, entry).into());
+                    .map(|(path, entry)| entry_json(path, entry, snapshot).into());
+                let snapshot = snapshot_json(*id, snapshot);
                 let mut object = into_object(json!({"hits": found.len()}));
                 for key in ["id", "time", "hostname"] {
                     let name = if key == "id" { "snapshot" } else { key };
@@ -199,16 +200,22 @@ impl Find {
                 ))?;
             }
             for (path, entry) in &found {
-                self.print(&mut output, path, entry)?;
+                self.print(&mut output, path, entry, snapshot)?;
             }
         }
         output.finish()?;
         Ok(exit)
     }
 
-    fn print(&self, output: &mut Output, path: &Path, entry: &Entry) -> Result<()> {
+    fn print(
+        &self,
+        output: &mut Output,
+        path: &Path,
+        entry: &Entry,
+        snapshot: &Snapshot,
+    ) -> Result<()> {
         if self.long {
-            output.long_entry(path, entry, false)
+            output.long_entry(path, entry, snapshot, false)
         } else {
             output.path(path)?;
             output.line("")

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use tabane_store::browse::{Browser, PathEntry, Walk};
 use tabane_store::entry::Entry;
+use tabane_store::snapshot::Snapshot;
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
@@ -143,7 +144,7 @@ impl Ls {
                 listed.push(PathEntry { path, entry });
                 return Ok(());
             }
-            self.print(global, output, &path, &entry)
+            self.print(global, output, &path, &entry, &snapshot)
         };
         for (entry, path) in starts {
             // Of a named directory only the contents are listed.
@@ -163,7 +164,7 @@ impl Ls {
             listed.reverse();
         }
         for PathEntry { path, entry } in &listed {
-            self.print(global, &mut output, path, entry)?;
+            self.print(global, &mut output, path, entry, &snapshot)?;
         }
         output.finish()?;
         Ok(Exit::Success)
@@ -175,14 +176,15 @@ impl Ls {
         output: &mut Output,
         path: &Path,
         entry: &Entry,
+        snapshot: &Snapshot,
     ) -> Result<()> {
         if global.json {
             let mut object = into_object(json!({"message_type": "node"}));
-            object.append(&mut entry_json(path, entry));
+            object.append(&mut entry_json(path, entry, snapshot));
             return output.json(&object.into());
         }
         if self.long {
-            return output.long_entry(path, entry, self.human_readable);
+            return output.long_entry(path, entry, snapshot, self.human_readable);
         }
         output.path(path)?;
         output.line("")

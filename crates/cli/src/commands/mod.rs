@@ -73,6 +73,7 @@ commands! {
     copy Copy
     cache Cache
     key Key
+    migrate Migrate
     sum Sum
     cp Cp
     openssl Openssl

@@ -27,14 +27,16 @@ use crate::select::Selection;
 `tabane check --read-data` says what is damaged. Copy the repository as it is before you mend it, \
 if you can.
 
-1. `repair index` if index objects are damaged or missing. Packs say themselves what they hold, so \
+1. `repair config` if the config or a key is damaged or missing: each has a copy.
+2. `repair index` if index objects are damaged or missing. Packs say themselves what they hold, so \
 nothing is lost.
-2. `repair packs` if packs are damaged: what is sound in them is saved, the rest is lost.
-3. `tabane backup --force` of the same sources: it stores again what was lost and is still there.
-4. `repair snapshots` if `tabane check` still finds that snapshots miss something: it makes whole \
+3. `repair packs` if packs are damaged: what is sound in them is saved, the rest is lost.
+4. `tabane backup --force` of the same sources: it stores again what was lost and is still there.
+5. `repair snapshots` if `tabane check` still finds that snapshots miss something: it makes whole \
 ones of them, without what is lost.
 
 Examples:
+  tabane repair config -r /mnt/backup
   tabane repair index -r /mnt/backup --dry-run
   tabane repair index -r /mnt/backup
   tabane repair packs -r /mnt/backup --copies /var/tmp 1a2b3c4d
@@ -46,6 +48,11 @@ pub struct Repair {
 
 #[derive(Subcommand)]
 enum What {
+    /// Mend the config and the keys with the help of their copies
+    #[command(after_help = "\
+Examples:
+  tabane repair config -r /mnt/backup")]
+    Config,
     /// Make the index name the packs that are there
     #[command(after_help = "\
 Examples:
@@ -117,6 +124,7 @@ impl Repair {
     pub fn run(self, global: &Global) -> Result<Exit> {
         let repository = global.open()?;
         match self.what {
+            What::Config => config(global, &repository),
             What::Index {
                 read_all_packs,
                 dry_run,
@@ -137,6 +145,23 @@ impl Repair {
             }
         }
     }
+}
+
+fn config(global: &Global, repository: &Arc<Repository>) -> Result<Exit> {
+    let faults = repository.repair_config()?;
+    let left = repository.repair_config()?;
+    let value = json!({ "faults": faults, "left": left });
+    say(global, value, false, || match &faults[..] {
+        [] => vec!["the config, the keys and their copies are as they should be".to_owned()],
+        faults => faults.to_vec(),
+    })?;
+    if left.is_empty() {
+        return Ok(Exit::Success);
+    }
+    for fault in &left {
+        warn(format!("{fault}, and cannot be mended: `tabane key remove` removes a damaged key"));
+    }
+    Ok(Exit::Failure)
 }
 
 fn index(global: &Global, repository: &Arc<Repository>, all: bool, dry_run: bool) -> Result<Exit> {

@@ -42,6 +42,10 @@ left out by --exclude; restore with the same --exclude to keep it. Directories o
 snapshot has only a part, those above the paths that were backed up, lose nothing. If an entry \
 cannot be restored, nothing is deleted.
 
+Owners and groups are found by their names, where this machine has them; root is always number 0. \
+File flags (immutable, append, nodump) are set last; immutable and append need root's rights. A \
+file that is immutable or append-only in the target, with other contents, stays and is reported.
+
 Examples:
   tabane restore -r /mnt/backup latest --target /tmp/restored
   tabane restore -r /mnt/backup latest:/home/ada -t /home/ada --verify
@@ -67,6 +71,9 @@ pub struct Restore {
     /// Show what would be restored, and write nothing (with -v each change)
     #[arg(short = 'n', long)]
     dry_run: bool,
+    /// Keep the numbers of owners and groups, whoever has their names here
+    #[arg(long)]
+    numeric_ids: bool,
 
     /// Restore only what matches (repeatable)
     #[arg(short, long, value_name = "PATTERN", help_heading = "What to restore")]
@@ -149,7 +156,8 @@ impl Restore {
             .verify(self.verify)
             .overwrite(self.overwrite.into())
             .delete(self.delete)
-            .dry_run(self.dry_run);
+            .dry_run(self.dry_run)
+            .numeric_ids(self.numeric_ids);
         let progress = Progress::start(global);
         let repository = repository.with_progress(Reporter::new(&progress));
         let summary = repository.restore(options, id, &snapshot);

@@ -20,6 +20,7 @@ mod forget;
 mod help;
 mod hooks;
 mod listing;
+mod migrate;
 mod mishaps;
 mod mount;
 mod object_store;

@@ -215,6 +215,8 @@ fn a_named_file_of_settings_is_always_looked_at() {
 fn a_lost_or_damaged_config_or_key_is_to_be_brought_back() {
     let bed = Bed::with_repository();
     bed.backup(&[]).succeeds();
+    // They would serve.
+    fs::remove_dir_all(bed.repository().join("copies")).expect("removed");
     let config = bed.repository().join("config");
     let bytes = fs::read(&config).expect("a config");
     let mut damaged = bytes.clone();

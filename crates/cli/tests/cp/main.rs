@@ -3,4 +3,5 @@
 #![forbid(unsafe_code)]
 
 mod beside;
+mod flags;
 mod killed;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::access::reader::BlockReader;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
-use crate::format::entry::{Entry, Kind, Piece, Time};
+use crate::format::entry::{Entry, Flags, Kind, Piece, Time};
 use crate::format::snapshot::Snapshot;
 use tabane_index::Index;
 use tabane_storage::Id;
@@ -115,6 +115,7 @@ pub fn root(snapshot: &Snapshot) -> Entry {
         inode: 0,
         hard_link: None,
         xattrs: Vec::new(),
+        flags: Flags::default(),
         kind: Kind::Directory {
             content: snapshot.root.clone(),
         },

@@ -7,6 +7,7 @@ pub mod client;
 pub mod deep_stack;
 pub mod examine;
 pub mod file_reader;
+pub(crate) mod from_copies;
 pub mod location;
 pub mod reach;
 pub mod reader;

@@ -8,10 +8,12 @@ use std::sync::mpsc::sync_channel;
 
 use tabane_engine::{Algorithm, Digest};
 
+use crate::access::from_copies::{self, Found};
 use crate::error::{Error, Result};
 use crate::format::chunker::{Chunker, Chunking};
 use crate::format::config::{Config, parse_block_hash};
-use crate::format::crypto::MasterKey;
+use crate::format::copies;
+use crate::format::crypto::{FORMAT, MasterKey, format_of, parse_header};
 use crate::format::key::{self, KdfCost, Password};
 use crate::format::removal::{Removal, Removals};
 use tabane_index::{Cache, Index, IndexObjects, IndexSegment, PackContents, PageKeys, Removed};
@@ -32,6 +34,8 @@ pub struct InitOptions {
     pub chunker_secret: Option<Id>,
     /// Cost of guessing the password.
     pub kdf_cost: KdfCost,
+    /// The format of the repository: 1 for programs that know no other.
+    pub format: u8,
 }
 
 tabane_storage::setters!(InitOptions {
@@ -39,6 +43,7 @@ tabane_storage::setters!(InitOptions {
     set => chunking: Chunking,
     into => chunker_secret: Option<Id>,
     set => kdf_cost: KdfCost,
+    set => format: u8,
 });
 
 impl Default for InitOptions {
@@ -48,6 +53,7 @@ impl Default for InitOptions {
             chunking: Chunking::default(),
             chunker_secret: None,
             kdf_cost: KdfCost::default(),
+            format: FORMAT,
         }
     }
 }
@@ -63,11 +69,9 @@ pub struct Repository {
 /// State shared by all handles of a repository.
 struct Opened {
     storage: Arc<dyn Storage>,
-    master: MasterKey,
-    key: Id,
+    /// Master key, and where it and the config were found.
+    found: Found,
     config: Config,
-    /// The sealed config, which is unique to this repository.
-    sealed_config: Vec<u8>,
     chunker: Chunker,
 }
 
@@ -75,8 +79,8 @@ impl Repository {
     /// Makes a new repository.
     ///
     /// # Errors
-    /// [`Error::RepositoryExists`], [`Error::NotEmpty`], unusable options, or when the storage
-    /// fails.
+    /// [`Error::RepositoryExists`], [`Error::ConfigMissing`], [`Error::NotEmpty`], unusable
+    /// options, or when the storage fails.
     pub fn init(
         storage: Arc<dyn Storage>,
         password: &Password,
@@ -88,11 +92,21 @@ impl Repository {
             Err(error) if is_absent(&error) => {}
             Err(source) => return Err(Error::storage("read", Name::CONFIG)(source)),
         }
+        if copies::read(&*storage).is_ok_and(|copies| !copies.configs.is_empty()) {
+            return Err(Error::ConfigMissing(location));
+        }
+        if !(1..=FORMAT).contains(&options.format) {
+            return Err(Error::NewerFormat {
+                found: options.format,
+                known: FORMAT,
+            });
+        }
         let config = Config {
             id: Id(random()),
             hash: parse_block_hash(options.hash.name()).map_err(Error::Invalid)?,
             chunking: options.chunking,
             chunker_secret: options.chunker_secret.unwrap_or_else(|| Id(random())),
+            features: Vec::new(),
         };
         let chunker = Chunker::new(config.chunking, &config.chunker_secret)?;
         if password.is_empty() {
@@ -115,7 +129,7 @@ impl Repository {
         let master = MasterKey::random();
         let key = key::add(&*storage, &master, password, options.kdf_cost)?;
         let json = serde_json::to_vec(&config).expect("a config is plain data");
-        let sealed = master.seal_object(ObjectKind::Config, &json);
+        let sealed = master.seal_config(options.format, &json);
         if let Err(source) = storage.put(Name::CONFIG, &[&sealed]) {
             // The key opens nothing; if it stays, `open` skips it.
             let _ = key::delete(&*storage, key);
@@ -124,14 +138,20 @@ impl Repository {
                 _ => Error::storage("write", Name::CONFIG)(source),
             });
         }
-        Ok(Self::new(Opened {
+        let repository = Self::new(Opened {
             storage,
-            master,
-            key,
+            found: Found {
+                master,
+                key,
+                config_name: Name::CONFIG,
+                sealed_config: sealed,
+                damaged: Vec::new(),
+            },
             config,
-            sealed_config: sealed,
             chunker,
-        }))
+        });
+        repository.copy_config_and_keys()?;
+        Ok(repository)
     }
 
     /// Why `storage`, which lacks `config`, is no repository: none was made, or its `config` is
@@ -144,38 +164,72 @@ impl Repository {
         }
     }
 
-    /// Opens a repository with one of its passwords.
+    /// Opens a repository with one of its passwords. If its config or keys are damaged or missing,
+    /// their copies serve; see [`Repository::damaged`].
     ///
     /// # Errors
     /// [`Error::NoRepository`], [`Error::ConfigMissing`], [`Error::WrongPassword`],
     /// [`Error::NewerFormat`], damage, or when
     /// the storage fails.
     pub fn open(storage: Arc<dyn Storage>, password: &Password) -> Result<Self> {
+        let found = match Self::find_originals(&*storage, password) {
+            Ok(found) => found,
+            Err(error) => from_copies::find(&*storage, password, &error).ok_or(error)?,
+        };
+        let sealed = found.sealed_config.clone();
+        let json = found
+            .master
+            .open_object(ObjectKind::Config, sealed, "config")?;
+        let config: Config =
+            serde_json::from_slice(&json).map_err(|error| Error::damaged("config", error))?;
+        if let Some(feature) = config.features.first() {
+            return Err(Error::UnknownFeature(feature.clone()));
+        }
+        let chunker = Chunker::new(config.chunking, &config.chunker_secret)?;
+        Ok(Self::new(Opened {
+            storage,
+            found,
+            config,
+            chunker,
+        }))
+    }
+
+    fn find_originals(storage: &dyn Storage, password: &Password) -> Result<Found> {
         let sealed = storage.get(Name::CONFIG, None).map_err(|source| {
             if !is_absent(&source) {
                 return Error::storage("read", Name::CONFIG)(source);
             }
-            Self::absence(&*storage)
+            Self::absence(storage)
         })?;
         // A newer format is reported before a password is tried.
-        crate::format::crypto::parse_header(ObjectKind::Config, &sealed, "config")?;
-        let open_config =
-            |master: &MasterKey| master.open_object(ObjectKind::Config, sealed.clone(), "config");
-        let (master, key) = key::open(&*storage, password, |master| {
-            open_config(master).map(|_| ())
+        parse_header(ObjectKind::Config, &sealed, "config")?;
+        let (master, key) = key::open(storage, password, |master| {
+            let opened = master.open_object(ObjectKind::Config, sealed.clone(), "config");
+            opened.map(|_| ())
         })?;
-        let json = open_config(&master)?;
-        let config: Config =
-            serde_json::from_slice(&json).map_err(|error| Error::damaged("config", error))?;
-        let chunker = Chunker::new(config.chunking, &config.chunker_secret)?;
-        Ok(Self::new(Opened {
-            storage,
+        Ok(Found {
             master,
             key,
-            config,
+            config_name: Name::CONFIG,
             sealed_config: sealed,
-            chunker,
-        }))
+            damaged: Vec::new(),
+        })
+    }
+
+    /// The format of the repository: 1, or 2 if it was made by this program or migrated. What
+    /// format 1 has not is not written into a repository that has it.
+    pub fn format(&self) -> u8 {
+        format_of(&self.opened.found.sealed_config)
+    }
+
+    /// What was wrong with the config and the keys, so that copies of them had to be used.
+    pub fn damaged(&self) -> &[String] {
+        &self.opened.found.damaged
+    }
+
+    /// The config as it is stored.
+    pub(crate) fn sealed_config(&self) -> &[u8] {
+        &self.opened.found.sealed_config
     }
 
     fn new(opened: Opened) -> Self {
@@ -191,11 +245,26 @@ impl Repository {
     /// # Errors
     /// [`Error::RepositoryGone`]; when the storage fails.
     pub(crate) fn verify_presence(&self) -> Result<()> {
-        match self.opened.storage.get(Name::CONFIG, None) {
-            Ok(bytes) if bytes == self.opened.sealed_config => Ok(()),
-            Err(error) if !is_absent(&error) => Err(Error::storage("read", Name::CONFIG)(error)),
+        let expected = &self.opened.found.sealed_config;
+        let name = self.opened.found.config_name;
+        let whole = match name.kind {
+            ObjectKind::Copy => copies::with_prefix(expected),
+            _ => expected.clone(),
+        };
+        match self.opened.storage.get(name, None) {
+            Ok(bytes) if bytes == whole => Ok(()),
+            Ok(bytes) if self.opens_config(&bytes) => Err(Error::MigratedMeanwhile),
+            Err(error) if !is_absent(&error) => Err(Error::storage("read", name)(error)),
             _ => Err(Error::RepositoryGone(self.opened.storage.location())),
         }
+    }
+
+    /// Whether this is a config of this repository, perhaps of another format.
+    pub(crate) fn opens_config(&self, sealed: &[u8]) -> bool {
+        let master = self.master();
+        master
+            .open_object(ObjectKind::Config, sealed.to_vec(), "config")
+            .is_ok()
     }
 
     /// Whether the storage has an object of this name.
@@ -249,12 +318,12 @@ impl Repository {
 
     /// The secret from which object keys are derived.
     pub(crate) fn master(&self) -> &MasterKey {
-        &self.opened.master
+        &self.opened.found.master
     }
 
     /// ID of the key that the password opened.
     pub fn key(&self) -> Id {
-        self.opened.key
+        self.opened.found.key
     }
 
     /// Adds a password with this cost of guessing; returns the ID of its key.
@@ -262,7 +331,9 @@ impl Repository {
     /// # Errors
     /// An unusable cost, an empty password, or when the storage fails.
     pub fn add_key(&self, password: &Password, cost: KdfCost) -> Result<Id> {
-        key::add(self.storage(), self.master(), password, cost)
+        let id = key::add(self.storage(), self.master(), password, cost)?;
+        self.copy_config_and_keys()?;
+        Ok(id)
     }
 
     /// Removes a key. The key that opened the repository is refused, so that the last key stays.
@@ -270,10 +341,10 @@ impl Repository {
     /// # Errors
     /// [`Error::KeyInUse`], or when the storage fails.
     pub fn remove_key(&self, id: Id) -> Result<()> {
-        if id == self.opened.key {
+        if id == self.opened.found.key {
             return Err(Error::KeyInUse(id));
         }
-        key::delete(&*self.opened.storage, id)
+        self.delete_key(id)
     }
 
     /// Removes the key that opened the repository after `new` was added.
@@ -281,11 +352,22 @@ impl Repository {
     /// # Errors
     /// [`Error::KeyInUse`] when they are the same; when `new` cannot be read, or the storage fails.
     pub fn replace_key(&self, new: Id) -> Result<()> {
-        if new == self.opened.key {
+        if new == self.opened.found.key {
             return Err(Error::KeyInUse(new));
         }
         key::load(&*self.opened.storage, new)?;
-        key::delete(&*self.opened.storage, self.opened.key)
+        self.delete_key(self.opened.found.key)
+    }
+
+    /// The copy goes first: if it were left, it would stand for a key that was lost.
+    fn delete_key(&self, id: Id) -> Result<()> {
+        if self.format() > 1 {
+            let copies = copies::read(self.storage())?;
+            if let Some((copy, _)) = copies.keys.get(&id) {
+                self.delete_if_there(Name::new(ObjectKind::Copy, *copy))?;
+            }
+        }
+        key::delete(self.storage(), id)
     }
 
     /// The settings that are fixed for the repository's life.
@@ -342,7 +424,7 @@ impl Repository {
     /// When the storage fails.
     #[doc(hidden)]
     pub fn put_sealed(&self, kind: ObjectKind, payload: &[u8]) -> Result<Id> {
-        let sealed = self.opened.master.seal_object(kind, payload);
+        let sealed = self.opened.found.master.seal_object(kind, payload);
         let name = Name::new(kind, object_id(&[&sealed]));
         self.opened
             .storage
@@ -367,6 +449,7 @@ impl Repository {
             return Err(Error::damaged(name, "its bytes do not match its name"));
         }
         self.opened
+            .found
             .master
             .open_object(kind, sealed, &name.to_string())
     }
@@ -585,7 +668,7 @@ impl IndexObjects for Repository {
     }
 
     fn keys(&self) -> &dyn PageKeys {
-        &self.opened.master
+        &self.opened.found.master
     }
 
     fn removals(&self) -> Result<Removed> {

@@ -451,8 +451,8 @@ impl Encoder {
     /// # Errors
     /// As [`Encoder::store`].
     pub fn store_directory(&mut self, entries: &[Entry]) -> Result<Vec<Piece>> {
-        let bytes = tree::encode(entries);
         let repository = &self.shared.repository;
+        let bytes = tree::encode(entries);
         let mut rest = bytes.as_slice();
         let blocks: Vec<&[u8]> = repository
             .chunker()

@@ -34,6 +34,9 @@ pub struct Config {
     pub chunking: Chunking,
     /// 32 random bytes from which the gear table is derived.
     pub chunker_secret: Id,
+    /// What a program must know besides the format to use the repository. There is nothing yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
 }
 
 mod algorithm_name {
@@ -70,6 +73,7 @@ mod tests {
             hash: Algorithm::Xxh3,
             chunking: Chunking::default(),
             chunker_secret: Id::default(),
+            features: Vec::new(),
         };
         let json = serde_json::to_string(&config).unwrap();
         let error = serde_json::from_str::<Config>(&json)

@@ -13,8 +13,11 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 use crate::error::{Error, Result};
 use tabane_storage::{ObjectKind, random};
 
-/// The format that this program writes, and the latest that it reads.
-pub const FORMAT: u8 = 1;
+/// The latest format of repositories that this program knows: that of their config.
+pub const FORMAT: u8 = 2;
+
+/// The format of every other object.
+pub const OBJECT_FORMAT: u8 = 1;
 
 /// Length of an object's header in bytes.
 pub const HEADER_LEN: usize = 40;
@@ -27,6 +30,9 @@ pub const SALT_LEN: usize = 32;
 
 const MAGIC: &[u8; 6] = b"TABANE";
 const KEY_LEN: usize = 32;
+
+/// Where a header has the format.
+const FORMAT_AT: usize = 7;
 
 /// A random salt that makes an object's key its own.
 pub type ObjectSalt = [u8; SALT_LEN];
@@ -47,7 +53,16 @@ impl MasterKey {
     /// The key of the object of this kind with this salt.
     pub fn object_key(&self, kind: ObjectKind, salt: &ObjectSalt) -> ObjectKey {
         let mut key = [0; KEY_LEN];
-        derive(&self.0, salt, &prefix(kind), &mut key);
+        derive(&self.0, salt, &prefix(kind, OBJECT_FORMAT), &mut key);
+        let object_key = ObjectKey::new(&key);
+        key.zeroize();
+        object_key
+    }
+
+    /// The key of the object with this header, whatever its format.
+    fn key_of(&self, header: &[u8; HEADER_LEN]) -> ObjectKey {
+        let mut key = [0; KEY_LEN];
+        derive(&self.0, &header[8..], &header[..8], &mut key);
         let object_key = ObjectKey::new(&key);
         key.zeroize();
         object_key
@@ -55,11 +70,21 @@ impl MasterKey {
 
     /// Seals a whole object that has one part.
     pub fn seal_object(&self, kind: ObjectKind, payload: &[u8]) -> Vec<u8> {
-        let salt = random();
+        self.seal_with(&header(kind, &random()), payload)
+    }
+
+    /// Seals the config of a repository of this format.
+    pub fn seal_config(&self, format: u8, payload: &[u8]) -> Vec<u8> {
+        let mut header = header(ObjectKind::Config, &random());
+        header[FORMAT_AT] = format;
+        self.seal_with(&header, payload)
+    }
+
+    fn seal_with(&self, header: &[u8; HEADER_LEN], payload: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_LEN + payload.len() + TAG_LEN);
-        bytes.extend_from_slice(&header(kind, &salt));
+        bytes.extend_from_slice(header);
         bytes.extend_from_slice(payload);
-        self.object_key(kind, &salt).seal(0, &mut bytes, HEADER_LEN);
+        self.key_of(header).seal(0, &mut bytes, HEADER_LEN);
         bytes
     }
 
@@ -68,9 +93,10 @@ impl MasterKey {
     /// # Errors
     /// [`Error::Damaged`] for bytes that this key did not seal, [`Error::NewerFormat`].
     pub fn open_object(&self, kind: ObjectKind, mut bytes: Vec<u8>, what: &str) -> Result<Vec<u8>> {
-        let salt = parse_header(kind, &bytes, what)?;
+        parse_header(kind, &bytes, what)?;
+        let header = *bytes.first_chunk().expect("it was parsed");
         let payload = self
-            .object_key(kind, &salt)
+            .key_of(&header)
             .open(0, &mut bytes[HEADER_LEN..])
             .ok_or_else(|| Error::damaged(what, "its contents fail authentication"))?;
         Ok(payload.to_vec())
@@ -150,10 +176,15 @@ impl ObjectKey {
     }
 }
 
+/// The format that an object's header names; 0 where there is none.
+pub fn format_of(bytes: &[u8]) -> u8 {
+    bytes.get(FORMAT_AT).copied().unwrap_or(0)
+}
+
 /// The header of an object.
 pub fn header(kind: ObjectKind, salt: &ObjectSalt) -> [u8; HEADER_LEN] {
     let mut header = [0; HEADER_LEN];
-    header[..8].copy_from_slice(&prefix(kind));
+    header[..8].copy_from_slice(&prefix(kind, OBJECT_FORMAT));
     header[8..].copy_from_slice(salt);
     header
 }
@@ -166,20 +197,24 @@ pub fn parse_header(kind: ObjectKind, bytes: &[u8], what: &str) -> Result<Object
     let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
         return Err(Error::damaged(what, "it is shorter than a header"));
     };
-    let expected = prefix(kind);
+    let expected = prefix(kind, OBJECT_FORMAT);
+    let known = match kind {
+        ObjectKind::Config => FORMAT,
+        _ => OBJECT_FORMAT,
+    };
     if tabane_striped::is_container(header) {
         return Err(Error::OfStripedSet(what.to_owned()));
     }
     if header[..7] != expected[..7] {
         return Err(Error::damaged(what, "it is not an object of this kind"));
     }
-    if header[7] > FORMAT {
+    if header[FORMAT_AT] > known {
         return Err(Error::NewerFormat {
-            found: header[7],
-            known: FORMAT,
+            found: header[FORMAT_AT],
+            known,
         });
     }
-    if header[7] != FORMAT {
+    if header[FORMAT_AT] == 0 {
         return Err(Error::damaged(what, "it has a format that never was"));
     }
     Ok(*header[8..].first_chunk().expect("the header has a salt"))
@@ -201,7 +236,7 @@ pub fn derive(secret: &[u8], salt: &[u8], info: &[u8], out: &mut [u8]) {
 }
 
 /// Magic, kind and format; it also binds a derived key to them.
-fn prefix(kind: ObjectKind) -> [u8; 8] {
+fn prefix(kind: ObjectKind, format: u8) -> [u8; 8] {
     let letter = match kind {
         ObjectKind::Config => b'C',
         ObjectKind::Key => b'K',
@@ -214,11 +249,12 @@ fn prefix(kind: ObjectKind) -> [u8; 8] {
         ObjectKind::Target => b'T',
         ObjectKind::Set => b'G',
         ObjectKind::Deleted => b'D',
+        ObjectKind::Copy => b'Y',
     };
     let mut prefix = [0; 8];
     prefix[..6].copy_from_slice(MAGIC);
     prefix[6] = letter;
-    prefix[7] = FORMAT;
+    prefix[FORMAT_AT] = format;
     prefix
 }
 

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-pub use tabane_files::{HardLink, Time, Xattr};
+pub use tabane_files::{Flags, HardLink, Time, Xattr};
 
 use tabane_storage::Id;
 

@@ -7,7 +7,7 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::error::{Error, Result};
 use crate::format::crypto::{MasterKey, ObjectKey};
 use tabane_storage::Id;
-use tabane_storage::{Name, ObjectKind, Storage};
+use tabane_storage::{Name, ObjectKind, Storage, StorageErrorKind};
 use tabane_storage::{object_id, random};
 
 /// A password, made by `Password::new(b"…".to_vec())`; wiped from memory when dropped.
@@ -97,7 +97,7 @@ pub(crate) fn add(
     let wrapping = stretch(password, &salt, cost)?;
     let host = crate::format::host::describe();
     let file = KeyFile {
-        format: crate::format::crypto::FORMAT,
+        format: crate::format::crypto::OBJECT_FORMAT,
         username: host.username,
         hostname: host.hostname,
         created: jiff::Timestamp::now(),
@@ -188,7 +188,16 @@ pub fn load(storage: &dyn Storage, id: Id) -> Result<Key> {
     if object_id(&[&bytes]) != id {
         return Err(Error::damaged(name, "its bytes do not match its name"));
     }
-    let file = serde_json::from_slice(&bytes).map_err(|error| Error::damaged(name, error))?;
+    parse(id, &bytes)
+}
+
+/// Reads the bytes of the key of this name.
+///
+/// # Errors
+/// [`Error::Damaged`].
+pub(crate) fn parse(id: Id, bytes: &[u8]) -> Result<Key> {
+    let name = Name::new(ObjectKind::Key, id);
+    let file = serde_json::from_slice(bytes).map_err(|error| Error::damaged(name, error))?;
     Ok(Key { id, file })
 }
 
@@ -212,13 +221,13 @@ pub(crate) fn delete(storage: &dyn Storage, id: Id) -> Result<()> {
 }
 
 impl Key {
-    fn unwrap(&self, password: &Password) -> Result<Option<MasterKey>> {
+    pub(crate) fn unwrap(&self, password: &Password) -> Result<Option<MasterKey>> {
         let name = Name::new(ObjectKind::Key, self.id);
         let file = &self.file;
-        if file.format > crate::format::crypto::FORMAT {
+        if file.format > crate::format::crypto::OBJECT_FORMAT {
             return Err(Error::NewerFormat {
                 found: file.format,
-                known: crate::format::crypto::FORMAT,
+                known: crate::format::crypto::OBJECT_FORMAT,
             });
         }
         if file.kdf != KDF {
@@ -238,14 +247,20 @@ impl Key {
     }
 }
 
-fn ids(storage: &dyn Storage) -> Result<Vec<Id>> {
-    let listed = storage
-        .list(ObjectKind::Key)
-        .map_err(|source| Error::Storage {
+/// The names of all keys.
+///
+/// # Errors
+/// When the storage cannot be listed.
+pub(crate) fn ids(storage: &dyn Storage) -> Result<Vec<Id>> {
+    let listed = match storage.list(ObjectKind::Key) {
+        // The folder itself is lost.
+        Err(error) if error.kind() == StorageErrorKind::NotFound => Vec::new(),
+        listed => listed.map_err(|source| Error::Storage {
             action: "list",
             what: "keys".to_owned(),
             source,
-        })?;
+        })?,
+    };
     let mut ids: Vec<Id> = listed.into_iter().map(|object| object.id).collect();
     ids.sort();
     Ok(ids)

@@ -3,10 +3,12 @@
 pub mod chunker;
 pub mod compress;
 pub mod config;
+pub mod copies;
 pub mod crypto;
 pub mod entry;
 pub mod host;
 pub mod key;
+pub mod owners;
 pub mod pack;
 pub mod removal;
 pub mod snapshot;

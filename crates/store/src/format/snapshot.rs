@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use tabane_storage::Id;
 
 use crate::format::entry::Piece;
+use crate::format::owners::Owners;
 
 /// The contents of a snapshot's object, sealed JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +30,9 @@ pub struct Snapshot {
     pub original: Option<Id>,
     /// The content of `/`, a directory.
     pub root: Vec<Piece>,
+    /// The names of owners and groups; nothing in a repository of format 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owners: Option<Owners>,
     /// The program that wrote it.
     pub program_version: String,
     /// What there was to do.
@@ -36,6 +40,18 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// The name that a user had where the snapshot was made, if it is known.
+    pub fn user(&self, number: u32) -> Option<&str> {
+        let owners = self.owners.as_ref()?;
+        owners.users.get(&number).map(String::as_str)
+    }
+
+    /// The name that a group had where the snapshot was made, if it is known.
+    pub fn group(&self, number: u32) -> Option<&str> {
+        let owners = self.owners.as_ref()?;
+        owners.groups.get(&number).map(String::as_str)
+    }
+
     /// Adds a tag, unless it has it.
     pub fn add_tag(&mut self, tag: &str) {
         if !self.tags.iter().any(|other| other == tag) {

@@ -5,12 +5,23 @@
 //! stores little.
 
 use crate::error::{Error, Result};
-use crate::format::entry::{Entry, Kind, Piece};
+use crate::format::entry::{Entry, Flags, Kind, Piece};
 
-/// The bytes of a directory.
+/// A directory that begins with this byte has flags behind each entry. No entry begins with it,
+/// since no name is empty.
+const WITH_FLAGS: u8 = 0;
+
+/// The bytes of a directory. They are those of format 1 unless an entry has flags.
 pub fn encode(entries: &[Entry]) -> Vec<u8> {
-    entries.iter().fold(Vec::new(), |bytes, entry| {
-        postcard::to_extend(entry, bytes).expect("an entry is plain data")
+    if entries.iter().all(|entry| entry.flags.is_empty()) {
+        return entries.iter().fold(Vec::new(), |bytes, entry| {
+            postcard::to_extend(entry, bytes).expect("an entry is plain data")
+        });
+    }
+    entries.iter().fold(vec![WITH_FLAGS], |bytes, entry| {
+        let mut bytes = postcard::to_extend(entry, bytes).expect("an entry is plain data");
+        bytes.push(entry.flags.bits());
+        bytes
     })
 }
 
@@ -21,9 +32,16 @@ pub fn encode(entries: &[Entry]) -> Vec<u8> {
 pub fn decode(mut bytes: &[u8]) -> Result<Vec<Entry>> {
     let damaged = |why: String| Error::damaged("a directory", why);
     let mut entries: Vec<Entry> = Vec::new();
+    let behind = bytes.strip_prefix(&[WITH_FLAGS]);
+    let with_flags = behind.is_some();
+    bytes = behind.unwrap_or(bytes);
     while !bytes.is_empty() {
-        let (entry, rest) = postcard::take_from_bytes::<Entry>(bytes)
+        let (mut entry, mut rest) = postcard::take_from_bytes::<Entry>(bytes)
             .map_err(|error| damaged(error.to_string()))?;
+        if with_flags {
+            let flags = rest.split_off_first().copied().and_then(Flags::from_bits);
+            entry.flags = flags.ok_or_else(|| damaged("its flags are none".to_owned()))?;
+        }
         let name = &entry.name;
         if name.is_empty()
             || name == b"."
@@ -50,6 +68,10 @@ pub fn decode(mut bytes: &[u8]) -> Result<Vec<Entry>> {
         }
         entries.push(entry);
         bytes = rest;
+    }
+    // Else one directory could have two encodings, and so be stored twice.
+    if with_flags && entries.iter().all(|entry| entry.flags.is_empty()) {
+        return Err(damaged("it has room for flags and no flag".to_owned()));
     }
     Ok(entries)
 }

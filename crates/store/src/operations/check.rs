@@ -63,6 +63,8 @@ pub enum ReadData {
 /// What was looked at, and how many problems there were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CheckReport {
+    /// Keys that can be read: as many passwords open the repository.
+    pub keys: u64,
     /// Snapshots.
     pub snapshots: u64,
     /// Objects of the index.
@@ -124,7 +126,7 @@ impl Repository {
         // So that no prune takes packs away meanwhile. A repository that cannot be written to
         // cannot be pruned from here, and can be checked.
         let _presence = Presence::announce(self, Purpose::Restore);
-        check_keys(&run)?;
+        report.keys = check_keys(&run)?;
         let removals = read_removals(&run)?;
         // Before the index: so the index knows all that the snapshots need, even if a backup ends
         // meanwhile.
@@ -161,13 +163,15 @@ impl Repository {
     }
 }
 
-fn check_keys(run: &Run) -> Result<()> {
-    for (id, _) in run.repository.list(ObjectKind::Key)? {
-        if let Err(error) = key::load(run.repository.storage(), id) {
-            run.error(&error);
-        }
+fn check_keys(run: &Run) -> Result<u64> {
+    for fault in run.repository.faults_of_config_and_keys()? {
+        run.problem(&fault);
     }
-    Ok(())
+    if run.repository.is_migrated_in_part()? {
+        let progress = run.repository.progress();
+        progress.note("a migration of this repository was interrupted: migrate it again");
+    }
+    Ok(key::list(run.repository.storage())?.keys.len() as u64)
 }
 
 fn read_removals(run: &Run) -> Result<Removals> {

@@ -69,6 +69,13 @@ impl Repository {
     /// collisions, or if both are the same repository.
     pub fn check_copy_to(&self, to: &Repository) -> Result<()> {
         let (source, target) = (self.config(), to.config());
+        if self.format() > to.format() {
+            return Err(Error::OlderFormat {
+                location: to.storage().location(),
+                format: to.format(),
+                needed: self.format(),
+            });
+        }
         if source.id == target.id {
             return Err(Error::Invalid(
                 "both are the same repository: there is nothing to copy".to_owned(),

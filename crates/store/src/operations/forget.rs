@@ -373,6 +373,7 @@ mod tests {
             parent: None,
             original: None,
             root: Vec::new(),
+            owners: None,
             program_version: String::new(),
             summary: Default::default(),
         };

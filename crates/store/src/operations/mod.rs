@@ -9,6 +9,7 @@ pub mod dump;
 pub mod edit;
 pub mod find;
 pub mod forget;
+mod migrate;
 pub mod prune;
 pub mod repack;
 pub mod repair;

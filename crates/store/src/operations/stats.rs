@@ -105,7 +105,8 @@ pub fn of_repository(browser: &Browser, repository: &Repository) -> Result<Repos
             | ObjectKind::Client
             | ObjectKind::Target
             | ObjectKind::Set
-            | ObjectKind::Deleted => {}
+            | ObjectKind::Deleted
+            | ObjectKind::Copy => {}
         }
     }
     for block in browser.index().blocks() {

@@ -9,6 +9,7 @@ mod degraded;
 mod folders;
 mod kills;
 mod loss;
+mod migrate;
 mod refusals;
 mod server;
 mod torn;

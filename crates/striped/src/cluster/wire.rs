@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tabane_storage::{Id, Listed, Name, ObjectKind, StorageError, StorageErrorKind};
 
 /// The version of the protocol that this program speaks.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// With this begins what is said over TLS.
 const CONTROL_MAGIC: &[u8; 8] = b"TABANE.c";
@@ -221,7 +221,7 @@ pub struct Status {
     pub relayed_bytes: u64,
 }
 
-/// The kinds of error that version 3 of the protocol has, by their numbers. Other kinds are sent as
+/// The kinds of error that version 4 of the protocol has, by their numbers. Other kinds are sent as
 /// `Permanent`, the last one.
 const SENT_KINDS: [StorageErrorKind; 9] = [
     StorageErrorKind::NotFound,

@@ -25,9 +25,10 @@ use tabane_storage::{Name, ObjectKind, Storage};
 use tabane_store::browse::{self, Browser};
 use tabane_store::check::CheckOptions;
 use tabane_store::chunker::{BLOCK_LEN_MAX, Chunking};
-use tabane_store::entry::{Entry, HardLink, Kind, Piece, Time, Xattr};
+use tabane_store::entry::{Entry, Flags, HardLink, Kind, Piece, Time, Xattr};
 use tabane_store::forget::{self, Age, Count, Period, Rule};
 use tabane_store::key::{self, KdfCost, Password};
+use tabane_store::owners::Owners;
 use tabane_store::parts::pack::{
     self, BlockKind, Codec, PackContents, PackWriter, SEGMENT_LEN_MAX, Segment, SegmentReader,
 };
@@ -85,6 +86,11 @@ pub const PARSERS: &[Parser] = &[
         name: "directory",
         run: directory,
         samples: directory_samples,
+    },
+    Parser {
+        name: "copy",
+        run: copy,
+        samples: copy_samples,
     },
     Parser {
         name: "snapshot",
@@ -156,7 +162,10 @@ thread_local! {
 fn empty_repository() -> (MemoryStorage, Arc<Repository>) {
     let (storage, repository) = REPOSITORY.with(Clone::clone);
     for kind in ObjectKind::ALL {
-        if !matches!(kind, ObjectKind::Config | ObjectKind::Key) {
+        if !matches!(
+            kind,
+            ObjectKind::Config | ObjectKind::Key | ObjectKind::Copy
+        ) {
             for object in storage.list(kind).expect("a list") {
                 storage.remove(Name::new(kind, object.id));
             }
@@ -232,7 +241,7 @@ fn key(input: &[u8]) {
     let keys: Vec<_> = objects
         .keys()
         .copied()
-        .filter(|name| name.kind == ObjectKind::Key)
+        .filter(|name| matches!(name.kind, ObjectKind::Key | ObjectKind::Copy))
         .collect();
     for name in keys {
         objects.remove(&name);
@@ -314,6 +323,31 @@ fn config_samples() -> Vec<Vec<u8>> {
     let first = serde_json::to_vec(&config).expect("JSON");
     config.chunking = Chunking::Fixed { len: 65536 };
     vec![first, serde_json::to_vec(&config).expect("JSON")]
+}
+
+// Copies of the config and of keys: whatever else is there, the right ones are found.
+
+fn copy(input: &[u8]) {
+    let (storage, repository) = empty_repository();
+    let lost = |name: &Name| matches!(name.kind, ObjectKind::Config | ObjectKind::Key);
+    let mut objects = storage.objects();
+    objects.retain(|name, _| !lost(name));
+    let storage = MemoryStorage::new(objects);
+    let name = Name::new(ObjectKind::Copy, tabane_storage::object_id(&[input]));
+    storage.set(name, input.to_vec());
+    let opened = Repository::open(Arc::new(storage.clone()), &password()).expect("the copies");
+    assert_eq!(opened.config().id, repository.config().id);
+    assert!(!opened.damaged().is_empty());
+    opened.repair_config().expect("a repair");
+    let opened = Repository::open(Arc::new(storage), &password()).expect("what was mended");
+    assert_eq!(opened.config().id, repository.config().id);
+}
+
+fn copy_samples() -> Vec<Vec<u8>> {
+    let (storage, _) = empty_repository();
+    let objects = storage.objects().into_iter();
+    let copies = objects.filter(|(name, _)| name.kind == ObjectKind::Copy);
+    copies.map(|(_, bytes)| bytes.to_vec()).collect()
 }
 
 // Footers of packs. The input is the footer; a body of the length that it says is put before it.
@@ -544,7 +578,13 @@ fn directory(input: &[u8]) {
     for (old, new) in [(&empty, &root), (&root, &empty), (&root, &root)] {
         let _ = diff::diff(&mut browser, old, new, |_| Ok::<_, tabane_store::Error>(()));
     }
-    let _ = dump::archive(&mut browser, Path::new("/"), &root, &mut Room(1 << 16));
+    let _ = dump::archive(
+        &mut browser,
+        &snapshot,
+        Path::new("/"),
+        &root,
+        &mut Room(1 << 16),
+    );
     for entry in &entries {
         let _ = dump::file(&mut browser, entry, &mut Room(1 << 16));
     }
@@ -629,6 +669,10 @@ fn directory_samples() -> Vec<Vec<u8>> {
                 name: b"user.a".to_vec(),
                 value: b"b".to_vec(),
             }],
+            flags: match number {
+                0 => Flags::IMMUTABLE | Flags::NODUMP,
+                _ => Flags::default(),
+            },
             kind,
         });
     }
@@ -707,6 +751,10 @@ fn snapshot_of(root: Vec<Piece>) -> Snapshot {
         parent: Some(Id([3; 32])),
         original: None,
         root,
+        owners: Some(Owners {
+            users: [(0, "root".to_owned())].into(),
+            groups: [(1000, "staff".to_owned())].into(),
+        }),
         program_version: "tabane 0.1.0".to_owned(),
         summary: Summary::default(),
     }

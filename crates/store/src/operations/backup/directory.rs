@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::access::writer::Encoder;
 use crate::error::{Error, Result};
-use crate::format::entry::{Entry, Kind, Piece};
+use crate::format::entry::{Entry, Flags, Kind, Piece};
+use crate::format::owners::Numbers;
 use tabane_storage::sync::lock;
 
 /// A directory that still waits for some of its entries.
@@ -35,6 +36,9 @@ pub struct Place {
 /// Stores complete directories.
 pub struct Assembler {
     encoder: Mutex<Encoder>,
+    with_flags: bool,
+    /// Of all entries so far.
+    owners: Mutex<Numbers>,
     root: Mutex<Option<Vec<Piece>>>,
     changed: AtomicBool,
 }
@@ -70,10 +74,12 @@ impl Directory {
 }
 
 impl Assembler {
-    /// Stores directories with `encoder`.
-    pub fn new(encoder: Encoder) -> Self {
+    /// Stores directories with `encoder`, with file flags if the repository has them.
+    pub fn new(encoder: Encoder, with_flags: bool) -> Self {
         Self {
             encoder: Mutex::new(encoder),
+            with_flags,
+            owners: Mutex::default(),
             root: Mutex::new(None),
             changed: AtomicBool::new(false),
         }
@@ -84,8 +90,15 @@ impl Assembler {
     /// # Errors
     /// When a directory was complete and could not be stored.
     pub fn entry_done(&self, place: Place, entry: Option<Entry>) -> Result<()> {
-        lock(&place.directory.state).entries[place.number] = entry;
+        self.set(&place, entry);
         self.release(place.directory)
+    }
+
+    fn set(&self, place: &Place, mut entry: Option<Entry>) {
+        if let Some(entry) = entry.as_mut().filter(|_| !self.with_flags) {
+            entry.flags = Flags::default();
+        }
+        lock(&place.directory.state).entries[place.number] = entry;
     }
 
     /// Notes that all entries of a directory have been handed out.
@@ -107,13 +120,16 @@ impl Assembler {
                 (state.entry.take(), std::mem::take(&mut state.entries))
             };
             let entries: Vec<Entry> = entries.into_iter().flatten().collect();
+            let mut owners = lock(&self.owners);
+            entries.iter().for_each(|entry| owners.add(entry));
+            drop(owners);
             let content = lock(&self.encoder).store_directory(&entries)?;
             let (Some(place), Some(mut entry)) = (directory.place.clone(), entry) else {
                 *lock(&self.root) = Some(content);
                 return Ok(());
             };
             entry.kind = Kind::Directory { content };
-            lock(&place.directory.state).entries[place.number] = Some(entry);
+            self.set(&place, Some(entry));
             directory = place.directory;
         }
         Ok(())
@@ -125,14 +141,16 @@ impl Assembler {
         self.changed.load(Ordering::Relaxed)
     }
 
-    /// Packs the last directories; returns the content of the root.
+    /// Packs the last directories; returns the content of the root, and who owns the entries.
     ///
     /// # Errors
     /// When storing fails or has failed before.
-    pub fn finish(self) -> Result<Vec<Piece>> {
+    pub fn finish(self) -> Result<(Vec<Piece>, Numbers)> {
         let encoder = self.encoder.into_inner().expect("no panic under this lock");
         encoder.flush()?;
         let root = self.root.into_inner().expect("no panic under this lock");
-        root.ok_or(Error::Interrupted("the backup ended before its time"))
+        let root = root.ok_or(Error::Interrupted("the backup ended before its time"))?;
+        let owners = self.owners.into_inner().expect("no panic under this lock");
+        Ok((root, owners))
     }
 }

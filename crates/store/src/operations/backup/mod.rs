@@ -172,7 +172,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         }
     };
     let pool = Pool::for_all_processors(|| encoder(BlockKind::Data));
-    let assembler = Assembler::new(encoder(BlockKind::Tree));
+    let assembler = Assembler::new(encoder(BlockKind::Tree), repository.format() > 1);
     let run = Arc::new(Run {
         repository: repository.clone(),
         writer,
@@ -223,7 +223,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
     let is_changed = run.assembler.is_changed() || !missing.is_empty();
     let root = run.assembler.finish();
     let written = run.writer.finish()?;
-    let root = walked
+    let (root, owners) = walked
         .and(flushed)
         .and(produced)
         .and(root)
@@ -251,6 +251,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         parent: parent.as_ref().map(|(id, _)| *id),
         original: None,
         root,
+        owners: (repository.format() > 1).then(|| owners.names()),
         program_version: concat!("tabane ", env!("CARGO_PKG_VERSION")).to_owned(),
         summary: Summary {
             start,

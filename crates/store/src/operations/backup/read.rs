@@ -214,9 +214,8 @@ fn never_wait(file: BorrowedFd<'_>) -> io::Result<()> {
 fn open(job: &FileJob) -> io::Result<(OwnedFd, Found)> {
     let name = OsStr::from_bytes(&job.found.entry.name);
     let file = read::open_file(job.directory.as_fd(), name)?;
-    let stat = rustix::fs::fstat(&file)?;
     let with_atime = job.found.entry.atime.is_some();
-    let found = read::entry_from_stat(name, &stat, with_atime)?;
+    let found = read::stat_open(file.as_fd(), name, with_atime)?;
     match found.entry.kind {
         Kind::File { .. } => Ok((file, found)),
         _ => Err(io::Error::other("it is no longer a regular file")),
@@ -230,8 +229,7 @@ fn warn_if_changed(
     file: BorrowedFd<'_>,
     opened: &Entry,
 ) -> io::Result<Entry> {
-    let stat = rustix::fs::fstat(file)?;
-    let now = read::entry_from_stat(OsStr::new(""), &stat, false)?.entry;
+    let now = read::stat_open(file, OsStr::new(""), false)?.entry;
     if (now.size(), now.mtime, now.ctime) != (opened.size(), opened.mtime, opened.ctime) {
         let what = "changed while it was read; the snapshot has what was read";
         run.repository.progress().warning(&job.path, what);

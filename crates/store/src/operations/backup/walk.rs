@@ -20,7 +20,7 @@ use crate::access::deep_stack::DEPTH_MAX;
 use crate::access::reader::BlockReader;
 use crate::access::writer::Encoder;
 use crate::error::{Error, Result};
-use crate::format::entry::{self, Entry, Found, Kind, Piece};
+use crate::format::entry::{self, Entry, Flags, Found, Kind, Piece};
 use crate::format::snapshot::Snapshot;
 use tabane_patterns::Scope;
 use tabane_storage::Outcome;
@@ -134,12 +134,12 @@ impl<'a> Walker<'a> {
     }
 
     /// Hands out everything in the directory `source`, an absolute path, as the directory
-    /// `as_path`. Directories above `as_path` get the attributes of `source`.
+    /// `as_path`. Directories above `as_path` get the attributes of `source`, without its
+    /// file flags.
     pub fn walk_as(mut self, source: &Path, as_path: &Path) -> Result<()> {
         let opened = read::open_directory(rustix::fs::CWD, source.as_os_str());
         let fd = opened.map_err(cannot_read(source))?;
-        let stat = rustix::fs::fstat(&fd).map_err(|error| cannot_read(source)(error.into()))?;
-        let found = read::entry_from_stat(OsStr::new(""), &stat, self.run.options.with_atime);
+        let found = read::stat_open(fd.as_fd(), OsStr::new(""), self.run.options.with_atime);
         let found: Found = found.map_err(cannot_read(source))?;
         let mut attributes = found.entry;
         let xattrs = read::xattrs(fd.as_fd());
@@ -176,6 +176,11 @@ impl<'a> Walker<'a> {
             };
             let entry = Entry {
                 name: name.as_bytes().to_vec(),
+                flags: match next {
+                    // An immutable directory above would keep out what a restore adds to it.
+                    Some(_) => Flags::default(),
+                    None => attributes.flags,
+                },
                 ..attributes.clone()
             };
             let entries = if next.is_some() { 1 } else { names.len() };
@@ -218,6 +223,7 @@ impl<'a> Walker<'a> {
             inode: 0,
             hard_link: None,
             xattrs: Vec::new(),
+            flags: Flags::default(),
             kind: Kind::File {
                 size: 0,
                 content: Vec::new(),

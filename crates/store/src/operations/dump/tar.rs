@@ -14,6 +14,7 @@ use super::sparse::SparseMap;
 use super::{ContentReader, DumpError};
 use crate::access::browse::{Browser, Walk};
 use crate::format::entry::{Entry, HardLink, Kind, Piece, Time, Xattr};
+use crate::format::snapshot::Snapshot;
 
 /// Counts of [`archive`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,21 +28,24 @@ pub struct Archived {
 /// Writes `entry`, whose path is `path`, and everything below it as a POSIX.1-2001 (PAX) tar
 /// archive.
 ///
-/// Names are paths without the slash at the beginning. Owners are numbers. Times have nanoseconds.
-/// Extended attributes are those of star (`SCHILY.xattr.…`), which GNU tar restores with
-/// `--xattrs`; access control lists are those of star, too (`SCHILY.acl.…`), which it restores with
-/// `--acls`. Files with holes are sparse members of GNU's format 1.0.
+/// Names are paths without the slash at the beginning. Owners have their names, where `snapshot`
+/// has them, and their numbers. Times have nanoseconds. Extended attributes are those of star
+/// (`SCHILY.xattr.…`), which GNU tar restores with `--xattrs`; access control lists are those of
+/// star, too (`SCHILY.acl.…`), which it restores with `--acls`. Files with holes are sparse members
+/// of GNU's format 1.0.
 ///
 /// # Errors
 /// When something cannot be read or written.
 pub fn archive(
     browser: &mut Browser,
+    snapshot: &Snapshot,
     path: &Path,
     entry: &Entry,
     out: &mut impl Write,
 ) -> Result<Archived, DumpError> {
     let mut archiver = Archiver {
         builder: Builder::new(out),
+        snapshot,
         links: HashMap::new(),
         archived: Archived::default(),
     };
@@ -59,6 +63,8 @@ pub fn archive(
 
 struct Archiver<'a, W: Write> {
     builder: Builder<&'a mut W>,
+    /// Has the names of owners.
+    snapshot: &'a Snapshot,
     /// The first name and the kind of each inode with several names; the kind tells apart inodes
     /// whose number was reused.
     links: HashMap<HardLink, (PathBuf, Kind)>,
@@ -78,6 +84,20 @@ impl<W: Write> Archiver<'_, W> {
         header.set_mode(entry.mode);
         header.set_uid(entry.uid.into());
         header.set_gid(entry.gid.into());
+        let names = [
+            ("uname", self.snapshot.user(entry.uid)),
+            ("gname", self.snapshot.group(entry.gid)),
+        ];
+        for (key, name) in names {
+            let Some(name) = name else { continue };
+            let fits = match key {
+                "uname" => header.set_username(name),
+                _ => header.set_groupname(name),
+            };
+            if fits.is_err() || !name.is_ascii() {
+                records.push(key, name);
+            }
+        }
         header.set_size(0);
         // Numbers too large for the old fields (7 or 11 octal digits) get a record too.
         for (key, id) in [("uid", entry.uid), ("gid", entry.gid)] {

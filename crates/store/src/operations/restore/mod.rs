@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex};
 use crate::access::client::{Presence, Purpose};
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
+use crate::format::owners::Renumbering;
 use crate::format::snapshot::Snapshot;
 use tabane_storage::Id;
 use tabane_storage::sync::lock;
@@ -46,8 +47,10 @@ impl Repository {
     ) -> Result<RestoreSummary> {
         // So that no prune takes packs away meanwhile, where this repository can be written to.
         let _presence = Presence::announce(self, Purpose::Restore);
+        let names = snapshot.owners.as_ref().filter(|_| !options.numeric_ids);
         let run = Arc::new(Run {
             repository: self.clone(),
+            renumbering: names.map(Renumbering::here).unwrap_or_default(),
             index: self.load_index()?,
             options,
             counters: Counters::default(),
@@ -77,6 +80,9 @@ impl Repository {
                 plan::link_all(&run, &target, &files, &links);
                 delete::delete_all(&run, &target, &includes, &surplus);
                 plan::finish_directories(&run, &target, &directories);
+                if run.options.file_flags {
+                    plan::set_flags(&run, &target, &files, &directories);
+                }
                 if run.options.verify && !run.has_failed() {
                     files::verify_all(&run, &target, &files);
                 }

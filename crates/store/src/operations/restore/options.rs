@@ -24,6 +24,11 @@ pub struct RestoreOptions {
     pub delete: bool,
     /// Report what would be restored, and write nothing.
     pub dry_run: bool,
+    /// Give files to the numbers that owners and groups had, not to those that have their names
+    /// here.
+    pub numeric_ids: bool,
+    /// Set file flags. What is immutable cannot be removed by whoever wants it for a while alone.
+    pub file_flags: bool,
 }
 
 /// Which existing, differing entries of the target a restore changes.
@@ -63,6 +68,8 @@ impl RestoreOptions {
             overwrite: Overwrite::Always,
             delete: false,
             dry_run: false,
+            numeric_ids: false,
+            file_flags: true,
         }
     }
 }
@@ -75,4 +82,6 @@ tabane_storage::setters!(RestoreOptions {
     set => overwrite: Overwrite,
     set => delete: bool,
     set => dry_run: bool,
+    set => numeric_ids: bool,
+    set => file_flags: bool,
 });

@@ -149,7 +149,8 @@ fn make_reading(
     };
     let selection = planner.plan.includes.select_directory(&above);
     // A target that was there has attributes of its own.
-    if let Some(directory) = directory.filter(|_| is_new) {
+    if let Some(mut directory) = directory.filter(|_| is_new) {
+        run.renumbering.apply(&mut directory);
         planner.plan.directories.push(Directory {
             path: PathBuf::new(),
             entry: directory,
@@ -276,10 +277,11 @@ impl Planner<'_, '_> {
                     .map(Vec::as_slice),
             );
         }
-        for entry in entries {
+        for mut entry in entries {
             if self.run.has_failed() {
                 return Ok(());
             }
+            self.run.renumbering.apply(&mut entry);
             let name = OsStr::from_bytes(&entry.name);
             let path = above.join(name);
             let is_directory = entry.directory().is_some();
@@ -640,6 +642,30 @@ fn finish_directory(run: &Run, target: &OwnedFd, path: &Path, entry: &Entry) {
     match applied {
         Ok(failures) => attribute_errors(run, path, &failures),
         Err(error) => run.io_error(path, "finish", error),
+    }
+}
+
+/// Gives files and directories the flags that they should have. Nothing can be changed afterwards.
+pub fn set_flags(run: &Run, target: &OwnedFd, files: &[File], directories: &[Directory]) {
+    let files = files.iter().filter(|file| !file.has_failed());
+    let files = files.map(|file| (&file.path, &file.entry));
+    let changed = directories
+        .iter()
+        .filter(|directory| directory.outcome != Outcome::Kept);
+    let directories = changed.map(|directory| (&directory.path, &directory.entry));
+    let flagged = files.chain(directories);
+    for (path, entry) in flagged.filter(|(_, entry)| !entry.flags.is_empty()) {
+        let applied = if path.as_os_str().is_empty() {
+            Ok(write::apply_flags(target.as_fd(), OsStr::new("."), entry))
+        } else {
+            in_directory(target, path, |directory, name| {
+                Ok(write::apply_flags(directory, name, entry))
+            })
+        };
+        match applied {
+            Ok(failure) => attribute_errors(run, path, failure.as_slice()),
+            Err(error) => run.io_error(path, "finish", error),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use tabane_storage::sync::lock;
 use super::options::RestoreOptions;
 use crate::access::repository::Repository;
 use crate::error::Error;
+use crate::format::owners::Renumbering;
 
 /// The result of a restore, or of its dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -49,6 +50,7 @@ pub struct Run {
     pub repository: Repository,
     pub index: Index,
     pub options: RestoreOptions,
+    pub renumbering: Renumbering,
     pub counters: Counters,
     pub failure: Mutex<Option<Error>>,
     /// Files that are kept open.

@@ -17,12 +17,15 @@ pub fn find(target: &OwnedFd, path: &Path) -> Option<Entry> {
     found.ok().map(|found| found.entry)
 }
 
-/// Whether mode, owner and time are those of `entry`.
+/// Whether mode, owner, time and file flags are those of `entry`.
 pub fn has_attributes(there: &Entry, entry: &Entry) -> bool {
     // The mode of a link cannot be set.
     let has_mode = matches!(entry.kind, Kind::Symlink { .. }) || there.mode == entry.mode;
     let owner_and_time = |entry: &Entry| (entry.uid, entry.gid, entry.mtime);
-    has_mode && owner_and_time(there) == owner_and_time(entry)
+    // Without flags to restore, those that forbid changes go all the same.
+    let has_flags =
+        there.flags == entry.flags || entry.flags.is_empty() && !there.flags.forbid_changes();
+    has_mode && has_flags && owner_and_time(there) == owner_and_time(entry)
 }
 
 /// The outcome for an entry whose kind and content the target has already.

@@ -1,0 +1,119 @@
+//! Opens a repository whose config or keys are damaged or missing, with the help of their copies.
+
+use std::collections::BTreeSet;
+
+use crate::error::{Error, Result};
+use crate::format::copies::{self, Copies};
+use crate::format::crypto::{FORMAT, MasterKey, format_of};
+use crate::format::key::{self, Key, Password};
+use tabane_storage::{Id, Name, ObjectKind, Storage, StorageErrorKind};
+
+/// What opens a repository.
+pub struct Found {
+    pub master: MasterKey,
+    /// The key that the password opened.
+    pub key: Id,
+    /// Where the config is: its own object, or a copy.
+    pub config_name: Name,
+    /// The config as it is stored, without what a copy has before it.
+    pub sealed_config: Vec<u8>,
+    /// What is wrong with the config and the keys, a sentence each.
+    pub damaged: Vec<String>,
+}
+
+/// Whether a copy may help where the originals fail in this way.
+fn may_be_damage(error: &Error) -> bool {
+    match error {
+        Error::NoRepository(_)
+        | Error::ConfigMissing(_)
+        | Error::NoKeys
+        | Error::WrongPassword { .. }
+        | Error::NewerFormat { .. }
+        | Error::Damaged { .. } => true,
+        // As a bad sector of a disk is.
+        Error::Storage { source, .. } => source.kind() == StorageErrorKind::Permanent,
+        _ => false,
+    }
+}
+
+/// Looks for a key that `password` opens and a config that the key opens, among originals and
+/// copies; nothing where copies are of no help. `error` is why the originals alone do not open.
+pub fn find(storage: &dyn Storage, password: &Password, error: &Error) -> Option<Found> {
+    if !may_be_damage(error) {
+        return None;
+    }
+    // Where they cannot be read either, the reason is that of the originals.
+    let copies = copies::read(storage).ok()?;
+    // Whoever writes a config of a newer format makes its copy first. So where no copy has such a
+    // format, the byte that says so is damaged.
+    let is_newer = |config: &Vec<u8>| format_of(config) > FORMAT;
+    if copies.is_empty() || copies.configs.values().any(is_newer) {
+        return None;
+    }
+    let (mut keys, mut damaged) = keys(storage, &copies).ok()?;
+    if let Error::WrongPassword { .. } = error {
+        // It was tried on all that are sound.
+        keys.retain(|(_, is_copy)| *is_copy);
+    }
+    let mut configs = Vec::new();
+    match storage.get(Name::CONFIG, None) {
+        Ok(bytes) => configs.push((Name::CONFIG, bytes)),
+        Err(error) if error.kind() == StorageErrorKind::NotFound => {
+            damaged.push("config is missing".to_owned());
+        }
+        Err(error) => damaged.push(format!("config cannot be read: {error}")),
+    }
+    let copied = copies.configs.into_iter();
+    configs.extend(copied.map(|(id, bytes)| (Name::new(ObjectKind::Copy, id), bytes)));
+    for (key, _) in keys {
+        // One that is hostile or of a newer format says nothing about the others.
+        let Ok(Some(master)) = key.unwrap(password) else {
+            continue;
+        };
+        let mut readable = configs.iter().filter(|(_, sealed)| {
+            let opened = master.open_object(ObjectKind::Config, sealed.clone(), "config");
+            opened.is_ok()
+        });
+        let Some((name, sealed)) = readable.next() else {
+            continue;
+        };
+        if *name != Name::CONFIG && configs[0].0 == Name::CONFIG {
+            damaged.push("config is damaged".to_owned());
+        }
+        return Some(Found {
+            key: key.id,
+            config_name: *name,
+            sealed_config: sealed.clone(),
+            master,
+            damaged,
+        });
+    }
+    None
+}
+
+/// All keys that are sound, originals first, and whether each is a copy; and what is wrong with the
+/// others.
+fn keys(storage: &dyn Storage, copies: &Copies) -> Result<(Vec<(Key, bool)>, Vec<String>)> {
+    let (mut keys, mut damaged) = (Vec::new(), Vec::new());
+    let (mut sound, mut listed) = (BTreeSet::new(), BTreeSet::new());
+    for id in key::ids(storage)? {
+        listed.insert(id);
+        match key::load(storage, id) {
+            Ok(key) => {
+                sound.insert(id);
+                keys.push((key, false));
+            }
+            Err(error) => damaged.push(error.to_string()),
+        }
+    }
+    for (id, (_, bytes)) in &copies.keys {
+        if sound.contains(id) {
+            continue;
+        }
+        if !listed.contains(id) {
+            damaged.push(format!("{} is missing", Name::new(ObjectKind::Key, *id)));
+        }
+        keys.extend(key::parse(*id, bytes).map(|key| (key, true)));
+    }
+    Ok((keys, damaged))
+}
