@@ -14,12 +14,16 @@ pub fn of(error: &Error) -> Option<String> {
                 "check the path, or create one with `tabane init --repo {place}`"
             ));
         }
+        Error::ConfigMissing(_) | Error::NoKeys => {
+            "`tabane key import` brings it back from a text of `tabane key export`"
+        }
         Error::AmbiguousKey(_) | Error::NoKey(_) => "`tabane key list` lists them",
         Error::Storage { source, .. } => return of_kind(source.kind()).map(str::to_owned),
         Error::Path { source, .. } => return of_kind(source.kind().into()).map(str::to_owned),
         Error::OfStripedSet(_) => "name the set instead, `--repo striped:FILE`",
         Error::Damaged { what, .. } if what == "config" => {
-            "the repository cannot be opened without it: bring it back from a copy"
+            "the repository cannot be opened without it: bring it back from a copy, or with `tabane \
+             key import` from a text of `tabane key export`"
         }
         Error::Damaged { what, .. } if what.starts_with("keys/") => {
             "bring it back from a copy, or open the repository with the password of another key; \
@@ -215,6 +219,8 @@ mod tests {
                 "`--no-cache`",
             ),
             (Error::CacheDamaged, "`tabane cache`"),
+            (Error::ConfigMissing(text()), "`tabane key import`"),
+            (Error::NoKeys, "`tabane key import`"),
             (not_found(), "`tabane snapshots`"),
             (Error::PacksUnindexed, "`tabane repair index`"),
             (
@@ -263,18 +269,17 @@ mod tests {
             assert!(explained.contains(says), "{explained}");
         }
         let own = [
-            Error::ConfigMissing(text()),
             Error::RepositoryGone(text()),
             Error::RepositoryExists(text()),
             Error::NotEmpty(text()),
             Error::NewerFormat { found: 2, known: 1 },
-            Error::NoKeys,
             Error::WrongPassword {
                 keys: 1,
                 location: text(),
             },
             Error::KeyInUse(Id([0; 32])),
             Error::NotReadBack { why: text() },
+            Error::KeyText(text()),
             Error::MigratedMeanwhile,
             Error::UnknownFeature(text()),
             Error::PruneOvertaken,

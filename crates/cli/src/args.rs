@@ -13,7 +13,7 @@ use clap::{Arg, ArgAction, Args, Command};
 use tabane_engine::gpu;
 use tabane_index::Cache;
 use tabane_storage::{Name, ObjectKind, RemoteOptions, Storage, StorageError, StorageErrorKind};
-use tabane_store::{Error, InitOptions, Location, Repository};
+use tabane_store::{Error, ImportedKey, InitOptions, Location, Repository};
 use tabane_striped::cluster::{self, Plan};
 use tabane_striped::{StripedStorage, set_file};
 
@@ -450,6 +450,14 @@ impl Global {
         let password = password::new(&this, "new repository")?;
         let repository = Repository::init(storage, &password, options)?;
         Ok(Arc::new(self.cached(repository)))
+    }
+
+    /// Brings back a key and the config from a text, with the key's password.
+    pub fn import_key(&self, text: &str) -> Result<ImportedKey> {
+        let this = self.resolve_name()?;
+        let storage = this.storage()?;
+        let (password, _) = password::existing(&this)?;
+        Ok(Repository::import_key(storage, text, &password)?)
     }
 
     /// Prepares a new repository over several places: makes the nodes of a cluster one set, if they

@@ -15,6 +15,7 @@ mod exit;
 mod format;
 mod help;
 mod hooks;
+mod key_paper;
 mod metrics;
 mod ncdu;
 mod output;

@@ -84,6 +84,9 @@ pub enum Error {
         /// Location of the repository.
         location: String,
     },
+    /// A text that should bring back a key cannot be used.
+    #[error("the key text cannot be used: {0}")]
+    KeyText(String),
     /// The key that opened the repository would be removed.
     #[error("key {} is the one in use: open the repository with another password to remove \
     it", .0.short())]

@@ -20,6 +20,7 @@ pub use jiff::Timestamp;
 pub use operations::backup::BackupOptions;
 pub use operations::check::CheckOptions;
 pub use operations::copy::CopyOptions;
+pub use operations::key_text::ImportedKey;
 pub use operations::prune::PruneOptions;
 pub use operations::repair::RepairOptions;
 pub use operations::restore::RestoreOptions;

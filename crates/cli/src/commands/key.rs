@@ -1,16 +1,19 @@
 //! `tabane key`
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tabane_store::key::{self, KdfCost};
-use tabane_store::{Id, Repository};
+use tabane_store::{Id, ImportedKey, Repository};
 
 use crate::advice;
 use crate::args::Global;
-use crate::exit::{Exit, Result};
+use crate::exit::{Exit, Failure, Result};
 use crate::format;
+use crate::key_paper;
 use crate::output::{Output, Table, print_json, warn};
 use crate::password;
 
@@ -21,11 +24,17 @@ use crate::password;
 Each key is one password for the whole repository. Removing a key does not help against someone \
 who knows its password and has a copy of the key: the data stay encrypted with the same master key.
 
+`key export` prints a key and the config of the repository, without which nothing in it can be \
+decrypted, as numbered lines that fit a page. Whoever has the page needs the password, too. `key \
+import` brings both back from such lines, where they are lost.
+
 Examples:
   tabane key list -r /mnt/backup
   tabane key add -r /mnt/backup
   tabane key passwd -r /mnt/backup --new-password-file ~/.config/tabane/password
-  tabane key remove -r /mnt/backup 1a2b3c4d")]
+  tabane key remove -r /mnt/backup 1a2b3c4d
+  tabane key export -r /mnt/backup --qr | lp
+  tabane key import -r /mnt/backup typed.txt")]
 pub struct Key {
     #[command(subcommand)]
     action: Action,
@@ -45,6 +54,29 @@ enum Action {
     },
     /// Change the password in use
     Passwd(NewPassword),
+    /// Print a key and the config, to be kept on paper
+    Export {
+        /// Which key, by its ID or the beginning of it [default: the one in use]
+        #[arg(value_name = "ID")]
+        id: Option<String>,
+        /// Print QR codes of the lines, too; the terminal must be 77 columns wide
+        #[arg(long)]
+        qr: bool,
+    },
+    /// Bring back a key and the config from the lines of `key export`
+    #[command(after_help = "\
+The password is that of the key in the text. Lines may be in any order, of upper or lower case, \
+with the line ends of any system, and as scanners of QR codes give them. Nothing is changed where \
+the text has a mistake or is of another repository.
+
+Examples:
+  tabane key import -r /mnt/backup typed.txt
+  tabane key import -r /mnt/backup < scanned.txt")]
+    Import {
+        /// The text [default: standard input]
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
 }
 
 #[derive(Args)]
@@ -57,8 +89,13 @@ struct NewPassword {
 impl Key {
     /// Runs `tabane key`.
     pub fn run(self, global: &Global) -> Result<Exit> {
+        if let Action::Import { file } = &self.action {
+            return import(global, file.as_deref());
+        }
         let repository = global.open()?;
         match self.action {
+            Action::Import { .. } => unreachable!("it opens no repository"),
+            Action::Export { id, qr } => return export(global, &repository, id.as_deref(), qr),
             Action::List => return list(global, &repository),
             Action::Add(new) => {
                 let id = add(&repository, &new)?;
@@ -139,6 +176,88 @@ fn list(global: &Global, repository: &Repository) -> Result<Exit> {
     table.print(&mut output)?;
     output.finish()?;
     Ok(exit)
+}
+
+fn export(global: &Global, repository: &Repository, id: Option<&str>, qr: bool) -> Result<Exit> {
+    let id = match id {
+        Some(prefix) => key::find(repository.storage(), prefix)?,
+        None => repository.key(),
+    };
+    let lines = repository.export_key(id)?;
+    if global.json {
+        print_json(&json!({
+            "message_type": "key_exported",
+            "id": id.to_string(),
+            "repository": repository.config().id.to_string(),
+            "lines": lines,
+        }))?;
+        return Ok(Exit::Success);
+    }
+    let mut output = Output::new();
+    output.line(format!(
+        "Tabane: key {} of the repository {}. Keep it away from the password.",
+        id.short(),
+        repository.config().id.short()
+    ))?;
+    output.line("It comes back with `tabane key import FILE`, FILE being the lines below.")?;
+    output.line("")?;
+    for line in &lines {
+        output.line(line)?;
+    }
+    if qr {
+        for code in key_paper::codes(&lines, std::io::stdout().is_terminal()) {
+            output.line("")?;
+            output.line(code)?;
+        }
+    }
+    output.finish()?;
+    Ok(Exit::Success)
+}
+
+fn import(global: &Global, file: Option<&Path>) -> Result<Exit> {
+    let text = read(file)?;
+    let imported = global.import_key(&text)?;
+    let ImportedKey {
+        key,
+        repository,
+        mended,
+        ..
+    } = &imported;
+    let value = json!({
+        "message_type": "key_imported",
+        "id": key.to_string(),
+        "repository": repository.to_string(),
+        "mended": mended,
+    });
+    say(global, value, || {
+        let of = format!("key {} of the repository {}", key.short(), repository.short());
+        match &mended[..] {
+            [] => format!("{of} and the config are there, as the text has them: nothing to do"),
+            mended => format!("{of} is there again; mended: {}", mended.join("; ")),
+        }
+    })?;
+    Ok(Exit::Success)
+}
+
+/// No text of a key is longer, in bytes.
+const TEXT_LEN_MAX: u64 = 1 << 20;
+
+fn read(file: Option<&Path>) -> Result<String> {
+    let mut bytes = Vec::new();
+    let (name, read) = match file {
+        Some(path) => {
+            let file = File::open(path);
+            let read = file.and_then(|file| file.take(TEXT_LEN_MAX).read_to_end(&mut bytes));
+            (path.display().to_string(), read)
+        }
+        None => {
+            let input = std::io::stdin().lock();
+            let read = input.take(TEXT_LEN_MAX).read_to_end(&mut bytes);
+            ("standard input".to_owned(), read)
+        }
+    };
+    read.map_err(|error| Failure::Other(format!("cannot read {name}: {error}")))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn add(repository: &Repository, new: &NewPassword) -> Result<Id> {

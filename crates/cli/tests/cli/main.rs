@@ -19,6 +19,7 @@ mod find;
 mod forget;
 mod help;
 mod hooks;
+mod key_text;
 mod listing;
 mod migrate;
 mod mishaps;

@@ -8,6 +8,7 @@ pub mod crypto;
 pub mod entry;
 pub mod host;
 pub mod key;
+pub mod key_text;
 pub mod owners;
 pub mod pack;
 pub mod removal;

@@ -9,6 +9,7 @@ pub mod dump;
 pub mod edit;
 pub mod find;
 pub mod forget;
+pub mod key_text;
 mod migrate;
 pub mod prune;
 pub mod repack;
