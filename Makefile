@@ -230,7 +230,7 @@ miri:
 	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -p tabane-fabric --lib
 
 # MODELS='removal 1 2' exhausts one backup and two prunes; see crates/models/README.md.
-MODELS = removal 3 2 100000000
+MODELS = removal 3 2 420000000
 models:
 	$(CARGO) build $(CARGOFLAGS) --release -p tabane-models
 	@"$$($(TARGET))/release/tabane-models" $(MODELS)

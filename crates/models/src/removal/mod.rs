@@ -289,4 +289,5 @@ pub const ONLY_ANNOUNCED_LACKS: &str =
 /// Nothing needs a human.
 pub const PRUNE_GOES_ON: &str = "no prune gives up because a snapshot lacks something";
 /// Nothing is left over.
-pub const CLEAN_AT_THE_END: &str = "when all have ended, the index names only packs that are there or condemned, and nothing is pending";
+pub const CLEAN_AT_THE_END: &str =
+    "at the end nothing is pending, and the index names only packs that are there or condemned";
