@@ -16,7 +16,7 @@ use common::{
 };
 use tabane_storage::{LocalStorage, Storage};
 use tabane_store::chunker::Chunking;
-use tabane_store::snapshots::Filter;
+use tabane_store::snapshot::Filter;
 use tabane_store::{Algorithm, Repository};
 
 const PACKAGES: &str = "blake3, cryptography.hazmat.primitives.kdf.argon2, xxhash, zstandard";

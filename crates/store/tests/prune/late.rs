@@ -254,11 +254,11 @@ struct Heard<F> {
     hear: Mutex<F>,
 }
 
-impl<F: FnMut(&str, ObjectKind) -> tabane_storage::Result<()> + Send> Heard<F> {
-    fn open(inner: &MemoryStorage, hear: F) -> Arc<Repository>
-    where
-        F: 'static,
-    {
+impl<F> Heard<F>
+where
+    F: FnMut(&str, ObjectKind) -> tabane_storage::Result<()> + Send + 'static,
+{
+    fn open(inner: &MemoryStorage, hear: F) -> Arc<Repository> {
         open(Self {
             inner: inner.clone(),
             hear: Mutex::new(hear),
@@ -270,7 +270,10 @@ impl<F: FnMut(&str, ObjectKind) -> tabane_storage::Result<()> + Send> Heard<F> {
     }
 }
 
-impl<F: FnMut(&str, ObjectKind) -> tabane_storage::Result<()> + Send> Storage for Heard<F> {
+impl<F> Storage for Heard<F>
+where
+    F: FnMut(&str, ObjectKind) -> tabane_storage::Result<()> + Send + 'static,
+{
     fn location(&self) -> String {
         self.inner.location()
     }
@@ -306,7 +309,6 @@ fn an_index_object_that_somebody_relies_on_is_not_taken_back() {
     // it dies when its removal is durable.
     let (reached, wait_until_reached) = channel();
     let (go, wait_to_go) = channel();
-    let others = storage.clone();
     let (mut has_paused, mut has_removed) = (false, false);
     let pruner = Heard::open(&storage, move |what, kind| {
         if has_removed {
@@ -320,7 +322,6 @@ fn an_index_object_that_somebody_relies_on_is_not_taken_back() {
             has_paused = true;
             reached.send(()).unwrap();
             wait_to_go.recv().unwrap();
-            others.wait(DAY);
         }
         Ok(())
     });
@@ -337,6 +338,8 @@ fn an_index_object_that_somebody_relies_on_is_not_taken_back() {
         if (what, kind) == ("put", ObjectKind::Index)
             && let Some(pruning) = pruning.take()
         {
+            // The sleeper seems dead to it.
+            others.wait(DAY);
             running = Some(pruning());
             wait_until_reached.recv().unwrap();
             is_indexed = true;
