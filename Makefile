@@ -18,6 +18,7 @@
 #   make book       the documentation as a book in target/book; needs mdbook (cargo install mdbook)
 #   make documents  writes what the command prints now into README, tutorial and reference
 #   make figures    records README's tour anew, and draws the bars of the results
+#   make models     takes the model of removal through 100 million states (some minutes, some GB of memory)
 #   make miri       the portable kernels and the rings under Miri (nightly Rust with miri)
 #   make install    copies the command, its manual pages and completions: PREFIX=/usr/local DESTDIR=
 #   make install-lib  copies the hashes for C: tabane.h, libtabane.so, libtabane.a and tabane.pc
@@ -114,7 +115,7 @@ wheel:
 	$(MATURIN) build -m crates/python/Cargo.toml --release --sdist $(WHEELFLAGS) -o "$$($(TARGET))/python/wheels"
 
 # Every crate that others can use makes a package that crates.io would take.
-LABORATORY = --exclude tabane-bench --exclude tabane-papers --exclude tabane-testing --exclude tabane-provider \
+LABORATORY = --exclude tabane-bench --exclude tabane-papers --exclude tabane-models --exclude tabane-testing --exclude tabane-provider \
 	--exclude tabane-capi --exclude tabane-python
 package:
 	$(CARGO) package $(CARGOFLAGS) --workspace $(LABORATORY) --no-verify --allow-dirty --quiet
@@ -167,6 +168,8 @@ test-tools: test-servers
 # Real servers of S3 and WebDAV, beside what cargo builds: two minutes, once.
 VERSITYGW = github.com/versity/versitygw/cmd/versitygw@v1.8.0
 WSGIDAV = wsgidav==4.4.0 cheroot==11.1.2
+# For contrib/read-repository.py.
+READER = blake3==1.0.11 cryptography==50.0.2 xxhash==4.1.0 zstandard==0.25.0
 test-servers:
 	@tools=$$($(TARGET))/tools; missing=; \
 	if ! command -v versitygw > /dev/null 2>&1 && ! [ -x "$$tools/versitygw" ]; then \
@@ -177,8 +180,13 @@ test-servers:
 		echo "Installing what tests need: wsgidav, a WebDAV server"; \
 		{ python3 -m venv --clear "$$tools/python" && "$$tools/python/bin/pip" install -q $(WSGIDAV); } || missing="$$missing wsgidav ($(WSGIDAV), with pip)"; \
 	fi; \
+	if ! "$$tools/python/bin/python" -c "import blake3, cryptography, xxhash, zstandard" 2> /dev/null; then \
+		echo "Installing what tests need: packages of the second reader of repositories"; \
+		{ { [ -x "$$tools/python/bin/pip" ] || python3 -m venv "$$tools/python"; } && \
+			"$$tools/python/bin/pip" install -q $(READER); } || missing="$$missing $(READER) (with pip)"; \
+	fi; \
 	[ -z "$$missing" ] || printf '\n%s\n%s\n\n' "NOT INSTALLED:$$missing" \
-		"NOT CHECKED: repositories on real servers of that kind. Install them and run make test again." >&2
+		"NOT CHECKED: repositories on such servers, or with a second reader. Install them and run make test again." >&2
 
 lint:
 	$(CARGO) fmt --all --check
@@ -220,6 +228,12 @@ figures:
 miri:
 	MIRIFLAGS=-Zmiri-disable-isolation TABANE_SIMD=portable $(CARGO) +nightly miri test -p tabane-lanes --lib
 	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -p tabane-fabric --lib
+
+# MODELS='removal 1 2' exhausts one backup and two prunes; see crates/models/README.md.
+MODELS = removal 3 2 420000000
+models:
+	$(CARGO) build $(CARGOFLAGS) --release -p tabane-models
+	@"$$($(TARGET))/release/tabane-models" $(MODELS)
 
 bench:
 	$(CARGO) build $(CARGOFLAGS) --release --workspace
@@ -305,5 +319,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: all book guard build documents figures miri gpu-check fuzz package wheel test test-all test-examples test-python test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: all book guard build documents figures miri models gpu-check fuzz package wheel test test-all test-examples test-python test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

@@ -434,10 +434,13 @@ impl<'c> Call<'c> {
         slot.len.store(len as u32, Ordering::Relaxed);
         slot.unit.store(unit, Ordering::Relaxed);
         // Either the unit sees this before it sleeps, or this sees that it does.
+        // model: offload/client/put
         slot.state.store(state::READY, Ordering::SeqCst);
+        // model: offload/client/look-at-unit
         if let Some(asleep) = board.asleep.get(unit as usize)
             && asleep.0.load(Ordering::SeqCst) != 0
         {
+            // model: offload/client/say
             self.say(Note::Wake(unit as u8));
         }
         let look = Timespec {
@@ -447,6 +450,7 @@ impl<'c> Call<'c> {
         let mut looks = ANSWER_TIMEOUT.as_millis() / LIVENESS_INTERVAL.as_millis();
         let mut turns = 0;
         loop {
+            // model: offload/client/wait
             let now = slot.state.load(Ordering::Acquire);
             match now {
                 state::READY if turns < YIELDS_BEFORE_SLEEP => {
@@ -454,6 +458,7 @@ impl<'c> Call<'c> {
                     std::thread::yield_now();
                 }
                 state::READY => {
+                    // model: offload/client/say-it-waits
                     let _ = slot.state.compare_exchange(
                         state::READY,
                         state::ASLEEP,

@@ -92,8 +92,10 @@ impl Served {
         let ring = self.ring.get();
         let slot = (0..SLOTS).find(|&slot| {
             let place = &ring.slots[slot];
+            // model: offload/unit/look
             is_ready(place.state.load(Ordering::SeqCst))
                 && place.unit.load(Ordering::Relaxed) as usize % units == unit
+                // model: offload/unit/take
                 && !self.taken[slot].swap(true, Ordering::Acquire)
         })?;
         let place = &ring.slots[slot];
@@ -133,8 +135,10 @@ impl Served {
     /// Says to the client what became of a message.
     fn give_back(&self, slot: usize, state: u32) {
         // First this: the client may come again at once, and must not be overlooked.
+        // model: offload/unit/release
         self.taken[slot].store(false, Ordering::Release);
         let place = &self.ring.get().slots[slot].state;
+        // model: offload/unit/answer
         if place.swap(state, Ordering::AcqRel) == state::ASLEEP {
             let _ = futex::wake(place, futex::Flags::empty(), 1);
         }
@@ -181,11 +185,14 @@ pub(crate) fn run(shared: &Shared, unit: usize) {
                 std::thread::yield_now();
                 continue;
             }
+            // model: offload/unit/say-asleep
             asleep.store(1, Ordering::SeqCst);
             if gather(&mut bundle) == 0 && !shared.stopped.load(Ordering::SeqCst) {
                 // In memory of this process alone: see `Board::asleep`.
+                // model: offload/unit/sleep
                 std::thread::park();
             }
+            // model: offload/unit/say-awake
             asleep.store(0, Ordering::SeqCst);
             if bundle.is_empty() {
                 continue;
@@ -205,6 +212,7 @@ pub(crate) fn run(shared: &Shared, unit: usize) {
         }
         (turns, expected) = (0, bundle.len());
         let start = Instant::now();
+        // model: offload/unit/work
         let done = catch_unwind(AssertUnwindSafe(|| work(&mut bundle)));
         let (messages, bytes) = (
             bundle.len() as u64,

@@ -629,14 +629,17 @@ impl Repository {
             Some(cache) => cache.load_index(self)?,
             None => {
                 // Removals are listed first: see the rules in `removal`.
+                // model: removal/index/list-removals
                 let (removals, condemned) = self.removals()?;
                 let mut index = Index::as_of(removals, condemned);
+                // model: removal/index/list-objects
                 for packs in self.read_index()?.values() {
                     index.add_all(packs)?;
                 }
                 index
             }
         };
+        // model: removal/index/list-packs
         let there: HashMap<Id, u64> = self.list(ObjectKind::Pack)?.into_iter().collect();
         let mut absent = HashSet::new();
         for pack in index.packs() {

@@ -47,6 +47,7 @@ impl Repository {
     /// # Errors
     /// When the storage fails.
     pub fn remove_snapshot(&self, id: Id) -> Result<()> {
+        // model: removal/forget/delete-snapshot
         self.delete_if_there(Name::new(ObjectKind::Snapshot, id))
     }
 

@@ -4,8 +4,8 @@
 //! knows the stored blocks, writes finished packs in the background and indexes them once they are
 //! durable.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, RwLock};
@@ -85,6 +85,15 @@ impl Unindexed {
         let waited = self.since.map(|since| since.elapsed());
         self.packs.len() >= PACKS_PER_INDEX || waited.is_some_and(|time| time >= INDEX_EVERY)
     }
+}
+
+/// Packs of this process that it cannot count on.
+#[derive(Default, PartialEq, Eq)]
+struct Removed {
+    /// They are gone.
+    gone: HashSet<Id>,
+    /// They exist, and a removal names them.
+    condemned: HashSet<Id>,
 }
 
 /// Counts of a [`Writer`].
@@ -248,6 +257,7 @@ impl Shared {
     fn upload(&self, FinishedPack { bytes, contents }: FinishedPack) -> Result<()> {
         let id = object_id(&[&bytes]);
         let name = Name::new(ObjectKind::Pack, id);
+        // model: removal/writer/put-pack
         self.repository
             .storage()
             .put(name, &[&bytes])
@@ -284,42 +294,53 @@ impl Shared {
         if waiting.is_empty() {
             return Ok(());
         }
-        if !self.removed(&waiting)?.is_empty() {
+        if self.look_for(&waiting)? != Removed::default() {
             return Err(Error::RemovedMeanwhile);
         }
+        // model: removal/writer/put-index
         let object = self.repository.write_index_segment(&waiting)?;
-        let removed = self.removed(&waiting)?;
-        if removed.is_empty() {
+        let removed = self.look_for(&waiting)?;
+        if removed == Removed::default() {
             return Ok(());
         }
-        // Another client may rely on the other packs already.
-        waiting.retain(|(pack, _)| !removed.contains(pack));
-        if !waiting.is_empty() {
-            self.repository.write_index_segment(&waiting)?;
+        // Another client may rely already on packs that exist, condemned or not, so an index object
+        // must go on naming them. No client relies on a pack that is gone: the prune that deleted it
+        // had looked at everything that snapshots need.
+        if !removed.gone.is_empty() {
+            waiting.retain(|(pack, _)| !removed.gone.contains(pack));
+            if !waiting.is_empty() {
+                // model: removal/writer/put-rest
+                self.repository.write_index_segment(&waiting)?;
+            }
+            // model: removal/writer/delete-index
+            self.repository
+                .delete_if_there(Name::new(ObjectKind::Index, object))?;
         }
-        self.repository
-            .delete_if_there(Name::new(ObjectKind::Index, object))?;
         Err(Error::RemovedMeanwhile)
     }
 
     /// The unindexed packs that a prune has condemned or deleted. A prune does so when it takes
     /// this process for dead, after a long stop.
-    fn removed(&self, packs: &[(Id, PackContents)]) -> Result<Vec<Id>> {
+    fn look_for(&self, packs: &[(Id, PackContents)]) -> Result<Removed> {
         let repository = &self.repository;
         let known = {
             let index = self.index.read().expect("no panic under this lock");
             index.removals().clone()
         };
+        // model: removal/writer/list-removals
         if removal::names(repository)? == known {
-            return Ok(Vec::new());
+            return Ok(Removed::default());
         }
         // Read before the packs are listed: a removal outlives the packs that it names.
+        // model: removal/writer/read-removals
         let condemned = repository.read_removals()?.condemned();
-        let mut removed = Vec::new();
+        let mut removed = Removed::default();
         for (pack, _) in packs {
-            let name = Name::new(ObjectKind::Pack, *pack);
-            if !repository.has(name)? || condemned.contains(pack) {
-                removed.push(*pack);
+            // model: removal/writer/find-pack
+            if !repository.has(Name::new(ObjectKind::Pack, *pack))? {
+                removed.gone.insert(*pack);
+            } else if condemned.contains(pack) {
+                removed.condemned.insert(*pack);
             }
         }
         Ok(removed)

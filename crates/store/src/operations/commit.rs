@@ -66,9 +66,11 @@ impl New<'_> {
         let json = serde_json::to_vec(self.snapshot).expect("a snapshot is plain data");
         let mut removals = removals.clone();
         loop {
+            // model: removal/commit/put-pending
             let pending = repository.put_sealed(ObjectKind::Pending, &json)?;
             // As long as the pending object exists, an equal snapshot counts as not confirmed. A
             // pending object that is left behind is removed by a later prune.
+            // model: removal/commit/delete-pending
             let forget_pending =
                 || repository.delete_if_there(Name::new(ObjectKind::Pending, pending));
             removals = self.secure(&removals).inspect_err(|_| {
@@ -92,8 +94,10 @@ impl New<'_> {
     /// completed: other clients may be about to remove it as incomplete.
     fn attempt(&self, removals: &BTreeSet<Id>) -> Result<Option<Id>> {
         let repository = self.repository;
+        // model: removal/commit/put-snapshot
         let id = repository.save_snapshot(self.snapshot)?;
         let stands = || -> Result<bool> {
+            // model: removal/commit/confirm
             let stands = removal::names(repository)? == *removals && self.is_old_there()?;
             repository.verify_presence()?;
             Ok(stands)
@@ -103,6 +107,7 @@ impl New<'_> {
             return Ok(Some(id));
         }
         // Deleting is safe: no caller has learned this ID.
+        // model: removal/commit/delete-snapshot
         let deleted = repository.delete_if_there(Name::new(ObjectKind::Snapshot, id));
         stands.and(deleted).map(|()| None)
     }
@@ -119,6 +124,7 @@ impl New<'_> {
     /// account.
     fn secure(&self, removals: &BTreeSet<Id>) -> Result<BTreeSet<Id>> {
         let mut secured = removals.clone();
+        // model: removal/commit/list-removals
         while removal::names(self.repository)? != secured {
             secured = match self.copy_condemned() {
                 Err(error) if error.is_not_found() => return Err(Error::RemovedMeanwhile),

@@ -135,6 +135,7 @@ fn copy_segment(
     wanted: &[(Id, BlockLocation)],
     worker: &mut Worker,
 ) -> Result<()> {
+    // model: removal/repack/read-packs
     let raw = worker.reader.read_segment(index, segment)?;
     let pack = index.pack(index.segment(segment)?.pack)?;
     let part = |place: &BlockLocation| &raw[place.offset as usize..][..place.len as usize];

@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -245,6 +246,124 @@ fn nobody_relies_on_a_late_index_object_whose_client_died() {
     let repository = Arc::new(opened.with_cache(cache));
     let made = id(&back_up(&repository, &[dir.path()]));
     assert_restores(&repository, made, dir.path(), dir.path());
+}
+
+/// Hears of each operation before it is done, and may end it.
+struct Heard<F> {
+    inner: MemoryStorage,
+    hear: Mutex<F>,
+}
+
+impl<F> Heard<F>
+where
+    F: FnMut(&str, ObjectKind) -> tabane_storage::Result<()> + Send + 'static,
+{
+    fn open(inner: &MemoryStorage, hear: F) -> Arc<Repository> {
+        open(Self {
+            inner: inner.clone(),
+            hear: Mutex::new(hear),
+        })
+    }
+
+    fn hear(&self, what: &str, kind: ObjectKind) -> tabane_storage::Result<&MemoryStorage> {
+        (self.hear.lock().unwrap())(what, kind).map(|()| &self.inner)
+    }
+}
+
+impl<F> Storage for Heard<F>
+where
+    F: FnMut(&str, ObjectKind) -> tabane_storage::Result<()> + Send + 'static,
+{
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+    fn create(&self) -> tabane_storage::Result<()> {
+        self.inner.create()
+    }
+    fn put(&self, name: Name, parts: &[&[u8]]) -> tabane_storage::Result<()> {
+        self.hear("put", name.kind)?.put(name, parts)
+    }
+    fn get(&self, name: Name, range: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
+        self.hear("get", name.kind)?.get(name, range)
+    }
+    fn list(&self, kind: ObjectKind) -> tabane_storage::Result<Vec<Listed>> {
+        self.hear("list", kind)?.list(kind)
+    }
+    fn stat(&self, name: Name) -> tabane_storage::Result<u64> {
+        self.hear("stat", name.kind)?.stat(name)
+    }
+    fn delete(&self, name: Name) -> tabane_storage::Result<()> {
+        self.hear("delete", name.kind)?.delete(name)
+    }
+}
+
+/// The model of removal found this order of steps.
+#[test]
+fn an_index_object_that_somebody_relies_on_is_not_taken_back() {
+    let dir = scratch();
+    write(dir.path().join("a"), &random_bytes(1, 100_000));
+    let storage = MemoryStorage::default();
+    init(storage.clone());
+
+    // A prune that lists the index before the sleeper's object is there, and the packs after it;
+    // it dies when its removal is durable.
+    let (reached, wait_until_reached) = channel();
+    let (go, wait_to_go) = channel();
+    let (mut has_paused, mut has_removed) = (false, false);
+    let pruner = Heard::open(&storage, move |what, kind| {
+        if has_removed {
+            return Err(tabane_storage::StorageError::new(
+                tabane_storage::StorageErrorKind::Permanent,
+                "this client is dead",
+            ));
+        }
+        has_removed = (what, kind) == ("put", ObjectKind::Removal);
+        if (what, kind, has_paused) == ("list", ObjectKind::Pack, false) {
+            has_paused = true;
+            reached.send(()).unwrap();
+            wait_to_go.recv().unwrap();
+        }
+        Ok(())
+    });
+    let mut pruning = Some(move || {
+        std::thread::spawn(move || prune_with(&pruner, tight()).expect_err("it dies"))
+    });
+    let mut running = None;
+
+    // A backup that sleeps behind its index object, while another one relies on it.
+    let made = Arc::new(Mutex::new(None));
+    let (others, other_made) = (storage.clone(), Arc::clone(&made));
+    let (source, mut is_indexed) = (dir.path().to_owned(), false);
+    let sleeper = Heard::open(&storage, move |what, kind| {
+        if (what, kind) == ("put", ObjectKind::Index)
+            && let Some(pruning) = pruning.take()
+        {
+            // The sleeper seems dead to it.
+            others.wait(DAY);
+            running = Some(pruning());
+            wait_until_reached.recv().unwrap();
+            is_indexed = true;
+        } else if is_indexed
+            && (what, kind) == ("list", ObjectKind::Removal)
+            && let Some(running) = running.take()
+        {
+            let backup = back_up(&open(others.clone()), &[&source]);
+            assert_eq!(backup.snapshot.summary.duplicate_bytes, 100_000);
+            *other_made.lock().unwrap() = Some(id(&backup));
+            go.send(()).unwrap();
+            running.join().unwrap();
+        }
+        Ok(())
+    });
+    let result = back_up_observed(&sleeper, &[dir.path()], backup_options(), &Arc::default());
+    assert!(matches!(result, Err(Error::RemovedMeanwhile)), "{result:?}");
+    let made = made.lock().unwrap().expect("the other one was made");
+    let repository = open(storage.clone());
+    assert_restores(&repository, made, dir.path(), dir.path());
+    storage.wait(DAY);
+    prune_with(&repository, tight()).expect("prune");
+    assert_restores(&repository, made, dir.path(), dir.path());
+    assert_clean(&repository);
 }
 
 #[test]

@@ -18,7 +18,17 @@ const SMALL_INDEX_PACKS: usize = 128;
 /// The most small objects that are left as they are.
 const SMALL_OBJECTS_MAX: usize = 8;
 
-/// Rewrites index objects as needed, without the packs in `gone`. Returns the number of objects
+/// Packs that new index objects do not name.
+#[derive(Clone, Copy)]
+pub struct Unwanted<'a> {
+    /// Index objects that name one of these packs are rewritten.
+    pub gone: &'a HashSet<Id>,
+    /// Packs that a removal names. They may exist, but another prune can delete them at any time,
+    /// without knowing of an index object that is written now.
+    pub condemned: &'a HashSet<Id>,
+}
+
+/// Rewrites index objects as needed, without the packs in `unwanted`. Returns the number of objects
 /// afterwards.
 ///
 /// New objects are written before old ones are deleted, so the index is whole at any time.
@@ -30,9 +40,10 @@ const SMALL_OBJECTS_MAX: usize = 8;
 pub fn rewrite(
     repository: &Repository,
     objects: &BTreeMap<Id, IndexSegment>,
-    gone: &HashSet<Id>,
+    unwanted: Unwanted<'_>,
     removals: &BTreeSet<Id>,
 ) -> Result<u64> {
+    let Unwanted { gone, condemned } = unwanted;
     let small = |packs: &IndexSegment| packs.len() < SMALL_INDEX_PACKS;
     let merge = objects.values().filter(|packs| small(packs)).count() > SMALL_OBJECTS_MAX;
     let old: Vec<Id> = objects
@@ -45,19 +56,23 @@ pub fn rewrite(
     let mut written = Vec::new();
     let (mut named, mut segment) = (HashSet::new(), IndexSegment::new());
     let mut write = |segment: &mut IndexSegment| -> Result<()> {
+        // model: removal/rewrite/list-removals
         verify_removals(repository, removals)?;
+        // model: removal/rewrite/put-index
         written.push(repository.write_index_segment(segment)?);
         segment.clear();
         Ok(())
     };
     for &id in &old {
+        // model: removal/rewrite/read-old
         let read = match repository.read_index_segment(id) {
             // Another client has rewritten this object.
             Err(error) if error.is_not_found() => continue,
             read => read?,
         };
         for (pack, contents) in read {
-            if !gone.contains(&pack) && named.insert(pack) {
+            let is_wanted = !gone.contains(&pack) && !condemned.contains(&pack);
+            if is_wanted && named.insert(pack) {
                 segment.push((pack, contents));
             }
             if segment.len() == PACKS_MAX {
@@ -69,13 +84,16 @@ pub fn rewrite(
         write(&mut segment)?;
     }
     let delete = |id| repository.delete_if_there(Name::new(ObjectKind::Index, id));
+    // model: removal/rewrite/confirm
     if let Err(error) = verify_removals(repository, removals) {
         // Safe to delete: packs that they name and that still exist are also in the old objects, or
         // in the objects that replaced these.
+        // model: removal/rewrite/delete-new
         written.into_iter().try_for_each(delete)?;
         return Err(error);
     }
     let left = objects.len() - old.len() + written.len();
+    // model: removal/rewrite/delete-old
     old.into_iter().try_for_each(delete)?;
     Ok(left as u64)
 }

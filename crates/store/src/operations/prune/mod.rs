@@ -29,6 +29,7 @@ use tabane_storage::{Name, ObjectKind, Progress};
 pub use choose::MaxUnused;
 use choose::{Candidate, choose};
 pub(crate) use index_objects::PACKS_MAX;
+use index_objects::Unwanted;
 use view::View;
 
 /// Age from which leftovers of interrupted writes are removed: no client writes an object for
@@ -221,8 +222,13 @@ pub(crate) fn announce(repository: &Repository) -> Result<Presence> {
 
 /// Removes these packs from the index.
 pub(crate) fn forget_packs(repository: &Repository, packs: &HashSet<Id>) -> Result<()> {
-    let removals = removal::names(repository)?;
-    index_objects::rewrite(repository, &repository.read_index()?, packs, &removals).map(|_| ())
+    let removals = repository.read_removals()?;
+    let unwanted = Unwanted {
+        gone: packs,
+        condemned: &removals.condemned(),
+    };
+    let objects = repository.read_index()?;
+    index_objects::rewrite(repository, &objects, unwanted, &removals.names()).map(|_| ())
 }
 
 impl PrunePlan {
@@ -345,6 +351,7 @@ impl PrunePlan {
         if !packs.is_empty() {
             superseded = view.removals.names().into_iter().collect();
             condemned.extend(&packs);
+            // model: removal/prune/put-removal
             removals.insert(removal::save(&run.repository, &Removal { packs })?);
             if run.options.grace.is_zero() && view.alive.is_empty() {
                 // Dropped before the new view is loaded, which would need twice the memory.
@@ -358,6 +365,7 @@ impl PrunePlan {
                 )?;
                 run.copy(&view, &HashSet::new())?;
                 removals = view.removals.names();
+                condemned.extend(view.removals.condemned());
                 gone.extend(run.delete_due(&view)?);
             }
         }
@@ -369,7 +377,7 @@ impl PrunePlan {
             run.report.waiting_packs += 1;
             run.report.waiting_bytes += pack.len;
         }
-        run.tidy(&view, &gone, &removals, &superseded)?;
+        run.tidy(&view, &gone, &condemned, &removals, &superseded)?;
         Ok(run.report)
     }
 }
@@ -425,6 +433,7 @@ impl Run {
             .collect();
         let (repository, done) = (&self.repository, AtomicU64::new(0));
         try_each(&due, repository.storage().connections(), |id| {
+            // model: removal/prune/delete-pack
             repository.delete_if_there(Name::new(ObjectKind::Pack, *id))?;
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
             repository.progress().packs(done, due.len() as u64);
@@ -442,23 +451,28 @@ impl Run {
         &mut self,
         view: &View,
         gone: &HashSet<Id>,
+        condemned: &HashSet<Id>,
         removals: &BTreeSet<Id>,
         superseded: &[Id],
     ) -> Result<()> {
+        let unwanted = Unwanted { gone, condemned };
         self.report.index_objects =
-            index_objects::rewrite(&self.repository, &view.segments, gone, removals)?;
+            index_objects::rewrite(&self.repository, &view.segments, unwanted, removals)?;
         // The newest removal stays for clients that began before it: see `removal`.
         for (id, removal) in view.removals.iter() {
             if superseded.contains(id) && removal.packs.iter().all(|pack| gone.contains(pack)) {
+                // model: removal/tidy/delete-removal
                 self.repository
                     .delete_if_there(Name::new(ObjectKind::Removal, *id))?;
             }
         }
         for snapshot in &view.unconfirmed {
+            // model: removal/tidy/delete-snapshot
             self.repository
                 .delete_if_there(Name::new(ObjectKind::Snapshot, *snapshot))?;
         }
         for pending in &view.settled {
+            // model: removal/tidy/delete-pending
             self.repository
                 .delete_if_there(Name::new(ObjectKind::Pending, *pending))?;
         }

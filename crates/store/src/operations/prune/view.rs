@@ -94,18 +94,23 @@ impl View {
         known: BTreeMap<Id, IndexSegment>,
         reach: &mut Reach,
     ) -> Result<Self> {
+        // model: removal/view/list-removals
         let removals = repository.read_removals()?;
         let removal_times = times(repository, ObjectKind::Removal)?;
         let read = |kind| repository.read_each(kind, |id| repository.load_snapshot_from(kind, id));
         // Read before the snapshots: a pending snapshot that vanishes meanwhile has become a
         // snapshot by then.
+        // model: removal/view/list-pending
         let pending_snapshots = read(ObjectKind::Pending)?;
         let pending = repository.list_with_times(ObjectKind::Pending)?;
+        // model: removal/view/list-snapshots
         let mut snapshots = read(ObjectKind::Snapshot)?;
         snapshots.retain(|id, _| !forgotten.contains(id));
+        // model: removal/view/list-objects
         let segments = repository.read_rest(ObjectKind::Index, known, |id| {
             repository.read_index_segment(id)
         })?;
+        // model: removal/view/list-packs
         let packs = repository.list_with_times(ObjectKind::Pack)?;
         let packs: HashMap<Id, Listed> = packs.into_iter().map(|pack| (pack.id, pack)).collect();
         // Listed after the packs: a client announces itself before it puts a pack.

@@ -1,0 +1,422 @@
+//! A prune: lists, copies, condemns, lists again, deletes, and makes the index fit
+//! (`operations/prune` of the store).
+
+use super::steps::Step;
+use super::world::{
+    Blocks, FIRST_NEEDS, Objects, PACK_SLOTS, Packs, Removals, Snapshots, World, bits,
+    place_of_prune, rewritten_object, snapshots_of,
+};
+use super::writer::{Writer, Written};
+use super::{Rule, Rules};
+
+/// What a prune thinks of other clients, right or wrong: it knows only what their presences say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Judgement {
+    /// There are none, or all of them are dead.
+    #[default]
+    AllDead,
+    /// One is at work that began after all that is listed was put.
+    BeganLater,
+    /// One is at work that began before anything that may go was put.
+    BeganEarlier,
+}
+
+impl Judgement {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::AllDead, Self::BeganLater, Self::BeganEarlier];
+}
+
+/// Where a prune stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum At {
+    #[default]
+    ListRemovals,
+    ListPending,
+    ListSnapshots,
+    ListObjects,
+    ListPacks,
+    Read,
+    Write,
+    DeletePack,
+    PutRemoval,
+    ReadOld,
+    Check,
+    PutNew,
+    Confirm,
+    DeleteNew,
+    DeleteOld,
+    DeleteRemoval,
+    DeleteSnapshot,
+    DeletePending,
+    Ended,
+}
+
+/// How a prune ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum End {
+    /// It has not.
+    #[default]
+    Open,
+    /// All is done.
+    Done,
+    /// Another one was faster; the next goes on.
+    Overtaken,
+    /// A snapshot that should be whole lacks something.
+    CannotPrune,
+}
+
+/// What a prune has listed, and what follows from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct View {
+    removals: Removals,
+    pending: Snapshots,
+    snapshots: Snapshots,
+    objects: Objects,
+    packs: Packs,
+    judgement: Judgement,
+    /// Snapshots that lack something and whose clients seem dead.
+    unconfirmed: Snapshots,
+    /// Pending ones that have served their purpose.
+    settled: Snapshots,
+}
+
+/// A prune.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Prune {
+    at: At,
+    /// How it ended.
+    pub end: End,
+    view: View,
+    /// Whether the view is the second one, made after the removal was written.
+    second: bool,
+    /// Whether a view was incomplete before.
+    tried: bool,
+    /// Whether anybody changed removals, index or packs since then.
+    disturbed: bool,
+    /// Packs that it reads to copy blocks.
+    sources: Packs,
+    writer: Writer,
+    /// Packs that are to be deleted now.
+    due: Packs,
+    /// Packs that the index is to name no more.
+    gone: Packs,
+    /// Packs that the removal is to name.
+    condemn: Packs,
+    /// Removals that go if all that they name is gone.
+    superseded: Removals,
+    /// The removals beside which the index may be rewritten.
+    expected: Removals,
+    /// Index objects that are to be replaced.
+    old: Objects,
+}
+
+impl Prune {
+    /// Whether it takes no more steps.
+    pub fn has_ended(&self) -> bool {
+        self.at == At::Ended
+    }
+
+    /// Hears that removals, index or packs have changed.
+    pub fn disturb(&mut self) {
+        self.disturbed |= self.tried;
+    }
+
+    /// Whether its next step takes a judgement.
+    pub fn judges(&self) -> bool {
+        self.at == At::ListPacks
+    }
+
+    /// The step that is next.
+    pub fn step(&self) -> Step {
+        match self.at {
+            At::ListRemovals => Step::ViewListRemovals,
+            At::ListPending => Step::ViewListPending,
+            At::ListSnapshots => Step::ViewListSnapshots,
+            At::ListObjects => Step::ViewListObjects,
+            At::ListPacks => Step::ViewListPacks,
+            At::Read => Step::RepackReadPacks,
+            At::Write => self.writer.step(),
+            At::DeletePack => Step::PruneDeletePack,
+            At::PutRemoval => Step::PrunePutRemoval,
+            At::ReadOld => Step::RewriteReadOld,
+            At::Check => Step::RewriteListRemovals,
+            At::PutNew => Step::RewritePutIndex,
+            At::Confirm => Step::RewriteConfirm,
+            At::DeleteNew => Step::RewriteDeleteNew,
+            At::DeleteOld => Step::RewriteDeleteOld,
+            At::DeleteRemoval => Step::TidyDeleteRemoval,
+            At::DeleteSnapshot => Step::TidyDeleteSnapshot,
+            At::DeletePending | At::Ended => Step::TidyDeletePending,
+        }
+    }
+
+    /// Takes it; `needs` are the blocks of the snapshots of backups.
+    pub fn advance(
+        &mut self,
+        world: &mut World,
+        number: usize,
+        judgement: Judgement,
+        needs: &[Blocks],
+        rules: Rules,
+    ) {
+        let own = 1 << number;
+        self.at = match self.at {
+            At::ListRemovals => {
+                self.view = View::default();
+                self.view.removals = world.removals;
+                if self.second && !rules.hold(Rule::RemovalFirst) {
+                    // It goes by its own removal, which nobody else can see.
+                    self.view.removals |= own;
+                }
+                At::ListPending
+            }
+            At::ListPending => {
+                self.view.pending = world.pending;
+                At::ListSnapshots
+            }
+            At::ListSnapshots => {
+                self.view.snapshots = world.snapshots;
+                At::ListObjects
+            }
+            At::ListObjects => {
+                self.view.objects = world.objects;
+                At::ListPacks
+            }
+            At::ListPacks => {
+                self.view.packs = world.packs;
+                self.view.judgement = judgement;
+                self.plan(world, number, needs, rules)
+            }
+            At::Read if world.packs & self.sources != self.sources => self.end(End::Overtaken),
+            At::Read => {
+                self.sources = 0;
+                At::Write
+            }
+            At::Write => {
+                let place = place_of_prune(number, self.second);
+                match self.writer.advance(world, place, rules) {
+                    Written::Writing => At::Write,
+                    Written::Done => At::DeletePack,
+                    Written::Removed => self.end(End::Overtaken),
+                }
+            }
+            At::DeletePack => {
+                world.packs &= !take_lowest(&mut self.due);
+                At::DeletePack
+            }
+            At::PutRemoval => self.put_removal(world, number, rules),
+            At::ReadOld => {
+                // What somebody else has replaced is not there any more.
+                let mut named = world.named_by_all(self.old & world.objects) & !self.gone;
+                if rules.hold(Rule::RewriteDropsCondemned) {
+                    named &= !world.condemned_by(self.expected);
+                }
+                world.plan_rewritten(number, named);
+                if named == 0 { At::Confirm } else { At::Check }
+            }
+            At::Check if world.removals != self.expected && rules.hold(Rule::RewriteWaits) => {
+                self.end(End::Overtaken)
+            }
+            At::Check => At::PutNew,
+            At::PutNew => {
+                world.put_rewritten(number);
+                At::Confirm
+            }
+            At::Confirm if world.removals != self.expected && rules.hold(Rule::RewriteWaits) => {
+                match world.objects & 1 << rewritten_object(number) {
+                    0 => self.end(End::Overtaken),
+                    _ => At::DeleteNew,
+                }
+            }
+            At::Confirm => At::DeleteOld,
+            At::DeleteNew => {
+                world.delete_objects(1 << rewritten_object(number));
+                self.end(End::Overtaken)
+            }
+            At::DeleteOld => {
+                world.delete_objects(take_lowest(&mut self.old));
+                At::DeleteOld
+            }
+            At::DeleteRemoval => {
+                world.removals &= !take_lowest(&mut self.superseded);
+                At::DeleteRemoval
+            }
+            At::DeleteSnapshot => {
+                world.snapshots &= !take_lowest(&mut self.view.unconfirmed);
+                At::DeleteSnapshot
+            }
+            At::DeletePending => {
+                world.pending &= !take_lowest(&mut self.view.settled);
+                At::DeletePending
+            }
+            At::Ended => unreachable!("a prune that has ended takes no step"),
+        };
+        self.pass_over(world, number, rules);
+    }
+
+    /// Finds out what the snapshots need, and what may go.
+    fn plan(&mut self, world: &World, number: usize, needs: &[Blocks], rules: Rules) -> At {
+        let view = &mut self.view;
+        let named = world.named_by_all(view.objects);
+        let indexed = view.packs & named;
+        let there = world.blocks_of(indexed);
+        let condemned = world.condemned_by(view.removals);
+        let started_before = view.judgement == Judgement::BeganEarlier;
+        let left = if started_before { 0 } else { view.pending };
+        let (mut reach, mut is_missing) = (0, false);
+        if view.snapshots & 1 != 0 {
+            reach |= FIRST_NEEDS;
+        }
+        for (backup, &needs) in needs.iter().enumerate() {
+            let announced = view.pending & snapshots_of(backup);
+            let made = view.snapshots & snapshots_of(backup);
+            let is_whole = needs & !there == 0;
+            if made != 0 && announced != 0 && !is_whole {
+                // Its client takes it back, unless it crashed.
+                if announced & !left == 0 {
+                    view.unconfirmed |= made;
+                    view.settled |= announced;
+                }
+            } else if made != 0 {
+                view.settled |= announced & left;
+                reach |= needs;
+            }
+            if announced & !left != 0 && is_whole {
+                reach |= needs;
+            }
+        }
+        is_missing |= reach & !there != 0;
+        if (is_missing || view.unconfirmed != 0) && !(self.tried && !self.disturbed) {
+            // Somebody else may have moved what is missing elsewhere, between the lists.
+            (self.tried, self.disturbed) = (true, false);
+            *view = View::default();
+            return At::ListRemovals;
+        }
+        (self.tried, self.disturbed) = (false, false);
+        if is_missing {
+            return self.end(End::CannotPrune);
+        }
+
+        let mut used: [Blocks; PACK_SLOTS] = [0; PACK_SLOTS];
+        for block in bits(reach) {
+            // Two prunes differ in which of two places they find.
+            let pack = world.find(block, indexed, condemned, number == 1);
+            used[pack.expect("all of it is there")] |= 1 << block;
+        }
+        let mut repack = 0;
+        if !self.second {
+            for pack in bits(view.packs & !condemned) {
+                match used[pack] {
+                    0 if started_before => {}
+                    0 => self.condemn |= 1 << pack,
+                    used if used != world.blocks(pack) => repack |= 1 << pack,
+                    _ => {}
+                }
+            }
+            self.condemn |= repack;
+        }
+        let mut copied = 0;
+        for pack in bits(condemned | repack) {
+            if used[pack] != 0 {
+                copied |= used[pack];
+                self.sources |= 1 << pack;
+            }
+        }
+        if !started_before {
+            self.due = condemned & view.packs;
+        }
+        self.gone |= self.due | ((condemned | named) & !view.packs);
+        self.expected = view.removals;
+        if !rules.hold(Rule::RemovalFirst) {
+            self.expected &= !(1 << number);
+        }
+        (view.packs, view.pending, view.snapshots) = (0, 0, 0);
+        if copied == 0 || !rules.hold(Rule::CopyOut) {
+            self.sources = 0;
+            return At::DeletePack;
+        }
+        // The copies are written as if nothing were known of removals.
+        self.writer = Writer::new(copied, 0);
+        At::Read
+    }
+
+    fn put_removal(&mut self, world: &mut World, number: usize, rules: Rules) -> At {
+        let condemned = std::mem::take(&mut self.condemn);
+        world.condemned[number] = condemned;
+        if rules.hold(Rule::RemovalFirst) {
+            world.removals |= 1 << number;
+            self.expected |= 1 << number;
+        }
+        self.superseded = self.view.removals;
+        if self.view.judgement != Judgement::AllDead {
+            return self.look_for_old(world);
+        }
+        self.second = true;
+        if rules.hold(Rule::ListAgain) {
+            return At::ListRemovals;
+        }
+        self.due = condemned;
+        self.gone |= condemned;
+        At::DeletePack
+    }
+
+    /// Goes on to the next step that does something.
+    fn pass_over(&mut self, world: &World, number: usize, rules: Rules) {
+        loop {
+            self.at = match self.at {
+                At::DeletePack if self.due == 0 && self.condemn != 0 => {
+                    self.at = At::PutRemoval;
+                    return;
+                }
+                At::DeletePack if self.due == 0 => self.look_for_old(world),
+                At::DeleteOld if self.old == 0 => {
+                    let gone = std::mem::take(&mut self.gone);
+                    let is_over = |&removal: &usize| world.condemned[removal] & !gone == 0;
+                    let over = bits(self.superseded & self.view.removals).filter(is_over);
+                    self.superseded = over.fold(0, |set, removal| set | 1 << removal);
+                    if !rules.hold(Rule::LastRemovalStays) {
+                        self.superseded |= world.removals & 1 << number;
+                    }
+                    (self.view.objects, self.view.removals, self.expected) = (0, 0, 0);
+                    At::DeleteRemoval
+                }
+                At::DeleteRemoval if self.superseded == 0 => At::DeleteSnapshot,
+                At::DeleteSnapshot if self.view.unconfirmed == 0 => At::DeletePending,
+                At::DeletePending if self.view.settled == 0 => {
+                    self.end(End::Done);
+                    return;
+                }
+                _ => return,
+            };
+        }
+    }
+
+    /// The index objects of the view that name packs which are gone.
+    fn look_for_old(&mut self, world: &World) -> At {
+        let names_gone = |&object: &usize| world.named_by(object) & self.gone != 0;
+        let old = bits(self.view.objects).filter(names_gone);
+        self.old = old.fold(0, |objects, object| objects | 1 << object);
+        if self.old == 0 {
+            At::Confirm
+        } else {
+            At::ReadOld
+        }
+    }
+
+    fn end(&mut self, end: End) -> At {
+        *self = Self {
+            at: At::Ended,
+            end,
+            ..Self::default()
+        };
+        At::Ended
+    }
+}
+
+/// Takes the lowest bit out of a set.
+fn take_lowest<T: Copy + Into<u64> + TryFrom<u64>>(set: &mut T) -> T {
+    let all: u64 = (*set).into();
+    let narrow = |bits| T::try_from(bits).ok().expect("it has bits of the set only");
+    *set = narrow(all & all.wrapping_sub(1));
+    narrow(all & all.wrapping_neg())
+}

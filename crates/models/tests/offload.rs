@@ -1,0 +1,39 @@
+//! The offload service against a client that does what it likes.
+
+use std::time::Instant;
+
+use tabane_models::offload::{NOBODY_IS_OVERLOOKED, ONE_UNIT_A_MESSAGE, Offload, Way};
+use tabane_models::report::{Traces, explore};
+
+#[test]
+fn whatever_a_client_does_others_are_served() {
+    let since = Instant::now();
+    let found = explore(Offload { way: Way::Ours }, 2, None, Traces::Any);
+    found.print(
+        "offload, two units, two clients of which one does what it likes",
+        since,
+    );
+    assert!(
+        found.is_done && found.refuted.is_empty(),
+        "{:?}",
+        found.refuted
+    );
+    assert_eq!(found.never, [""; 0]);
+}
+
+#[test]
+fn each_other_way_is_refuted() {
+    for (way, invariant) in [
+        (Way::SleepsOnBoard, NOBODY_IS_OVERLOOKED),
+        (Way::SleepsAtOnce, NOBODY_IS_OVERLOOKED),
+        (Way::TakesByWord, ONE_UNIT_A_MESSAGE),
+    ] {
+        let since = Instant::now();
+        let found = explore(Offload { way }, 2, None, Traces::Short);
+        found.print(&format!("{way:?}"), since);
+        assert!(
+            found.refuted.iter().any(|(name, _)| *name == invariant),
+            "{way:?}"
+        );
+    }
+}
