@@ -53,6 +53,8 @@ pub struct Model {
     vendor: String,
     family: String,
     model: String,
+    /// The widest vectors that it has here: a hypervisor may hide some.
+    vectors: &'static str,
 }
 
 impl Model {
@@ -67,6 +69,8 @@ impl Model {
             let (_, value) = fields.find(|(field, _)| field.trim() == name)?;
             Some(value.trim().to_owned())
         };
+        let flags = field("flags").unwrap_or_default();
+        let has = |flag: &&str| flags.split(' ').any(|word| word == *flag);
         let unknown = || std::env::consts::ARCH.to_owned();
         Model {
             name: field("model name").unwrap_or_else(unknown),
@@ -79,17 +83,22 @@ impl Model {
             model: field("model")
                 .or_else(|| field("CPU part"))
                 .unwrap_or_default(),
+            vectors: ["avx512bw", "avx2"]
+                .into_iter()
+                .find(has)
+                .unwrap_or("no avx2"),
         }
     }
 
-    /// Vendor and family, as `AuthenticAMD 26`.
+    /// Vendor and family, as `AuthenticAMD 26, avx512bw`.
     pub fn family(&self) -> String {
-        format!("{} {}", self.vendor, self.family)
+        format!("{} {}, {}", self.vendor, self.family, self.vectors)
     }
 
-    /// Vendor, family and model, as `AuthenticAMD 26 2`.
+    /// Vendor, family and model, as `AuthenticAMD 26 2, avx512bw`.
     pub fn full(&self) -> String {
-        format!("{} {}", self.family(), self.model)
+        let (vendor, family, model) = (&self.vendor, &self.family, &self.model);
+        format!("{vendor} {family} {model}, {}", self.vectors)
     }
 }
 
@@ -141,11 +150,13 @@ mod tests {
     #[test]
     fn a_processor_has_a_name_a_family_and_a_model() {
         let text = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 2\n\
-                    model name\t: AMD EPYC\nprocessor\t: 1\nvendor_id\t: Other\n";
+                    model name\t: AMD EPYC\nflags\t\t: sse avx2 avx512bw\nprocessor\t: 1\nvendor_id\t: Other\n";
         let model = Model::from_cpuinfo(text);
         assert_eq!(model.name, "AMD EPYC");
-        assert_eq!(model.family(), "AuthenticAMD 26");
-        assert_eq!(model.full(), "AuthenticAMD 26 2");
+        assert_eq!(model.family(), "AuthenticAMD 26, avx512bw");
+        assert_eq!(model.full(), "AuthenticAMD 26 2, avx512bw");
+        let hidden = Model::from_cpuinfo(&text.replace("avx512bw", "avx"));
+        assert_eq!(hidden.full(), "AuthenticAMD 26 2, avx2");
         assert!(!Model::of_this().name.is_empty());
     }
 

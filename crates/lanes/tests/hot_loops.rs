@@ -27,7 +27,12 @@ type LaneKernel = (&'static str, Algorithm, Backend, usize, usize, [usize; 3]);
 #[rustfmt::skip]
 const LANE_KERNELS: &[LaneKernel] = &[
     ("sse41::compress::<algorithm::md5::Md5>", Algorithm::Md5, Backend::Sse41, 4, 1, [927, 0, 15]),
-    ("avx2::compress::<algorithm::md5::Md5>", Algorithm::Md5, Backend::Avx2, 8, 1, [825, 0, 28]),
+    ("avx2::several::<algorithm::md5::Md5, \
+    1>", Algorithm::Md5, Backend::Avx2, 8, 1, [825, 0, 28]),
+    ("avx2::several::<algorithm::md5::Md5, \
+    2>", Algorithm::Md5, Backend::Avx2, 16, 1, [1715, 0, 83]),
+    ("avx2::several::<algorithm::md5::Md5, \
+    3>", Algorithm::Md5, Backend::Avx2, 24, 1, [2480, 2, 102]),
     ("avx512::half::<algorithm::md5::Md5>", Algorithm::Md5, Backend::Avx512, 8, 1, [570, 0, 0]),
     ("avx512::quarter::<algorithm::md5::Md5>", Algorithm::Md5, Backend::Avx512, 4, 1, [572, 43, 0]),
     ("avx512::several::<algorithm::md5::Md5, \
@@ -40,7 +45,8 @@ const LANE_KERNELS: &[LaneKernel] = &[
     4>", Algorithm::Md5, Backend::Avx512, 64, 1, [2528, 0, 26]),
     ("sse41::compress::<algorithm::sha1::Sha1>", Algorithm::Sha1, Backend::Sse41, 4, 1, [2254, 0,
         68]),
-    ("avx2::compress::<algorithm::sha1::Sha1>", Algorithm::Sha1, Backend::Avx2, 8, 1, [1783, 16,
+    ("avx2::several::<algorithm::sha1::Sha1, \
+    1>", Algorithm::Sha1, Backend::Avx2, 8, 1, [1783, 16,
         93]),
     ("avx512::half::<algorithm::sha1::Sha1>", Algorithm::Sha1, Backend::Avx512, 8, 1, [939, 0, 7]),
     ("avx512::several::<algorithm::sha1::Sha1, \
@@ -49,7 +55,8 @@ const LANE_KERNELS: &[LaneKernel] = &[
     2>", Algorithm::Sha1, Backend::Avx512, 32, 1, [2397, 0, 137]),
     ("sse41::compress::<algorithm::sha2::Sha256>", Algorithm::Sha256, Backend::Sse41, 4, 3, [5577,
         48, 193]),
-    ("avx2::compress::<algorithm::sha2::Sha256>", Algorithm::Sha256, Backend::Avx2, 8, 3, [3891,
+    ("avx2::several::<algorithm::sha2::Sha256, \
+    1>", Algorithm::Sha256, Backend::Avx2, 8, 3, [3891,
         16, 127]),
     ("avx512::half::<algorithm::sha2::Sha256>", Algorithm::Sha256, Backend::Avx512, 8, 3, [1961, 0,
         10]),
@@ -59,7 +66,8 @@ const LANE_KERNELS: &[LaneKernel] = &[
     2>", Algorithm::Sha256, Backend::Avx512, 32, 3, [4650, 0, 310]),
     ("sse41::compress::<algorithm::sha2::Sha512>", Algorithm::Sha512, Backend::Sse41, 2, 4, [6824,
         0, 216]),
-    ("avx2::compress::<algorithm::sha2::Sha512>", Algorithm::Sha512, Backend::Avx2, 4, 4, [4671, 0,
+    ("avx2::several::<algorithm::sha2::Sha512, \
+    1>", Algorithm::Sha512, Backend::Avx2, 4, 4, [4671, 0,
         96]),
     ("avx512::half::<algorithm::sha2::Sha512>", Algorithm::Sha512, Backend::Avx512, 4, 4, [2479, 0,
         18]),
@@ -82,6 +90,9 @@ const CBC_KERNELS: &[(&str, usize, usize, usize)] = &[
 /// compute, and how many stores of a vector register to the stack.
 #[rustfmt::skip]
 const OTHER_KERNELS: &[(&str, [usize; 3])] = &[
+    ("arch::portable::several::<algorithm::md5::Md5, 1>", [790, 0, 0]),
+    ("arch::portable::several::<algorithm::md5::Md5, 2>", [1495, 7, 0]),
+    ("arch::portable::several::<algorithm::md5::Md5, 3>", [2110, 7, 0]),
     ("vhash::avx512::absorb::<1>", [232, 174, 0]),
     ("vhash::avx512::absorb::<2>", [424, 316, 8]),
     ("xxh3::avx512::absorb", [141, 103, 0]),
@@ -227,7 +238,7 @@ fn is_move(instruction: &str) -> bool {
         || operation.contains("pxor") && registers.all(|register| Some(register) == first)
 }
 
-/// The loop of a function that has the most vector instructions.
+/// The loop of a function that has the most vector instructions, or else the longest.
 struct HotLoop<'a> {
     instructions: usize,
     computing: usize,
@@ -241,7 +252,7 @@ impl<'a> HotLoop<'a> {
     fn of(function: &Function<'a>, inner_turns: usize) -> Self {
         let lines = &function.lines[..];
         let loops = loops(lines);
-        let size = |&(start, end): &(usize, usize)| vectors(&lines[start..=end]);
+        let size = |&(start, end): &(usize, usize)| (vectors(&lines[start..=end]), end - start);
         let hot = loops
             .iter()
             .copied()

@@ -15,13 +15,15 @@
 //!   and mapped.
 //! * `client`: the side of a process that asks ([`Client`]). It goes on by itself whenever the
 //!   service is not there.
-//! * `server`: connections ([`Server`]). `unit`: a thread a core that does bundles.
+//! * `server`: connections ([`Server`]). `hang_up`: how they are closed. `unit`: a thread a core
+//!   that does bundles.
 //! * `model`: when asking should be worth it. `trial`: when it is.
 //! * `status`: what a server tells of itself.
 
 #![deny(unsafe_code)]
 
 mod client;
+mod hang_up;
 mod layout;
 mod memory;
 mod model;

@@ -1,4 +1,5 @@
-//! Shared memory. The one file here with unsafe code, but for a few lines of `unit`.
+//! Shared memory. The one file here with unsafe code, but for a few lines of `unit` and of
+//! `hang_up`.
 #![allow(unsafe_code)]
 
 use std::io;

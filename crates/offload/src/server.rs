@@ -1,7 +1,7 @@
 //! Connections, and what all units share.
 
 use std::collections::HashMap;
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
@@ -14,14 +14,15 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
 };
 use rustix::process::Resource;
 use rustix::thread::futex;
 use rustix::time::Timespec;
 use tabane_engine::gpu;
 
+use crate::hang_up::hang_up;
 use crate::layout::{Note, TASKS, Task, UNITS_MAX, VERSION, Want, hello};
 use crate::memory::{ServerBoard, ServerRing};
 use crate::model::Model;
@@ -277,7 +278,7 @@ impl Connections {
                     }
                 }
                 Err(Errno::INTR) => {}
-                Err(_) => return,
+                Err(_) => break,
             }
             let since = last_tick.elapsed();
             if since >= TICK_INTERVAL {
@@ -285,6 +286,10 @@ impl Connections {
                 self.tick(since);
             }
         }
+        for peer in self.peers.values() {
+            let _ = rustix::net::shutdown(&peer.socket, Shutdown::Both);
+        }
+        hang_up(self);
     }
 
     fn is_anybody_active(&self) -> bool {
@@ -301,6 +306,7 @@ impl Connections {
             return;
         };
         if self.peers.len() >= self.clients_max + PEERS_SPARE {
+            hang_up(socket);
             return;
         }
         self.last_number += 1;
@@ -322,8 +328,8 @@ impl Connections {
             return;
         };
         let mut message = [0; 16];
-        let message = match rustix::net::recv(&peer.socket, &mut message[..], RecvFlags::DONTWAIT) {
-            Ok((_, len)) => &message[..len.min(16)],
+        let message = match receive(&peer.socket, &mut message) {
+            Ok(len) => &message[..len],
             Err(Errno::AGAIN | Errno::INTR) => return,
             Err(_) => &[],
         };
@@ -400,6 +406,7 @@ impl Connections {
             self.shared.version.fetch_add(1, Ordering::Release);
             self.count();
         }
+        hang_up(peer.socket);
     }
 
     /// `since` the last one.
@@ -514,4 +521,18 @@ impl Connections {
                 .collect(),
         }
     }
+}
+
+/// Takes a message out of a socket and returns its length, or that of the buffer if it is longer. A
+/// message with descriptors stays where it is, since to take it would be to close them.
+fn receive(socket: &OwnedFd, message: &mut [u8]) -> rustix::io::Result<usize> {
+    let mut no_descriptors = RecvAncillaryBuffer::new(&mut []);
+    let mut place = [IoSliceMut::new(message)];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+    let seen = rustix::net::recvmsg(socket, &mut place, &mut no_descriptors, flags)?;
+    if seen.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(Errno::BADMSG);
+    }
+    let (_, len) = rustix::net::recv(socket, &mut *message, RecvFlags::DONTWAIT)?;
+    Ok(len.min(message.len()))
 }

@@ -24,6 +24,7 @@ use crate::memory::{final_seal, sealed};
 use crate::{Ask, Client, MESSAGE_MAX, Server, ServerOptions, VERSION, status};
 
 mod attacker;
+mod lingering;
 
 fn options(socket: &Path) -> ServerOptions {
     ServerOptions {

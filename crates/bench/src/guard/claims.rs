@@ -87,7 +87,7 @@ mod tests {
     fn a_ratio_is_found_in_its_line() {
         let claim: Claim = serde_json::from_value(json!({
             "name": "a ÷ b", "bench": "x", "line": {"kind": "rate", "messages": 4},
-            "ratio": "by_b", "claimed": 2.5, "processor": "AuthenticAMD 26",
+            "ratio": "by_b", "claimed": 2.5, "processor": "AuthenticAMD 26, avx512bw",
         }))
         .unwrap();
         let other = json!({"kind": "rate", "messages": 8, "by_b": 1.0});
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(claim.find(&[other.clone(), own]), Some(2.0));
         assert_eq!(claim.find(&[other]), None);
         assert_eq!(claim.find(&[json!({"kind": "rate", "messages": 4})]), None);
-        assert_eq!(claim.claimed_of("AuthenticAMD 26"), Some(2.5));
-        assert_eq!(claim.claimed_of("AuthenticAMD 25"), None);
+        assert_eq!(claim.claimed_of("AuthenticAMD 26, avx512bw"), Some(2.5));
+        assert_eq!(claim.claimed_of("AuthenticAMD 26, avx2"), None);
     }
 }

@@ -233,7 +233,11 @@ fn versions(line: &Value) -> Vec<String> {
     let fields = ["openssl", "crypto_pp", "xxhash"]
         .into_iter()
         .filter_map(text);
-    let ipsec_mb = text("ipsec_mb").map(|version| format!("libipsec-mb {version}"));
+    let named = |field: &str, name: &str| Some(format!("{name} {}", text(field)?));
+    let libraries = [
+        named("ipsec_mb", "libipsec-mb"),
+        named("isal_crypto", "ISA-L crypto"),
+    ];
     fields
         .chain(of_tool.map(|(_, version)| version))
         .chain(
@@ -242,7 +246,7 @@ fn versions(line: &Value) -> Vec<String> {
                 .flat_map(|peers| peers.split("; ")),
         )
         .map(str::to_owned)
-        .chain(ipsec_mb)
+        .chain(libraries.into_iter().flatten())
         .collect()
 }
 
@@ -292,7 +296,7 @@ mod tests {
     fn a_documented_figure_counts_on_its_own_family_only() {
         let (mut guard, claim) = guard(&[]);
         assert!(!guard.has_fallen(&claim, &outputs(&[1.0])));
-        guard.family = "AuthenticAMD 26".to_owned();
+        guard.family = "AuthenticAMD 26, avx512bw".to_owned();
         assert!(guard.has_fallen(&claim, &outputs(&[1.0])));
     }
 
@@ -301,10 +305,17 @@ mod tests {
         let tool = json!({"kind": "tool", "tool": "restic", "version": "restic 0.19"});
         assert_eq!(versions(&tool), ["restic 0.19"]);
         assert!(versions(&json!({"tool": "tabane", "version": "tabane 0.1"})).is_empty());
-        let host = json!({"openssl": "OpenSSL 3.5", "ipsec_mb": "2.0", "peers": "cp 9; rsync 3"});
+        let host = json!({"openssl": "OpenSSL 3.5", "ipsec_mb": "2.0", "isal_crypto": "2.26",
+            "peers": "cp 9; rsync 3"});
         assert_eq!(
             versions(&host),
-            ["OpenSSL 3.5", "cp 9", "rsync 3", "libipsec-mb 2.0"]
+            [
+                "OpenSSL 3.5",
+                "cp 9",
+                "rsync 3",
+                "libipsec-mb 2.0",
+                "ISA-L crypto 2.26"
+            ]
         );
     }
 }

@@ -17,7 +17,7 @@ pub struct Results(Vec<Measured>);
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
-    /// Vendor, family and model.
+    /// Vendor, family, model, and the widest vectors.
     pub processor: String,
     /// What the processor calls itself.
     pub model_name: String,

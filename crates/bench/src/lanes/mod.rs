@@ -9,6 +9,7 @@ use tabane_bench::data::{mixed_lens, noise};
 use tabane_bench::memory::Memory;
 use tabane_bench::peak;
 use tabane_bench::peers::ipsec_mb::IpsecMb;
+use tabane_bench::peers::isal_crypto::IsalCrypto;
 use tabane_bench::peers::openssl::{self, OpenSsl};
 use tabane_bench::timing::Rate;
 use tabane_lanes::Backend;
@@ -26,7 +27,7 @@ use subject::{Instructions, Subject};
 ///
 /// Every round times every line once, in turn, peers' processes in between; the figures are medians
 /// over the rounds, of CPU time. GB are 10^9 bytes. Peers: OpenSSL's EVP (`openssl speed`),
-/// libipsec-mb (where its header and a C compiler are installed), the RustCrypto crates, and for
+/// libipsec-mb and ISA-L crypto (where their headers and a C compiler are installed), the RustCrypto crates, and for
 /// comparison blake3.
 #[derive(clap::Args)]
 pub struct Args {
@@ -76,6 +77,8 @@ enum Program {
     OpenSsl,
     /// libipsec-mb.
     IpsecMb,
+    /// ISA-L crypto.
+    IsalCrypto,
     /// The `blake3` crate: another hash, for comparison.
     Blake3,
 }
@@ -106,6 +109,7 @@ struct Line {
 struct Peers {
     openssl: Option<OpenSsl>,
     ipsec_mb: Option<IpsecMb>,
+    isal_crypto: Option<IsalCrypto>,
 }
 
 /// Lengths of messages.
@@ -123,10 +127,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut peers = Peers {
         openssl: None,
         ipsec_mb: None,
+        isal_crypto: None,
     };
     if !args.no_peers {
         peers.openssl = OpenSsl::find();
         peers.ipsec_mb = IpsecMb::find()?;
+        peers.isal_crypto = IsalCrypto::find()?;
     }
     let model = peak::measure();
     report::heading(args, &peers, model.as_ref());
@@ -186,6 +192,14 @@ fn lines(subject: Subject, peers: &Peers, cores: usize) -> Vec<Line> {
     if peers.ipsec_mb.is_some() && subject.ipsec_mb_name().is_some() {
         add(Program::IpsecMb, Shape::Equal(IpsecMb::MESSAGES));
     }
+    if let Subject::Hash(algorithm) = subject
+        && peers.isal_crypto.is_some()
+        && IsalCrypto::has(algorithm)
+    {
+        for count in IsalCrypto::MESSAGES {
+            add(Program::IsalCrypto, Shape::Equal(count));
+        }
+    }
     if subject.in_lanes() {
         add(Program::RustCrypto, Shape::Equal(1));
     }
@@ -229,20 +243,23 @@ impl Line {
             bytes_per_s,
             clock_hz: peak::clock_hz(),
         };
-        match (program, self.shape, &peers.openssl, &peers.ipsec_mb) {
-            (Program::OpenSsl, _, Some(openssl), _) => {
-                let all = openssl::Instructions::All;
-                Ok(of_process(openssl.rate(
-                    &subject.openssl_arguments(),
-                    lens.block,
-                    all,
-                )?))
-            }
-            (Program::IpsecMb, _, _, Some(ipsec_mb)) => {
-                let name = subject.ipsec_mb_name().unwrap_or_default();
-                Ok(of_process(ipsec_mb.rate(&name, lens.block, seconds)?))
-            }
-            (_, Shape::Threads(threads), ..) => {
+        if let (Program::OpenSsl, Some(openssl)) = (program, &peers.openssl) {
+            let all = openssl::Instructions::All;
+            let arguments = subject.openssl_arguments();
+            return Ok(of_process(openssl.rate(&arguments, lens.block, all)?));
+        }
+        if let (Program::IpsecMb, Some(ipsec_mb)) = (program, &peers.ipsec_mb) {
+            let name = subject.ipsec_mb_name().unwrap_or_default();
+            return Ok(of_process(ipsec_mb.rate(&name, lens.block, seconds)?));
+        }
+        if let (Program::IsalCrypto, Some(isal_crypto)) = (program, &peers.isal_crypto)
+            && let (Subject::Hash(algorithm), Shape::Equal(count)) = (subject, self.shape)
+        {
+            let rate = isal_crypto.rate(algorithm, lens.block, count, seconds)?;
+            return Ok(of_process(rate));
+        }
+        match self.shape {
+            Shape::Threads(threads) => {
                 let equal = &lens.equal[..THREAD_MESSAGES];
                 let rates = on_each(&cpus[..threads], |number| {
                     let bytes = THREAD_MESSAGES * lens.block;
@@ -256,7 +273,7 @@ impl Line {
                     clock_hz: clocks.map(|clocks| clocks.iter().sum()),
                 })
             }
-            (_, shape, ..) => {
+            shape => {
                 let lens = match shape {
                     Shape::Equal(count) => &lens.equal[..count],
                     Shape::Mixed => &lens.mixed,
@@ -283,6 +300,7 @@ mod tests {
         let peers = Peers {
             openssl: None,
             ipsec_mb: None,
+            isal_crypto: None,
         };
         let cpus = Cpus::allowed().unwrap().cores;
         for subject in Subject::USUAL {

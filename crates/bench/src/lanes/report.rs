@@ -6,6 +6,7 @@ use tabane_bench::memory::Memory;
 use tabane_bench::peak::work::{AesMode, Peak};
 use tabane_bench::peak::{Class, Model, Width, clock_hz};
 use tabane_bench::peers::ipsec_mb::IpsecMb;
+use tabane_bench::peers::isal_crypto::IsalCrypto;
 use tabane_lanes::{Algorithm, Backend};
 
 use super::subject::{Instructions, Subject};
@@ -15,10 +16,12 @@ use super::{Args, Lens, Line, Peers, Program, Shape, THREAD_MESSAGES};
 pub fn heading(args: &Args, peers: &Peers, model: Option<&Model>) {
     let openssl = peers.openssl.as_ref().map(|peer| peer.version.as_str());
     let ipsec_mb = peers.ipsec_mb.as_ref().map(|peer| peer.version.as_str());
+    let isal_crypto = peers.isal_crypto.as_ref();
+    let isal_crypto = isal_crypto.map(|peer| peer.version.as_str());
     if args.json {
         let line = json!({
             "bench": "lanes", "kind": "host", "openssl": openssl, "ipsec_mb": ipsec_mb,
-            "clock_ghz": clock_hz().map(|hz| hz / 1e9),
+            "isal_crypto": isal_crypto, "clock_ghz": clock_hz().map(|hz| hz / 1e9),
         });
         println!("{line}");
     } else if args.no_peers {
@@ -29,6 +32,13 @@ pub fn heading(args: &Args, peers: &Peers, model: Option<&Model>) {
             Some(version) => println!("peer: libipsec-mb {version}"),
             None => println!(
                 "peer: libipsec-mb is NOT INSTALLED (Debian package libipsec-mb-dev), or there is \
+                no cc"
+            ),
+        }
+        match isal_crypto {
+            Some(version) => println!("peer: ISA-L crypto {version}"),
+            None => println!(
+                "peer: ISA-L crypto is NOT INSTALLED (github.com/intel/isa-l_crypto), or there is \
                 no cc"
             ),
         }
@@ -237,18 +247,20 @@ fn print_lines(args: &Args, subject: Subject, lines: &[&Line], lens: &Lens, peak
     let ipsec_mb = rate_of(lines, Program::IpsecMb, Shape::Equal(IpsecMb::MESSAGES));
     if !args.json {
         println!(
-            "{:<50} {:>8} {:>8} {:>9} {:>10} {:>12}",
+            "{:<50} {:>8} {:>8} {:>9} {:>10} {:>12} {:>8}",
             format!("{subject}, messages of {} KiB", args.block),
             "GB/s",
             "B/cycle",
             "of bound",
             "x OpenSSL",
-            "x ipsec-mb"
+            "x ipsec-mb",
+            "x ISA-L"
         );
     }
     for line in lines {
         let figures = figures(line, peaks);
         let ratio = |peer: Option<f64>| peer.map(|peer| figures.gb_per_s / peer);
+        let isal_crypto = rate_of(lines, Program::IsalCrypto, line.shape);
         let (program, backend) = names(line.program);
         let (shape, count, what) = describe(line.shape, lens);
         if args.json {
@@ -263,6 +275,7 @@ fn print_lines(args: &Args, subject: Subject, lines: &[&Line], lens: &Lens, peak
                 ("fraction_of_bound", figures.fraction_of_bound),
                 ("ratio_to_openssl", ratio(openssl)),
                 ("ratio_to_ipsec_mb", ratio(ipsec_mb)),
+                ("ratio_to_isal_crypto", ratio(isal_crypto)),
             ];
             for (name, value) in optional {
                 if let Some(value) = value {
@@ -277,12 +290,14 @@ fn print_lines(args: &Args, subject: Subject, lines: &[&Line], lens: &Lens, peak
                 value.map_or("-".to_owned(), |value| format!("{:.0} %", 100.0 * value))
             };
             println!(
-                "  {program:<10} {backend:<10} {what:<26} {:>8.2} {:>8} {:>9} {:>10} {:>12}",
+                "  {program:<12} {backend:<10} {what:<24} {:>8.2} {:>8} {:>9} {:>10} {:>12} \
+                {:>8}",
                 figures.gb_per_s,
                 cell(figures.bytes_per_cycle),
                 percent(figures.fraction_of_bound),
                 cell(ratio(openssl)),
                 cell(ratio(ipsec_mb)),
+                cell(ratio(isal_crypto)),
             );
         }
     }
@@ -366,6 +381,15 @@ fn subject_bars(
         ratio(most, ipsec_mb),
         1.03,
     );
+    for count in IsalCrypto::MESSAGES {
+        let what = format!("x ISA-L crypto, {count} messages");
+        let isal_crypto = rate_of(lines, Program::IsalCrypto, Shape::Equal(count));
+        bar(
+            &what,
+            ratio(automatic(Shape::Equal(count)), isal_crypto),
+            1.0,
+        );
+    }
     bar(
         "x OpenSSL, 1 message",
         ratio(automatic(Shape::Equal(1)), openssl),
@@ -406,6 +430,7 @@ fn names(program: Program) -> (&'static str, &'static str) {
     match program {
         Program::OpenSsl => ("openssl", "own choice"),
         Program::IpsecMb => ("ipsec-mb", "own choice"),
+        Program::IsalCrypto => ("isa-l_crypto", "own choice"),
         Program::RustCrypto => ("rustcrypto", "own choice"),
         Program::Blake3 => ("blake3", "own choice"),
         Program::Automatic => ("tabane", "automatic"),

@@ -2,11 +2,10 @@
 //! header is.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
-use super::{Compiled, compile};
+use super::{Compiled, Run, compile};
 use crate::tools::find_in_path;
 
 const SOURCE: &str = include_str!("../../peers/ipsec_mb.c");
@@ -26,16 +25,6 @@ pub struct IpsecMb {
     /// The library's version.
     pub version: String,
     compiled: Compiled,
-}
-
-/// One run of the program.
-#[derive(Debug, PartialEq)]
-struct Run {
-    version: String,
-    bytes: u64,
-    cpu_seconds: f64,
-    /// The digest of the first message, or the beginning of its ciphertext.
-    first: String,
 }
 
 impl IpsecMb {
@@ -58,70 +47,22 @@ impl IpsecMb {
     /// Bytes a second of CPU time on one core over `seconds`, for many messages of `bytes`, or of
     /// as many as the library takes at most.
     pub fn rate(&self, algorithm: &str, bytes: usize, seconds: f64) -> Result<f64> {
-        let run = self.run(algorithm, bytes, seconds)?;
-        Ok(run.bytes as f64 / run.cpu_seconds)
+        Ok(self.run(algorithm, bytes, seconds)?.bytes_per_s())
     }
 
     fn run(&self, algorithm: &str, bytes: usize, seconds: f64) -> Result<Run> {
-        let output = Command::new(&self.compiled.program)
-            .arg(algorithm)
-            .arg(bytes.min(MOST_BYTES).to_string())
-            .arg(IpsecMb::MESSAGES.to_string())
-            .arg(seconds.to_string())
-            .stdin(Stdio::null())
-            .output()
-            .context("cannot run the program for libipsec-mb")?;
-        match parse(&String::from_utf8_lossy(&output.stdout)) {
-            Some(run) if output.status.success() => Ok(run),
-            _ => bail!(
-                "the program for libipsec-mb failed at {algorithm} ({}): {}",
-                output.status,
-                String::from_utf8_lossy(&output.stderr).trim()
-            ),
-        }
+        let bytes = bytes.min(MOST_BYTES);
+        self.compiled
+            .run(algorithm, bytes, IpsecMb::MESSAGES, seconds)
     }
-}
-
-/// Reads the line that the program prints.
-fn parse(text: &str) -> Option<Run> {
-    let words: Vec<_> = text.split_whitespace().collect();
-    let [version, bytes, cpu_seconds, first] = words[..] else {
-        return None;
-    };
-    let run = Run {
-        version: version.to_owned(),
-        bytes: bytes.parse().ok()?,
-        cpu_seconds: cpu_seconds.parse().ok()?,
-        first: first.to_owned(),
-    };
-    (run.cpu_seconds > 0.0).then_some(run)
 }
 
 #[cfg(test)]
 mod tests {
     use sha1::Digest;
 
+    use super::super::tests::hex;
     use super::*;
-
-    #[test]
-    fn reads_what_the_program_prints() {
-        let run = parse("1.3.0 975270912 0.100068170 f7f4\n").unwrap();
-        assert_eq!((run.version.as_str(), run.bytes), ("1.3.0", 975270912));
-        assert_eq!((run.cpu_seconds, run.first.as_str()), (0.10006817, "f7f4"));
-        for bad in [
-            "",
-            "1.3.0 97 0.1",
-            "1.3.0 97 0.0 f7",
-            "1.3.0 x 0.1 f7",
-            "1 2 3 4 5",
-        ] {
-            assert_eq!(parse(bad), None, "{bad}");
-        }
-    }
-
-    fn hex(bytes: &[u8]) -> String {
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
 
     #[test]
     fn the_library_computes_the_same() {

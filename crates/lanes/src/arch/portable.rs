@@ -3,7 +3,7 @@
 
 use crate::compress::{Compress, compress_blocks, compress_lanes};
 use crate::kernel::Kernel;
-use crate::vector::{LaneSet, State, Vector};
+use crate::vector::{LaneSet, Several, State, Vector};
 
 /// One lane. (Four in an array, left to the compiler to vectorise, are slower than four times one.)
 macro_rules! one_lane {
@@ -101,15 +101,22 @@ one_lane!(u32, "/* {0:e} */");
 one_lane!(u64, "/* {0:r} */");
 
 pub(crate) fn lane_kernels<K: Kernel>() -> Vec<(usize, Compress)> {
-    vec![(1, compress::<K> as Compress)]
+    let mut lane_kernels = vec![(1, several::<K, 1> as Compress)];
+    if const { K::SHORT } {
+        lane_kernels.push((2, several::<K, 2>));
+        lane_kernels.push((3, several::<K, 3>));
+    }
+    lane_kernels
 }
 
+/// `N` messages by turns.
+///
 /// # Safety
 ///
 /// As [`Compress`]. Every processor has the instruction set.
-unsafe fn compress<K: Kernel>(set: &mut LaneSet, blocks: usize) {
+unsafe fn several<K: Kernel, const N: usize>(set: &mut LaneSet, blocks: usize) {
     // SAFETY: what the caller promises is what the callee asks for, with the same instruction set.
-    unsafe { compress_lanes::<K, K::Word>(set, blocks) }
+    unsafe { compress_lanes::<K, Several<K::Word, N>>(set, blocks) }
 }
 
 /// # Safety

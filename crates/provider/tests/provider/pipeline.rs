@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::time::{Duration, Instant};
 
 use tabane_provider::abi::{Param, param_type};
 
@@ -283,4 +284,116 @@ fn pipelines_give_the_same() {
             }
         }
     });
+}
+
+/// The least time that something took.
+fn least(mut what: impl FnMut()) -> Duration {
+    let time = |_| {
+        let start = Instant::now();
+        what();
+        start.elapsed()
+    };
+    (0..30).map(time).min().expect("more than none")
+}
+
+/// Prints how many times as fast messages of 16 KiB are encrypted in one call as one after the
+/// other, by Tabane and by the default provider, in one thread: `cargo test --release -p
+/// tabane-provider --test provider -- --ignored --nocapture measure_pipelines`.
+#[test]
+#[ignore = "a measurement"]
+fn measure_pipelines() {
+    const LEN: usize = 16 << 10;
+    const PIPES_MAX: usize = 32;
+    let (libcrypto, pipelines) = (libcrypto().unwrap(), Pipelines::find().unwrap());
+    let functions = &libcrypto.functions;
+    let mut to = vec![vec![0_u8; LEN + 32]; PIPES_MAX];
+    let from = vec![vec![7_u8; LEN]; PIPES_MAX];
+    let (key, ivs, mut tags) = ([1; 32], [[3_u8; 16]; PIPES_MAX], [[0_u8; 16]; PIPES_MAX]);
+    for ciphers in offered(libcrypto) {
+        let (gcm, key_len) = (ciphers.mode == "GCM", ciphers.key_len);
+        let iv_len = if gcm { 12 } else { 16 };
+        if ciphers.mode == "ECB" {
+            continue;
+        }
+        for pipes in [1, 4, 8, 16, 32] {
+            let places: Vec<*mut u8> = to.iter_mut().map(|to| to.as_mut_ptr()).collect();
+            let froms: Vec<*const u8> = from.iter().map(|from| from.as_ptr()).collect();
+            let iv_places: Vec<*const u8> = ivs.iter().map(|iv| iv.as_ptr()).collect();
+            let tag_places: Vec<*mut u8> = tags.iter_mut().map(|tag| tag.as_mut_ptr()).collect();
+            let (lens, rooms, mut written) = ([LEN; 32], [LEN + 32; 32], [0; 32]);
+            let mut first = tag_places.as_ptr();
+            let mut tag = [
+                Param {
+                    key: c"pipeline-tag".as_ptr(),
+                    data_type: param_type::OCTET_PTR,
+                    data: (&raw mut first).cast(),
+                    data_size: 16,
+                    return_size: 0,
+                },
+                Param {
+                    key: ptr::null(),
+                    data_type: 0,
+                    data: ptr::null_mut(),
+                    data_size: 0,
+                    return_size: 0,
+                },
+            ];
+            // SAFETY: as in the manual.
+            let together = unsafe {
+                let cipher = ciphers.both[0];
+                least(|| {
+                    // OpenSSL 3.5 forgets the number of pipes when a context is used again.
+                    let context = (functions.EVP_CIPHER_CTX_new)();
+                    let (key, ivs) = (key.as_ptr(), iv_places.as_ptr());
+                    let init = pipelines.init[1];
+                    assert_eq!(init(context, cipher, key, key_len, pipes, ivs, iv_len), 1);
+                    let (to, written, rooms) =
+                        (places.as_ptr(), written.as_mut_ptr(), rooms.as_ptr());
+                    let (from, lens) = (froms.as_ptr(), lens.as_ptr());
+                    let updated = (pipelines.update)(context, to, written, rooms, from, lens);
+                    assert_eq!(updated, 1);
+                    let mut ends = [ptr::null_mut(); PIPES_MAX];
+                    for (number, end) in ends.iter_mut().enumerate().take(pipes) {
+                        *end = places[number].add(written.add(number).read());
+                    }
+                    let rest = [32; PIPES_MAX];
+                    let rest = rest.as_ptr();
+                    assert_eq!((pipelines.finish)(context, ends.as_ptr(), written, rest), 1);
+                    if gcm {
+                        let got = (functions.EVP_CIPHER_CTX_get_params)(context, tag.as_mut_ptr());
+                        assert_eq!(got, 1);
+                    }
+                    (functions.EVP_CIPHER_CTX_free)(context);
+                })
+            };
+            // SAFETY: as in the manual.
+            let one_by_one = ciphers.both.map(|cipher| unsafe {
+                let context = (functions.EVP_CIPHER_CTX_new)();
+                let time = least(|| {
+                    for number in 0..pipes {
+                        let (key, iv, mut len) = (key.as_ptr(), ivs[number].as_ptr(), 0);
+                        (functions.EVP_CipherInit_ex2)(context, cipher, key, iv, 1, ptr::null());
+                        let (to, from) = (places[number], froms[number]);
+                        (functions.EVP_CipherUpdate)(context, to, &mut len, from, LEN as c_int);
+                        let end = to.add(len as usize);
+                        assert_eq!((functions.EVP_CipherFinal_ex)(context, end, &mut len), 1);
+                        if gcm {
+                            let tag = tag_places[number].cast();
+                            (functions.EVP_CIPHER_CTX_ctrl)(context, GET_TAG, 16, tag);
+                        }
+                    }
+                });
+                (functions.EVP_CIPHER_CTX_free)(context);
+                time
+            });
+            let [ours, theirs] = one_by_one.map(|time| time.div_duration_f64(together));
+            let rate = (pipes * LEN) as f64 / together.as_secs_f64() / 1e9;
+            println!(
+                "AES-{}-{}, {pipes} pipes: {rate:.2} GB/s, {ours:.2} x Tabane and {theirs:.2} x the \
+                 default provider one after the other",
+                8 * key_len,
+                ciphers.mode
+            );
+        }
+    }
 }

@@ -6,7 +6,7 @@ use super::{pin_256, reverse};
 use crate::compress::{Compress, compress_lanes};
 use crate::kernel::Kernel;
 use crate::registers::Registers;
-use crate::vector::{LaneSet, Vector, ask_ahead};
+use crate::vector::{LaneSet, Several, Vector, ask_ahead};
 
 register! {
     /// 8 lanes. A value exists only where the processor has AVX2.
@@ -150,17 +150,22 @@ pub(super) unsafe fn load_block_4<const BIG_ENDIAN: bool>(
 }
 
 pub(crate) fn lane_kernels<K: Kernel>() -> Vec<(usize, Compress)> {
-    vec![(
-        <K::Word as Registers>::Avx2::LANES,
-        compress::<K> as Compress,
-    )]
+    let full = <K::Word as Registers>::Avx2::LANES;
+    let mut lane_kernels = vec![(full, several::<K, 1> as Compress)];
+    if const { K::SHORT } {
+        lane_kernels.push((2 * full, several::<K, 2>));
+        lane_kernels.push((3 * full, several::<K, 3>));
+    }
+    lane_kernels
 }
 
+/// `N` registers interleaved.
+///
 /// # Safety
 ///
 /// As [`Compress`]; the instruction set is AVX2.
 #[target_feature(enable = "avx2")]
-unsafe fn compress<K: Kernel>(set: &mut LaneSet, blocks: usize) {
+unsafe fn several<K: Kernel, const N: usize>(set: &mut LaneSet, blocks: usize) {
     // SAFETY: what the caller promises is what the callee asks for, with the same instruction set.
-    unsafe { compress_lanes::<K, <K::Word as Registers>::Avx2>(set, blocks) }
+    unsafe { compress_lanes::<K, Several<<K::Word as Registers>::Avx2, N>>(set, blocks) }
 }
