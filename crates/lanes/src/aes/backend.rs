@@ -19,8 +19,8 @@ pub enum Backend {
     Vaes256,
     /// VAES and VPCLMULQDQ with AVX-512 F, BW and VL: four blocks a register.
     Vaes,
-    /// The AES and PMULL instructions of aarch64, a part of Arm's Cryptographic Extension: one block
-    /// a register.
+    /// The AES and PMULL instructions of aarch64, a part of Arm's Cryptographic Extension: one
+    /// block a register.
     ArmCe,
 }
 
