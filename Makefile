@@ -3,6 +3,8 @@
 #   make            builds the tabane command, optimised
 #   make test       first INSTALLS packages that the tests use (with apt-get, as root or by sudo; two
 #                   servers below the target folder, with go and pip), then runs every test
+#   make test-arm   first INSTALLS a cross compiler, qemu-user and the Rust library for aarch64, then runs the tests of
+#                   the kernels on aarch64
 #   make package    makes the package of each crate, as for crates.io, without building it
 #   make test-python  builds the Python package and tests it in a fresh virtual environment, into which pip
 #                   installs fsspec, numpy and pytest
@@ -35,7 +37,7 @@ DESTDIR =
 BENCHFLAGS =
 
 # The instruction sets of TABANE_SIMD that the tests force, one after another.
-SIMD = portable sse41 avx2 avx512 shani
+SIMD = $(if $(filter aarch64,$(shell uname -m)),portable neon armce armsha512,portable sse41 avx2 avx512 shani)
 
 # Always all members, since cargo compiles dependencies anew where another choice of members asks less of them.
 # For the same reason everything here but bench and install is the dev profile.
@@ -141,6 +143,40 @@ test-simd: test-programs
 			esac; \
 		fi; \
 	done
+
+# aarch64 on another machine, with the kernels compiled as in a release. Three processors: with all instructions,
+# without those of SHA-512, and without any of AES and SHA, which no model of qemu lacks: what tells of them is hidden,
+# and the program is watched not to use them.
+ARM = aarch64-unknown-linux-gnu
+ARM_ROOT = /usr/aarch64-linux-gnu
+ARM_RUNNER = qemu-aarch64-static -L $(ARM_ROOT)
+ARM_CARGO = env CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER='$(ARM_RUNNER)' TABANE_TEST_RUNNER='$(ARM_RUNNER)' $(CARGO)
+ARM_FLAGS = $(CARGOFLAGS) --target $(ARM) --config 'profile.dev.package.tabane-lanes.opt-level=3' \
+	--config 'profile.dev.package.tabane-lanes.codegen-units=1' \
+	--config 'profile.dev.package.tabane-lanes.overflow-checks=false' \
+	--config 'profile.dev.package.tabane-lanes.debug-assertions=false'
+ARM_TESTS = $(ARM_CARGO) test $(ARM_FLAGS) -p tabane-lanes --no-fail-fast --lib --test every_backend --test streaming \
+	--test aes --test gcm --test gear --test xor --test instructions -- --show-output
+test-arm: arm-tools
+	$(ARM_CARGO) clippy $(CARGOFLAGS) --target $(ARM) -p tabane-lanes --all-targets -- -D warnings
+	@set -e; place=$$($(TARGET))/$(ARM); mkdir -p "$$place"; \
+	aarch64-linux-gnu-gcc -shared -fPIC -O2 crates/lanes/tests/no_crypto.c -o "$$place/no_crypto.so"; \
+	for cpu in max cortex-a53; do \
+		echo; echo "=== aarch64: $$cpu ==="; QEMU_CPU=$$cpu $(ARM_TESTS); \
+	done; \
+	echo; echo '=== aarch64: without the instructions of AES and SHA ==='; \
+	QEMU_SET_ENV="LD_PRELOAD=$$place/no_crypto.so" $(ARM_TESTS)
+
+# A cross compiler, qemu-user and the Rust library of aarch64.
+arm-tools:
+	@if ! command -v aarch64-linux-gnu-gcc > /dev/null 2>&1 || ! command -v qemu-aarch64-static > /dev/null 2>&1; then \
+		if [ "$$(id -u)" = 0 ]; then sudo=; else sudo='sudo -n'; fi; \
+		install() { $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
+			gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static < /dev/null; }; \
+		install || { $$sudo apt-get update -q < /dev/null && install; }; \
+	fi; \
+	rustc --print target-libdir --target $(ARM) | xargs test -d || rustup target add $(ARM)
 
 # The command, which tells test-simd what the processor has; cargo test leaves it there, too.
 test-programs:
@@ -319,5 +355,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: all book guard build documents figures miri models gpu-check fuzz package wheel test test-all test-examples test-python test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: arm-tools test-arm all book guard build documents figures miri models gpu-check fuzz package wheel test test-all test-examples test-python test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

@@ -62,8 +62,8 @@ the same three ways
   TABANE_PING              --ping of the same commands
   TABANE_WEBHOOK           --webhook of the same commands
   XDG_CONFIG_HOME          where the configuration file tabane/config.toml is, instead of ~/.config
-  TABANE_SIMD              forces an instruction set for hashing: portable, sse41, avx2, avx512 or \
-shani
+  TABANE_SIMD              forces an instruction set: portable; sse41, avx2, avx512 or shani on
+                           x86-64; neon, armce or armsha512 on aarch64
   NO_COLOR                 no colours if it is set
 
 Exit codes:

@@ -2,6 +2,8 @@
 
 use core::fmt;
 use core::str::FromStr;
+#[cfg(target_arch = "aarch64")]
+use std::arch::is_aarch64_feature_detected;
 use std::sync::OnceLock;
 
 use crate::algorithm::Algorithm;
@@ -23,8 +25,15 @@ pub enum Backend {
     Avx2,
     /// AVX-512 F, BW and VL: 8, 16 or 32 messages at once.
     Avx512,
-    /// The SHA instructions: one message, or a few interleaved.
+    /// The SHA instructions of x86-64: one message, or a few interleaved.
     ShaNi,
+    /// NEON of aarch64: 4 messages at once, for MD5 up to 16.
+    Neon,
+    /// The SHA-1 and SHA-256 instructions of aarch64, a part of Arm's Cryptographic Extension: one
+    /// message, or a few interleaved.
+    ArmCe,
+    /// The SHA-512 instructions of aarch64 (from Armv8.2 on): one message, or two interleaved.
+    ArmSha512,
 }
 
 impl Backend {
@@ -35,9 +44,13 @@ impl Backend {
         Self::Avx2,
         Self::Avx512,
         Self::ShaNi,
+        Self::Neon,
+        Self::ArmCe,
+        Self::ArmSha512,
     ];
 
-    /// The name as in `TABANE_SIMD`: `"portable"`, `"sse41"`, `"avx2"`, `"avx512"`, `"shani"`.
+    /// The name as in `TABANE_SIMD`: `"portable"`, of x86-64 `"sse41"`, `"avx2"`, `"avx512"` and
+    /// `"shani"`, of aarch64 `"neon"`, `"armce"` and `"armsha512"`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
@@ -45,6 +58,18 @@ impl Backend {
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
             Self::ShaNi => "shani",
+            Self::Neon => "neon",
+            Self::ArmCe => "armce",
+            Self::ArmSha512 => "armsha512",
+        }
+    }
+
+    /// Whether processors of the architecture for which this is compiled may have it.
+    pub fn is_of_this_architecture(self) -> bool {
+        match self {
+            Self::Portable => true,
+            Self::Sse41 | Self::Avx2 | Self::Avx512 | Self::ShaNi => cfg!(target_arch = "x86_64"),
+            Self::Neon | Self::ArmCe | Self::ArmSha512 => cfg!(target_arch = "aarch64"),
         }
     }
 
@@ -67,8 +92,17 @@ impl Backend {
                     && is_x86_feature_detected!("avx512vl")
             }
             Self::ShaNi => is_x86_feature_detected!("sha") && is_x86_feature_detected!("sse4.1"),
+            _ => false,
         };
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(target_arch = "aarch64")]
+        return match self {
+            Self::Portable | Self::Neon => true,
+            Self::ArmCe => is_aarch64_feature_detected!("sha2"),
+            // Rust detects the instructions of SHA-512 and SHA-3 together.
+            Self::ArmSha512 => is_aarch64_feature_detected!("sha3"),
+            _ => false,
+        };
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         return matches!(self, Self::Portable);
     }
 

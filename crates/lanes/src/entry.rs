@@ -5,7 +5,7 @@ use crate::backend::Backend;
 use crate::compress::{CompressOne, LaneKernel};
 use crate::digest::Digest;
 use crate::hasher::{End, Update};
-use crate::peak::Operations;
+use crate::peak::{self, Operations};
 use crate::plan::Plan;
 use crate::vector::State;
 
@@ -15,7 +15,7 @@ pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) digest_len: usize,
     pub(crate) block_len: usize,
-    pub(crate) count: fn(bool) -> Operations,
+    pub(crate) count: fn(peak::Logic) -> Operations,
     pub(crate) lane_kernels: fn(Backend) -> Vec<LaneKernel>,
     pub(crate) hash_many: fn(&Plan, &[&[u8]], &mut [Digest]),
     pub(crate) big_endian: bool,

@@ -14,8 +14,9 @@
 //!
 //! Which instructions run is decided on each call by the processor, the algorithm and the number of
 //! messages left: one goes to the SHA instructions, sixteen to AVX-512, and what remains of sixteen
-//! when most have ended goes on with fewer lanes. The environment variable `TABANE_SIMD`
-//! (`portable`, `sse41`, `avx2`, `avx512`, `shani`) forces one [`Backend`].
+//! when most have ended goes on with fewer lanes. The environment variable `TABANE_SIMD` forces one
+//! [`Backend`]: `portable`, of x86-64 `sse41`, `avx2`, `avx512` or `shani`, of aarch64 `neon`,
+//! `armce` or `armsha512`.
 //!
 //! Messages that come in pieces go through [`Hasher`]s, many at once with [`update_many`];
 //! [`hmac_many`] authenticates,
@@ -38,7 +39,10 @@
 //! A message is never copied, except for the part of it that shares a block with the padding.
 
 // Other processors have the portable kernels only, which need less.
-#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+#![cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    allow(dead_code)
+)]
 
 pub mod aes;
 pub(crate) mod algorithm;

@@ -34,6 +34,8 @@ pub struct Operations {
     pub byte_shuffle: u32,
     /// Moves of 128-bit parts.
     pub part_shuffle: u32,
+    /// Instructions that do steps of the hash, or of its schedule.
+    pub hash: u32,
 }
 
 impl Operations {
@@ -47,6 +49,7 @@ impl Operations {
         unpack: 0,
         byte_shuffle: 0,
         part_shuffle: 0,
+        hash: 0,
     };
 
     /// All of them.
@@ -58,6 +61,7 @@ impl Operations {
             + self.unpack
             + self.byte_shuffle
             + self.part_shuffle
+            + self.hash
     }
 
     fn times(self, n: u32) -> Self {
@@ -71,29 +75,37 @@ impl Operations {
             unpack: n * self.unpack,
             byte_shuffle: n * self.byte_shuffle,
             part_shuffle: n * self.part_shuffle,
+            hash: n * self.hash,
         }
     }
 }
 
 /// The operations that the kernel of `backend` with `lanes` lanes executes for a block in each
-/// lane. `None` if no such kernel exists, or if it is not made of vectors (portable, SHA-NI, one
-/// message).
+/// lane. `None` if no such kernel exists, or if it is not counted (portable, SHA-NI, one message in
+/// vectors).
 pub fn operations(algorithm: Algorithm, backend: Backend, lanes: usize) -> Option<Operations> {
     let entry = algorithm.entry();
     (entry.lane_kernels)(backend)
         .iter()
         .find(|kernel| kernel.lanes == lanes)?;
+    if let Backend::ArmCe | Backend::ArmSha512 = backend {
+        return Some(hash_instructions(algorithm).times(lanes as u32));
+    }
     let word_bytes = entry.block_len / 16;
     let register_bits = match backend {
         // The kernel of one lane is not made of vectors.
         _ if lanes == 1 => return None,
-        Backend::Sse41 => 128,
+        Backend::Sse41 | Backend::Neon => 128,
         Backend::Avx2 => 256,
         Backend::Avx512 => (8 * word_bytes * lanes).min(512),
-        Backend::Portable | Backend::ShaNi => return None,
+        Backend::Portable | Backend::ShaNi | Backend::ArmCe | Backend::ArmSha512 => return None,
     };
     let registers = 8 * word_bytes * lanes / register_bits;
-    let mut one = (entry.count)(backend == Backend::Avx512);
+    let mut one = (entry.count)(match backend {
+        Backend::Avx512 => Logic::Ternary,
+        Backend::Neon => Logic::Selection,
+        _ => Logic::Binary,
+    });
     // Operations of the transposing loads of `arch`, for 16 words of every lane of a register.
     (one.unpack, one.part_shuffle) = match (register_bits, word_bytes) {
         (128, 4) => (32, 0),
@@ -108,26 +120,67 @@ pub fn operations(algorithm: Algorithm, backend: Backend, lanes: usize) -> Optio
     Some(one.times(registers as u32))
 }
 
+/// The instructions of aarch64 for a block of one message, by the standards' steps: two for four
+/// steps, or for two of SHA-512, and two for as many words of the schedule.
+fn hash_instructions(algorithm: Algorithm) -> Operations {
+    let (steps, steps_at_once, words) = match algorithm {
+        Algorithm::Sha1 => (80, 4, 16),
+        Algorithm::Sha224 | Algorithm::Sha256 => (64, 4, 16),
+        _ => (80, 2, 16),
+    };
+    let (groups, loaded) = (steps / steps_at_once, words / steps_at_once);
+    let mut one = Operations {
+        register_bits: 128,
+        bytes: algorithm.block_len() as u32,
+        byte_shuffle: loaded,
+        hash: 2 * groups + 2 * (groups - loaded),
+        ..Operations::NONE
+    };
+    match algorithm {
+        // A word with its constant; at the end the state, of which SHA-1 has one word elsewhere.
+        Algorithm::Sha1 => one.add = groups + 1,
+        Algorithm::Sha224 | Algorithm::Sha256 => one.add = groups + 2,
+        // Two sums more, and words that lie across registers: three for the steps, one for the
+        // schedule.
+        _ => {
+            one.add = 3 * groups + 4;
+            one.unpack = 3 * groups + (groups - loaded);
+        }
+    }
+    one
+}
+
 thread_local! {
     static COUNT: Cell<Operations> = const { Cell::new(Operations::NONE) };
 }
 
-/// Counts the steps of one block, with three-operand logic and rotation as one instruction each if
-/// `ternary`.
-pub(crate) fn count<K: Kernel>(ternary: bool) -> Operations {
+/// What an instruction set does in one instruction.
+#[derive(Clone, Copy)]
+pub(crate) enum Logic {
+    /// Logic on two operands.
+    Binary,
+    /// Selection between two operands by a third, and a shift that leaves the other's bits, so that
+    /// a rotation is two shifts.
+    Selection,
+    /// Logic on three operands, and rotations.
+    Ternary,
+}
+
+/// Counts the steps of one block.
+pub(crate) fn count<K: Kernel>(logic: Logic) -> Operations {
     COUNT.set(Operations::NONE);
-    if ternary {
-        run::<K, true>();
-    } else {
-        run::<K, false>();
+    match logic {
+        Logic::Binary => run::<K, false, false>(),
+        Logic::Selection => run::<K, false, true>(),
+        Logic::Ternary => run::<K, true, true>(),
     }
     let mut count = COUNT.get();
     count.byte_shuffle = if K::BIG_ENDIAN { 16 } else { 0 };
     count
 }
 
-fn run<K: Kernel, const TERNARY: bool>() {
-    let value = Counter::<K::Word, TERNARY>(PhantomData);
+fn run<K: Kernel, const TERNARY: bool, const SELECTION: bool>() {
+    let value = Counter::<K::Word, TERNARY, SELECTION>(PhantomData);
     let (mut this, mut next) = ([value; 16], [value; 16]);
     // SAFETY: a counter reads nothing, and needs no instruction set.
     let next = unsafe { Next::new(core::ptr::null(), 0, &mut next) };
@@ -136,21 +189,34 @@ fn run<K: Kernel, const TERNARY: bool>() {
 
 /// A register without contents.
 #[derive(Clone, Copy)]
-struct Counter<W, const TERNARY: bool>(PhantomData<W>);
+struct Counter<W, const TERNARY: bool, const SELECTION: bool>(PhantomData<W>);
 
-impl<W, const TERNARY: bool> Counter<W, TERNARY> {
+impl<W, const TERNARY: bool, const SELECTION: bool> Counter<W, TERNARY, SELECTION> {
     fn did(self, what: impl Fn(&mut Operations) -> &mut u32, times: u32) -> Self {
         let mut count = COUNT.get();
         *what(&mut count) += times;
         COUNT.set(count);
         self
     }
+
+    /// Logic of so many instructions with three operands, selection or two operands.
+    fn logic(self, [ternary, selection, binary]: [u32; 3]) -> Self {
+        let times = match (TERNARY, SELECTION) {
+            (true, _) => ternary,
+            (false, true) => selection,
+            (false, false) => binary,
+        };
+        self.did(|count| &mut count.logic, times)
+    }
 }
 
-impl<W: Word, const TERNARY: bool> Vector for Counter<W, TERNARY> {
+impl<W: Word, const TERNARY: bool, const SELECTION: bool> Vector
+    for Counter<W, TERNARY, SELECTION>
+{
     type Word = W;
     const LANES: usize = 1;
     const TERNARY: bool = TERNARY;
+    const CHOICE: bool = SELECTION;
 
     unsafe fn load(_: *const W) -> Self {
         Self(PhantomData)
@@ -186,23 +252,45 @@ impl<W: Word, const TERNARY: bool> Vector for Counter<W, TERNARY> {
             self.did(|count| &mut count.rotate, 1)
         } else {
             self.did(|count| &mut count.shift, 2)
-                .did(|count| &mut count.logic, 1)
+                .did(|count| &mut count.logic, u32::from(!SELECTION))
         }
     }
     fn shift_right<const BITS: i32>(self) -> Self {
         self.did(|count| &mut count.shift, 1)
     }
     fn xor3(self, _: Self, _: Self) -> Self {
-        self.did(|count| &mut count.logic, if TERNARY { 1 } else { 2 })
+        self.logic([1, 2, 2])
     }
     fn choose(self, _: Self, _: Self) -> Self {
-        self.did(|count| &mut count.logic, if TERNARY { 1 } else { 3 })
+        self.logic([1, 1, 3])
     }
     fn majority(self, _: Self, _: Self) -> Self {
-        self.did(|count| &mut count.logic, if TERNARY { 1 } else { 4 })
+        self.logic([1, 2, 4])
     }
     fn xor_or_not(self, _: Self, _: Self) -> Self {
-        self.did(|count| &mut count.logic, if TERNARY { 1 } else { 3 })
+        self.logic([1, 2, 3])
+    }
+}
+
+#[cfg(all(test, target_arch = "aarch64"))]
+mod tests_of_aarch64 {
+    use super::*;
+
+    /// By hand, for NEON: as for AVX-512 below, but that a rotation is two shifts, three operands
+    /// are added in two instructions, and a majority is two. The instructions of hashes: as OpenSSL
+    /// has them, too.
+    #[test]
+    fn counts() {
+        let sha1 = operations(Algorithm::Sha1, Backend::Neon, 4).unwrap();
+        assert_eq!((sha1.add, sha1.logic, sha1.shift), (325, 332, 448));
+        assert_eq!((sha1.total(), sha1.bytes), (1153, 256));
+        let md5 = operations(Algorithm::Md5, Backend::Neon, 16).unwrap();
+        assert_eq!((md5.total(), md5.bytes), (4 * 516, 1024));
+        let total = |algorithm, backend| operations(algorithm, backend, 1).unwrap().total();
+        assert_eq!(total(Algorithm::Sha1, Backend::ArmCe), 97);
+        assert_eq!(total(Algorithm::Sha256, Backend::ArmCe), 78);
+        assert_eq!(total(Algorithm::Sha512, Backend::ArmSha512), 428);
+        assert_eq!(operations(Algorithm::Md5, Backend::ArmCe, 1), None);
     }
 }
 

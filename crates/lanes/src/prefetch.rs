@@ -10,5 +10,14 @@ pub(crate) fn prefetch(address: *const u8) {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: every aarch64 processor has the instruction, which does nothing where it would fault.
+    unsafe {
+        core::arch::asm!(
+            "prfm pldl1keep, [{0}]",
+            in(reg) address,
+            options(readonly, nostack, preserves_flags)
+        );
+    }
     let _ = address;
 }

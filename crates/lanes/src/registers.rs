@@ -17,10 +17,13 @@ pub(crate) trait Registers: Word + Vector<Word = Self> {
     /// 512 bits.
     #[cfg(target_arch = "x86_64")]
     type Avx512: Vector<Word = Self>;
+    /// 128 bits.
+    #[cfg(target_arch = "aarch64")]
+    type Neon: Vector<Word = Self>;
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 impl Registers for u32 {}
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 impl Registers for u64 {}

@@ -114,6 +114,22 @@ impl LaneSet {
             data: [core::ptr::null(); LANES_MAX],
         }
     }
+
+    /// The states of the first `N` lanes, for a kernel that has those of a message side by side.
+    #[cfg(target_arch = "aarch64")]
+    pub(crate) fn states<W: Word, const N: usize>(&self) -> [State; N] {
+        core::array::from_fn(|lane| State::new(&self.state.map(|row| row.words::<W>()[lane])))
+    }
+
+    /// Takes back what [`states`](Self::states) gave.
+    #[cfg(target_arch = "aarch64")]
+    pub(crate) fn set_states<W: Word, const N: usize>(&mut self, states: &[State; N]) {
+        for (lane, state) in states.iter().enumerate() {
+            for (row, word) in self.state.iter_mut().zip(state.words::<W>()) {
+                row.words_mut()[lane] = *word;
+            }
+        }
+    }
 }
 
 /// The next block, loaded piece by piece between the steps of the current one: loads wait for
@@ -186,6 +202,9 @@ pub(crate) trait Vector: Copy {
     /// Whether logic on three operands is one instruction. If not, an algorithm may use a shorter
     /// formula.
     const TERNARY: bool = false;
+
+    /// Whether [`choose`](Vector::choose) is one instruction.
+    const CHOICE: bool = Self::TERNARY;
 
     /// Reads `LANES` words.
     ///
@@ -301,6 +320,7 @@ impl<V: Vector, const N: usize> Vector for Several<V, N> {
     const LANES: usize = N * V::LANES;
     const REGISTERS: usize = N;
     const TERNARY: bool = V::TERNARY;
+    const CHOICE: bool = V::CHOICE;
 
     #[inline(always)]
     unsafe fn load(words: *const Self::Word) -> Self {

@@ -82,15 +82,22 @@ static GETTABLE: [Param; 5] = [
 /// instructions. OpenSSL's assembly for SHA-512 waits a tenth less than our code does, and so does
 /// that for SHA-1 and SHA-256 where there are no instructions for these.
 pub(crate) fn offered(all: bool) -> Vec<abi::Algorithm> {
-    let allowed = matches!(Backend::forced(), Ok(None | Some(Backend::ShaNi)));
-    let shani = allowed && Backend::ShaNi.is_available();
+    let has_instructions = |algorithm| {
+        [Backend::ShaNi, Backend::ArmCe, Backend::ArmSha512]
+            .into_iter()
+            .filter(|&backend| match Backend::forced() {
+                Ok(forced) => forced.is_none_or(|forced| forced == backend),
+                Err(_) => false,
+            })
+            .any(|backend| backend.is_available() && backend.supports(algorithm))
+    };
     let offers = OFFERS
         .iter()
         .zip(&TABLES)
         .filter(|(offer, _)| match offer.algorithm {
             _ if all => true,
             Algorithm::Md5 => true,
-            algorithm => shani && Backend::ShaNi.supports(algorithm),
+            algorithm => has_instructions(algorithm),
         })
         .map(|(offer, table)| abi::Algorithm {
             names: offer.names.as_ptr(),

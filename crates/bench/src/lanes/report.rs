@@ -45,7 +45,7 @@ pub fn heading(args: &Args, peers: &Peers, model: Option<&Model>) {
     }
     let lacking = Backend::ALL
         .iter()
-        .filter(|backend| !backend.is_available());
+        .filter(|backend| backend.is_of_this_architecture() && !backend.is_available());
     for backend in lacking.filter(|_| !args.json) {
         println!("backend {backend}: NOT RUN, this processor lacks it");
     }

@@ -66,6 +66,9 @@ impl Work {
 pub fn hash(algorithm: Algorithm, backend: Backend) -> Vec<Work> {
     let kernel = |lanes| {
         let counted = peak::operations(algorithm, backend, lanes)?;
+        if counted.hash > 0 {
+            return None;
+        }
         let width = Width::ALL
             .into_iter()
             .find(|width| width.bits() == counted.register_bits)?;
@@ -127,7 +130,7 @@ pub enum AesMode {
 pub fn aes(mode: AesMode, key_bits: usize, backend: aes::Backend) -> Option<Work> {
     let width = match backend {
         aes::Backend::Portable => return None,
-        aes::Backend::AesNi => Width::W128,
+        aes::Backend::AesNi | aes::Backend::ArmCe => Width::W128,
         aes::Backend::Vaes256 => Width::W256,
         aes::Backend::Vaes => Width::W512,
     };

@@ -7,7 +7,11 @@ use crate::bed::{Bed, Ran, run};
 use crate::source;
 
 /// What TABANE_SIMD takes.
-const SETS: [&str; 5] = ["portable", "sse41", "avx2", "avx512", "shani"];
+const SETS: &[&str] = if cfg!(target_arch = "aarch64") {
+    &["portable", "neon", "armce", "armsha512"]
+} else {
+    &["portable", "sse41", "avx2", "avx512", "shani"]
+};
 
 /// The most blocks that are new in a backup of what is stored already: those of the directories
 /// above the source, which change meanwhile.
@@ -38,7 +42,7 @@ fn each_instruction_set_finds_the_blocks_of_the_others_and_restores_them() {
     source::build(&bed.source());
     bed.run(["snapshots"]).fails(10, "repository");
     let mut backups = 0;
-    for set in SETS.into_iter().filter(|set| has(&bed, set)) {
+    for set in SETS.iter().copied().filter(|set| has(&bed, set)) {
         let source = bed.source();
         let source = source.to_str().expect("UTF-8");
         let backup = ["backup", "--init", "--force", "--json", source];

@@ -1,9 +1,11 @@
 //! The instruction sets with kernels for AES.
 
 use core::fmt;
+#[cfg(target_arch = "aarch64")]
+use std::arch::is_aarch64_feature_detected;
 use std::sync::OnceLock;
 
-/// An instruction set with kernels for AES. Later ones are faster.
+/// An instruction set with kernels for AES. Of one processor's, later ones are faster.
 ///
 /// All of them exist on every platform; [`is_available`](Backend::is_available) says which ones
 /// this processor has.
@@ -17,19 +19,38 @@ pub enum Backend {
     Vaes256,
     /// VAES and VPCLMULQDQ with AVX-512 F, BW and VL: four blocks a register.
     Vaes,
+    /// The AES and PMULL instructions of aarch64, a part of Arm's Cryptographic Extension: one
+    /// block a register.
+    ArmCe,
 }
 
 impl Backend {
     /// Every backend, available or not.
-    pub const ALL: &[Backend] = &[Self::Portable, Self::AesNi, Self::Vaes256, Self::Vaes];
+    pub const ALL: &[Backend] = &[
+        Self::Portable,
+        Self::AesNi,
+        Self::Vaes256,
+        Self::Vaes,
+        Self::ArmCe,
+    ];
 
-    /// `"portable"`, `"aesni"`, `"vaes256"`, `"vaes"`.
+    /// `"portable"`, `"aesni"`, `"vaes256"`, `"vaes"`, `"armce"`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
             Self::AesNi => "aesni",
             Self::Vaes256 => "vaes256",
             Self::Vaes => "vaes",
+            Self::ArmCe => "armce",
+        }
+    }
+
+    /// Whether processors of the architecture for which this is compiled may have it.
+    pub fn is_of_this_architecture(self) -> bool {
+        match self {
+            Self::Portable => true,
+            Self::AesNi | Self::Vaes256 | Self::Vaes => cfg!(target_arch = "x86_64"),
+            Self::ArmCe => cfg!(target_arch = "aarch64"),
         }
     }
 
@@ -55,8 +76,17 @@ impl Backend {
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512vl")
             }
+            _ => false,
         };
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(target_arch = "aarch64")]
+        return match self {
+            Self::Portable => true,
+            Self::ArmCe => {
+                is_aarch64_feature_detected!("aes") && is_aarch64_feature_detected!("pmull")
+            }
+            _ => false,
+        };
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         return matches!(self, Self::Portable);
     }
 
@@ -70,7 +100,7 @@ impl Backend {
 
     /// The fastest that the processor has and that `TABANE_SIMD` allows: `portable` forces this
     /// one, `sse41` and `shani` allow the AES instructions, `avx2` those with 256 bits, `avx512`
-    /// all.
+    /// and what there is for aarch64 all.
     ///
     /// # Panics
     ///
@@ -82,10 +112,10 @@ impl Backend {
 
     fn fastest_allowed() -> Backend {
         let most = match crate::Backend::forced() {
-            Ok(None | Some(crate::Backend::Avx512)) => Self::Vaes,
+            Ok(Some(crate::Backend::Sse41 | crate::Backend::ShaNi)) => Self::AesNi,
             Ok(Some(crate::Backend::Avx2)) => Self::Vaes256,
             Ok(Some(crate::Backend::Portable)) => Self::Portable,
-            Ok(Some(_)) => Self::AesNi,
+            Ok(_) => Self::ArmCe,
             Err(error) => panic!("TABANE_SIMD: {error}"),
         };
         Self::available()

@@ -8,6 +8,17 @@ pub const BLOCK: usize = 16;
 /// A block.
 pub(super) type Block = [u8; BLOCK];
 
+/// Which byte goes to each place in [`BlockVector::word_everywhere`].
+pub(super) const fn word_places(word: usize, bytes: usize) -> Block {
+    let mut from = [0; BLOCK];
+    let mut i = 0;
+    while i < BLOCK {
+        from[i] = (4 * word + (i + bytes) % 4) as u8;
+        i += 1;
+    }
+    from
+}
+
 /// A register of one, two or four blocks.
 ///
 /// A value exists only if the processor has the instruction set: its constructor demands this. So
@@ -18,6 +29,9 @@ pub(super) type Block = [u8; BLOCK];
 pub(super) trait BlockVector: Copy {
     /// Blocks in a register: 1, 2 or 4.
     const BLOCKS: usize;
+
+    /// Whether a round's instruction adds a key before all else, rather than at the end.
+    const KEY_FIRST: bool = false;
 
     /// Reads `BLOCKS` blocks, one after the other.
     ///

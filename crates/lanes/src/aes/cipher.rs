@@ -55,6 +55,19 @@ pub(super) fn encrypt<V: BlockVector, const N: usize>(
     keys: &impl RoundKeys<V>,
     rounds: usize,
 ) -> [V; N] {
+    if V::KEY_FIRST {
+        for round in 0..rounds - 1 {
+            for (i, block) in blocks.iter_mut().enumerate() {
+                let zero = block.xor(*block);
+                *block = block.xor(keys.get(round, i)).encrypt_round(zero);
+            }
+        }
+        for (i, block) in blocks.iter_mut().enumerate() {
+            let keyed = block.xor(keys.get(rounds - 1, i));
+            *block = keyed.encrypt_last(keys.get(rounds, i));
+        }
+        return blocks;
+    }
     for (i, block) in blocks.iter_mut().enumerate() {
         *block = block.xor(keys.get(0, i));
     }
@@ -76,6 +89,19 @@ pub(super) fn decrypt<V: BlockVector, const N: usize>(
     keys: &impl RoundKeys<V>,
     rounds: usize,
 ) -> [V; N] {
+    if V::KEY_FIRST {
+        for round in 0..rounds - 1 {
+            for (i, block) in blocks.iter_mut().enumerate() {
+                let zero = block.xor(*block);
+                *block = block.xor(keys.get(round, i)).decrypt_round(zero);
+            }
+        }
+        for (i, block) in blocks.iter_mut().enumerate() {
+            let keyed = block.xor(keys.get(rounds - 1, i));
+            *block = keyed.decrypt_last(keys.get(rounds, i));
+        }
+        return blocks;
+    }
     for (i, block) in blocks.iter_mut().enumerate() {
         *block = block.xor(keys.get(0, i));
     }

@@ -1,6 +1,11 @@
 //! The instruction sets: one file each. A file implements [`Vector`](crate::vector::Vector) for its
 //! registers and lists its kernels.
 
+#[macro_use]
+mod register;
+
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod aarch64;
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86_64;
@@ -35,6 +40,12 @@ pub(crate) fn lane_kernels<K: Kernel>(backend: Backend, algorithm: Algorithm) ->
         Backend::Avx512 => x86_64::avx512::lane_kernels::<K>(),
         #[cfg(target_arch = "x86_64")]
         Backend::ShaNi => x86_64::shani::lane_kernels(algorithm),
+        #[cfg(target_arch = "aarch64")]
+        Backend::Neon => aarch64::neon::lane_kernels::<K>(),
+        #[cfg(target_arch = "aarch64")]
+        Backend::ArmCe => aarch64::sha::lane_kernels(algorithm),
+        #[cfg(target_arch = "aarch64")]
+        Backend::ArmSha512 => aarch64::sha512::lane_kernels(algorithm),
         #[allow(unreachable_patterns)]
         _ => Vec::new(),
     };
@@ -50,6 +61,12 @@ pub(crate) fn one<K: Kernel>(backend: Backend, algorithm: Algorithm) -> Compress
     #[cfg(target_arch = "x86_64")]
     if let Some(one) =
         x86_64::shani::one(backend, algorithm).or_else(|| x86_64::sha512::one(backend, algorithm))
+    {
+        return one;
+    }
+    #[cfg(target_arch = "aarch64")]
+    if let Some(one) =
+        aarch64::sha::one(backend, algorithm).or_else(|| aarch64::sha512::one(backend, algorithm))
     {
         return one;
     }

@@ -21,6 +21,7 @@ mod avx512;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::aes;
+#[cfg(target_arch = "x86_64")]
 use crate::backend::{self, Backend};
 
 /// Bytes in a block, for each of which the polynomial takes a step: the draft leaves it open, and
@@ -62,7 +63,7 @@ impl Key {
     ///
     /// # Panics
     ///
-    /// If the environment variable `TABANE_SIMD` is wrong: see [`Backend::forced`].
+    /// If the environment variable `TABANE_SIMD` is wrong: see [`crate::Backend::forced`].
     pub fn derive(cipher: &aes::Key) -> Self {
         let words = |level: u8| {
             (0..=u8::MAX).map(move |count| {
@@ -112,7 +113,9 @@ impl Key {
     /// Not public: the compiler would make it in the crate that calls it, out of calls into this
     /// one.
     #[inline(always)]
-    fn absorb<const N: usize>(&self, sums: &mut [Sum; N], mut blocks: &[[u8; BLOCK]]) {
+    fn absorb<const N: usize>(&self, sums: &mut [Sum; N], blocks: &[[u8; BLOCK]]) {
+        #[cfg(target_arch = "x86_64")]
+        let mut blocks = blocks;
         #[cfg(target_arch = "x86_64")]
         if self.wide {
             let (groups, rest) = blocks.as_chunks();

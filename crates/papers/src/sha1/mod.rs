@@ -186,13 +186,13 @@ impl Setting {
     fn methods(&self) -> Vec<Method> {
         let mut methods = vec![Method::Lanes];
         if self.openssl.is_some() {
-            if Backend::ShaNi.is_available() {
+            if Backend::ShaNi.is_available() || Backend::ArmCe.is_available() {
                 methods.push(Method::OpenSsl(Instructions::All));
             }
             methods.push(Method::OpenSsl(Instructions::NoSha));
             methods.push(Method::OpenSsl(Instructions::Scalar));
         } else {
-            let single = [Backend::ShaNi, Backend::Portable];
+            let single = [Backend::ShaNi, Backend::ArmCe, Backend::Portable];
             let available = single.into_iter().filter(|backend| backend.is_available());
             methods.extend(available.map(Method::Single));
         }

@@ -20,7 +20,7 @@ impl Method {
             Method::OpenSsl(Instructions::All) => "OpenSSL, SHA instructions",
             Method::OpenSsl(Instructions::NoSha) => "OpenSSL, single-block SIMD",
             Method::OpenSsl(Instructions::Scalar) => "OpenSSL, scalar",
-            Method::Single(Backend::ShaNi) => "Tabane, SHA instructions",
+            Method::Single(Backend::ShaNi | Backend::ArmCe) => "Tabane, SHA instructions",
             Method::Single(_) => "Tabane, scalar",
             Method::Device(Device::Scalar) => "scalar",
             Method::Device(Device::Sse2(Layout::Strided)) => "4 lanes, W[4][80]",

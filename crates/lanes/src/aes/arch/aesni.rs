@@ -5,7 +5,7 @@ use core::convert::identity;
 
 use super::kernels;
 use super::register::register;
-use crate::aes::block::{BLOCK, Block, BlockVector, Polynomials};
+use crate::aes::block::{Block, BlockVector, Polynomials, word_places};
 use crate::aes::cipher::KeyInPlace;
 use crate::aes::round_keys::ROUND_KEYS_MAX;
 
@@ -65,15 +65,7 @@ register! {
 
         #[inline(always)]
         fn word_everywhere<const WORD: usize, const BYTES: usize>(self) -> Self {
-            let from = const {
-                let mut from = [0; BLOCK];
-                let mut i = 0;
-                while i < BLOCK {
-                    from[i] = (4 * WORD + (i + BYTES) % 4) as u8;
-                    i += 1;
-                }
-                from
-            };
+            let from = const { word_places(WORD, BYTES) };
             // SAFETY: a value of this type shows that the processor has the instruction set.
             unsafe { Self(_mm_shuffle_epi8(self.0, Self::load(&from).0)) }
         }

@@ -3,6 +3,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod aesni;
+#[cfg(target_arch = "aarch64")]
+mod armce;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod register;
@@ -24,6 +26,8 @@ impl Backend {
             Self::Vaes256 => &vaes256::KERNELS,
             #[cfg(target_arch = "x86_64")]
             Self::Vaes => &vaes::KERNELS,
+            #[cfg(target_arch = "aarch64")]
+            Self::ArmCe => &armce::KERNELS,
             _ => &portable::KERNELS,
         }
     }

@@ -12,12 +12,12 @@ register! {
     /// 8 lanes. A value exists only where the processor has AVX2.
     X8(__m256i) = [u32; 8];
     pin pin_256, load _mm256_loadu_si256, store _mm256_storeu_si256, splat _mm256_set1_epi32 as i32;
-    and_not _mm256_andnot_si256;
     fn add(other) = _mm256_add_epi32;
     fn and(other) = _mm256_and_si256;
     fn or(other) = _mm256_or_si256;
     fn xor(other) = _mm256_xor_si256;
     {
+        and_not!(_mm256_andnot_si256);
         rotate_by_shifts!(_mm256_slli_epi32, _mm256_srli_epi32, _mm256_or_si256);
 
         #[inline(always)]
@@ -38,12 +38,12 @@ register! {
     Y4(__m256i) = [u64; 4];
     pin pin_256, load _mm256_loadu_si256, store _mm256_storeu_si256,
         splat _mm256_set1_epi64x as i64;
-    and_not _mm256_andnot_si256;
     fn add(other) = _mm256_add_epi64;
     fn and(other) = _mm256_and_si256;
     fn or(other) = _mm256_or_si256;
     fn xor(other) = _mm256_xor_si256;
     {
+        and_not!(_mm256_andnot_si256);
         rotate_by_shifts!(_mm256_slli_epi64, _mm256_srli_epi64, _mm256_or_si256);
 
         #[inline(always)]

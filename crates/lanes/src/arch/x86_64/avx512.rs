@@ -34,7 +34,6 @@ register! {
     /// 16 lanes. A value exists only where the processor has AVX-512 F and BW.
     X16(__m512i) = [u32; 16];
     pin pin_512, load _mm512_loadu_si512, store _mm512_storeu_si512, splat _mm512_set1_epi32 as i32;
-    and_not _mm512_andnot_si512;
     fn add(other) = _mm512_add_epi32;
     fn and(other) = _mm512_and_si512;
     fn or(other) = _mm512_or_si512;
@@ -44,6 +43,7 @@ register! {
     fn majority(b, c) = _mm512_ternarylogic_epi32::<0xe8>;
     fn xor_or_not(b, c) = _mm512_ternarylogic_epi32::<0x2d>;
     {
+        and_not!(_mm512_andnot_si512);
         rotate!(_mm512_rol_epi32, _mm512_srl_epi32);
 
         #[inline(always)]
@@ -69,7 +69,6 @@ register! {
     /// 8 lanes of 32 bits. A value exists only where the processor has AVX-512 F, BW and VL.
     X8(__m256i) = [u32; 8];
     pin pin_256, load _mm256_loadu_si256, store _mm256_storeu_si256, splat _mm256_set1_epi32 as i32;
-    and_not _mm256_andnot_si256;
     fn add(other) = _mm256_add_epi32;
     fn and(other) = _mm256_and_si256;
     fn or(other) = _mm256_or_si256;
@@ -79,6 +78,7 @@ register! {
     fn majority(b, c) = _mm256_ternarylogic_epi32::<0xe8>;
     fn xor_or_not(b, c) = _mm256_ternarylogic_epi32::<0x2d>;
     {
+        and_not!(_mm256_andnot_si256);
         rotate!(_mm256_rol_epi32, _mm256_srl_epi32);
 
         #[inline(always)]
@@ -99,7 +99,6 @@ register! {
     /// 8 lanes of 64 bits. A value exists only where the processor has AVX-512 F and BW.
     Y8(__m512i) = [u64; 8];
     pin pin_512, load _mm512_loadu_si512, store _mm512_storeu_si512, splat _mm512_set1_epi64 as i64;
-    and_not _mm512_andnot_si512;
     fn add(other) = _mm512_add_epi64;
     fn and(other) = _mm512_and_si512;
     fn or(other) = _mm512_or_si512;
@@ -109,6 +108,7 @@ register! {
     fn majority(b, c) = _mm512_ternarylogic_epi64::<0xe8>;
     fn xor_or_not(b, c) = _mm512_ternarylogic_epi64::<0x2d>;
     {
+        and_not!(_mm512_andnot_si512);
         rotate!(_mm512_rol_epi64, _mm512_srl_epi64);
 
         #[inline(always)]
@@ -140,7 +140,6 @@ register! {
     Y4(__m256i) = [u64; 4];
     pin pin_256, load _mm256_loadu_si256, store _mm256_storeu_si256,
         splat _mm256_set1_epi64x as i64;
-    and_not _mm256_andnot_si256;
     fn add(other) = _mm256_add_epi64;
     fn and(other) = _mm256_and_si256;
     fn or(other) = _mm256_or_si256;
@@ -150,6 +149,7 @@ register! {
     fn majority(b, c) = _mm256_ternarylogic_epi64::<0xe8>;
     fn xor_or_not(b, c) = _mm256_ternarylogic_epi64::<0x2d>;
     {
+        and_not!(_mm256_andnot_si256);
         rotate!(_mm256_rol_epi64, _mm256_srl_epi64);
 
         #[inline(always)]

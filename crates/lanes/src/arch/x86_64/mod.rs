@@ -4,90 +4,9 @@ use core::arch::x86_64::{__m128i, __m256i, __m512i, _mm_set_epi8};
 
 use crate::registers::Registers;
 
-/// Defines a register of lanes: its moves and the operations that are one instruction each. The
-/// braces behind it go into its [`Vector`](crate::vector::Vector) unchanged.
-macro_rules! register {
-    (
-        $(#[$attribute:meta])*
-        $name:ident($register:ty) = [$word:ty; $lanes:literal];
-        pin $pin:ident, load $load:ident, store $store:ident, splat $splat:ident as $signed:ty;
-        and_not $and_not:ident;
-        $(fn $operation:ident($($arg:ident),*) = $intrinsic:ident $(::<$constant:literal>)?;)*
-        { $($rest:tt)* }
-    ) => {
-        $(#[$attribute])*
-        #[derive(Clone, Copy)]
-        pub(crate) struct $name($register);
-
-        impl Vector for $name {
-            type Word = $word;
-            const LANES: usize = $lanes;
-
-            #[inline(always)]
-            unsafe fn load(words: *const $word) -> Self {
-                // SAFETY: the caller promises the instruction set and the words, which need not be
-                // aligned.
-                unsafe { Self($load(words.cast())) }
-            }
-
-            #[inline(always)]
-            unsafe fn store(self, words: *mut $word) {
-                // SAFETY: the caller promises the words, which need not be aligned.
-                unsafe { $store(words.cast(), self.0) }
-            }
-
-            #[inline(always)]
-            fn pin(self) -> Self {
-                // SAFETY: a value of this type shows that the processor has the instruction set.
-                unsafe { Self($pin(self.0)) }
-            }
-
-            #[inline(always)]
-            fn splat(self, word: $word) -> Self {
-                // SAFETY: a value of this type shows that the processor has the instruction set.
-                unsafe { Self($splat(word as $signed)) }
-            }
-
-            #[inline(always)]
-            fn and_not(self, other: Self) -> Self {
-                // SAFETY: a value of this type shows that the processor has the instruction set.
-                unsafe { Self($and_not(other.0, self.0)) }
-            }
-
-            $(
-                #[inline(always)]
-                fn $operation(self, $($arg: Self),*) -> Self {
-                    // SAFETY: a value of this type shows that the processor has the instruction
-                    // set.
-                    unsafe { Self($intrinsic$(::<$constant>)?(self.0, $($arg.0),*)) }
-                }
-            )*
-
-            $($rest)*
-        }
-    };
-}
-
-/// The body of [`Vector::pin`](crate::vector::Vector::pin): a function of its own, like every
-/// intrinsic, to have the instruction set.
-macro_rules! pin {
-    ($name:ident($register:ty as $class:ident), $feature:literal) => {
-        #[inline]
-        #[target_feature(enable = $feature)]
-        fn $name(mut register: $register) -> $register {
-            // SAFETY: there are no instructions.
-            unsafe {
-                core::arch::asm!("/* {0} \
-                */", inout($class) register, options(pure, nomem, nostack, preserves_flags));
-            }
-            register
-        }
-    };
-}
-
-pin!(pin_128(__m128i as xmm_reg), "sse2");
-pin!(pin_256(__m256i as ymm_reg), "avx");
-pin!(pin_512(__m512i as zmm_reg), "avx512f");
+pin!(pin_128(__m128i as xmm_reg), "sse2", "/* {0} */");
+pin!(pin_256(__m256i as ymm_reg), "avx", "/* {0} */");
+pin!(pin_512(__m512i as zmm_reg), "avx512f", "/* {0} */");
 
 /// Rotation where the instruction set has only shifts.
 macro_rules! rotate_by_shifts {
@@ -103,6 +22,17 @@ macro_rules! rotate_by_shifts {
         fn shift_right<const BITS: i32>(self) -> Self {
             // SAFETY: a value of this type shows that the processor has the instruction set.
             unsafe { Self($right::<BITS>(self.0)) }
+        }
+    };
+}
+
+/// `self & !other`, of an instruction that inverts its first operand.
+macro_rules! and_not {
+    ($and_not:ident) => {
+        #[inline(always)]
+        fn and_not(self, other: Self) -> Self {
+            // SAFETY: a value of this type shows that the processor has the instruction set.
+            unsafe { Self($and_not(other.0, self.0)) }
         }
     };
 }

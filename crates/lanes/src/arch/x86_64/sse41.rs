@@ -12,12 +12,12 @@ register! {
     /// 4 lanes. A value exists only where the processor has SSE4.1.
     X4(__m128i) = [u32; 4];
     pin pin_128, load _mm_loadu_si128, store _mm_storeu_si128, splat _mm_set1_epi32 as i32;
-    and_not _mm_andnot_si128;
     fn add(other) = _mm_add_epi32;
     fn and(other) = _mm_and_si128;
     fn or(other) = _mm_or_si128;
     fn xor(other) = _mm_xor_si128;
     {
+        and_not!(_mm_andnot_si128);
         rotate_by_shifts!(_mm_slli_epi32, _mm_srli_epi32, _mm_or_si128);
 
         #[inline(always)]
@@ -55,12 +55,12 @@ register! {
     /// 2 lanes. A value exists only where the processor has SSE4.1.
     Y2(__m128i) = [u64; 2];
     pin pin_128, load _mm_loadu_si128, store _mm_storeu_si128, splat _mm_set1_epi64x as i64;
-    and_not _mm_andnot_si128;
     fn add(other) = _mm_add_epi64;
     fn and(other) = _mm_and_si128;
     fn or(other) = _mm_or_si128;
     fn xor(other) = _mm_xor_si128;
     {
+        and_not!(_mm_andnot_si128);
         rotate_by_shifts!(_mm_slli_epi64, _mm_srli_epi64, _mm_or_si128);
 
         #[inline(always)]
