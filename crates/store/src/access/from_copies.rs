@@ -21,6 +21,13 @@ pub struct Found {
     pub damaged: Vec<String>,
 }
 
+/// A key that is sound.
+struct Candidate {
+    key: Key,
+    /// Whether it was read from a copy, since the original is not sound.
+    is_copy: bool,
+}
+
 /// Whether a copy may help where the originals fail in this way.
 fn may_be_damage(error: &Error) -> bool {
     match error {
@@ -53,7 +60,7 @@ pub fn find(storage: &dyn Storage, password: &Password, error: &Error) -> Option
     let (mut keys, mut damaged) = keys(storage, &copies).ok()?;
     if let Error::WrongPassword { .. } = error {
         // It was tried on all that are sound.
-        keys.retain(|(_, is_copy)| *is_copy);
+        keys.retain(|candidate| candidate.is_copy);
     }
     let mut configs = Vec::new();
     match storage.get(Name::CONFIG, None) {
@@ -65,7 +72,7 @@ pub fn find(storage: &dyn Storage, password: &Password, error: &Error) -> Option
     }
     let copied = copies.configs.into_iter();
     configs.extend(copied.map(|(id, bytes)| (Name::new(ObjectKind::Copy, id), bytes)));
-    for (key, _) in keys {
+    for Candidate { key, .. } in keys {
         // One that is hostile or of a newer format says nothing about the others.
         let Ok(Some(master)) = key.unwrap(password) else {
             continue;
@@ -91,9 +98,8 @@ pub fn find(storage: &dyn Storage, password: &Password, error: &Error) -> Option
     None
 }
 
-/// All keys that are sound, originals first, and whether each is a copy; and what is wrong with the
-/// others.
-fn keys(storage: &dyn Storage, copies: &Copies) -> Result<(Vec<(Key, bool)>, Vec<String>)> {
+/// All keys that are sound, originals first; and what is wrong with the others, a sentence each.
+fn keys(storage: &dyn Storage, copies: &Copies) -> Result<(Vec<Candidate>, Vec<String>)> {
     let (mut keys, mut damaged) = (Vec::new(), Vec::new());
     let (mut sound, mut listed) = (BTreeSet::new(), BTreeSet::new());
     for id in key::ids(storage)? {
@@ -101,7 +107,10 @@ fn keys(storage: &dyn Storage, copies: &Copies) -> Result<(Vec<(Key, bool)>, Vec
         match key::load(storage, id) {
             Ok(key) => {
                 sound.insert(id);
-                keys.push((key, false));
+                keys.push(Candidate {
+                    key,
+                    is_copy: false,
+                });
             }
             Err(error) => damaged.push(error.to_string()),
         }
@@ -113,7 +122,7 @@ fn keys(storage: &dyn Storage, copies: &Copies) -> Result<(Vec<(Key, bool)>, Vec
         if !listed.contains(id) {
             damaged.push(format!("{} is missing", Name::new(ObjectKind::Key, *id)));
         }
-        keys.extend(key::parse(*id, bytes).map(|key| (key, true)));
+        keys.extend(key::parse(*id, bytes).map(|key| Candidate { key, is_copy: true }));
     }
     Ok((keys, damaged))
 }
