@@ -124,9 +124,10 @@ impl Backup {
             }
             At::ListPacks => {
                 let there = (world.packs | self.trusted) & self.named;
-                let condemned = match rules.hold(Rule::CondemnedIsAbsent) {
-                    true => world.condemned_by(self.secured),
-                    false => 0,
+                let condemned = if rules.hold(Rule::CondemnedIsAbsent) {
+                    world.condemned_by(self.secured)
+                } else {
+                    0
                 };
                 let missing = job.needs & !world.blocks_of(there & !condemned);
                 (self.named, self.trusted) = (0, 0);

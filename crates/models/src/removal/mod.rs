@@ -170,7 +170,7 @@ impl Model for Removal {
 
     fn init_states(&self) -> Vec<State> {
         vec![State {
-            world: World::new(),
+            world: World::with_one_snapshot(),
             backups: Default::default(),
             prunes: Default::default(),
         }]

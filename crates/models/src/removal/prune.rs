@@ -286,7 +286,7 @@ impl Prune {
             }
         }
         is_missing |= reach & !there != 0;
-        if (is_missing || view.unconfirmed != 0) && !(self.tried && !self.disturbed) {
+        if (is_missing || view.unconfirmed != 0) && (!self.tried || self.disturbed) {
             // Somebody else may have moved what is missing elsewhere, between the lists.
             (self.tried, self.disturbed) = (true, false);
             *view = View::default();

@@ -126,7 +126,7 @@ pub struct World {
 
 impl World {
     /// A repository with one snapshot.
-    pub fn new() -> Self {
+    pub fn with_one_snapshot() -> Self {
         let mut world = Self {
             packs: 0,
             contents: 0,
@@ -239,9 +239,12 @@ impl World {
     /// and of several the first, or with `last` the last.
     pub fn find(&self, block: usize, packs: Packs, condemned: Packs, last: bool) -> Option<usize> {
         let holding = |packs| bits(packs).filter(|&pack| self.blocks(pack) & 1 << block != 0);
-        let pick = |packs: Packs| match last {
-            true => holding(packs).last(),
-            false => holding(packs).next(),
+        let pick = |packs: Packs| {
+            if last {
+                holding(packs).last()
+            } else {
+                holding(packs).next()
+            }
         };
         pick(packs & !condemned).or_else(|| pick(packs & condemned))
     }
