@@ -533,7 +533,7 @@ mod tests {
         let found = reasons(&rules, &group, &TimeZone::UTC, now);
         assert_eq!(found, [vec![], vec!["within 7d"], future.clone()]);
         let found = reasons(&rules, &group[2..], &TimeZone::UTC, now);
-        assert_eq!(found, [future.clone()]);
+        assert_eq!(found, std::slice::from_ref(&future));
         let group = at(&["2026-05-30T00:00", "2026-06-02T00:00", "2026-06-03T00:00"]);
         let found = reasons(&[last(Period::Day, 2)], &group, &TimeZone::UTC, now);
         assert_eq!(found, [vec!["daily snapshot"], future.clone(), future]);
