@@ -19,7 +19,7 @@ pub struct IncludeOptions {
     pub include: Vec<String>,
     /// Such patterns that ignore case. They come after all others.
     pub include_insensitive: Vec<String>,
-    /// Files of such patterns, as [`ExcludeOptions::files`].
+    /// Files of such patterns, as [`crate::ExcludeOptions::files`].
     pub include_files: Vec<PathBuf>,
     /// Paths, absolute within the snapshot, that are restored besides, with all below; they are no
     /// patterns.
@@ -28,7 +28,7 @@ pub struct IncludeOptions {
     pub exclude: Vec<String>,
     /// Such patterns that ignore case. They come after all others.
     pub exclude_insensitive: Vec<String>,
-    /// Files of such patterns, as [`ExcludeOptions::files`].
+    /// Files of such patterns, as [`crate::ExcludeOptions::files`].
     pub exclude_files: Vec<PathBuf>,
 }
 

@@ -271,7 +271,7 @@ impl NodeStorage {
         self.with(|channel| channel.ask(request, parts))
     }
 
-    /// Sends a request; [`Asked::answer`] waits for the reply.
+    /// Sends a request; `Asked::answer` waits for the reply.
     pub fn begin(&self, request: &Request) -> Result<Asked<'_>> {
         let used = lock(&self.idle).pop();
         let mut channel = used.map_or_else(|| self.channel(), Ok)?;
