@@ -8,7 +8,16 @@ use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::{Output, print_json};
 
-/// Show the version, and what this processor offers
+/// The commit from which `make dist` built this. A plain `cargo build` does not ask git.
+const COMMIT: Option<&str> = option_env!("TABANE_COMMIT");
+
+/// Parts of the command that a build can leave out or add.
+const FEATURES: &[(&str, bool)] = &[
+    ("mount", cfg!(feature = "mount")),
+    ("libfabric", cfg!(feature = "libfabric")),
+];
+
+/// Show the version, how it was built, and what this processor offers
 #[derive(Args)]
 pub struct Version {}
 
@@ -19,9 +28,18 @@ impl Version {
         let (system, machine) = (std::env::consts::OS, std::env::consts::ARCH);
         let backends: Vec<&str> = Backend::available().map(Backend::name).collect();
         let forced = Backend::forced().map_err(|error| Failure::Other(error.to_string()))?;
+        let (rustc, target) = (env!("TABANE_RUSTC"), env!("TABANE_TARGET"));
+        let profile = env!("TABANE_PROFILE");
+        let features = FEATURES.iter().filter(|(_, is_on)| *is_on);
+        let features: Vec<&str> = features.map(|&(name, _)| name).collect();
         if global.json {
             print_json(&json!({
                 "version": version,
+                "commit": COMMIT,
+                "rustc": rustc,
+                "target": target,
+                "profile": profile,
+                "features": features,
                 "system": system,
                 "machine": machine,
                 "simd_backends": backends,
@@ -31,6 +49,12 @@ impl Version {
         }
         let mut output = Output::new();
         output.line(format!("tabane {version} ({machine} {system})"))?;
+        let commit = COMMIT.map(|commit| format!(" from commit {commit}"));
+        output.line(format!(
+            "built{} by rustc {rustc} for {target} ({profile})",
+            commit.unwrap_or_default()
+        ))?;
+        output.line(format!("features: {}", features.join(" ")))?;
         let forced = forced.map(|backend| format!("; TABANE_SIMD forces {backend}"));
         output.line(format!(
             "hashing: {}{}",
