@@ -1,5 +1,6 @@
 //! Compiles a C program against the header, links it with both kinds of library, and runs it.
 
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -32,7 +33,7 @@ fn compile(into: &Path, libraries: &[&str]) {
 
 fn run(program: &Path, simd: &str) -> std::process::Output {
     Command::new(program)
-        .env("LD_LIBRARY_PATH", libraries())
+        .env("LD_LIBRARY_PATH", program.parent().unwrap())
         .env("TABANE_SIMD", simd)
         .output()
         .unwrap()
@@ -41,6 +42,9 @@ fn run(program: &Path, simd: &str) -> std::process::Output {
 fn check(name: &str, link: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join(name);
+    // The name that the library has for programs that were linked with it.
+    let library = libraries().join("libtabane.so");
+    symlink(library, folder.path().join("libtabane.so.0")).unwrap();
     compile(&program, link);
     for simd in ["", "portable"] {
         let output = run(&program, simd);
