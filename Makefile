@@ -4,7 +4,11 @@
 #   make test       first INSTALLS packages that the tests use (with apt-get, as root or by sudo; two
 #                   servers below the target folder, with go and pip), then runs every test
 #   make test-arm   first INSTALLS a cross compiler, qemu-user and the Rust library for aarch64, then runs the tests of
-#                   the kernels on aarch64
+#                   the kernels on aarch64, and compares the command and the provider for it with those of this machine
+#   make dist       makes what a release has, for x86-64 and aarch64, in the folder dist of the target folder: archives,
+#                   packages for Debian and RPM, the container image, checksums; INSTALLS its tools below the target folder
+#   make test-packages  as root on Debian: installs those packages on clean systems, and backs up and restores there
+#   make test-image     as any other user: runs the image without root (skopeo, umoci, uidmap, runc)
 #   make package    makes the package of each crate, as for crates.io, without building it
 #   make test-python  builds the Python package and tests it in a fresh virtual environment, into which pip
 #                   installs fsspec, numpy and pytest
@@ -122,6 +126,16 @@ LABORATORY = --exclude tabane-bench --exclude tabane-papers --exclude tabane-mod
 package:
 	$(CARGO) package $(CARGOFLAGS) --workspace $(LABORATORY) --no-verify --allow-dirty --quiet
 
+# For fewer processors: PROCESSORS=x86_64. For other releases of Debian: SUITES=sid.
+PROCESSORS = x86_64 aarch64
+SUITES = bookworm trixie
+dist:
+	PROCESSORS="$(PROCESSORS)" contrib/package/dist.sh
+test-packages:
+	contrib/package/test-packages.sh "$$($(TARGET))/dist" $(SUITES)
+test-image:
+	contrib/package/test-image.sh "$$($(TARGET))"/dist/tabane-*-oci.tar
+
 # Rings and clusters once more, with what needs a library of the system.
 LIBFABRIC = /usr/include/rdma/fabric.h
 test-libfabric:
@@ -167,14 +181,25 @@ test-arm: arm-tools
 	done; \
 	echo; echo '=== aarch64: without the instructions of AES and SHA ==='; \
 	QEMU_SET_ENV="LD_PRELOAD=$$place/no_crypto.so" $(ARM_TESTS)
+	@$(MAKE) test-arm-programs
+
+# Whole programs on these processors: backup, restore, check and sum beside this machine's command, and openssl with
+# the provider beside this machine's openssl.
+test-arm-programs: arm-tools
+	$(CARGO) build $(CARGOFLAGS) -p tabane
+	$(ARM_CARGO) build $(ARM_FLAGS) -p tabane -p tabane-provider
+	@set -e; target=$$($(TARGET)); place=$$target/$(ARM); mkdir -p "$$place"; \
+	aarch64-linux-gnu-gcc -shared -fPIC -O2 crates/lanes/tests/no_crypto.c -o "$$place/no_crypto.so"; \
+	[ -e "$$place/debian.packages" ] || \
+		contrib/package/debian-root.sh arm64 "$$place/debian" libc6 libgcc-s1 openssl 'libssl3t64|libssl3' libzstd1 zlib1g || { \
+			printf '\n%s\n\n' 'NOT RUN: programs for aarch64: apt-get has no packages for arm64'; exit 0; }; \
+	contrib/package/test-arm.sh "$$target/debug/tabane" "$$place/debug/tabane" \
+		"$$place/debug/deps/libtabane_provider.so" "$$place/debian" "$$place/no_crypto.so"
 
 # A cross compiler, qemu-user and the Rust library of aarch64.
 arm-tools:
 	@if ! command -v aarch64-linux-gnu-gcc > /dev/null 2>&1 || ! command -v qemu-aarch64-static > /dev/null 2>&1; then \
-		if [ "$$(id -u)" = 0 ]; then sudo=; else sudo='sudo -n'; fi; \
-		install() { $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
-			gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static < /dev/null; }; \
-		install || { $$sudo apt-get update -q < /dev/null && install; }; \
+		contrib/package/apt.sh gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static; \
 	fi; \
 	rustc --print target-libdir --target $(ARM) | xargs test -d || rustup target add $(ARM)
 
@@ -312,7 +337,8 @@ gpu-check:
 install: build
 	@$(MAKE) install-from FROM="$$($(TARGET))/release"
 
-# Copies from the folder FROM.
+# Copies from the folder FROM. Manual pages and completions come from the command TABANE.
+TABANE = $(FROM)/tabane
 install-from:
 	@root="$(DESTDIR)$(PREFIX)"; umask 022; set -e; \
 	mkdir -p "$$root/bin" "$$root/share/man/man1" "$$root/share/bash-completion/completions" \
@@ -324,22 +350,29 @@ install-from:
 	cp "$(FROM)/deps/libtabane_provider.so" "$$root/lib/tabane/tabane.so.new"; \
 	chmod 755 "$$root/lib/tabane/tabane.so.new"; \
 	mv -f "$$root/lib/tabane/tabane.so.new" "$$root/lib/tabane/tabane.so"; \
-	"$(FROM)/tabane" man --quiet --dir "$$root/share/man/man1"; \
-	"$(FROM)/tabane" completions bash > "$$root/share/bash-completion/completions/tabane"; \
-	"$(FROM)/tabane" completions zsh > "$$root/share/zsh/site-functions/_tabane"; \
-	"$(FROM)/tabane" completions fish > "$$root/share/fish/vendor_completions.d/tabane.fish"; \
+	"$(TABANE)" man --quiet --dir "$$root/share/man/man1"; \
+	"$(TABANE)" completions bash > "$$root/share/bash-completion/completions/tabane"; \
+	"$(TABANE)" completions zsh > "$$root/share/zsh/site-functions/_tabane"; \
+	"$(TABANE)" completions fish > "$$root/share/fish/vendor_completions.d/tabane.fish"; \
 	echo "installed $$root/bin/tabane, its manual pages and completions, and $$root/lib/tabane/tabane.so"
 
 install-lib:
 	$(CARGO) build $(CARGOFLAGS) --release -p tabane-capi
-	@root="$(DESTDIR)$(PREFIX)"; from=$$($(TARGET))/release; umask 022; set -e; \
+	@$(MAKE) install-lib-from FROM="$$($(TARGET))/release"
+
+# The name with the ABI's number is the one that crates/capi/build.rs gives the library.
+install-lib-from:
+	@root="$(DESTDIR)$(PREFIX)"; umask 022; set -e; \
+	version=$$($(CARGO) pkgid -p tabane-capi | sed 's/.*[@#:]//'); \
+	abi=$$(sed -n 's/^const ABI: u32 = \(.*\);/\1/p' crates/capi/build.rs); \
 	mkdir -p "$$root/include" "$$root/lib/pkgconfig"; \
 	cp crates/capi/include/tabane.h "$$root/include"; \
-	cp "$$from/libtabane.a" "$$root/lib"; \
-	cp "$$from/libtabane.so" "$$root/lib/libtabane.so.new"; \
+	cp "$(FROM)/libtabane.a" "$$root/lib"; \
+	cp "$(FROM)/libtabane.so" "$$root/lib/libtabane.so.new"; \
 	chmod 755 "$$root/lib/libtabane.so.new"; \
-	mv -f "$$root/lib/libtabane.so.new" "$$root/lib/libtabane.so"; \
-	version=$$($(CARGO) pkgid -p tabane-capi | sed 's/.*[@#:]//'); \
+	mv -f "$$root/lib/libtabane.so.new" "$$root/lib/libtabane.so.$$version"; \
+	ln -sf "libtabane.so.$$version" "$$root/lib/libtabane.so.$$abi"; \
+	ln -sf "libtabane.so.$$abi" "$$root/lib/libtabane.so"; \
 	printf '%s\n' "prefix=$(PREFIX)" 'Name: tabane' 'Description: Hashes of many messages at once, one a SIMD lane' \
 		"Version: $$version" 'Cflags: -I$${prefix}/include' 'Libs: -L$${prefix}/lib -ltabane' \
 		'Libs.private: -lpthread -ldl -lm' > "$$root/lib/pkgconfig/tabane.pc"; \
@@ -350,10 +383,10 @@ uninstall:
 	rm -f "$$root/bin/tabane" "$$root/share/man/man1/tabane.1" "$$root/share/man/man1"/tabane-*.1 \
 		"$$root/share/bash-completion/completions/tabane" "$$root/share/zsh/site-functions/_tabane" \
 		"$$root/share/fish/vendor_completions.d/tabane.fish" "$$root/include/tabane.h" \
-		"$$root/lib/libtabane.so" "$$root/lib/libtabane.a" "$$root/lib/tabane/tabane.so" "$$root/lib/pkgconfig/tabane.pc"
+		"$$root/lib"/libtabane.so* "$$root/lib/libtabane.a" "$$root/lib/tabane/tabane.so" "$$root/lib/pkgconfig/tabane.pc"
 
 clean:
 	$(CARGO) clean
 
-.PHONY: arm-tools test-arm all book guard build documents figures miri models gpu-check fuzz package wheel test test-all test-examples test-python test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: dist test-packages test-image arm-tools test-arm test-arm-programs all book guard build documents figures miri models gpu-check fuzz package wheel test test-all test-examples test-python test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean
