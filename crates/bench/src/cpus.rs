@@ -150,7 +150,8 @@ mod tests {
     #[test]
     fn a_processor_has_a_name_a_family_and_a_model() {
         let text = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 2\n\
-                    model name\t: AMD EPYC\nflags\t\t: sse avx2 avx512bw\nprocessor\t: 1\nvendor_id\t: Other\n";
+                    model name\t: AMD EPYC\nflags\t\t: sse avx2 avx512bw\n\
+                    processor\t: 1\nvendor_id\t: Other\n";
         let model = Model::from_cpuinfo(text);
         assert_eq!(model.name, "AMD EPYC");
         assert_eq!(model.family(), "AuthenticAMD 26, avx512bw");

@@ -22,8 +22,8 @@ pub fn of(error: &Error) -> Option<String> {
         Error::Path { source, .. } => return of_kind(source.kind().into()).map(str::to_owned),
         Error::OfStripedSet(_) => "name the set instead, `--repo striped:FILE`",
         Error::Damaged { what, .. } if what == "config" => {
-            "the repository cannot be opened without it: bring it back from a copy, or with `tabane \
-             key import` from a text of `tabane key export`"
+            "the repository cannot be opened without it: bring it back from a copy, or with \
+             `tabane key import` from a text of `tabane key export`"
         }
         Error::Damaged { what, .. } if what.starts_with("keys/") => {
             "bring it back from a copy, or open the repository with the password of another key; \

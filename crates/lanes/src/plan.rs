@@ -23,8 +23,8 @@ const COUNTED_MESSAGES: usize = 128;
 /// at 2.9 GHz.
 ///
 /// Those of MD5 in several registers of AVX2, and in plain ones, are measured on a Zen 4 whose
-/// hypervisor hides AVX-512, relative to one register; in the other columns they are worked out from
-/// latencies and ports.
+/// hypervisor hides AVX-512, relative to one register; in the other columns they are worked out
+/// from latencies and ports.
 ///
 /// One figure is not what the kernel alone takes: 32 lanes of SHA-1 are faster than two times 16 on
 /// Zen 5 while all data are in the level 2 cache (1370), and slower (2050) when they come from

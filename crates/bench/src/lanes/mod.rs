@@ -27,8 +27,8 @@ use subject::{Instructions, Subject};
 ///
 /// Every round times every line once, in turn, peers' processes in between; the figures are medians
 /// over the rounds, of CPU time. GB are 10^9 bytes. Peers: OpenSSL's EVP (`openssl speed`),
-/// libipsec-mb and ISA-L crypto (where their headers and a C compiler are installed), the RustCrypto crates, and for
-/// comparison blake3.
+/// libipsec-mb and ISA-L crypto (where their headers and a C compiler are installed), the
+/// RustCrypto crates, and for comparison blake3.
 #[derive(clap::Args)]
 pub struct Args {
     /// How many times to time everything

@@ -389,8 +389,8 @@ fn measure_pipelines() {
             let [ours, theirs] = one_by_one.map(|time| time.div_duration_f64(together));
             let rate = (pipes * LEN) as f64 / together.as_secs_f64() / 1e9;
             println!(
-                "AES-{}-{}, {pipes} pipes: {rate:.2} GB/s, {ours:.2} x Tabane and {theirs:.2} x the \
-                 default provider one after the other",
+                "AES-{}-{}, {pipes} pipes: {rate:.2} GB/s, {ours:.2} x Tabane and {theirs:.2} x \
+                 the default provider one after the other",
                 8 * key_len,
                 ciphers.mode
             );

@@ -304,8 +304,8 @@ impl Shared {
             return Ok(());
         }
         // Another client may rely already on packs that exist, condemned or not, so an index object
-        // must go on naming them. No client relies on a pack that is gone: the prune that deleted it
-        // had looked at everything that snapshots need.
+        // must go on naming them. No client relies on a pack that is gone: the prune that deleted
+        // it had looked at everything that snapshots need.
         if !removed.gone.is_empty() {
             waiting.retain(|(pack, _)| !removed.gone.contains(pack));
             if !waiting.is_empty() {
