@@ -7,7 +7,7 @@
 #   tabane-VERSION-oci.tar                   the container image, for both processors
 #   SHA256SUMS
 #
-# PROCESSORS names fewer processors. Two runs for one commit, with the same compilers and, for the image, the same
+# PROCESSORS names fewer processors; this machine's must be among them. Two runs for one commit, with the same compilers and, for the image, the same
 # packages of Debian, make the same bytes.
 set -eu
 cd "$(dirname "$0")/../.."

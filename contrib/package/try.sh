@@ -10,7 +10,6 @@ tabane -q init
 tabane backup /etc
 tabane check --read-data
 tabane restore latest:/etc --target "$place/etc"
-diff -r --no-dereference /etc "$place/etc"
-(cd /etc && find . -type f -exec tabane sum {} +) > "$place/sums"
-(cd "$place/etc" && tabane sum -c --quiet "$place/sums")
+(cd /etc && tabane sum --recursive .) > "$place/sums"
+(cd "$place/etc" && tabane sum --check --quiet "$place/sums")
 echo "tabane works: $(wc -l < "$place/sums") files came back"
