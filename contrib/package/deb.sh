@@ -39,7 +39,7 @@ END
 }
 
 root=$work/tabane
-mkdir -p "$root/usr/bin" "$root/usr/lib/systemd/system" "$root/usr/lib/sysusers.d" "$root/usr/lib/tabane" \
+mkdir -p "$root/usr/bin" "$root/usr/lib/systemd/system" "$root/usr/lib/tabane" \
     "$root/usr/$multiarch/ossl-modules" "$root/usr/share/man/man1" "$root/usr/share/zsh" "$root/usr/share/doc/tabane" \
     "$root/DEBIAN"
 cp "$folder/bin/tabane" "$root/usr/bin"
@@ -49,7 +49,6 @@ ln -s "../${multiarch#lib/}/ossl-modules/tabane.so" "$root/usr/lib/tabane/tabane
 for unit in "$folder"/lib/systemd/system/*; do
     sed 's:/usr/local/bin/tabane:/usr/bin/tabane:' "$unit" > "$root/usr/lib/systemd/system/${unit##*/}"
 done
-cp "$here/users.conf" "$root/usr/lib/sysusers.d/tabane.conf"
 for page in "$folder"/share/man/man1/*.1; do
     gzip -9nc "$page" > "$root/usr/share/man/man1/${page##*/}.gz"
 done
@@ -60,7 +59,7 @@ cp -R "$folder/share/doc/tabane/README.md" "$folder/share/doc/tabane/SECURITY.md
 install -m 755 "$here/after-install.sh" "$root/DEBIAN/postinst"
 install -m 755 "$here/before-removal.sh" "$root/DEBIAN/prerm"
 install -m 755 "$here/after-removal.sh" "$root/DEBIAN/postrm"
-package tabane utils 'Depends: libc6 (>= 2.28)
+package tabane utils 'Depends: libc6 (>= 2.28), passwd
 Recommends: ca-certificates, fuse3
 Suggests: openssl (>= 3)' 'encrypted, deduplicated backups of files
  Tabane makes encrypted, deduplicated backups of files, and brings them back
