@@ -373,7 +373,7 @@ pub fn put_description(storage: &dyn Storage, description: &Description) -> Resu
 fn nothing_known(answers: &[Answer]) -> StorageError {
     let of = |answer: &Answer| match &answer.identity {
         Ok(Some(_)) => format!("{}: its description of the set is lost", answer.place.url),
-        Ok(None) => format!("{}: there is nothing", answer.place.url),
+        Ok(None) => format!("{}: the place is empty", answer.place.url),
         Err(error) => format!("{}: {error}", answer.place.url),
     };
     let each: Vec<String> = answers.iter().map(of).collect();

@@ -257,7 +257,7 @@ fn a_repository_over_nodes_of_which_one_dies_and_one_is_replaced() {
     let status = tabane(&bed, ["cluster", "status", "--json"]);
     assert_eq!(status.code, Some(4), "{}", status.stdout);
     assert_eq!(status.last_json()["nodes"][0]["state"], "missing");
-    tabane(&bed, ["cluster", "status"]).says("node://a: there is nothing");
+    tabane(&bed, ["cluster", "status"]).says("node://a: the place is empty");
     let healed = tabane(&bed, ["cluster", "heal"]);
     assert_eq!(healed.code, Some(1), "{}", healed.stdout);
     let advice = "`tabane cluster replace` it first";

@@ -117,7 +117,7 @@ fn exit_codes_and_last_lines_say_how_protected_things_are() {
         ended(
             tabane(&bed, [command]),
             1,
-            "1 target missing, so not everything is protected",
+            "1 target missing, so some objects lack parts",
         );
     }
     ended(tabane(&bed, ["targets"]), 0, "missing").says("any one target can be lost now");

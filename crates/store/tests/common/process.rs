@@ -12,8 +12,11 @@ pub fn task() -> Option<Vec<PathBuf>> {
     Some(std::env::split_paths(&task).collect())
 }
 
-/// A command that runs the test `name` alone, with a task: words and paths without colons.
-pub fn child(name: &str, task: &[PathBuf]) -> Command {
+/// A command that runs one test alone, with a task: words and paths without colons.
+pub fn child<Test: Fn()>(_test: Test, task: &[PathBuf]) -> Command {
+    // The path of the function, of which the harness knows all but the name of the crate.
+    let path = std::any::type_name::<Test>();
+    let (_, name) = path.split_once("::").expect("a path within a crate");
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", name, "--nocapture", "--test-threads=1"])

@@ -203,7 +203,7 @@ fn dies(path: &Path, work: Work, fault: Fault, number: u64) -> bool {
         PathBuf::from(number.to_string()),
         path.to_owned(),
     ];
-    let output = process::child("faults::child_that_works", &task)
+    let output = process::child(child_that_works, &task)
         .stdin(Stdio::null())
         .output()
         .unwrap();

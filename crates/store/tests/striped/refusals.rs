@@ -51,7 +51,10 @@ fn too_few_targets_are_named() {
         bed.lose(number);
     }
     let text = refused(bed.places());
-    assert_says(&text, &["none of the places", "target-4: there is nothing"]);
+    assert_says(
+        &text,
+        &["none of the places", "target-4: the place is empty"],
+    );
     assert_says(&refused(Vec::new()), &["lists no targets"]);
 }
 

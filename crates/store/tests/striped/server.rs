@@ -21,7 +21,7 @@ fn every_pair_of_five_one_of_them_a_server() {
         return;
     };
     let folder = gateway.bucket().join(PREFIX);
-    let mut child = process::child("server::child_that_loses_every_pair", &[folder]);
+    let mut child = process::child(child_that_loses_every_pair, &[folder]);
     // A URL has colons in it, which a task cannot have.
     let child =
         Gateway::credentials(&mut child).env("TABANE_TEST_URL", gateway.url(BUCKET, PREFIX));

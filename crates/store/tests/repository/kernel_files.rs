@@ -1,11 +1,9 @@
 //! Files that are empty by what the system says, and are not: those in `/proc`.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{Place, back_up, not_checked, restore_options, restore_with, scratch};
+use crate::common::{Place, back_up, not_checked, restore_options, restore_with, scratch};
 
 #[test]
 fn what_the_kernel_tells_in_files_is_stored() {
@@ -23,7 +21,7 @@ fn what_the_kernel_tells_in_files_is_stored() {
     let target = scratch();
     restore_with(
         &place.repository,
-        common::id(&made),
+        crate::common::id(&made),
         restore_options(target.path()),
     );
     for path in there {

@@ -1,11 +1,9 @@
 //! Keys on paper: what is lost of a repository comes back from the text, and nothing else does.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::memory::MemoryStorage;
-use common::{
+use crate::common::memory::MemoryStorage;
+use crate::common::{
     Place, assert_clean, assert_restores, back_up, id, init_options, init_with, password,
 };
 use tabane_storage::{Name, ObjectKind, Storage};
@@ -56,7 +54,7 @@ fn config_and_key_come_back() {
             let opens = Repository::open(Arc::new(storage.clone()), &password()).is_ok();
             assert_eq!(opens, with_copies && format > 1, "{what}");
             assert!(!import(&storage, &text).unwrap().is_empty(), "{what}");
-            let opened = common::open(storage.clone());
+            let opened = crate::common::open(storage.clone());
             assert_eq!(
                 (opened.format(), opened.damaged()),
                 (format, &[][..]),
@@ -98,7 +96,7 @@ fn a_text_of_another_repository_changes_nothing() {
     }
     refusal(&storage, &other);
     import(&storage, &text).unwrap();
-    common::open(storage);
+    crate::common::open(storage);
 }
 
 #[test]

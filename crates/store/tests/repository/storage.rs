@@ -1,7 +1,5 @@
 //! The contract of storages, as one suite that every storage runs.
 
-mod common;
-
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -11,8 +9,8 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use common::gateway::{self, BUCKET, Gateway};
-use common::process;
+use crate::common::gateway::{self, BUCKET, Gateway};
+use crate::common::process;
 use object_store::memory::InMemory;
 use tabane_storage::{
     Id, LocalStorage, Location, Name, ObjectKind, ObjectStorage, RemoteOptions, Storage,
@@ -267,9 +265,15 @@ fn several_targets() {
     let directories = (0..5).map(|number| -> Arc<dyn Storage> {
         Arc::new(LocalStorage::new(directory.path().join(number.to_string())))
     });
-    suite(&common::striped::new_set(directories.collect(), false), 100);
+    suite(
+        &crate::common::striped::new_set(directories.collect(), false),
+        100,
+    );
     let stores = (0..8).map(|_| -> Arc<dyn Storage> { Arc::new(in_memory(Arc::default(), "p")) });
-    suite(&common::striped::new_set(stores.collect(), true), 300);
+    suite(
+        &crate::common::striped::new_set(stores.collect(), true),
+        300,
+    );
 }
 
 #[test]
@@ -297,7 +301,7 @@ fn a_real_s3_server() {
     fs::create_dir(gateway.bucket().with_file_name("whole")).unwrap();
     for url in [gateway.url(BUCKET, "some/prefix"), gateway.url("whole", "")] {
         // A URL has colons in it, which a task cannot have.
-        let mut child = process::child("child_that_runs_the_suite", &["1500".into()]);
+        let mut child = process::child(child_that_runs_the_suite, &["1500".into()]);
         let child = Gateway::credentials(&mut child).env("TABANE_TEST_URL", url);
         assert!(child.status().unwrap().success());
     }
@@ -327,7 +331,7 @@ fn a_real_webdav_server() {
         .spawn()
         .unwrap();
     gateway::wait_for(port);
-    let mut child = process::child("child_that_runs_the_suite", &["300".into()]);
+    let mut child = process::child(child_that_runs_the_suite, &["300".into()]);
     child.env(
         "TABANE_TEST_URL",
         format!("webdav+http://127.0.0.1:{port}/some/folder"),

@@ -1,14 +1,12 @@
 //! The next backup reads what has changed, all of it, and nothing else.
 
-mod common;
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use common::tree::{random_bytes, set_mtime, small_tree, write};
-use common::{
+use crate::common::tree::{random_bytes, set_mtime, small_tree, write};
+use crate::common::{
     Place, Recorder, back_up, back_up_observed, back_up_with, backup_options, compare, id,
 };
 use tabane_storage::{Name, ObjectKind};
@@ -101,8 +99,8 @@ fn what_a_lost_pack_held_is_stored_again() {
             .any(|(_, what)| what.contains("stored again"))
     );
     assert!(made.snapshot.summary.added_bytes > 400_000);
-    common::assert_clean(&place.repository);
-    common::assert_restores(&place.repository, id(&made), &place.source, &place.source);
+    crate::common::assert_clean(&place.repository);
+    crate::common::assert_restores(&place.repository, id(&made), &place.source, &place.source);
 }
 
 #[test]
@@ -261,7 +259,7 @@ fn a_parent_whose_blocks_are_gone() {
     )
     .unwrap();
     assert_eq!(made.snapshot.summary.files_unmodified, 0);
-    common::assert_restores(&place.repository, id(&made), &place.source, &place.source);
+    crate::common::assert_restores(&place.repository, id(&made), &place.source, &place.source);
 }
 
 #[test]

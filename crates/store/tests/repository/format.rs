@@ -1,17 +1,15 @@
 //! What format 2 adds: names of owners, file flags, copies of the config and of keys; and how a
 //! repository of format 1 gets there.
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::fault::{Fault, FaultyStorage};
-use common::memory::MemoryStorage;
-use common::{
+use crate::common::fault::{Fault, FaultyStorage};
+use crate::common::memory::MemoryStorage;
+use crate::common::{
     Place, Recorder, assert_clean, assert_restores, back_up, id, init_options, init_with, is_root,
     not_checked, password, restore_with,
 };
@@ -159,10 +157,10 @@ fn format_1_is_read_and_written_as_before() {
     assert!(place.repository.migrate().unwrap());
     let error = place
         .repository
-        .backup(common::backup_options(), &[&place.source]);
+        .backup(crate::common::backup_options(), &[&place.source]);
     assert!(matches!(error.unwrap_err(), Error::MigratedMeanwhile));
     let storage = tabane_storage::LocalStorage::new(place.path("repository"));
-    let repository = common::open(storage);
+    let repository = crate::common::open(storage);
     assert_eq!(repository.format(), FORMAT);
     assert!(!repository.migrate().unwrap());
     assert_eq!(repository.storage().get(Name::CONFIG, None).unwrap()[7], 2);
@@ -196,7 +194,7 @@ fn a_migration_that_is_interrupted_anywhere_goes_on() {
         let faulty = FaultyStorage::over(storage.clone(), Fault::FailFrom, at, Arc::default());
         let opened = Repository::open(Arc::new(faulty), &password());
         let migrated = opened.and_then(|repository| repository.migrate());
-        let opened = common::open(storage.clone());
+        let opened = crate::common::open(storage.clone());
         assert_restores(&opened, id(&made), &place.source, &place.source);
         back_up(&opened, &[&place.source]);
         let recorder = Arc::new(Recorder::default());
@@ -210,8 +208,10 @@ fn a_migration_that_is_interrupted_anywhere_goes_on() {
             let error = opened.repair_config().unwrap_err();
             assert!(matches!(error, Error::MigratedMeanwhile), "{error}");
         }
-        common::open(storage.clone()).repair_config().unwrap();
-        let opened = common::open(storage);
+        crate::common::open(storage.clone())
+            .repair_config()
+            .unwrap();
+        let opened = crate::common::open(storage);
         assert_eq!((opened.format(), opened.damaged()), (FORMAT, &[][..]));
         assert_clean(&opened);
         if migrated.is_ok() {
@@ -223,7 +223,7 @@ fn a_migration_that_is_interrupted_anywhere_goes_on() {
 }
 
 fn opened(storage: &MemoryStorage) -> Arc<Repository> {
-    common::open(storage.clone())
+    crate::common::open(storage.clone())
 }
 
 fn problems(repository: &Arc<Repository>) -> usize {
@@ -285,7 +285,7 @@ fn a_damaged_or_lost_config_or_key_has_a_copy() {
 fn a_lost_folder_of_keys_is_made_again() {
     let place = Place::new();
     fs::remove_dir_all(place.path("repository/keys")).unwrap();
-    let open = || common::open(tabane_storage::LocalStorage::new(place.path("repository")));
+    let open = || crate::common::open(tabane_storage::LocalStorage::new(place.path("repository")));
     let opened = open();
     let missing = format!("keys/{} is missing", opened.key());
     assert_eq!(opened.damaged(), [missing]);

@@ -1,8 +1,6 @@
 //! Whatever operation of the storage fails, or whenever the process dies: nothing that was stored
 //! is lost.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
@@ -11,10 +9,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use common::fault::{Fault, FaultyStorage};
-use common::mount::Mount;
-use common::tree::{link_tree, random_bytes, small_tree, write};
-use common::{
+use crate::common::fault::{Fault, FaultyStorage};
+use crate::common::mount::Mount;
+use crate::common::tree::{link_tree, random_bytes, small_tree, write};
+use crate::common::{
     assert_clean, back_up, back_up_observed, backup_options, compare, id, init, init_options, open,
     password, process, restore_options, restore_with, scratch,
 };
@@ -181,14 +179,14 @@ fn dies(point: &Point<'_>, fault: Fault, number: u64) -> bool {
         point.repository.clone(),
         point.base.source.clone(),
     ];
-    !run_child("child_that_backs_up", &task)
+    !run_child(child_that_backs_up, &task)
 }
 
 /// Whether a child succeeded; the only other end allowed is an abort.
-fn run_child(name: &str, task: &[PathBuf]) -> bool {
+fn run_child(test: impl Fn(), task: &[PathBuf]) -> bool {
     use std::os::unix::process::ExitStatusExt;
     const SIGABRT: i32 = 6;
-    let output = process::child(name, task)
+    let output = process::child(test, task)
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -276,7 +274,7 @@ fn init_dies_or_fails_at_every_operation() {
                         PathBuf::from(number.to_string()),
                         repository.clone(),
                     ];
-                    reached = !run_child("child_that_inits", &task);
+                    reached = !run_child(child_that_inits, &task);
                 } else {
                     let storage = FaultyStorage::new(repository.clone(), fault, number);
                     let done = storage.done();
@@ -347,7 +345,7 @@ fn a_full_disk() {
     assert!(freed.unwrap().success());
     let made = back_up(&repository, &[&source]);
     assert_clean(&repository);
-    common::assert_restores(&repository, id(&made), &source, &source);
+    crate::common::assert_restores(&repository, id(&made), &source, &source);
 }
 
 #[test]

@@ -1,15 +1,13 @@
 //! Several at once in one repository.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::{fs, ops::Range, thread};
 
-use common::memory::MemoryStorage;
-use common::tree::{random_bytes, small_tree, write};
-use common::{
+use crate::common::memory::MemoryStorage;
+use crate::common::tree::{random_bytes, small_tree, write};
+use crate::common::{
     Recorder, assert_clean, assert_restores, back_up, back_up_with, backup_options, id, init,
     init_options, open, password, process, scratch,
 };
@@ -108,7 +106,7 @@ fn backups_in_processes() {
         .iter()
         .map(|source| {
             let task = [repository.clone(), source.clone()];
-            let mut command = process::child("child_that_backs_up", &task);
+            let mut command = process::child(child_that_backs_up, &task);
             command.stdout(std::process::Stdio::null()).spawn().unwrap()
         })
         .collect();

@@ -4,8 +4,6 @@
 //! first that wrote it. Their password is `format fixtures`. Both have the same source, made on
 //! another day: as root, with file flags, an ACL and owners other than root.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +15,7 @@ use tabane_store::entry::{Entry, Flags, Kind};
 use tabane_store::{Error, FORMAT, Filter, Id, Repository, Snapshot};
 use tempfile::TempDir;
 
-use common::{assert_clean, back_up, id, scratch};
+use crate::common::{assert_clean, back_up, id, scratch};
 
 const FORMATS: [u8; 2] = [1, FORMAT];
 

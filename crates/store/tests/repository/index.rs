@@ -1,13 +1,11 @@
 //! Where blocks are: in several packs, in packs that go away.
 
-mod common;
-
 use std::collections::HashSet;
 use std::fs;
 
-use common::memory::MemoryStorage;
-use common::tree::random_bytes;
-use common::{back_up, init, restore_observed, restore_options};
+use crate::common::memory::MemoryStorage;
+use crate::common::tree::random_bytes;
+use crate::common::{back_up, init, restore_observed, restore_options};
 use tabane_index::Index;
 use tabane_storage::{Name, ObjectKind};
 use tabane_store::Id;
@@ -58,7 +56,7 @@ fn blocks_of_excluded_packs_are_found_elsewhere_or_not_at_all() {
 fn a_block_is_read_from_wherever_it_can_be() {
     let storage = MemoryStorage::default();
     let repository = init(storage.clone());
-    let source = common::scratch();
+    let source = crate::common::scratch();
     fs::write(source.path().join("file"), random_bytes(1, 300_000)).unwrap();
     let all = |kind| {
         repository
@@ -74,9 +72,9 @@ fn a_block_is_read_from_wherever_it_can_be() {
     let objects = storage.objects();
     first_index.iter().for_each(|name| storage.remove(*name));
     let first_packs: Vec<Name> = all(ObjectKind::Pack).collect();
-    let mut options = common::backup_options();
+    let mut options = crate::common::backup_options();
     options.parent = tabane_store::backup::Parent::None;
-    common::back_up_with(&repository, &[source.path()], options);
+    crate::common::back_up_with(&repository, &[source.path()], options);
     first_index
         .iter()
         .for_each(|name| storage.set(*name, objects[name].clone()));
@@ -102,7 +100,7 @@ fn a_block_is_read_from_wherever_it_can_be() {
             }
         }
         // Damage that the list of packs does not tell.
-        let target = common::scratch();
+        let target = crate::common::scratch();
         let options = restore_options(target.path());
         let (summary, warnings) = restore_observed(&repository, made.id.unwrap(), options);
         assert_eq!((summary.errors, warnings), (0, vec![]));

@@ -1,7 +1,5 @@
 //! What is restored equals what was backed up, byte for byte and attribute for attribute.
 
-mod common;
-
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::Write;
@@ -12,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::tree::{random_bytes, set_mtime, small_tree, sparse, text, write};
-use common::{
+use crate::common::tree::{random_bytes, set_mtime, small_tree, sparse, text, write};
+use crate::common::{
     Place, assert_clean, back_up, back_up_with, backup_options, compare, id, is_root, not_checked,
     process, restore_options, restore_with,
 };
@@ -524,7 +522,7 @@ fn standard_input() {
     let place = Place::new();
     let bytes = random_bytes(16, 10 << 20);
     let task = [place.path("repository")];
-    let mut child = process::child("child_that_backs_up_its_standard_input", &task)
+    let mut child = process::child(child_that_backs_up_its_standard_input, &task)
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
@@ -546,7 +544,7 @@ fn standard_input() {
 #[test]
 fn child_that_backs_up_its_standard_input() {
     let Some(task) = process::task() else { return };
-    let repository = common::open(tabane_storage::LocalStorage::new(&task[0]));
+    let repository = crate::common::open(tabane_storage::LocalStorage::new(&task[0]));
     let source = Source::Stdin(PathBuf::from("dump.sql"));
     repository.backup(backup_options(), source).unwrap();
 }

@@ -1,16 +1,14 @@
 //! `contrib/read-repository.py`, which was written from the page of the format alone, restores what
 //! this crate writes and what it wrote long ago.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use common::tree::{set_mtime, small_tree, sparse};
-use common::{
+use crate::common::tree::{set_mtime, small_tree, sparse};
+use crate::common::{
     Place, back_up, compare, init_options, init_with, not_checked, password, restore_options,
     restore_with, scratch, striped,
 };
@@ -163,7 +161,7 @@ fn repositories_of_the_first_format_are_restored_by_both_readers() {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         // The fixture itself stays as it is.
         let copied = dir.path().join(hash);
-        common::tree::link_tree(&fixtures.join(hash), &copied);
+        crate::common::tree::link_tree(&fixtures.join(hash), &copied);
         // Git keeps no empty folders.
         for folder in ["clients", "pending", "removals"] {
             let _ = fs::create_dir(copied.join(folder));

@@ -1,14 +1,12 @@
 //! Which paths get into a snapshot: several sources, nested ones, excludes, file systems.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use common::mount::Mount;
-use common::tree::{random_bytes, small_tree, write};
-use common::{
+use crate::common::mount::Mount;
+use crate::common::tree::{random_bytes, small_tree, write};
+use crate::common::{
     Place, back_up, back_up_with, backup_options, compare, id, restore_options, restore_with,
 };
 use tabane_store::Error;
@@ -136,7 +134,7 @@ fn a_relative_source_is_stored_by_its_absolute_path() {
 fn a_source_that_is_not_there() {
     let place = Place::new();
     let missing = place.path("missing");
-    let result = common::back_up_observed(
+    let result = crate::common::back_up_observed(
         &place.repository,
         &[&place.source, &missing],
         backup_options(),
@@ -148,7 +146,8 @@ fn a_source_that_is_not_there() {
     assert_eq!(made.snapshot.paths.len(), 2);
     let none = [missing.as_path()];
     let observer = Default::default();
-    let result = common::back_up_observed(&place.repository, &none, backup_options(), &observer);
+    let result =
+        crate::common::back_up_observed(&place.repository, &none, backup_options(), &observer);
     let error = result.unwrap_err();
     assert!(matches!(error, Error::Path { .. }), "{error}");
     assert!(error.to_string().contains("missing"), "{error}");

@@ -1,7 +1,5 @@
 //! Any damage of any object is noticed by a check that reads all, and never restored.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use common::memory::{MemoryStorage, Objects};
-use common::tree::{random_bytes, text, write};
-use common::{Recorder, back_up, compare, id, init, password, restore_options, scratch};
+use crate::common::memory::{MemoryStorage, Objects};
+use crate::common::tree::{random_bytes, text, write};
+use crate::common::{Recorder, back_up, compare, id, init, password, restore_options, scratch};
 use tabane_storage::{Name, ObjectKind};
 use tabane_store::check::{CheckOptions, ReadData};
 use tabane_store::{Id, Repository};

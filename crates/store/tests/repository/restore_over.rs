@@ -1,14 +1,12 @@
 //! Restore into a tree that is there: what is right stays, what is wrong is put right, and nothing
 //! else is touched.
 
-mod common;
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use common::tree::{random_bytes, set_mtime, small_tree, write};
-use common::{
+use crate::common::tree::{random_bytes, set_mtime, small_tree, write};
+use crate::common::{
     Place, back_up, compare, id, is_root, not_checked, restore_observed, restore_options,
     restore_with,
 };
@@ -372,7 +370,7 @@ fn verify_reads_what_was_restored() {
 fn verify_notices_what_changed_meanwhile() {
     struct Meddler {
         target: PathBuf,
-        recorder: common::Recorder,
+        recorder: crate::common::Recorder,
     }
     impl Progress for Meddler {
         fn warning(&self, path: &Path, what: &str) {
@@ -395,7 +393,7 @@ fn verify_notices_what_changed_meanwhile() {
     let options = place.source_into(&target).verify(true);
     let meddler = std::sync::Arc::new(Meddler {
         target,
-        recorder: common::Recorder::default(),
+        recorder: crate::common::Recorder::default(),
     });
     let summary = place
         .repository

@@ -1,11 +1,9 @@
 //! With SHA-1 a match is confirmed byte for byte: collisions are known, and cost nobody a file.
 
-mod common;
-
 use std::fs;
 
-use common::tree::{random_bytes, write};
-use common::{Place, assert_clean, back_up, back_up_with, backup_options};
+use crate::common::tree::{random_bytes, write};
+use crate::common::{Place, assert_clean, back_up, back_up_with, backup_options};
 use tabane_store::Algorithm;
 use tabane_store::backup::Parent;
 

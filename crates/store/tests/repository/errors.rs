@@ -1,15 +1,13 @@
 //! What goes wrong is said in one clear sentence, as the right error, and leaves nothing half done.
 
-mod common;
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::memory::MemoryStorage;
-use common::tree::{small_tree, write};
-use common::{
+use crate::common::memory::MemoryStorage;
+use crate::common::tree::{small_tree, write};
+use crate::common::{
     Place, Recorder, back_up, backup_options, compare, id, init, init_options, is_root,
     not_checked, open, password, restore_options, scratch,
 };
@@ -165,7 +163,7 @@ fn paths_that_are_not_there() {
     let place = Place::new();
     let observer = || Arc::new(Recorder::default());
     let backup = |paths: &[&Path]| {
-        common::back_up_observed(&place.repository, paths, backup_options(), &observer())
+        crate::common::back_up_observed(&place.repository, paths, backup_options(), &observer())
     };
     assert_error!(backup(&[]), Error::Invalid(_));
     assert_error!(backup(&[&place.path("missing")]), Error::Path { .. });
@@ -230,7 +228,7 @@ fn unreadable_files_are_reported_and_the_rest_is_stored() {
         fs::set_permissions(place.source.join(name), closed).unwrap();
     }
     let recorder = Arc::new(Recorder::default());
-    let made = common::back_up_observed(
+    let made = crate::common::back_up_observed(
         &place.repository,
         &[&place.source],
         backup_options(),
@@ -242,7 +240,7 @@ fn unreadable_files_are_reported_and_the_rest_is_stored() {
     assert_eq!(made.snapshot.summary.errors, 2);
     assert_eq!(recorder.warnings().len(), 2);
     let options = restore_options(&place.path("target")).subpath(place.source.clone());
-    common::restore_with(&place.repository, id(&made), options);
+    crate::common::restore_with(&place.repository, id(&made), options);
     assert!(place.path("target").join("text").exists());
 }
 
@@ -327,7 +325,7 @@ fn names_of_keys() {
 fn a_damaged_key_does_not_lock_out_the_others() {
     let storage = MemoryStorage::default();
     // There are no copies of keys in format 1.
-    let repository = common::init_with(storage.clone(), init_options().format(1));
+    let repository = crate::common::init_with(storage.clone(), init_options().format(1));
     let second: Password = b"battery staple".to_vec().into();
     repository
         .add_key(&second, init_options().kdf_cost)
@@ -342,7 +340,7 @@ fn a_damaged_key_does_not_lock_out_the_others() {
 #[test]
 fn a_key_that_would_cost_too_much_is_refused() {
     let storage = MemoryStorage::default();
-    let repository = common::init_with(storage.clone(), init_options().format(1));
+    let repository = crate::common::init_with(storage.clone(), init_options().format(1));
     let name = Name::new(ObjectKind::Key, repository.key());
     let text = String::from_utf8(storage.objects()[&name].clone()).unwrap();
     storage.remove(name);

@@ -1,14 +1,12 @@
 //! Copies between repositories that are interrupted.
 
-mod common;
-
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use common::fault::{Fault, FaultyStorage};
-use common::tree::{random_bytes, write};
-use common::{Place, assert_clean, assert_restores, back_up, id, init, open};
+use crate::common::fault::{Fault, FaultyStorage};
+use crate::common::tree::{random_bytes, write};
+use crate::common::{Place, assert_clean, assert_restores, back_up, id, init, open};
 use tabane_storage::{LocalStorage, ObjectKind};
 use tabane_store::compress::Compression;
 use tabane_store::copy::{Copied, CopyOptions};

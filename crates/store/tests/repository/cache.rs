@@ -1,17 +1,17 @@
 //! An index from the cache is the index that the repository has, whatever happens to the cache.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::memory::MemoryStorage;
-use common::mount::Mount;
-use common::tree::{random_bytes, write};
-use common::{Recorder, back_up_observed, backup_options, init, init_options, password, scratch};
+use crate::common::memory::MemoryStorage;
+use crate::common::mount::Mount;
+use crate::common::tree::{random_bytes, write};
+use crate::common::{
+    Recorder, back_up_observed, backup_options, init, init_options, password, scratch,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tabane_index::{Cache, Cached, Index, IndexSegment};
@@ -546,7 +546,7 @@ fn lost_packs_and_a_cache() {
     assert!(warnings[0].1.contains("stored again"), "{warnings:?}");
     assert!(made.snapshot.summary.added_bytes >= 500_000);
     // The pack is still named, and now without need.
-    common::assert_restores(&repository, made.id.unwrap(), &source, &source);
+    crate::common::assert_restores(&repository, made.id.unwrap(), &source, &source);
     let lost: HashSet<Id> = repository
         .load_index_and_lost()
         .unwrap()

@@ -1,17 +1,15 @@
 //! A repository that is deleted, or deleted and made anew, while a backup runs: no backup is
 //! reported as made.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::gateway::{BUCKET, Gateway};
-use common::memory::{MemoryStorage, Objects};
-use common::tree::small_tree;
-use common::{
+use crate::common::gateway::{BUCKET, Gateway};
+use crate::common::memory::{MemoryStorage, Objects};
+use crate::common::tree::small_tree;
+use crate::common::{
     Recorder, back_up, back_up_observed, backup_options, init, init_options, open, password,
     process, scratch,
 };
@@ -114,7 +112,7 @@ fn a_prefix_of_a_real_object_store_that_is_emptied() {
     let Some(gateway) = Gateway::start("a repository on S3 that is deleted during a backup") else {
         return;
     };
-    let mut child = process::child("child_with_a_bucket", &[]);
+    let mut child = process::child(child_with_a_bucket, &[]);
     let child =
         Gateway::credentials(&mut child).env("TABANE_TEST_URL", gateway.url(BUCKET, "some/prefix"));
     let output = child.output().unwrap();

@@ -1,12 +1,10 @@
 //! Operations that are cancelled end, and leave the repository whole.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::tree::{random_bytes, small_tree, write};
-use common::{Place, assert_clean, back_up, backup_options};
+use crate::common::tree::{random_bytes, small_tree, write};
+use crate::common::{Place, assert_clean, back_up, backup_options};
 use tabane_store::check::{CheckOptions, ReadData};
 use tabane_store::snapshot::Filter;
 use tabane_store::{Error, Progress, RestoreOptions};

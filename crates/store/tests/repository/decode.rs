@@ -1,9 +1,7 @@
 //! What is read is decoded without panics, whatever its bytes are.
 
-mod common;
-
-use common::init;
-use common::memory::MemoryStorage;
+use crate::common::init;
+use crate::common::memory::MemoryStorage;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

@@ -1,16 +1,14 @@
 //! Files that change while they are backed up: reported, never fatal, and what is stored is
 //! consistent.
 
-mod common;
-
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::tree::{random_bytes, set_mtime, write};
-use common::{Place, Recorder, assert_clean, back_up_observed, backup_options, compare, id};
+use crate::common::tree::{random_bytes, set_mtime, write};
+use crate::common::{Place, Recorder, assert_clean, back_up_observed, backup_options, compare, id};
 use tabane_store::Outcome;
 use tabane_store::backup::Backup;
 

@@ -1,0 +1,28 @@
+//! A repository through the library: what is stored, what comes back, and what happens when
+//! something fails.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod cache;
+mod cancel;
+mod changing;
+mod concurrent;
+mod copy;
+mod decode;
+mod errors;
+mod faults;
+mod flips;
+mod format;
+mod gone;
+mod incremental;
+mod index;
+mod kept;
+mod kernel_files;
+mod key_text;
+mod restore_over;
+mod round_trip;
+mod second_reader;
+mod selection;
+mod sha1;
+mod storage;
