@@ -4,6 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
+use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -400,10 +401,14 @@ pub fn merge(
     }
     let starts = writer.end_section()?;
 
+    // Several inputs may have the same source: it keeps its first number.
     let mut numbers: HashMap<Id, u32> = HashMap::new();
     for source in inputs.iter().flat_map(|input| input.sources()) {
         let number = numbers.len() as u32;
-        if current.contains(source) && numbers.insert(*source, number).is_none() {
+        if current.contains(source)
+            && let Entry::Vacant(new) = numbers.entry(*source)
+        {
+            new.insert(number);
             writer.push(source)?;
         }
     }

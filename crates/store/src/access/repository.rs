@@ -92,8 +92,11 @@ impl Repository {
             Err(error) if is_absent(&error) => {}
             Err(source) => return Err(Error::storage("read", Name::CONFIG)(source)),
         }
-        if copies::read(&*storage).is_ok_and(|copies| !copies.configs.is_empty()) {
-            return Err(Error::ConfigMissing(location));
+        match copies::read(&*storage) {
+            Ok(copies) if copies.configs.is_empty() => {}
+            Ok(_) => return Err(Error::ConfigMissing(location)),
+            Err(Error::Storage { source, .. }) if is_absent(&source) => {}
+            Err(error) => return Err(error),
         }
         if !(1..=FORMAT).contains(&options.format) {
             return Err(Error::NewerFormat {

@@ -176,9 +176,14 @@ impl ObjectKey {
     }
 }
 
-/// The format that an object's header names; 0 where there is none.
+/// The format that an object's header names; 0 where there is no header.
 pub fn format_of(bytes: &[u8]) -> u8 {
-    bytes.get(FORMAT_AT).copied().unwrap_or(0)
+    let has_header = bytes.starts_with(MAGIC);
+    bytes
+        .get(FORMAT_AT)
+        .filter(|_| has_header)
+        .copied()
+        .unwrap_or(0)
 }
 
 /// The header of an object.

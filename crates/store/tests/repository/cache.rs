@@ -236,76 +236,112 @@ fn damage(path: &Path, damage: Damage, at: usize) {
     fs::write(path, bytes).unwrap();
 }
 
+/// Does the steps, and compares the cached index with the objects after each loading.
+fn try_steps(steps: Vec<Step>) {
+    let (storage, root) = (MemoryStorage::default(), scratch());
+    let plain = init(storage.clone());
+    let mut objects: Vec<(Id, BTreeSet<u64>)> = Vec::new();
+    let mut kept: Vec<(PathBuf, Vec<u8>)> = Vec::new();
+    let mut damaged = false;
+    let packs_of = |objects: &[(Id, BTreeSet<u64>)]| -> BTreeSet<u64> {
+        objects
+            .iter()
+            .flat_map(|(_, packs)| packs.iter().copied())
+            .collect()
+    };
+    for step in steps.into_iter().chain([Step::Load(vec![])]) {
+        match step {
+            Step::Put(packs) => objects.push((put(&plain, &packs), packs.into_iter().collect())),
+            Step::Delete(number) if !objects.is_empty() => {
+                let (id, _) = objects.remove(number % objects.len());
+                storage.remove(Name::new(ObjectKind::Index, id));
+            }
+            Step::Rewrite(numbers) if !objects.is_empty() => {
+                let numbers: BTreeSet<usize> = numbers
+                    .into_iter()
+                    .map(|number| number % objects.len())
+                    .collect();
+                let gone: Vec<_> = numbers
+                    .into_iter()
+                    .rev()
+                    .map(|number| objects.remove(number))
+                    .collect();
+                let packs = packs_of(&gone);
+                let id = put(&plain, &packs.iter().copied().collect::<Vec<_>>());
+                objects.push((id, packs));
+                for (id, _) in gone {
+                    storage.remove(Name::new(ObjectKind::Index, id));
+                }
+            }
+            Step::Delete(_) | Step::Rewrite(_) => {}
+            Step::Load(excluded) => {
+                let mut packs = packs_of(&objects);
+                let repository = open(&storage, root.path());
+                let mut index = repository.load_index().unwrap();
+                if damaged && let Err(error) = check(&index, &packs) {
+                    // It was noticed, and the next one finds it repaired.
+                    assert!(matches!(error, Error::Cache { .. }), "{error}");
+                    index = repository.load_index().unwrap();
+                }
+                damaged = false;
+                assert_is(&index, &packs);
+                packs.retain(|pack| !excluded.contains(pack));
+                index
+                    .exclude_packs(&excluded.into_iter().map(pack_id).collect())
+                    .unwrap();
+                assert_is(&index, &packs);
+                for path in files(root.path()) {
+                    let name = path.file_name().unwrap().to_str().unwrap();
+                    assert!(name.starts_with("index1-"));
+                }
+            }
+            Step::Keep => {
+                let read = |path: PathBuf| (path.clone(), fs::read(path).unwrap());
+                kept = files(root.path()).into_iter().map(read).collect();
+            }
+            Step::BringBack => {
+                for (path, bytes) in &kept {
+                    fs::write(path, bytes).unwrap();
+                }
+            }
+            Step::Damage(number, kind, at) => {
+                let files = files(root.path());
+                if !files.is_empty() {
+                    damage(&files[number % files.len()], kind, at);
+                    damaged = true;
+                }
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn the_cached_index_is_the_index(steps in vec(steps(), 1..25)) {
-        let (storage, root) = (MemoryStorage::default(), scratch());
-        let plain = init(storage.clone());
-        let mut objects: Vec<(Id, BTreeSet<u64>)> = Vec::new();
-        let mut kept: Vec<(PathBuf, Vec<u8>)> = Vec::new();
-        let mut damaged = false;
-        let packs_of = |objects: &[(Id, BTreeSet<u64>)]| -> BTreeSet<u64> {
-            objects.iter().flat_map(|(_, packs)| packs.iter().copied()).collect()
-        };
-        for step in steps.into_iter().chain([Step::Load(vec![])]) {
-            match step {
-                Step::Put(packs) => objects.push((put(&plain, &packs),
-                    packs.into_iter().collect())),
-                Step::Delete(number) if !objects.is_empty() => {
-                    let (id, _) = objects.remove(number % objects.len());
-                    storage.remove(Name::new(ObjectKind::Index, id));
-                }
-                Step::Rewrite(numbers) if !objects.is_empty() => {
-                    let numbers: BTreeSet<usize> =
-                        numbers.into_iter().map(|number| number % objects.len()).collect();
-                    let gone: Vec<_> = numbers.into_iter().rev().map(|number|
-                        objects.remove(number)).collect();
-                    let packs = packs_of(&gone);
-                    let id = put(&plain, &packs.iter().copied().collect::<Vec<_>>());
-                    objects.push((id, packs));
-                    for (id, _) in gone {
-                        storage.remove(Name::new(ObjectKind::Index, id));
-                    }
-                }
-                Step::Delete(_) | Step::Rewrite(_) => {}
-                Step::Load(excluded) => {
-                    let mut packs = packs_of(&objects);
-                    let repository = open(&storage, root.path());
-                    let mut index = repository.load_index().unwrap();
-                    if damaged && let Err(error) = check(&index, &packs) {
-                        // It was noticed, and the next one finds it repaired.
-                        prop_assert!(matches!(error, Error::Cache { .. }), "{error}");
-                        index = repository.load_index().unwrap();
-                    }
-                    damaged = false;
-                    assert_is(&index, &packs);
-                    packs.retain(|pack| !excluded.contains(pack));
-                    index.exclude_packs(&excluded.into_iter().map(pack_id).collect()).unwrap();
-                    assert_is(&index, &packs);
-                    for path in files(root.path()) {
-                        let name = path.file_name().unwrap().to_str().unwrap();
-                        prop_assert!(name.starts_with("index1-"));
-                    }
-                }
-                Step::Keep => {
-                    let read = |path: PathBuf| (path.clone(), fs::read(path).unwrap());
-                    kept = files(root.path()).into_iter().map(read).collect();
-                }
-                Step::BringBack => {
-                    for (path, bytes) in &kept {
-                        fs::write(path, bytes).unwrap();
-                    }
-                }
-                Step::Damage(number, kind, at) => {
-                    let files = files(root.path());
-                    if !files.is_empty() {
-                        damage(&files[number % files.len()], kind, at);
-                        damaged = true;
-                    }
-                }
-            }
+        try_steps(steps);
+    }
+}
+
+/// A run that was merged into another one comes back, as when its process dies before it removes
+/// the file: both have the same index objects.
+#[test]
+fn runs_that_share_index_objects_are_merged() {
+    for deleted in 0..3 {
+        for rewritten in 0..3 {
+            try_steps(vec![
+                Step::Put(vec![2]),
+                Step::Put(vec![]),
+                Step::Put(vec![1]),
+                Step::Load(vec![]),
+                Step::Rewrite(vec![rewritten]),
+                Step::Keep,
+                Step::Load(vec![]),
+                Step::BringBack,
+                Step::Load(vec![]),
+                Step::Delete(deleted),
+            ]);
         }
     }
 }

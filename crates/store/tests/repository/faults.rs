@@ -249,6 +249,8 @@ fn use_what_is_left(repository: &Path, what: &str) {
     }
     let opened = Repository::open(storage(), &password())
         .unwrap_or_else(|error| panic!("{what}: cannot be opened: {error}"));
+    // Copies of the config and the key come last; until then a check says that they are missing.
+    opened.repair_config().expect(what);
     let source = scratch();
     write(source.path().join("file"), b"x");
     let opened = Arc::new(opened);

@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::path::PathBuf;
 
 use crate::common::memory::MemoryStorage;
 use crate::common::tree::random_bytes;
-use crate::common::{back_up, init, restore_observed, restore_options};
+use crate::common::{init, restore_observed, restore_options};
 use tabane_index::Index;
 use tabane_storage::{Name, ObjectKind};
 use tabane_store::Id;
@@ -66,14 +67,15 @@ fn a_block_is_read_from_wherever_it_can_be() {
             .map(move |(id, _)| Name::new(kind, id))
     };
 
-    // Stored twice, since the second backup does not see the index of the first.
-    let made = back_up(&repository, &[source.path()]);
+    // Stored twice, since the second backup does not see the index of the first. As another path:
+    // directories above the source change meanwhile.
+    let options = crate::common::backup_options().as_path(PathBuf::from("/source"));
+    let made = crate::common::back_up_with(&repository, &[source.path()], options.clone());
     let first_index: Vec<Name> = all(ObjectKind::Index).collect();
     let objects = storage.objects();
     first_index.iter().for_each(|name| storage.remove(*name));
     let first_packs: Vec<Name> = all(ObjectKind::Pack).collect();
-    let mut options = crate::common::backup_options();
-    options.parent = tabane_store::backup::Parent::None;
+    let options = options.parent(tabane_store::backup::Parent::None);
     crate::common::back_up_with(&repository, &[source.path()], options);
     first_index
         .iter()
