@@ -23,8 +23,11 @@ export RUSTC_WRAPPER='' CARGO_INCREMENTAL=0 CARGO_PROFILE_RELEASE_STRIP=symbols
 export RUSTFLAGS="--remap-path-prefix=$PWD=/tabane --remap-path-prefix=$home=/cargo"
 flags="-ffile-prefix-map=$PWD=/tabane -ffile-prefix-map=$home=/cargo"
 export "CFLAGS_$(echo "$target" | tr - _)=$flags"
-cargo auditable zigbuild --locked --release --target "$target.2.28" \
-    -p tabane -p tabane-provider -p tabane-capi
+# As cargo auditable does it, but that the wrapper has no folder: cargo mixes that into all names of our crates.
+export RUSTC_WORKSPACE_WRAPPER=cargo-auditable
+export CARGO_AUDITABLE_ORIG_ARGS='{"offline":false,"locked":true,"frozen":false,"config":[]}'
+cargo zigbuild --locked --release --target "$target.2.28" -p tabane -p tabane-provider -p tabane-capi
+unset RUSTC_WORKSPACE_WRAPPER
 
 built=$(contrib/package/target.sh)/$target/release
 rm -rf "$folder"
