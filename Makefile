@@ -5,6 +5,7 @@
 #                   servers below the target folder, with go and pip), then runs every test
 #   make test-arm   first INSTALLS a cross compiler, qemu-user and the Rust library for aarch64, then runs the tests of
 #                   the kernels on aarch64, and compares the command and the provider for it with those of this machine
+#   make test-arm-short  of these, the tests of the kernels on one processor that has all instructions
 #   make dist       makes what a release has, for x86-64 and aarch64, in the folder dist of the target folder: archives,
 #                   packages for Debian and RPM, the container image, checksums; INSTALLS its tools below the target folder
 #   make test-packages  as root on Debian: installs those packages on clean systems, and backs up and restores there
@@ -172,6 +173,12 @@ ARM_FLAGS = $(CARGOFLAGS) --target $(ARM) --config 'profile.dev.package.tabane-l
 	--config 'profile.dev.package.tabane-lanes.debug-assertions=false'
 ARM_TESTS = $(ARM_CARGO) test $(ARM_FLAGS) -p tabane-lanes --no-fail-fast --lib --test every_backend --test streaming \
 	--test aes --test gcm --test gear --test xor --test instructions -- --show-output
+# The part of test-arm for each change: three minutes of processor time, most of it the compiler's.
+test-arm-short:
+	@if $(MAKE) arm-tools; then \
+		echo; echo '=== aarch64: max ==='; QEMU_CPU=max $(ARM_CARGO) test $(ARM_FLAGS) -p tabane-lanes --no-fail-fast \
+			--test every_backend --test streaming --test aes --test gcm --test gear --test xor; \
+	else printf '\n%s\n\n' 'NOT RUN: kernels of aarch64: see above for what is missing'; fi
 test-arm: arm-tools
 	$(ARM_CARGO) clippy $(CARGOFLAGS) --target $(ARM) -p tabane-lanes --all-targets -- -D warnings
 	@set -e; place=$$($(TARGET))/$(ARM); mkdir -p "$$place"; \
@@ -388,5 +395,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: dist test-packages test-image arm-tools test-arm test-arm-programs all book guard build documents figures miri models gpu-check fuzz package wheel test test-all test-examples test-python test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz package wheel test test-all test-examples test-python test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean
