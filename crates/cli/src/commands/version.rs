@@ -28,8 +28,8 @@ impl Version {
         let (system, machine) = (std::env::consts::OS, std::env::consts::ARCH);
         let backends: Vec<&str> = Backend::available().map(Backend::name).collect();
         let forced = Backend::forced().map_err(|error| Failure::Other(error.to_string()))?;
-        let (rustc, target) = (env!("TABANE_RUSTC"), env!("TABANE_TARGET"));
-        let profile = env!("TABANE_PROFILE");
+        let (rustc, target) = (env!("BUILD_RUSTC"), env!("BUILD_TARGET"));
+        let profile = env!("BUILD_PROFILE");
         let features = FEATURES.iter().filter(|(_, is_on)| *is_on);
         let features: Vec<&str> = features.map(|&(name, _)| name).collect();
         if global.json {

@@ -69,8 +69,8 @@ fn many_pipes() {
         .flat_map(|name| [name.clone(), "file".to_owned()])
         .collect();
     let said = bed.tabane(&args, b"");
-    thread.join().expect("it does not panic");
     assert_eq!(said.code, Some(0), "{}", said.stderr);
+    thread.join().expect("it does not panic");
     assert_eq!(said.stdout.lines().count(), 200);
     for (name, line) in names.iter().zip(said.stdout.lines().step_by(2)) {
         let bytes = bed.path().join(name).into_os_string().into_encoded_bytes();
