@@ -12,8 +12,9 @@
 #   make test-image     as any other user: runs the image without root (skopeo, umoci, uidmap, runc)
 #   make package    makes the package of each crate, as for crates.io, without building it
 #   make test-python  builds the Python package and tests it in a fresh virtual environment, into which pip
-#                   installs fsspec, numpy and pytest
-#   make wheel      builds the Python package for release, into the folder python of the target folder
+#                   installs what crates/python/tests/requirements.txt lists
+#   make wheels     builds the Python package for release: wheels for x86-64 and aarch64 with glibc and musl, and the
+#                   source distribution, into the folder wheels of the target folder; INSTALLS its tools there
 #   make lint       formatting, clippy and documentation, warnings as errors
 #   make sanitize   the tests of the crate with unsafe code, under AddressSanitizer (x86-64 Linux)
 #   make fuzz       runs one fuzz target for a while: FUZZ=backends SECONDS=60, or FUZZ=stored PARSER=directory
@@ -79,6 +80,7 @@ test-all:
 	$(CARGO_TEST) --all-targets -- --show-output
 	$(CARGO_TEST) --doc
 	@$(MAKE) test-examples
+	@$(MAKE) test-python
 	@$(MAKE) test-libfabric
 	@$(MAKE) test-simd
 
@@ -91,35 +93,18 @@ test-examples:
 		echo; echo "=== example $$example ==="; "$$examples/$$example" || exit 1; \
 	done
 
-# The Python package, laid out as a wheel has it, in a virtual environment that is made anew; pip keeps what it
-# has downloaded. The features are those of the examples, so that only PyO3 and the package are compiled.
-# PYTHON_EXTRA='mypy pandas pyarrow' adds the comparison of the stubs and the example with pandas.
+# The Python package in a fresh virtual environment. PYTHON_EXTRA='-r crates/python/tests/extra.txt' adds Dask, DuckDB,
+# Jupyter, mypy and what else the package is tested with; PYTHON_WHEELS is a folder of wheels to test (make wheels).
 PYTHON = python3
 PYTHON_EXTRA =
+PYTHON_WHEELS =
 test-python:
-	@if ! $(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2> /dev/null; then \
-		printf '\n%s\n\n' "NOT RUN: the Python package: $(PYTHON) is not Python 3.10 or later with venv"; exit 0; \
-	fi; \
-	set -e; target=$$($(TARGET)); place=$$target/python; bin=$$place/venv/bin; package=$$place/package; \
-	echo; echo "=== Python package ==="; $(PYTHON) -m venv --clear "$$place/venv"; \
-	"$$bin/pip" install -q -r crates/python/tests/requirements.txt $(PYTHON_EXTRA) || { \
-		printf '\n%s\n\n' "NOT RUN: the Python package: pip cannot install what its tests need"; exit 0; }; \
-	$(CARGO) build $(CARGOFLAGS) --workspace --lib --examples --features tabane-python/extension; \
-	rm -rf "$$package"; cp -R crates/python/python "$$package"; \
-	cp "$$target/debug/lib_tabane.so" "$$package/tabane/_tabane.abi3.so"; mkdir "$$package/tabane-0.dist-info"; \
-	printf 'Name: tabane\nVersion: 0\n' > "$$package/tabane-0.dist-info/METADATA"; \
-	{ echo '[fsspec.specs]'; sed -n '/fsspec.specs/,/^$$/s/^tabane = "\(.*\)"/tabane = \1/p' crates/python/pyproject.toml; } \
-		> "$$package/tabane-0.dist-info/entry_points.txt"; \
-	PYTHONPATH="$$package" "$$bin/python" -m pytest -q -p no:cacheprovider crates/python/tests; \
-	if [ -x "$$bin/stubtest" ]; then PYTHONPATH="$$package" \
-		"$$bin/stubtest" --ignore-disjoint-bases --allowlist crates/python/tests/stubtest.txt tabane; \
-	else printf '\n%s\n\n' "NOT RUN: stubs of the Python package: mypy is not installed (PYTHON_EXTRA=mypy)"; fi
+	@PYTHON="$(PYTHON)" WHEELS="$(PYTHON_WHEELS)" CARGO="$(CARGO)" CARGOFLAGS="$(CARGOFLAGS)" crates/python/test.sh $(PYTHON_EXTRA)
 
-# Other targets: WHEELFLAGS='--zig --target x86_64-unknown-linux-musl'.
-MATURIN = maturin
-WHEELFLAGS =
-wheel:
-	$(MATURIN) build -m crates/python/Cargo.toml --release --sdist $(WHEELFLAGS) -o "$$($(TARGET))/python/wheels"
+# Wheels and source distribution, as PyPI takes them; WHEELS=x86_64-unknown-linux-gnu makes that one.
+WHEELS = x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-unknown-linux-musl
+wheels:
+	crates/python/wheels.sh $(WHEELS)
 
 # Every crate that others can use makes a package that crates.io would take.
 LABORATORY = --exclude tabane-bench --exclude tabane-papers --exclude tabane-models --exclude tabane-testing --exclude tabane-provider \
@@ -395,5 +380,5 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz package wheel test test-all test-examples test-python test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
+.PHONY: dist test-packages test-image arm-tools test-arm test-arm-short test-arm-programs all book guard build documents figures miri models gpu-check fuzz package wheels test test-all test-examples test-python test-libfabric test-simd test-programs test-tools test-servers lint sanitize bench install install-from install-lib \
 	uninstall clean

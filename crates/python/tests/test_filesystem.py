@@ -1,4 +1,4 @@
-"""Snapshots through fsspec."""
+"""Snapshots through fsspec, and through what reads with it."""
 
 import pytest
 
@@ -53,3 +53,54 @@ def test_it_is_read_only(options, tree):
         fsspec.filesystem("tabane", **(options | {"password": "wrong"}))
     with pytest.raises(FileNotFoundError):
         filesystem.open("ffff/x")
+
+
+@pytest.fixture
+def table(repository, tmp_path):
+    """A Parquet file of 100,000 rows in ten groups, as it is in the latest snapshot."""
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "table.parquet"
+    frame = pandas.DataFrame({"number": range(100_000), "text": "a word"})
+    frame.to_parquet(path, row_group_size=10_000)
+    repository.backup(path)
+    path.unlink()
+    return f"latest{path}"
+
+
+def test_pandas_reads(options, table):
+    import pandas
+
+    frame = pandas.read_parquet(f"tabane://{table}", columns=["number"], storage_options=options)
+    assert list(frame.columns) == ["number"] and frame["number"].sum() == 4_999_950_000
+
+
+def test_dask_reads(options, table):
+    dataframe = pytest.importorskip("dask.dataframe")
+    frame = dataframe.read_parquet(f"tabane://{table}", storage_options=options)
+    assert int(frame["number"].sum().compute()) == 4_999_950_000
+    total = frame["number"].sum()
+    # The processes open the repository themselves.
+    assert int(total.compute(scheduler="processes", num_workers=2)) == 4_999_950_000
+
+
+def test_duckdb_reads(options, table):
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    connection.register_filesystem(fsspec.filesystem("tabane", **options))
+    query = f"SELECT count(*), sum(number) FROM 'tabane://{table}' WHERE number >= 50000"
+    assert connection.sql(query).fetchone() == (50_000, 3_749_975_000)
+
+
+def test_xarray_reads(options, repository, tmp_path):
+    xarray, numpy = pytest.importorskip("xarray"), pytest.importorskip("numpy")
+    pytest.importorskip("h5netcdf")
+    path = tmp_path / "field.nc"
+    field = xarray.Dataset({"field": (("x", "y"), numpy.arange(600.0).reshape(20, 30))})
+    field.to_netcdf(path, engine="h5netcdf")
+    repository.backup(path)
+    path.unlink()
+    with fsspec.open(f"tabane://latest{path}", **options) as file:
+        with xarray.open_dataset(file, engine="h5netcdf") as read:
+            assert float(read["field"].sum()) == 599 * 300
+            assert float(read["field"][3, 4]) == 94

@@ -174,6 +174,34 @@ def test_hashes_go_on_in_a_fork(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_fork_in_the_middle_of_a_backup(repository, tree):
+    for number in range(20):
+        (tree / f"more {number}").write_bytes(os.urandom(1 << 20))
+    children = []
+
+    class InChild(Exception):
+        pass
+
+    def fork(progress):
+        if len(children) < 3:
+            child = os.fork()
+            if child == 0:
+                raise InChild
+            children.append(child)
+
+    try:
+        snapshot = repository.backup(tree, force=True, progress=fork)
+    except InChild:
+        # The call has ended here, without the threads that are at work in the parent.
+        os._exit(7)
+    assert children
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [
+        7 for _ in children
+    ]
+    assert snapshot.warnings == [] and repository.check(read_data=True).problems == []
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_repository_says_that_it_was_forked(tmp_path, repository, tree):
     file = repository.open("latest", tree / "big")
     file.read(10)
