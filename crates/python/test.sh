@@ -34,7 +34,7 @@ if [ -z "$wheels" ]; then
     mkdir "$wheels"
     cp -R crates/python/python "$package"
     strip --strip-debug -o "$package/tabane/_tabane.abi3.so" "$target/debug/lib_tabane.so"
-    (cd crates/python && "$bin/maturin" -q pep517 write-dist-info --metadata-directory "$package" -i "$bin/python") > /dev/null
+    (cd crates/python && "$bin/maturin" pep517 write-dist-info --metadata-directory "$package" -i "$bin/python") > /dev/null
     "$bin/wheel" pack "$package" -d "$wheels" > /dev/null
 fi
 "$bin/pip" install -q --no-deps --no-index --find-links "$wheels" tabane

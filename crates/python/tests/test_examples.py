@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 
@@ -38,19 +39,73 @@ def run(name, *args, **environment):
     return done.stdout
 
 
-def test_tree_hashes(tree):
-    module = example("tree_hashes")
-    name, listed = module.dvc_directory(tree)
-    expected = [
-        {"md5": hashlib.md5((tree / path).read_bytes()).hexdigest(), "relpath": path}
-        for path in ("big", "inner/note.tex", "letter")
-    ]
-    assert listed == expected
-    assert name == hashlib.md5(json.dumps(expected).encode()).hexdigest() + ".dir"
-    note = tree / "inner" / "note.tex"
+def run_in(folder, *command):
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def names(tree):
+    """`tree`, and files whose names are hard for git-annex."""
+    for name in "a.tar.gz b.safetensors x.y.z.w .txt .a.txt d.É e.mp4.backup f..gz g. k.12345".split():
+        (tree / name).write_text(name)
+    return tree
+
+
+def test_keys_of_git_annex(names):
+    keys = example("tree_hashes").annex_keys(names, "MD5E")
+    note = names / "inner" / "note.tex"
     digest = hashlib.md5(note.read_bytes()).hexdigest()
-    assert module.annex_keys(tree)[note] == f"MD5E-s6--{digest}.tex"
-    assert name in run("tree_hashes", tree)
+    assert keys[note] == f"MD5E-s6--{digest}.tex"
+    ends = {path.name: key.rpartition("--")[2][32:] for path, key in keys.items()}
+    assert ends["a.tar.gz"] == ".tar.gz" and ends["b.safetensors"] == "" and ends["x.y.z.w"] == ".z.w"
+    printed = run("tree_hashes", "annex", names)
+    assert printed.count("SHA256E-s") == len(keys) and str(note) in printed
+
+
+@pytest.mark.skipif(not shutil.which("git-annex"), reason="git-annex is not installed")
+def test_keys_are_those_of_git_annex_itself(names):
+    run_in(names, "git", "init", "-q")
+    run_in(names, "git", "annex", "init", "-q", "here")
+    for backend in ("MD5E", "SHA256E", "SHA1"):
+        for path, key in example("tree_hashes").annex_keys(names, backend).items():
+            theirs = run_in(names, "git", "annex", "calckey", f"--backend={backend}", path)
+            assert key == theirs.strip(), path
+
+
+def test_dvc_add_finds_all_hashes(names, monkeypatch):
+    pytest.importorskip("dvc.repo")
+    import dvc_data.hashfile.hash
+    from dvc.repo import Repo
+
+    (names / "link").unlink()
+    (names / "dos.txt").write_bytes(b"one\r\ntwo\r\n")
+    monkeypatch.chdir(names.parent)
+    Repo.init(no_scm=True).close()
+    hashed = []
+    file_md5 = dvc_data.hashfile.hash.file_md5
+
+    def watched(path, *args, **options):
+        # The list of the files is hashed in memory.
+        if not str(path).startswith("memory:"):
+            hashed.append(path)
+        return file_md5(path, *args, **options)
+
+    monkeypatch.setattr(dvc_data.hashfile.hash, "file_md5", watched)
+    files = example("tree_hashes").fill_dvc("tree")
+    with Repo() as repo:
+        [stage] = repo.add("tree")
+    ours = stage.outs[0].hash_info.value
+    assert ours.endswith(".dir") and stage.outs[0].meta.nfiles == files
+    assert not hashed
+    # Without the hashes, DVC makes the same ones.
+    shutil.rmtree(".dvc")
+    (names.parent / "tree.dvc").unlink()
+    Repo.init(no_scm=True).close()
+    with Repo() as repo:
+        [stage] = repo.add("tree")
+    assert stage.outs[0].hash_info.value == ours and len(hashed) == files
 
 
 def test_upload_hashes(tmp_path):

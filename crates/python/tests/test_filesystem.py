@@ -89,7 +89,7 @@ def test_duckdb_reads(options, table):
     connection = duckdb.connect()
     connection.register_filesystem(fsspec.filesystem("tabane", **options))
     query = f"SELECT count(*), sum(number) FROM 'tabane://{table}' WHERE number >= 50000"
-    assert connection.sql(query).fetchone() == (50_000, 3_749_975_000)
+    assert connection.execute(query).fetchone() == (50_000, 3_749_975_000)
 
 
 def test_xarray_reads(options, repository, tmp_path):
