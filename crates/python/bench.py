@@ -2,7 +2,10 @@
 
     python crates/python/bench.py [--tabane COMMAND] [--only NAME]
 
-Times are CPU time where one thread works, wall time otherwise.
+Times are CPU time where one thread works, wall time otherwise. A processor without the instructions
+of SHA is like this:
+
+    TABANE_SIMD=avx512 OPENSSL_ia32cap=:~0x20000000 python crates/python/bench.py --only hashes
 """
 
 import argparse
@@ -12,10 +15,13 @@ import mmap
 import os
 import pathlib
 import random
+import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import tabane
@@ -147,39 +153,68 @@ def imports():
 
 def interrupts():
     """How long after SIGINT a call ends, in the middle of each of some long calls."""
-    import signal
-    import threading
-
     messages = [bytes(1 << 20)] * 200_000
     with tempfile.TemporaryDirectory() as folder:
-        big = pathlib.Path(folder, "big")
+        folder = pathlib.Path(folder)
+        big = folder / "big"
         big.touch()
         os.truncate(big, 1 << 40)
+        tree = folder / "tree"
+        tree.mkdir()
+        for number in range(8):
+            (tree / str(number)).write_bytes(random.Random(number).randbytes(64 << 20))
+        os.environ |= {"TABANE_PASSWORD": "measure", "XDG_CACHE_HOME": str(folder / "cache")}
+        repository = tabane.Repository.init(folder / "repository")
+        repository.backup(tree)
+
+        def restore():
+            for number in range(100):
+                repository.restore("latest", folder / f"restored {number}")
+                shutil.rmtree(folder / f"restored {number}")
+
         with open(big, "rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         for name, work in {
             "hash_many": lambda: tabane.hash_many("sha512", messages),
+            "hmac_many": lambda: tabane.hmac_many("sha512", b"key", messages),
             "hash_files": lambda: tabane.hash_files([big]),
+            "etag": lambda: tabane.etag(big),
             "update": lambda: tabane.sha256().update(mapped),
+            "backup": lambda: repeat(lambda: repository.backup(tree, force=True, dry_run=True)),
+            "restore": restore,
+            "check": lambda: repeat(lambda: repository.check(read_data=True)),
+            "read": lambda: repeat(lambda: repository.open("latest", tree / "1").read()),
         }.items():
-            waited = []
-            for _ in range(5):
-                sent = []
+            waited = sorted(interrupted(work) for _ in range(9))
+            print(
+                f"interrupt of {name}: {statistics.median(waited) * 1000:.0f} ms, "
+                f"at most {waited[-1] * 1000:.0f} ms"
+            )
 
-                def interrupt():
-                    time.sleep(0.3)
-                    sent.append(time.monotonic())
-                    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
-                thread = threading.Thread(target=interrupt)
-                thread.start()
-                try:
-                    work()
-                except KeyboardInterrupt:
-                    waited.append(time.monotonic() - sent[0])
-                thread.join()
-            text = ", ".join(f"{wait * 1000:.0f}" for wait in sorted(waited))
-            print(f"interrupt of {name}: {text} ms")
+def repeat(work):
+    while True:
+        work()
+
+
+def interrupted(work):
+    """Seconds from SIGINT until `work` has ended with KeyboardInterrupt."""
+    sent = []
+
+    def interrupt():
+        time.sleep(0.3)
+        sent.append(time.monotonic())
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        work()
+    except KeyboardInterrupt:
+        return time.monotonic() - sent[0]
+    finally:
+        thread.join()
+    raise SystemExit("the call ended before it was interrupted")
 
 
 if __name__ == "__main__":

@@ -54,10 +54,11 @@ def annex_keys(folder, backend="SHA256E"):
     """The key that git-annex gives to each file."""
     paths = files_below(folder)
     digests = tabane.hash_files(paths, backend.removesuffix("E").lower())
-    return {
-        path: f"{backend}-s{path.stat().st_size}--{digest.hex()}{annex_extension(path.name)}"
-        for path, digest in zip(paths, digests)
-    }
+    keys = {}
+    for path, digest in zip(paths, digests):
+        extension = annex_extension(path.name) if backend.endswith("E") else ""
+        keys[path] = f"{backend}-s{path.stat().st_size}--{digest.hex()}{extension}"
+    return keys
 
 
 if __name__ == "__main__":

@@ -80,6 +80,29 @@ def test_files_are_read_at_any_place(repository, tree):
         assert text.readline() == "Dear Ada,\n"
 
 
+def read_of_files():
+    """Bytes that this process has read so far, of files and of all else."""
+    with open("/proc/self/io") as file:
+        return int(file.readline().removeprefix("rchar:"))
+
+
+def test_random_reads_decode_no_segment_twice(repository, tree):
+    """A segment is read from the storage each time that it is decoded."""
+    data = random.Random(7).randbytes(24 << 20)
+    (tree / "random").write_bytes(data)
+    repository.backup(tree)
+    with repository.open("latest", tree / "random") as file:
+        starts = list(range(0, len(data), 1_000_000))
+        before = read_of_files()
+        for _ in range(3):
+            random.Random(8).shuffle(starts)
+            for start in starts:
+                file.seek(start)
+                assert file.read(1_000_000) == data[start : start + 1_000_000]
+        # Random bytes are stored as they are; once, with the rest of the first and last segment.
+        assert len(data) <= read_of_files() - before < 1.3 * len(data)
+
+
 def test_many_threads_read(repository, tree):
     expected = (tree / "big").read_bytes()
     failures = []
