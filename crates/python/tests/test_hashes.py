@@ -210,3 +210,25 @@ def test_threads_hash_many_at_once():
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_threads_change_the_list_that_is_hashed():
+    """What is hashed is what was in the list at some moment; nothing else may happen."""
+    buffers, stop = [bytes([number]) * 100 for number in range(200)], threading.Event()
+    known = {hashlib.sha256(buffer).digest() for buffer in buffers}
+
+    def change():
+        choose = random.Random(1)
+        while not stop.is_set():
+            buffers.append(buffers.pop(choose.randrange(len(buffers))))
+
+    threads = [threading.Thread(target=change) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(300):
+            assert set(tabane.hash_many("sha256", buffers)) <= known
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()

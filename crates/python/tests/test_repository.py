@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import threading
+import time
 
 import pytest
 import tabane
@@ -122,6 +123,32 @@ def test_many_threads_read(repository, tree):
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_threads_use_one_repository_while_it_is_closed(repository, tree):
+    letter, failures, closed = tree / "letter", [], []
+
+    def work(number):
+        try:
+            for _ in range(10_000):
+                assert [entry.name for entry in repository.ls("latest", tree / "inner")] == ["note.tex"]
+                assert len(repository.find("*.tex")) == 1
+                assert repository.stat("latest", letter).size == 10
+                with repository.open("latest", letter) as file:
+                    assert file.read() == b"Dear Ada,\n"
+        except ValueError as error:
+            closed.append(str(error))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    repository.close()
+    for thread in threads:
+        thread.join()
+    assert not failures and len(closed) == 6 and all("closed" in text for text in closed)
 
 
 def test_restore(repository, tree, tmp_path):
