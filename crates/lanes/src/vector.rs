@@ -2,7 +2,7 @@
 
 use zeroize::Zeroize;
 
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_to_level_2;
 
 /// The most lanes that one [`LaneKernel`](crate::compress::LaneKernel) may have.
 pub(crate) const LANES_MAX: usize = 64;
@@ -174,10 +174,11 @@ impl<'a, V: Vector> Next<'a, V> {
 }
 
 /// Asks for a line that will be needed in a few blocks: as many streams as there are lanes are more
-/// than the hardware follows.
+/// than the hardware follows. In level 1 of the cache, the lines of 64 lanes and the blocks at work
+/// would throw each other out.
 #[inline(always)]
 pub(crate) fn ask_ahead(line: *const u8) {
-    prefetch(line.wrapping_add(AHEAD_BYTES));
+    prefetch_to_level_2(line.wrapping_add(AHEAD_BYTES));
 }
 
 /// A register of `LANES` unsigned numbers.
