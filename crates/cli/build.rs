@@ -11,8 +11,8 @@ fn main() {
     let rustc = String::from_utf8(rustc.stdout).expect("a version is text");
     // rustc 1.95.0 (59807616e 2026-04-14)
     let rustc = rustc.split_whitespace().nth(1).expect("a version");
-    // cargo test and cargo run set these variables for the program too, so none may be named as one of
-    // its options is: TABANE_PROFILE would choose a profile of the configuration file.
+    // cargo test and cargo run set these variables for the program too, so none may be named as
+    // one of its options is: TABANE_PROFILE would choose a profile of the configuration file.
     println!("cargo::rustc-env=BUILD_RUSTC={rustc}");
     println!("cargo::rustc-env=BUILD_TARGET={}", variable("TARGET"));
     println!("cargo::rustc-env=BUILD_PROFILE={}", variable("PROFILE"));
