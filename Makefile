@@ -204,7 +204,7 @@ test-programs:
 test-tools: test-servers
 	@missing=; packages=; \
 	need() { command -v "$$1" > /dev/null 2>&1 || { missing="$$missing $$1"; packages="$$packages $$2"; }; }; \
-	need openssl openssl; need nginx nginx; need curl curl; need xxhsum xxhash; need b3sum b3sum; need setfacl acl; need mkfs.xfs xfsprogs; need mkfs.btrfs btrfs-progs; need setfattr attr; need python3 python3; { ! command -v apt-get > /dev/null 2>&1 || python3 -c "import ensurepip" 2> /dev/null; } || { missing="$$missing python3-venv"; packages="$$packages python3-venv"; }; \
+	need openssl openssl; need nginx nginx; need curl curl; need xxhsum xxhash; need b3sum b3sum; need setfacl acl; need mkfs.xfs xfsprogs; need mkfs.btrfs btrfs-progs; need setfattr attr; [ -x /usr/sbin/sshd ] || { missing="$$missing sshd"; packages="$$packages openssh-server openssh-client"; }; need python3 python3; { ! command -v apt-get > /dev/null 2>&1 || python3 -c "import ensurepip" 2> /dev/null; } || { missing="$$missing python3-venv"; packages="$$packages python3-venv"; }; \
 	need c++ g++; [ -e /usr/include/cryptopp/vmac.h ] || { missing="$$missing Crypto++"; packages="$$packages libcrypto++-dev"; }; \
 	[ -e $(LIBFABRIC) ] || { missing="$$missing libfabric"; packages="$$packages libfabric-dev"; }; \
 	[ -n "$$missing" ] || exit 0; \

@@ -228,7 +228,7 @@ pub fn parse<T: FromStr<Err = Error>>(text: &str) -> std::result::Result<T, Stri
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub struct Network {
-    /// Requests to an object store at a time
+    /// Requests to a server at a time
     #[arg(
         long,
         global = true,
@@ -238,15 +238,15 @@ pub struct Network {
     )]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
     pub connections: u16,
-    /// Send to an object store or a cluster at most this many KiB a second
+    /// Send to a server or a cluster at most this many KiB a second
     #[arg(long, global = true, hide_short_help = true, value_name = "KIB")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub limit_upload: Option<u64>,
-    /// Receive from an object store or a cluster at most this many KiB a second
+    /// Receive from a server or a cluster at most this many KiB a second
     #[arg(long, global = true, hide_short_help = true, value_name = "KIB")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub limit_download: Option<u64>,
-    /// Try again for this long when an object store, or more than two nodes of a cluster, do not
+    /// Try again for this long when a server, or more than two nodes of a cluster, do not
     /// answer
     #[arg(long, global = true, hide_short_help = true, value_name = "DURATION")]
     #[arg(default_value = "5m", value_parser = format::parse_duration)]

@@ -12,8 +12,11 @@ mod name;
 mod object;
 mod options;
 mod progress;
+mod remote;
 mod retry;
 mod setters;
+mod sftp;
+mod ssh;
 mod storage;
 pub mod sync;
 
@@ -27,4 +30,6 @@ pub use name::{Name, ObjectKind};
 pub use object::{ObjectStorage, RemoteLocation, Service};
 pub use options::{Event, EventKind, Notice, RemoteOptions};
 pub use progress::{Outcome, Progress};
+pub use sftp::SftpStorage;
+pub use ssh::SshPlace;
 pub use storage::{Listed, OBJECT_LEN_MAX, Storage};

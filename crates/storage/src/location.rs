@@ -1,18 +1,21 @@
 //! Locations of storages: one style of URL for all kinds of places.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::local::LocalStorage;
 use crate::object::{ObjectStorage, RemoteLocation};
 use crate::options::RemoteOptions;
+use crate::sftp::SftpStorage;
+use crate::ssh::SshPlace;
 use crate::storage::Storage;
 
 /// Forms of locations, for messages.
 const FORMS: &str = "a directory, file:///DIRECTORY, s3://BUCKET/PREFIX, \
-     s3+https://HOST/BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or \
-     webdav+https://HOST/PATH";
+     s3+https://HOST/BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, \
+     webdav+https://HOST/PATH or sftp://USER@HOST/PATH";
 
 /// A place for objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +24,8 @@ pub enum Location {
     Directory(PathBuf),
     /// A prefix on a server.
     Remote(RemoteLocation),
+    /// A folder on a machine with SFTP.
+    Sftp(SshPlace),
 }
 
 impl Location {
@@ -37,8 +42,9 @@ impl Location {
         let Some((scheme, rest)) = split_scheme(text) else {
             if is_ssh_place(text) {
                 return Err(format!(
-                    "{text:?} looks like a folder on another machine, and Tabane has no SFTP yet: \
-                     for a local folder of that name write ./{text}; a place is {FORMS}{others}"
+                    "{text:?} looks like a folder on another machine: write {}; for a local folder \
+                     of that name write ./{text}",
+                    as_url(text)
                 ));
             }
             return Ok(Self::Directory(given.into()));
@@ -51,6 +57,9 @@ impl Location {
         };
         if scheme == "file" {
             return file(text, rest);
+        }
+        if scheme == "sftp" {
+            return SshPlace::parse(text, "sftp", rest).map(Self::Sftp);
         }
         match RemoteLocation::parse(text, scheme, rest) {
             Some(remote) => Ok(Self::Remote(remote?)),
@@ -68,7 +77,18 @@ impl Location {
         Ok(match self {
             Self::Directory(path) => Arc::new(LocalStorage::new(path)),
             Self::Remote(remote) => Arc::new(ObjectStorage::connect(remote, options)?),
+            Self::Sftp(place) => Arc::new(SftpStorage::connect(place, options)?),
         })
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(path) => path.display().fmt(f),
+            Self::Remote(remote) => remote.fmt(f),
+            Self::Sftp(place) => place.fmt(f),
+        }
     }
 }
 
@@ -88,6 +108,15 @@ fn is_ssh_place(text: &str) -> bool {
         let is_host = !host.is_empty() && !host.contains('/');
         is_host && (host.contains('@') || path.starts_with('/'))
     })
+}
+
+/// The URL for what [`is_ssh_place`]: a path that begins without a slash is in the home directory.
+fn as_url(text: &str) -> String {
+    let (host, path) = text.split_once(':').unwrap_or((text, ""));
+    match path.strip_prefix('/') {
+        Some(path) => format!("sftp://{host}/{path}"),
+        None => format!("sftp://{host}/~/{path}"),
+    }
 }
 
 fn file(text: &str, rest: &str) -> Result<Location, String> {
@@ -174,15 +203,15 @@ mod tests {
 
     #[test]
     fn a_place_as_ssh_has_it_is_no_directory_here() {
-        for text in [
-            "ada@nas:/x",
-            "ada@nas:x",
-            "ada@10.0.0.1:",
-            "10.0.0.1:/x",
-            "1:/",
+        for (text, url) in [
+            ("ada@nas:/x", "sftp://ada@nas/x"),
+            ("ada@nas:x", "sftp://ada@nas/~/x"),
+            ("ada@10.0.0.1:", "sftp://ada@10.0.0.1/~/"),
+            ("10.0.0.1:/x", "sftp://10.0.0.1/x"),
+            ("1:/", "sftp://1/"),
         ] {
             let error = parse(text).unwrap_err();
-            assert!(error.contains("no SFTP yet"), "{text}: {error}");
+            assert!(error.contains(&format!("write {url};")), "{text}: {error}");
             assert!(error.contains(&format!("write ./{text}")), "{error}");
         }
         for path in [
@@ -203,7 +232,8 @@ mod tests {
             ("foo:bar", "write ./foo:bar"),
             ("C:\\backup", "neither a directory nor a URL"),
             ("s3:host/bucket", "s3://BUCKET/PREFIX"),
-            ("sftp://host/path", "no kind of storage called \"sftp\""),
+            ("ftp://host/path", "no kind of storage called \"ftp\""),
+            ("sftp://host", "names no folder"),
             ("http://host/path", "webdav+https://HOST/PATH"),
             ("s3://", "s3://BUCKET/PREFIX"),
             ("s3+https://host", "names no bucket"),

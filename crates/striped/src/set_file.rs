@@ -125,7 +125,7 @@ pub fn absolute(url: &str, folder: &Path) -> Result<String, String> {
                 text => text.to_owned(),
             })
         }
-        Location::Remote(remote) => Ok(remote.to_string()),
+        server => Ok(server.to_string()),
     }
 }
 

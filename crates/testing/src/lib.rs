@@ -29,6 +29,7 @@ pub mod progress;
 pub mod random;
 #[allow(unsafe_code, reason = "a call of the system without a safe wrapper")]
 pub mod sandbox;
+pub mod sshd;
 pub mod tree;
 
 use std::path::Path;

@@ -34,6 +34,7 @@ mod repair;
 mod restore;
 mod rewrite;
 mod scripting;
+mod sftp;
 mod striped;
 mod striped_killed;
 mod striped_lost;

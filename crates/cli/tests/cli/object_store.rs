@@ -383,7 +383,7 @@ fn a_certificate_is_checked() {
 fn places_that_are_none() {
     let bed = Bed::new();
     for (place, says) in [
-        ("sftp://host/path", "s3://BUCKET/PREFIX"),
+        ("ftp://host/path", "s3://BUCKET/PREFIX"),
         ("s3:bucket/path", "s3://BUCKET/PREFIX"),
         ("s3+https://me:hunter2@host/bucket", "set AWS_ACCESS_KEY_ID"),
         ("az://container/p", "AZURE_STORAGE_ACCOUNT_NAME"),

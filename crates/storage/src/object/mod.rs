@@ -9,14 +9,12 @@ mod transport;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode};
-use tokio::runtime::Runtime;
-use tokio::sync::Semaphore;
 
 use crate::error::{Result, StorageError, StorageErrorKind, causes};
 use crate::hash::random;
@@ -24,7 +22,7 @@ use crate::id::Id;
 use crate::limit::Limiter;
 use crate::name::{Name, ObjectKind};
 use crate::options::RemoteOptions;
-use crate::retry::Outages;
+use crate::remote::Remote;
 use crate::storage::{Listed, OBJECT_LEN_MAX, Storage, replace_in_two_steps};
 
 pub use location::{RemoteLocation, Service};
@@ -47,8 +45,7 @@ const SMALL_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 ///
 /// Methods block: call them from ordinary threads, not from within an asynchronous runtime.
 pub struct ObjectStorage {
-    /// `None` only while the storage is being dropped.
-    runtime: Option<Runtime>,
+    remote: Remote,
     store: Arc<dyn ObjectStore>,
     root: Path,
     location: String,
@@ -56,10 +53,7 @@ pub struct ObjectStorage {
     is_webdav: bool,
     /// Whether the service refused a conditional put.
     unconditional: AtomicBool,
-    connections: usize,
-    slots: Semaphore,
     download: Option<Limiter>,
-    outages: Outages,
 }
 
 impl ObjectStorage {
@@ -92,23 +86,14 @@ impl ObjectStorage {
                 format!("{prefix:?} is no prefix: {error}"),
             )
         })?;
-        let connections = options.connections.max(1);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("network")
-            .enable_all()
-            .build()?;
         Ok(Self {
-            runtime: Some(runtime),
+            remote: Remote::new(options)?,
             store,
             root,
             location,
             is_webdav: false,
             unconditional: AtomicBool::new(false),
-            connections,
-            slots: Semaphore::new(connections),
             download: options.download_kib_per_s.map(Limiter::new),
-            outages: Outages::new(options),
         })
     }
 
@@ -120,39 +105,6 @@ impl ObjectStorage {
 
     fn object(&self, name: Name) -> Path {
         self.path(&name.path())
-    }
-
-    /// Waits for an operation, which is retried after retryable failures.
-    fn run<T>(&self, operation: impl AsyncFnMut(bool) -> Result<T>) -> Result<T> {
-        let runtime = self.runtime.as_ref().expect("it is taken at the end");
-        runtime.block_on(self.persist(operation))
-    }
-
-    /// As `run`, in an asynchronous task; `operation` gets whether it was tried before.
-    async fn persist<T>(&self, mut operation: impl AsyncFnMut(bool) -> Result<T>) -> Result<T> {
-        let _slot = self.slots.acquire().await;
-        let mut attempts = self.outages.attempts();
-        loop {
-            let done = match attempts.time_limit() {
-                Some(limit) => tokio::time::timeout(limit, operation(attempts.is_again()))
-                    .await
-                    .unwrap_or_else(|_| Err(no_answer())),
-                None => operation(attempts.is_again()).await,
-            };
-            let failure = match done {
-                Err(failure) if failure.kind() == StorageErrorKind::Retryable => failure,
-                done => {
-                    self.outages.answered();
-                    return done;
-                }
-            };
-            let now = Instant::now();
-            let Some(delay) = attempts.failed(&failure, now) else {
-                let tried = attempts.tried_for(now).as_secs();
-                return Err(failure.and(&format!(", for {tried} s")));
-            };
-            tokio::time::sleep(delay).await;
-        }
     }
 
     /// Puts an object that must not exist yet.
@@ -331,11 +283,14 @@ impl ObjectStorage {
         let lists = stream::iter(rest).map(|(folder, mut found)| async move {
             let known = found.len();
             let list = async |_| self.list_below(&folder, &mut found, usize::MAX).await;
-            self.persist(list).await?;
+            self.remote.persist(list).await?;
             found.drain(..known);
             Ok(found)
         });
-        lists.buffer_unordered(self.connections).try_concat().await
+        lists
+            .buffer_unordered(self.remote.connections())
+            .try_concat()
+            .await
     }
 }
 
@@ -345,13 +300,13 @@ impl Storage for ObjectStorage {
     }
 
     fn connections(&self) -> usize {
-        self.connections
+        self.remote.connections()
     }
 
     fn create(&self) -> Result<()> {
         // Leftovers of an interrupted creation are allowed.
         let harmless = [TEMPORARY, ObjectKind::Key.name()].map(|folder| self.path(folder));
-        self.run(async |_| {
+        self.remote.run(async |_| {
             let list = self.store.list_with_delimiter(Some(&self.root));
             let found = within(SMALL_REQUEST_TIMEOUT, list).await?;
             let other = found
@@ -369,44 +324,46 @@ impl Storage for ObjectStorage {
     fn put(&self, name: Name, parts: &[&[u8]]) -> Result<()> {
         let bytes = Bytes::from(parts.concat());
         let path = self.object(name);
-        self.run(
-            async |again| match self.put_new(&path, &bytes, again).await {
-                Err(failure) if failure.kind() == StorageErrorKind::AlreadyExists && again => {
-                    match self.has(name, &bytes).await {
-                        Ok(true) => Ok(()),
-                        Ok(false) => Err(failure),
-                        Err(missing) if missing.kind() == StorageErrorKind::NotFound => {
-                            let text = "the server is still busy with an earlier try";
-                            Err(StorageError::new(StorageErrorKind::Retryable, text))
+        self.remote
+            .run(
+                async |again| match self.put_new(&path, &bytes, again).await {
+                    Err(failure) if failure.kind() == StorageErrorKind::AlreadyExists && again => {
+                        match self.has(name, &bytes).await {
+                            Ok(true) => Ok(()),
+                            Ok(false) => Err(failure),
+                            Err(missing) if missing.kind() == StorageErrorKind::NotFound => {
+                                let text = "the server is still busy with an earlier try";
+                                Err(StorageError::new(StorageErrorKind::Retryable, text))
+                            }
+                            Err(other) => Err(other),
                         }
-                        Err(other) => Err(other),
                     }
-                }
-                done => done,
-            },
-        )
-        .map_err(|error| error.about(name))
+                    done => done,
+                },
+            )
+            .map_err(|error| error.about(name))
     }
 
     fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>> {
         let path = self.object(name);
-        self.run(async |_| match &range {
-            Some(range) if range.is_empty() => {
-                let size = self.head(name).await?.size;
-                if range.start <= size {
-                    Ok(Vec::new())
-                } else {
-                    Err(StorageErrorKind::PastEnd.into())
+        self.remote
+            .run(async |_| match &range {
+                Some(range) if range.is_empty() => {
+                    let size = self.head(name).await?.size;
+                    if range.start <= size {
+                        Ok(Vec::new())
+                    } else {
+                        Err(StorageErrorKind::PastEnd.into())
+                    }
                 }
-            }
-            _ => self.read(&path, range.clone()).await,
-        })
-        .map_err(|error| error.about(name))
+                _ => self.read(&path, range.clone()).await,
+            })
+            .map_err(|error| error.about(name))
     }
 
     fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
         let found = match kind {
-            ObjectKind::Config => vec![self.run(async |_| self.head(Name::CONFIG).await)?],
+            ObjectKind::Config => vec![self.remote.run(async |_| self.head(Name::CONFIG).await)?],
             _ => {
                 let prefix = self.path(kind.name());
                 let (mut found, mut all) = (Vec::new(), false);
@@ -417,12 +374,13 @@ impl Storage for ObjectStorage {
                     } else {
                         usize::MAX
                     };
-                    all = self.run(async |_| self.list_below(&prefix, &mut found, enough).await)?;
+                    all = self
+                        .remote
+                        .run(async |_| self.list_below(&prefix, &mut found, enough).await)?;
                 }
                 if !all {
-                    let runtime = self.runtime.as_ref().expect("it is taken at the end");
                     let rest = self.list_folders(&prefix, found.last().cloned());
-                    found.extend(runtime.block_on(rest)?);
+                    found.extend(self.remote.block_on(rest)?);
                 }
                 found
             }
@@ -446,24 +404,26 @@ impl Storage for ObjectStorage {
     }
 
     fn stat(&self, name: Name) -> Result<u64> {
-        self.run(async |_| Ok(self.head(name).await?.size))
+        self.remote
+            .run(async |_| Ok(self.head(name).await?.size))
             .map_err(|error| error.about(name))
     }
 
     fn delete(&self, name: Name) -> Result<()> {
         let path = self.object(name);
-        self.run(async |again| {
-            // Most services report success when a missing object is deleted, so its existence is
-            // asked first.
-            match within(SMALL_REQUEST_TIMEOUT, self.store.head(&path)).await {
-                Err(failure) if failure.kind() == StorageErrorKind::NotFound && again => {
-                    return Ok(());
-                }
-                found => found?,
-            };
-            within(SMALL_REQUEST_TIMEOUT, self.store.delete(&path)).await
-        })
-        .map_err(|error| error.about(name))
+        self.remote
+            .run(async |again| {
+                // Most services report success when a missing object is deleted, so its existence is
+                // asked first.
+                match within(SMALL_REQUEST_TIMEOUT, self.store.head(&path)).await {
+                    Err(failure) if failure.kind() == StorageErrorKind::NotFound && again => {
+                        return Ok(());
+                    }
+                    found => found?,
+                };
+                within(SMALL_REQUEST_TIMEOUT, self.store.delete(&path)).await
+            })
+            .map_err(|error| error.about(name))
     }
 
     /// Replaces in one request where the service can. Besides, servers over a file system may
@@ -474,20 +434,12 @@ impl Storage for ObjectStorage {
         }
         let bytes = Bytes::from(parts.concat());
         let path = self.object(name);
-        self.run(async |_| {
-            let put = self.store.put(&path, bytes.clone().into()).await;
-            put.map(drop).map_err(explain)
-        })
-        .map_err(|error| error.about(name))
-    }
-}
-
-impl Drop for ObjectStorage {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            // A lookup of a host name can take long and cannot be stopped.
-            runtime.shutdown_background();
-        }
+        self.remote
+            .run(async |_| {
+                let put = self.store.put(&path, bytes.clone().into()).await;
+                put.map(drop).map_err(explain)
+            })
+            .map_err(|error| error.about(name))
     }
 }
 

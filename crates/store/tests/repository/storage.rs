@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -11,6 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::common::gateway::{self, BUCKET, Gateway};
 use crate::common::process;
+use crate::common::sshd::Sshd;
 use object_store::memory::InMemory;
 use tabane_storage::{
     Id, LocalStorage, Location, Name, ObjectKind, ObjectStorage, RemoteOptions, Storage,
@@ -20,10 +22,19 @@ use tabane_striped::StripedStorage;
 
 /// The suite, for a storage that is empty and new; in the end it puts `count` packs.
 fn suite(storage: &dyn Storage, count: u32) {
+    suite_with(storage, count, &|| {});
+}
+
+/// As [`suite`], with something that happens now and then.
+fn suite_with(storage: &dyn Storage, count: u32, now_and_then: &dyn Fn()) {
     creating(storage);
+    now_and_then();
     objects(storage);
+    now_and_then();
     bad_names_and_ranges(storage);
+    now_and_then();
     lists(storage);
+    now_and_then();
     // Over several targets only the config is put in a way that decides between different bytes:
     // all else is named by its hash.
     let rounds = if (storage as &dyn Any).is::<StripedStorage>() {
@@ -345,15 +356,129 @@ fn a_real_webdav_server() {
 }
 
 #[test]
+fn a_real_sftp_server() {
+    let Some(mut sshd) = Sshd::start("the suite of storages on a real SFTP server") else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("volume 1/backup");
+    let asks = directory.path().join("asks");
+    let mut child = process::child(child_that_runs_the_suite, &["300".into()]);
+    child.env("PATH", sshd.search_path());
+    child.env("TABANE_TEST_URL", sshd.url("sftp", &root));
+    child.env("TABANE_TEST_ASKS", &asks);
+    let mut child = child.spawn().unwrap();
+    let mut deaths = 0;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if asks.exists() {
+            sshd.restart();
+            deaths += 1;
+            fs::remove_file(&asks).unwrap();
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    assert!(status.success());
+    assert_eq!(deaths, 4);
+    let left = fs::read_dir(root.join("tmp")).unwrap();
+    assert_eq!(left.count(), 0);
+}
+
+/// The server dies again and again while objects are written, read and deleted: nothing that was
+/// acknowledged is lost, and nothing deleted comes back.
+#[test]
+fn an_sftp_server_that_is_killed_again_and_again() {
+    let Some(mut sshd) = Sshd::start("a real SFTP server that dies all the time") else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("backup");
+    let mut child = process::child(child_that_writes_much, &[]);
+    child.env("PATH", sshd.search_path());
+    child.env("TABANE_TEST_URL", sshd.url("sftp", &root));
+    let mut child = child.spawn().unwrap();
+    let mut deaths = 0;
+    let status = loop {
+        thread::sleep(Duration::from_millis(400));
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        sshd.restart();
+        deaths += 1;
+    };
+    assert!(status.success());
+    eprintln!("{deaths} deaths of the server");
+    // What the child has left, without the server.
+    let storage = LocalStorage::new(&root);
+    let listed = storage.list(ObjectKind::Pack).unwrap();
+    assert_eq!(listed.len(), MUCH as usize / 2);
+    for number in (1..MUCH).step_by(2) {
+        let bytes = storage.get(name(ObjectKind::Pack, number), None).unwrap();
+        assert!(bytes == content(number), "{number}");
+    }
+}
+
+/// Objects of [`child_that_writes_much`].
+const MUCH: u32 = 200;
+
+fn content(number: u32) -> Vec<u8> {
+    let len = 1 + (number as usize * 7919) % 600_000;
+    vec![number as u8; len]
+}
+
+#[test]
+fn child_that_writes_much() {
+    if process::task().is_none() {
+        return;
+    }
+    let storage = open_test_url();
+    storage.create().unwrap();
+    thread::scope(|scope| {
+        for part in 0..5 {
+            let storage = &storage;
+            scope.spawn(move || {
+                for number in (part..MUCH).step_by(5) {
+                    let pack = name(ObjectKind::Pack, number);
+                    let bytes = content(number);
+                    storage.put(pack, &[&bytes]).unwrap();
+                    assert!(storage.get(pack, None).unwrap() == bytes);
+                    let (start, end) = (bytes.len() / 3, bytes.len() / 2);
+                    let part = storage.get(pack, Some(start as u64..end as u64)).unwrap();
+                    assert!(part == bytes[start..end]);
+                    if number % 2 == 0 {
+                        storage.delete(pack).unwrap();
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn open_test_url() -> Arc<dyn Storage> {
+    let url = std::env::var("TABANE_TEST_URL").unwrap();
+    let location = Location::parse(OsStr::new(&url), "").unwrap();
+    location.open(&RemoteOptions::default()).unwrap()
+}
+
+#[test]
 fn child_that_runs_the_suite() {
     let Some(task) = process::task() else { return };
     let count = task[0].to_str().unwrap().parse().unwrap();
     let url = std::env::var("TABANE_TEST_URL").unwrap();
-    let location = Location::parse(OsStr::new(&url), "").unwrap();
-    let storage = location.open(&RemoteOptions::default()).unwrap();
+    let storage = open_test_url();
     assert_eq!(
         format!("{}/", storage.location()).trim_end_matches('/'),
         url.trim_end_matches('/')
     );
-    suite(&*storage, count);
+    // The test takes this file away when it has killed and restarted the server.
+    let asks = std::env::var_os("TABANE_TEST_ASKS").map(PathBuf::from);
+    suite_with(&*storage, count, &|| {
+        let Some(asks) = &asks else { return };
+        fs::write(asks, "").unwrap();
+        while asks.exists() {
+            thread::sleep(Duration::from_millis(5));
+        }
+    });
 }
