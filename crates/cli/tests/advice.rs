@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LIBRARIES: [&str; 9] = [
-    "storage", "striped", "index", "store", "node", "copy", "sum", "engine", "mount",
+const LIBRARIES: [&str; 10] = [
+    "storage", "striped", "index", "store", "node", "server", "copy", "sum", "engine", "mount",
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -21,7 +21,8 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 /// Whether a line of code has a command of ours, as in `tabane heal`, or an option, as in `--repo`.
 fn names_a_command(line: &str) -> bool {
     let code = line.trim_start();
-    if code.starts_with("//") {
+    // A client starts this over SSH: it is a part of the protocol.
+    if code.starts_with("//") || code.starts_with("pub const SERVE_COMMAND:") {
         return false;
     }
     let is_word = |rest: &str| rest.starts_with(|c: char| c.is_ascii_lowercase());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::local::LocalStorage;
 use crate::object::{ObjectStorage, RemoteLocation};
 use crate::options::RemoteOptions;
+use crate::served::{ServedLocation, ServedStorage, ServerCredentials};
 use crate::sftp::SftpStorage;
 use crate::ssh::SshPlace;
 use crate::storage::Storage;
@@ -15,7 +16,8 @@ use crate::storage::Storage;
 /// Forms of locations, for messages.
 const FORMS: &str = "a directory, file:///DIRECTORY, s3://BUCKET/PREFIX, \
      s3+https://HOST/BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, \
-     webdav+https://HOST/PATH or sftp://USER@HOST/PATH";
+     webdav+https://HOST/PATH, sftp://USER@HOST/PATH, or of a server of Tabane \
+     ssh://USER@HOST/PATH or tabane+https://HOST/NAME";
 
 /// A place for objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub enum Location {
     Remote(RemoteLocation),
     /// A folder on a machine with SFTP.
     Sftp(SshPlace),
+    /// A repository on a storage server.
+    Served(ServedLocation),
 }
 
 impl Location {
@@ -61,6 +65,13 @@ impl Location {
         if scheme == "sftp" {
             return SshPlace::parse(text, "sftp", rest).map(Self::Sftp);
         }
+        if scheme == "ssh" {
+            let place = SshPlace::parse(text, "ssh", rest)?;
+            return Ok(Self::Served(ServedLocation::Ssh(place)));
+        }
+        if scheme == "tabane+https" {
+            return ServedLocation::parse_https(text, rest).map(Self::Served);
+        }
         match RemoteLocation::parse(text, scheme, rest) {
             Some(remote) => Ok(Self::Remote(remote?)),
             None => Err(format!(
@@ -78,6 +89,10 @@ impl Location {
             Self::Directory(path) => Arc::new(LocalStorage::new(path)),
             Self::Remote(remote) => Arc::new(ObjectStorage::connect(remote, options)?),
             Self::Sftp(place) => Arc::new(SftpStorage::connect(place, options)?),
+            Self::Served(place) => {
+                let credentials = ServerCredentials::from_environment()?;
+                Arc::new(ServedStorage::connect(place, &credentials, options)?)
+            }
         })
     }
 }
@@ -88,6 +103,7 @@ impl fmt::Display for Location {
             Self::Directory(path) => path.display().fmt(f),
             Self::Remote(remote) => remote.fmt(f),
             Self::Sftp(place) => place.fmt(f),
+            Self::Served(place) => place.fmt(f),
         }
     }
 }

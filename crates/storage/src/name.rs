@@ -50,6 +50,13 @@ impl ObjectKind {
         Self::Client,
     ];
 
+    /// The kind with this name, those of targets included.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let of_targets = [Self::Target, Self::Set, Self::Deleted];
+        let mut kinds = Self::ALL.into_iter().chain(of_targets);
+        kinds.find(|kind| kind.name() == name)
+    }
+
     /// Name of the kind's folder, or for `config` of the object.
     pub fn name(self) -> &'static str {
         match self {
@@ -105,6 +112,18 @@ impl Name {
     /// The name of the object of this kind and ID.
     pub fn new(kind: ObjectKind, id: Id) -> Self {
         Self { kind, id }
+    }
+
+    /// The name with this path, which must be just as [`Name::path`] writes it.
+    pub fn from_path(path: &str) -> Option<Self> {
+        let kind = ObjectKind::from_name(path.split('/').next()?)?;
+        let id = match kind {
+            ObjectKind::Config => Self::CONFIG.id,
+            ObjectKind::Target => Self::TARGET.id,
+            _ => path.rsplit('/').next()?.parse().ok()?,
+        };
+        let name = Self { kind, id };
+        (name.path() == path).then_some(name)
     }
 
     /// Path below the repository's root, with `/` between its parts.

@@ -200,16 +200,18 @@ impl fmt::Display for SshPlace {
         if let Some(user) = &self.user {
             write!(f, "{user}@")?;
         }
-        match self.host.contains(':') {
-            true => write!(f, "[{}]", self.host)?,
-            false => f.write_str(&self.host)?,
+        if self.host.contains(':') {
+            write!(f, "[{}]", self.host)?
+        } else {
+            f.write_str(&self.host)?
         }
         if let Some(port) = self.port {
             write!(f, ":{port}")?;
         }
-        match self.path.starts_with('/') {
-            true => f.write_str(&self.path),
-            false => write!(f, "/~/{}", self.path),
+        if self.path.starts_with('/') {
+            f.write_str(&self.path)
+        } else {
+            write!(f, "/~/{}", self.path)
         }
     }
 }

@@ -22,21 +22,28 @@ pub struct Gateway {
     port: u16,
     /// Certificate and key.
     tls: Option<[PathBuf; 2]>,
+    /// Whether it has other users, and keeps versions.
+    keeps: bool,
     server: Option<Child>,
 }
 
 impl Gateway {
     /// Starts a server, or says loudly that there is none.
     pub fn start(what: &str) -> Option<Self> {
-        Self::start_as(what, None)
+        Self::start_as(what, None, false)
+    }
+
+    /// Starts a server that can have other users, and keep versions of objects.
+    pub fn start_with_users(what: &str) -> Option<Self> {
+        Self::start_as(what, None, true)
     }
 
     /// Starts a server that speaks TLS.
     pub fn start_with_tls(what: &str, certificate: &Path, key: &Path) -> Option<Self> {
-        Self::start_as(what, Some([certificate.to_owned(), key.to_owned()]))
+        Self::start_as(what, Some([certificate.to_owned(), key.to_owned()]), false)
     }
 
-    fn start_as(what: &str, tls: Option<[PathBuf; 2]>) -> Option<Self> {
+    fn start_as(what: &str, tls: Option<[PathBuf; 2]>, keeps: bool) -> Option<Self> {
         let Some(program) = program("versitygw") else {
             crate::not_checked(
                 what,
@@ -45,13 +52,17 @@ impl Gateway {
             return None;
         };
         let directory = tempfile::tempdir().expect("a directory for the server");
-        fs::create_dir(directory.path().join(BUCKET)).expect("a bucket");
+        for folder in ["data", "users", "versions"] {
+            fs::create_dir(directory.path().join(folder)).expect("a folder");
+        }
+        fs::create_dir(directory.path().join("data").join(BUCKET)).expect("a bucket");
         let port = free_port();
         let mut gateway = Self {
             program,
             directory,
             port,
             tls,
+            keeps,
             server: None,
         };
         gateway.restart();
@@ -65,15 +76,24 @@ impl Gateway {
         if let Some([certificate, key]) = &self.tls {
             command.arg("--cert").arg(certificate).arg("--key").arg(key);
         }
-        let server = command
+        command
             .args([
                 "--quiet",
                 "--keep-alive",
                 "--port",
                 &format!("127.0.0.1:{}", self.port),
             ])
-            .args(["--access", ACCESS_KEY, "--secret", SECRET_KEY, "posix"])
-            .arg(self.directory.path())
+            .args(["--access", ACCESS_KEY, "--secret", SECRET_KEY]);
+        let folder = |name: &str| self.directory.path().join(name);
+        if self.keeps {
+            command.arg("--iam-dir").arg(folder("users"));
+        }
+        command.arg("posix");
+        if self.keeps {
+            command.arg("--versioning-dir").arg(folder("versions"));
+        }
+        let server = command
+            .arg(folder("data"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -102,7 +122,29 @@ impl Gateway {
 
     /// The bucket as a directory.
     pub fn bucket(&self) -> PathBuf {
-        self.directory.path().join(BUCKET)
+        self.directory.path().join("data").join(BUCKET)
+    }
+
+    /// Scheme, host and port.
+    pub fn endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Makes another user, who may do nothing yet.
+    pub fn add_user(&self, name: &str, secret: &str) {
+        let made = Command::new(&self.program)
+            .args(["admin", "--access", ACCESS_KEY, "--secret", SECRET_KEY])
+            .args([
+                "--endpoint-url",
+                &self.endpoint(),
+                "create-user",
+                "--role",
+                "user",
+            ])
+            .args(["--access", name, "--secret", secret])
+            .output()
+            .expect("start versitygw");
+        assert!(made.status.success(), "{made:?}");
     }
 
     /// Gives a command what it needs to use the server.

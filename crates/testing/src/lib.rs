@@ -25,11 +25,14 @@ pub mod openssl;
 pub mod output;
 #[cfg(feature = "store")]
 pub mod parsers;
+pub mod process;
 pub mod progress;
 pub mod random;
 #[allow(unsafe_code, reason = "a call of the system without a safe wrapper")]
 pub mod sandbox;
 pub mod sshd;
+#[cfg(feature = "storage")]
+pub mod storage_suite;
 pub mod tree;
 
 use std::path::Path;

@@ -30,8 +30,9 @@ macro_rules! commands {
 mod cluster_bench;
 
 /// The commands that open no repository, with what they use of its options all the same.
-pub const WITHOUT_REPOSITORY: [(&str, &[&str]); 11] = [
+pub const WITHOUT_REPOSITORY: [(&str, &[&str]); 12] = [
     ("node", &[]),
+    ("serve", &[]),
     ("cache", &["cache_dir"]),
     ("sum", &["gpu"]),
     ("cp", &["gpu"]),
@@ -68,6 +69,7 @@ commands! {
     targets Targets
     cluster Cluster
     node Node
+    serve Serve
     tag Tag
     rewrite Rewrite
     copy Copy

@@ -104,7 +104,7 @@ fn ssh_servers_that_say_no() {
     sshd.authorize("command=\"exit 127\"");
     snapshots(&sshd).fails(1, "cannot start what is asked for");
     sshd.authorize("from=\"192.0.2.1\"");
-    snapshots(&sshd).fails(1, "Permission denied (publickey)");
+    snapshots(&sshd).fails(1, "Permission denied (publickey");
     sshd.kill();
     let start = Instant::now();
     snapshots(&sshd).fails(1, "Connection refused");

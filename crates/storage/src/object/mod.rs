@@ -413,8 +413,8 @@ impl Storage for ObjectStorage {
         let path = self.object(name);
         self.remote
             .run(async |again| {
-                // Most services report success when a missing object is deleted, so its existence is
-                // asked first.
+                // Most services report success when a missing object is deleted, so its existence
+                // is asked first.
                 match within(SMALL_REQUEST_TIMEOUT, self.store.head(&path)).await {
                     Err(failure) if failure.kind() == StorageErrorKind::NotFound && again => {
                         return Ok(());

@@ -141,12 +141,13 @@ impl SftpStorage {
     async fn make_root(&self, session: &Session) -> Result<()> {
         let root = self.place.path();
         if let Ok(found) = session.stat(root.as_bytes()).await {
-            return match found.is_directory() {
-                true => Ok(()),
-                false => Err(StorageError::new(
+            return if found.is_directory() {
+                Ok(())
+            } else {
+                Err(StorageError::new(
                     StorageErrorKind::AlreadyExists,
                     "there is something that is no directory",
-                )),
+                ))
             };
         }
         let ends = root
@@ -552,10 +553,11 @@ impl Storage for SftpStorage {
         self.run_on(name, async |session, again| {
             match self.put_new(session, name, &bytes).await {
                 Err(error) if error.kind() == StorageErrorKind::AlreadyExists && again => {
-                    match self.has(session, name, &bytes).await? {
+                    if self.has(session, name, &bytes).await? {
                         // An earlier try may not have synced the folder.
-                        true => self.sync_folder(session, folder(&self.path(name))).await,
-                        false => Err(error),
+                        self.sync_folder(session, folder(&self.path(name))).await
+                    } else {
+                        Err(error)
                     }
                 }
                 done => done,
@@ -636,6 +638,16 @@ impl Storage for SftpStorage {
             Ok(removed)
         })
     }
+}
+
+/// Parses what a server might send, as a greeting and as an answer; returns whether it was one of
+/// the two. For tests with arbitrary bytes.
+#[doc(hidden)]
+pub fn is_message(bytes: &[u8]) -> bool {
+    let reply = packet::Reply::parse(&bytes::Bytes::copy_from_slice(bytes));
+    let _ = packet::free_bytes(bytes);
+    let _ = packet::limits(bytes);
+    packet::parse_greeting(bytes).is_some() || reply.is_some()
 }
 
 /// The folder of a path.

@@ -23,8 +23,6 @@ pub const EOF: u32 = 1;
 pub const NO_SUCH_FILE: u32 = 2;
 /// The status for what the user may not do.
 pub const PERMISSION_DENIED: u32 = 3;
-/// The status for any other error: OpenSSH tells no more.
-pub const FAILURE: u32 = 4;
 /// The status for what the server cannot do.
 pub const UNSUPPORTED: u32 = 8;
 

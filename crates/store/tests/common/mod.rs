@@ -2,7 +2,6 @@
 #![allow(dead_code, unused_imports)]
 
 pub mod fault;
-pub mod process;
 pub mod striped;
 
 use std::fs;
@@ -18,7 +17,7 @@ use tabane_store::key::{KdfCost, Password};
 use tabane_store::restore::{RestoreOptions, RestoreSummary};
 use tabane_store::{Algorithm, Id, InitOptions, Outcome, Progress, Repository};
 pub use tabane_testing::{
-    compare, files as tree, gateway, is_root, memory, mount, not_checked, scratch, sshd,
+    compare, files as tree, gateway, is_root, memory, mount, not_checked, process, scratch, sshd,
 };
 use tempfile::TempDir;
 

@@ -9,3 +9,4 @@ mod late;
 mod repair;
 mod repair_snapshots;
 mod schedules;
+mod world;

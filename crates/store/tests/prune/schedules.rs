@@ -19,11 +19,11 @@ use tabane_store::rewrite::RewriteOptions;
 use tabane_store::{Error, Id, Repository};
 
 use super::basics::{prune_with, tight};
+use super::world::{Clients, World};
 use crate::common::memory::MemoryStorage;
 use crate::common::tree::{random_bytes, write};
 use crate::common::{
-    assert_clean, back_up_observed, backup_options, init_options, init_with, open, password,
-    scratch,
+    assert_clean, back_up_observed, backup_options, init_options, password, scratch,
 };
 
 /// Numbers that a seed decides (SplitMix64).
@@ -101,7 +101,7 @@ impl Turns {
     }
 
     /// Gives turns until all clients have ended.
-    fn run(&self, random: &mut Random, storage: &MemoryStorage, faults: bool) {
+    fn run(&self, random: &mut Random, world: &World, faults: bool) {
         let patience = [1, 5, 30, 100][random.below(4) as usize];
         let mut favourite = usize::MAX;
         let mut state = self.state.lock().unwrap();
@@ -129,7 +129,7 @@ impl Turns {
             }
             // Long enough for any client to count as dead.
             if random.one_in(25) {
-                storage.wait(Duration::from_secs(25 * 3600));
+                world.wait(Duration::from_secs(25 * 3600));
                 if self.tells {
                     eprintln!("a day passes");
                 }
@@ -143,7 +143,7 @@ impl Turns {
 
 /// What one client sees of the storage.
 struct Slow {
-    inner: MemoryStorage,
+    inner: Arc<dyn Storage>,
     turns: Arc<Turns>,
     client: usize,
 }
@@ -258,7 +258,7 @@ enum Task {
 
 struct Simulation<'a> {
     sources: &'a Sources,
-    storage: MemoryStorage,
+    world: &'a World,
     promises: Mutex<Promises>,
     /// Errors that are no failures.
     refused: Mutex<Vec<String>>,
@@ -319,7 +319,9 @@ impl Simulation<'_> {
 
     fn client(&self, turns: &Arc<Turns>, number: usize, tasks: Vec<(Task, u64)>) {
         let slow = Slow {
-            inner: self.storage.clone(),
+            inner: self
+                .world
+                .client(!tasks.iter().all(|(task, _)| matches!(task, Task::BackUp))),
             turns: Arc::clone(turns),
             client: number,
         };
@@ -374,14 +376,15 @@ impl fmt::Debug for Simulation<'_> {
 }
 
 /// Runs one schedule; returns how often somebody was refused.
-fn run(seed: u64, sources: &Sources, tells: bool) -> usize {
+fn run(seed: u64, sources: &Sources, world: &World, tells: bool) -> usize {
     let mut random = Random(seed);
-    let storage = MemoryStorage::default();
+    let storage = world.storage();
     let options = init_options().chunking(Chunking::Fixed { len: 1024 });
-    let repository = init_with(storage.clone(), options);
+    let repository = Repository::init(Arc::clone(&storage), &password(), options);
+    let repository = Arc::new(repository.expect("init"));
     let simulation = Simulation {
         sources,
-        storage: storage.clone(),
+        world,
         promises: Mutex::default(),
         refused: Mutex::default(),
     };
@@ -423,10 +426,11 @@ fn run(seed: u64, sources: &Sources, tells: bool) -> usize {
             let (simulation, turns) = (&simulation, &turns);
             scope.spawn(move || simulation.client(turns, number, tasks));
         }
-        turns.run(&mut random, &storage, faults);
+        turns.run(&mut random, world, faults);
     });
 
-    let repository = open(storage.clone());
+    let repository = Repository::open(Arc::clone(&storage), &password());
+    let repository = Arc::new(repository.expect("open"));
     let promised = || -> BTreeSet<Id> { simulation.promises.lock().unwrap().kept().collect() };
     let there = || -> BTreeSet<Id> {
         let listed = storage.list(ObjectKind::Snapshot).unwrap();
@@ -439,7 +443,7 @@ fn run(seed: u64, sources: &Sources, tells: bool) -> usize {
     }
     // Nothing needs a human: the next prune removes all leftovers, and a second one the blocks that
     // pending snapshots held. By then these are too old for a client to wait for them.
-    storage.wait(Duration::from_secs(31 * 24 * 3600));
+    world.wait(Duration::from_secs(31 * 24 * 3600));
     for _ in 0..2 {
         prune_with(&repository, tight()).expect("the last prune");
     }
@@ -462,13 +466,26 @@ fn run(seed: u64, sources: &Sources, tells: bool) -> usize {
 
 #[test]
 fn nothing_that_should_stay_is_lost_in_any_order_of_operations() {
+    try_schedules(200, &|| World::Memory(MemoryStorage::default()));
+}
+
+/// The same through a storage server, where clients that only back up may delete nothing but what
+/// they have put.
+#[test]
+fn nothing_is_lost_through_a_server() {
+    let clients = Arc::new(Clients::new());
+    try_schedules(12, &|| World::served(&clients));
+}
+
+/// Runs so many schedules, each in a world of its own.
+fn try_schedules(count: u64, world: &(dyn Fn() -> World + Sync)) {
     let number = |name| -> Option<u64> { std::env::var(name).ok()?.parse().ok() };
     let sources = Sources::new();
     if let Some(seed) = number("TABANE_TEST_SEED") {
-        run(seed, &sources, true);
+        run(seed, &sources, &world(), true);
         return;
     }
-    let count = number("TABANE_TEST_SCHEDULES").unwrap_or(200);
+    let count = number("TABANE_TEST_SCHEDULES").unwrap_or(count);
     let next = Mutex::new(0..count);
     let refused = Mutex::new(0);
     thread::scope(|scope| {
@@ -478,7 +495,8 @@ fn nothing_that_should_stay_is_lost_in_any_order_of_operations() {
                     let Some(seed) = next.lock().unwrap().next() else {
                         return;
                     };
-                    let result = std::panic::catch_unwind(|| run(seed, &sources, false));
+                    let world = std::panic::AssertUnwindSafe(world);
+                    let result = std::panic::catch_unwind(|| run(seed, &sources, &world(), false));
                     match result {
                         Ok(count) => *refused.lock().unwrap() += count,
                         Err(panic) => {

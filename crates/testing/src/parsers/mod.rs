@@ -7,6 +7,7 @@
 //! the key may be hostile or have a bug. `crates/store/tests/fuzz.rs` runs the functions for a
 //! short time in every test run, `fuzz/fuzz_targets/stored.rs` in libFuzzer.
 
+mod served;
 mod striped;
 
 use std::fs;
@@ -116,6 +117,16 @@ pub const PARSERS: &[Parser] = &[
         name: "patterns",
         run: patterns,
         samples: pattern_samples,
+    },
+    Parser {
+        name: "request",
+        run: served::request,
+        samples: served::request_samples,
+    },
+    Parser {
+        name: "sftp",
+        run: served::sftp,
+        samples: served::sftp_samples,
     },
     Parser {
         name: "container",

@@ -1,0 +1,8 @@
+//! A server and its clients, in one process.
+
+#![forbid(unsafe_code)]
+
+mod bed;
+mod intruder;
+mod listening;
+mod rules;
