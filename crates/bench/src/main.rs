@@ -19,6 +19,7 @@ mod lanes;
 mod levels;
 mod mac;
 mod parity;
+mod served;
 mod store;
 mod striped;
 mod sum;
@@ -53,6 +54,8 @@ enum Command {
     Index(index::Args),
     /// Time backup, restore and check of Tabane and its installed peers
     Store(store::Args),
+    /// Time backup, restore and check through the storage server and SFTP beside a directory
+    Served(served::Args),
     /// Time first backups at levels of compression: speed against size, beside the installed peers
     Levels(levels::Args),
     /// Time a backup to several directories beside one to a single directory, and the heal of a
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::ChunkSize(args) => chunk_size::run(&args),
         Command::Index(args) => index::run(&args),
         Command::Store(args) => store::run(&args),
+        Command::Served(args) => served::run(&args),
         Command::Levels(args) => levels::run(&args),
         Command::Striped(args) => striped::run(&args),
         Command::Sum(args) => sum::run(&args),
