@@ -179,26 +179,29 @@ class Striped:
 
     def shard(self, name, data):
         """Length of the object, number of roles, role, and for each row its sectors or None."""
-        need(len(data) >= 64 and data[:8] == b"TABANE#\x01", "no container")
+        need(data[:7] == b"TABANE#" and data[7:8] in (b"\x01", b"\x02"), "no container")
+        # A container of format 2 has a tag behind each sector, which only a writer can make.
+        header, tag = (112, 16) if data[7] == 2 else (64, 0)
         object_id = self.object_id(name)
-        need(data[48:64] == self.checksum(object_id, data[:48]), "a header is damaged")
+        checksum = self.checksum(object_id, data[: header - 16])
+        need(data[header - 16 : header] == checksum, "a header is damaged")
         length, generation, roles, role = struct.unpack_from("<QBBB", data, 8)
         if generation == 0:
             rows, cell = 1, -(-length // 16) * 16
         else:
             code = Code(roles)
             rows, cell = code.rows, -(-length // (code.data * 16)) * 16
-        at, cells = 64, []
+        at, cells = header, []
         for row in range(rows):
             sectors = []
             for number, begin in enumerate(range(0, cell, self.SECTOR)):
                 # A sector that does not match its checksum counts as missing.
                 size = min(self.SECTOR, cell - begin)
-                sector, tag = data[at : at + size], data[at + size : at + size + 16]
+                end = at + size + tag
                 where = struct.pack("<IIQ", role, row, number)
-                whole = tag == self.checksum(object_id, where, sector)
-                sectors.append(sector if whole else None)
-                at += size + 16
+                whole = data[end : end + 16] == self.checksum(object_id, where, data[at:end])
+                sectors.append(data[at : at + size] if whole else None)
+                at = end + 16
             cells.append(sectors)
         return length, roles, role, cells
 

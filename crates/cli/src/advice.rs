@@ -135,6 +135,11 @@ pub fn explain_event(event: &Event) -> String {
         EventKind::TargetFails => {
             Some("`tabane heal` brings it up to date when it is back".to_owned())
         }
+        EventKind::TargetLies => Some(
+            "find the cause, replace what is at fault, and run `tabane scrub`, which puts the right \
+             bytes there"
+                .to_owned(),
+        ),
         EventKind::TargetReplaced { is_node: true } => {
             Some("forget it with `tabane cluster remove`".to_owned())
         }
@@ -330,6 +335,7 @@ mod tests {
                 "`tabane cluster replace`",
             ),
             (EventKind::TargetFails, "`tabane heal`"),
+            (EventKind::TargetLies, "`tabane scrub`"),
             (
                 EventKind::TargetReplaced { is_node: true },
                 "`tabane cluster remove`",

@@ -319,6 +319,27 @@ impl Global {
         }
     }
 
+    /// The set of targets that `--repo` names, and its repository's secret if a password is given
+    /// without asking for it. With the secret, a set that older programs made may have tags from
+    /// then on.
+    pub fn set_with_secret(&self) -> Result<Arc<StripedStorage>> {
+        let this = self.resolve_name()?;
+        let Some(password) = password::given(&this)? else {
+            return Ok(Arc::new(this.set()?));
+        };
+        let open = || -> Result<Arc<StripedStorage>> {
+            let storage = Arc::new(this.set()?);
+            Repository::open(Arc::clone(&storage) as Arc<dyn Storage>, &password)?;
+            Ok(storage)
+        };
+        let storage = open()?;
+        if storage.allow_tags()? {
+            open()
+        } else {
+            Ok(storage)
+        }
+    }
+
     /// The file that describes the cluster that `--repo` names.
     pub fn cluster(&self) -> Result<PathBuf> {
         match self.resolve_name()?.location()? {

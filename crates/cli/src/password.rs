@@ -55,7 +55,7 @@ pub fn of_new_key(file: Option<&Path>) -> Result<Password> {
 }
 
 /// The password that options or the environment give, the options first.
-fn given(global: &Global) -> Result<Option<Password>> {
+pub fn given(global: &Global) -> Result<Option<Password>> {
     if let Some(file) = &global.repository.password_file {
         return from_file(file).map(Some);
     }

@@ -1,7 +1,7 @@
 //! GCM: Project Wycheproof's tests on every backend, and every backend against the others, in any
 //! pieces.
 
-use tabane_lanes::aes::{Backend, Error, Gcm, GcmKey, InOut};
+use tabane_lanes::aes::{Backend, Error, Gcm, GcmKey, InOut, LinearMac};
 use wycheproof::aead::{TestName, TestSet};
 
 /// Numbers that look random.
@@ -118,4 +118,45 @@ fn additional_data_come_first() {
     let mut message = Gcm::new(&key, &[2; 12]).unwrap();
     message.encrypt(&key, &mut [3; 5]).unwrap();
     assert_eq!(message.aad(&key, b"late"), Err(Error::TooLong));
+}
+
+/// The tag of additional data alone is the hash of the data and its length, and a mask.
+#[test]
+fn the_linear_mac_is_the_hash_and_the_cipher_of_gcm() {
+    let mut noise = Noise(3);
+    for blocks in (0..70).chain([4096, 4097]) {
+        let key: [u8; 32] = noise.bytes(32).try_into().unwrap();
+        let (iv, a, b) = (
+            noise.bytes(12),
+            noise.bytes(16 * blocks),
+            noise.bytes(16 * blocks),
+        );
+        let mac = LinearMac::new(&key);
+        let gcm_key = GcmKey::new(&key).unwrap();
+        let mut gcm = Gcm::new(&gcm_key, &iv).unwrap();
+        gcm.aad(&gcm_key, &a).unwrap();
+        let lengths = (8 * a.len() as u128) << 64;
+        let mut place = [0; 16];
+        place[..12].copy_from_slice(&iv);
+        place[15] = 1;
+        let tag = mac.hash(&[&a, &lengths.to_be_bytes()]) ^ mac.mask(u128::from_be_bytes(place));
+        assert_eq!(tag.to_be_bytes(), gcm.tag(&gcm_key), "{blocks}");
+
+        let (start, end) = a.split_at(16 * noise.below(blocks + 1));
+        assert_eq!(mac.hash(&[start, end]), mac.hash(&[&a]));
+        let sum: Vec<u8> = a.iter().zip(&b).map(|(a, b)| a ^ b).collect();
+        assert_eq!(mac.hash(&[&a]) ^ mac.hash(&[&b]), mac.hash(&[&sum]));
+    }
+}
+
+#[test]
+#[should_panic(expected = "whole blocks")]
+fn the_linear_mac_takes_whole_blocks() {
+    LinearMac::new(&[1; 32]).hash(&[&[0; 15]]);
+}
+
+#[test]
+#[should_panic(expected = "secret")]
+fn the_linear_mac_does_not_tell_its_secret() {
+    LinearMac::new(&[1; 32]).mask(0);
 }

@@ -137,7 +137,7 @@ fn answer(
             if own.is_some() {
                 return Err(malformed("a connection opens one session"));
             }
-            let (session, tokens) = Session::open(&open, Arc::clone(&shared.counters))?;
+            let (session, passes) = Session::open(&open, Arc::clone(&shared.counters))?;
             if !shared.remember(open.session, &session) {
                 session.close();
                 return Err(malformed(
@@ -145,7 +145,7 @@ fn answer(
                 ));
             }
             *own = Some((open.session, session));
-            Reply::Opened(tokens, shared.fabric.clone())
+            Reply::Opened(passes, shared.fabric.clone())
         }
         Request::Join(id, peers) => {
             shared.session(id)?.join(peers)?;

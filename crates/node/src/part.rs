@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tabane_fabric::{Sender, Tail};
@@ -12,14 +13,30 @@ use tabane_storage::{
     Draft, LocalStorage, Name, OBJECT_LEN_MAX, Result, Storage, StorageError, StorageErrorKind,
 };
 use tabane_striped::cluster::STALL_TIMEOUT;
-use tabane_striped::cluster::wire::{FrameHeader, Source, Stripe, malformed};
-use tabane_striped::container::{Geometry, HEADER_LEN, ROLES_MAX, checksum, open_sector};
+use tabane_striped::cluster::wire::{FrameHeader, FrameKey, Source, Stripe, malformed};
+use tabane_striped::container::{Geometry, Header, ROLES_MAX, Seal, Shape, checksum, open_sector};
 
 /// Others give up on a node that stalls before those do that wait for them.
 const FRAME_TIMEOUT: Duration = STALL_TIMEOUT;
 
-/// Sectors of a node's own cells, by sector and row.
+/// Sectors of a node's own cells with their tags, by sector and row.
 type Kept = BTreeMap<(u64, usize), Vec<u8>>;
+
+/// What arrives from one member, for one consumer.
+pub struct Incoming {
+    /// The frames.
+    pub tail: Tail,
+    /// Opens them.
+    pub key: Arc<FrameKey>,
+}
+
+/// What is sent to one member.
+pub struct Outgoing {
+    /// Sends frames.
+    pub sender: Sender,
+    /// Seals them.
+    pub key: FrameKey,
+}
 
 /// A node's work on one stripe.
 pub struct Work {
@@ -28,6 +45,8 @@ pub struct Work {
     /// The object.
     pub name: Name,
     geometry: Geometry,
+    /// The header of what this node keeps of it.
+    header: Header,
     role: usize,
     part: Part,
     /// When a role is rebuilt, the rows of the cells that stand for what a client sends: this node
@@ -72,6 +91,12 @@ impl Work {
             schedule.ok_or_else(|| malformed("there is no such schedule for so many nodes"))?;
         let role = members.iter().position(|&member| member == me);
         let role = role.ok_or_else(|| malformed("a stripe of which this node has no part"))?;
+        let seal = stripe.seal.map(|tag| {
+            let mut places = [0; ROLES_MAX];
+            places[..roles].copy_from_slice(&stripe.by_role);
+            Seal { places, tag }
+        });
+        let shape = Shape { geometry, seal };
         let mut part = schedule.part(&layout, role, stripe.lag.into());
         let mut read = Vec::new();
         if let Source::Nodes { .. } = stripe.source {
@@ -91,6 +116,7 @@ impl Work {
             number: stripe.number,
             name: stripe.name,
             geometry,
+            header: Header { shape, role },
             role,
             part,
             read,
@@ -106,7 +132,7 @@ impl Work {
 
     /// Bytes of the shard that this node stores.
     pub fn stored_len(&self) -> u64 {
-        self.geometry.container_len()
+        self.header.shape.container_len()
     }
 
     /// Bytes that come from the client and other nodes.
@@ -123,8 +149,8 @@ impl Work {
     /// When another member fails or a frame is damaged; when this node's stored shard is damaged.
     pub fn relay(
         &self,
-        tails: &mut [Option<Tail>],
-        peers: &mut [Option<Sender>],
+        tails: &mut [Option<Incoming>],
+        peers: &mut [Option<Outgoing>],
         storage: &LocalStorage,
     ) -> Result<u64> {
         if !self.read.is_empty() {
@@ -153,7 +179,8 @@ impl Work {
                 let peer = peers[self.members[sent.to]].as_mut();
                 let peer = peer
                     .ok_or_else(|| malformed("a stripe is sent to a member that was not joined"))?;
-                let sent = peer.send(&[&header.to_bytes(payload), payload]);
+                let sealed = peer.key.seal(header, &[payload]);
+                let sent = peer.sender.send(&[&sealed, payload]);
                 sent.map_err(of_peer)?;
                 relayed += payload.len() as u64;
             }
@@ -169,7 +196,7 @@ impl Work {
     ///
     /// # Errors
     /// As [`Work::relay`].
-    pub fn pass(&self, tails: &mut [Option<Tail>]) -> Result<()> {
+    pub fn pass(&self, tails: &mut [Option<Incoming>]) -> Result<()> {
         (0..self.geometry.sectors()).try_for_each(|sector| self.release(tails, sector))
     }
 
@@ -178,23 +205,26 @@ impl Work {
     ///
     /// # Errors
     /// As [`Work::relay`].
-    pub fn store(&self, tails: &mut [Option<Tail>], draft: Result<Draft>) -> Result<Result<Draft>> {
+    pub fn store(
+        &self,
+        tails: &mut [Option<Incoming>],
+        draft: Result<Draft>,
+    ) -> Result<Result<Draft>> {
         let (mut buffer, kept) = (Vec::new(), Kept::new());
-        let object = self.name.id;
+        let (object, form) = (self.name.id, self.header.shape.form());
         let mut draft = draft.and_then(|draft| {
-            let header = self.geometry.header(object, self.role);
-            draft.write_at(0, [&header, &[]])?;
+            draft.write_at(0, [&self.header.to_bytes(object), &[]])?;
             // The padding's length encodes the generation.
             let padding = vec![0; self.geometry.generation.into()];
-            let end = self.geometry.container_len() - padding.len() as u64;
+            let end = self.stored_len() - padding.len() as u64;
             draft.write_at(end, [&padding, &[]])?;
             Ok(draft)
         });
         for sector in 0..self.geometry.sectors() {
             for (row, of) in self.part.stores.iter().enumerate() {
                 let payload = self.sum(tails, &kept, sector, of, &mut buffer)?;
-                let sum = checksum(object, self.role, row, sector, payload);
-                let at = self.geometry.stored(row, &(sector..sector + 1)).start;
+                let sum = checksum(object, self.role, row, sector, &[payload]);
+                let at = self.geometry.stored(form, row, &(sector..sector + 1)).start;
                 draft = draft.and_then(|draft| {
                     draft.write_at(at, [payload, &sum])?;
                     Ok(draft)
@@ -207,8 +237,9 @@ impl Work {
 
     /// Checks that the stored shard is this node's part of the stripe.
     fn check_header(&self, storage: &LocalStorage) -> Result<()> {
-        let header = storage.get(self.name, Some(0..HEADER_LEN))?;
-        if Geometry::parse(self.name.id, &header) == Some((self.geometry, self.role)) {
+        let len = self.header.shape.form().header_len();
+        let header = storage.get(self.name, Some(0..len))?;
+        if Header::parse(self.name.id, &header) == Some(self.header) {
             Ok(())
         } else {
             Err(damaged(self.name))
@@ -228,7 +259,8 @@ impl Work {
             if kept.contains_key(&(sector, row)) {
                 continue;
             }
-            let stored = self.geometry.stored(row, &(sector..sector + 1));
+            let form = self.header.shape.form();
+            let stored = self.geometry.stored(form, row, &(sector..sector + 1));
             let mut bytes = storage.get(self.name, Some(stored))?;
             let sound = open_sector(self.name.id, self.role, row, sector, &bytes);
             let len = sound.ok_or_else(|| damaged(self.name))?.len();
@@ -251,22 +283,22 @@ impl Work {
     /// buffer.
     fn sum<'a>(
         &self,
-        tails: &'a [Option<Tail>],
+        tails: &'a [Option<Incoming>],
         kept: &'a Kept,
         sector: u64,
         of: &[Arrived],
         buffer: &'a mut Vec<u8>,
     ) -> Result<&'a [u8]> {
         let range = self.geometry.sector(sector);
-        let len = (range.end - range.start) as usize;
+        let len = (range.end - range.start + self.header.shape.form().tag_len()) as usize;
         let arrived = of.iter().map(|from| {
             if let Some(row) = self.kept_row(*from) {
                 return Ok(&kept[&(sector, row)][..]);
             }
             let member = self.members[from.from];
-            let tail = tails[member].as_ref();
-            let tail =
-                tail.ok_or_else(|| malformed("a stripe needs a member that has not joined"))?;
+            let incoming = tails[member].as_ref();
+            let Incoming { tail, key } =
+                incoming.ok_or_else(|| malformed("a stripe needs a member that has not joined"))?;
             let before = self.part.number(*from, sector, self.geometry.sectors());
             let number = self.bases[member] + before;
             let header = FrameHeader {
@@ -275,7 +307,7 @@ impl Work {
                 index: from.index as u32,
             };
             let frame = tail.frame(number, FRAME_TIMEOUT).map_err(of_peer)?;
-            header.open(frame, len).map_err(of_peer)
+            key.open(header, frame, len).map_err(of_peer)
         });
         let arrived = arrived.collect::<Result<Vec<&[u8]>>>()?;
         match arrived[..] {
@@ -290,7 +322,7 @@ impl Work {
 
     /// Gives back what arrived for a sector and those before; what this consumer has no use for has
     /// to arrive as well.
-    fn release(&self, tails: &mut [Option<Tail>], sector: u64) -> Result<()> {
+    fn release(&self, tails: &mut [Option<Incoming>], sector: u64) -> Result<()> {
         let sectors = self.geometry.sectors();
         for (from, &member) in self.members.iter().enumerate() {
             let step = if sector + 1 == sectors {
@@ -299,7 +331,7 @@ impl Work {
                 self.part.step_of(from, sector + 1)
             };
             let arrived = self.part.arrived_before(from, step, sectors);
-            if let (Some(tail), 1..) = (&mut tails[member], arrived) {
+            if let (Some(Incoming { tail, .. }), 1..) = (&mut tails[member], arrived) {
                 let end = self.bases[member] + arrived;
                 tail.frame(end - 1, FRAME_TIMEOUT).map_err(of_peer)?;
                 tail.release(end).map_err(of_peer)?;

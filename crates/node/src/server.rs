@@ -265,7 +265,7 @@ impl Shared {
         if let Err(error) = &greeted
             && error.kind() == io::ErrorKind::InvalidData
         {
-            return greeted;
+            return greeted.map(drop);
         }
         (&stream).write_all(&wire::greeting(DATA_MAGIC))?;
         greeted?;

@@ -7,16 +7,16 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tabane_fabric::{Endpoint, Receiver, Ring, Sender, Tail};
+use tabane_fabric::{Endpoint, Receiver, Ring, Sender};
 use tabane_storage::{Result, StorageError, StorageErrorKind};
-use tabane_striped::cluster::wire::{Open, Peer, Stripe, Token, malformed, random_id};
+use tabane_striped::cluster::wire::{FrameKey, Open, Pass, Peer, Stripe, Token, malformed};
 use tabane_striped::cluster::{STALL_TIMEOUT, data_endpoint};
 
 use crate::commit::Commits;
 use crate::counters::Counters;
 use crate::home::Home;
 use crate::lock;
-use crate::part::Work;
+use crate::part::{Incoming, Outgoing, Work};
 
 /// Consumers of each ring: one relays, one stores.
 const TAILS_PER_RING: usize = 2;
@@ -47,8 +47,8 @@ struct State {
     expected: HashMap<Token, Expected>,
     /// Frames received from each member, and in the last place from the client: for the relaying
     /// thread, and for the storing one.
-    tails: [Vec<Option<Tail>>; TAILS_PER_RING],
-    peers: Vec<Option<Sender>>,
+    tails: [Vec<Option<Incoming>>; TAILS_PER_RING],
+    peers: Vec<Option<Outgoing>>,
     /// All connections of the session.
     endpoints: Vec<Arc<dyn Endpoint>>,
     /// Stripes that are known and not begun, by number, with the channels for their answers.
@@ -75,6 +75,7 @@ struct Waiting {
 struct Expected {
     member: usize,
     capacity: usize,
+    key: Arc<FrameKey>,
 }
 
 impl State {
@@ -86,11 +87,11 @@ impl State {
 }
 
 impl Session {
-    /// Opens rings for each member and the client, and returns their tokens.
+    /// Opens rings for each member and the client, and returns the passes for them.
     ///
     /// # Errors
     /// When the client's request is malformed, or asks for too much.
-    pub fn open(open: &Open, counters: Arc<Counters>) -> Result<(Arc<Self>, Vec<Token>)> {
+    pub fn open(open: &Open, counters: Arc<Counters>) -> Result<(Arc<Self>, Vec<Pass>)> {
         let is_sound = (3..=MEMBERS_MAX).contains(&open.members)
             && open.me < open.members
             && [open.client_ring, open.peer_ring]
@@ -103,18 +104,24 @@ impl Session {
         }
         let members = usize::from(open.members);
         let mut expected = HashMap::new();
-        let mut tokens = Vec::new();
+        let mut passes = Vec::new();
         for member in 0..=members {
-            let token: Token = random_id();
+            let pass = Pass::random();
             let capacity = if member == members {
                 open.client_ring as usize
             } else {
                 open.peer_ring as usize
             };
             if member != usize::from(open.me) {
-                expected.insert(token, Expected { member, capacity });
+                let key = Arc::new(FrameKey::new(&pass.key));
+                let ring = Expected {
+                    member,
+                    capacity,
+                    key,
+                };
+                expected.insert(pass.token, ring);
             }
-            tokens.push(token);
+            passes.push(pass);
         }
         let none = || (0..=members).map(|_| None).collect();
         counters.sessions.add(1);
@@ -136,7 +143,7 @@ impl Session {
             changed: Condvar::new(),
             counters,
         };
-        Ok((Arc::new(session), tokens))
+        Ok((Arc::new(session), passes))
     }
 
     /// Whether there is a ring that this token is for.
@@ -174,7 +181,8 @@ impl Session {
         let receiver = Receiver::new(ring, Arc::clone(&endpoint));
         state.endpoints.push(endpoint);
         for (tails, tail) in state.tails.iter_mut().zip(receiver.tails()) {
-            tails[expected.member] = Some(tail);
+            let key = Arc::clone(&expected.key);
+            tails[expected.member] = Some(Incoming { tail, key });
         }
         drop(state);
         self.changed.notify_all();
@@ -188,14 +196,17 @@ impl Session {
     pub fn join(&self, peers: Vec<Option<Peer>>) -> Result<()> {
         for (member, peer) in peers.into_iter().enumerate() {
             let Some(peer) = peer else { continue };
-            let endpoint = data_endpoint(&peer.address, peer.token, peer.fabric.as_ref())
+            let endpoint = data_endpoint(&peer.address, peer.pass.token, peer.fabric.as_ref())
                 .map_err(|error| blame(&format!("cannot reach {}: {error}", peer.address)))?;
             let mut state = lock(&self.state);
             if member >= state.peers.len() || state.is_closed {
                 return Err(closed());
             }
             state.endpoints.push(Arc::clone(&endpoint));
-            state.peers[member] = Some(Sender::new(endpoint, peer.ring as usize));
+            state.peers[member] = Some(Outgoing {
+                sender: Sender::new(endpoint, peer.ring as usize),
+                key: FrameKey::new(&peer.pass.key),
+            });
         }
         Ok(())
     }

@@ -5,18 +5,23 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tabane_node::{Server, ServerOptions, authority};
 use tabane_parity::schedule::Kind;
-use tabane_storage::{Id, Progress};
-use tabane_storage::{LocalStorage, Name, ObjectKind, RemoteOptions, Storage, StorageErrorKind};
+use tabane_storage::{
+    LocalStorage, Name, ObjectKind, Progress, RemoteOptions, Storage, StorageErrorKind, object_id,
+};
 use tabane_striped::cluster::file::{ClusterFile, NodeAddress, NodeFile};
 use tabane_striped::cluster::{self, Plan, wire};
+use tabane_striped::container::{Form, Header, checksum};
 use tabane_striped::{HealOptions, Place, StripedStorage};
 use tempfile::TempDir;
+
+/// What the repository would tell its storage.
+const SECRET: [u8; 32] = [5; 32];
 
 struct Quiet;
 
@@ -118,7 +123,9 @@ impl Bed {
             .notice(Arc::new(move |event| {
                 notices.lock().unwrap().push(event.text.clone())
             }));
-        cluster::open_file(&self.file(), &options, plan).unwrap()
+        let storage = cluster::open_file(&self.file(), &options, plan).unwrap();
+        storage.learn_secret(&SECRET);
+        storage
     }
 
     fn notices(&self) -> Vec<String> {
@@ -166,7 +173,7 @@ fn shards_of(files: &[(String, Vec<u8>)]) -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
-/// Bytes that look random, and a name: whose hash it is means nothing to a storage.
+/// Bytes that look random, and their name.
 fn object(seed: u64, len: usize) -> (Name, Vec<u8>) {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -175,15 +182,12 @@ fn object(seed: u64, len: usize) -> (Name, Vec<u8>) {
         state ^= state << 17;
         state.to_le_bytes()
     };
-    let mut id = [0; 32];
-    id.chunks_mut(8)
-        .for_each(|chunk| chunk.copy_from_slice(&next()));
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
         bytes.extend(next());
     }
     bytes.truncate(len);
-    (Name::new(ObjectKind::Pack, Id(id)), bytes)
+    (Name::new(ObjectKind::Pack, object_id(&[&bytes])), bytes)
 }
 
 const PLANS: [Plan; 5] = [
@@ -221,6 +225,7 @@ fn every_plan_stores_the_bytes_of_striped_storage() {
             });
         }
         let twin = StripedStorage::open("twin".to_owned(), places, Arc::new(|_| {})).unwrap();
+        twin.learn_secret(&SECRET);
         let mut seed = 0;
         for plan in PLANS {
             let storage = bed.open(plan);
@@ -439,9 +444,9 @@ fn a_full_node_takes_no_more_packs_while_the_others_go_on() {
         storage.put(*name, &[bytes]).unwrap();
     }
     // What is small still goes there.
-    let (_, bytes) = object(1100, 1000);
-    for id in 0..8 {
-        let name = Name::new(ObjectKind::Index, Id([id; 32]));
+    for seed in 1100..1108 {
+        let (name, bytes) = object(seed, 1000);
+        let name = Name::new(ObjectKind::Index, name.id);
         storage.put(name, &[&bytes]).unwrap();
     }
     let notices = bed.notices().join("\n");
@@ -464,10 +469,12 @@ fn a_full_node_takes_no_more_packs_while_the_others_go_on() {
 }
 
 /// Goes between a node and all others, and can be frozen: then nothing goes through, and nobody is
-/// told, as where a process is stopped.
+/// told, as where a process is stopped. It can also change a byte of the data that go to the node.
 struct Gate {
     address: String,
     is_frozen: Arc<AtomicBool>,
+    /// Bytes of data from now on until one is changed; 0 for none.
+    change_in: Arc<AtomicU64>,
 }
 
 impl Gate {
@@ -475,22 +482,28 @@ impl Gate {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let is_frozen = Arc::new(AtomicBool::new(false));
-        let frozen = Arc::clone(&is_frozen);
+        let change_in = Arc::new(AtomicU64::new(0));
+        let (frozen, change) = (Arc::clone(&is_frozen), Arc::clone(&change_in));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let Ok(other) = TcpStream::connect(&node) else {
                     continue;
                 };
                 let ways = [
-                    (stream.try_clone(), other.try_clone()),
-                    (Ok(other), Ok(stream)),
+                    (stream.try_clone(), other.try_clone(), true),
+                    (Ok(other), Ok(stream), false),
                 ];
-                for (from, to) in ways {
+                for (from, to, is_to_node) in ways {
                     let (mut from, mut to) = (from.unwrap(), to.unwrap());
-                    let frozen = Arc::clone(&frozen);
+                    let (frozen, change) = (Arc::clone(&frozen), Arc::clone(&change));
                     std::thread::spawn(move || {
                         let mut bytes = vec![0; 1 << 16];
+                        let mut is_data = None;
                         while let Ok(len @ 1..) = from.read(&mut bytes) {
+                            // Data connections do not begin as TLS does.
+                            if is_to_node && *is_data.get_or_insert(bytes[0] != 0x16) {
+                                tamper(&mut bytes[..len], &change);
+                            }
                             while frozen.load(Ordering::Relaxed) {
                                 std::thread::sleep(Duration::from_millis(20));
                             }
@@ -504,12 +517,139 @@ impl Gate {
                 }
             }
         });
-        Self { address, is_frozen }
+        Self {
+            address,
+            is_frozen,
+            change_in,
+        }
+    }
+
+    /// Gates before all nodes of a cluster; clients and nodes know no other way.
+    fn before_all(bed: &mut Bed) -> Vec<Self> {
+        let nodes = bed.nodes.iter();
+        let gates: Vec<Self> = nodes.map(|node| Self::new(node.address.clone())).collect();
+        let mut file = ClusterFile::read(&bed.file()).unwrap();
+        for (node, gate) in file.nodes.iter_mut().zip(&gates) {
+            node.address.clone_from(&gate.address);
+        }
+        cluster::file::write(&bed.file(), &file, true).unwrap();
+        gates
     }
 
     fn freeze(&self, is_frozen: bool) {
         self.is_frozen.store(is_frozen, Ordering::Relaxed);
     }
+}
+
+/// Changes a byte, if its turn has come.
+fn tamper(bytes: &mut [u8], change_in: &AtomicU64) {
+    let left = change_in.load(Ordering::Relaxed);
+    match left.checked_sub(bytes.len() as u64) {
+        Some(left @ 1..) => change_in.store(left, Ordering::Relaxed),
+        _ if left == 0 => {}
+        _ => {
+            bytes[left as usize - 1] ^= 0x10;
+            change_in.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Changes random bytes on the way to random nodes, of the client or of other nodes. Nothing that
+/// was changed is stored, and the object is.
+fn change_data_on_the_wire(count: u64) {
+    let mut changed = 0;
+    for nodes in [4, 5] {
+        let mut bed = Bed::new(nodes);
+        let gates = Gate::before_all(&mut bed);
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64 + nodes as u64;
+        let mut below = |end: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % end
+        };
+        for seed in 0..count / 2 {
+            let (name, bytes) = object(seed, 300_000);
+            let plan = PLANS[below(5) as usize];
+            let storage = bed.open(plan);
+            let gate = &gates[below(nodes as u64) as usize];
+            // Behind the greeting and the token.
+            gate.change_in.store(80 + below(100_000), Ordering::Relaxed);
+            storage.put(name, &[&bytes]).unwrap();
+            changed += u64::from(gate.change_in.swap(0, Ordering::Relaxed) == 0);
+            assert!(storage.get(name, None).unwrap() == bytes, "{seed}");
+            if seed % 50 == 49 || seed + 1 == count / 2 {
+                let options = HealOptions::default().read_data(true);
+                let report = bed.open(Plan::Auto).heal(options, &Quiet).unwrap();
+                assert_eq!((report.damaged_parts, report.unhealed_objects), (0, 0));
+            }
+            if seed % 50 == 49 {
+                for listed in storage.list(ObjectKind::Pack).unwrap() {
+                    storage
+                        .delete(Name::new(ObjectKind::Pack, listed.id))
+                        .unwrap();
+                }
+            }
+        }
+    }
+    assert!(changed > count * 3 / 4, "{changed} of {count} were changed");
+}
+
+#[cfg(not(feature = "libfabric"))]
+#[test]
+fn data_that_were_changed_on_the_wire_are_not_stored() {
+    change_data_on_the_wire(60);
+}
+
+/// Takes minutes: `cargo test --release -p tabane-node --test cluster -- --ignored wire`.
+#[cfg(not(feature = "libfabric"))]
+#[test]
+#[ignore = "takes minutes"]
+fn ten_thousand_changes_on_the_wire() {
+    change_data_on_the_wire(13_000);
+}
+
+/// A part that nodes rebuild of another one that lies is wrong as well. Who has the secret finds
+/// both.
+#[test]
+fn what_is_rebuilt_of_forged_parts_is_found_and_healed() {
+    let bed = Bed::new(5);
+    let storage = bed.open(Plan::Auto);
+    let (name, bytes) = object(7, 900_000);
+    storage.put(name, &[&bytes]).unwrap();
+    let sound = bed.shards();
+    let (path, stored) = &shards_of(&sound[1])[0];
+    let mut forged = stored.clone();
+    let Header { shape, role } = Header::parse(name.id, stored).unwrap();
+    for row in 0..shape.geometry.layout().rows() {
+        let at = shape.geometry.stored(Form::Tagged, row, &(0..1));
+        let (start, end) = (at.start as usize, at.end as usize);
+        forged[start] ^= 1;
+        let sum = checksum(name.id, role, row, 0, &[&forged[start..end - 16]]);
+        forged[end - 16..end].copy_from_slice(&sum);
+    }
+    fs::write(bed.home(1).join("shards").join(path), &forged).unwrap();
+    lose(&bed, 3);
+    let report = bed
+        .open(Plan::Auto)
+        .heal(HealOptions::default(), &Quiet)
+        .unwrap();
+    assert_eq!((report.relayed_parts, report.forged_parts), (1, 0));
+    let storage = bed.open(Plan::Auto);
+    assert!(storage.get(name, None).unwrap() == bytes);
+    let options = HealOptions::default().read_data(true);
+    let report = storage.heal(options, &Quiet).unwrap();
+    assert_eq!(
+        (report.forged_parts, report.unhealed_objects),
+        (2, 0),
+        "{report:?}"
+    );
+    assert!(bed.shards() == sound);
+    let notices = bed.notices().join("\n");
+    assert!(
+        notices.contains("node://n1 has parts with right checksums"),
+        "{notices}"
+    );
 }
 
 #[test]

@@ -118,9 +118,38 @@ pub fn cell_vectors(layout: &Layout) -> Vec<Vector> {
     vectors
 }
 
+impl Layout {
+    /// For each cell, the data cells whose exclusive or it is; a data cell has itself alone.
+    pub fn terms(&self) -> Vec<Vec<usize>> {
+        let data = |vector: &Vector| {
+            vector
+                .ones()
+                .map(|block| self.data_cells()[block])
+                .collect()
+        };
+        cell_vectors(self).iter().map(data).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cells_are_the_sums_of_their_terms() {
+        for roles in 3..=32 {
+            let layout = Layout::new(roles).unwrap();
+            let mut cells = vec![vec![0]; layout.cells()];
+            for (number, &cell) in layout.data_cells().iter().enumerate() {
+                cells[cell] = vec![(number as u32 * 0x9e37_79b9 >> 11) as u8];
+            }
+            crate::encode(&layout, &mut cells).unwrap();
+            for (cell, terms) in layout.terms().iter().enumerate() {
+                let sum = terms.iter().fold(0, |sum, &term| sum ^ cells[term][0]);
+                assert_eq!(cells[cell], [sum], "{roles} {cell}");
+            }
+        }
+    }
 
     #[test]
     fn spans_know_what_is_in_them() {

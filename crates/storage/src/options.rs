@@ -28,6 +28,8 @@ pub enum EventKind {
     },
     /// A target of a set failed, and is out of use.
     TargetFails,
+    /// A target of a set has wrong bytes with right checksums.
+    TargetLies,
     /// A place holds a target that was replaced by another.
     TargetReplaced {
         /// The place is a node of a cluster.

@@ -82,6 +82,12 @@ pub trait Storage: Any + Send + Sync {
     /// storage.
     fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>>;
 
+    /// Tells the storage a secret of the repository, by which it can prove later that what it reads
+    /// is what it stored. Storages that have no use for it do nothing.
+    fn learn_secret(&self, secret: &[u8; 32]) {
+        let _ = secret;
+    }
+
     /// Reads a range again whose bytes proved wrong although the storage found no fault. A storage
     /// that can compute the range in other ways hands each result to `is_right` until one is
     /// accepted; returns whether one was.

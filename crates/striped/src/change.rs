@@ -33,9 +33,23 @@ impl StripedStorage {
         }
         let member = self.new_member(place)?;
         match self.targets.position(member.id) {
-            Some(_) => self.announce(place, &self.description),
-            None => self.announce(place, &self.description.add(member)),
+            Some(_) => self.announce(Some(place), &self.description),
+            None => self.announce(Some(place), &self.description.add(member)),
         }
+    }
+
+    /// Lets a set that older programs made have tagged shards; these programs cannot open it
+    /// afterwards. Returns false, and changes nothing, if it may have some already, or a target is
+    /// missing. Open the set again after a change; then a heal that knows the secret makes tags.
+    ///
+    /// # Errors
+    /// When a target cannot be written to; when another client changes the set.
+    pub fn allow_tags(&self) -> Result<bool> {
+        if self.is_tagged() || self.check_all_there().is_err() {
+            return Ok(false);
+        }
+        self.announce(None, &self.description.tagged())?;
+        Ok(true)
     }
 
     /// Replaces a target, named by its ID or its URL, by an empty place, and returns the URL of the
@@ -69,10 +83,13 @@ impl StripedStorage {
         }
         let member = self.new_member(place)?;
         match self.targets.position(member.id) {
-            None => self.announce(place, &self.description.replace(all[number].id, member))?,
+            None => self.announce(
+                Some(place),
+                &self.description.replace(all[number].id, member),
+            )?,
             // An earlier attempt was interrupted after it had given this place its identity.
             Some(known) if known == number && place.storage.stat(Name::CONFIG).is_err() => {
-                self.announce(place, &self.description)?;
+                self.announce(Some(place), &self.description)?;
             }
             Some(_) => {
                 return Err(refusal(format!(
@@ -134,13 +151,13 @@ impl StripedStorage {
         self.targets.position(id).is_none() && storage.stat(Name::CONFIG).is_ok()
     }
 
-    /// Puts a new description on the new target and all others in use, except on a replaced one,
+    /// Puts a new description on a new target, if any, and all others in use, except on a replaced one,
     /// which may be broken. The description of the highest epoch counts, so an interrupted change
     /// is either made or without effect.
     ///
     /// Of two clients that change the set at once, at least one finds the other's description,
     /// since both look after putting their own: a client that finds another's deletes its own.
-    fn announce(&self, place: &Place, description: &Description) -> Result<()> {
+    fn announce(&self, place: Option<&Place>, description: &Description) -> Result<()> {
         let cannot = |url: &str, error: StorageError| {
             refusal(format!(
                 "cannot write to {url}: {error}; mend that, then run the same command again: it \
@@ -156,7 +173,7 @@ impl StripedStorage {
                 let stays = description.targets.iter().any(|member| member.id == old.id);
                 Some((&*old.url, self.targets.storage(number).filter(|_| stays)?))
             })
-            .chain([(&*place.url, &*place.storage)])
+            .chain(place.map(|place| (&*place.url, &*place.storage)))
             .collect();
         for (url, storage) in &stay {
             put_description(*storage, description).map_err(|error| cannot(url, error))?;

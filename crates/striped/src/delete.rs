@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use crate::list::{Holding, merge};
+use crate::list::Holding;
 use crate::striped::{REPLICAS, StripedStorage};
 use tabane_storage::sync::lock;
 use tabane_storage::{Id, Name, ObjectKind, Result, StorageErrorKind};
@@ -106,7 +106,8 @@ impl StripedStorage {
                 let is_old = now.duration_since(one.modified).is_ok_and(|old| old >= age);
                 is_old && self.is_fragment(one)
             };
-            let old = merge(&lists)
+            let old = self
+                .merge(&lists)
                 .into_iter()
                 .filter(|(_, lengths)| lengths.iter().all(is_fragment));
             let old: Vec<Id> = old.map(|(id, _)| id).collect();

@@ -1,64 +1,14 @@
 //! Parts with right checksums and wrong bytes: a program that changes a cell can compute its
-//! checksum too. Such a part contradicts the others, so the equations of a stripe find it. A caller
-//! that can tell right bytes from wrong ones reads around one or two such parts, by leaving out
-//! targets.
+//! checksum too. A caller that can tell right bytes from wrong ones reads around one or two such
+//! parts, by leaving out targets. So a reader does without tags, or without the secret of tags.
 
 use std::ops::Range;
 
-use tabane_lanes::xor_of;
-use tabane_parity::repair_plan;
 use tabane_storage::sync::lock;
-use tabane_storage::{Event, Id, Name};
+use tabane_storage::{Event, EventKind, Id, Name};
 
 use crate::read::{StripeReader, wants};
 use crate::striped::StripedStorage;
-
-impl StripeReader<'_> {
-    /// Looks for contradicting parts in sectors of which all cells are known; names the role whose
-    /// part is wrong, if it is a single one.
-    ///
-    /// The role is a guess: two parts can be changed so that a third one seems wrong. So no part
-    /// may be replaced on its account.
-    pub fn contradiction(&self) -> Option<Option<usize>> {
-        let mut sectors = self.whole_sectors().into_iter();
-        let sector =
-            sectors.find(|&sector| !self.is_consistent(|cell| self.sector(cell, sector)))?;
-        let cells = 0..self.layout().cells();
-        let cells: Vec<Vec<u8>> = cells
-            .map(|cell| self.sector(cell, sector).to_vec())
-            .collect();
-        Some(self.suspect(sector, &cells))
-    }
-
-    /// Whether all rows and diagonals add up to zero.
-    fn is_consistent<'c>(&self, bytes: impl Fn(usize) -> &'c [u8]) -> bool {
-        let mut sum = Vec::new();
-        self.layout().equations().iter().all(|equation| {
-            let cells: Vec<&[u8]> = equation.iter().map(|&cell| bytes(cell)).collect();
-            sum.resize(cells[0].len(), 0);
-            xor_of(&mut sum, &cells);
-            sum.iter().all(|&byte| byte == 0)
-        })
-    }
-
-    /// The only role without which all other cells agree, if there is one. Two parities identify a
-    /// single wrong role if no role is missing.
-    fn suspect(&self, sector: u64, cells: &[Vec<u8>]) -> Option<usize> {
-        if !self.all_were_read(sector) {
-            return None;
-        }
-        let is_suspect = |role: &usize| {
-            let mut cells = cells.to_vec();
-            let mut slices: Vec<&mut [u8]> = cells.iter_mut().map(|cell| &mut cell[..]).collect();
-            let plan = repair_plan(self.layout(), &[*role]);
-            let computed = plan.is_ok_and(|plan| plan.run(&mut slices).is_ok());
-            computed && self.is_consistent(|cell| &cells[cell])
-        };
-        let mut suspects = (0..self.layout().roles()).filter(is_suspect);
-        let first = suspects.next();
-        first.filter(|_| suspects.next().is_none())
-    }
-}
 
 impl StripedStorage {
     /// Reads a range of a stripe anew after its bytes proved wrong in spite of right checksums:
@@ -70,13 +20,17 @@ impl StripedStorage {
         range: &Range<u64>,
         is_right: &mut dyn FnMut(&[u8]) -> bool,
     ) -> bool {
-        let Some(geometry) = self.geometry(name).ok().filter(|one| !one.is_replica()) else {
+        let Some(shape) = self.shape(name).ok() else {
             return false;
         };
+        let geometry = shape.geometry;
+        if geometry.is_replica() {
+            return false;
+        }
         if range.is_empty() || range.end > geometry.object_len {
             return false;
         }
-        let Some(by_role) = self.targets_by_role(name.id, geometry.generation) else {
+        let Some(by_role) = self.targets_by_role(name.id, &shape) else {
             return false;
         };
         let wanted = wants(&geometry, &geometry.layout(), range);
@@ -98,7 +52,7 @@ impl StripedStorage {
             .chain(pairs)
             .filter(|choice| choice.len() + away <= 2)
         {
-            let reader = StripeReader::new(self, name, geometry, window.clone());
+            let reader = StripeReader::new(self, name, shape, window.clone());
             let Some(mut reader) = reader else {
                 return false;
             };
@@ -124,7 +78,7 @@ impl StripedStorage {
     }
 
     /// Reports, once a target, that its parts have right checksums and wrong bytes.
-    fn tell_of_liar(&self, number: usize, name: Name) {
+    pub(super) fn tell_of_liar(&self, number: usize, name: Name) {
         lock(&self.damage).insert((number, name.id));
         if lock(&self.liars).insert(number) {
             let text = format!(
@@ -134,7 +88,8 @@ impl StripedStorage {
                  somebody",
                 self.targets.all()[number].url
             );
-            self.targets.tell(&Event::note(text));
+            let kind = EventKind::TargetLies;
+            self.targets.tell(&Event { kind, text });
         }
     }
 }

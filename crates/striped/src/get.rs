@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::container::{Geometry, HEADER_LEN};
+use crate::container::{Geometry, HEADER_LEN, HEADER_LEN_MAX, Header, Shape};
 use crate::read::{StripeReader, Want, open_replica, wants};
 use crate::striped::StripedStorage;
 use tabane_storage::sync::lock;
@@ -10,7 +10,7 @@ use tabane_storage::{Id, Name, ObjectKind, Result, Storage, StorageError, Storag
 
 /// The form of the object found under a name.
 enum Found {
-    Stripe(Geometry),
+    Stripe(Shape),
     /// The whole object, from one of its copies.
     Replica(Vec<u8>),
 }
@@ -18,9 +18,9 @@ enum Found {
 impl StripedStorage {
     pub(super) fn get_object(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>> {
         match self.find(name)? {
-            Found::Stripe(geometry) => {
-                let range = range.unwrap_or(0..geometry.object_len);
-                self.get_striped(name, geometry, range)
+            Found::Stripe(shape) => {
+                let range = range.unwrap_or(0..shape.geometry.object_len);
+                self.get_striped(name, shape, range)
             }
             Found::Replica(object) => match range {
                 None => Ok(object),
@@ -42,7 +42,7 @@ impl StripedStorage {
             }
         }
         Ok(match found {
-            Found::Stripe(geometry) => geometry.object_len,
+            Found::Stripe(shape) => shape.geometry.object_len,
             Found::Replica(object) => object.len() as u64,
         })
     }
@@ -52,8 +52,8 @@ impl StripedStorage {
         if self.is_deleted(name.id) {
             return Err(StorageErrorKind::NotFound.into());
         }
-        if let Some(geometry) = lock(&self.known).get(&name.id) {
-            return Ok(Found::Stripe(*geometry));
+        if let Some(shape) = lock(&self.known).get(&name.id) {
+            return Ok(Found::Stripe(*shape));
         }
         let (mut damaged, mut failed, mut away) = (Vec::new(), Vec::new(), Vec::new());
         for number in self.replica_order(name.id) {
@@ -62,9 +62,13 @@ impl StripedStorage {
                 continue;
             };
             match find_on(target, name) {
-                Ok(Some(Found::Stripe(geometry))) => {
-                    self.geometry_is(name.id, geometry);
-                    return Ok(Found::Stripe(geometry));
+                Ok(Some(Found::Stripe(shape))) if self.is_sealed(name.id, &shape) => {
+                    self.shape_is(name.id, shape);
+                    return Ok(Found::Stripe(shape));
+                }
+                Ok(Some(Found::Stripe(_))) => {
+                    self.tell_of_liar(number, name);
+                    damaged.push(self.targets.all()[number].url.clone());
                 }
                 Ok(Some(found)) => return Ok(found),
                 Ok(None) => {
@@ -89,15 +93,19 @@ impl StripedStorage {
         Err(StorageError::new(StorageErrorKind::Damaged, text))
     }
 
-    /// The geometry of an object, from the first intact header.
-    pub(super) fn geometry(&self, name: Name) -> Result<Geometry> {
+    /// The shape of an object, from the first intact header.
+    pub(super) fn shape(&self, name: Name) -> Result<Shape> {
         Ok(match self.find(name)? {
-            Found::Stripe(geometry) => geometry,
-            Found::Replica(object) => Geometry::replica(object.len() as u64),
+            Found::Stripe(shape) => shape,
+            Found::Replica(object) => Shape {
+                geometry: Geometry::replica(object.len() as u64),
+                seal: None,
+            },
         })
     }
 
-    fn get_striped(&self, name: Name, geometry: Geometry, range: Range<u64>) -> Result<Vec<u8>> {
+    fn get_striped(&self, name: Name, shape: Shape, range: Range<u64>) -> Result<Vec<u8>> {
+        let geometry = shape.geometry;
         if range.end > geometry.object_len {
             return Err(StorageErrorKind::PastEnd.into());
         }
@@ -111,17 +119,17 @@ impl StripedStorage {
             let text = "it is striped over targets that this set does not know".to_owned();
             StorageError::new(StorageErrorKind::Damaged, text)
         };
-        let by_role = self.targets_by_role(name.id, geometry.generation);
+        let by_role = self.targets_by_role(name.id, &shape);
         let by_role = by_role.ok_or_else(unknown)?;
         let left_out = self.left_out(name.id, &by_role);
         if !left_out.is_empty() && !range.is_empty() {
-            return self.get_degraded(name, &geometry, &range, &wanted, &left_out);
+            return self.get_degraded(name, shape, &range, &wanted, &left_out);
         }
         let sectors = wanted.iter().map(|(_, sectors)| sectors);
         let first = sectors.clone().map(|sectors| sectors.start).min();
         let last = sectors.map(|sectors| sectors.end).max();
         let window = first.unwrap_or(0)..last.unwrap_or(0);
-        let reader = StripeReader::new(self, name, geometry, window);
+        let reader = StripeReader::new(self, name, shape, window);
         let mut reader = reader.ok_or_else(unknown)?;
         self.obtain(&mut reader, name, &wanted)?;
         if range.is_empty() {
@@ -151,15 +159,15 @@ impl StripedStorage {
     fn get_degraded(
         &self,
         name: Name,
-        geometry: &Geometry,
+        shape: Shape,
         range: &Range<u64>,
         wanted: &[Want],
         left_out: &[usize],
     ) -> Result<Vec<u8>> {
-        let kept = self.decoded.of(name.id, geometry);
+        let kept = self.decoded.of(name.id, &shape.geometry);
         let mut kept = lock(&kept);
         let reader = || {
-            let reader = StripeReader::new(self, name, *geometry, 0..geometry.sectors());
+            let reader = StripeReader::new(self, name, shape, 0..shape.geometry.sectors());
             reader.expect("the generation is known")
         };
         let mut first = reader().resume(std::mem::take(&mut *kept));
@@ -180,6 +188,9 @@ impl StripedStorage {
         let obtained = reader.obtain(wanted);
         let damaged = reader.damaged_targets().map(|number| (number, name.id));
         lock(&self.damage).extend(damaged);
+        for &role in reader.forged() {
+            self.tell_of_liar(reader.by_role()[role], name);
+        }
         obtained.inspect_err(|error| {
             if error.kind() == StorageErrorKind::NotFound {
                 lock(&self.known).remove(&name.id);
@@ -205,25 +216,31 @@ impl StripedStorage {
 
 /// Reads the header, or the copy, of an object on one target; `None` if it is damaged.
 fn find_on(target: &dyn Storage, name: Name) -> Result<Option<Found>> {
-    let short = |error: &StorageError| error.kind() == StorageErrorKind::PastEnd;
+    let is_short = |bytes: &Result<Vec<u8>>| {
+        let error = bytes.as_ref().err();
+        error.is_some_and(|error| error.kind() == StorageErrorKind::PastEnd)
+    };
     // A pack is probably a stripe, anything else a replica.
-    let bytes = match name.kind {
-        ObjectKind::Pack => target.get(name, Some(0..HEADER_LEN)),
+    let mut bytes = match name.kind {
+        ObjectKind::Pack => target.get(name, Some(0..HEADER_LEN_MAX)),
         _ => target.get(name, None),
     };
-    let bytes = match bytes {
-        Err(error) if short(&error) => return Ok(None),
-        bytes => bytes?,
-    };
-    let Some((geometry, _)) = Geometry::parse(name.id, &bytes) else {
+    if is_short(&bytes) {
+        bytes = target.get(name, Some(0..HEADER_LEN));
+    }
+    if is_short(&bytes) {
+        return Ok(None);
+    }
+    let bytes = bytes?;
+    let Some(header) = Header::parse(name.id, &bytes) else {
         return Ok(None);
     };
-    if !geometry.is_replica() {
-        return Ok(Some(Found::Stripe(geometry)));
+    if !header.shape.geometry.is_replica() {
+        return Ok(Some(Found::Stripe(header.shape)));
     }
     let bytes = match name.kind {
         ObjectKind::Pack => target.get(name, None)?,
         _ => bytes,
     };
-    Ok(open_replica(name.id, &geometry, &bytes).map(Found::Replica))
+    Ok(open_replica(name.id, &header.shape.geometry, &bytes).map(Found::Replica))
 }

@@ -50,10 +50,15 @@ pub struct HealReport {
     pub written_parts: u64,
     /// Written parts that nodes made among themselves.
     pub relayed_parts: u64,
-    /// Parts of objects that were found to be damaged.
+    /// Parts of objects that were found to be damaged, with forged ones.
     pub damaged_parts: u64,
-    /// Objects whose parts contradict each other although their checksums are right.
+    /// Parts of objects with wrong bytes and right checksums.
+    pub forged_parts: u64,
+    /// Objects of which so many parts are forged that they are lost, or that only the secret of
+    /// tags can tell which.
     pub contradicting_objects: u64,
+    /// Objects that have parts without tags.
+    pub untagged_objects: u64,
     /// Bytes that were read.
     pub read_bytes: u64,
     /// Bytes that were written.
@@ -74,6 +79,8 @@ pub struct HealReport {
 pub(super) struct Healing<'a> {
     pub storage: &'a StripedStorage,
     pub options: HealOptions,
+    /// Whether shards without tags get some.
+    pub gives_tags: bool,
     pub observer: &'a dyn Progress,
     limiter: Option<Limiter>,
     report: Mutex<HealReport>,
@@ -106,7 +113,7 @@ impl Healing<'_> {
             self.count(|report| {
                 report.written_parts += 1;
                 report.relayed_parts += 1;
-                report.written_bytes += placed.geometry.container_len();
+                report.written_bytes += placed.shape.container_len();
             });
         }
         is_there
@@ -169,6 +176,7 @@ impl StripedStorage {
         let healing = Healing {
             storage: self,
             options,
+            gives_tags: self.is_tagged() && self.knows_secret(),
             observer,
             limiter: options.limit_kib_per_s.map(Limiter::new),
             report: Mutex::default(),
@@ -198,6 +206,7 @@ impl StripedStorage {
         let weight = |(name, holding): &(Name, Holding)| {
             let is_work = healing.options.read_data
                 || holding.wrong != 0
+                || healing.gives_tags && holding.lacks_tags()
                 || !self.lacking(*name, holding).is_empty();
             let bytes = holding.container_len * u64::from(holding.holders.count_ones());
             if is_work { bytes } else { 0 }
@@ -251,7 +260,11 @@ impl StripedStorage {
         }
         let lacking = self.lacking(name, holding);
         let is_cut = self.listed_len(holding).is_none();
+        if holding.lacks_tags() && !healing.gives_tags {
+            healing.count(|report| report.untagged_objects += 1);
+        }
         let seems_whole = lacking.is_empty() && holding.wrong == 0 && !is_cut;
+        let seems_whole = seems_whole && !(healing.gives_tags && holding.lacks_tags());
         if seems_whole && !healing.options.read_data {
             healing.count(|report| report.objects += 1);
             return Ok(());

@@ -33,6 +33,7 @@ pub mod set_file;
 mod storage;
 mod striped;
 mod survey;
+mod tags;
 mod targets;
 mod unusable;
 

@@ -12,10 +12,12 @@ use tabane_storage::{Id, Listed, Name, ObjectKind, Result, StorageErrorKind};
 /// The targets that hold parts of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding {
-    /// Bytes of the object's shard on each target.
+    /// Bytes of the object's shard on each target, if it is plain.
     pub container_len: u64,
-    /// Bit set of the targets with a shard of this length.
+    /// Bit set of the targets with a shard of this object.
     pub holders: u64,
+    /// Bit set of the holders with a plain shard.
+    pub plain: u64,
     /// Bit set of the targets with a shard of another length, which is damaged.
     pub wrong: u64,
     /// Bit set of the targets that answered.
@@ -29,27 +31,39 @@ impl Holding {
     pub fn generation(&self) -> u8 {
         container::generation_of(self.container_len)
     }
+
+    /// Whether it is a stripe that has shards without tags.
+    pub fn lacks_tags(&self) -> bool {
+        self.generation() != 0 && self.plain != 0
+    }
 }
 
 /// Merges the listings of all targets: for each object one entry a length. Several lengths mean
-/// that a part was cut off.
-pub fn merge(lists: &[(usize, Vec<Listed>)]) -> HashMap<Id, Vec<Holding>> {
+/// that a part was cut off. `plain_len` is the length of a plain shard instead of a tagged one.
+fn merge(
+    lists: &[(usize, Vec<Listed>)],
+    plain_len: impl Fn(u64) -> u64,
+) -> HashMap<Id, Vec<Holding>> {
     let mut found: HashMap<Id, Vec<Holding>> = HashMap::new();
     let answered = lists.iter().fold(0, |all, (number, _)| all | 1 << number);
     for (number, list) in lists {
         for listed in list {
             let lengths = found.entry(listed.id).or_default();
+            let container_len = plain_len(listed.len);
+            let plain = u64::from(container_len == listed.len) << number;
             match lengths
                 .iter_mut()
-                .find(|one| one.container_len == listed.len)
+                .find(|one| one.container_len == container_len)
             {
                 Some(one) => {
                     one.holders |= 1 << number;
+                    one.plain |= plain;
                     one.modified = one.modified.min(listed.modified);
                 }
                 None => lengths.push(Holding {
-                    container_len: listed.len,
+                    container_len,
                     holders: 1 << number,
+                    plain,
                     wrong: 0,
                     answered,
                     modified: listed.modified,
@@ -122,7 +136,7 @@ impl StripedStorage {
     pub(super) fn holdings(&self, kinds: &[ObjectKind]) -> Result<Vec<(Name, Holding)>> {
         let mut found = Vec::with_capacity(kinds.len());
         for &kind in kinds {
-            found.push((kind, merge(&self.raw_lists(kind)?)));
+            found.push((kind, self.merge(&self.raw_lists(kind)?)));
         }
         let has_deletions = |kind| kind != ObjectKind::Pack && kind != ObjectKind::Config;
         if kinds.iter().copied().any(has_deletions) {
@@ -144,15 +158,24 @@ impl StripedStorage {
         Ok(settled.collect())
     }
 
+    /// Merges listings of the targets of this set.
+    pub(super) fn merge(&self, lists: &[(usize, Vec<Listed>)]) -> HashMap<Id, Vec<Holding>> {
+        merge(lists, |len| {
+            let targets = self.generation(container::generation_of(len));
+            let plain = targets.and_then(|targets| container::plain_len(len, targets.len()));
+            plain.unwrap_or(len)
+        })
+    }
+
     /// Decides between several lengths by an intact header: two truncated shards may agree in
     /// length, against one that is whole.
     fn settle(&self, name: Name, lengths: Vec<Holding>) -> Holding {
         let right = match lengths.len() {
             1 => None,
             _ => self
-                .geometry(name)
+                .shape(name)
                 .ok()
-                .map(|geometry| geometry.container_len()),
+                .map(|shape| shape.plain().container_len()),
         };
         let likely = lengths.into_iter().max_by_key(|one| {
             let is_right = Some(one.container_len) == right;
@@ -218,7 +241,7 @@ impl StripedStorage {
             }
         }
         self.check_enough_but(|number| !lists.iter().any(|(other, _)| *other == number))?;
-        let lengths = merge(&lists).remove(&name.id);
+        let lengths = self.merge(&lists).remove(&name.id);
         Ok(lengths.map(|lengths| self.settle(name, lengths)))
     }
 }

@@ -2,9 +2,10 @@
 
 use tabane_parity::encode;
 
-use crate::container::{Container, Geometry, REPLICA_MAX};
+use crate::container::{Container, Geometry, Header, REPLICA_MAX};
 use crate::sender::{Placed, Puts, Relayed};
 use crate::striped::StripedStorage;
+use crate::tags::TAG_LEN;
 use tabane_storage::buffer::Buffer;
 use tabane_storage::{Name, ObjectKind, Result, StorageErrorKind};
 
@@ -63,9 +64,8 @@ impl StripedStorage {
     /// Puts the config. Several clients may put different ones at once: the first target decides
     /// which wins.
     fn put_config(&self, name: Name, object: &[u8]) -> Result<()> {
-        let geometry = Geometry::replica(object.len() as u64);
-        let cell = padded(object, &geometry);
-        let container = Container::new(&geometry, name.id, 0, [cell.as_ref()]);
+        let cell = padded(object);
+        let container = Container::replica(name.id, object.len() as u64, cell.as_ref());
         let parts = container.parts();
         let mut refused = Vec::new();
         loop {
@@ -89,9 +89,8 @@ impl StripedStorage {
 
     /// Puts `count` copies, or one on each target in use if these are fewer.
     fn put_replicas(&self, name: Name, object: &[u8], count: usize) -> Result<()> {
-        let geometry = Geometry::replica(object.len() as u64);
-        let cell = padded(object, &geometry);
-        let container = Container::new(&geometry, name.id, 0, [cell.as_ref()]);
+        let cell = padded(object);
+        let container = Container::replica(name.id, object.len() as u64, cell.as_ref());
         let parts = container.parts();
         let all = self.replica_order(name.id);
         // Waits for nodes that are restarting, so that they get their copies.
@@ -123,9 +122,8 @@ impl StripedStorage {
     /// what it has; so the error names those that have failed.
     pub(super) fn replace_replicas(&self, name: Name, object: &[u8]) -> Result<()> {
         self.check_all_there()?;
-        let geometry = Geometry::replica(object.len() as u64);
-        let cell = padded(object, &geometry);
-        let container = Container::new(&geometry, name.id, 0, [cell.as_ref()]);
+        let cell = padded(object);
+        let container = Container::replica(name.id, object.len() as u64, cell.as_ref());
         let parts = container.parts();
         for (number, replaced) in self.targets.each(&self.targets.up(), |_, storage| {
             storage.replace(name, &parts)
@@ -138,28 +136,31 @@ impl StripedStorage {
     }
 
     fn put_stripe(&self, name: Name, object: &[u8]) -> Result<()> {
-        let (generation, targets) = self.newest();
-        let geometry = Geometry::stripe(object.len() as u64, generation, targets.len());
+        let (_, targets) = self.newest();
+        let shape = self.new_shape(name.id, object.len() as u64);
         let by_role = self
-            .targets_by_role(name.id, generation)
+            .targets_by_role(name.id, &shape)
             .expect("the newest generation is one");
+        let tags = match shape.seal {
+            Some(_) => self.object_tags(name.id, &shape.geometry),
+            None => None,
+        };
+        let placed = Placed {
+            name,
+            shape,
+            tags: tags.as_ref(),
+            generation: targets,
+            by_role: &by_role,
+        };
         let relayed = match &self.sender {
-            Some(sender) => {
-                let placed = Placed {
-                    name,
-                    geometry,
-                    generation: targets,
-                    by_role: &by_role,
-                };
-                sender.put(&self.targets, &placed, object)
-            }
+            Some(sender) => sender.put(&self.targets, &placed, object),
             None => Relayed::NotTried,
         };
         // Parts of a stripe whose relaying failed were written by this put.
         let mut new = matches!(relayed, Relayed::Failed);
         let puts = match relayed {
             Relayed::Put(puts) => puts,
-            _ => self.put_cells(name, object, &geometry, &by_role, &by_role),
+            _ => self.put_cells(&placed, object, &by_role),
         };
         let mut puts = self.judge_all(puts)?;
         let without = |puts: &[(usize, Put)]| -> Vec<usize> {
@@ -176,31 +177,35 @@ impl StripedStorage {
         // Nodes that have just restarted get their parts too.
         let back = self.targets.up_after_restart(&without(&puts));
         if !back.is_empty() {
-            let more = self.put_cells(name, object, &geometry, &by_role, &back);
+            let more = self.put_cells(&placed, object, &back);
             puts.extend(self.judge_all(more)?);
         }
         self.check_stored(&puts)?;
         new |= puts.iter().any(|(_, put)| *put == Put::New);
-        self.geometry_is(name.id, geometry);
+        self.shape_is(name.id, shape);
         acknowledge(new)
     }
 
     /// Computes all cells of a stripe here, and puts them on each of these targets.
-    fn put_cells(
-        &self,
-        name: Name,
-        object: &[u8],
-        geometry: &Geometry,
-        by_role: &[usize],
-        numbers: &[usize],
-    ) -> Puts {
-        let layout = geometry.layout();
-        let cells = encode_cells(object, geometry);
+    fn put_cells(&self, placed: &Placed, object: &[u8], numbers: &[usize]) -> Puts {
+        let (layout, name) = (placed.shape.geometry.layout(), placed.name);
+        let cells = encode_cells(object, &placed.shape.geometry);
         let parts_of = |target: usize| {
-            let role = by_role.iter().position(|&number| number == target);
+            let role = placed.by_role.iter().position(|&number| number == target);
             let role = role.expect("every target has a role");
-            let cells = layout.cells_of_role(role).map(|cell| cells[cell].as_ref());
-            Container::new(geometry, name.id, role, cells)
+            let numbers = layout.cells_of_role(role);
+            let cells = numbers.map(|cell| cells[cell].as_ref());
+            let shape = placed.shape;
+            Container::new(
+                &Header { shape, role },
+                name.id,
+                cells,
+                &|row, sector, bytes| {
+                    let cell = layout.cell(role, row);
+                    let tags = placed.tags;
+                    tags.map_or([0; TAG_LEN], |tags| tags.tag(cell, sector, bytes))
+                },
+            )
         };
         self.targets.each(numbers, |number, storage| {
             storage.put(name, &parts_of(number).parts())
@@ -273,7 +278,8 @@ fn acknowledge(new: bool) -> Result<()> {
 }
 
 /// The only cell of a replica.
-fn padded(object: &[u8], geometry: &Geometry) -> Buffer {
+pub fn padded(object: &[u8]) -> Buffer {
+    let geometry = Geometry::replica(object.len() as u64);
     Buffer::padded(object, geometry.cell_len() as usize)
 }
 

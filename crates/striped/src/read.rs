@@ -1,5 +1,7 @@
 //! Reads cells of a stripe, and computes unreadable cells from others.
 
+mod prove;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,35 +9,58 @@ use std::time::Instant;
 
 use tabane_parity::{Layout, Plan, recover_plan};
 
-use crate::container::{self, Geometry};
+use crate::container::{self, Form, Geometry, HEADER_LEN_MAX, Header, Shape};
 use crate::striped::StripedStorage;
+use crate::tags::{ObjectTags, TAG_LEN, Tag};
 use tabane_storage::Id;
 use tabane_storage::buffer::{self, Buffer};
-use tabane_storage::{Name, Result, StorageError, StorageErrorKind};
+use tabane_storage::{Name, Result, StorageError, StorageErrorKind, object_id};
 
 /// State of a sector of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
     Unread,
-    /// Read with the right checksum, or computed from such sectors.
+    /// Read with the right tag or checksum, or computed from such sectors.
     Good,
-    /// Missing, damaged or unreachable on its own target.
+    /// Missing, damaged, forged or unreachable on its own target.
     Bad,
 }
+
+/// What a stored sector is.
+enum Verdict<'b> {
+    /// As it was stored: its bytes and its tag, which is empty in a plain shard.
+    Sound(&'b [u8], &'b [u8]),
+    /// Its checksum is wrong.
+    Damaged,
+    /// Its checksum is right and its tag is wrong: somebody made the checksum of other bytes.
+    Forged,
+}
+
+/// A sector that is not sound: its cell, its number, and whether it is forged.
+type Spoilt = (usize, u64, bool);
 
 /// Some sectors of all cells of a stripe.
 pub struct StripeReader<'a> {
     storage: &'a StripedStorage,
     name: Name,
+    shape: Shape,
     geometry: Geometry,
     layout: Layout,
     /// The target of each role.
     by_role: Vec<usize>,
+    /// The form of each role's shard: until it shows, that of the stripe.
+    forms: Vec<Form>,
+    /// Roles whose header was read.
+    seen: BTreeSet<usize>,
+    /// What checks tags, if the secret is known.
+    object_tags: Option<ObjectTags>,
     /// The sectors of each cell that are read.
     window: Range<u64>,
     /// For each cell the bytes of the window, once a sector of it is read.
     cells: Vec<Buffer>,
+    /// The tags of these sectors, once a sector is read.
+    tags: Vec<Vec<u8>>,
     states: Vec<Vec<State>>,
     /// Roles whose shard is missing or was not readable so far.
     absent: BTreeSet<usize>,
@@ -45,8 +70,11 @@ pub struct StripeReader<'a> {
     failed: BTreeMap<usize, String>,
     /// Roles with a damaged shard.
     damaged: BTreeSet<usize>,
-    /// Damaged sectors: cell and number.
+    /// Damaged and forged sectors: cell and number.
     damage: BTreeSet<(usize, u64)>,
+    /// Roles with a forged sector.
+    forged: BTreeSet<usize>,
+    has_odd_tags: bool,
     bytes_read: u64,
 }
 
@@ -78,20 +106,22 @@ impl<'a> StripeReader<'a> {
     pub fn new(
         storage: &'a StripedStorage,
         name: Name,
-        geometry: Geometry,
+        shape: Shape,
         window: Range<u64>,
     ) -> Option<Self> {
-        let by_role = storage.targets_by_role(name.id, geometry.generation)?;
-        if by_role.len() != usize::from(geometry.roles) {
-            return None;
-        }
-        let layout = geometry.layout();
+        let by_role = storage.targets_by_role(name.id, &shape)?;
+        let (geometry, layout) = (shape.geometry, shape.geometry.layout());
         let sectors = (window.end - window.start) as usize;
         let mut reader = Self {
             storage,
             name,
+            shape,
             geometry,
+            forms: vec![shape.form(); by_role.len()],
+            seen: BTreeSet::new(),
+            object_tags: storage.object_tags(name.id, &geometry),
             cells: (0..layout.cells()).map(|_| Buffer::default()).collect(),
+            tags: vec![Vec::new(); layout.cells()],
             states: vec![vec![State::Unread; sectors]; layout.cells()],
             layout,
             by_role,
@@ -101,6 +131,8 @@ impl<'a> StripeReader<'a> {
             failed: BTreeMap::new(),
             damaged: BTreeSet::new(),
             damage: BTreeSet::new(),
+            forged: BTreeSet::new(),
+            has_odd_tags: false,
             bytes_read: 0,
         };
         for role in 0..reader.by_role.len() {
@@ -132,24 +164,30 @@ impl<'a> StripeReader<'a> {
         }
     }
 
-    /// Sectors of which all cells are known.
-    pub fn whole_sectors(&self) -> Vec<u64> {
-        let is_good = |sector: &u64| {
-            let mut cells = 0..self.layout.cells();
-            cells.all(|cell| self.state(cell, *sector) == State::Good)
-        };
-        self.window.clone().filter(is_good).collect()
-    }
-
-    /// Whether no cell of a sector was computed from others.
-    pub fn all_were_read(&self, sector: u64) -> bool {
-        self.absent.is_empty() && !self.damage.iter().any(|(_, damaged)| *damaged == sector)
-    }
-
     /// Leaves a role out, even if its target is in use.
     pub fn leave_out(&mut self, role: usize) {
         self.away.insert(role);
         self.give_up_role(role);
+    }
+
+    /// The object.
+    pub fn name(&self) -> Name {
+        self.name
+    }
+
+    /// The shape with which the stripe is read.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The sectors of each cell that are read.
+    pub fn window(&self) -> Range<u64> {
+        self.window.clone()
+    }
+
+    /// What makes tags, if the secret is known.
+    pub fn object_tags(&self) -> Option<&ObjectTags> {
+        self.object_tags.as_ref()
     }
 
     /// The layout of the stripe.
@@ -167,7 +205,12 @@ impl<'a> StripeReader<'a> {
         &self.damaged
     }
 
-    /// The targets of these roles.
+    /// Roles with bytes that have the right checksum and are wrong.
+    pub fn forged(&self) -> &BTreeSet<usize> {
+        &self.forged
+    }
+
+    /// The targets of damaged roles.
     pub fn damaged_targets(&self) -> impl Iterator<Item = usize> {
         self.damaged.iter().map(|&role| self.by_role[role])
     }
@@ -186,6 +229,11 @@ impl<'a> StripeReader<'a> {
     /// Bytes read from targets.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
+    }
+
+    /// The target of each role.
+    pub fn by_role(&self) -> &[usize] {
+        &self.by_role
     }
 
     /// The bytes of a sector that [`StripeReader::obtain`] has read or computed.
@@ -263,6 +311,16 @@ impl<'a> StripeReader<'a> {
         }
     }
 
+    /// Reads and computes all cells.
+    ///
+    /// # Errors
+    /// As [`StripeReader::obtain`].
+    pub fn obtain_all(&mut self) -> Result<()> {
+        let cells = 0..self.layout.cells();
+        let wants: Vec<Want> = cells.map(|cell| (cell, self.window.clone())).collect();
+        self.obtain(&wants)
+    }
+
     /// Computes cells from others by `plan`, in these sectors.
     pub fn compute(&mut self, plan: &Plan, sectors: &Range<u64>) {
         let bytes = self.bytes_of(sectors);
@@ -280,9 +338,37 @@ impl<'a> StripeReader<'a> {
         let mut slices: Vec<&mut [u8]> = slices.collect();
         plan.run(&mut slices)
             .expect("the parts of all cells are of one length");
+        let tags = self.tags_of(sectors);
+        let slices = self.tags.iter_mut().enumerate().map(|(number, cell)| {
+            if used.contains(&number) {
+                &mut cell[tags.clone()]
+            } else {
+                &mut []
+            }
+        });
+        let mut slices: Vec<&mut [u8]> = slices.collect();
+        plan.run(&mut slices)
+            .expect("the tags of all cells are of one length");
         for cell in plan.writes() {
             self.mark(cell, sectors, State::Good);
         }
+    }
+
+    /// The form of a role's shard.
+    pub fn form(&self, role: usize) -> Form {
+        self.forms[role]
+    }
+
+    /// Whether the shards of all roles that are there are tagged.
+    pub fn are_all_tagged(&self) -> bool {
+        let mut there = (0..self.forms.len()).filter(|role| !self.absent.contains(role));
+        there.all(|role| self.forms[role] == Form::Tagged)
+    }
+
+    /// The tag of a sector, read or computed from others.
+    pub fn tag(&self, cell: usize, sector: u64) -> Tag {
+        let tag = &self.tags[cell][self.tags_of(&(sector..sector + 1))];
+        *tag.first_chunk().expect("a tag has this length")
     }
 
     /// Whether all of these cells are good in the whole window.
@@ -293,6 +379,15 @@ impl<'a> StripeReader<'a> {
 
     /// Reads wanted, unread sectors from all targets at once. Unreadable sectors become bad.
     pub fn read(&mut self, wants: &[Want]) {
+        let mut wants = wants.to_vec();
+        while !wants.is_empty() {
+            wants = self.read_in_known_forms(&wants);
+        }
+    }
+
+    /// As [`StripeReader::read`], but returns what has to be read again, from shards that proved to
+    /// have another form.
+    fn read_in_known_forms(&mut self, wants: &[Want]) -> Vec<Want> {
         let mut of_role: BTreeMap<usize, Vec<Want>> = BTreeMap::new();
         for (cell, sectors) in wants {
             for sectors in self.unread(*cell, sectors) {
@@ -322,18 +417,29 @@ impl<'a> StripeReader<'a> {
         });
         self.bytes_read += bytes_read.into_inner();
         let answered: Vec<usize> = fetched.iter().map(|(number, _)| *number).collect();
+        let mut again = Vec::new();
         for (number, found) in fetched {
             let role = self.role_of_target(number);
             match found {
                 Ok(found) => {
+                    let mut spoilt = Vec::new();
                     for (span, start, bytes) in found {
-                        self.take(&span, start, &bytes);
+                        spoilt.extend(self.take(&span, start, &bytes, false));
                         buffer::give_back(bytes);
+                    }
+                    if !spoilt.is_empty() && self.has_other_form(role) {
+                        again.extend(of_role[&role].iter().cloned());
+                    } else {
+                        self.spoil(role, &spoilt);
                     }
                 }
                 Err(error) => {
                     match error.kind() {
                         StorageErrorKind::NotFound => {}
+                        StorageErrorKind::PastEnd if self.has_other_form(role) => {
+                            again.extend(of_role[&role].iter().cloned());
+                            continue;
+                        }
                         // The shard is truncated.
                         StorageErrorKind::PastEnd => drop(self.damaged.insert(role)),
                         _ => self.failed_to_read(role, &error),
@@ -348,10 +454,40 @@ impl<'a> StripeReader<'a> {
                 self.leave_out(role);
             }
         }
+        again
     }
 
-    /// Reads the whole shards of all roles that are not absent, including headers.
-    pub fn read_containers(&mut self) {
+    /// Whether the header of a role's shard shows another form than was thought; asked once a role.
+    fn has_other_form(&mut self, role: usize) -> bool {
+        if !self.seen.insert(role) {
+            return false;
+        }
+        let target = self.storage.targets.storage(self.by_role[role]);
+        let header = target.and_then(|target| target.get(self.name, Some(0..HEADER_LEN_MAX)).ok());
+        let header = header.and_then(|bytes| Header::parse(self.name.id, &bytes));
+        let Some(header) = header.filter(|header| self.is_ours(header, role)) else {
+            return false;
+        };
+        std::mem::replace(&mut self.forms[role], header.shape.form()) != header.shape.form()
+    }
+
+    /// Whether a header is that of a shard of this role of this stripe.
+    fn is_ours(&self, header: &Header, role: usize) -> bool {
+        let (object, shape) = (self.name.id, &header.shape);
+        let are_same = match (&shape.seal, &self.shape.seal) {
+            (Some(seal), Some(own)) => seal == own,
+            _ => self.storage.is_sealed(object, shape),
+        };
+        let by_role = self.storage.targets_by_role(object, shape);
+        header.role == role
+            && shape.geometry == self.geometry
+            && are_same
+            && by_role.is_some_and(|by_role| by_role == self.by_role)
+    }
+
+    /// Reads the whole shards of all roles that are not absent, including headers, and checks tags
+    /// and checksums. Returns the headers.
+    pub fn read_containers(&mut self) -> Vec<Header> {
         let roles = (0..self.by_role.len()).filter(|role| !self.absent.contains(role));
         let numbers: Vec<usize> = roles.clone().map(|role| self.by_role[role]).collect();
         let roles: Vec<usize> = roles.collect();
@@ -361,12 +497,13 @@ impl<'a> StripeReader<'a> {
             .targets
             .each(&numbers, |_, target| target.get(name, None));
         let answered: Vec<usize> = read.iter().map(|(number, _)| *number).collect();
+        let mut headers = Vec::new();
         for (number, bytes) in read {
             let role = self.role_of_target(number);
             match bytes {
                 Ok(bytes) => {
                     self.bytes_read += bytes.len() as u64;
-                    self.take_container(role, &bytes);
+                    headers.extend(self.take_container(role, &bytes));
                     buffer::give_back(bytes);
                 }
                 Err(error) => {
@@ -382,24 +519,33 @@ impl<'a> StripeReader<'a> {
                 self.leave_out(role);
             }
         }
+        headers
     }
 
-    fn take_container(&mut self, role: usize, bytes: &[u8]) {
-        let is_ours = Geometry::parse(self.name.id, bytes) == Some((self.geometry, role));
-        let len = self.geometry.container_len();
-        if !is_ours || bytes.len() as u64 != len {
+    /// Takes over a whole shard; returns its header, if that is sound.
+    fn take_container(&mut self, role: usize, bytes: &[u8]) -> Option<Header> {
+        let header = Header::parse(self.name.id, bytes);
+        if let Some(header) = header.filter(|header| self.is_ours(header, role)) {
+            self.forms[role] = header.shape.form();
+        } else {
             self.damaged.insert(role);
         }
-        if bytes.len() as u64 != len {
-            return self.give_up_role(role);
+        let form = self.forms[role];
+        if bytes.len() as u64 != self.geometry.container_len(form) {
+            self.damaged.insert(role);
+            self.give_up_role(role);
+            return header;
         }
-        let end = self.geometry.stored(self.layout.rows(), &(0..0)).start as usize;
+        let rows = self.layout.rows();
+        let end = self.geometry.stored(form, rows, &(0..0)).start as usize;
         if bytes[end..].iter().any(|&byte| byte != 0) {
             self.damaged.insert(role);
         }
         let cells = self.layout.cells_of_role(role);
         let wants: Vec<Want> = cells.map(|cell| (cell, self.window.clone())).collect();
-        self.take(&wants, 0, bytes);
+        let spoilt = self.take(&wants, 0, bytes, true);
+        self.spoil(role, &spoilt);
+        header
     }
 
     /// Handles a failed read of a role's shard that exists.
@@ -436,30 +582,75 @@ impl<'a> StripeReader<'a> {
     }
 
     fn stored(&self, (cell, sectors): &Want) -> Range<u64> {
-        self.geometry.stored(self.layout.row_of(*cell), sectors)
+        let form = self.forms[self.layout.role_of(*cell)];
+        self.geometry
+            .stored(form, self.layout.row_of(*cell), sectors)
     }
 
-    /// Takes over the intact sectors of a span; `bytes` begin at offset `start` of the shard.
-    fn take(&mut self, span: &[Want], start: u64, bytes: &[u8]) {
+    /// Takes over the sound sectors of a span, and returns the others; `bytes` begin at offset
+    /// `start` of the shard.
+    fn take(
+        &mut self,
+        span: &[Want],
+        start: u64,
+        bytes: &[u8],
+        with_checksums: bool,
+    ) -> Vec<Spoilt> {
+        let mut spoilt = Vec::new();
         for (cell, sectors) in span {
-            let (role, row) = (self.layout.role_of(*cell), self.layout.row_of(*cell));
             self.make_room(*cell);
             for sector in sectors.clone() {
-                let at = self.geometry.stored(row, &(sector..sector + 1));
-                let stored = &bytes[(at.start - start) as usize..(at.end - start) as usize];
                 let sectors = sector..sector + 1;
-                match container::open_sector(self.name.id, role, row, sector, stored) {
-                    Some(sound) => {
-                        let range = self.bytes_of(&sectors);
+                let at = self.stored(&(*cell, sectors.clone()));
+                let stored = &bytes[(at.start - start) as usize..(at.end - start) as usize];
+                match self.judge(*cell, sector, stored, with_checksums) {
+                    Verdict::Sound(sound, tag) => {
+                        let (range, tags) = (self.bytes_of(&sectors), self.tags_of(&sectors));
                         self.cells[*cell].as_mut()[range].copy_from_slice(sound);
+                        self.tags[*cell][tags][..tag.len()].copy_from_slice(tag);
                         self.mark(*cell, &sectors, State::Good);
                     }
-                    None => {
-                        self.damaged.insert(role);
-                        self.damage.insert((*cell, sector));
-                        self.mark(*cell, &sectors, State::Bad);
-                    }
+                    Verdict::Damaged => spoilt.push((*cell, sector, false)),
+                    Verdict::Forged => spoilt.push((*cell, sector, true)),
                 }
+            }
+        }
+        spoilt
+    }
+
+    /// Judges a sector by its tag where that can be checked, and by its checksum otherwise, or
+    /// `with_checksums` by both.
+    fn judge<'b>(
+        &self,
+        cell: usize,
+        sector: u64,
+        stored: &'b [u8],
+        with_checksums: bool,
+    ) -> Verdict<'b> {
+        let (role, row) = (self.layout.role_of(cell), self.layout.row_of(cell));
+        let len = self.geometry.sector(sector);
+        let (bytes, tail) = stored.split_at((len.end - len.start) as usize);
+        let tag = &tail[..self.forms[role].tag_len() as usize];
+        let tags = self.object_tags.as_ref().filter(|_| !tag.is_empty());
+        let is_right = tags.map(|tags| tags.tag(cell, sector, bytes) == *tag);
+        if is_right == Some(true) && !with_checksums {
+            return Verdict::Sound(bytes, tag);
+        }
+        match container::open_sector(self.name.id, role, row, sector, stored) {
+            None => Verdict::Damaged,
+            Some(_) if is_right == Some(false) => Verdict::Forged,
+            Some(_) => Verdict::Sound(bytes, tag),
+        }
+    }
+
+    /// Records sectors of a role that are not sound.
+    fn spoil(&mut self, role: usize, spoilt: &[Spoilt]) {
+        for &(cell, sector, is_forged) in spoilt {
+            self.damaged.insert(role);
+            self.damage.insert((cell, sector));
+            self.mark(cell, &(sector..sector + 1), State::Bad);
+            if is_forged {
+                self.forged.insert(role);
             }
         }
     }
@@ -531,11 +722,19 @@ impl<'a> StripeReader<'a> {
         at(sectors.start)..at(sectors.end)
     }
 
+    /// Byte range of the tags of sectors within the window.
+    fn tags_of(&self, sectors: &Range<u64>) -> Range<usize> {
+        let at = |sector: u64| (sector - self.window.start) as usize * TAG_LEN;
+        at(sectors.start)..at(sectors.end)
+    }
+
     fn make_room(&mut self, cell: usize) {
         let len = self.bytes_of(&self.window.clone()).end;
         if self.cells[cell].as_ref().len() != len {
             self.cells[cell] = Buffer::of(len);
         }
+        let tags = self.tags_of(&self.window.clone()).end;
+        self.tags[cell].resize(tags, 0);
     }
 
     /// The error for a stripe whose parts at most two missing targets and some others lack.
@@ -621,17 +820,19 @@ pub fn wants(geometry: &Geometry, layout: &Layout, range: &Range<u64>) -> Vec<Wa
     of_cell.collect()
 }
 
-/// The object in the shard of a replica, if intact.
+/// The object in the shard of a replica, if it is intact and what its name says. The name of the
+/// config says nothing.
 pub fn open_replica(object: Id, geometry: &Geometry, bytes: &[u8]) -> Option<Vec<u8>> {
-    if bytes.len() as u64 != geometry.container_len() {
+    if bytes.len() as u64 != geometry.container_len(Form::Plain) {
         return None;
     }
     let mut found = Vec::with_capacity(geometry.cell_len() as usize);
     for sector in 0..geometry.sectors() {
-        let at = geometry.stored(0, &(sector..sector + 1));
+        let at = geometry.stored(Form::Plain, 0, &(sector..sector + 1));
         let stored = &bytes[at.start as usize..at.end as usize];
         found.extend_from_slice(container::open_sector(object, 0, 0, sector, stored)?);
     }
     found.truncate(geometry.object_len as usize);
-    Some(found)
+    let is_named = object == Name::CONFIG.id || object_id(&[&found]) == object;
+    is_named.then_some(found)
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use tabane_parity::{recover_plan, repair_plan};
 
-use crate::container::{Container, Geometry};
+use crate::container::{Container, Form, Header, Shape};
 use crate::heal::Healing;
 use crate::list::Holding;
 use crate::open::refusal;
+use crate::put::padded;
 use crate::read::{StripeReader, open_replica};
 use crate::sender::Placed;
 use crate::striped::StripedStorage;
-use tabane_storage::buffer::Buffer;
 use tabane_storage::{Name, Result, StorageError, StorageErrorKind};
 
 impl StripedStorage {
@@ -26,10 +26,11 @@ impl StripedStorage {
     ) -> Result<bool> {
         let has = |number: &usize| (holding.holders | holding.wrong) >> number & 1 == 1;
         let holders = self.targets.up().into_iter().filter(has);
-        let (mut good, mut damaged) = (None, Vec::new());
+        let (mut copies, mut damaged) = (Vec::new(), Vec::new());
         for number in holders {
             // One intact copy is enough, unless all data is to be read.
-            if good.is_some() && !healing.options.read_data && holding.wrong >> number & 1 == 0 {
+            if !copies.is_empty() && !healing.options.read_data && holding.wrong >> number & 1 == 0
+            {
                 continue;
             }
             let Some(target) = self.targets.storage(number) else {
@@ -38,12 +39,13 @@ impl StripedStorage {
             match target.get(name, None) {
                 Ok(bytes) => {
                     healing.read(bytes.len() as u64);
-                    let parsed = Geometry::parse(name.id, &bytes);
-                    let object = parsed
-                        .filter(|(geometry, _)| geometry.is_replica())
-                        .and_then(|(geometry, _)| open_replica(name.id, &geometry, &bytes));
+                    let header = Header::parse(name.id, &bytes);
+                    let object = header
+                        .map(|header| header.shape.geometry)
+                        .filter(|geometry| geometry.is_replica())
+                        .and_then(|geometry| open_replica(name.id, &geometry, &bytes));
                     match object {
-                        Some(object) => good = Some(object),
+                        Some(object) => copies.push((number, object)),
                         None => damaged.push(number),
                     }
                 }
@@ -51,16 +53,24 @@ impl StripedStorage {
                 Err(error) => drop(self.failed_to_read(number, &error)),
             }
         }
-        healing.count(|report| report.damaged_parts += damaged.len() as u64);
-        let Some(object) = good else {
-            return Err(StorageError::new(
-                StorageErrorKind::Damaged,
-                "no intact copy of it can be read",
-            ));
+        let object = most_frequent(&copies).cloned();
+        let Some(object) = object else {
+            healing.count(|report| report.damaged_parts += damaged.len() as u64);
+            let text = match copies[..] {
+                [] => "no intact copy of it can be read",
+                _ => "copies of it differ, and as many say one thing as another",
+            };
+            return Err(StorageError::new(StorageErrorKind::Damaged, text));
         };
-        let geometry = Geometry::replica(object.len() as u64);
-        let cell = Buffer::padded(&object, geometry.cell_len() as usize);
-        let container = Container::new(&geometry, name.id, 0, [cell.as_ref()]);
+        // Copies of the config alone can differ: its name says nothing of its bytes.
+        for (number, _) in copies.iter().filter(|(_, copy)| *copy != object) {
+            self.tell_of_liar(*number, name);
+            damaged.push(*number);
+            healing.count(|report| report.forged_parts += 1);
+        }
+        healing.count(|report| report.damaged_parts += damaged.len() as u64);
+        let cell = padded(&object);
+        let container = Container::replica(name.id, object.len() as u64, cell.as_ref());
         let mut done = true;
         for &number in lacking.iter().filter(|number| !damaged.contains(number)) {
             done &= healing.put(number, name, &container.parts());
@@ -71,8 +81,8 @@ impl StripedStorage {
         Ok(done && !(lacking.is_empty() && damaged.is_empty()))
     }
 
-    /// Writes missing and damaged parts of a stripe anew; returns true if there were any and all
-    /// writes succeeded.
+    /// Writes missing, damaged and forged parts of a stripe anew, and those that lack tags; returns
+    /// true if there were any and all writes succeeded.
     pub(super) fn heal_stripe(
         &self,
         healing: &Healing,
@@ -80,113 +90,189 @@ impl StripedStorage {
         holding: &Holding,
         lacking: &[usize],
     ) -> Result<bool> {
-        let geometry = self.geometry(name)?;
-        if geometry.generation != holding.generation() {
-            return Err(StorageError::new(
-                StorageErrorKind::Damaged,
-                "no part of it has the length that its headers say",
-            ));
-        }
-        let by_role = self.targets_by_role(name.id, geometry.generation);
-        let by_role = by_role.expect("the generation is known");
-        let all = 0..geometry.sectors();
-        let reader = StripeReader::new(self, name, geometry, all.clone());
-        let mut reader = reader.expect("the generation is known");
-        let mut absent = BTreeSet::new();
-        for (role, &number) in by_role.iter().enumerate() {
-            if holding.holders >> number & 1 == 0 {
-                reader.give_up_role(role);
-                absent.insert(role);
+        let shape = self.shape(name)?;
+        let gives_tags = healing.gives_tags && holding.lacks_tags();
+        if !healing.options.read_data && holding.wrong == 0 && !gives_tags {
+            let mut reader = self.reader(name, shape, holding)?;
+            let absent = self.absent(&reader, holding);
+            if self.rebuild_among_nodes(healing, name, shape, reader.by_role(), &absent) {
+                return Ok(true);
             }
-        }
-        let lost: Vec<usize> = reader.absent().iter().copied().collect();
-        let quick = !healing.options.read_data && holding.wrong == 0;
-        if quick && self.rebuild_among_nodes(healing, name, geometry, &by_role, &absent) {
-            return Ok(true);
-        }
-        let rebuilt = quick
-            && repair_plan(reader.layout(), &lost).is_ok_and(|plan| {
-                let reads = plan.reads();
-                let wants: Vec<_> = reads.iter().map(|&cell| (cell, all.clone())).collect();
-                reader.read(&wants);
-                let is_good = reader.all_good(&reads);
-                if is_good {
-                    reader.compute(&plan, &all);
-                }
-                is_good
-            });
-        if !rebuilt {
-            // Parts may be damaged: all are read before one is replaced.
-            reader.read_containers();
-            let wanted = reader.absent() | reader.damaged();
-            let cells = wanted
-                .iter()
-                .flat_map(|&role| reader.layout().cells_of_role(role));
-            let wants: Vec<_> = cells.map(|cell| (cell, all.clone())).collect();
-            let obtained = reader.obtain(&wants);
-            healing.count(|report| report.damaged_parts += reader.damaged().len() as u64);
-            if obtained.is_err() {
+            if reader.rebuild_quickly() {
                 healing.read(reader.bytes_read());
-            }
-            obtained?;
-            if let Some(suspect) = reader.contradiction() {
-                healing.count(|report| report.contradicting_objects += 1);
-                healing.read(reader.bytes_read());
-                let who = match suspect {
-                    Some(role) => {
-                        let url = &self.targets.all()[by_role[role]].url;
-                        format!("that on {url} is wrong, unless two other parts are")
-                    }
-                    None => "which parts are wrong is unknown".to_owned(),
+                // Cells without tags prove nothing, so nothing that is made of them gets a tag.
+                let shape = match reader.are_all_tagged() {
+                    true => shape,
+                    false => shape.plain(),
                 };
-                let text = format!(
-                    "its parts contradict each other although their checksums are right: {who}. \
-                     Nothing was replaced, since only a client with the password can be sure"
-                );
-                return Err(StorageError::new(StorageErrorKind::Damaged, text));
+                let (done, _) = self.put_lacking(healing, &reader, shape, lacking, absent)?;
+                return Ok(done && !lacking.is_empty());
             }
         }
+        // Parts may be damaged: all are read before one is replaced.
+        let mut reader = self.reader(name, shape, holding)?;
+        let headers = reader.read_containers();
+        let most = self.shape_of_most(name, shape, &headers);
+        if most != shape {
+            reader = self.reader(name, most, holding)?;
+            reader.read_containers();
+        }
+        let obtained = reader.obtain_all();
+        let proved = obtained.map(|()| reader.prove());
         healing.read(reader.bytes_read());
-
-        let parts_of = |role: usize| {
-            let cells = reader.layout().cells_of_role(role);
-            let cells = cells.map(|cell| reader.cells()[cell].as_ref());
-            Container::new(&geometry, name.id, role, cells)
-        };
-        let is_wrong = |role: &usize| holding.wrong >> by_role[*role] & 1 == 1;
-        let mut done = true;
-        let mut missing: BTreeSet<usize> = absent;
-        let to_put: Vec<usize> = (0..by_role.len())
-            .filter(|role| lacking.contains(&by_role[*role]) && !is_wrong(role))
-            .collect();
-        for role in &to_put {
-            let is_put = healing.put(by_role[*role], name, &parts_of(*role).parts());
-            done &= is_put;
-            if is_put {
-                missing.remove(role);
-            }
+        healing.count(|report| {
+            report.damaged_parts += reader.damaged().len() as u64;
+            report.forged_parts += reader.forged().len() as u64;
+        });
+        for &role in reader.forged() {
+            self.tell_of_liar(reader.by_role()[role], name);
         }
+        if !proved? {
+            healing.count(|report| report.contradicting_objects += 1);
+            let text = "its bytes are not what its name says, whichever two parts are left out: \
+                        too many parts are wrong although their checksums are right";
+            return Err(StorageError::new(StorageErrorKind::Damaged, text));
+        }
+        let sealed = self.sealed(name, &reader);
+        if sealed.seal.is_some() && reader.has_odd_tags() && !self.knows_secret() {
+            healing.count(|report| report.contradicting_objects += 1);
+            let text = "the tags of its parts contradict each other; which are wrong only a heal \
+                        that is given a password can tell";
+            return Err(StorageError::new(StorageErrorKind::Damaged, text));
+        }
+        let absent = self.absent(&reader, holding);
+        let is_wrong = |role: &usize| holding.wrong >> reader.by_role()[*role] & 1 == 1;
+        let lacking: Vec<usize> = lacking
+            .iter()
+            .copied()
+            .filter(|number| holding.wrong >> number & 1 == 0)
+            .collect();
+        let (mut done, mut missing) =
+            self.put_lacking(healing, &reader, sealed, &lacking, absent)?;
+        let roles = 0..reader.by_role().len();
+        let lacks_tags = |role: &usize| {
+            let is_there = holding.holders >> reader.by_role()[*role] & 1 == 1;
+            is_there && gives_tags && reader.form(*role) == Form::Plain
+        };
         let damaged = reader.damaged().iter().copied();
-        let wrong = (0..by_role.len()).filter(is_wrong);
-        let mut to_replace: BTreeSet<usize> = damaged.chain(wrong).collect();
-        to_replace.retain(|role| self.targets.is_up(by_role[*role]));
-        let had_work = !(to_put.is_empty() && to_replace.is_empty());
+        let to_replace = damaged
+            .chain(roles.clone().filter(is_wrong))
+            .chain(roles.filter(lacks_tags));
+        let mut to_replace: BTreeSet<usize> = to_replace.collect();
+        to_replace.retain(|role| self.targets.is_up(reader.by_role()[*role]));
+        let had_work = !(lacking.is_empty() && to_replace.is_empty());
         while let Some(role) = to_replace.pop_first() {
+            let number = reader.by_role()[role];
             if !reader.survives_without(role, &missing, &to_replace) {
                 return Err(refusal(format!(
                     "its damaged part on {} is needed until missing targets are back, and was not \
                      replaced",
-                    self.targets.all()[by_role[role]].url
+                    self.targets.all()[number].url
                 )));
             }
             missing.insert(role);
-            if healing.replace(by_role[role], name, &parts_of(role).parts()) {
+            let container = reader.container(sealed, role);
+            if healing.replace(number, name, &container.parts()) {
                 missing.remove(&role);
             } else {
                 done = false;
             }
         }
+        self.shape_is(name.id, sealed);
         Ok(done && had_work)
+    }
+
+    /// A reader of a stripe whose parts these targets have.
+    fn reader(&self, name: Name, shape: Shape, holding: &Holding) -> Result<StripeReader<'_>> {
+        if shape.geometry.container_len(Form::Plain) != holding.container_len {
+            return Err(StorageError::new(
+                StorageErrorKind::Damaged,
+                "no part of it has the length that its headers say",
+            ));
+        }
+        let all = 0..shape.geometry.sectors();
+        let reader = StripeReader::new(self, name, shape, all);
+        let mut reader = reader.expect("the generation is known");
+        for role in self.absent(&reader, holding) {
+            reader.give_up_role(role);
+        }
+        Ok(reader)
+    }
+
+    /// The roles whose targets have no part of the right length.
+    fn absent(&self, reader: &StripeReader, holding: &Holding) -> BTreeSet<usize> {
+        let targets = (0..).zip(reader.by_role());
+        let absent = targets.filter(|&(_, &number)| holding.holders >> number & 1 == 0);
+        absent.map(|(role, _)| role).collect()
+    }
+
+    /// The shape in which most headers agree; `current` if no other has more. A header that has no
+    /// seal agrees with one that has the same roles at the same places.
+    fn shape_of_most(&self, name: Name, current: Shape, headers: &[Header]) -> Shape {
+        let is_sound = |header: &&Header| self.is_sealed(name.id, &header.shape);
+        let places = |shape: &Shape| self.targets_by_role(name.id, shape);
+        let agree = |a: &Shape, b: &Shape| a.geometry == b.geometry && places(a) == places(b);
+        let votes = |shape: &Shape| {
+            let headers = headers.iter().filter(is_sound);
+            headers.filter(|other| agree(shape, &other.shape)).count()
+        };
+        let with_seal = |shape: &Shape| {
+            let headers = headers.iter().filter(is_sound);
+            let of_shape = headers.filter(|header| header.shape == *shape);
+            (
+                votes(shape),
+                shape.seal.is_some(),
+                of_shape.count(),
+                *shape == current,
+            )
+        };
+        let known = headers.iter().filter(is_sound).map(|header| header.shape);
+        let known = known.filter(|shape| places(shape).is_some());
+        known
+            .chain([current])
+            .max_by_key(with_seal)
+            .unwrap_or(current)
+    }
+
+    /// The shape with which parts of a stripe are written: tagged, if tags can be made or are all
+    /// there.
+    fn sealed(&self, name: Name, reader: &StripeReader) -> Shape {
+        let shape = reader.shape();
+        match self.tag_key.get() {
+            Some(key) if self.is_tagged() => {
+                let usual = || self.usual_places(name.id, reader.by_role().len());
+                let places = shape.seal.map_or_else(usual, |seal| seal.places);
+                let seal = Some(key.seal(name.id, &shape.geometry, places));
+                Shape { seal, ..shape }
+            }
+            _ if reader.are_all_tagged() => shape,
+            _ => shape.plain(),
+        }
+    }
+
+    /// Puts the parts that these targets lack. Returns whether all are there now, and the roles
+    /// that are still missing of the `absent` ones.
+    fn put_lacking(
+        &self,
+        healing: &Healing,
+        reader: &StripeReader,
+        shape: Shape,
+        lacking: &[usize],
+        absent: BTreeSet<usize>,
+    ) -> Result<(bool, BTreeSet<usize>)> {
+        let (mut done, mut missing) = (true, absent);
+        for (role, &number) in reader.by_role().iter().enumerate() {
+            if !lacking.contains(&number) {
+                continue;
+            }
+            let container = reader.container(shape, role);
+            if healing.put(number, reader.name(), &container.parts()) {
+                missing.remove(&role);
+            } else {
+                done = false;
+            }
+        }
+        Ok((done, missing))
     }
 
     /// Lets the nodes of a cluster rebuild missing parts of a stripe without sending a byte here;
@@ -195,19 +281,20 @@ impl StripedStorage {
         &self,
         healing: &Healing,
         name: Name,
-        geometry: Geometry,
+        shape: Shape,
         by_role: &[usize],
         absent: &BTreeSet<usize>,
     ) -> bool {
-        let generation = self.generation(geometry.generation);
+        let generation = self.generation(shape.geometry.generation);
         let placed = Placed {
             name,
-            geometry,
+            shape,
+            tags: None,
             generation: generation.expect("the generation is known"),
             by_role,
         };
         let mut missing = absent.clone();
-        let layout = geometry.layout();
+        let layout = shape.geometry.layout();
         while let Some(&role) = missing.first() {
             let lost: Vec<usize> = missing.iter().copied().collect();
             let Ok(plan) = repair_plan(&layout, &lost) else {
@@ -217,7 +304,7 @@ impl StripedStorage {
                 return false;
             }
             // Bytes that the nodes read.
-            healing.read(plan.reads().len() as u64 * geometry.cell_len());
+            healing.read(plan.reads().len() as u64 * shape.geometry.cell_len());
             missing.remove(&role);
         }
         true
@@ -225,6 +312,41 @@ impl StripedStorage {
 }
 
 impl StripeReader<'_> {
+    /// Computes the absent roles with the fewest reads; returns whether all these succeeded.
+    fn rebuild_quickly(&mut self) -> bool {
+        let lost: Vec<usize> = self.absent().iter().copied().collect();
+        let Ok(plan) = repair_plan(self.layout(), &lost) else {
+            return false;
+        };
+        let (reads, all) = (plan.reads(), self.window());
+        let wants: Vec<_> = reads.iter().map(|&cell| (cell, all.clone())).collect();
+        self.read(&wants);
+        let is_good = self.all_good(&reads);
+        if is_good {
+            self.compute(&plan, &all);
+        }
+        is_good
+    }
+
+    /// The shard of a role, of a stripe of which its cells are known.
+    fn container(&self, shape: Shape, role: usize) -> Container<'_> {
+        let cells = self.layout().cells_of_role(role);
+        let cells = cells.map(|cell| self.cells()[cell].as_ref());
+        let object = self.name().id;
+        Container::new(
+            &Header { shape, role },
+            object,
+            cells,
+            &|row, sector, bytes| {
+                let cell = self.layout().cell(role, row);
+                match self.object_tags() {
+                    Some(tags) => tags.tag(cell, sector, bytes),
+                    None => self.tag(cell, sector),
+                }
+            },
+        )
+    }
+
     /// Whether the object stays readable without `role` and the `missing` roles, with the `damaged`
     /// ones as they are.
     fn survives_without(
@@ -245,4 +367,13 @@ impl StripeReader<'_> {
             .iter()
             .all(|bad| recover_plan(layout, bad, &wanted).is_ok())
     }
+}
+
+/// The copy that most targets have, if no other is as frequent.
+fn most_frequent(copies: &[(usize, Vec<u8>)]) -> Option<&Vec<u8>> {
+    let votes = |copy: &Vec<u8>| copies.iter().filter(|(_, other)| other == copy).count();
+    let (_, best) = copies.iter().max_by_key(|(_, copy)| votes(copy))?;
+    let rivals = copies.iter().filter(|(_, copy)| copy != best);
+    let is_alone = rivals.map(|(_, copy)| votes(copy)).max() < Some(votes(best));
+    is_alone.then_some(best)
 }

@@ -2,7 +2,8 @@
 
 use tabane_storage::{Name, Result};
 
-use crate::container::Geometry;
+use crate::container::Shape;
+use crate::tags::ObjectTags;
 use crate::targets::Targets;
 
 /// Puts and rebuilds stripes through the nodes of a cluster.
@@ -21,7 +22,9 @@ pub struct Placed<'a> {
     /// The object.
     pub name: Name,
     /// How it is laid out.
-    pub geometry: Geometry,
+    pub shape: Shape,
+    /// What makes the tags of a tagged stripe that is put; nodes that rebuild a part need none.
+    pub tags: Option<&'a ObjectTags>,
     /// The targets of the stripe's generation.
     pub generation: &'a [usize],
     /// The same targets, ordered by role.

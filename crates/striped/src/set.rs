@@ -8,8 +8,15 @@ use crate::container::{GENERATION_MAX, ROLES_MAX};
 use tabane_storage::Id;
 use tabane_storage::{object_id, random};
 
-/// The format that this program writes, and the latest that it reads.
-const FORMAT: u8 = 1;
+/// The format of identities.
+const IDENTITY_FORMAT: u8 = 1;
+
+/// The format of a set whose shards are all plain, as older programs made them.
+const PLAIN_FORMAT: u8 = 1;
+
+/// The format of a set that has tagged shards: that of new sets, and the latest that this program
+/// knows.
+const TAGGED_FORMAT: u8 = 2;
 
 /// The identity of a target and of its set: the object `target`, written once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +34,7 @@ impl Identity {
     /// The identity of a target of a set.
     pub fn new(set: Id, target: Id) -> Self {
         Self {
-            format: FORMAT,
+            format: IDENTITY_FORMAT,
             set,
             target,
             checksum: object_id(&[&set.0, &target.0]),
@@ -45,7 +52,7 @@ impl Identity {
     /// A sentence about the first mistake.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let identity: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        check_format(identity.format)?;
+        check_format(identity.format, IDENTITY_FORMAT)?;
         if identity == Self::new(identity.set, identity.target) {
             Ok(identity)
         } else {
@@ -85,7 +92,7 @@ impl Description {
     /// The description of a new set of these targets.
     pub fn new(set: Id, targets: Vec<Member>, fixed_roles: bool) -> Self {
         Self {
-            format: FORMAT,
+            format: TAGGED_FORMAT,
             set,
             epoch: 1,
             fixed_roles,
@@ -115,7 +122,7 @@ impl Description {
 
     /// Checks that the description is consistent.
     fn validate(&self) -> Result<(), String> {
-        check_format(self.format)?;
+        check_format(self.format, TAGGED_FORMAT)?;
         let known: HashSet<Id> = self.targets.iter().map(|member| member.id).collect();
         if known.len() != self.targets.len() {
             return Err("it names a target twice".to_owned());
@@ -136,6 +143,20 @@ impl Description {
             }
         }
         Ok(())
+    }
+
+    /// Whether the set may have tagged shards. Programs that do not know them refuse such a set.
+    pub fn is_tagged(&self) -> bool {
+        self.format > PLAIN_FORMAT
+    }
+
+    /// A copy, of the next epoch, of a set that may have tagged shards.
+    #[must_use]
+    pub fn tagged(&self) -> Self {
+        let mut next = self.clone();
+        next.epoch += 1;
+        next.format = TAGGED_FORMAT;
+        next
     }
 
     /// A copy, of the next epoch, with one target in the place of another.
@@ -171,13 +192,13 @@ pub fn new_id() -> Id {
     Id(random())
 }
 
-fn check_format(format: u8) -> Result<(), String> {
-    match format {
-        FORMAT => Ok(()),
-        _ => Err(format!(
-            "it has format {format}, this program knows {FORMAT}: install a newer tabane"
-        )),
+fn check_format(format: u8, latest: u8) -> Result<(), String> {
+    if (1..=latest).contains(&format) {
+        return Ok(());
     }
+    Err(format!(
+        "it has format {format}, this program knows {latest}: install a newer tabane"
+    ))
 }
 
 #[cfg(test)]
@@ -197,11 +218,12 @@ mod tests {
     fn descriptions_come_back_and_what_makes_no_sense_does_not() {
         let sound = description();
         assert_eq!((sound.epoch, sound.generations.len()), (3, 2));
+        assert!(sound.is_tagged() && sound.tagged().epoch == 4);
         let (id, bytes) = sound.to_object();
         assert_eq!(Description::parse(id, &bytes), Ok(sound.clone()));
         assert!(Description::parse(Id([0; 32]), &bytes).is_err());
         let spoil: [fn(&mut Description); 7] = [
-            |it| it.format = 2,
+            |it| it.format = 3,
             |it| it.generations.clear(),
             |it| it.generations[0].truncate(2),
             |it| it.generations[1].push(Id([77; 32])),

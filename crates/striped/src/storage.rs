@@ -7,6 +7,7 @@ use tabane_storage::{Listed, Name, ObjectKind, Result, Storage, StorageErrorKind
 
 use crate::container::Geometry;
 use crate::striped::StripedStorage;
+use crate::tags::TagKey;
 
 impl Storage for StripedStorage {
     fn location(&self) -> String {
@@ -57,6 +58,11 @@ impl Storage for StripedStorage {
     fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>> {
         self.persist(|_| self.get_object(name, range.clone()))
             .map_err(|error| error.about(name))
+    }
+
+    fn learn_secret(&self, secret: &[u8; 32]) {
+        // Another one is of another repository, which nobody opens here.
+        let _ = self.tag_key.set(TagKey::new(secret));
     }
 
     fn get_otherwise(

@@ -1,7 +1,7 @@
 //! A striped storage: its targets, which parts each of them holds, and whether enough are in use.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use tabane_storage::sync::lock;
@@ -9,12 +9,13 @@ use tabane_storage::{
     Event, EventKind, Id, Notice, ObjectKind, Result, StorageError, StorageErrorKind,
 };
 
-use crate::container::Geometry;
+use crate::container::{Geometry, ROLES_MAX, Shape};
 use crate::decoded::Decoded;
 use crate::open;
 use crate::place::{Place, is_node_url};
 use crate::sender::StripeSender;
 use crate::set::Description;
+use crate::tags::{ObjectTags, TagKey};
 use crate::targets::Targets;
 
 /// Copies of an object that is not striped.
@@ -24,7 +25,7 @@ pub(crate) const REPLICAS: usize = 3;
 /// it needs.
 const BRIEF_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The most geometries remembered.
+/// The most shapes remembered.
 const KNOWN_MAX: usize = 100_000;
 
 /// Objects over several targets.
@@ -34,8 +35,8 @@ pub struct StripedStorage {
     /// Numbers of the targets of each generation.
     pub(crate) generations: Vec<Vec<usize>>,
     pub(crate) description: Description,
-    /// Known geometries of striped objects.
-    pub(crate) known: Mutex<HashMap<Id, Geometry>>,
+    /// Known shapes of striped objects.
+    pub(crate) known: Mutex<HashMap<Id, Shape>>,
     /// Objects that were deleted while a target with a part of them was away.
     pub(crate) deleted: Mutex<HashSet<Id>>,
     /// Roles of objects whose parts are wrong although their checksums are right.
@@ -48,6 +49,8 @@ pub struct StripedStorage {
     pub(crate) damage: Mutex<BTreeSet<(usize, Id)>>,
     /// Sends stripes to targets that make parities among themselves.
     pub(crate) sender: Option<Box<dyn StripeSender>>,
+    /// The secret of tags, once the repository is open.
+    pub(crate) tag_key: OnceLock<TagKey>,
 }
 
 impl StripedStorage {
@@ -65,6 +68,7 @@ impl StripedStorage {
                 .collect()
         };
         let storage = Self {
+            tag_key: OnceLock::new(),
             location,
             generations: description.generations.iter().map(numbers).collect(),
             description,
@@ -263,17 +267,69 @@ impl StripedStorage {
         (u64::from_le_bytes(*first) % places as u64) as usize
     }
 
-    /// The target of each role of a stripe.
-    pub(crate) fn targets_by_role(&self, object: Id, generation: u8) -> Option<Vec<usize>> {
-        let targets = self.generation(generation)?;
+    /// The target of each role of a stripe; `None` if the set has no such generation.
+    pub(crate) fn targets_by_role(&self, object: Id, shape: &Shape) -> Option<Vec<usize>> {
+        let targets = self.generation(shape.geometry.generation)?;
+        let places = match &shape.seal {
+            Some(seal) => seal.places,
+            None => self.usual_places(object, targets.len()),
+        };
+        let roles = usize::from(shape.geometry.roles);
+        let by_role = places[..roles].iter();
+        (roles == targets.len())
+            .then(|| by_role.map(|&place| targets[usize::from(place)]).collect())
+    }
+
+    /// For each role the place of its target, in a stripe over so many targets, unless a seal has
+    /// others.
+    pub(crate) fn usual_places(&self, object: Id, count: usize) -> [u8; ROLES_MAX] {
         let turn = if self.description.fixed_roles {
             0
         } else {
-            self.turn(object, targets.len())
+            self.turn(object, count)
         };
-        let mut by_role = targets.to_vec();
-        by_role.rotate_left(turn);
-        Some(by_role)
+        let mut places = [0; ROLES_MAX];
+        for (role, place) in places[..count].iter_mut().enumerate() {
+            *place = ((role + turn) % count) as u8;
+        }
+        places
+    }
+
+    /// The shape of a new stripe.
+    pub(crate) fn new_shape(&self, object: Id, object_len: u64) -> Shape {
+        let (generation, targets) = self.newest();
+        let geometry = Geometry::stripe(object_len, generation, targets.len());
+        let key = self.tag_key.get().filter(|_| self.is_tagged());
+        let seal = key.map(|key| {
+            let places = self.usual_places(object, targets.len());
+            key.seal(object, &geometry, places)
+        });
+        Shape { geometry, seal }
+    }
+
+    /// What makes and checks the tags of a striped object, if the secret is known.
+    pub(crate) fn object_tags(&self, object: Id, geometry: &Geometry) -> Option<ObjectTags> {
+        let key = self.tag_key.get()?;
+        Some(key.of(object, geometry.roles))
+    }
+
+    /// Whether the seal of a shape is right, as far as can be known: without the secret, or without
+    /// a seal, nothing speaks against it.
+    pub(crate) fn is_sealed(&self, object: Id, shape: &Shape) -> bool {
+        match (&shape.seal, self.tag_key.get()) {
+            (Some(seal), Some(key)) => key.seal(object, &shape.geometry, seal.places) == *seal,
+            _ => true,
+        }
+    }
+
+    /// Whether the set may have tagged shards.
+    pub fn is_tagged(&self) -> bool {
+        self.description.is_tagged()
+    }
+
+    /// Whether the secret of tags is known.
+    pub(crate) fn knows_secret(&self) -> bool {
+        self.tag_key.get().is_some()
     }
 
     /// The targets in the order in which they are to hold copies of an object.
@@ -296,12 +352,12 @@ impl StripedStorage {
         }
     }
 
-    pub(crate) fn geometry_is(&self, object: Id, geometry: Geometry) {
+    pub(crate) fn shape_is(&self, object: Id, shape: Shape) {
         let mut known = lock(&self.known);
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
-        known.insert(object, geometry);
+        known.insert(object, shape);
     }
 
     pub(crate) fn is_deleted(&self, object: Id) -> bool {

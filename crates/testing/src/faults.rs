@@ -15,12 +15,12 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use serde_json::json;
 use tabane_node::authority;
-use tabane_storage::{Id, Name, ObjectKind, RemoteOptions, Storage};
+use tabane_storage::{Name, ObjectKind, RemoteOptions, Storage, object_id};
 use tabane_striped::cluster::file::NodeAddress;
 use tabane_striped::cluster::{self, Plan};
 use tabane_striped::{HealOptions, StripedStorage};
 
-use crate::member::{Member, Told};
+use crate::member::{Member, SECRET, Told};
 use crate::mount::Mount;
 use crate::network::Network;
 use crate::progress;
@@ -222,8 +222,8 @@ struct Bed {
     fabric: Option<String>,
 }
 
-/// Objects that were acknowledged.
-type Objects = Vec<(Name, usize)>;
+/// Objects that were acknowledged: the name of each, and the number that it is made of.
+type Objects = Vec<(Name, u64)>;
 
 /// What writers were told.
 #[derive(Clone, Default)]
@@ -276,7 +276,9 @@ impl Bed {
 
     fn open(&self) -> Result<StripedStorage> {
         let options = RemoteOptions::default();
-        Ok(cluster::open_file(&self.file(), &options, Plan::Auto)?)
+        let storage = cluster::open_file(&self.file(), &options, Plan::Auto)?;
+        storage.learn_secret(&SECRET);
+        Ok(storage)
     }
 
     fn one(&mut self, seed: u64, fault: Fault, random: &mut Random) -> Result<Duration> {
@@ -402,11 +404,11 @@ impl Bed {
 
     /// Checks that every acknowledged object is intact and every listed object can be read.
     fn check(&self, storage: &StripedStorage, acknowledged: &Objects) -> Result<()> {
-        for (name, len) in acknowledged {
+        for &(name, number) in acknowledged {
             let bytes = storage
-                .get(*name, None)
+                .get(name, None)
                 .with_context(|| format!("{name} is lost"))?;
-            ensure!(bytes == object(*name, *len), "{name} is not as it was");
+            ensure!(bytes == object(number).1, "{name} is not as it was");
         }
         for listed in storage.list(ObjectKind::Pack)? {
             let name = Name::new(ObjectKind::Pack, listed.id);
@@ -419,11 +421,12 @@ impl Bed {
     }
 }
 
-/// The bytes of an object follow from its name.
-fn object(name: Name, len: usize) -> Vec<u8> {
-    let mut bytes = Random::at(1).noise(len);
-    bytes[..32].copy_from_slice(&name.id.0);
-    bytes
+/// The object of a number, and its name.
+fn object(number: u64) -> (Name, Vec<u8>) {
+    let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut bytes = Random::at(1).noise(100_000 + (hash >> 43) as usize * 2);
+    bytes[..8].copy_from_slice(&hash.to_le_bytes());
+    (Name::new(ObjectKind::Pack, object_id(&[&bytes])), bytes)
 }
 
 fn write(
@@ -440,19 +443,12 @@ fn write(
                         if number >= WRITER_PUTS_MIN && happened.load(Ordering::Relaxed) {
                             break;
                         }
-                        let hash = |salt: u64| {
-                            (seed * 10_000 + writer * WRITER_PUTS_MAX + number + salt)
-                                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-                        };
-                        let mut id = [0; 32];
-                        id[..8].copy_from_slice(&hash(0).to_le_bytes());
-                        id[8..16].copy_from_slice(&hash(1 << 40).to_le_bytes());
-                        let name = Name::new(ObjectKind::Pack, Id(id));
-                        let len = 100_000 + (hash(7) >> 43) as usize * 2;
+                        let number = seed * 10_000 + writer * WRITER_PUTS_MAX + number;
+                        let (name, bytes) = object(number);
                         let begun = Instant::now();
-                        storage.put(name, &[&object(name, len)])?;
+                        storage.put(name, &[&bytes])?;
                         if let Ok(mut acknowledged) = acknowledged.lock() {
-                            acknowledged.objects.push((name, len));
+                            acknowledged.objects.push((name, number));
                             acknowledged.slowest = acknowledged.slowest.max(begun.elapsed());
                         }
                     }

@@ -14,7 +14,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use tabane_node::{Server, ServerOptions};
-use tabane_storage::{Id, Name, ObjectKind, Progress, RemoteOptions, Storage};
+use tabane_storage::{Name, ObjectKind, Progress, RemoteOptions, Storage, object_id};
 use tabane_striped::cluster::file::NodeFile;
 use tabane_striped::cluster::wire::FabricAddress;
 use tabane_striped::cluster::{self, Plan};
@@ -24,6 +24,9 @@ use crate::random::Random;
 
 /// Puts at a time of one client: one is on its way while another becomes durable.
 const CLIENT_PUTS: usize = 3;
+
+/// What a repository would tell its storage.
+pub(crate) const SECRET: [u8; 32] = [7; 32];
 
 /// A member that runs; killed when dropped.
 pub struct Member {
@@ -192,7 +195,9 @@ fn node(file: &Path, dir: &Path, fabric: Option<&str>) -> Result<()> {
 fn open(file: &Path, plan: Plan) -> Result<StripedStorage> {
     let options =
         RemoteOptions::default().notice(Arc::new(|event| eprintln!("client: {}", event.text)));
-    Ok(cluster::open_file(file, &options, plan)?)
+    let storage = cluster::open_file(file, &options, plan)?;
+    storage.learn_secret(&SECRET);
+    Ok(storage)
 }
 
 /// Tells how many bytes of parts were written.
@@ -217,26 +222,24 @@ fn client(file: &Path, plan: Plan, seconds: f64, object_bytes: usize) -> Result<
     let storage = open(file, plan)?;
     let object = Random::at(1).noise(object_bytes);
     let number = AtomicU64::new(0);
-    let put = || -> Result<(), tabane_storage::StorageError> {
-        let mut id = [0; 32];
-        id[..4].copy_from_slice(&std::process::id().to_be_bytes());
+    let put = |object: &mut [u8]| -> Result<(), tabane_storage::StorageError> {
         let number = number.fetch_add(1, Ordering::Relaxed);
-        // Spread over folders and turns as hashes are.
-        let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
-        id.rotate_right(8);
-        id[..8].copy_from_slice(&hash);
-        storage.put(Name::new(ObjectKind::Pack, Id(id)), &[&object])
+        object[..4].copy_from_slice(&std::process::id().to_be_bytes());
+        object[4..12].copy_from_slice(&number.to_be_bytes());
+        let name = Name::new(ObjectKind::Pack, object_id(&[object]));
+        storage.put(name, &[object])
     };
     // What takes place once is over then.
-    put()?;
+    put(&mut object.clone())?;
     ready()?;
     let begun = Instant::now();
     let stored = AtomicU64::new(0);
     thread::scope(|scope| {
         for _ in 0..CLIENT_PUTS {
             scope.spawn(|| {
+                let mut object = object.clone();
                 while begun.elapsed().as_secs_f64() < seconds {
-                    match put() {
+                    match put(&mut object) {
                         Ok(()) => drop(stored.fetch_add(object_bytes as u64, Ordering::Relaxed)),
                         Err(error) => {
                             eprintln!("client: {error}");

@@ -17,7 +17,8 @@ use crate::reporter::Reporter;
 #[command(after_help = "\
 Rebuilds what targets lack: after one was away or was replaced, or after `tabane targets add`. It \
 reads as little as it can, and may be interrupted and run again, beside backups and beside another \
-heal. It needs no password. With --read-data it reads everything, and so also finds and mends what \
+heal. It needs no password, but to make tags for what older programs wrote: then give it one in a \
+file or the environment. With --read-data it reads everything, and so also finds and mends what \
 a disk has changed in silence; `tabane scrub` does that at a set rate.
 
 The exit code is 1 if something could not be healed, or a target is missing.
@@ -41,7 +42,7 @@ impl Heal {
 
 /// Heals, and prints the report.
 pub fn heal(global: &Global, options: HealOptions) -> Result<Exit> {
-    let storage = global.set()?;
+    let storage = global.set_with_secret()?;
     let progress = Progress::start(global);
     let reporter = Reporter::new(&progress).without_notes(global.quiet);
     let report = storage.heal(options, &reporter);
@@ -104,11 +105,18 @@ fn print(report: &HealReport, read_data: bool) -> Result<()> {
         let parts = format::count(report.damaged_parts, "part");
         output.line(format!("{parts} of objects found to be damaged"))?;
     }
-    if report.contradicting_objects > 0 {
-        let objects = format::count(report.contradicting_objects, "object");
+    if report.forged_parts > 0 {
+        let parts = format::count(report.forged_parts, "part");
         output.line(format!(
-            "{objects} with parts that contradict each other, with right checksums: `tabane \
-             restore` reads round them and names who is wrong"
+            "{parts} of these with wrong bytes and right checksums: something changes data and \
+             computes checksums after that"
+        ))?;
+    }
+    if report.untagged_objects > 0 {
+        let objects = format::count(report.untagged_objects, "object");
+        output.line(format!(
+            "{objects} with parts that have no tags, since older programs wrote them: give the \
+             password, as with --password-file, and run this again"
         ))?;
     }
     if report.applied_deletions > 0 {

@@ -10,9 +10,10 @@ use crate::exit::{Exit, Result};
 /// Read all of a striped repository, and heal what is damaged
 #[derive(Args)]
 #[command(after_help = "\
-Reads every byte of every target and compares it with its checksum. What is missing or damaged is \
-rebuilt from the other targets. It needs no password; `tabane check --read-data` is who compares \
-with what was backed up.
+Reads every byte of every target and compares it with its checksum, and each object with the hash \
+that it is named by. What is missing, damaged or forged is rebuilt from the other targets. It needs \
+no password; with one, it makes and compares the tags of parts, too. `tabane check --read-data` \
+compares with what was backed up.
 
 The exit code is 1 if something could not be healed, or a target is missing.
 

@@ -76,7 +76,13 @@ impl GcmKey {
         Ok(())
     }
 
-    fn hash(&self, sum: &mut u128, blocks: &[Block]) {
+    /// The key of AES.
+    pub(super) fn cipher(&self) -> &Key {
+        &self.key
+    }
+
+    /// Adds blocks to the hash.
+    pub(super) fn hash(&self, sum: &mut u128, blocks: &[Block]) {
         // SAFETY: a key's backend is available.
         unsafe { (self.key.kernels().ghash)(&self.powers, sum, blocks) };
     }

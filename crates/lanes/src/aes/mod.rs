@@ -36,6 +36,7 @@
 //!   `lanes`: one message a part of a register. `ghash`: the hash of GCM. Each written once,
 //!   generic over `BlockVector`.
 //! * `messages`: one message in one call. `ctr`, `gcm`: messages in pieces of any length.
+//!   `linear`: the hash of GCM by itself.
 //! * `schedule`: which message is in which lane, and what to do with unequal lengths.
 
 mod arch;
@@ -51,6 +52,7 @@ mod kernels;
 mod key;
 mod lane_keys;
 mod lanes;
+mod linear;
 mod messages;
 mod modes;
 mod powers;
@@ -64,5 +66,6 @@ pub use error::Error;
 pub use gcm::{Gcm, GcmKey};
 pub use in_out::InOut;
 pub use key::Key;
+pub use linear::LinearMac;
 pub use messages::{cbc_decrypt, cbc_encrypt, ctr, ecb_decrypt, ecb_encrypt};
 pub use schedule::{CbcJob, cbc_encrypt_many};

@@ -236,6 +236,8 @@ impl Repository {
     }
 
     fn new(opened: Opened) -> Self {
+        let secret = opened.found.master.storage_secret();
+        opened.storage.learn_secret(&secret);
         Self {
             opened: Arc::new(opened),
             cache: None,

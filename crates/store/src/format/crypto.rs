@@ -8,7 +8,7 @@
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use tabane_index::{PageKey, PageKeys};
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::error::{Error, Result};
 use tabane_storage::{ObjectKind, random};
@@ -100,6 +100,13 @@ impl MasterKey {
             .open(0, &mut bytes[HEADER_LEN..])
             .ok_or_else(|| Error::damaged(what, "its contents fail authentication"))?;
         Ok(payload.to_vec())
+    }
+
+    /// The secret by which a storage can prove what it stored.
+    pub(crate) fn storage_secret(&self) -> Zeroizing<[u8; KEY_LEN]> {
+        let mut secret = Zeroizing::new([0; KEY_LEN]);
+        derive(&self.0, &[], b"tabane/2 cell tags", &mut *secret);
+        secret
     }
 
     /// Wraps this key with the key that a password gave; `wrapping` must never wrap twice.

@@ -158,6 +158,10 @@ impl<S: Storage> Storage for FaultyStorage<S> {
         self.act(|| self.inner.put(name, parts))
     }
 
+    fn learn_secret(&self, secret: &[u8; 32]) {
+        self.inner.learn_secret(secret);
+    }
+
     fn get(&self, name: Name, range: Option<Range<u64>>) -> tabane_storage::Result<Vec<u8>> {
         self.act(|| self.inner.get(name, range))
     }

@@ -2,17 +2,19 @@
 //!
 //! `repositories/format-1` is from the last program that knew format 1 alone, `format-2` from the
 //! first that wrote it. Their password is `format fixtures`. Both have the same source, made on
-//! another day: as root, with file flags, an ACL and owners other than root.
+//! another day: as root, with file flags, an ACL and owners other than root. `striped-1` has targets
+//! without tags.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tabane_storage::LocalStorage;
+use tabane_storage::{LocalStorage, Storage};
 use tabane_store::browse::Browser;
 use tabane_store::dump;
 use tabane_store::entry::{Entry, Flags, Kind};
 use tabane_store::{Error, FORMAT, Filter, Id, Repository, Snapshot};
+use tabane_striped::{HealOptions, Place, StripedStorage};
 use tempfile::TempDir;
 
 use crate::common::{assert_clean, back_up, id, scratch};
@@ -194,4 +196,74 @@ fn a_wrong_password_opens_none_of_them() {
             "{error}"
         );
     }
+}
+
+/// What was stored before there were tags is restored, without any two targets, and gets tags.
+#[test]
+fn a_striped_repository_without_tags_is_read_and_gets_them() {
+    let from = format!(
+        "{}/tests/repositories/striped-1",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let dir = scratch();
+    copy_tree(Path::new(&from), &dir.path().join("targets"));
+    let place = |name: &str| {
+        let path = dir.path().join("targets").join(name);
+        // What was empty was not kept.
+        for folder in ["clients", "pending", "removals", "tmp"] {
+            fs::create_dir_all(path.join(folder)).unwrap();
+        }
+        Place {
+            url: path.display().to_string(),
+            storage: Arc::new(LocalStorage::new(path)),
+        }
+    };
+    let open = |names: &[&str]| {
+        let places = names.iter().map(|name| place(name)).collect();
+        let set = StripedStorage::open("a set".to_owned(), places, Arc::new(|_| {}));
+        let set = Arc::new(set.unwrap());
+        let storage = Arc::clone(&set) as Arc<dyn Storage>;
+        (
+            set,
+            Arc::new(Repository::open(storage, &password()).unwrap()),
+        )
+    };
+    let assert_restores = |names: &[&str]| {
+        let (_, repository) = open(names);
+        let snapshots = repository.snapshots(&Filter::default()).unwrap().snapshots;
+        let (id, snapshot) = snapshots[0].clone();
+        let mut browser = Browser::new(&repository).unwrap();
+        let mut read = |path: &str| {
+            let entry = browser.find(id, &snapshot, Path::new(path)).unwrap();
+            content(&mut browser, &entry)
+        };
+        assert_eq!(read("/source/small"), b"small\n");
+        let large = tabane_lanes::hash_one(tabane_lanes::Algorithm::Sha256, &read("/source/large"));
+        let expected = "20ba5c8cdf0ae700ba7de9853fcba2f5fe1886e7fcd8fc37956284da482f4d72";
+        assert_eq!(large.to_string(), expected);
+    };
+    let all = ["a", "b", "c", "d"];
+    let pairs = [
+        ["a", "b"],
+        ["a", "c"],
+        ["a", "d"],
+        ["b", "c"],
+        ["b", "d"],
+        ["c", "d"],
+    ];
+    assert_restores(&all);
+    pairs.iter().for_each(|pair| assert_restores(pair));
+    let (set, repository) = open(&all);
+    assert!(!set.is_tagged());
+    assert_clean(&repository);
+    assert!(set.allow_tags().unwrap());
+    let (set, repository) = open(&all);
+    let report = set.heal(HealOptions::default(), &()).unwrap();
+    assert_eq!(
+        (report.healed_objects, report.written_parts),
+        (1, 4),
+        "{report:?}"
+    );
+    assert_clean(&repository);
+    pairs.iter().for_each(|pair| assert_restores(pair));
 }

@@ -116,7 +116,7 @@ impl StripeSender for Relay {
         let Some(nodes) = nodes(placed, targets) else {
             return Relayed::NotTried;
         };
-        let geometry = &placed.geometry;
+        let geometry = &placed.shape.geometry;
         // At a low rate limit, one node would time out while the client sends to the others.
         let layout = geometry.layout();
         let of_sector = layout.data_cells().len() as u64 * SECTOR_LEN;
@@ -168,6 +168,7 @@ impl StripeSender for Relay {
         let outgoing = Outgoing {
             number,
             geometry,
+            tags: placed.tags,
             schedule: &schedule,
             members: &members,
         };
@@ -225,7 +226,7 @@ impl StripeSender for Relay {
         if state.is_paused() {
             return false;
         }
-        let session = state.session(placed.geometry.generation, &nodes);
+        let session = state.session(placed.shape.geometry.generation, &nodes);
         let asked = session.and_then(|(session, _)| {
             let source = Source::Nodes {
                 role: role as u8,
@@ -331,8 +332,9 @@ fn request(placed: &Placed, session: &mut Session, source: Source) -> (u64, Requ
     let stripe = Stripe {
         number,
         name: placed.name,
-        object_len: placed.geometry.object_len,
-        generation: placed.geometry.generation,
+        object_len: placed.shape.geometry.object_len,
+        generation: placed.shape.geometry.generation,
+        seal: placed.shape.seal.map(|seal| seal.tag),
         by_role: members.map(|member| member as u8).collect(),
         source,
         lag: session.lag(),

@@ -14,10 +14,11 @@ use tabane_storage::{Result, StorageError, StorageErrorKind};
 use super::limits::Limits;
 use super::node::{Channel, NodeStorage, SILENCE_MAX};
 use super::wire::{
-    self, DATA_MAGIC, FRAME_HEADER_LEN, FabricAddress, FrameHeader, Open, Peer, Reply, Request,
-    SessionId, Token,
+    self, DATA_MAGIC, FRAME_HEADER_LEN, FabricAddress, FrameHeader, FrameKey, Open, Pass, Peer,
+    Reply, Request, SessionId, Token,
 };
 use crate::container::{Geometry, SECTOR_LEN};
+use crate::tags::{ObjectTags, TAG_LEN};
 
 /// For how long a node may take no data. Nodes give up on each other after as long.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -34,6 +35,8 @@ pub struct Outgoing<'a> {
     pub number: u64,
     /// How it is laid out.
     pub geometry: &'a Geometry,
+    /// What makes tags of its sectors, if it is tagged.
+    pub tags: Option<&'a ObjectTags>,
     /// What goes to whom.
     pub schedule: &'a Schedule,
     /// The member that has each role.
@@ -46,11 +49,17 @@ pub struct Session {
     /// The session lasts as long as these.
     _owners: Vec<Channel>,
     endpoints: Vec<Arc<dyn Endpoint>>,
-    senders: Vec<Sender>,
+    writers: Vec<Writer>,
     lag: u8,
     next: u64,
     layout: Layout,
     clients: u16,
+}
+
+/// Writes into the ring of one node.
+struct Writer {
+    sender: Sender,
+    key: FrameKey,
 }
 
 impl Session {
@@ -69,8 +78,8 @@ impl Session {
             open_at(node, id, (nodes.len(), me), (client_ring, peer_ring))
         })?;
         let endpoints = at_once(&numbered, |&(me, node)| {
-            let (_, tokens, fabric) = &opened[me];
-            data_endpoint(node.address(), tokens[nodes.len()], fabric.as_ref())
+            let (_, passes, fabric) = &opened[me];
+            data_endpoint(node.address(), passes[nodes.len()].token, fabric.as_ref())
                 .map_err(|error| node.blame(error))
         })?;
         let clients = at_once(&numbered, |&(me, node)| {
@@ -78,11 +87,17 @@ impl Session {
             let others: Vec<usize> = others.map(|(other, _)| *other).collect();
             join(node, id, me, &others, nodes, &opened, peer_ring)
         })?;
-        let sender = |endpoint: &Arc<dyn Endpoint>| Sender::new(Arc::clone(endpoint), client_ring);
+        let writers = endpoints
+            .iter()
+            .zip(&opened)
+            .map(|(endpoint, (_, passes, _))| Writer {
+                sender: Sender::new(Arc::clone(endpoint), client_ring),
+                key: FrameKey::new(&passes[nodes.len()].key),
+            });
         Ok(Self {
             id,
+            writers: writers.collect(),
             _owners: opened.into_iter().map(|(owner, ..)| owner).collect(),
-            senders: endpoints.iter().map(sender).collect(),
             endpoints,
             lag,
             next: 0,
@@ -129,10 +144,10 @@ impl Session {
         may_wait: &(dyn Fn() -> bool + Sync),
     ) -> io::Result<Duration> {
         let &Outgoing {
-            number,
             geometry,
             schedule,
             members,
+            ..
         } = outgoing;
         let layout = geometry.layout();
         let endpoints = &self.endpoints;
@@ -141,18 +156,18 @@ impl Session {
         let sent = thread::scope(|scope| {
             let progress = &progress;
             let threads: Vec<_> = self
-                .senders
+                .writers
                 .iter_mut()
                 .enumerate()
-                .map(|(member, sender)| {
+                .map(|(member, writer)| {
                     let role = members.iter().position(|&other| other == member);
                     let role = role.expect("every member has a role");
                     let own = schedule.cells_from_client(&layout, role);
                     let over = over.clone();
                     scope.spawn(move || {
                         let _over = over;
-                        let before = sender.waited();
-                        let sent = send_cells(sender, number, geometry, &own, cells, |len| {
+                        let before = writer.sender.waited();
+                        let sent = writer.send_cells(outgoing, &own, cells, |len| {
                             limits.before_sending(len);
                             progress.fetch_add(1, Ordering::Relaxed);
                         });
@@ -162,7 +177,7 @@ impl Session {
                             endpoints.iter().for_each(|endpoint| endpoint.close());
                         }
                         sent?;
-                        Ok((!own.is_empty()).then(|| sender.waited() - before))
+                        Ok((!own.is_empty()).then(|| writer.sender.waited() - before))
                     })
                 })
                 .collect();
@@ -189,9 +204,9 @@ impl Session {
     }
 }
 
-/// What a node has opened of a session: the connection that owns it, tokens of its rings, and where
+/// What a node has opened of a session: the connection that owns it, passes for its rings, and where
 /// libfabric reaches it.
-type Opened = (Channel, Vec<Token>, Option<FabricAddress>);
+type Opened = (Channel, Vec<Pass>, Option<FabricAddress>);
 
 /// Opens the rings of member `me` of so many.
 fn open_at(
@@ -210,7 +225,7 @@ fn open_at(
     };
     let answer = owner.ask(&Request::Open(open), &[]);
     match answer.map_err(|error| node.blame(error))? {
-        Reply::Opened(tokens, fabric) if tokens.len() == members + 1 => Ok((owner, tokens, fabric)),
+        Reply::Opened(passes, fabric) if passes.len() == members + 1 => Ok((owner, passes, fabric)),
         other => Err(refused(&other)),
     }
 }
@@ -228,7 +243,7 @@ fn join(
     let peer = |number: usize| {
         others.contains(&number).then(|| Peer {
             address: nodes[number].address().to_owned(),
-            token: opened[number].1[me],
+            pass: opened[number].1[me].clone(),
             ring: ring as u32,
             fabric: opened[number].2.clone(),
         })
@@ -277,28 +292,34 @@ impl Drop for Session {
     }
 }
 
-fn send_cells(
-    sender: &mut Sender,
-    number: u64,
-    geometry: &Geometry,
-    own: &[usize],
-    cells: &[impl AsRef<[u8]>],
-    before_sending: impl Fn(usize),
-) -> io::Result<()> {
-    for sector in 0..geometry.sectors() {
-        let range = geometry.sector(sector);
-        for (index, &cell) in (0..).zip(own) {
-            let payload = &cells[cell].as_ref()[range.start as usize..range.end as usize];
-            let header = FrameHeader {
-                stripe: number,
-                sector: sector as u32,
-                index,
-            };
-            before_sending(payload.len());
-            sender.send(&[&header.to_bytes(payload), payload])?;
+impl Writer {
+    /// Sends a node its cells, sector by sector, each with its tag if the stripe is tagged.
+    fn send_cells(
+        &mut self,
+        outgoing: &Outgoing,
+        own: &[usize],
+        cells: &[impl AsRef<[u8]>],
+        before_sending: impl Fn(usize),
+    ) -> io::Result<()> {
+        let geometry = outgoing.geometry;
+        for sector in 0..geometry.sectors() {
+            let range = geometry.sector(sector);
+            for (index, &cell) in (0..).zip(own) {
+                let bytes = &cells[cell].as_ref()[range.start as usize..range.end as usize];
+                let tag = outgoing.tags.map(|tags| tags.tag(cell, sector, bytes));
+                let tag = tag.as_ref().map_or(&[][..], |tag| tag);
+                let header = FrameHeader {
+                    stripe: outgoing.number,
+                    sector: sector as u32,
+                    index,
+                };
+                before_sending(bytes.len());
+                let header = self.key.seal(header, &[bytes, tag]);
+                self.sender.send(&[&header, bytes, tag])?;
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Connects to a ring and shows the token for it: by libfabric where both sides have it, otherwise
@@ -385,7 +406,7 @@ impl Rings {
             from_client = from_client.max(most(&counts[roles..]).unwrap_or(0));
             from_peer = from_peer.max(most(&counts[..roles]).unwrap_or(0));
         }
-        let frame = SECTOR_LEN as usize + FRAME_HEADER_LEN;
+        let frame = SECTOR_LEN as usize + TAG_LEN + FRAME_HEADER_LEN;
         let most = from_client.max(from_peer) * frame * FRAME_SHARE;
         let lag = (RING.end() / most).saturating_sub(1).min(LAG_MAX);
         let bytes = |frames: usize| {

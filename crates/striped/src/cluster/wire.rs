@@ -7,10 +7,17 @@ use std::str::FromStr;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use tabane_lanes::aes::LinearMac;
 use tabane_storage::{Id, Listed, Name, ObjectKind, StorageError, StorageErrorKind};
 
-/// The version of the protocol that this program speaks.
-pub const VERSION: u16 = 4;
+use crate::tags::Tag;
+
+/// The latest version of the protocol that this program speaks. Of two peers, the one with the
+/// later version speaks that of the other.
+pub const VERSION: u16 = 5;
+
+/// The earliest version of the protocol that this program speaks.
+const VERSION_MIN: u16 = 5;
 
 /// With this begins what is said over TLS.
 const CONTROL_MAGIC: &[u8; 8] = b"TABANE.c";
@@ -29,8 +36,34 @@ pub const REPLY_MAX: usize = 256 << 20;
 /// written, and everything deleted. With less than this free a node is full.
 pub const RESERVE_BYTES: u64 = 16 << 20;
 
-/// Permits one connection to write into one ring.
+/// Permits one connection to write into one ring. It is told in clear.
 pub type Token = [u8; 32];
+
+/// What who writes into a ring needs.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pass {
+    /// Lets in once.
+    pub token: Token,
+    /// Seals the frames. Only the two ends of the connection and the client of the session know it.
+    pub key: [u8; 32],
+}
+
+impl Pass {
+    /// A new one.
+    pub fn random() -> Self {
+        Self {
+            token: random_id(),
+            key: random_id(),
+        }
+    }
+}
+
+impl fmt::Debug for Pass {
+    /// No secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pass")
+    }
+}
 
 /// Names a client's session at all nodes.
 pub type SessionId = [u8; 16];
@@ -83,8 +116,8 @@ pub struct Open {
 pub struct Peer {
     /// Host and port.
     pub address: String,
-    /// Token for the peer's ring that is reserved for this node.
-    pub token: Token,
+    /// For the peer's ring that is reserved for this node.
+    pub pass: Pass,
     /// Bytes of that ring.
     pub ring: u32,
     /// Where libfabric reaches it, if it does.
@@ -155,6 +188,8 @@ pub struct Stripe {
     pub object_len: u64,
     /// The generation of its stripe.
     pub generation: u8,
+    /// The tag in the headers of a tagged stripe; without it the stripe is plain.
+    pub seal: Option<Tag>,
     /// For each role the member that stores it.
     pub by_role: Vec<u8>,
     /// Where its cells come from.
@@ -191,9 +226,9 @@ pub enum Reply {
     Bytes(u64),
     /// The objects of a kind.
     List(Vec<Listed>),
-    /// Tokens for writing into the rings, for each member and then for the client; and the address
+    /// Passes for writing into the rings, for each member and then for the client; and the address
     /// of the rings for libfabric, if any.
-    Opened(Vec<Token>, Option<FabricAddress>),
+    Opened(Vec<Pass>, Option<FabricAddress>),
     /// The node is connected; the number of clients that joined or sent stripes lately.
     Joined(u16),
     /// How the node is.
@@ -221,7 +256,7 @@ pub struct Status {
     pub relayed_bytes: u64,
 }
 
-/// The kinds of error that version 4 of the protocol has, by their numbers. Other kinds are sent as
+/// The kinds of error that version 5 of the protocol has, by their numbers. Other kinds are sent as
 /// `Permanent`, the last one.
 const SENT_KINDS: [StorageErrorKind; 9] = [
     StorageErrorKind::NotFound,
@@ -256,11 +291,11 @@ pub fn greet(stream: &mut impl Write) -> io::Result<()> {
     stream.flush()
 }
 
-/// Reads the peer's greeting.
+/// Reads the peer's greeting; returns the version that both speak.
 ///
 /// # Errors
-/// When the peer speaks something else, or another version.
-pub fn expect_greeting(stream: &mut impl Read) -> io::Result<()> {
+/// When the peer speaks something else, or a version that is too old.
+pub fn expect_greeting(stream: &mut impl Read) -> io::Result<u16> {
     check_greeting(stream, CONTROL_MAGIC)
 }
 
@@ -276,7 +311,7 @@ pub fn greeting(magic: &[u8; 8]) -> [u8; 10] {
 ///
 /// # Errors
 /// As [`expect_greeting`].
-pub fn check_greeting(stream: &mut impl Read, magic: &[u8; 8]) -> io::Result<()> {
+pub fn check_greeting(stream: &mut impl Read, magic: &[u8; 8]) -> io::Result<u16> {
     let mut found = [0; 10];
     stream.read_exact(&mut found)?;
     let (found_magic, version) = found.split_at(8);
@@ -284,16 +319,16 @@ pub fn check_greeting(stream: &mut impl Read, magic: &[u8; 8]) -> io::Result<()>
         return Err(invalid("the peer does not speak Tabane's protocol"));
     }
     let version = u16::from_le_bytes([version[0], version[1]]);
-    match version {
-        VERSION => Ok(()),
-        _ => Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            format!(
-                "the peer speaks version {version} of the protocol, this program {VERSION}: \
-                 install the same version on both"
-            ),
-        )),
+    if version >= VERSION_MIN {
+        return Ok(version.min(VERSION));
     }
+    Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        format!(
+            "the peer speaks version {version} of the protocol, and this program versions \
+             {VERSION_MIN} to {VERSION}: install a newer tabane there"
+        ),
+    ))
 }
 
 /// Sends a message: its length, in 4 bytes, and the message in postcard's format. Nothing is
@@ -347,30 +382,58 @@ pub struct FrameHeader {
     pub index: u32,
 }
 
-/// Bytes of a [`FrameHeader`] and its checksum.
+/// Bytes of a [`FrameHeader`] and of what authenticates it and the payload.
 pub const FRAME_HEADER_LEN: usize = 32;
 
 impl FrameHeader {
-    /// Encodes the header with the checksum of header and payload.
-    pub fn to_bytes(self, payload: &[u8]) -> [u8; FRAME_HEADER_LEN] {
-        let mut bytes = [0; FRAME_HEADER_LEN];
+    fn to_bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.stripe.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.sector.to_le_bytes());
-        bytes[12..16].copy_from_slice(&self.index.to_le_bytes());
-        let checksum = crate::container::xxh128(&[&bytes[..16], payload]);
-        bytes[16..].copy_from_slice(&checksum);
+        bytes[12..].copy_from_slice(&self.index.to_le_bytes());
         bytes
     }
 
-    /// Checks a received frame against this header and returns its payload of `len` bytes.
+    /// A number that no other frame of the same ring has; not 0.
+    fn place(self) -> u128 {
+        let [sector, index] = [self.sector, self.index].map(u128::from);
+        u128::from(self.stripe) << 64 | sector << 32 | (index + 1)
+    }
+}
+
+/// Seals the frames that go into one ring, and opens them there.
+pub struct FrameKey(LinearMac);
+
+impl FrameKey {
+    /// The key of a [`Pass`].
+    pub fn new(key: &[u8; 32]) -> Self {
+        Self(LinearMac::new(key))
+    }
+
+    /// The header of a frame whose payload is these parts, which are whole blocks of 16 bytes.
+    pub fn seal(&self, header: FrameHeader, payload: &[&[u8]]) -> [u8; FRAME_HEADER_LEN] {
+        let mut bytes = [0; FRAME_HEADER_LEN];
+        let (start, tag) = bytes.split_at_mut(16);
+        start.copy_from_slice(&header.to_bytes());
+        let sum = self.0.hash(payload) ^ self.0.mask(header.place());
+        tag.copy_from_slice(&sum.to_be_bytes());
+        bytes
+    }
+
+    /// Checks a received frame against the expected header and returns its payload of `len` bytes.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidData`].
-    pub fn open(self, frame: &[u8], len: usize) -> io::Result<&[u8]> {
-        let Some((header, payload)) = frame.split_at_checked(FRAME_HEADER_LEN) else {
+    pub fn open<'f>(
+        &self,
+        header: FrameHeader,
+        frame: &'f [u8],
+        len: usize,
+    ) -> io::Result<&'f [u8]> {
+        let Some((found, payload)) = frame.split_at_checked(FRAME_HEADER_LEN) else {
             return Err(invalid("a frame is too short"));
         };
-        if payload.len() != len || header != self.to_bytes(payload) {
+        if payload.len() != len || *found != self.seal(header, &[payload]) {
             return Err(invalid(
                 "a frame is not the expected one, or was changed on its way",
             ));
@@ -470,33 +533,78 @@ mod tests {
     }
 
     #[test]
-    fn another_protocol_and_another_version_are_told_apart() {
-        assert!(check_greeting(&mut greeting(DATA_MAGIC).as_slice(), DATA_MAGIC).is_ok());
+    fn another_protocol_and_older_versions_are_refused() {
+        let greet = |version: u16| {
+            let mut bytes = greeting(CONTROL_MAGIC);
+            bytes[8..].copy_from_slice(&version.to_le_bytes());
+            expect_greeting(&mut bytes.as_slice())
+        };
+        assert_eq!(greet(VERSION).unwrap(), VERSION);
+        // A peer with a later version speaks this one.
+        assert_eq!(greet(VERSION + 1).unwrap(), VERSION);
+        let error = greet(VERSION_MIN - 1).unwrap_err();
+        assert!(error.to_string().contains("version 4"), "{error}");
         let other = check_greeting(&mut greeting(DATA_MAGIC).as_slice(), CONTROL_MAGIC);
         assert!(other.unwrap_err().to_string().contains("does not speak"));
-        let mut older = greeting(CONTROL_MAGIC);
-        older[8] = 0;
-        let error = expect_greeting(&mut older.as_slice()).unwrap_err();
-        assert!(error.to_string().contains("version 0"), "{error}");
     }
 
+    /// A frame is opened as it was sealed, in its place, and in no other way: bits are flipped in
+    /// it, parts are put in other places, what other frames have is added to it.
     #[test]
-    fn a_frame_that_was_changed_is_refused() {
-        let header = FrameHeader {
-            stripe: 5,
-            sector: 6,
-            index: 7,
+    fn ten_thousand_forged_frames_are_refused() {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut below = move |end: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % end as u64) as usize
         };
-        let mut frame = header.to_bytes(b"payload").to_vec();
-        frame.extend(b"payload");
-        assert_eq!(header.open(&frame, 7).unwrap(), b"payload");
-        assert!(FrameHeader { index: 8, ..header }.open(&frame, 7).is_err());
-        assert!(header.open(&frame, 6).is_err());
-        for at in 0..frame.len() {
-            let mut flipped = frame.clone();
-            flipped[at] ^= 4;
-            assert!(header.open(&flipped, 7).is_err(), "byte {at}");
-            assert!(header.open(&frame[..at], 7).is_err());
+        let key = FrameKey::new(&[7; 32]);
+        let header = |number: u64| FrameHeader {
+            stripe: number / 5,
+            sector: (number % 5) as u32,
+            index: (number % 3) as u32,
+        };
+        let frames: Vec<Vec<u8>> = (0..10)
+            .map(|number| {
+                let payload: Vec<u8> = (0..1024).map(|_| below(256) as u8).collect();
+                let frame = key.seal(header(number), &[&payload[..1008], &payload[1008..]]);
+                frame.to_vec().into_iter().chain(payload).collect()
+            })
+            .collect();
+        for number in 0..10_000 {
+            let at = below(frames.len());
+            let header = header(at as u64);
+            let sound = &frames[at];
+            assert!(key.open(header, sound, 1024).is_ok());
+            let mut forged = sound.clone();
+            match number % 5 {
+                0 => forged[below(sound.len())] ^= 1 << below(8),
+                1 => forged.copy_from_slice(&frames[(at + 1 + below(9)) % 10]),
+                2 => {
+                    let other = &frames[(at + 1 + below(9)) % 10];
+                    let third = &frames[(at + 1 + below(9)) % 10];
+                    let bytes = forged.iter_mut().zip(other.iter().zip(third));
+                    bytes.for_each(|(byte, (a, b))| *byte ^= a ^ b);
+                    forged[..16].copy_from_slice(&sound[..16]);
+                    forged[1000] ^= u8::from(other == third);
+                }
+                3 => {
+                    let (a, b) = (32 + 16 * below(64), 32 + 16 * below(63));
+                    let b = if a == b { 32 + 16 * 63 - (b - 32) } else { b };
+                    (0..16).for_each(|byte| forged.swap(a + byte, b + byte));
+                    forged[40] ^= u8::from(forged == *sound);
+                }
+                _ => forged[16..]
+                    .iter_mut()
+                    .for_each(|byte| *byte = below(256) as u8),
+            }
+            assert!(key.open(header, &forged, 1024).is_err(), "{number}");
+            assert!(key.open(header, &forged[..below(1056)], 1024).is_err());
         }
+        let other = FrameKey::new(&[8; 32]);
+        assert!(other.open(header(0), &frames[0], 1024).is_err());
+        assert!(key.open(header(1), &frames[0], 1024).is_err());
+        assert!(key.open(header(0), &frames[0], 1008).is_err());
     }
 }

@@ -22,7 +22,7 @@ use tabane_index::PageKeys;
 use tabane_index::{Index, IndexSegment};
 use tabane_lanes::{Algorithm, hash_many};
 use tabane_patterns::{ExcludeOptions, Excludes};
-use tabane_storage::{Name, ObjectKind, Storage};
+use tabane_storage::{Name, ObjectKind, Storage, object_id};
 use tabane_store::browse::{self, Browser};
 use tabane_store::check::CheckOptions;
 use tabane_store::chunker::{BLOCK_LEN_MAX, Chunking};
@@ -192,7 +192,7 @@ fn sha256(bytes: &[u8]) -> Id {
 
 /// Puts an object of any bytes, under the name that they have.
 fn put_raw(storage: &MemoryStorage, kind: ObjectKind, bytes: &[u8]) -> Id {
-    let id = sha256(bytes);
+    let id = object_id(&[bytes]);
     storage.set(Name::new(kind, id), bytes.to_vec());
     id
 }

@@ -6,18 +6,21 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tabane_engine::{Algorithm, Hasher};
-use tabane_storage::{Name, ObjectKind, Storage};
+use tabane_storage::{Name, ObjectKind, Storage, object_id};
 use tabane_store::Id;
 use tabane_striped::{HealOptions, HealReport, Place, StripedStorage, set_file};
 
-use super::sha256;
 use crate::memory::{MemoryStorage, Objects};
 
 const TARGETS: usize = 5;
 
-/// What a header's checksum is over.
-const HEADER_PART_LEN: usize = 48;
+/// What a repository would tell its storage.
+const SECRET: [u8; 32] = [3; 32];
+
+/// Length of the header of a plain shard, and of a tagged one, which has another format.
 const HEADER_LEN: usize = 64;
+const TAGGED_HEADER_LEN: usize = 112;
+const FORMAT_AT: usize = 7;
 
 thread_local! {
     /// What is on the targets of a set that was over one target less before, and what is stored
@@ -28,17 +31,21 @@ thread_local! {
         let bytes = 0..70_000_u32;
         let stripe = |byte: u8| bytes.clone().map(|at| (at / 256) as u8 ^ byte).collect::<Vec<_>>();
         let mut stored = Vec::new();
-        let mut put = |disks: &[MemoryStorage], kind, bytes: Vec<u8>| {
-            let name = Name::new(kind, sha256(&bytes));
+        let mut put = |disks: &[MemoryStorage], kind, bytes: Vec<u8>, is_tagged| {
+            let name = Name::new(kind, object_id(&[&bytes]));
             let storage = open(disks).expect("the set");
+            if is_tagged {
+                storage.learn_secret(&SECRET);
+            }
             storage.put(name, &[&bytes]).expect("a put");
             stored.push((name, bytes));
         };
-        put(&disks[..TARGETS - 1], ObjectKind::Pack, stripe(0));
+        put(&disks[..TARGETS - 1], ObjectKind::Pack, stripe(0), true);
         let storage = open(&disks[..TARGETS - 1]).expect("the set");
         storage.add(&places(&disks)[TARGETS - 1]).expect("one more target");
-        put(&disks, ObjectKind::Pack, stripe(1));
-        put(&disks, ObjectKind::Snapshot, b"a snapshot".to_vec());
+        put(&disks, ObjectKind::Pack, stripe(1), false);
+        put(&disks, ObjectKind::Pack, stripe(2), true);
+        put(&disks, ObjectKind::Snapshot, b"a snapshot".to_vec(), true);
         heal(&open(&disks).expect("the set"));
         (disks.iter().map(MemoryStorage::objects).collect(), stored)
     };
@@ -94,7 +101,7 @@ fn use_it(storage: &StripedStorage, stored: &[(Name, Vec<u8>)]) {
         survey.statement();
     }
     let bytes = vec![7; 100_000];
-    let new = Name::new(ObjectKind::Pack, sha256(&bytes));
+    let new = Name::new(ObjectKind::Pack, object_id(&[&bytes]));
     if storage.put(new, &[&bytes]).is_ok() {
         assert!(storage.get(new, None).expect("what was put") == bytes);
     }
@@ -121,21 +128,34 @@ pub fn container(input: &[u8]) {
     let (disks, stored) = fresh();
     let (name, _) = stored[usize::from(object) % stored.len()];
     let ((targets, seal), mut bytes) = (chosen(first), bytes.to_vec());
-    if seal && bytes.len() >= HEADER_LEN {
-        let checksum = xxh128(&[&name.id.0, &bytes[..HEADER_PART_LEN]]);
-        bytes[HEADER_PART_LEN..HEADER_LEN].copy_from_slice(&checksum);
+    let header_len = match bytes.get(FORMAT_AT) {
+        Some(2) => TAGGED_HEADER_LEN,
+        _ => HEADER_LEN,
+    };
+    if seal && bytes.len() >= header_len {
+        let at = header_len - 16;
+        let checksum = xxh128(&[&name.id.0, &bytes[..at]]);
+        bytes[at..header_len].copy_from_slice(&checksum);
     }
     for &number in &targets {
         disks[number].set(name, bytes.clone());
     }
-    let storage = open(&disks).expect("the set is as it was");
+    let knows_secret = first >> (TARGETS + 1) & 1 == 1;
+    let open = || {
+        let storage = open(&disks).expect("the set is as it was");
+        if knows_secret {
+            storage.learn_secret(&SECRET);
+        }
+        storage
+    };
+    let storage = open();
     if seal || targets.len() > 2 {
         return use_it(&storage, &stored);
     }
     assert_whole(&storage, &stored);
     let report = heal(&storage).expect("a heal");
     assert_eq!(report.unhealed_objects, 0, "{report:?}");
-    let storage = open(&disks).expect("the set");
+    let storage = open();
     assert_whole(&storage, &stored);
     let report = heal(&storage).expect("a heal");
     let found = (report.damaged_parts, report.written_parts, report.fragments);
@@ -150,7 +170,8 @@ pub fn container_samples() -> Vec<Vec<u8>> {
             let Some(container) = disk.get(name) else {
                 continue;
             };
-            for first in [0b00001, 0b00110, 0b10_0000 | 1 << number, 0b11_1111] {
+            let sealed = 0b10_0000 | 1 << number;
+            for first in [0b00001, 0b100_0110, sealed, 0b100_0000 | sealed, 0b11_1111] {
                 samples.push([&[first, object], &container[..]].concat());
             }
         }
@@ -169,7 +190,7 @@ pub fn target(input: &[u8]) {
     if seal && let Ok(mut json) = serde_json::from_slice::<Value>(&bytes) {
         let id = |name: &str| json[name].as_str()?.parse::<Id>().ok();
         if let (Some(set), Some(target)) = (id("set"), id("target")) {
-            json["checksum"] = sha256(&[set.0, target.0].concat()).to_string().into();
+            json["checksum"] = object_id(&[&set.0, &target.0]).to_string().into();
             bytes = json.to_string().into();
         }
     }
@@ -217,7 +238,10 @@ pub fn set(input: &[u8]) {
             disk.remove(name);
         }
         if targets.contains(&number) {
-            disk.set(Name::new(ObjectKind::Set, sha256(bytes)), bytes.to_vec());
+            disk.set(
+                Name::new(ObjectKind::Set, object_id(&[bytes])),
+                bytes.to_vec(),
+            );
         }
     }
     let Ok(storage) = open(&disks) else {
