@@ -19,8 +19,22 @@ pub trait Endpoint: Send + Sync {
     /// writes where it must not.
     fn wait(&self) -> io::Result<u32>;
 
+    /// How much of what was written is still on its way, as far as is known.
+    fn queued(&self) -> Queued {
+        Queued::default()
+    }
+
     /// Ends the connection: waiting calls on both sides return an error.
     fn close(&self);
+}
+
+/// Bytes that were written and are still on their way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queued {
+    /// Those that have not left this machine.
+    pub unsent: u64,
+    /// Those that have not arrived, the former among them.
+    pub unarrived: u64,
 }
 
 /// Marks an immediate that gives credit; the other bits are how many bytes were released.

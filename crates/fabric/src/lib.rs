@@ -13,17 +13,18 @@
 mod endpoint;
 #[cfg(feature = "libfabric")]
 mod libfabric;
+mod queue;
 mod receiver;
 mod ring;
 mod sender;
 mod tcp;
 
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, Queued};
 #[cfg(feature = "libfabric")]
 pub use libfabric::{Fabric, FabricListener, FabricRequest, providers};
 pub use receiver::{Receiver, Tail};
 pub use ring::{Ring, Vacancy};
-pub use sender::Sender;
+pub use sender::{Flow, Sender};
 pub use tcp::Tcp;
 
 /// The divisor of a ring's length that bounds a frame, so that a sender which waits for credit

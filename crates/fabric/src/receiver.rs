@@ -33,9 +33,14 @@ impl Receiver {
     /// Takes frames until the peer closes the connection or breaks the protocol, and hands this
     /// error to the consumers. Blocks, so it needs a separate thread.
     pub fn run(&self) {
+        self.run_and_tell(|_| {});
+    }
+
+    /// As [`Receiver::run`]; `arrived` is told the length of each frame.
+    pub fn run_and_tell(&self, arrived: impl Fn(u64)) {
         let error = loop {
             match self.endpoint.wait().map(Immediate::parse) {
-                Ok(Immediate::Frame(_)) => {}
+                Ok(Immediate::Frame(len)) => arrived(len.into()),
                 Ok(Immediate::Credit(_)) => {
                     let text = "a peer gives credit for a ring that is not its own";
                     break io::Error::new(io::ErrorKind::InvalidData, text);

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::FRAME_SHARE;
@@ -15,12 +16,49 @@ pub struct Sender {
     /// Up to where the peer has released everything, as far as is known here.
     released: u64,
     waited: Duration,
+    flow: Flow,
+}
+
+/// What goes through a sender, for other threads to look at.
+#[derive(Clone)]
+pub struct Flow {
+    endpoint: Arc<dyn Endpoint>,
+    counters: Arc<Counters>,
+}
+
+#[derive(Default)]
+struct Counters {
+    sent: AtomicU64,
+    behind: AtomicU64,
+}
+
+impl Flow {
+    /// Bytes of frames that were written.
+    pub fn sent(&self) -> u64 {
+        self.counters.sent.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that were written when earlier ones had not left yet: so the network is what
+    /// they wait for.
+    pub fn behind(&self) -> u64 {
+        self.counters.behind.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that have arrived.
+    pub fn arrived(&self) -> u64 {
+        self.sent().saturating_sub(self.endpoint.queued().unarrived)
+    }
 }
 
 impl Sender {
     /// A sender into the peer's ring of `capacity` bytes.
     pub fn new(endpoint: Arc<dyn Endpoint>, capacity: usize) -> Self {
+        let flow = Flow {
+            endpoint: Arc::clone(&endpoint),
+            counters: Arc::default(),
+        };
         Self {
+            flow,
             endpoint,
             cursor: Cursor {
                 capacity: capacity as u64,
@@ -49,10 +87,20 @@ impl Sender {
         while start + len as u64 - self.released > capacity {
             self.take_credit()?;
         }
+        let counters = &self.flow.counters;
+        if self.endpoint.queued().unsent > 0 {
+            counters.behind.fetch_add(len as u64, Ordering::Relaxed);
+        }
         let immediate = Immediate::Frame(len as u32).to_u32();
         self.endpoint.write(start % capacity, parts, immediate)?;
+        counters.sent.fetch_add(len as u64, Ordering::Relaxed);
         self.cursor.head = start + len as u64;
         Ok(())
+    }
+
+    /// What goes through the sender.
+    pub fn flow(&self) -> Flow {
+        self.flow.clone()
     }
 
     /// Total time that [`Sender::send`] has waited for the peer's consumers, without time of the

@@ -6,9 +6,11 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
-use crate::endpoint::{Endpoint, Immediate};
+use crate::endpoint::{Endpoint, Immediate, Queued};
+use crate::queue;
 use crate::ring::Ring;
 
 const HEADER_LEN: usize = 16;
@@ -108,6 +110,10 @@ impl Endpoint for Tcp {
             vacancy.publish();
         }
         Ok(immediate)
+    }
+
+    fn queued(&self) -> Queued {
+        queue::of(self.stream.as_fd())
     }
 
     fn close(&self) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustls::{ServerConnection, StreamOwned};
 use tabane_storage::{OBJECT_LEN_MAX, Storage, StorageErrorKind};
 use tabane_striped::cluster::wire::{
-    self, REQUEST_MAX, Reply, Request, SessionId, Status, malformed,
+    self, REQUEST_MAX, Reply, Request, SessionId, Status, Usage, malformed,
 };
 
 use crate::server::{Hasty, Shared};
@@ -151,10 +151,17 @@ fn answer(
             shared.session(id)?.join(peers)?;
             Reply::Joined(shared.busy_sessions())
         }
+        Request::Usage(id) => Reply::Usage(Usage {
+            at_us: shared.begun.elapsed().as_micros() as u64,
+            clients: shared.busy_sessions(),
+            received_bytes: shared.counters.received_bytes.get(),
+            sent_bytes: shared.counters.relayed_bytes.get(),
+            flows: shared.session(id)?.flows(),
+        }),
         Request::Stripe(id, stripe) => {
             let session = shared.session(id)?;
             session.stripe(stripe, &shared.home, &shared.commits)?;
-            Reply::Stored(shared.busy_sessions())
+            Reply::Stored
         }
     })
 }

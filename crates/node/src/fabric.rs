@@ -88,9 +88,8 @@ mod with {
             // A ring may be idle for as long as its session lasts; only credit has to go out.
             Ok(endpoint.limits(None, Some(STALL_TIMEOUT)))
         })?;
-        admitted
-            .ok_or_else(crate::server::without_permission)?
-            .run();
+        let receiver = admitted.ok_or_else(crate::server::without_permission)?;
+        receiver.run_and_tell(|bytes| shared.counters.received_bytes.add(bytes));
         Ok(())
     }
 }

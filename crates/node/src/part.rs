@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::counters::Counter;
 use tabane_fabric::{Sender, Tail};
 use tabane_lanes::xor_of;
 use tabane_parity::schedule::{Arrived, Kind, Node, Part, rebuild};
@@ -135,15 +136,8 @@ impl Work {
         self.header.shape.container_len()
     }
 
-    /// Bytes that come from the client and other nodes.
-    pub fn received_len(&self) -> u64 {
-        let cells: usize = self.part.receives.iter().map(Vec::len).sum();
-        let cell_len = self.geometry.sector(self.geometry.sectors() - 1).end;
-        cells as u64 * cell_len
-    }
-
     /// Sends this node's transfers of a stripe, received and stored cells, as soon as their inputs
-    /// are there. Returns the number of bytes sent.
+    /// are there, and counts the bytes.
     ///
     /// # Errors
     /// When another member fails or a frame is damaged; when this node's stored shard is damaged.
@@ -152,13 +146,13 @@ impl Work {
         tails: &mut [Option<Incoming>],
         peers: &mut [Option<Outgoing>],
         storage: &LocalStorage,
-    ) -> Result<u64> {
+        sent_bytes: &Counter,
+    ) -> Result<()> {
         if !self.read.is_empty() {
             self.check_header(storage)?;
         }
         let mut kept = Kept::new();
         let mut buffer = Vec::new();
-        let mut relayed = 0;
         let (sectors, longest) = (self.geometry.sectors(), self.part.longest_lag as u64);
         for step in 0..sectors + longest {
             let mut counts = vec![0; self.members.len()];
@@ -182,14 +176,14 @@ impl Work {
                 let sealed = peer.key.seal(header, &[payload]);
                 let sent = peer.sender.send(&[&sealed, payload]);
                 sent.map_err(of_peer)?;
-                relayed += payload.len() as u64;
+                sent_bytes.add(payload.len() as u64);
             }
             if let Some(done) = step.checked_sub(longest) {
                 self.release(tails, done)?;
                 kept.retain(|&(sector, _), _| sector > done);
             }
         }
-        Ok(relayed)
+        Ok(())
     }
 
     /// Takes what arrives without storing anything of it.

@@ -274,7 +274,9 @@ impl Shared {
         set_patience(&stream)?;
         let admitted = self.admit(&token, |ring| Tcp::new(stream.try_clone()?, Some(ring)))?;
         stream.write_all(&[u8::from(admitted.is_some())])?;
-        admitted.ok_or_else(without_permission)?.run();
+        let received = &self.counters.received_bytes;
+        let receiver = admitted.ok_or_else(without_permission)?;
+        receiver.run_and_tell(|bytes| received.add(bytes));
         Ok(())
     }
 

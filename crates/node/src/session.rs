@@ -7,9 +7,11 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tabane_fabric::{Endpoint, Receiver, Ring, Sender};
+use tabane_fabric::{Endpoint, Flow, Receiver, Ring, Sender};
 use tabane_storage::{Result, StorageError, StorageErrorKind};
-use tabane_striped::cluster::wire::{FrameKey, Open, Pass, Peer, Stripe, Token, malformed};
+use tabane_striped::cluster::wire::{
+    FlowUsage, FrameKey, Open, Pass, Peer, Stripe, Token, malformed,
+};
 use tabane_striped::cluster::{STALL_TIMEOUT, data_endpoint};
 
 use crate::commit::Commits;
@@ -49,6 +51,8 @@ struct State {
     /// thread, and for the storing one.
     tails: [Vec<Option<Incoming>>; TAILS_PER_RING],
     peers: Vec<Option<Outgoing>>,
+    /// What goes to other members.
+    flows: Vec<Option<Flow>>,
     /// All connections of the session.
     endpoints: Vec<Arc<dyn Endpoint>>,
     /// Stripes that are known and not begun, by number, with the channels for their answers.
@@ -131,6 +135,7 @@ impl Session {
                 expected,
                 tails: [none(), none()],
                 peers: (0..=members).map(|_| None).collect(),
+                flows: vec![None; members],
                 endpoints: Vec::new(),
                 waiting: [HashMap::new(), HashMap::new()],
                 bases: vec![0; members + 1],
@@ -203,10 +208,12 @@ impl Session {
                 return Err(closed());
             }
             state.endpoints.push(Arc::clone(&endpoint));
-            state.peers[member] = Some(Outgoing {
-                sender: Sender::new(endpoint, peer.ring as usize),
-                key: FrameKey::new(&peer.pass.key),
-            });
+            let sender = Sender::new(endpoint, peer.ring as usize);
+            if let Some(flow) = state.flows.get_mut(member) {
+                *flow = Some(sender.flow());
+            }
+            let key = FrameKey::new(&peer.pass.key);
+            state.peers[member] = Some(Outgoing { sender, key });
         }
         Ok(())
     }
@@ -273,6 +280,13 @@ impl Session {
         answered.recv().unwrap_or_else(|_| Err(closed()))
     }
 
+    /// What this node has sent each member.
+    pub fn flows(&self) -> Vec<FlowUsage> {
+        let state = lock(&self.state);
+        let of = |flow: &Option<Flow>| flow.as_ref().map_or_else(FlowUsage::default, Into::into);
+        state.flows.iter().map(of).collect()
+    }
+
     /// Whether it writes, or is about to.
     pub fn is_busy(&self) -> bool {
         lock(&self.state).last.elapsed() < BUSY_DURATION
@@ -286,11 +300,10 @@ impl Session {
         let reading = Arc::clone(home);
         thread::spawn(move || {
             session.each(0, |waiting| {
-                let storage = reading.storage();
-                let relayed = waiting.work.relay(&mut to_relay, &mut peers, storage)?;
-                session.counters.relayed_bytes.add(relayed);
-                let received = waiting.work.received_len();
-                session.counters.received_bytes.add(received);
+                let (storage, sent) = (reading.storage(), &session.counters.relayed_bytes);
+                waiting
+                    .work
+                    .relay(&mut to_relay, &mut peers, storage, sent)?;
                 if !waiting.work.is_stored() {
                     // The asking connection may be gone.
                     let _ = waiting.answer.send(Ok(()));

@@ -2,11 +2,12 @@
 
 use tabane_parity::encode;
 
-use crate::container::{Container, Geometry, Header, REPLICA_MAX};
-use crate::sender::{Placed, Puts, Relayed};
+use crate::container::{Container, Geometry, HEADER_LEN_MAX, Header, REPLICA_MAX, Shape};
+use crate::sender::{NewStripe, Puts, Relayed};
 use crate::striped::StripedStorage;
-use crate::tags::TAG_LEN;
+use crate::tags::{ObjectTags, TAG_LEN};
 use tabane_storage::buffer::Buffer;
+use tabane_storage::sync::lock;
 use tabane_storage::{Name, ObjectKind, Result, StorageErrorKind};
 
 /// The result of putting a shard.
@@ -45,7 +46,7 @@ impl StripedStorage {
         let put = match (name.kind, object.len() as u64) {
             (ObjectKind::Config, _) => self.put_config(name, object),
             (kind, 0..=REPLICA_MAX) => self.put_replicas(name, object, self.replicas(kind)),
-            _ => self.put_stripe(name, object),
+            _ => self.put_stripe(name, object, is_again),
         };
         match put {
             Err(error) if is_again && error.kind() == StorageErrorKind::AlreadyExists => {
@@ -135,33 +136,48 @@ impl StripedStorage {
         self.check_all_there()
     }
 
-    fn put_stripe(&self, name: Name, object: &[u8]) -> Result<()> {
-        let (_, targets) = self.newest();
-        let shape = self.new_shape(name.id, object.len() as u64);
-        let by_role = self
-            .targets_by_role(name.id, &shape)
-            .expect("the newest generation is one");
-        let tags = match shape.seal {
-            Some(_) => self.object_tags(name.id, &shape.geometry),
-            None => None,
+    /// Puts an object as a stripe. A stripe that is put again keeps the roles that it has.
+    fn put_stripe(&self, name: Name, object: &[u8], is_again: bool) -> Result<()> {
+        let (generation, targets) = self.newest();
+        let geometry = Geometry::stripe(object.len() as u64, generation, targets.len());
+        let there = match is_again {
+            true => self.shape(name).ok(),
+            false => None,
         };
-        let placed = Placed {
+        let there = there.filter(|shape| shape.geometry == geometry && shape.seal.is_some());
+        let placed = |turn: Option<usize>| {
+            let shape = there.unwrap_or_else(|| self.new_shape(name.id, geometry, turn));
+            let by_role = self.targets_by_role(name.id, &shape);
+            (shape, by_role.expect("the newest generation is one"))
+        };
+        let tags = self
+            .is_tagged()
+            .then(|| self.object_tags(name.id, &geometry));
+        let tags = tags.flatten();
+        let stripe = NewStripe {
             name,
-            shape,
+            geometry,
             tags: tags.as_ref(),
             generation: targets,
-            by_role: &by_role,
+            may_turn: tags.is_some() && there.is_none() && !self.description.fixed_roles,
+            placed: &placed,
         };
         let relayed = match &self.sender {
-            Some(sender) => sender.put(&self.targets, &placed, object),
+            Some(sender) => sender.put(&self.targets, &stripe, object),
             None => Relayed::NotTried,
         };
-        // Parts of a stripe whose relaying failed were written by this put.
-        let mut new = matches!(relayed, Relayed::Failed);
-        let puts = match relayed {
-            Relayed::Put(puts) => puts,
-            _ => self.put_cells(&placed, object, &by_role),
+        let (puts, turn, is_new) = match relayed {
+            Relayed::Put(puts, turn) => (Some(puts), turn, false),
+            // Parts of a stripe whose relaying failed were written by this put.
+            Relayed::Failed(turn) => (None, turn, true),
+            Relayed::NotTried => (None, None, false),
         };
+        let (shape, by_role) = placed(turn);
+        let put_cells = |numbers: &[usize]| {
+            let tags = tags.as_ref();
+            self.put_cells(name, object, (&shape, &by_role), tags, numbers)
+        };
+        let puts = puts.unwrap_or_else(|| put_cells(&by_role));
         let mut puts = self.judge_all(puts)?;
         let without = |puts: &[(usize, Put)]| -> Vec<usize> {
             let has = |number: &usize| {
@@ -177,35 +193,65 @@ impl StripedStorage {
         // Nodes that have just restarted get their parts too.
         let back = self.targets.up_after_restart(&without(&puts));
         if !back.is_empty() {
-            let more = self.put_cells(&placed, object, &back);
-            puts.extend(self.judge_all(more)?);
+            puts.extend(self.judge_all(put_cells(&back))?);
         }
         self.check_stored(&puts)?;
-        new |= puts.iter().any(|(_, put)| *put == Put::New);
+        let is_there = |(_, put): &(usize, Put)| *put == Put::There;
+        if !is_again && puts.iter().any(is_there) && self.has_other_roles(name, &shape, &puts) {
+            // The same object was put before, with other roles: these stay.
+            return self.put_stripe(name, object, true);
+        }
+        let is_new = is_new || puts.iter().any(|(_, put)| *put == Put::New);
         self.shape_is(name.id, shape);
-        acknowledge(new)
+        acknowledge(is_new)
+    }
+
+    /// Whether a part that was there before has other roles than those that were put now; then the
+    /// latter are deleted.
+    fn has_other_roles(&self, name: Name, shape: &Shape, puts: &[(usize, Put)]) -> bool {
+        let before = puts.iter().filter(|(_, put)| *put == Put::There);
+        let headers = before.filter_map(|(number, _)| {
+            let target = self.targets.storage(*number)?;
+            Header::parse(name.id, &target.get(name, Some(0..HEADER_LEN_MAX)).ok()?)
+        });
+        let roles = |shape: &Shape| self.targets_by_role(name.id, shape);
+        let mut shapes = headers.map(|header| header.shape);
+        if !shapes.any(|there| roles(&there) != roles(shape)) {
+            return false;
+        }
+        lock(&self.known).remove(&name.id);
+        for (number, _) in puts.iter().filter(|(_, put)| *put == Put::New) {
+            if let Some(target) = self.targets.storage(*number) {
+                let _ = target.delete(name);
+            }
+        }
+        true
     }
 
     /// Computes all cells of a stripe here, and puts them on each of these targets.
-    fn put_cells(&self, placed: &Placed, object: &[u8], numbers: &[usize]) -> Puts {
-        let (layout, name) = (placed.shape.geometry.layout(), placed.name);
-        let cells = encode_cells(object, &placed.shape.geometry);
+    fn put_cells(
+        &self,
+        name: Name,
+        object: &[u8],
+        (shape, by_role): (&Shape, &[usize]),
+        tags: Option<&ObjectTags>,
+        numbers: &[usize],
+    ) -> Puts {
+        let layout = shape.geometry.layout();
+        let cells = encode_cells(object, &shape.geometry);
         let parts_of = |target: usize| {
-            let role = placed.by_role.iter().position(|&number| number == target);
+            let role = by_role.iter().position(|&number| number == target);
             let role = role.expect("every target has a role");
             let numbers = layout.cells_of_role(role);
             let cells = numbers.map(|cell| cells[cell].as_ref());
-            let shape = placed.shape;
-            Container::new(
-                &Header { shape, role },
-                name.id,
-                cells,
-                &|row, sector, bytes| {
-                    let cell = layout.cell(role, row);
-                    let tags = placed.tags;
-                    tags.map_or([0; TAG_LEN], |tags| tags.tag(cell, sector, bytes))
-                },
-            )
+            let header = Header {
+                shape: *shape,
+                role,
+            };
+            Container::new(&header, name.id, cells, &|row, sector, bytes| {
+                let cell = layout.cell(role, row);
+                tags.map_or([0; TAG_LEN], |tags| tags.tag(cell, sector, bytes))
+            })
         };
         self.targets.each(numbers, |number, storage| {
             storage.put(name, &parts_of(number).parts())

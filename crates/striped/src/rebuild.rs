@@ -289,7 +289,6 @@ impl StripedStorage {
         let placed = Placed {
             name,
             shape,
-            tags: None,
             generation: generation.expect("the generation is known"),
             by_role,
         };

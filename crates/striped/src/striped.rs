@@ -288,20 +288,16 @@ impl StripedStorage {
         } else {
             self.turn(object, count)
         };
-        let mut places = [0; ROLES_MAX];
-        for (role, place) in places[..count].iter_mut().enumerate() {
-            *place = ((role + turn) % count) as u8;
-        }
-        places
+        places(turn, count)
     }
 
-    /// The shape of a new stripe.
-    pub(crate) fn new_shape(&self, object: Id, object_len: u64) -> Shape {
-        let (generation, targets) = self.newest();
-        let geometry = Geometry::stripe(object_len, generation, targets.len());
+    /// The shape of a new stripe, tagged if it may be. Then the first role can have this place.
+    pub(crate) fn new_shape(&self, object: Id, geometry: Geometry, turn: Option<usize>) -> Shape {
+        let count = usize::from(geometry.roles);
         let key = self.tag_key.get().filter(|_| self.is_tagged());
         let seal = key.map(|key| {
-            let places = self.usual_places(object, targets.len());
+            let usual = || self.usual_places(object, count);
+            let places = turn.map_or_else(usual, |turn| places(turn, count));
             key.seal(object, &geometry, places)
         });
         Shape { geometry, seal }
@@ -363,4 +359,13 @@ impl StripedStorage {
     pub(crate) fn is_deleted(&self, object: Id) -> bool {
         lock(&self.deleted).contains(&object)
     }
+}
+
+/// For each role the place of its target, if the first one has place `turn` of so many.
+fn places(turn: usize, count: usize) -> [u8; ROLES_MAX] {
+    let mut places = [0; ROLES_MAX];
+    for (role, place) in places[..count].iter_mut().enumerate() {
+        *place = ((role + turn) % count) as u8;
+    }
+    places
 }

@@ -6,14 +6,15 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use tabane_node::{Server, ServerOptions};
+use tabane_storage::sync::lock;
 use tabane_storage::{Name, ObjectKind, Progress, RemoteOptions, Storage, object_id};
 use tabane_striped::cluster::file::NodeFile;
 use tabane_striped::cluster::wire::FabricAddress;
@@ -171,6 +172,18 @@ pub fn done(bytes: u64, begun: Instant) -> Result<()> {
     Ok(())
 }
 
+/// Tells also when each of the objects was done, in seconds.
+fn done_at(bytes: u64, begun: Instant, objects: &[f64]) -> Result<()> {
+    let times: Vec<String> = objects.iter().map(|time| format!("{time:.3}")).collect();
+    println!(
+        "{bytes} {} {}",
+        begun.elapsed().as_secs_f64(),
+        times.join(" ")
+    );
+    io::stdout().flush()?;
+    Ok(())
+}
+
 fn node(file: &Path, dir: &Path, fabric: Option<&str>) -> Result<()> {
     let node = NodeFile::read(file)?;
     let (host, _) = node.address.rsplit_once(':').context("no port")?;
@@ -233,14 +246,14 @@ fn client(file: &Path, plan: Plan, seconds: f64, object_bytes: usize) -> Result<
     put(&mut object.clone())?;
     ready()?;
     let begun = Instant::now();
-    let stored = AtomicU64::new(0);
+    let stored = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..CLIENT_PUTS {
             scope.spawn(|| {
                 let mut object = object.clone();
                 while begun.elapsed().as_secs_f64() < seconds {
                     match put(&mut object) {
-                        Ok(()) => drop(stored.fetch_add(object_bytes as u64, Ordering::Relaxed)),
+                        Ok(()) => lock(&stored).push(begun.elapsed().as_secs_f64()),
                         Err(error) => {
                             eprintln!("client: {error}");
                             return;
@@ -250,5 +263,6 @@ fn client(file: &Path, plan: Plan, seconds: f64, object_bytes: usize) -> Result<
             });
         }
     });
-    done(stored.into_inner(), begun)
+    let stored = lock(&stored);
+    done_at((stored.len() * object_bytes) as u64, begun, &stored)
 }

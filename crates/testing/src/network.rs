@@ -22,6 +22,15 @@ impl Network {
     /// # Errors
     /// When the programs `ip` and `tc` are missing, or the caller is not root.
     pub fn new(members: usize, mbit_per_s: Option<u32>) -> Result<Self> {
+        Self::with_rates(&vec![mbit_per_s; members])
+    }
+
+    /// The same, with a rate for each member.
+    ///
+    /// # Errors
+    /// As [`Network::new`].
+    pub fn with_rates(mbit_per_s: &[Option<u32>]) -> Result<Self> {
+        let members = mbit_per_s.len();
         ensure!(
             rustix::process::geteuid().is_root(),
             "making networks takes root: run it with sudo"
@@ -34,7 +43,7 @@ impl Network {
         run(&["ip", "netns", "add", &hub])?;
         run(&["ip", "-n", &hub, "link", "add", "bridge", "type", "bridge"])?;
         run(&["ip", "-n", &hub, "link", "set", "bridge", "up"])?;
-        for member in 0..members {
+        for (member, mbit_per_s) in mbit_per_s.iter().enumerate() {
             let (name, port) = (network.name(member), format!("port{member}"));
             let address = format!("{}/16", network.address(member));
             run(&["ip", "netns", "add", &name])?;

@@ -6,6 +6,7 @@ mod model;
 mod plot;
 mod simulator;
 mod triple;
+mod unequal;
 pub mod worker;
 mod xor;
 
@@ -47,6 +48,9 @@ pub struct Args {
     #[arg(long, value_name = "PLAN,…", value_delimiter = ',',
         default_values_t = ["direct", "chain", "shared", "coded", "auto"].map(str::to_owned))]
     plans: Vec<String>,
+    /// Which of the cases with unequal links, by their numbers; all, if none is named
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    cases: Vec<usize>,
     /// Mbit/s of each link, each way
     #[arg(long, value_name = "MBIT", default_value_t = 500)]
     rate: u32,
@@ -89,6 +93,9 @@ enum Measure {
     Heal,
     /// Two nodes for data and one for parity, as in the paper's figure 10
     Triple,
+    /// Clients put objects over links of different rates, by each plan, beside the best that the
+    /// links allow
+    Unequal,
     /// How fast one core adds up two buffers, as in the paper's figure 4
     Xor,
 }
@@ -104,6 +111,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Measure::Backup => each(backup::measure)?,
         Measure::Heal => each(heal::measure)?,
         Measure::Triple => triple::measure(args)?,
+        Measure::Unequal => unequal::measure(args)?,
         Measure::Xor => xor::measure(args)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -166,9 +174,12 @@ fn simulate(args: &Args, nodes: usize, clients: usize) -> Result<()> {
 }
 
 /// What the clients did, all together.
+#[derive(Default)]
 struct Sum {
     mbit_per_s: f64,
     bytes: u64,
+    /// When each object was durable, in seconds.
+    objects: Vec<f64>,
 }
 
 fn measure(args: &Args, nodes: usize, clients: usize, figure: &mut plot::Figure) -> Result<()> {
@@ -276,18 +287,19 @@ fn sum(mut members: Vec<Member>, meanwhile: impl FnOnce() -> Result<()>) -> Resu
     for member in &mut members {
         member.go()?;
     }
-    let mut sum = Sum {
-        mbit_per_s: 0.0,
-        bytes: 0,
-    };
+    let mut sum = Sum::default();
     for member in &mut members {
         let line = member.line()?;
-        let (bytes, seconds) = line
-            .split_once(' ')
-            .context("a member says something else")?;
+        let mut words = line.split(' ');
+        let (Some(bytes), Some(seconds)) = (words.next(), words.next()) else {
+            bail!("a member says something else");
+        };
         let (bytes, seconds): (u64, f64) = (bytes.parse()?, seconds.parse()?);
         sum.mbit_per_s += bytes as f64 * 8e-6 / seconds;
         sum.bytes += bytes;
+        for time in words {
+            sum.objects.push(time.parse()?);
+        }
     }
     Ok(sum)
 }
@@ -323,8 +335,13 @@ struct Cluster {
 
 impl Cluster {
     fn start(args: &Args, nodes: usize, clients: usize) -> Result<Self> {
-        let work = tempfile::tempdir_in(&args.work).context("cannot make a directory")?;
         let network = Network::new(nodes + clients, Some(args.rate))?;
+        Self::over(args, network, nodes)
+    }
+
+    /// Nodes that are the first members of a network.
+    fn over(args: &Args, network: Network, nodes: usize) -> Result<Self> {
+        let work = tempfile::tempdir_in(&args.work).context("cannot make a directory")?;
         let mut cluster = Self {
             _daemons: Vec::new(),
             network,

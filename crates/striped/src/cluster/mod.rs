@@ -7,8 +7,10 @@
 
 pub mod file;
 mod limits;
+mod links;
 mod mixer;
 mod node;
+pub mod optimum;
 mod relay;
 mod session;
 pub mod tls;

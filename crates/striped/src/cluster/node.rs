@@ -11,7 +11,7 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use super::file::NodeAddress;
 use super::limits::{Limits, PIECE_LEN};
 use super::tls;
-use super::wire::{self, REPLY_MAX, Reply, Request, Status};
+use super::wire::{self, REPLY_MAX, Reply, Request, SessionId, Status, Usage};
 use tabane_storage::sync::lock;
 use tabane_storage::{
     Listed, Name, OBJECT_LEN_MAX, ObjectKind, Result, Storage, StorageError, StorageErrorKind,
@@ -22,6 +22,9 @@ pub(super) const CONNECT: Duration = Duration::from_secs(5);
 
 /// Time limit of a probe of a silent node.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Time limit of a question that is not worth waiting for.
+const BRIEF_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Silence after which a node is probed over another connection.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(2);
@@ -111,6 +114,16 @@ impl Channel {
     pub fn ask(&mut self, request: &Request, parts: &[&[u8]]) -> io::Result<Reply> {
         self.send(request, parts)?;
         self.receive()
+    }
+
+    /// Sends a request, and waits for the reply for a moment.
+    fn ask_briefly(&mut self, request: &Request) -> io::Result<Reply> {
+        self.stream.sock.set_read_timeout(Some(BRIEF_TIMEOUT))?;
+        wire::send(&mut self.stream, request)?;
+        self.stream.flush()?;
+        let reply = self.receive_while(&|| false)?;
+        self.stream.sock.set_read_timeout(Some(SILENCE_MAX))?;
+        Ok(reply)
     }
 
     fn send(&mut self, request: &Request, parts: &[&[u8]]) -> io::Result<()> {
@@ -242,7 +255,11 @@ impl NodeStorage {
 
     /// A new control connection.
     pub fn channel(&self) -> Result<Channel> {
-        let dialled = self.peer.dial(CONNECT).and_then(|stream| {
+        self.channel_within(CONNECT)
+    }
+
+    fn channel_within(&self, limit: Duration) -> Result<Channel> {
+        let dialled = self.peer.dial(limit).and_then(|stream| {
             stream.sock.set_read_timeout(Some(SILENCE_MAX))?;
             stream.sock.set_write_timeout(Some(SILENCE_MAX))?;
             Ok(stream)
@@ -262,6 +279,20 @@ impl NodeStorage {
     pub fn status(&self) -> Result<Status> {
         match self.ask(&Request::Status, &[])? {
             Reply::Status(status) => Ok(status),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Asks what goes through the node's links, without waiting for long.
+    pub fn usage(&self, session: SessionId) -> Result<Usage> {
+        let used = lock(&self.idle).pop();
+        let mut channel = used.map_or_else(|| self.channel_within(BRIEF_TIMEOUT), Ok)?;
+        let answer = channel.ask_briefly(&Request::Usage(session));
+        match answer.map_err(|error| self.blame(error))? {
+            Reply::Usage(usage) => {
+                lock(&self.idle).push(channel);
+                Ok(usage)
+            }
             other => Err(self.unexpected(&other)),
         }
     }

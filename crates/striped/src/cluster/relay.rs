@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::io;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
@@ -13,11 +12,12 @@ use tabane_parity::schedule::Kind;
 use super::limits::Limits;
 use super::mixer::Mixer;
 use super::node::NodeStorage;
+use super::optimum::Choice;
 use super::session::{Outgoing, STALL_TIMEOUT, Session};
-use super::wire::{Reply, Request, Source, Stripe};
+use super::wire::{Reply, Request, Source, Stripe, Usage};
 use crate::container::SECTOR_LEN;
 use crate::put::{data_cells, encode_cells};
-use crate::sender::{Placed, Relayed, StripeSender};
+use crate::sender::{NewStripe, Placed, Relayed, StripeSender};
 use crate::targets::Targets;
 use tabane_storage::sync::{lock, try_each};
 use tabane_storage::{Event, Result, StorageError, StorageErrorKind};
@@ -58,18 +58,24 @@ pub struct Relay {
     plan: Plan,
     limits: Arc<Limits>,
     state: Mutex<State>,
-    flow: Mutex<Flow>,
 }
 
 #[derive(Default)]
 struct State {
-    /// One session for each generation, since its targets never change.
-    sessions: HashMap<u8, Session>,
-    mixer: Mixer,
+    /// The way to the nodes of each generation, since its targets never change.
+    ways: HashMap<u8, Way>,
     /// Time from which relaying is tried again.
     paused_until: Option<Instant>,
     /// Length of the last pause, until a stripe is relayed successfully.
     pause: Option<Duration>,
+}
+
+/// The way to the nodes of a generation.
+#[derive(Default)]
+struct Way {
+    session: Option<Session>,
+    /// What is known of the links, once there was a session.
+    mixer: Option<Mixer>,
 }
 
 impl Relay {
@@ -79,15 +85,14 @@ impl Relay {
             plan,
             limits,
             state: Mutex::default(),
-            flow: Mutex::new(Flow::new()),
         }
     }
 
     /// Ends the session, and opens no other for a while. Nodes that do not answer are put out of
     /// use, so that later operations do not wait for them.
-    fn pause(&self, targets: &Targets, placed: &Placed, why: &str) {
+    fn pause(&self, targets: &Targets, generation: &[usize], why: &str) {
         let mut state = lock(&self.state);
-        state.sessions.clear();
+        state.ways.values_mut().for_each(|way| way.session = None);
         let is_first = state.paused_until.is_none();
         if !state.is_paused() {
             let pause = state.pause.map_or(RELAY_PAUSE_MIN, |last| 2 * last);
@@ -96,7 +101,7 @@ impl Relay {
             state.paused_until = Some(Instant::now() + pause);
         }
         drop(state);
-        for (number, node) in nodes_in_use(placed, targets) {
+        for (number, node) in nodes_in_use(generation, targets) {
             if !node.is_there() {
                 let error = io::Error::from(io::ErrorKind::TimedOut);
                 targets.give_up(number, &node.blame(error));
@@ -112,20 +117,21 @@ impl Relay {
 }
 
 impl StripeSender for Relay {
-    fn put(&self, targets: &Targets, placed: &Placed, object: &[u8]) -> Relayed {
-        let Some(nodes) = nodes(placed, targets) else {
+    fn put(&self, targets: &Targets, stripe: &NewStripe, object: &[u8]) -> Relayed {
+        let Some(nodes) = nodes(stripe.generation, targets) else {
             return Relayed::NotTried;
         };
-        let geometry = &placed.shape.geometry;
+        let geometry = &stripe.geometry;
         // At a low rate limit, one node would time out while the client sends to the others.
         let layout = geometry.layout();
         let of_sector = layout.data_cells().len() as u64 * SECTOR_LEN;
         if self.limits.least_seconds(of_sector) > STALL_TIMEOUT.as_secs_f64() / 2.0 {
             return Relayed::NotTried;
         }
-        let fail = |why: &str| {
-            self.pause(targets, placed, why);
-            Relayed::Failed
+        let mut turn = None;
+        let fail = |turn: Option<usize>, why: &str| {
+            self.pause(targets, stripe.generation, why);
+            Relayed::Failed(turn)
         };
         let may_wait = || are_there(&nodes);
 
@@ -137,12 +143,16 @@ impl StripeSender for Relay {
             Ok(opened) => opened,
             Err(error) => {
                 drop(state);
-                return fail(&error.to_string());
+                return fail(turn, &error.to_string());
             }
         };
         let kind = match self.plan {
             Plan::Always(kind) => kind,
-            Plan::Auto => mixer.choose(),
+            Plan::Auto => {
+                let Choice { kind, turn: chosen } = mixer.choose(stripe.may_turn);
+                turn = chosen;
+                kind
+            }
         };
         // Some plans have no schedule for this number of nodes; the shared plan always has one.
         let kinds = [kind, Kind::Shared].into_iter();
@@ -152,71 +162,78 @@ impl StripeSender for Relay {
             Kind::Direct => encode_cells(object, geometry),
             _ => data_cells(object, geometry),
         };
-        let members = members(placed);
-        let (number, request) = request(placed, opened, Source::Client(kind.name().to_owned()));
+        let (shape, by_role) = (stripe.placed)(turn);
+        let placed = Placed {
+            name: stripe.name,
+            shape,
+            generation: stripe.generation,
+            by_role: &by_role,
+        };
+        let members = members(&placed);
+        let (number, request) = request(&placed, opened, Source::Client(kind.name().to_owned()));
         // Answers come when the stripe is durable: until everything is sent, this depends on the
         // network.
         let asked = match try_each(&nodes, nodes.len(), |node| node.begin(&request)) {
             Ok(asked) => asked,
             Err(error) => {
                 drop(state);
-                return fail(&error.to_string());
+                return fail(turn, &error.to_string());
             }
         };
-        let idle = lock(&self.flow).begin();
-        let begun = Instant::now();
         let outgoing = Outgoing {
             number,
             geometry,
-            tags: placed.tags,
+            tags: stripe.tags.filter(|_| shape.seal.is_some()),
             schedule: &schedule,
             members: &members,
         };
-        let sent = opened.send(&outgoing, &cells, &self.limits, &may_wait);
-        let took = begun.elapsed();
-        let _unanswered = Unanswered::after_sending(&self.flow);
-        match sent {
-            Ok(waited) => {
-                let took = took + idle;
-                let waited = (waited + idle).as_secs_f64() / took.as_secs_f64().max(1e-9);
-                mixer.learn(waited, took.as_secs_f64() / object.len().max(1) as f64);
+        let (session, own) = (opened.id(), opened.flows());
+        let mut watch = || {
+            // A node that does not answer at once is left to the stripe.
+            let usages = try_each(&nodes, nodes.len(), |node| node.usage(session));
+            if let Ok(mut usages) = usages {
+                usages.push(Usage {
+                    at_us: own.since.elapsed().as_micros() as u64,
+                    flows: own.flows.iter().map(Into::into).collect(),
+                    ..Usage::default()
+                });
+                mixer.learn(&usages);
             }
-            Err(error) => {
-                drop(state);
-                return fail(&error.to_string());
-            }
-        }
+        };
+        let watch: Option<&mut dyn FnMut()> = match self.plan {
+            Plan::Auto => Some(&mut watch),
+            Plan::Always(_) => None,
+        };
+        let sent = opened.send(&outgoing, &cells, &self.limits, &may_wait, watch);
         // The next stripe goes out while the nodes make this one durable.
         drop(state);
-        let (mut puts, mut clients) = (Vec::new(), 1);
-        for (&target, asked) in placed.generation.iter().zip(asked) {
+        if let Err(error) = sent {
+            return fail(turn, &error.to_string());
+        }
+        let mut puts = Vec::new();
+        for (&target, asked) in stripe.generation.iter().zip(asked) {
             let put = match asked.answer(&may_wait) {
-                Ok(Reply::Stored(busy)) => {
-                    clients = clients.max(busy);
-                    Ok(())
-                }
+                Ok(Reply::Stored) => Ok(()),
                 // Failures that do not concern the node's storage: putting each part directly may
                 // succeed.
                 Ok(Reply::Failed(
                     StorageErrorKind::SessionOver | StorageErrorKind::Permanent,
                     text,
                 )) => {
-                    return fail(&text);
+                    return fail(turn, &text);
                 }
                 Ok(Reply::Failed(kind, text)) => Err(StorageError::new(kind, text)),
-                Ok(_) => return fail("a node answers something else"),
-                Err(error) => return fail(&error.to_string()),
+                Ok(_) => return fail(turn, "a node answers something else"),
+                Err(error) => return fail(turn, &error.to_string()),
             };
             puts.push((target, put));
         }
-        let mut state = lock(&self.state);
-        state.mixer.share_among(clients, &layout);
-        state.pause = None;
-        Relayed::Put(puts)
+        lock(&self.state).pause = None;
+        Relayed::Put(puts, turn)
     }
 
     fn rebuild(&self, targets: &Targets, placed: &Placed, role: usize, others: &[usize]) -> bool {
-        let Some(nodes) = nodes(placed, targets) else {
+        let Some(nodes) = nodes(placed.generation, targets) else {
             return false;
         };
         if self.plan == Plan::Always(Kind::Direct) {
@@ -243,9 +260,7 @@ impl StripeSender for Relay {
                 let answers = asked
                     .into_iter()
                     .map(|asked| match asked.answer(&may_wait)? {
-                        Reply::Stored(_) | Reply::Failed(StorageErrorKind::AlreadyExists, _) => {
-                            Ok(())
-                        }
+                        Reply::Stored | Reply::Failed(StorageErrorKind::AlreadyExists, _) => Ok(()),
                         Reply::Failed(kind, text) => Err(StorageError::new(kind, text)),
                         _ => Err(super::wire::malformed("a node answers something else")),
                     });
@@ -257,7 +272,7 @@ impl StripeSender for Relay {
         let is_cause = |error: &&StorageError| error.kind() != StorageErrorKind::SessionOver;
         let cause = failures.iter().find(is_cause).or(failures.first());
         if let Some(cause) = cause {
-            self.pause(targets, placed, &cause.to_string());
+            self.pause(targets, placed.generation, &cause.to_string());
         }
         failures.is_empty()
     }
@@ -269,28 +284,32 @@ impl State {
             .is_some_and(|until| Instant::now() < until)
     }
 
-    /// The session with the nodes of a generation, opened if needed.
+    /// The session with the nodes of a generation, opened if needed, and what is known of their
+    /// links.
     fn session(
         &mut self,
         generation: u8,
         nodes: &[&NodeStorage],
     ) -> Result<(&mut Session, &mut Mixer)> {
-        let mixer = &mut self.mixer;
-        let session = match self.sessions.entry(generation) {
-            Entry::Occupied(session) => session.into_mut(),
-            Entry::Vacant(place) => {
-                let session = Session::open(nodes)?;
-                mixer.share_among(session.clients(), session.layout());
-                place.insert(session)
-            }
+        let way = self.ways.entry(generation).or_default();
+        let is_new = way.session.is_none();
+        let session = match &mut way.session {
+            Some(session) => session,
+            none => none.insert(Session::open(nodes)?),
         };
+        let mixer = way
+            .mixer
+            .get_or_insert_with(|| Mixer::new(session.layout()));
+        if is_new {
+            mixer.restart(session.clients());
+        }
         Ok((session, mixer))
     }
 }
 
 /// The nodes of the generation, if all its targets are nodes in use.
-fn nodes<'t>(placed: &Placed, targets: &'t Targets) -> Option<Vec<&'t NodeStorage>> {
-    let nodes = placed.generation.iter();
+fn nodes<'t>(generation: &[usize], targets: &'t Targets) -> Option<Vec<&'t NodeStorage>> {
+    let nodes = generation.iter();
     nodes
         .map(|&number| (targets.storage(number)? as &dyn Any).downcast_ref())
         .collect()
@@ -298,10 +317,10 @@ fn nodes<'t>(placed: &Placed, targets: &'t Targets) -> Option<Vec<&'t NodeStorag
 
 /// The nodes of the generation that are in use, by their numbers.
 fn nodes_in_use<'t>(
-    placed: &'t Placed,
+    generation: &'t [usize],
     targets: &'t Targets,
 ) -> impl Iterator<Item = (usize, &'t NodeStorage)> {
-    placed.generation.iter().filter_map(|&number| {
+    generation.iter().filter_map(|&number| {
         let storage = targets.storage(number)? as &dyn Any;
         Some((number, storage.downcast_ref()?))
     })
@@ -340,62 +359,4 @@ fn request(placed: &Placed, session: &mut Session, source: Source) -> (u64, Requ
         lag: session.lag(),
     };
     (number, Request::Stripe(session.id(), stripe))
-}
-
-/// Measures the time in which the client's link is idle because nodes are behind: nothing is being
-/// sent, and answers are outstanding.
-struct Flow {
-    sending: bool,
-    unanswered: usize,
-    /// Time of the last change.
-    since: Instant,
-    /// Idle time since the last stripe began.
-    idle: Duration,
-}
-
-impl Flow {
-    fn new() -> Self {
-        Self {
-            sending: false,
-            unanswered: 0,
-            since: Instant::now(),
-            idle: Duration::ZERO,
-        }
-    }
-
-    fn now(&mut self) {
-        let now = Instant::now();
-        if !self.sending && self.unanswered > 0 {
-            self.idle += now - self.since;
-        }
-        self.since = now;
-    }
-
-    /// Notes the start of a stripe; returns how long the link was idle before it.
-    fn begin(&mut self) -> Duration {
-        self.now();
-        self.sending = true;
-        std::mem::take(&mut self.idle)
-    }
-}
-
-/// A stripe that was sent and waits for its answers.
-struct Unanswered<'a>(&'a Mutex<Flow>);
-
-impl<'a> Unanswered<'a> {
-    fn after_sending(flow: &'a Mutex<Flow>) -> Self {
-        let mut now = lock(flow);
-        now.now();
-        now.sending = false;
-        now.unanswered += 1;
-        Self(flow)
-    }
-}
-
-impl Drop for Unanswered<'_> {
-    fn drop(&mut self) {
-        let mut now = lock(self.0);
-        now.now();
-        now.unanswered -= 1;
-    }
 }

@@ -4,9 +4,9 @@ use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tabane_fabric::{Endpoint, FRAME_SHARE, Sender, Tcp};
+use tabane_fabric::{Endpoint, FRAME_SHARE, Flow, Sender, Tcp};
 use tabane_parity::Layout;
 use tabane_parity::schedule::{Kind, Node, Schedule};
 use tabane_storage::{Result, StorageError, StorageErrorKind};
@@ -22,6 +22,9 @@ use crate::tags::{ObjectTags, TAG_LEN};
 
 /// For how long a node may take no data. Nodes give up on each other after as long.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Pause between two looks at what goes through links.
+const WATCH_PAUSE: Duration = Duration::from_millis(150);
 
 /// By how many sectors what nodes send is behind what the client sends, at most.
 const LAG_MAX: usize = 3;
@@ -54,6 +57,17 @@ pub struct Session {
     next: u64,
     layout: Layout,
     clients: u16,
+    begun: Instant,
+    /// When somebody last looked at what goes through links.
+    watched: Instant,
+}
+
+/// What a client sends in a session.
+pub struct OwnFlows {
+    /// When the session began.
+    pub since: Instant,
+    /// To each node.
+    pub flows: Vec<Flow>,
 }
 
 /// Writes into the ring of one node.
@@ -103,6 +117,8 @@ impl Session {
             next: 0,
             layout,
             clients: clients.into_iter().max().unwrap_or(1),
+            begun: Instant::now(),
+            watched: Instant::now(),
         })
     }
 
@@ -127,22 +143,34 @@ impl Session {
         self.lag
     }
 
+    /// What goes from the client to each node.
+    pub fn flows(&self) -> OwnFlows {
+        OwnFlows {
+            since: self.begun,
+            flows: self
+                .writers
+                .iter()
+                .map(|writer| writer.sender.flow())
+                .collect(),
+        }
+    }
+
     /// Names it to the nodes.
     pub fn id(&self) -> SessionId {
         self.id
     }
 
     /// Sends what is the client's of a stripe: to each node its cells, sector by sector. `may_wait`
-    /// says whether it is worth to wait on when nodes take nothing. Returns for how long it waited
-    /// for nodes, not for the network, in the mean over the nodes: one that gets its data sooner
-    /// than others waits for them, and so some waiting says nothing.
+    /// says whether it is worth to wait on when nodes take nothing; `watch` looks at what goes
+    /// through links meanwhile, now and then.
     pub fn send(
         &mut self,
         outgoing: &Outgoing,
         cells: &[impl AsRef<[u8]> + Sync],
         limits: &Limits,
         may_wait: &(dyn Fn() -> bool + Sync),
-    ) -> io::Result<Duration> {
+        mut watch: Option<&mut dyn FnMut()>,
+    ) -> io::Result<()> {
         let &Outgoing {
             geometry,
             schedule,
@@ -151,9 +179,10 @@ impl Session {
         } = outgoing;
         let layout = geometry.layout();
         let endpoints = &self.endpoints;
+        let watched = &mut self.watched;
         let progress = AtomicU64::new(0);
         let (over, ended) = mpsc::channel::<()>();
-        let sent = thread::scope(|scope| {
+        thread::scope(|scope| {
             let progress = &progress;
             let threads: Vec<_> = self
                 .writers
@@ -166,7 +195,6 @@ impl Session {
                     let over = over.clone();
                     scope.spawn(move || {
                         let _over = over;
-                        let before = writer.sender.waited();
                         let sent = writer.send_cells(outgoing, &own, cells, |len| {
                             limits.before_sending(len);
                             progress.fetch_add(1, Ordering::Relaxed);
@@ -176,19 +204,31 @@ impl Session {
                             // not come.
                             endpoints.iter().for_each(|endpoint| endpoint.close());
                         }
-                        sent?;
-                        Ok((!own.is_empty()).then(|| writer.sender.waited() - before))
+                        sent
                     })
                 })
                 .collect();
             drop(over);
-            let mut before = 0;
+            let (mut before, mut moved) = (0, Instant::now());
             // Runs until the last sending thread has dropped its end of the channel.
-            while let Err(mpsc::RecvTimeoutError::Timeout) = ended.recv_timeout(SILENCE_MAX) {
-                let now = progress.load(Ordering::Relaxed);
-                if std::mem::replace(&mut before, now) == now && !may_wait() {
-                    endpoints.iter().for_each(|endpoint| endpoint.close());
+            loop {
+                let pause = WATCH_PAUSE.saturating_sub(watched.elapsed());
+                if ended.recv_timeout(pause) != Err(mpsc::RecvTimeoutError::Timeout) {
+                    break;
                 }
+                let now = progress.load(Ordering::Relaxed);
+                if std::mem::replace(&mut before, now) != now {
+                    moved = Instant::now();
+                } else if moved.elapsed() >= SILENCE_MAX {
+                    if !may_wait() {
+                        endpoints.iter().for_each(|endpoint| endpoint.close());
+                    }
+                    moved = Instant::now();
+                }
+                if let Some(watch) = &mut watch {
+                    watch();
+                }
+                *watched = Instant::now();
             }
             let sent = threads.into_iter().map(|thread| {
                 thread
@@ -196,11 +236,9 @@ impl Session {
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             });
             // Joins all threads before the first error ends the iteration.
-            let sent: Vec<io::Result<Option<Duration>>> = sent.collect();
-            sent.into_iter().collect::<io::Result<Vec<_>>>()
-        });
-        let waited: Vec<Duration> = sent?.into_iter().flatten().collect();
-        Ok(waited.iter().sum::<Duration>() / waited.len().max(1) as u32)
+            let sent: Vec<io::Result<()>> = sent.collect();
+            sent.into_iter().collect()
+        })
     }
 }
 

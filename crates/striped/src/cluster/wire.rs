@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use tabane_fabric::Flow;
 use tabane_lanes::aes::LinearMac;
 use tabane_storage::{Id, Listed, Name, ObjectKind, StorageError, StorageErrorKind};
 
@@ -94,6 +95,8 @@ pub enum Request {
     Join(SessionId, Vec<Option<Peer>>),
     /// Takes part in a stripe. The answer comes when the node's part of it is durable.
     Stripe(SessionId, Stripe),
+    /// What goes through the node's links?
+    Usage(SessionId),
 }
 
 /// A session that is to be opened.
@@ -217,9 +220,8 @@ pub enum Source {
 pub enum Reply {
     /// It is done.
     Done,
-    /// The node's part of a stripe is durable, if it has one. So many clients have sent stripes
-    /// lately.
-    Stored(u16),
+    /// The node's part of a stripe is durable, if it has one.
+    Stored,
     /// So many.
     Count(u64),
     /// So many bytes, which follow.
@@ -235,6 +237,45 @@ pub enum Reply {
     Status(Status),
     /// The request failed.
     Failed(StorageErrorKind, String),
+    /// What goes through the node's links.
+    Usage(Usage),
+}
+
+/// What goes through the links of a member of a session. Counters only grow; those of flows count
+/// from the beginning of the session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// The time of the member's clock, in microseconds since any moment.
+    pub at_us: u64,
+    /// Clients that have sent stripes lately.
+    pub clients: u16,
+    /// Bytes that came from clients and nodes, in all sessions.
+    pub received_bytes: u64,
+    /// Bytes that went to nodes, in all sessions.
+    pub sent_bytes: u64,
+    /// What it has sent each node of this session.
+    pub flows: Vec<FlowUsage>,
+}
+
+/// What one member has sent another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowUsage {
+    /// Bytes that were handed to the network.
+    pub sent: u64,
+    /// Those of them that were handed over when earlier bytes had not left yet.
+    pub behind: u64,
+    /// Bytes that have arrived.
+    pub arrived: u64,
+}
+
+impl From<&Flow> for FlowUsage {
+    fn from(flow: &Flow) -> Self {
+        Self {
+            sent: flow.sent(),
+            behind: flow.behind(),
+            arrived: flow.arrived(),
+        }
+    }
 }
 
 /// How a node is.

@@ -1,0 +1,408 @@
+//! Estimates how many bytes a second the links of a client and its nodes carry, from what flows
+//! through them.
+//!
+//! A flow is *behind* when its sender finds that earlier bytes have not left yet. If most of what
+//! goes through a link is behind, the link carries no more than it does now. Of several links that
+//! could be at fault, the one with the most bytes behind is: a slow link makes others wait, and these
+//! are not behind. Of links that were never at fault it is only known that they carry what they did;
+//! they are taken for as fast as the fastest.
+
+use std::time::Duration;
+
+use super::optimum::Rates;
+use super::wire::{FlowUsage, Usage};
+
+/// Time over which rates are measured at least.
+const WINDOW_MIN: Duration = Duration::from_millis(120);
+
+/// A link is at fault if at least this share of its bytes is behind.
+const BEHIND_SHARE_MIN: f64 = 0.5;
+
+/// With so few bytes in a window, nothing is said about a link.
+const BYTES_MIN: f64 = 32.0 * 1024.0;
+
+/// A link that carries this share of its supposed rate without being at fault may carry more.
+const USED_SHARE: f64 = 0.9;
+
+/// How much more, each time.
+const RISE: f64 = 1.1;
+
+/// By how much a supposed rate rises in a second anyway, so that a link that is faster now is found.
+const RISE_PER_SECOND: f64 = 0.01;
+
+/// A link that was never at fault is taken for so many times as fast as the fastest that was seen.
+const HOPE: f64 = 2.0;
+
+/// Weight of the latest measurement of a link that is at fault.
+const LATEST_WEIGHT: f64 = 0.5;
+
+/// What is known of the links of a client and of its nodes.
+#[derive(Debug)]
+pub struct Links {
+    /// What nodes knew when the last window ended, and the client, at the end.
+    last: Vec<Usage>,
+    /// Supposed rates, in bytes a second, of links that were at fault: from the client, to each
+    /// node, from each node.
+    client: Option<f64>,
+    ingress: Vec<Option<f64>>,
+    egress: Vec<Option<f64>>,
+    /// What others put on the links to and from each node.
+    others_in: Vec<f64>,
+    others_out: Vec<f64>,
+    /// The highest rate seen on any link.
+    fastest: f64,
+    clients: u16,
+}
+
+/// A link, as a set of flows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Link {
+    /// From a member; the client comes behind the nodes.
+    From(usize),
+    /// To a node.
+    To(usize),
+}
+
+impl Links {
+    /// Nothing is known of the links of so many nodes.
+    pub fn new(nodes: usize) -> Self {
+        Self {
+            last: Vec::new(),
+            client: None,
+            ingress: vec![None; nodes],
+            egress: vec![None; nodes],
+            others_in: vec![0.0; nodes],
+            others_out: vec![0.0; nodes],
+            fastest: 0.0,
+            clients: 1,
+        }
+    }
+
+    /// Begins to count anew, since a new session does.
+    pub fn restart(&mut self, clients: u16) {
+        self.last.clear();
+        self.clients = clients;
+    }
+
+    /// What the links carry for this client.
+    pub fn rates(&self) -> Rates {
+        let fastest = if self.fastest > 0.0 {
+            self.fastest
+        } else {
+            1.0
+        };
+        let fastest = HOPE * fastest;
+        let clients = f64::from(self.clients.max(1));
+        let left = |rate: &Option<f64>, others: &f64| {
+            let rate = rate.unwrap_or(fastest);
+            (rate - others).max(rate / clients)
+        };
+        let of_nodes = |rates: &[Option<f64>], others: &[f64]| {
+            rates
+                .iter()
+                .zip(others)
+                .map(|(rate, others)| left(rate, others))
+                .collect()
+        };
+        Rates {
+            client: self.client.unwrap_or(fastest),
+            ingress: of_nodes(&self.ingress, &self.others_in),
+            egress: of_nodes(&self.egress, &self.others_out),
+        }
+    }
+
+    /// Learns what all nodes and the client, at the end, know now. Returns whether a window has
+    /// ended.
+    pub fn learn(&mut self, now: &[Usage]) -> bool {
+        let nodes = self.ingress.len();
+        debug_assert!(now.len() == nodes + 1);
+        if self.last.is_empty() {
+            self.last = now.to_vec();
+            return false;
+        }
+        let windows: Vec<f64> = now
+            .iter()
+            .zip(&self.last)
+            .map(|(now, last)| now.at_us.saturating_sub(last.at_us) as f64 * 1e-6)
+            .collect();
+        if windows
+            .iter()
+            .any(|&window| window < WINDOW_MIN.as_secs_f64())
+        {
+            return false;
+        }
+        let since = |member: usize, of: &dyn Fn(&Usage) -> u64| {
+            let (now, last) = (of(&now[member]), of(&self.last[member]));
+            now.saturating_sub(last) as f64 / windows[member]
+        };
+        let flow = |from: usize, to: usize, of: &dyn Fn(&FlowUsage) -> u64| {
+            since(from, &|usage| usage.flows.get(to).map_or(0, of))
+        };
+        let table = |of: &dyn Fn(&FlowUsage) -> u64| -> Vec<Vec<f64>> {
+            let row = |from| (0..nodes).map(|to| flow(from, to, of)).collect();
+            (0..=nodes).map(row).collect()
+        };
+        let sent = table(&|flow| flow.sent);
+        let arrived = table(&|flow| flow.arrived);
+        let mut behind = table(&|flow| flow.behind);
+        let into = |table: &[Vec<f64>], to: usize| -> f64 { table.iter().map(|row| row[to]).sum() };
+        let out_of = |table: &[Vec<f64>], from: usize| -> f64 { table[from].iter().sum() };
+
+        let on = |table: &[Vec<f64>], link: Link| match link {
+            Link::From(from) => out_of(table, from),
+            Link::To(to) => into(table, to),
+        };
+        let mut at_fault = Vec::new();
+        let links = (0..=nodes)
+            .rev()
+            .map(Link::From)
+            .chain((0..nodes).map(Link::To));
+        let links: Vec<Link> = links.collect();
+        loop {
+            let worst = links.iter().copied().filter(|&link| {
+                let bytes = on(&sent, link);
+                let window = windows[nodes];
+                bytes * window >= BYTES_MIN && on(&behind, link) >= BEHIND_SHARE_MIN * bytes
+            });
+            let worst = worst.max_by(|&a, &b| on(&behind, a).total_cmp(&on(&behind, b)));
+            let Some(link) = worst else { break };
+            at_fault.push(link);
+            match link {
+                Link::From(from) => behind[from].fill(0.0),
+                Link::To(to) => behind.iter_mut().for_each(|row| row[to] = 0.0),
+            }
+        }
+
+        let window = windows[nodes];
+        let mut judge = |link: Link, carried: f64, rate: &mut Option<f64>| {
+            self.fastest = self.fastest.max(carried);
+            *rate = match *rate {
+                _ if !at_fault.contains(&link) => rate.map(|rate| {
+                    let may_rise = carried >= USED_SHARE * rate;
+                    let rise = if may_rise {
+                        RISE
+                    } else {
+                        1.0 + RISE_PER_SECOND * window
+                    };
+                    (rate * rise).max(carried)
+                }),
+                None => Some(carried),
+                Some(rate) => Some(rate + (carried - rate) * LATEST_WEIGHT),
+            };
+        };
+        judge(Link::From(nodes), out_of(&arrived, nodes), &mut self.client);
+        for node in 0..nodes {
+            let own = (into(&arrived, node), out_of(&arrived, node));
+            let received = since(node, &|usage| usage.received_bytes).max(own.0);
+            let sent = since(node, &|usage| usage.sent_bytes).max(own.1);
+            judge(Link::To(node), received, &mut self.ingress[node]);
+            judge(Link::From(node), sent, &mut self.egress[node]);
+            self.others_in[node] = received - own.0;
+            self.others_out[node] = sent - own.1;
+        }
+        let fastest = self.fastest;
+        for rate in self
+            .ingress
+            .iter_mut()
+            .chain(&mut self.egress)
+            .chain([&mut self.client])
+        {
+            // As good as unknown.
+            *rate = rate.filter(|&rate| rate < HOPE * fastest);
+        }
+        self.clients = now.iter().map(|usage| usage.clients).max().unwrap_or(1);
+        self.last = now.to_vec();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::optimum::{Choice, Loads, Mixture};
+    use super::*;
+    use tabane_parity::Layout;
+    use tabane_parity::schedule::Node;
+
+    /// Links of these rates; each link carries what it can, and what is more is behind.
+    struct Fluid {
+        layout: Layout,
+        rates: Rates,
+        usages: Vec<Usage>,
+    }
+
+    impl Fluid {
+        fn new(client: f64, nodes: &[f64]) -> Self {
+            let count = nodes.len();
+            let usage = || Usage {
+                clients: 1,
+                flows: vec![FlowUsage::default(); count],
+                ..Usage::default()
+            };
+            Self {
+                layout: Layout::new(count).unwrap(),
+                rates: Rates {
+                    client: client * 1e8,
+                    ingress: nodes.iter().map(|rate| rate * 1e8).collect(),
+                    egress: nodes.iter().map(|rate| rate * 1e8).collect(),
+                },
+                usages: (0..=count).map(|_| usage()).collect(),
+            }
+        }
+
+        /// What a byte of data puts on the way from each member to each node.
+        fn loads(&self, choice: Choice) -> Vec<Vec<f64>> {
+            let nodes = self.layout.roles();
+            let schedule = choice.kind.schedule(&self.layout).unwrap();
+            let turns: Vec<usize> = choice.turn.map_or((0..nodes).collect(), |turn| vec![turn]);
+            let each = 1.0 / (self.layout.data_cells().len() * turns.len()) as f64;
+            let mut loads = vec![vec![0.0; nodes]; nodes + 1];
+            for turn in turns {
+                for transfer in &schedule.transfers {
+                    let from = match transfer.from {
+                        Node::Client => nodes,
+                        Node::Role(role) => (role + turn) % nodes,
+                    };
+                    loads[from][(transfer.to + turn) % nodes] += each;
+                }
+            }
+            loads
+        }
+
+        /// Sends by a mixture for a while; returns bytes of data a second.
+        fn send(&mut self, mixture: &Mixture, seconds: f64) -> f64 {
+            let nodes = self.layout.roles();
+            let mut load = vec![vec![0.0; nodes]; nodes + 1];
+            for (choice, share) in &mixture.shares {
+                for (row, more) in load.iter_mut().zip(self.loads(*choice)) {
+                    row.iter_mut()
+                        .zip(more)
+                        .for_each(|(sum, more)| *sum += share * more);
+                }
+            }
+            let into = |to: usize| load.iter().map(|row| row[to]).sum::<f64>();
+            let rate_out = |from: usize| match self.rates.egress.get(from) {
+                Some(rate) => *rate,
+                None => self.rates.client,
+            };
+            let out = |from: usize| rate_out(from) / load[from].iter().sum::<f64>().max(1e-9);
+            let limits = (0..=nodes).map(out);
+            let limits = limits.chain((0..nodes).map(|to| self.rates.ingress[to] / into(to)));
+            let rate = limits.fold(f64::INFINITY, f64::min);
+            let is_full = |limit: f64| limit < rate * 1.02;
+            for from in 0..=nodes {
+                let usage = &mut self.usages[from];
+                usage.at_us += (seconds * 1e6) as u64;
+                for to in 0..nodes {
+                    let bytes = (load[from][to] * rate * seconds) as u64;
+                    let flow = &mut usage.flows[to];
+                    flow.sent += bytes;
+                    flow.arrived += bytes;
+                    if is_full(out(from)) || is_full(self.rates.ingress[to] / into(to)) {
+                        flow.behind += bytes;
+                    }
+                }
+            }
+            rate
+        }
+
+        /// What is sent, of what could be, after so many windows of a sixth of a second.
+        fn learn(&mut self, windows: usize) -> f64 {
+            let loads = Loads::new(&self.layout);
+            let mut links = Links::new(self.layout.roles());
+            links.learn(&self.usages);
+            let mut mixture = loads.best(&links.rates(), true);
+            for _ in 0..windows {
+                self.send(&mixture, 0.15);
+                links.learn(&self.usages);
+                mixture = loads.best(&links.rates(), true);
+            }
+            // Rates that are supposed rise until a link is at fault again: the mean counts.
+            let sum: f64 = (0..20)
+                .map(|_| {
+                    let rate = self.send(&mixture, 0.15);
+                    links.learn(&self.usages);
+                    mixture = loads.best(&links.rates(), true);
+                    rate
+                })
+                .sum();
+            sum / 20.0 / loads.best(&self.rates, true).rate
+        }
+    }
+
+    #[test]
+    fn unequal_links_are_learnt_in_a_second() {
+        let cases: [(f64, &[f64]); 10] = [
+            (1.0, &[1.0; 5]),
+            (1.0, &[1.0, 1.0, 0.25, 1.0, 1.0]),
+            (1.0, &[1.0, 0.05, 1.0, 1.0, 1.0]),
+            (2.0, &[1.0; 5]),
+            (0.5, &[1.0; 5]),
+            (1.0, &[1.0, 1.0, 1.0, 0.5, 0.5]),
+            (1.0, &[0.25, 0.25, 1.0, 1.0, 1.0]),
+            (1.0, &[1.0, 1.0, 1.0, 0.3]),
+            (1.0, &[1.0, 1.0, 1.0, 1.0, 1.0, 0.2, 0.2]),
+            (3.0, &[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5]),
+        ];
+        for (client, nodes) in cases {
+            let reached = Fluid::new(client, nodes).learn(6);
+            assert!(reached > 0.9, "{client} {nodes:?}: {reached}");
+        }
+    }
+
+    #[test]
+    fn a_link_that_is_slow_no_more_is_found() {
+        let mut fluid = Fluid::new(1.0, &[1.0, 1.0, 0.05, 1.0, 1.0]);
+        let loads = Loads::new(&fluid.layout);
+        let mut links = Links::new(5);
+        links.learn(&fluid.usages);
+        let mut rate = 0.0;
+        for window in 0..100 {
+            if window == 20 {
+                fluid.rates.ingress[2] = 1e8;
+                fluid.rates.egress[2] = 1e8;
+            }
+            rate = fluid.send(&loads.best(&links.rates(), true), 0.15);
+            links.learn(&fluid.usages);
+        }
+        assert!(rate > 0.95e8, "{rate}");
+    }
+
+    /// Others that write as much leave each its share.
+    #[test]
+    fn several_clients_share_links() {
+        let mut links = Links::new(5);
+        let usage = |window: u64| -> Vec<Usage> {
+            let bytes = window * 1_000_000;
+            let of_node = Usage {
+                at_us: window * 150_000,
+                clients: 3,
+                received_bytes: bytes * 6,
+                sent_bytes: bytes * 3,
+                flows: vec![
+                    FlowUsage {
+                        sent: bytes / 4,
+                        behind: bytes / 4,
+                        arrived: bytes / 4
+                    };
+                    5
+                ],
+            };
+            let mut all = vec![of_node; 6];
+            all[5].flows.fill(FlowUsage {
+                sent: bytes,
+                behind: 0,
+                arrived: bytes,
+            });
+            all
+        };
+        for window in 0..4 {
+            links.learn(&usage(window));
+        }
+        let rates = links.rates();
+        // Six MB each 150 ms are all that goes in, two of them for each client.
+        let expected = 2e6 / 0.15;
+        for rate in rates.ingress {
+            assert!((rate / expected - 1.0).abs() < 0.2, "{rate} {expected}");
+        }
+    }
+}
