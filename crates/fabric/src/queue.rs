@@ -4,8 +4,8 @@ use std::os::fd::BorrowedFd;
 
 use crate::endpoint::Queued;
 
-/// Bytes that were written to a socket of TCP and have not left, or have not arrived; zeros where the
-/// system does not tell.
+/// Bytes that were written to a socket of TCP and have not left, or have not arrived; zeros where
+/// the system does not tell.
 #[cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")

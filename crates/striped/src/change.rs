@@ -151,9 +151,9 @@ impl StripedStorage {
         self.targets.position(id).is_none() && storage.stat(Name::CONFIG).is_ok()
     }
 
-    /// Puts a new description on a new target, if any, and all others in use, except on a replaced one,
-    /// which may be broken. The description of the highest epoch counts, so an interrupted change
-    /// is either made or without effect.
+    /// Puts a new description on a new target, if any, and all others in use, except on a replaced
+    /// one, which may be broken. The description of the highest epoch counts, so an interrupted
+    /// change is either made or without effect.
     ///
     /// Of two clients that change the set at once, at least one finds the other's description,
     /// since both look after putting their own: a client that finds another's deletes its own.

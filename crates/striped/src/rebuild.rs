@@ -154,16 +154,19 @@ impl StripedStorage {
             let is_there = holding.holders >> reader.by_role()[*role] & 1 == 1;
             is_there && gives_tags && reader.form(*role) == Form::Plain
         };
+        let is_up = |role: &usize| self.targets.is_up(reader.by_role()[*role]);
         let damaged = reader.damaged().iter().copied();
-        let to_replace = damaged
-            .chain(roles.clone().filter(is_wrong))
-            .chain(roles.filter(lacks_tags));
-        let mut to_replace: BTreeSet<usize> = to_replace.collect();
-        to_replace.retain(|role| self.targets.is_up(reader.by_role()[*role]));
+        let damaged = damaged.chain(roles.clone().filter(is_wrong)).filter(is_up);
+        let mut damaged: BTreeSet<usize> = damaged.collect();
+        // Parts that only lack tags are needed until the damaged ones have been replaced.
+        let untagged = roles.filter(lacks_tags).filter(is_up);
+        let untagged = untagged.filter(|role| !damaged.contains(role));
+        let to_replace: Vec<usize> = damaged.iter().copied().chain(untagged).collect();
         let had_work = !(lacking.is_empty() && to_replace.is_empty());
-        while let Some(role) = to_replace.pop_first() {
+        for role in to_replace {
             let number = reader.by_role()[role];
-            if !reader.survives_without(role, &missing, &to_replace) {
+            damaged.remove(&role);
+            if !reader.survives_without(role, &missing, &damaged) {
                 return Err(refusal(format!(
                     "its damaged part on {} is needed until missing targets are back, and was not \
                      replaced",

@@ -2,8 +2,8 @@
 //!
 //! `repositories/format-1` is from the last program that knew format 1 alone, `format-2` from the
 //! first that wrote it. Their password is `format fixtures`. Both have the same source, made on
-//! another day: as root, with file flags, an ACL and owners other than root. `striped-1` has targets
-//! without tags.
+//! another day: as root, with file flags, an ACL and owners other than root. `striped-1` has
+//! targets without tags.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -210,7 +210,15 @@ fn a_striped_repository_without_tags_is_read_and_gets_them() {
     let place = |name: &str| {
         let path = dir.path().join("targets").join(name);
         // What was empty was not kept.
-        for folder in ["clients", "pending", "removals", "tmp"] {
+        for folder in [
+            "clients",
+            "index",
+            "packs",
+            "pending",
+            "removals",
+            "snapshots",
+            "tmp",
+        ] {
             fs::create_dir_all(path.join(folder)).unwrap();
         }
         Place {

@@ -3,9 +3,9 @@
 //!
 //! A flow is *behind* when its sender finds that earlier bytes have not left yet. If most of what
 //! goes through a link is behind, the link carries no more than it does now. Of several links that
-//! could be at fault, the one with the most bytes behind is: a slow link makes others wait, and these
-//! are not behind. Of links that were never at fault it is only known that they carry what they did;
-//! they are taken for as fast as the fastest.
+//! could be at fault, the one with the most bytes behind is: a slow link makes others wait, and
+//! these are not behind. Of links that were never at fault it is only known that they carry what
+//! they did; they are taken for as fast as the fastest.
 
 use std::time::Duration;
 
@@ -27,7 +27,8 @@ const USED_SHARE: f64 = 0.9;
 /// How much more, each time.
 const RISE: f64 = 1.1;
 
-/// By how much a supposed rate rises in a second anyway, so that a link that is faster now is found.
+/// By how much a supposed rate rises in a second anyway, so that a link that is faster now is
+/// found.
 const RISE_PER_SECOND: f64 = 0.01;
 
 /// A link that was never at fault is taken for so many times as fast as the fastest that was seen.

@@ -242,8 +242,8 @@ impl Session {
     }
 }
 
-/// What a node has opened of a session: the connection that owns it, passes for its rings, and where
-/// libfabric reaches it.
+/// What a node has opened of a session: the connection that owns it, passes for its rings, and
+/// where libfabric reaches it.
 type Opened = (Channel, Vec<Pass>, Option<FabricAddress>);
 
 /// Opens the rings of member `me` of so many.

@@ -1,5 +1,5 @@
-//! Parts with wrong bytes and right checksums, as somebody leaves them who changes data on a disk or
-//! on the network.
+//! Parts with wrong bytes and right checksums, as somebody leaves them who changes data on a disk
+//! or on the network.
 
 use std::sync::Mutex;
 
