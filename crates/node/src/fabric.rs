@@ -58,7 +58,7 @@ mod with {
                         let shared = Arc::clone(shared);
                         let work = move || {
                             if let Err(error) = admit(&shared, request) {
-                                shared.refuse(&format!("connection over libfabric ended: {error}"));
+                                shared.log(&format!("connection over libfabric ended: {error}"));
                             }
                         };
                         // If no thread can be started, the request is refused.
@@ -66,7 +66,7 @@ mod with {
                     }
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return,
                     Err(error) => {
-                        shared.refuse(&format!("connection over libfabric refused: {error}"));
+                        shared.log(&format!("connection over libfabric refused: {error}"));
                         // Files or memory may be exhausted for a while.
                         thread::sleep(Duration::from_millis(50));
                     }

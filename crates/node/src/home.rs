@@ -110,6 +110,11 @@ impl Home {
         &self.storage
     }
 
+    /// Where the list of withdrawn certificates is kept.
+    pub fn withdrawn(&self) -> PathBuf {
+        self.root.join("withdrawn")
+    }
+
     /// Why the directory takes no shards at the moment, if so.
     pub fn trouble(&self) -> Option<String> {
         let shards = self.root.join(SHARDS);

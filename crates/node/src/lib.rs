@@ -11,12 +11,14 @@ pub mod authority;
 mod commit;
 mod control;
 mod counters;
+mod door;
 mod fabric;
 mod home;
 mod metrics;
 mod part;
 mod server;
 mod session;
+pub mod withdrawn;
 
 pub use home::Home;
 pub use server::{Server, ServerOptions};

@@ -5,14 +5,14 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::counters::{Counter, Counters};
-use crate::home::Home;
+use crate::counters::Counter;
+use crate::server::Shared;
 
 /// A request is read up to here.
 const REQUEST_MAX: usize = 1024;
 
 /// Answers one request: `/metrics`, or `/health`.
-pub fn answer(mut stream: TcpStream, counters: &Counters, home: &Home) -> io::Result<()> {
+pub fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut request = Vec::new();
     let mut piece = [0; 256];
@@ -30,9 +30,9 @@ pub fn answer(mut stream: TcpStream, counters: &Counters, home: &Home) -> io::Re
     });
     let path = path.unwrap_or_default();
     let (status, body) = if path.starts_with(b"/metrics ") {
-        ("200 OK", text(counters, home.free_bytes()))
+        ("200 OK", text(shared))
     } else if path.starts_with(b"/health ") {
-        match home.trouble() {
+        match shared.home.trouble() {
             None => ("200 OK", "ok\n".to_owned()),
             Some(trouble) => ("503 Service Unavailable", format!("{trouble}\n")),
         }
@@ -51,8 +51,8 @@ pub fn answer(mut stream: TcpStream, counters: &Counters, home: &Home) -> io::Re
     )
 }
 
-fn text(counters: &Counters, free_bytes: u64) -> String {
-    let mut text = String::new();
+fn text(shared: &Shared) -> String {
+    let (mut text, counters) = (String::new(), &shared.counters);
     let mut metric = |name: &str, kind: &str, help: &str, value: u64| {
         let _ = write!(
             text,
@@ -64,7 +64,13 @@ fn text(counters: &Counters, free_bytes: u64) -> String {
         "free_bytes",
         "gauge",
         "Bytes that are free where shards are kept.",
-        free_bytes,
+        shared.home.free_bytes(),
+    );
+    metric(
+        "unauthenticated_connections",
+        "gauge",
+        "Connections that have not authenticated yet.",
+        shared.door.unproved(),
     );
     metric(
         "sessions",

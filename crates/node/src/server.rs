@@ -1,29 +1,31 @@
 //! The daemon: takes connections and finds out what they are for.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustls::ServerConfig;
+use rustls::{ClientConfig, ServerConfig};
 use tabane_fabric::{Endpoint, Receiver, Ring, Tcp};
 use tabane_striped::cluster::file::NodeFile;
-use tabane_striped::cluster::tls;
-use tabane_striped::cluster::wire::{self, DATA_MAGIC, FabricAddress, SessionId, Token};
+use tabane_striped::cluster::wire::{self, DATA_MAGIC, FabricAddress, Peer, SessionId, Token};
+use tabane_striped::cluster::{prove, tls};
 
 use crate::commit::Commits;
 use crate::counters::Counters;
+use crate::door::{Door, Unproved};
 use crate::fabric::Listener;
 use crate::home::Home;
 use crate::lock;
 use crate::session::{Session, blame, set_patience};
+use crate::withdrawn::Withdrawn;
 use crate::{control, metrics};
 
-/// Connections at a time. Each takes a thread before its client has authenticated.
+/// Connections at a time. Each takes a thread.
 const CONNECTIONS_MAX: usize = 4096;
 
 /// Sessions at a time.
@@ -60,7 +62,13 @@ pub struct ServerOptions {
 /// State shared by all connections.
 pub struct Shared {
     pub home: Arc<Home>,
+    pub node: NodeFile,
     pub tls: Arc<ServerConfig>,
+    pub door: Arc<Door>,
+    pub withdrawn: Withdrawn,
+    prover: Arc<ClientConfig>,
+    /// Addresses and names of nodes that have proved who they are.
+    proved: Mutex<HashSet<(String, String)>>,
     pub commits: Arc<Commits>,
     pub counters: Arc<Counters>,
     pub begun: Instant,
@@ -92,13 +100,21 @@ impl Server {
     pub fn start(options: ServerOptions) -> tabane_storage::Result<Self> {
         let home = Arc::new(Home::open(&options.directory, &options.node)?);
         let tls = tls::server(&options.node.credentials)?;
+        let prover = tls::prover(&options.node.credentials)?;
+        let authority = &options.node.credentials.authority;
+        let withdrawn = Withdrawn::open(&home.withdrawn(), options.node.cluster, authority)?;
         let listener = listen(&options.listen)?;
         let metrics = options.metrics.as_deref().map(listen).transpose()?;
         let fabric = options.fabric.as_ref().map(Listener::bind).transpose()?;
         let fabric = fabric.map(Arc::new);
         let shared = Arc::new(Shared {
             home,
+            node: options.node,
             tls,
+            door: Arc::default(),
+            withdrawn,
+            prover,
+            proved: Mutex::default(),
             commits: Arc::default(),
             counters: Arc::default(),
             begun: Instant::now(),
@@ -124,7 +140,7 @@ impl Server {
             let (of, stopping) = (Arc::clone(&shared), Arc::clone(&is_stopping));
             threads.push(thread::spawn(move || {
                 accept(&metrics, &stopping, &*of.log, |stream| {
-                    let _ = metrics::answer(stream, &of.counters, &of.home);
+                    let _ = metrics::answer(stream, &of);
                 });
             }));
         }
@@ -216,10 +232,36 @@ impl Shared {
         busy.count() as u16
     }
 
+    /// Makes sure that a peer is a node of this cluster, before anything is said to it.
+    ///
+    /// # Errors
+    /// When it is not, or does not answer.
+    pub fn prove(&self, peer: &Peer) -> tabane_storage::Result<()> {
+        let who = (peer.address.clone(), peer.name.clone());
+        if lock(&self.proved).contains(&who) {
+            return Ok(());
+        }
+        prove(&peer.address, &peer.name, &self.prover).map_err(|error| {
+            let (name, address) = (&peer.name, &peer.address);
+            blame(&format!(
+                "node {name} is not to be found at {address}: {error}"
+            ))
+        })?;
+        lock(&self.proved).insert(who);
+        Ok(())
+    }
+
     /// Serves a connection on a thread of its own.
     fn take(self: &Arc<Self>, stream: TcpStream) {
-        let Ok(handle) = stream.try_clone() else {
+        let (Ok(handle), Ok(from)) = (stream.try_clone(), stream.peer_addr()) else {
             self.counters.refused.add(1);
+            return;
+        };
+        let Some(unproved) = self.door.let_in(from.ip()) else {
+            self.refuse(
+                from.ip(),
+                &format!("connection from {from} refused: there are too many"),
+            );
             return;
         };
         let number = self.opened.fetch_add(1, Ordering::Relaxed);
@@ -234,31 +276,38 @@ impl Shared {
         let connection = Connection(Arc::clone(self), number);
         let work = move || {
             let _connection = connection;
-            let from = stream.peer_addr();
-            if let Err(error) = shared.serve(stream) {
-                let from = from.map_or_else(|_| "?".to_owned(), |from| from.to_string());
-                shared.refuse(&format!("connection from {from} ended: {error}"));
+            if let Err(error) = shared.serve(stream, unproved) {
+                let why = format!("connection from {from} ended: {error}");
+                shared.refuse(from.ip(), &why);
             }
         };
         // If no thread can be started, dropping the closure closes the connection.
         let _ = thread::Builder::new().spawn(work);
     }
 
-    /// Counts a refused connection and logs the reason.
-    pub fn refuse(&self, why: &str) {
+    /// Counts a refused connection, and logs the reason now and then.
+    pub fn refuse(&self, from: IpAddr, why: &str) {
         self.counters.refused.add(1);
-        (self.log)(why);
+        if let Some(line) = self.door.line(from, why) {
+            (self.log)(&line);
+        }
+    }
+
+    /// Logs a line.
+    #[cfg(feature = "libfabric")]
+    pub fn log(&self, line: &str) {
+        (self.log)(line);
     }
 
     /// Serves a connection: control over TLS, or data for a ring.
-    fn serve(self: &Arc<Self>, mut stream: TcpStream) -> io::Result<()> {
+    fn serve(self: &Arc<Self>, mut stream: TcpStream, unproved: Unproved) -> io::Result<()> {
         stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
         stream.set_write_timeout(Some(GREETING_TIMEOUT))?;
         let mut hasty = Hasty::new(&stream);
         let mut first = [0];
         match stream.peek(&mut first).map_err(|_| hasty.late())? {
             0 => return Ok(()),
-            _ if first[0] == TLS_HANDSHAKE => return control::serve(self, stream),
+            _ if first[0] == TLS_HANDSHAKE => return control::serve(self, stream, unproved),
             _ => {}
         }
         let greeted = wire::check_greeting(&mut hasty, DATA_MAGIC);
@@ -276,6 +325,7 @@ impl Shared {
         stream.write_all(&[u8::from(admitted.is_some())])?;
         let received = &self.counters.received_bytes;
         let receiver = admitted.ok_or_else(without_permission)?;
+        drop(unproved);
         receiver.run_and_tell(|bytes| received.add(bytes));
         Ok(())
     }

@@ -16,6 +16,7 @@ use tabane_striped::cluster::{STALL_TIMEOUT, data_endpoint};
 
 use crate::commit::Commits;
 use crate::counters::Counters;
+use crate::door::Memory;
 use crate::home::Home;
 use crate::lock;
 use crate::part::{Incoming, Outgoing, Work};
@@ -42,6 +43,7 @@ pub struct Session {
     state: Mutex<State>,
     changed: Condvar,
     counters: Arc<Counters>,
+    _memory: Memory,
 }
 
 struct State {
@@ -95,7 +97,11 @@ impl Session {
     ///
     /// # Errors
     /// When the client's request is malformed, or asks for too much.
-    pub fn open(open: &Open, counters: Arc<Counters>) -> Result<(Arc<Self>, Vec<Pass>)> {
+    pub fn open(
+        open: &Open,
+        counters: Arc<Counters>,
+        lend: impl FnOnce(u64) -> Result<Memory>,
+    ) -> Result<(Arc<Self>, Vec<Pass>)> {
         let is_sound = (3..=MEMBERS_MAX).contains(&open.members)
             && open.me < open.members
             && [open.client_ring, open.peer_ring]
@@ -107,6 +113,8 @@ impl Session {
             ));
         }
         let members = usize::from(open.members);
+        let of_peers = u64::from(open.peer_ring) * (members as u64 - 1);
+        let memory = lend(u64::from(open.client_ring) + of_peers)?;
         let mut expected = HashMap::new();
         let mut passes = Vec::new();
         for member in 0..=members {
@@ -147,6 +155,7 @@ impl Session {
             }),
             changed: Condvar::new(),
             counters,
+            _memory: memory,
         };
         Ok((Arc::new(session), passes))
     }
@@ -194,13 +203,18 @@ impl Session {
         Ok(Some(receiver))
     }
 
-    /// Connects to the rings of other members.
+    /// Connects to the rings of other members, each of which has to `prove` that it is one.
     ///
     /// # Errors
-    /// When a member does not answer or refuses this node's token.
-    pub fn join(&self, peers: Vec<Option<Peer>>) -> Result<()> {
+    /// When a member does not answer, proves nothing, or refuses this node's token.
+    pub fn join(
+        &self,
+        peers: Vec<Option<Peer>>,
+        prove: impl Fn(&Peer) -> Result<()>,
+    ) -> Result<()> {
         for (member, peer) in peers.into_iter().enumerate() {
             let Some(peer) = peer else { continue };
+            prove(&peer)?;
             let endpoint = data_endpoint(&peer.address, peer.pass.token, peer.fabric.as_ref())
                 .map_err(|error| blame(&format!("cannot reach {}: {error}", peer.address)))?;
             let mut state = lock(&self.state);

@@ -58,11 +58,10 @@ impl List {
             let text = format!("the list of withdrawn certificates cannot be used: {why}");
             StorageError::new(StorageErrorKind::Denied, text)
         };
-        let signed: Signed =
-            postcard::from_bytes(bytes).map_err(|_| refuse("it is malformed"))?;
+        let signed: Signed = postcard::from_bytes(bytes).map_err(|_| refuse("it is malformed"))?;
         let certificate = CertificateDer::from(authority);
-        let authority = EndEntityCert::try_from(&certificate)
-            .map_err(|error| refuse(&error.to_string()))?;
+        let authority =
+            EndEntityCert::try_from(&certificate).map_err(|error| refuse(&error.to_string()))?;
         let message = [SIGNED_AS, &signed.list].concat();
         authority
             .verify_signature(ECDSA_P256_SHA256, &message, &signed.signature)

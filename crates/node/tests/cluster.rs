@@ -15,6 +15,7 @@ use tabane_storage::{
     LocalStorage, Name, ObjectKind, Progress, RemoteOptions, Storage, StorageErrorKind, object_id,
 };
 use tabane_striped::cluster::file::{ClusterFile, NodeAddress, NodeFile};
+use tabane_striped::cluster::role::Role;
 use tabane_striped::cluster::{self, Plan, wire};
 use tabane_striped::container::{Form, Header, checksum};
 use tabane_striped::{HealOptions, Place, StripedStorage};
@@ -891,6 +892,248 @@ fn who_is_not_of_the_cluster_is_not_let_in() {
     let node = bed.dir.path().join("node.json");
     cluster::file::write(&node, &file, false).unwrap();
     assert!(cluster::nodes(&node).unwrap()[1].status().is_err());
+}
+
+/// The storage of a client whose file this is.
+fn open_as(file: &Path) -> tabane_storage::Result<StripedStorage> {
+    let options = RemoteOptions::default().patience(Duration::from_secs(60));
+    let storage = cluster::open_file(file, &options, Plan::Auto)?;
+    storage.learn_secret(&SECRET);
+    Ok(storage)
+}
+
+#[test]
+fn a_client_may_do_what_its_role_says_until_it_is_withdrawn() {
+    const YEAR: Duration = Duration::from_secs(365 * 86_400);
+    let bed = Bed::new(4);
+    let admin = bed.open(Plan::Auto);
+    let (name, bytes) = object(40, 300_000);
+    admin.put(name, &[&bytes]).unwrap();
+    let client = |name: &str, role| authority::add_client(&bed.file(), name, role, YEAR).unwrap();
+    let (reading, appending) = (client("tablet", Role::Read), client("laptop", Role::Append));
+    let again = refusal(authority::add_client(
+        &bed.file(),
+        "laptop",
+        Role::Read,
+        YEAR,
+    ));
+    assert!(again.contains("called laptop already"), "{again}");
+    let taken = refusal(authority::add_client(&bed.file(), "n1", Role::Read, YEAR));
+    assert!(taken.contains("called n1 already"), "{taken}");
+
+    let begun = Instant::now();
+    let reader = open_as(&reading).unwrap();
+    assert!(reader.get(name, None).unwrap() == bytes);
+    let (other, more) = object(41, 300_000);
+    let (small, few) = object(42, 300);
+    for (name, bytes) in [(other, &more), (small, &few)] {
+        let error = reader.put(name, &[bytes]).unwrap_err();
+        assert_eq!(error.kind(), StorageErrorKind::Unauthorized, "{error}");
+        assert!(error.to_string().contains("its role is read"), "{error}");
+    }
+    let writer = open_as(&appending).unwrap();
+    writer.put(other, &[&more]).unwrap();
+    writer.put(small, &[&few]).unwrap();
+    let record = Name::new(ObjectKind::Client, small.id);
+    writer.put(record, &[&few]).unwrap();
+    writer.delete(record).unwrap();
+    let key = Name::new(ObjectKind::Key, small.id);
+    let refused = [
+        writer.delete(name),
+        writer.put(key, &[&few]),
+        reader.delete(name),
+    ];
+    for refused in refused {
+        let error = refused.unwrap_err();
+        assert_eq!(error.kind(), StorageErrorKind::Unauthorized, "{error}");
+    }
+    assert!(admin.get(other, None).unwrap() == more);
+    // By way of nodes, as an administrator's.
+    assert!(relayed_by_nodes(&bed).iter().sum::<u64>() > 300_000);
+
+    // Withdrawn: in the middle of its work, and when it comes again.
+    let (last, bytes) = object(43, 300_000);
+    authority::withdraw(&bed.file(), "laptop").unwrap();
+    let list = ClusterFile::read(&bed.file()).unwrap().withdrawn;
+    for node in cluster::nodes(&bed.file()).unwrap() {
+        node.withdraw(&list).unwrap();
+        assert_eq!(node.status().unwrap().withdrawn, 1);
+    }
+    let error = writer.put(last, &[&bytes]).unwrap_err();
+    assert!(
+        error.to_string().contains("laptop was withdrawn"),
+        "{error}"
+    );
+    let error = open_as(&appending).err().unwrap();
+    assert!(
+        error.to_string().contains("laptop was withdrawn"),
+        "{error}"
+    );
+    assert!(
+        begun.elapsed() < Duration::from_secs(40),
+        "nobody waits for what will not change"
+    );
+    assert!(open_as(&reading).unwrap().get(other, None).unwrap() == more);
+    // One of that name may come again.
+    let again = client("laptop", Role::Append);
+    open_as(&again).unwrap().put(last, &[&bytes]).unwrap();
+    // A node forgets nothing, and takes no list of another cluster, nor one that was changed.
+    let node = &cluster::nodes(&bed.file()).unwrap()[0];
+    let mut changed = list.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    assert!(refusal(node.withdraw(&changed)).contains("has not signed it"));
+    let another = Bed::new(3);
+    authority::withdraw(&another.file(), "n0").unwrap();
+    let foreign = ClusterFile::read(&another.file()).unwrap().withdrawn;
+    assert!(node.withdraw(&foreign).is_err());
+    let reader = &cluster::nodes(&reading).unwrap()[0];
+    assert!(refusal(reader.withdraw(&list)).contains("its role is read"));
+}
+
+#[test]
+fn withdrawn_certificates_stay_withdrawn_after_a_restart_and_renewed_ones_are_let_in() {
+    let mut bed = Bed::new(3);
+    let hour = Duration::from_secs(3600);
+    let laptop = authority::add_client(&bed.file(), "laptop", Role::Append, hour).unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let notices = Arc::clone(&told);
+    let notice = RemoteOptions::default().notice(Arc::new(move |event| {
+        notices.lock().unwrap().push(event.text.clone())
+    }));
+    cluster::open_file(&laptop, &notice, Plan::Auto).unwrap();
+    let ends = "the certificate of laptop ends in 0 days";
+    assert_eq!(told.lock().unwrap().join("\n"), ends);
+    let stolen = bed.dir.path().join("stolen.json");
+    fs::copy(&laptop, &stolen).unwrap();
+    assert_eq!(
+        authority::renew(&bed.file(), "laptop", 1000 * hour).unwrap(),
+        laptop
+    );
+    for file in [&stolen, &laptop] {
+        open_as(file).unwrap();
+    }
+    authority::withdraw(&bed.file(), "laptop").unwrap();
+    let refused = refusal(authority::renew(&bed.file(), "laptop", hour));
+    assert!(
+        refused.contains("knows no certificate of laptop"),
+        "{refused}"
+    );
+    let list = ClusterFile::read(&bed.file()).unwrap().withdrawn;
+    cluster::nodes(&bed.file()).unwrap()[2]
+        .withdraw(&list)
+        .unwrap();
+    bed.stop(2);
+    bed.restart(2);
+    for file in [&stolen, &laptop] {
+        let error = cluster::nodes(file).unwrap()[2].status().unwrap_err();
+        assert!(error.to_string().contains("was withdrawn"), "{error}");
+    }
+    // The one that administers, and nodes.
+    let first = ClusterFile::read(&bed.file()).unwrap().credentials;
+    assert_eq!(
+        authority::renew(&bed.file(), "admin", hour).unwrap(),
+        bed.file()
+    );
+    assert_ne!(ClusterFile::read(&bed.file()).unwrap().credentials, first);
+    bed.stop(1);
+    authority::renew(&bed.file(), "n1", hour).unwrap();
+    bed.restart(1);
+    let storage = bed.open(Plan::Auto);
+    assert!(storage.survey().unwrap().is_whole());
+    let holders = authority::holders(&bed.file()).unwrap();
+    let names: Vec<_> = holders.iter().map(|holder| holder.name.as_str()).collect();
+    assert_eq!(names, ["admin", "laptop", "n0", "n1", "n2"]);
+    assert!(holders[1].is_withdrawn && !holders[0].is_withdrawn);
+}
+
+/// A client cannot make a node say anything to somebody who is no member.
+#[test]
+fn a_node_says_nothing_to_who_is_no_member() {
+    let bed = Bed::new(3);
+    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = stranger.local_addr().unwrap().to_string();
+    let heard = std::thread::spawn(move || {
+        let (mut stream, _) = stranger.accept().unwrap();
+        let mut first = [0; 5];
+        stream.read_exact(&mut first).unwrap();
+        first
+    });
+    let node = &cluster::nodes(&bed.file()).unwrap()[0];
+    let mut channel = node.channel().unwrap();
+    let session = wire::random_id();
+    let open = wire::Open {
+        session,
+        members: 3,
+        me: 0,
+        client_ring: 4096,
+        peer_ring: 4096,
+    };
+    channel.ask(&wire::Request::Open(open), &[]).unwrap();
+    let peer = |name: &str, address: &str| wire::Peer {
+        name: name.to_owned(),
+        address: address.to_owned(),
+        pass: wire::Pass::random(),
+        ring: 4096,
+        fabric: None,
+    };
+    let join = |peer| {
+        let reply = node.ask(
+            &wire::Request::Join(session, vec![None, Some(peer), None]),
+            &[],
+        );
+        match reply.unwrap() {
+            wire::Reply::Failed(_, text) => text,
+            other => panic!("{other:?}"),
+        }
+    };
+    let refused = join(peer("n1", &address));
+    assert!(
+        refused.contains("node n1 is not to be found at"),
+        "{refused}"
+    );
+    // The beginning of a handshake of TLS, and nothing of the client's.
+    assert_eq!(heard.join().unwrap()[..3], [0x16, 3, 1]);
+    // A member, but another one.
+    let refused = join(peer("n1", &bed.nodes[2].address));
+    assert!(refused.contains("certificate"), "{refused}");
+    // The member, and no pass that it has given.
+    let refused = join(peer("n1", &bed.nodes[1].address));
+    assert!(refused.contains("has no ring that is waiting"), "{refused}");
+}
+
+/// Who does not greet is let in only so often, and is no hindrance to others.
+#[test]
+fn connections_that_prove_nothing_are_few() {
+    let bed = Bed::new(3);
+    let connect = || TcpStream::connect(&bed.nodes[0].address).unwrap();
+    let idle: Vec<TcpStream> = (0..200).map(|_| connect()).collect();
+    let closed = || {
+        let is_closed = |mut stream: &TcpStream| {
+            stream.set_nonblocking(true).unwrap();
+            !matches!(stream.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+        };
+        idle.iter().filter(|stream| is_closed(stream)).count()
+    };
+    let begun = Instant::now();
+    while closed() < 130 && begun.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let refused = closed();
+    assert!((130..=140).contains(&refused), "{refused}");
+    // From the same address, as here, nobody else comes in; from others they do.
+    let log = bed.log.lock().unwrap();
+    let lines = log
+        .iter()
+        .filter(|line| line.contains("there are too many"));
+    assert_eq!(lines.count(), 1, "{log:?}");
+    drop(log);
+    drop(idle);
+    let node = &cluster::nodes(&bed.file()).unwrap()[0];
+    let begun = Instant::now();
+    while node.status().is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(15));
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 /// Sends bytes to a node, and returns what it answers before it closes the connection.

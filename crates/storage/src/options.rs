@@ -30,6 +30,8 @@ pub enum EventKind {
     TargetFails,
     /// A target of a set has wrong bytes with right checksums.
     TargetLies,
+    /// The certificate of this client ends soon.
+    CertificateEnds,
     /// A place holds a target that was replaced by another.
     TargetReplaced {
         /// The place is a node of a cluster.

@@ -30,6 +30,9 @@ impl StripedStorage {
             match deleted {
                 Ok(()) => found = true,
                 Err(error) if error.kind() == StorageErrorKind::NotFound => {}
+                Err(error) if error.kind() == StorageErrorKind::Unauthorized => {
+                    return Err(self.targets.blame(number, &error));
+                }
                 Err(error) => {
                     self.targets.give_up(number, &error);
                     away.push(number);

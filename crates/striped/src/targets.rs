@@ -266,9 +266,14 @@ impl Targets {
         (self.shared.notice)(event);
     }
 
-    /// Puts a failed target out of use: a node until it answers again, any other for good.
+    /// Puts a failed target out of use: a node until it answers again, any other for good, and one
+    /// that does not let this client in, too.
     pub fn give_up(&self, number: usize, error: &StorageError) {
-        self.leave(number, error, false);
+        self.leave(
+            number,
+            error,
+            error.kind() == StorageErrorKind::Unauthorized,
+        );
     }
 
     /// Puts a target out of use for good, since it answers but cannot be used. Returns whether it

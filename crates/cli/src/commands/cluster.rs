@@ -9,11 +9,12 @@ use serde_json::json;
 use tabane_node::authority;
 use tabane_storage::{StorageError, StorageErrorKind};
 use tabane_striped::cluster::file::NodeAddress;
+use tabane_striped::cluster::role::Role;
 use tabane_striped::cluster::wire::{RESERVE_BYTES, Status};
 use tabane_striped::cluster::{self, NodeStorage, Plan};
 use tabane_striped::{HealOptions, Survey};
 
-use super::{cluster_bench, heal};
+use super::{cluster_bench, cluster_clients, heal};
 use crate::advice;
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
@@ -107,6 +108,59 @@ Example:
         /// Its name
         name: String,
     },
+    /// Make a file for another client, which may read, append or administer
+    #[command(after_help = "\
+The file is beside that of the cluster: cluster-client-laptop.json. It is secret. Three roles:
+
+  read     lists and reads: restore, mount, check
+  append   also adds what backups add, and rebuilds missing parts; deletes nothing but its records
+  admin    everything
+
+It takes the file of the authority (cluster-authority.json).
+
+Example:
+  tabane cluster client -r cluster:cluster.json laptop --role append")]
+    Client {
+        /// Its name
+        name: String,
+        /// What it may do
+        #[arg(long, value_name = "ROLE", value_parser = parse_role)]
+        role: Role,
+        /// For how long its certificate is valid
+        #[arg(long, value_name = "DURATION", default_value = "3650d", value_parser = format::parse_duration)]
+        valid: Duration,
+    },
+    /// Make a new certificate for a client or a node
+    #[command(after_help = "\
+The former certificate stays valid until it ends. It takes the file of the authority.
+
+Example:
+  tabane cluster renew -r cluster:cluster.json laptop")]
+    Renew {
+        /// Its name
+        name: String,
+        /// For how long a client's certificate is valid; a node's is for ten years
+        #[arg(long, value_name = "DURATION", default_value = "3650d", value_parser = format::parse_duration)]
+        valid: Duration,
+    },
+    /// Withdraw all certificates of a client or a node
+    #[command(after_help = "\
+Nodes refuse it from then on, also in the middle of a command. Nodes that are away hear of it from the \
+next `tabane cluster heal`. It takes the file of the authority.
+
+Example:
+  tabane cluster withdraw -r cluster:cluster.json laptop")]
+    Withdraw {
+        /// Its name
+        name: String,
+    },
+    /// Show who has a certificate
+    #[command(after_help = "\
+It takes the file of the authority.
+
+Example:
+  tabane cluster certificates -r cluster:cluster.json")]
+    Certificates,
     /// Bring all nodes up to date: as `tabane heal`
     #[command(after_help = "\
 Example:
@@ -154,7 +208,17 @@ impl Cluster {
                 global.cluster()?;
                 cluster_bench::run(global, &plans, seconds)
             }
-            Action::Heal => heal::heal(global, HealOptions::default()),
+            Action::Client { name, role, valid } => {
+                cluster_clients::add(global, &name, role, valid)
+            }
+            Action::Renew { name, valid } => cluster_clients::renew(global, &name, valid),
+            Action::Withdraw { name } => cluster_clients::withdraw(global, &name),
+            Action::Certificates => cluster_clients::certificates(global),
+            Action::Heal => {
+                // Nodes that were away may not know what was withdrawn meanwhile.
+                cluster_clients::tell_nodes(&global.cluster()?)?;
+                heal::heal(global, HealOptions::default())
+            }
             Action::Scrub { limit } => heal::heal(
                 global,
                 HealOptions::default()
@@ -170,6 +234,10 @@ fn parse_pause(text: &str) -> std::result::Result<Duration, String> {
         Duration::ZERO => Err("it takes a moment from one time to the next, as 2s".to_owned()),
         pause => Ok(pause),
     }
+}
+
+fn parse_role(text: &str) -> std::result::Result<Role, String> {
+    text.parse()
 }
 
 fn parse_node(text: &str) -> std::result::Result<NodeAddress, String> {

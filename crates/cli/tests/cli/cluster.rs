@@ -86,9 +86,14 @@ fn tell_address(bed: &Bed, name: &str, address: &str) {
 }
 
 fn tabane<A: AsRef<OsStr>>(bed: &Bed, args: impl IntoIterator<Item = A>) -> Ran {
+    tabane_as(bed, "cluster.json", args)
+}
+
+/// The same, by the client that has this file.
+fn tabane_as<A: AsRef<OsStr>>(bed: &Bed, file: &str, args: impl IntoIterator<Item = A>) -> Ran {
     let mut command = bed.command(args);
     let mut place = std::ffi::OsString::from("cluster:");
-    place.push(bed.path("cluster.json"));
+    place.push(bed.path(file));
     run(command.env("TABANE_REPOSITORY", place))
 }
 
@@ -389,4 +394,55 @@ fn bad_input() {
         "node", "serve", "--node", &file, "--dir", &file,
     ]))
     .fails(1, "cannot be used");
+}
+
+#[test]
+fn clients_have_roles_and_can_be_withdrawn() {
+    let bed = Bed::new();
+    let file = bed.path("cluster.json").display().to_string();
+    let nodes = [
+        "--node",
+        "a=127.0.0.1:0",
+        "--node",
+        "b=127.0.0.1:0",
+        "--node",
+        "c=127.0.0.1:0",
+    ];
+    let args = ["cluster", "create", &file].into_iter().chain(nodes);
+    run(&mut bare_command(args)).succeeds();
+    let _daemons = ["a", "b", "c"].map(|name| Daemon::start(&bed, name));
+    tabane(&bed, ["init"]).succeeds();
+    let client = |name: &str, role: &str| {
+        tabane(&bed, ["cluster", "client", name, "--role", role]).succeeds();
+    };
+    client("laptop", "append");
+    client("tablet", "read");
+    tabane(&bed, ["cluster", "client", "x", "--role", "root"]).fails(2, "read, append and admin");
+    let again = ["cluster", "client", "laptop", "--role", "read"];
+    tabane(&bed, again).fails(1, "`tabane cluster renew laptop`");
+    let source = bed.source().display().to_string();
+    let laptop = |args: &[&str]| tabane_as(&bed, "cluster-client-laptop.json", args);
+    let tablet = |args: &[&str]| tabane_as(&bed, "cluster-client-tablet.json", args);
+    laptop(&["backup", &source]).succeeds();
+    laptop(&["forget", "latest"]).fails(1, "client laptop may not do this: its role is append");
+    let target = bed.path("from-tablet").display().to_string();
+    let restored = tablet(&["restore", "latest", "--target", &target]).succeeds();
+    assert_eq!(restored.stderr, "", "a reader's restore warns of nothing");
+    tablet(&["check", "--read-data"]).succeeds();
+    tablet(&["backup", &source]).fails(1, "client tablet may not do this: its role is read");
+    let certificates = tabane(&bed, ["cluster", "certificates"]).succeeds();
+    certificates.says("laptop  append");
+    tabane(&bed, ["cluster", "withdraw", "laptop"])
+        .succeeds()
+        .says("all nodes know it");
+    laptop(&["backup", &source]).fails(1, "the certificate of client laptop was withdrawn");
+    tabane(&bed, ["cluster", "withdraw", "laptop"]).fails(1, "knows no certificate of laptop");
+    tabane(&bed, ["cluster", "renew", "tablet"])
+        .succeeds()
+        .says("cluster-client-tablet.json");
+    tablet(&["snapshots"]).succeeds();
+    let status = tabane(&bed, ["cluster", "status", "--json"])
+        .succeeds()
+        .last_json();
+    assert_eq!(status["nodes"][0]["status"]["withdrawn"], 1);
 }

@@ -3,10 +3,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::role::Role;
 use tabane_storage::{Id, Result, StorageError, StorageErrorKind, write_whole};
 
 /// The format that this program writes, and the latest that it reads.
@@ -24,6 +26,17 @@ pub struct Credentials {
     /// The private key of this certificate, in PKCS #8. Secret.
     #[serde(with = "hex::serde")]
     pub key: Vec<u8>,
+    /// When the certificate ends, in seconds since 1970; files of older programs do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<u64>,
+}
+
+impl Credentials {
+    /// Time until the certificate ends, by this machine's clock; `None` if the file does not say it.
+    pub fn time_left(&self) -> Option<Duration> {
+        let until = SystemTime::UNIX_EPOCH + Duration::from_secs(self.until?);
+        Some(until.duration_since(SystemTime::now()).unwrap_or_default())
+    }
 }
 
 /// Name and address of a node.
@@ -43,8 +56,23 @@ pub struct ClusterFile {
     pub cluster: Id,
     /// The nodes.
     pub nodes: Vec<NodeAddress>,
+    /// The name and the role in the client's certificate; files of older programs do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<ClientName>,
     /// The client's credentials.
     pub credentials: Credentials,
+    /// The latest list of withdrawn certificates, as nodes take it, if there is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "hex::serde")]
+    pub withdrawn: Vec<u8>,
+}
+
+/// The name and the role of a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientName {
+    /// Its name.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
 }
 
 /// The file of a node.
@@ -63,12 +91,19 @@ pub struct NodeFile {
 
 impl ClusterFile {
     /// The file for clients of a cluster.
-    pub fn new(cluster: Id, nodes: Vec<NodeAddress>, credentials: Credentials) -> Self {
+    pub fn new(
+        cluster: Id,
+        nodes: Vec<NodeAddress>,
+        client: ClientName,
+        credentials: Credentials,
+    ) -> Self {
         Self {
             format: FORMAT,
             cluster,
             nodes,
+            client: Some(client),
             credentials,
+            withdrawn: Vec::new(),
         }
     }
 

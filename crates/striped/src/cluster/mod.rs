@@ -12,6 +12,7 @@ mod mixer;
 mod node;
 pub mod optimum;
 mod relay;
+pub mod role;
 mod session;
 pub mod tls;
 pub mod wire;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tabane_storage::sync::try_each;
-use tabane_storage::{Event, Name, RemoteOptions, Result, StorageErrorKind};
+use tabane_storage::{Event, EventKind, Name, RemoteOptions, Result, StorageErrorKind};
 
 use crate::place::Place;
 use crate::striped::StripedStorage;
@@ -30,9 +31,12 @@ use limits::Limits;
 use relay::Relay;
 
 pub use crate::place::node_url;
-pub use node::NodeStorage;
+pub use node::{NodeStorage, prove};
 pub use relay::Plan;
 pub use session::{Rings, STALL_TIMEOUT, cut_links, data_endpoint};
+
+/// So long before its certificate ends a client is told.
+pub const CERTIFICATE_NOTICE: Duration = Duration::from_secs(30 * 86_400);
 
 /// Pause before a client that opens a cluster asks all nodes again.
 const OPEN_PAUSE: Duration = Duration::from_secs(1);
@@ -45,7 +49,9 @@ const OPEN_PAUSE: Duration = Duration::from_secs(1);
 /// [`StripedStorage::open`].
 pub fn open_file(path: &Path, options: &RemoteOptions, plan: Plan) -> Result<StripedStorage> {
     let limits = Arc::new(Limits::new(options));
-    let places = places(path, &limits)?;
+    let file = ClusterFile::read(path)?;
+    tell_of_end(&file, options);
+    let places = places(&file, &limits)?;
     let location = format!("cluster:{}", path.display());
     let (begun, mut is_told) = (Instant::now(), false);
     loop {
@@ -83,7 +89,7 @@ pub fn open_file(path: &Path, options: &RemoteOptions, plan: Plan) -> Result<Str
 /// # Errors
 /// As [`StripedStorage::form`].
 pub fn form(path: &Path) -> Result<()> {
-    StripedStorage::form(places(path, &Arc::default())?, false)
+    StripedStorage::form(places(&ClusterFile::read(path)?, &Arc::default())?, false)
 }
 
 /// The nodes that a file names; no request is sent yet.
@@ -91,13 +97,12 @@ pub fn form(path: &Path) -> Result<()> {
 /// # Errors
 /// When the file cannot be used.
 pub fn nodes(path: &Path) -> Result<Vec<Arc<NodeStorage>>> {
-    nodes_within(path, &Arc::default())
+    nodes_within(&ClusterFile::read(path)?, &Arc::default())
 }
 
-fn nodes_within(path: &Path, limits: &Arc<Limits>) -> Result<Vec<Arc<NodeStorage>>> {
-    let file = ClusterFile::read(path)?;
+fn nodes_within(file: &ClusterFile, limits: &Arc<Limits>) -> Result<Vec<Arc<NodeStorage>>> {
     let config = tls::client(&file.credentials)?;
-    let nodes = file.nodes.into_iter();
+    let nodes = file.nodes.iter().cloned();
     Ok(nodes
         .map(|node| NodeStorage::new(node, Arc::clone(&config), Arc::clone(limits)))
         .map(Arc::new)
@@ -112,16 +117,37 @@ pub fn place(node: Arc<NodeStorage>) -> Place {
     }
 }
 
-fn places(path: &Path, limits: &Arc<Limits>) -> Result<Vec<Place>> {
-    let nodes = nodes_within(path, limits)?;
+fn places(file: &ClusterFile, limits: &Arc<Limits>) -> Result<Vec<Place>> {
+    let nodes = nodes_within(file, limits)?;
     Ok(nodes.into_iter().map(place).collect())
 }
 
+/// Tells that the certificate of the client ends soon, if it does.
+fn tell_of_end(file: &ClusterFile, options: &RemoteOptions) {
+    let Some(left) = file.credentials.time_left() else {
+        return;
+    };
+    if left > CERTIFICATE_NOTICE {
+        return;
+    }
+    let name = file
+        .client
+        .as_ref()
+        .map_or("this client", |client| &client.name);
+    let days = left.as_secs() / 86_400;
+    let text = format!("the certificate of {name} ends in {days} days");
+    let kind = EventKind::CertificateEnds;
+    (options.notice)(&Event { kind, text });
+}
+
 /// Number of nodes that answer and are empty.
+///
+/// # Errors
+/// When a node does not let this client in.
 fn blank(places: &[Place]) -> Result<usize> {
-    let is_blank = |place: &Place| {
-        let error = place.storage.stat(Name::TARGET).err();
-        Ok(error.is_some_and(|error| error.kind() == StorageErrorKind::NotFound))
+    let is_blank = |place: &Place| match place.storage.stat(Name::TARGET) {
+        Err(error) if error.kind() == StorageErrorKind::Unauthorized => Err(error),
+        answer => Ok(answer.is_err_and(|error| error.kind() == StorageErrorKind::NotFound)),
     };
     let answers: Result<Vec<bool>> = try_each(places, places.len(), is_blank);
     Ok(answers?.into_iter().filter(|&is_blank| is_blank).count())

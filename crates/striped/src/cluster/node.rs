@@ -283,6 +283,14 @@ impl NodeStorage {
         }
     }
 
+    /// Tells the node a list of withdrawn certificates.
+    ///
+    /// # Errors
+    /// When the node does not answer or refuses the list.
+    pub fn withdraw(&self, list: &[u8]) -> Result<()> {
+        self.done(&Request::Withdraw(list.to_vec()), &[])
+    }
+
     /// Asks what goes through the node's links, without waiting for long.
     pub fn usage(&self, session: SessionId) -> Result<Usage> {
         let used = lock(&self.idle).pop();
@@ -387,6 +395,24 @@ impl Asked<'_> {
         lock(&self.node.idle).push(self.channel);
         Ok(answer)
     }
+}
+
+/// Makes sure that the node of this name is at an address: it proves by TLS that it has the node's
+/// certificate. Nothing else is said.
+///
+/// # Errors
+/// When it is not, or does not answer.
+pub fn prove(address: &str, node: &str, config: &Arc<ClientConfig>) -> io::Result<()> {
+    let name = tls::name_of(node).map_err(io::Error::other)?;
+    let mut stream = connect_within(address, CONNECT)?;
+    stream.set_read_timeout(Some(CONNECT))?;
+    stream.set_write_timeout(Some(CONNECT))?;
+    let client = ClientConnection::new(Arc::clone(config), name);
+    let mut client = client.map_err(io::Error::other)?;
+    while client.is_handshaking() {
+        client.complete_io(&mut stream)?;
+    }
+    Ok(())
 }
 
 /// Connects to one of the addresses of a host.

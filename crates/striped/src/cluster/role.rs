@@ -43,7 +43,9 @@ impl Role {
             | Request::Status
             | Request::Usage(..) => true,
             Request::Put(name, _) => self == Self::Admin || self >= Self::Append && is_added(*name),
-            Request::Delete(name) => self == Self::Admin || self >= Self::Append && is_record(*name),
+            Request::Delete(name) => {
+                self == Self::Admin || self >= Self::Append && is_record(*name)
+            }
             Request::Stripe(_, stripe) => {
                 self == Self::Admin || self >= Self::Append && is_added(stripe.name)
             }
@@ -57,8 +59,10 @@ impl Role {
 
 /// Whether an object is one that backups add.
 fn is_added(name: Name) -> bool {
-    matches!(name.kind, ObjectKind::Pack | ObjectKind::Index | ObjectKind::Snapshot)
-        || is_record(name)
+    matches!(
+        name.kind,
+        ObjectKind::Pack | ObjectKind::Index | ObjectKind::Snapshot
+    ) || is_record(name)
 }
 
 /// Whether an object is one that backups add and delete.

@@ -280,6 +280,7 @@ fn join(
 ) -> Result<u16> {
     let peer = |number: usize| {
         others.contains(&number).then(|| Peer {
+            name: nodes[number].name().to_owned(),
             address: nodes[number].address().to_owned(),
             pass: opened[number].1[me].clone(),
             ring: ring as u32,

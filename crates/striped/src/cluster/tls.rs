@@ -12,10 +12,22 @@ use rustls::{
 use tabane_storage::{Result, StorageError, StorageErrorKind};
 
 use super::file::Credentials;
+use super::role::Role;
 
 /// The DNS name in the certificate of a node.
 pub fn server_name(node: &str) -> String {
     format!("{node}.node.tabane")
+}
+
+/// The DNS name in the certificate of a client.
+pub fn client_name(client: &str, role: Role) -> String {
+    format!("{client}.{role}.client.tabane")
+}
+
+/// The name and the role of a client with this DNS name in its certificate.
+pub fn parse_client_name(name: &str) -> Option<(String, Role)> {
+    let (client, role) = name.strip_suffix(".client.tabane")?.split_once('.')?;
+    Some((client.to_owned(), role.parse().ok()?))
 }
 
 pub(super) fn name_of(node: &str) -> Result<ServerName<'static>> {
@@ -34,6 +46,19 @@ pub fn client(credentials: &Credentials) -> Result<Arc<ClientConfig>> {
         .with_root_certificates(roots(credentials)?)
         .with_client_auth_cert(certificates, key)
         .map_err(unusable)?;
+    Ok(Arc::new(config))
+}
+
+/// How a node speaks to another one, to which it only wants to know that it is one.
+///
+/// # Errors
+/// As [`client`].
+pub fn prover(credentials: &Credentials) -> Result<Arc<ClientConfig>> {
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&version::TLS13])
+        .map_err(unusable)?
+        .with_root_certificates(roots(credentials)?)
+        .with_no_client_auth();
     Ok(Arc::new(config))
 }
 

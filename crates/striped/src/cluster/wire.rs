@@ -97,6 +97,8 @@ pub enum Request {
     Stripe(SessionId, Stripe),
     /// What goes through the node's links?
     Usage(SessionId),
+    /// Takes a list of withdrawn certificates, which the cluster's authority has signed.
+    Withdraw(Vec<u8>),
 }
 
 /// A session that is to be opened.
@@ -117,6 +119,8 @@ pub struct Open {
 /// Where another member is, and what lets one in there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
+    /// The name of the node, which its certificate has to have.
+    pub name: String,
     /// Host and port.
     pub address: String,
     /// For the peer's ring that is reserved for this node.
@@ -295,11 +299,15 @@ pub struct Status {
     pub stored_bytes: u64,
     /// Bytes that it has sent to other nodes for them.
     pub relayed_bytes: u64,
+    /// The number of its list of withdrawn certificates; 0 without any.
+    pub withdrawn: u64,
+    /// When its certificate ends, in seconds since 1970, if that is known.
+    pub certificate_until: Option<u64>,
 }
 
 /// The kinds of error that version 5 of the protocol has, by their numbers. Other kinds are sent as
-/// `Permanent`, the last one.
-const SENT_KINDS: [StorageErrorKind; 9] = [
+/// `Permanent`.
+const SENT_KINDS: [StorageErrorKind; 10] = [
     StorageErrorKind::NotFound,
     StorageErrorKind::AlreadyExists,
     StorageErrorKind::PastEnd,
@@ -309,6 +317,7 @@ const SENT_KINDS: [StorageErrorKind; 9] = [
     StorageErrorKind::Full,
     StorageErrorKind::SessionOver,
     StorageErrorKind::Permanent,
+    StorageErrorKind::Unauthorized,
 ];
 
 impl Reply {
