@@ -518,7 +518,7 @@ mod tests {
     use tabane_striped::cluster;
 
     use super::*;
-    use crate::{Server, ServerOptions};
+    use crate::{ScrubOptions, Server, ServerOptions};
 
     /// The result of a client's question to a node, with certificates that end at these times.
     fn answer(client_until: SystemTime, node_until: SystemTime) -> Result<()> {
@@ -538,6 +538,8 @@ mod tests {
             listen: nodes[0].address.clone(),
             fabric: None,
             metrics: None,
+            scrub: ScrubOptions::default(),
+            quota_bytes: None,
             log: Arc::new(|_| {}),
         })
         .unwrap();

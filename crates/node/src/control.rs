@@ -194,6 +194,8 @@ fn answer(
                 return Err(malformed("an object that is longer than any"));
             }
             put(shared, stream, name, len)?;
+            shared.home.stored(len);
+            shared.scrubs.forget(name);
             shared.counters.received_bytes.add(len);
             shared.counters.stored_bytes.add(len);
             Reply::Done
@@ -215,7 +217,8 @@ fn answer(
         Request::List(kind) => Reply::List(storage.list(kind)?),
         Request::Stat(name) => Reply::Count(storage.stat(name)?),
         Request::Delete(name) => {
-            storage.delete(name)?;
+            shared.home.delete(name)?;
+            shared.scrubs.forget(name);
             Reply::Done
         }
         Request::RemoveLeftovers(age_s) => {
@@ -231,7 +234,10 @@ fn answer(
             relayed_bytes: shared.counters.relayed_bytes.get(),
             withdrawn: shared.withdrawn.number(),
             certificate_until: shared.node.credentials.until,
+            quota_bytes: shared.home.quota_bytes(),
+            scrub: shared.scrubs.last(),
         }),
+        Request::Doubts => Reply::Names(shared.scrubs.damaged()),
         Request::Withdraw(list) => {
             shared.withdrawn.take(&list)?;
             Reply::Done

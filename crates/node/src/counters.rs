@@ -1,6 +1,10 @@
 //! Counters of a node.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::lock;
 
 /// Counters of a node, from its start.
 #[derive(Default)]
@@ -23,7 +27,24 @@ pub struct Counters {
     pub fabric_connections: Counter,
     /// Connections that were refused.
     pub refused: Counter,
+    /// When a client's stripe was begun last.
+    last_write: Mutex<Option<Instant>>,
 }
+
+impl Counters {
+    /// A client's stripe begins.
+    pub fn client_writes(&self) {
+        *lock(&self.last_write) = Some(Instant::now());
+    }
+
+    /// Whether clients write.
+    pub fn do_clients_write(&self) -> bool {
+        lock(&self.last_write).is_some_and(|at| at.elapsed() < WRITE_DURATION)
+    }
+}
+
+/// Clients count as writing for so long after a stripe was begun.
+const WRITE_DURATION: Duration = Duration::from_secs(1);
 
 /// A number that only statistics are made of.
 #[derive(Default)]

@@ -5,10 +5,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{FlockOperation, StatVfsMountFlags, flock};
 use serde::{Deserialize, Serialize};
-use tabane_storage::{Id, LocalStorage, Name, ObjectKind, Result, StorageError, StorageErrorKind};
+use tabane_storage::{
+    Id, LocalStorage, Name, ObjectKind, Result, Storage, StorageError, StorageErrorKind,
+};
 use tabane_striped::cluster::file::NodeFile;
 use tabane_striped::cluster::wire::RESERVE_BYTES;
 
@@ -29,7 +32,14 @@ struct Stamp {
 pub struct Home {
     root: PathBuf,
     storage: LocalStorage,
+    quota: Option<Quota>,
     _stamp: File,
+}
+
+/// What shards may take.
+struct Quota {
+    bytes: u64,
+    used: AtomicU64,
 }
 
 impl Home {
@@ -38,7 +48,7 @@ impl Home {
     /// # Errors
     /// When the directory belongs to another node or cluster, another daemon serves it, or it
     /// cannot be used.
-    pub fn open(root: &Path, node: &NodeFile) -> Result<Self> {
+    pub fn open(root: &Path, node: &NodeFile, quota_bytes: Option<u64>) -> Result<Self> {
         let refuse = |why: String| {
             let text = format!("cannot serve {}: {why}", root.display());
             StorageError::new(StorageErrorKind::Permanent, text)
@@ -98,9 +108,15 @@ impl Home {
             .recursive(true)
             .mode(0o700)
             .create(&shards)?;
+        let storage = LocalStorage::new(shards);
+        let quota = quota_bytes.map(|bytes| {
+            let used = AtomicU64::new(used_bytes(&storage));
+            Quota { bytes, used }
+        });
         Ok(Self {
-            storage: LocalStorage::new(shards),
+            storage,
             root: root.to_owned(),
+            quota,
             _stamp: file,
         })
     }
@@ -127,20 +143,71 @@ impl Home {
         }
     }
 
-    /// Fails if the file system has no room for another object of this name.
+    /// Fails if there is no room for another object of this name.
     ///
     /// # Errors
-    /// [`StorageErrorKind::Full`], for packs, when at most [`RESERVE_BYTES`] are free.
+    /// [`StorageErrorKind::Full`], for packs, when at most [`RESERVE_BYTES`] are free, on the file
+    /// system or of the quota.
     pub fn check_room(&self, name: Name) -> Result<()> {
         if name.kind != ObjectKind::Pack || self.free_bytes() >= RESERVE_BYTES {
             return Ok(());
         }
-        let text = format!("less than {} MiB are free", RESERVE_BYTES >> 20);
+        let of_what = match &self.quota {
+            Some(quota) if self.free_on_disk() >= RESERVE_BYTES => {
+                format!(" of the quota of {} MiB", quota.bytes >> 20)
+            }
+            _ => String::new(),
+        };
+        let text = format!("less than {} MiB{of_what} are free", RESERVE_BYTES >> 20);
         Err(StorageError::new(StorageErrorKind::Full, text).about(name))
     }
 
-    /// Bytes that are free.
+    /// Bytes that are free, on the file system and of the quota.
     pub fn free_bytes(&self) -> u64 {
+        let of_quota = self.quota.as_ref().map_or(u64::MAX, |quota| {
+            quota
+                .bytes
+                .saturating_sub(quota.used.load(Ordering::Relaxed))
+        });
+        self.free_on_disk().min(of_quota)
+    }
+
+    fn free_on_disk(&self) -> u64 {
         rustix::fs::statvfs(&self.root).map_or(0, |stat| stat.f_bavail * stat.f_frsize)
     }
+
+    /// Bytes that shards may take, if that is limited.
+    pub fn quota_bytes(&self) -> Option<u64> {
+        self.quota.as_ref().map(|quota| quota.bytes)
+    }
+
+    /// Counts a shard that was stored.
+    pub fn stored(&self, bytes: u64) {
+        if let Some(quota) = &self.quota {
+            quota.used.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Deletes an object.
+    ///
+    /// # Errors
+    /// As [`Storage::delete`].
+    pub fn delete(&self, name: Name) -> Result<()> {
+        let Some(quota) = &self.quota else {
+            return self.storage.delete(name);
+        };
+        let bytes = self.storage.stat(name).unwrap_or(0);
+        self.storage.delete(name)?;
+        let left = |used: u64| Some(used.saturating_sub(bytes));
+        let _ = quota
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+        Ok(())
+    }
+}
+
+/// Bytes that all shards take.
+fn used_bytes(storage: &LocalStorage) -> u64 {
+    let listed = ObjectKind::ALL.map(|kind| storage.list(kind).unwrap_or_default());
+    listed.iter().flatten().map(|listed| listed.len).sum()
 }

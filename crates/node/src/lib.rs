@@ -16,11 +16,13 @@ mod fabric;
 mod home;
 mod metrics;
 mod part;
+mod scrub;
 mod server;
 mod session;
 pub mod withdrawn;
 
 pub use home::Home;
+pub use scrub::ScrubOptions;
 pub use server::{Server, ServerOptions};
 
 use std::sync::{Mutex, MutexGuard};

@@ -78,6 +78,21 @@ fn text(shared: &Shared) -> String {
         "Sessions that are open.",
         counters.sessions.get(),
     );
+    if let Some(quota) = shared.home.quota_bytes() {
+        metric("quota_bytes", "gauge", "Bytes that shards may take.", quota);
+    }
+    if let Some(until) = shared.node.credentials.until {
+        let help = "When the certificate of the node ends, in seconds since 1970.";
+        metric("certificate_end_seconds", "gauge", help, until);
+    }
+    if let Some(scrub) = shared.scrubs.last() {
+        let help = "When the last scrub ended, in seconds since 1970.";
+        metric("scrub_end_seconds", "gauge", help, scrub.ended_s);
+        let help = "Bytes that the last scrub has read.";
+        metric("scrub_bytes", "gauge", help, scrub.bytes);
+        let help = "Shards that are damaged, and have not been replaced yet.";
+        metric("damaged_shards", "gauge", help, scrub.damaged);
+    }
     let totals: [(&str, &str, &Counter); 8] = [
         (
             "stripes_total",

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use crate::counters::Counter;
+use crate::counters::Counters;
 use tabane_fabric::{Sender, Tail};
 use tabane_lanes::xor_of;
 use tabane_parity::schedule::{Arrived, Kind, Node, Part, rebuild};
@@ -19,6 +20,10 @@ use tabane_striped::container::{Geometry, Header, ROLES_MAX, Seal, Shape, checks
 
 /// Others give up on a node that stalls before those do that wait for them.
 const FRAME_TIMEOUT: Duration = STALL_TIMEOUT;
+
+/// While clients write, a part that yields takes so many times longer, but a step no longer than this.
+const YIELD_TIMES: u32 = 4;
+const YIELD_MAX: Duration = Duration::from_millis(250);
 
 /// Sectors of a node's own cells with their tags, by sector and row.
 type Kept = BTreeMap<(u64, usize), Vec<u8>>;
@@ -53,6 +58,8 @@ pub struct Work {
     /// When a role is rebuilt, the rows of the cells that stand for what a client sends: this node
     /// reads them.
     read: Vec<usize>,
+    /// Whether it goes slowly while clients write.
+    yields: bool,
     /// The member that has each role, and the client's place behind them.
     members: Vec<usize>,
     /// Number of frames from each member, and from the client, of all earlier stripes.
@@ -83,7 +90,7 @@ impl Work {
                 let kind: Option<Kind> = kind.parse().ok();
                 kind.and_then(|kind| kind.schedule(&layout))
             }
-            Source::Nodes { role, others } => {
+            Source::Nodes { role, others, .. } => {
                 let others: Vec<usize> = others.iter().map(|&role| role.into()).collect();
                 rebuild(&layout, (*role).into(), &others).ok()
             }
@@ -121,6 +128,7 @@ impl Work {
             role,
             part,
             read,
+            yields: matches!(stripe.source, Source::Nodes { yields: true, .. }),
             members,
             bases: before,
         })
@@ -146,7 +154,7 @@ impl Work {
         tails: &mut [Option<Incoming>],
         peers: &mut [Option<Outgoing>],
         storage: &LocalStorage,
-        sent_bytes: &Counter,
+        counters: &Counters,
     ) -> Result<()> {
         if !self.read.is_empty() {
             self.check_header(storage)?;
@@ -155,6 +163,7 @@ impl Work {
         let mut buffer = Vec::new();
         let (sectors, longest) = (self.geometry.sectors(), self.part.longest_lag as u64);
         for step in 0..sectors + longest {
+            let begun = Instant::now();
             let mut counts = vec![0; self.members.len()];
             for sent in &self.part.sends {
                 let index = counts[sent.to];
@@ -176,11 +185,14 @@ impl Work {
                 let sealed = peer.key.seal(header, &[payload]);
                 let sent = peer.sender.send(&[&sealed, payload]);
                 sent.map_err(of_peer)?;
-                sent_bytes.add(payload.len() as u64);
+                counters.relayed_bytes.add(payload.len() as u64);
             }
             if let Some(done) = step.checked_sub(longest) {
                 self.release(tails, done)?;
                 kept.retain(|&(sector, _), _| sector > done);
+            }
+            if self.yields && counters.do_clients_write() {
+                thread::sleep((begun.elapsed() * YIELD_TIMES).min(YIELD_MAX));
             }
         }
         Ok(())

@@ -21,6 +21,7 @@ use crate::door::{Door, Unproved};
 use crate::fabric::Listener;
 use crate::home::Home;
 use crate::lock;
+use crate::scrub::{ScrubOptions, Scrubs};
 use crate::session::{Session, blame, set_patience};
 use crate::withdrawn::Withdrawn;
 use crate::{control, metrics};
@@ -55,6 +56,10 @@ pub struct ServerOptions {
     pub fabric: Option<FabricAddress>,
     /// Host and port for metrics, if there are to be any.
     pub metrics: Option<String>,
+    /// When the node reads all that it keeps.
+    pub scrub: ScrubOptions,
+    /// Bytes that shards may take, if that is limited.
+    pub quota_bytes: Option<u64>,
     /// Is told what an operator may want to know, in one line.
     pub log: Arc<dyn Fn(&str) + Send + Sync>,
 }
@@ -66,6 +71,7 @@ pub struct Shared {
     pub tls: Arc<ServerConfig>,
     pub door: Arc<Door>,
     pub withdrawn: Withdrawn,
+    pub scrubs: Scrubs,
     prover: Arc<ClientConfig>,
     /// Addresses and names of nodes that have proved who they are.
     proved: Mutex<HashSet<(String, String)>>,
@@ -98,7 +104,8 @@ impl Server {
     /// When the directory belongs to another node or cannot be used, the credentials are invalid,
     /// or the address cannot be listened at.
     pub fn start(options: ServerOptions) -> tabane_storage::Result<Self> {
-        let home = Arc::new(Home::open(&options.directory, &options.node)?);
+        let home = Home::open(&options.directory, &options.node, options.quota_bytes)?;
+        let home = Arc::new(home);
         let tls = tls::server(&options.node.credentials)?;
         let prover = tls::prover(&options.node.credentials)?;
         let authority = &options.node.credentials.authority;
@@ -113,6 +120,7 @@ impl Server {
             tls,
             door: Arc::default(),
             withdrawn,
+            scrubs: Scrubs::open(options.directory.join("scrub"), options.scrub),
             prover,
             proved: Mutex::default(),
             commits: Arc::default(),
@@ -131,6 +139,12 @@ impl Server {
         let of = Arc::clone(&shared);
         threads.push(thread::spawn(move || {
             of.commits.run(&of.home, &of.counters)
+        }));
+        let of = Arc::clone(&shared);
+        threads.push(thread::spawn(move || {
+            let is_busy = || of.counters.do_clients_write();
+            let log = |line: &str| (of.log)(line);
+            of.scrubs.run(of.home.storage(), is_busy, log);
         }));
         let (of, stopping) = (Arc::clone(&shared), Arc::clone(&is_stopping));
         threads.push(thread::spawn(move || {
@@ -189,6 +203,7 @@ impl Server {
             session.close();
         }
         self.shared.commits.close();
+        self.shared.scrubs.close();
         for thread in self.threads {
             let _ = thread.join();
         }

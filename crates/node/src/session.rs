@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tabane_fabric::{Endpoint, Flow, Receiver, Ring, Sender};
 use tabane_storage::{Result, StorageError, StorageErrorKind};
 use tabane_striped::cluster::wire::{
-    FlowUsage, FrameKey, Open, Pass, Peer, Stripe, Token, malformed,
+    FlowUsage, FrameKey, Open, Pass, Peer, Source, Stripe, Token, malformed,
 };
 use tabane_striped::cluster::{STALL_TIMEOUT, data_endpoint};
 
@@ -251,7 +251,10 @@ impl Session {
         if stripe.number < state.next || state.early.len() >= WAITING_MAX {
             return Err(malformed("a stripe out of order"));
         }
-        state.last = Instant::now();
+        if let Source::Client(_) = stripe.source {
+            state.last = Instant::now();
+            self.counters.client_writes();
+        }
         state.early.insert(stripe.number, (stripe, answer));
         // Stripes start in order, since the place of a stripe's frames depends on all stripes
         // before it.
@@ -314,10 +317,10 @@ impl Session {
         let reading = Arc::clone(home);
         thread::spawn(move || {
             session.each(0, |waiting| {
-                let (storage, sent) = (reading.storage(), &session.counters.relayed_bytes);
+                let (storage, counters) = (reading.storage(), &session.counters);
                 waiting
                     .work
-                    .relay(&mut to_relay, &mut peers, storage, sent)?;
+                    .relay(&mut to_relay, &mut peers, storage, counters)?;
                 if !waiting.work.is_stored() {
                     // The asking connection may be gone.
                     let _ = waiting.answer.send(Ok(()));
@@ -337,10 +340,11 @@ impl Session {
                 let draft = room.and_then(|()| home.storage().draft(work.name));
                 let draft = work.store(&mut to_store, draft)?;
                 let counters = Arc::clone(&session.counters);
-                let len = work.stored_len();
+                let (len, of_quota) = (work.stored_len(), Arc::clone(&home));
                 let done = move |result: Result<()>| {
                     match &result {
                         Ok(()) => {
+                            of_quota.stored(len);
                             counters.stripes.add(1);
                             counters.stored_bytes.add(len);
                         }

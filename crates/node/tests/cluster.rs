@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tabane_node::{Server, ServerOptions, authority};
+use tabane_node::{ScrubOptions, Server, ServerOptions, authority};
 use tabane_parity::schedule::Kind;
 use tabane_storage::{
     LocalStorage, Name, ObjectKind, Progress, RemoteOptions, Storage, StorageErrorKind, object_id,
@@ -38,6 +38,9 @@ struct Bed {
     servers: Vec<Option<Server>>,
     notices: Arc<Mutex<Vec<String>>>,
     log: Arc<Mutex<Vec<String>>>,
+    /// How nodes that are started from now on scrub, and how much they may keep.
+    scrub: ScrubOptions,
+    quota_bytes: Option<u64>,
 }
 
 impl Bed {
@@ -58,6 +61,8 @@ impl Bed {
             nodes,
             notices: Arc::default(),
             log: Arc::default(),
+            scrub: ScrubOptions::default(),
+            quota_bytes: None,
         };
         authority::create(&bed.file(), &bed.nodes).unwrap();
         (0..count).for_each(|number| bed.start(number));
@@ -85,7 +90,9 @@ impl Bed {
             node,
             directory: self.home(number),
             fabric: cfg!(feature = "libfabric").then(|| "tcp@127.0.0.1:0".parse().unwrap()),
-            metrics: None,
+            metrics: Some("127.0.0.1:0".to_owned()),
+            scrub: self.scrub,
+            quota_bytes: self.quota_bytes,
             log: Arc::new(move |line| log.lock().unwrap().push(line.to_owned())),
         }
     }
@@ -892,6 +899,135 @@ fn who_is_not_of_the_cluster_is_not_let_in() {
     let node = bed.dir.path().join("node.json");
     cluster::file::write(&node, &file, false).unwrap();
     assert!(cluster::nodes(&node).unwrap()[1].status().is_err());
+}
+
+/// Waits for up to 20 s until something is so.
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Nodes read what they keep, and a heal replaces what they find, without reading all the rest.
+#[test]
+fn nodes_scrub_by_themselves_and_a_heal_replaces_what_they_find() {
+    let mut bed = Bed::new(4);
+    bed.scrub.pause = Some(Duration::from_secs(1));
+    for number in 0..4 {
+        bed.stop(number);
+        bed.restart(number);
+    }
+    let storage = bed.open(Plan::Auto);
+    let objects: Vec<_> = (50..56).map(|seed| object(seed, 300_000)).collect();
+    let small = object(57, 900);
+    for (name, bytes) in objects.iter().chain([&small]) {
+        storage.put(*name, &[bytes]).unwrap();
+    }
+    let before = bed.shards();
+    for (path, stored) in &shards_of(&before[1])[..2] {
+        let mut changed = stored.clone();
+        changed[stored.len() / 2] ^= 8;
+        fs::write(bed.home(1).join("shards").join(path), changed).unwrap();
+    }
+    let nodes = cluster::nodes(&bed.file()).unwrap();
+    let damaged = |number: usize| {
+        let scrub = nodes[number].status().unwrap().scrub;
+        scrub.map_or(0, |scrub| scrub.damaged)
+    };
+    wait_until("the node finds two", || damaged(1) == 2);
+    assert_eq!([0, 2, 3].map(damaged), [0; 3]);
+    assert_eq!(nodes[1].doubts().unwrap().len(), 2);
+    let report = bed
+        .open(Plan::Auto)
+        .heal(HealOptions::default(), &Quiet)
+        .unwrap();
+    assert_eq!(
+        (report.healed_objects, report.damaged_parts),
+        (2, 2),
+        "{report:?}"
+    );
+    assert!(
+        report.read_bytes < 1_300_000,
+        "the other objects are not read: {report:?}"
+    );
+    assert!(bed.shards() == before);
+    assert_eq!(damaged(1), 0);
+    let log = bed.log.lock().unwrap().join("\n");
+    assert_eq!(log.matches("the scrub finds ").count(), 2, "{log}");
+}
+
+#[test]
+fn a_node_takes_no_more_packs_than_its_quota_has_room_for() {
+    let mut bed = Bed::new(4);
+    bed.stop(2);
+    bed.quota_bytes = Some(wire::RESERVE_BYTES + 2_000_000);
+    bed.restart(2);
+    let storage = bed.open(Plan::Auto);
+    let objects: Vec<_> = (60..68).map(|seed| object(seed, 1_000_000)).collect();
+    for (name, bytes) in &objects {
+        storage.put(*name, &[bytes]).unwrap();
+    }
+    let notices = bed.notices().join("\n");
+    let told =
+        "target node://n2 takes nothing new (less than 16 MiB of the quota of 17 MiB are free)";
+    assert_eq!(notices.matches(told).count(), 1, "{notices}");
+    let nodes = cluster::nodes(&bed.file()).unwrap();
+    let lacks = bed.open(Plan::Auto).survey().unwrap().targets[2].lacks;
+    assert!((3..=5).contains(&lacks), "{lacks}");
+    // What is deleted makes room, also after a restart.
+    for (name, _) in &objects[..3] {
+        storage.delete(*name).unwrap();
+    }
+    let free = nodes[2].status().unwrap().free_bytes;
+    bed.stop(2);
+    bed.restart(2);
+    assert_eq!(nodes[2].status().unwrap().free_bytes, free);
+    assert!(free > wire::RESERVE_BYTES);
+    let report = bed
+        .open(Plan::Auto)
+        .heal(HealOptions::default(), &Quiet)
+        .unwrap();
+    assert!(report.healed_objects > 0, "{report:?}");
+}
+
+/// Every metric that contrib/monitoring speaks of is one that nodes have.
+#[test]
+fn the_dashboard_and_the_alerts_know_the_metrics_of_nodes() {
+    let mut bed = Bed::new(3);
+    bed.stop(0);
+    bed.scrub.pause = Some(Duration::from_secs(3600));
+    bed.quota_bytes = Some(1 << 40);
+    bed.restart(0);
+    let address = bed.servers[0].as_ref().unwrap().metrics_address().unwrap();
+    let metrics = || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    wait_until("a scrub", || {
+        metrics().contains("tabane_node_scrub_end_seconds ")
+    });
+    let metrics = metrics();
+    let is_of_name = |c: char| c.is_ascii_lowercase() || c == '_';
+    let contrib = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/monitoring");
+    for file in ["alerts.yml", "dashboard.json"] {
+        let text = fs::read_to_string(contrib.join(file)).unwrap();
+        let mut names = 0;
+        for (at, prefix) in text.match_indices("tabane_node_") {
+            let rest = &text[at + prefix.len()..];
+            let name = &rest[..rest.find(|c| !is_of_name(c)).unwrap()];
+            let line = format!("\ntabane_node_{name} ");
+            assert!(metrics.contains(&line), "{file} has {name}: {metrics}");
+            names += 1;
+        }
+        assert!(names > 5, "{file}");
+    }
+    let json = fs::read(contrib.join("dashboard.json")).unwrap();
+    serde_json::from_slice::<serde_json::Value>(&json).unwrap();
 }
 
 /// The storage of a client whose file this is.

@@ -101,6 +101,14 @@ pub trait Storage: Any + Send + Sync {
         false
     }
 
+    /// Objects that the storage itself has found damaged, since it looked at what it keeps.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    fn doubts(&self) -> Result<Vec<Name>> {
+        Ok(Vec::new())
+    }
+
     /// Lists the objects of a kind, in no order. The list reflects all puts and deletions before
     /// the call, and perhaps later ones.
     fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>>;

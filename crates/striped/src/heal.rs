@@ -4,7 +4,7 @@
 //! other's work at worst. With `read_data` every byte is read, which finds damage that no listing
 //! shows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -12,7 +12,7 @@ use std::thread;
 use serde::Serialize;
 
 use crate::list::Holding;
-use crate::sender::Placed;
+use crate::sender::{Lost, Placed};
 use crate::set::{Description, Identity};
 use crate::striped::StripedStorage;
 use tabane_storage::Id;
@@ -32,11 +32,14 @@ pub struct HealOptions {
     pub read_data: bool,
     /// Read at most this many KiB a second.
     pub limit_kib_per_s: Option<u64>,
+    /// Let nodes rebuild parts at full speed also while clients write.
+    pub is_urgent: bool,
 }
 
 tabane_storage::setters!(HealOptions {
     set => read_data: bool,
     into => limit_kib_per_s: Option<u64>,
+    set => is_urgent: bool,
 });
 
 /// Results of a heal.
@@ -81,12 +84,19 @@ pub(super) struct Healing<'a> {
     pub options: HealOptions,
     /// Whether shards without tags get some.
     pub gives_tags: bool,
+    /// Objects of which a target has found its part damaged.
+    pub doubts: HashSet<Name>,
     pub observer: &'a dyn Progress,
     limiter: Option<Limiter>,
     report: Mutex<HealReport>,
 }
 
 impl Healing<'_> {
+    /// Whether all of an object is to be read.
+    pub fn reads_all_of(&self, name: Name) -> bool {
+        self.options.read_data || self.doubts.contains(&name)
+    }
+
     /// Changes the report.
     pub fn count(&self, count: impl FnOnce(&mut HealReport)) {
         count(&mut lock(&self.report));
@@ -108,7 +118,12 @@ impl Healing<'_> {
         };
         let others = missing.iter().copied().filter(|&other| other != role);
         let others: Vec<usize> = others.collect();
-        let is_there = sender.rebuild(&self.storage.targets, placed, role, &others);
+        let lost = Lost {
+            role,
+            others: &others,
+            yields: !self.options.is_urgent,
+        };
+        let is_there = sender.rebuild(&self.storage.targets, placed, &lost);
         if is_there {
             self.count(|report| {
                 report.written_parts += 1;
@@ -177,6 +192,7 @@ impl StripedStorage {
             storage: self,
             options,
             gives_tags: self.is_tagged() && self.knows_secret(),
+            doubts: self.doubts(),
             observer,
             limiter: options.limit_kib_per_s.map(Limiter::new),
             report: Mutex::default(),
@@ -202,9 +218,19 @@ impl StripedStorage {
         Ok(report)
     }
 
+    /// Objects of which a target has found its part damaged.
+    fn doubts(&self) -> HashSet<Name> {
+        let doubts = self
+            .targets
+            .each(&self.targets.up(), |_, target| target.doubts());
+        // Who cannot be asked says so when it is needed.
+        let doubts = doubts.into_iter().filter_map(|(_, doubts)| doubts.ok());
+        doubts.flatten().collect()
+    }
+
     fn heal_objects(&self, healing: &Healing, objects: &[(Name, Holding)]) -> Result<()> {
         let weight = |(name, holding): &(Name, Holding)| {
-            let is_work = healing.options.read_data
+            let is_work = healing.reads_all_of(*name)
                 || holding.wrong != 0
                 || healing.gives_tags && holding.lacks_tags()
                 || !self.lacking(*name, holding).is_empty();
@@ -265,7 +291,7 @@ impl StripedStorage {
         }
         let seems_whole = lacking.is_empty() && holding.wrong == 0 && !is_cut;
         let seems_whole = seems_whole && !(healing.gives_tags && holding.lacks_tags());
-        if seems_whole && !healing.options.read_data {
+        if seems_whole && !healing.reads_all_of(name) {
             healing.count(|report| report.objects += 1);
             return Ok(());
         }

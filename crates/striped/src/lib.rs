@@ -30,6 +30,7 @@ mod rebuild;
 mod sender;
 mod set;
 pub mod set_file;
+pub mod shard;
 mod storage;
 mod striped;
 mod survey;

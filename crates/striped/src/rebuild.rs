@@ -29,8 +29,8 @@ impl StripedStorage {
         let (mut copies, mut damaged) = (Vec::new(), Vec::new());
         for number in holders {
             // One intact copy is enough, unless all data is to be read.
-            if !copies.is_empty() && !healing.options.read_data && holding.wrong >> number & 1 == 0
-            {
+            let reads_all = healing.reads_all_of(name) || holding.wrong >> number & 1 == 1;
+            if !copies.is_empty() && !reads_all {
                 continue;
             }
             let Some(target) = self.targets.storage(number) else {
@@ -92,7 +92,7 @@ impl StripedStorage {
     ) -> Result<bool> {
         let shape = self.shape(name)?;
         let gives_tags = healing.gives_tags && holding.lacks_tags();
-        if !healing.options.read_data && holding.wrong == 0 && !gives_tags {
+        if !healing.reads_all_of(name) && holding.wrong == 0 && !gives_tags {
             let mut reader = self.reader(name, shape, holding)?;
             let absent = self.absent(&reader, holding);
             if self.rebuild_among_nodes(healing, name, shape, reader.by_role(), &absent) {

@@ -14,7 +14,7 @@ pub trait StripeSender: Send + Sync {
     /// Lets the nodes rebuild the part of a role, while `others` lack their parts too; no byte of
     /// it comes to the client. Returns whether the part is durable now; if not, the client has to
     /// read the other parts and rebuild it.
-    fn rebuild(&self, targets: &Targets, placed: &Placed, role: usize, others: &[usize]) -> bool;
+    fn rebuild(&self, targets: &Targets, placed: &Placed, lost: &Lost) -> bool;
 }
 
 /// A stripe that is to be put, and may choose its roles.
@@ -32,6 +32,16 @@ pub struct NewStripe<'a> {
     /// The shape of the stripe, and its targets by role, with the first role at this place of the
     /// generation, or where all stripes have it by default.
     pub placed: &'a (dyn Fn(Option<usize>) -> (Shape, Vec<usize>) + Sync),
+}
+
+/// A part that is to be rebuilt.
+pub struct Lost<'a> {
+    /// Its role.
+    pub role: usize,
+    /// Other roles whose parts are lost, too.
+    pub others: &'a [usize],
+    /// Whether nodes rebuild it slowly while clients write.
+    pub yields: bool,
 }
 
 /// An object's stripe, and where its parts belong.

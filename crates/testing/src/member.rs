@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
-use tabane_node::{Server, ServerOptions};
+use tabane_node::{ScrubOptions, Server, ServerOptions};
 use tabane_storage::sync::lock;
 use tabane_storage::{Name, ObjectKind, Progress, RemoteOptions, Storage, object_id};
 use tabane_striped::cluster::file::NodeFile;
@@ -198,6 +198,8 @@ fn node(file: &Path, dir: &Path, fabric: Option<&str>) -> Result<()> {
         directory: dir.to_owned(),
         fabric,
         metrics: None,
+        scrub: ScrubOptions::default(),
+        quota_bytes: None,
         log: Arc::new(|line| eprintln!("node: {line}")),
     })?;
     ready()?;

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
+use jiff::Timestamp;
 use serde_json::json;
 use tabane_node::authority;
 use tabane_storage::{StorageError, StorageErrorKind};
@@ -163,9 +164,15 @@ Example:
     Certificates,
     /// Bring all nodes up to date: as `tabane heal`
     #[command(after_help = "\
+While clients write, nodes rebuild slowly, and at full speed otherwise.
+
 Example:
   tabane cluster heal -r cluster:cluster.json")]
-    Heal,
+    Heal {
+        /// Rebuild at full speed also while clients write
+        #[arg(long)]
+        urgent: bool,
+    },
     /// Read everything, and mend what has changed: as `tabane scrub`
     #[command(after_help = "\
 Example:
@@ -214,10 +221,10 @@ impl Cluster {
             Action::Renew { name, valid } => cluster_clients::renew(global, &name, valid),
             Action::Withdraw { name } => cluster_clients::withdraw(global, &name),
             Action::Certificates => cluster_clients::certificates(global),
-            Action::Heal => {
+            Action::Heal { urgent } => {
                 // Nodes that were away may not know what was withdrawn meanwhile.
                 cluster_clients::tell_nodes(&global.cluster()?)?;
-                heal::heal(global, HealOptions::default())
+                heal::heal(global, HealOptions::default().is_urgent(urgent))
             }
             Action::Scrub { limit } => heal::heal(
                 global,
@@ -329,7 +336,9 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
     };
     let is_full = |status: &Status| status.free_bytes < RESERVE_BYTES;
     let is_well = |answer: &tabane_storage::Result<Status>| {
-        answer.as_ref().is_ok_and(|status| !is_full(status))
+        let is_damaged = |status: &Status| status.scrub.as_ref().is_some_and(|it| it.damaged > 0);
+        let answer = answer.as_ref();
+        answer.is_ok_and(|status| !is_full(status) && !is_damaged(status))
     };
     let exit = match &survey {
         Err(_) => Exit::Failure,
@@ -412,12 +421,35 @@ fn show(global: &Global, nodes: &[Arc<NodeStorage>]) -> Result<Exit> {
         });
     }
     table.print(&mut output)?;
-    for why in reasons.into_iter().chain(cut) {
+    let warnings = nodes.iter().zip(&answers).filter_map(|(node, answer)| {
+        Some((node.name(), answer.as_ref().ok()?))
+    });
+    let warnings = warnings.flat_map(|(name, status)| node_warnings(name, status));
+    for why in reasons.into_iter().chain(cut).chain(warnings) {
         output.line(why)?;
     }
     output.line(statement)?;
     output.finish()?;
     Ok(exit)
+}
+
+/// What an administrator should know of a node.
+fn node_warnings(name: &str, status: &Status) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Some(scrub) = status.scrub.as_ref().filter(|scrub| scrub.damaged > 0) {
+        let shards = format::count(scrub.damaged, "shard");
+        warnings.push(format!("{name} has found {shards} damaged: run `tabane cluster heal`"));
+    }
+    let soon = SystemTime::now() + cluster::CERTIFICATE_NOTICE;
+    let until = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    if let Some(seconds) = status.certificate_until.filter(|&seconds| until(seconds) < soon) {
+        let time = Timestamp::from_second(seconds as i64).unwrap_or(Timestamp::MAX);
+        let time = format::local_time(time);
+        warnings.push(format!(
+            "the certificate of {name} ends on {time}: run `tabane cluster renew {name}`"
+        ));
+    }
+    warnings
 }
 
 /// The state of the cluster's repository: `Ok(None)` if none exists, a text if it cannot be read.

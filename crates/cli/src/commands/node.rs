@@ -2,15 +2,17 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use tabane_node::{Server, ServerOptions};
+use tabane_node::{ScrubOptions, Server, ServerOptions};
 use tabane_striped::cluster::file::NodeFile;
 use tabane_striped::cluster::wire::FabricAddress;
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
+use crate::format;
 use crate::output::{Output, print_json};
 use crate::process;
 
@@ -56,6 +58,16 @@ Example:
         /// Answer HTTP here: /metrics for Prometheus, and /health
         #[arg(long, value_name = "HOST:PORT")]
         metrics: Option<String>,
+        /// Read all that is kept, and compare it with its checksums, so long after the last time; 0s
+        /// is never
+        #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = format::parse_duration)]
+        scrub_every: Duration,
+        /// Read at most this many KiB a second meanwhile
+        #[arg(long, value_name = "KIB", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..))]
+        scrub_limit: u64,
+        /// Take no more packs when shards take this much, as in 2TiB
+        #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes)]
+        quota: Option<u64>,
     },
 }
 
@@ -68,6 +80,9 @@ impl Node {
             listen,
             fabric,
             metrics,
+            scrub_every,
+            scrub_limit,
+            quota,
         } = self.action;
         let node = NodeFile::read(&node)
             .map_err(|error| Failure::Other(format!("cannot read {}: {error}", node.display())))?;
@@ -78,6 +93,11 @@ impl Node {
             directory: dir,
             fabric,
             metrics,
+            scrub: ScrubOptions {
+                pause: (!scrub_every.is_zero()).then_some(scrub_every),
+                limit_kib_per_s: scrub_limit,
+            },
+            quota_bytes: quota,
             log: Arc::new(|line| eprintln!("tabane: {line}")),
         };
         let (stop, stopped) = mpsc::channel();

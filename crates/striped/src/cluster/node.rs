@@ -485,6 +485,13 @@ impl Storage for NodeStorage {
             .map_err(|error| error.about(name))
     }
 
+    fn doubts(&self) -> Result<Vec<Name>> {
+        match self.ask(&Request::Doubts, &[])? {
+            Reply::Names(names) => Ok(names),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
     fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
         match self.ask(&Request::List(kind), &[])? {
             Reply::List(list) => Ok(list),

@@ -17,7 +17,7 @@ use super::session::{Outgoing, STALL_TIMEOUT, Session};
 use super::wire::{Reply, Request, Source, Stripe, Usage};
 use crate::container::SECTOR_LEN;
 use crate::put::{data_cells, encode_cells};
-use crate::sender::{NewStripe, Placed, Relayed, StripeSender};
+use crate::sender::{Lost, NewStripe, Placed, Relayed, StripeSender};
 use crate::targets::Targets;
 use tabane_storage::sync::{lock, try_each};
 use tabane_storage::{Event, Result, StorageError, StorageErrorKind};
@@ -232,7 +232,7 @@ impl StripeSender for Relay {
         Relayed::Put(puts, turn)
     }
 
-    fn rebuild(&self, targets: &Targets, placed: &Placed, role: usize, others: &[usize]) -> bool {
+    fn rebuild(&self, targets: &Targets, placed: &Placed, lost: &Lost) -> bool {
         let Some(nodes) = nodes(placed.generation, targets) else {
             return false;
         };
@@ -246,8 +246,9 @@ impl StripeSender for Relay {
         let session = state.session(placed.shape.geometry.generation, &nodes);
         let asked = session.and_then(|(session, _)| {
             let source = Source::Nodes {
-                role: role as u8,
-                others: others.iter().map(|&role| role as u8).collect(),
+                role: lost.role as u8,
+                others: lost.others.iter().map(|&role| role as u8).collect(),
+                yields: lost.yields,
             };
             let (_, request) = request(placed, session, source);
             try_each(&nodes, nodes.len(), |node| node.begin(&request))

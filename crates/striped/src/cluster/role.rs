@@ -41,7 +41,8 @@ impl Role {
             | Request::List(..)
             | Request::Stat(..)
             | Request::Status
-            | Request::Usage(..) => true,
+            | Request::Usage(..)
+            | Request::Doubts => true,
             Request::Put(name, _) => self == Self::Admin || self >= Self::Append && is_added(*name),
             Request::Delete(name) => {
                 self == Self::Admin || self >= Self::Append && is_record(*name)

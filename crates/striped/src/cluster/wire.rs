@@ -99,6 +99,8 @@ pub enum Request {
     Usage(SessionId),
     /// Takes a list of withdrawn certificates, which the cluster's authority has signed.
     Withdraw(Vec<u8>),
+    /// Which shards has the node found damaged?
+    Doubts,
 }
 
 /// A session that is to be opened.
@@ -216,6 +218,8 @@ pub enum Source {
         role: u8,
         /// Those that lack it, too.
         others: Vec<u8>,
+        /// Whether it goes slowly while clients write.
+        yields: bool,
     },
 }
 
@@ -243,6 +247,8 @@ pub enum Reply {
     Failed(StorageErrorKind, String),
     /// What goes through the node's links.
     Usage(Usage),
+    /// Shards that are damaged.
+    Names(Vec<Name>),
 }
 
 /// What goes through the links of a member of a session. Counters only grow; those of flows count
@@ -303,6 +309,25 @@ pub struct Status {
     pub withdrawn: u64,
     /// When its certificate ends, in seconds since 1970, if that is known.
     pub certificate_until: Option<u64>,
+    /// Bytes that its shards may take, if that is limited.
+    pub quota_bytes: Option<u64>,
+    /// What came of the last scrub, if there was one.
+    pub scrub: Option<Scrub>,
+}
+
+/// What a node has found when it read everything that it keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scrub {
+    /// When it began and ended, by the node's clock, in seconds since 1970.
+    pub begun_s: u64,
+    /// When it ended.
+    pub ended_s: u64,
+    /// Shards that were read.
+    pub shards: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Shards that were damaged, and have not been replaced since.
+    pub damaged: u64,
 }
 
 /// The kinds of error that version 5 of the protocol has, by their numbers. Other kinds are sent as
