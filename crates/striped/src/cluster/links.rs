@@ -87,16 +87,18 @@ impl Links {
 
     /// What the links carry for this client.
     pub fn rates(&self) -> Rates {
-        let fastest = if self.fastest > 0.0 {
-            self.fastest
-        } else {
-            1.0
-        };
-        let fastest = HOPE * fastest;
+        let is_known = self.fastest > 0.0;
+        let fastest = if is_known { HOPE * self.fastest } else { 1.0 };
         let clients = f64::from(self.clients.max(1));
         let left = |rate: &Option<f64>, others: &f64| {
             let rate = rate.unwrap_or(fastest);
-            (rate - others).max(rate / clients)
+            // Until something is known, each client is taken to have its share.
+            let share = rate / clients;
+            if is_known {
+                (rate - others).max(share)
+            } else {
+                share
+            }
         };
         let of_nodes = |rates: &[Option<f64>], others: &[f64]| {
             rates
@@ -290,11 +292,11 @@ mod tests {
             let limits = limits.chain((0..nodes).map(|to| self.rates.ingress[to] / into(to)));
             let rate = limits.fold(f64::INFINITY, f64::min);
             let is_full = |limit: f64| limit < rate * 1.02;
-            for from in 0..=nodes {
+            for (from, row) in load.iter().enumerate() {
                 let usage = &mut self.usages[from];
                 usage.at_us += (seconds * 1e6) as u64;
-                for to in 0..nodes {
-                    let bytes = (load[from][to] * rate * seconds) as u64;
+                for (to, load) in row.iter().enumerate() {
+                    let bytes = (load * rate * seconds) as u64;
                     let flow = &mut usage.flows[to];
                     flow.sent += bytes;
                     flow.arrived += bytes;
