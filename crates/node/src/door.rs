@@ -19,8 +19,9 @@ use crate::withdrawn::fingerprint;
 const UNPROVED_OF_ADDRESS_MAX: usize = 64;
 const UNPROVED_MAX: usize = 512;
 
-/// Time before the next line about connections from the same address is logged.
-const LOG_PAUSE: Duration = Duration::from_secs(60);
+/// Lines about connections from one address that are logged at most in a [`LOG_PERIOD`].
+const LOG_LINES_MAX: u64 = 8;
+const LOG_PERIOD: Duration = Duration::from_secs(60);
 
 /// Addresses that are remembered at most, so that nobody fills memory with them.
 const ADDRESSES_MAX: usize = 4096;
@@ -74,7 +75,7 @@ pub struct Door {
 struct State {
     unproved: HashMap<IpAddr, usize>,
     unproved_in_all: usize,
-    /// Of each address, when something was logged, and how often nothing was since.
+    /// Of each address, when its period began, and how much there was to log in it.
     logged: HashMap<IpAddr, (Instant, u64)>,
     /// Bytes of rings of each client.
     bytes: HashMap<Id, u64>,
@@ -133,24 +134,24 @@ impl Door {
     pub fn line(&self, from: IpAddr, why: &str) -> Option<String> {
         let mut state = lock(&self.state);
         if state.logged.len() >= ADDRESSES_MAX {
-            state.logged.retain(|_, (at, _)| at.elapsed() < LOG_PAUSE);
+            state.logged.retain(|_, (at, _)| at.elapsed() < LOG_PERIOD);
         }
         if state.logged.len() >= ADDRESSES_MAX {
             return None;
         }
-        match state.logged.get_mut(&from) {
-            Some((at, more)) if at.elapsed() < LOG_PAUSE => {
-                *more += 1;
-                None
-            }
-            before => {
-                let more = before.map_or(0, |(_, more)| *more);
-                state.logged.insert(from, (Instant::now(), 0));
-                Some(match more {
-                    0 => why.to_owned(),
-                    more => format!("{why} ({more} more from there, not logged, before)"),
-                })
-            }
+        let (begun, count) = state.logged.entry(from).or_insert((Instant::now(), 0));
+        let mut missed = 0;
+        if begun.elapsed() >= LOG_PERIOD {
+            missed = count.saturating_sub(LOG_LINES_MAX);
+            (*begun, *count) = (Instant::now(), 0);
+        }
+        *count += 1;
+        match missed {
+            _ if *count > LOG_LINES_MAX => None,
+            0 => Some(why.to_owned()),
+            missed => Some(format!(
+                "{why} ({missed} more from there, not logged, before)"
+            )),
         }
     }
 
@@ -227,19 +228,21 @@ mod tests {
     }
 
     #[test]
-    fn one_line_is_logged_for_many_connections() {
+    fn few_lines_are_logged_for_many_connections() {
         let door = Door::default();
         let from = IpAddr::from([10, 0, 0, 1]);
-        assert_eq!(door.line(from, "garbage").as_deref(), Some("garbage"));
-        for _ in 0..100 {
-            assert_eq!(door.line(from, "garbage"), None);
-        }
+        let lines = (0..100).filter_map(|_| door.line(from, "garbage"));
+        assert_eq!(
+            lines.collect::<Vec<_>>(),
+            ["garbage"; LOG_LINES_MAX as usize]
+        );
         let other = IpAddr::from([10, 0, 0, 2]);
         assert!(door.line(other, "garbage").is_some());
-        let state = &mut lock(&door.state);
-        let entry = state.logged.get_mut(&from).unwrap();
-        entry.0 = Instant::now().checked_sub(LOG_PAUSE).unwrap();
-        assert_eq!(entry.1, 100);
+        let minute_ago = Instant::now().checked_sub(LOG_PERIOD).unwrap();
+        lock(&door.state).logged.get_mut(&from).unwrap().0 = minute_ago;
+        let next = door.line(from, "garbage").unwrap();
+        assert!(next.contains("92 more"), "{next}");
+        assert_eq!(door.line(from, "garbage").as_deref(), Some("garbage"));
     }
 
     #[test]

@@ -606,13 +606,13 @@ fn change_data_on_the_wire(count: u64) {
 #[cfg(not(feature = "libfabric"))]
 #[test]
 fn data_that_were_changed_on_the_wire_are_not_stored() {
-    change_data_on_the_wire(60);
+    change_data_on_the_wire(24);
 }
 
-/// Takes minutes: `cargo test --release -p tabane-node --test cluster -- --ignored wire`.
+/// Takes an hour or two: `cargo test --release -p tabane-node --test cluster -- --ignored wire`.
 #[cfg(not(feature = "libfabric"))]
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes an hour or two"]
 fn ten_thousand_changes_on_the_wire() {
     change_data_on_the_wire(13_000);
 }
@@ -1261,7 +1261,7 @@ fn connections_that_prove_nothing_are_few() {
     let lines = log
         .iter()
         .filter(|line| line.contains("there are too many"));
-    assert_eq!(lines.count(), 1, "{log:?}");
+    assert_eq!(lines.count(), 8, "{log:?}");
     drop(log);
     drop(idle);
     let node = &cluster::nodes(&bed.file()).unwrap()[0];
