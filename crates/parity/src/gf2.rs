@@ -141,7 +141,7 @@ mod tests {
             let layout = Layout::new(roles).unwrap();
             let mut cells = vec![vec![0]; layout.cells()];
             for (number, &cell) in layout.data_cells().iter().enumerate() {
-                cells[cell] = vec![(number as u32 * 0x9e37_79b9 >> 11) as u8];
+                cells[cell] = vec![((number as u32).wrapping_mul(0x9e37_79b9) >> 11) as u8];
             }
             crate::encode(&layout, &mut cells).unwrap();
             for (cell, terms) in layout.terms().iter().enumerate() {

@@ -140,9 +140,10 @@ impl StripedStorage {
     fn put_stripe(&self, name: Name, object: &[u8], is_again: bool) -> Result<()> {
         let (generation, targets) = self.newest();
         let geometry = Geometry::stripe(object.len() as u64, generation, targets.len());
-        let there = match is_again {
-            true => self.shape(name).ok(),
-            false => None,
+        let there = if is_again {
+            self.shape(name).ok()
+        } else {
+            None
         };
         let there = there.filter(|shape| shape.geometry == geometry && shape.seal.is_some());
         let placed = |turn: Option<usize>| {

@@ -101,9 +101,10 @@ impl StripedStorage {
             if reader.rebuild_quickly() {
                 healing.read(reader.bytes_read());
                 // Cells without tags prove nothing, so nothing that is made of them gets a tag.
-                let shape = match reader.are_all_tagged() {
-                    true => shape,
-                    false => shape.plain(),
+                let shape = if reader.are_all_tagged() {
+                    shape
+                } else {
+                    shape.plain()
                 };
                 let (done, _) = self.put_lacking(healing, &reader, shape, lacking, absent)?;
                 return Ok(done && !lacking.is_empty());

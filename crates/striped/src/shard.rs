@@ -31,9 +31,10 @@ pub fn is_sound(
     if len != shape.container_len() {
         return Ok(false);
     }
-    let rows = match geometry.is_replica() {
-        true => 1,
-        false => geometry.layout().rows(),
+    let rows = if geometry.is_replica() {
+        1
+    } else {
+        geometry.layout().rows()
     };
     let of_sector = geometry.stored(form, 0, &(0..1));
     let at_once = (READ_LEN / (of_sector.end - of_sector.start)).max(1);

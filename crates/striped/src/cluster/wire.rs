@@ -644,7 +644,7 @@ mod tests {
             .map(|number| {
                 let payload: Vec<u8> = (0..1024).map(|_| below(256) as u8).collect();
                 let frame = key.seal(header(number), &[&payload[..1008], &payload[1008..]]);
-                frame.to_vec().into_iter().chain(payload).collect()
+                frame.into_iter().chain(payload).collect()
             })
             .collect();
         for number in 0..10_000 {
