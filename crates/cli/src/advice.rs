@@ -135,12 +135,10 @@ pub fn explain_event(event: &Event) -> String {
         EventKind::TargetFails => {
             Some("`tabane heal` brings it up to date when it is back".to_owned())
         }
-        EventKind::CertificateEnds => {
-            Some("`tabane cluster renew` makes a new one".to_owned())
-        }
+        EventKind::CertificateEnds => Some("`tabane cluster renew` makes a new one".to_owned()),
         EventKind::TargetLies => Some(
-            "find the cause, replace what is at fault, and run `tabane scrub`, which puts the right \
-             bytes there"
+            "find the cause, replace what is at fault, and run `tabane scrub`, which puts the \
+             right bytes there"
                 .to_owned(),
         ),
         EventKind::TargetReplaced { is_node: true } => {

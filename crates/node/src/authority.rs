@@ -174,12 +174,12 @@ pub fn add_client(path: &Path, name: &str, role: Role, lifetime: Duration) -> Re
     authority.write_client(path, name, role, lifetime)
 }
 
-/// Makes a new certificate for a client or a node, valid for so long, and puts it into its file. The
-/// former one stays valid as long as it was. Returns the path written.
+/// Makes a new certificate for a client or a node, valid for so long, and puts it into its file.
+/// The former one stays valid as long as it was. Returns the path written.
 ///
 /// # Errors
-/// [`StorageErrorKind::NotFound`] when the authority has made no certificate of this name, or it was
-/// withdrawn; when a file cannot be written.
+/// [`StorageErrorKind::NotFound`] when the authority has made no certificate of this name, or it
+/// was withdrawn; when a file cannot be written.
 pub fn renew(path: &Path, name: &str, lifetime: Duration) -> Result<PathBuf> {
     let _alone = alone(path)?;
     let mut authority = AuthorityFile::read(path)?;
@@ -210,8 +210,8 @@ pub fn renew(path: &Path, name: &str, lifetime: Duration) -> Result<PathBuf> {
     }
 }
 
-/// Withdraws all certificates of a client or a node. The list is in the cluster file then, for nodes
-/// to be told.
+/// Withdraws all certificates of a client or a node. The list is in the cluster file then, for
+/// nodes to be told.
 ///
 /// # Errors
 /// [`StorageErrorKind::NotFound`] when there is none of this name that was not withdrawn.

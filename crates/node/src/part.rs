@@ -21,7 +21,8 @@ use tabane_striped::container::{Geometry, Header, ROLES_MAX, Seal, Shape, checks
 /// Others give up on a node that stalls before those do that wait for them.
 const FRAME_TIMEOUT: Duration = STALL_TIMEOUT;
 
-/// While clients write, a part that yields takes so many times longer, but a step no longer than this.
+/// While clients write, a part that yields takes so many times longer, and a step no longer than
+/// this.
 const YIELD_TIMES: u32 = 4;
 const YIELD_MAX: Duration = Duration::from_millis(250);
 

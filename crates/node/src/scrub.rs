@@ -1,7 +1,7 @@
 //! Reads all that a node keeps, now and then, and compares it with its checksums.
 //!
-//! A node repairs nothing by itself: the others have what that takes, and a client tells them. So it
-//! notes which shards are damaged, and a heal asks for them.
+//! A node repairs nothing by itself: the others have what that takes, and a client tells them. So
+//! it notes which shards are damaged, and a heal asks for them.
 
 use std::collections::BTreeSet;
 use std::fs;

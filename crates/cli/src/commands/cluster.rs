@@ -128,7 +128,8 @@ Example:
         #[arg(long, value_name = "ROLE", value_parser = parse_role)]
         role: Role,
         /// For how long its certificate is valid
-        #[arg(long, value_name = "DURATION", default_value = "3650d", value_parser = format::parse_duration)]
+        #[arg(long, value_name = "DURATION", default_value = "3650d")]
+        #[arg(value_parser = format::parse_duration)]
         valid: Duration,
     },
     /// Make a new certificate for a client or a node
@@ -141,13 +142,14 @@ Example:
         /// Its name
         name: String,
         /// For how long a client's certificate is valid; a node's is for ten years
-        #[arg(long, value_name = "DURATION", default_value = "3650d", value_parser = format::parse_duration)]
+        #[arg(long, value_name = "DURATION", default_value = "3650d")]
+        #[arg(value_parser = format::parse_duration)]
         valid: Duration,
     },
     /// Withdraw all certificates of a client or a node
     #[command(after_help = "\
-Nodes refuse it from then on, also in the middle of a command. Nodes that are away hear of it from the \
-next `tabane cluster heal`. It takes the file of the authority.
+Nodes refuse it from then on, also in the middle of a command. Nodes that are away hear of it from \
+the next `tabane cluster heal`. It takes the file of the authority.
 
 Example:
   tabane cluster withdraw -r cluster:cluster.json laptop")]

@@ -74,7 +74,7 @@ pub fn withdraw(global: &Global, name: &str) -> Result<Exit> {
     })
 }
 
-/// Tells all nodes which certificates are withdrawn; returns those that could not be told, with why.
+/// Tells all nodes which certificates are withdrawn; returns those that could not be told, and why.
 pub fn tell_nodes(file: &Path) -> Result<Vec<String>> {
     let list = ClusterFile::read(file)?.withdrawn;
     if list.is_empty() {

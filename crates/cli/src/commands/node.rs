@@ -58,12 +58,14 @@ Example:
         /// Answer HTTP here: /metrics for Prometheus, and /health
         #[arg(long, value_name = "HOST:PORT")]
         metrics: Option<String>,
-        /// Read all that is kept, and compare it with its checksums, so long after the last time; 0s
-        /// is never
-        #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = format::parse_duration)]
+        /// Read all that is kept, and compare it with its checksums, so long after the last time;
+        /// 0s is never
+        #[arg(long, value_name = "DURATION", default_value = "30d")]
+        #[arg(value_parser = format::parse_duration)]
         scrub_every: Duration,
         /// Read at most this many KiB a second meanwhile
-        #[arg(long, value_name = "KIB", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..))]
+        #[arg(long, value_name = "KIB", default_value_t = 50_000)]
+        #[arg(value_parser = clap::value_parser!(u64).range(1..))]
         scrub_limit: u64,
         /// Take no more packs when shards take this much, as in 2TiB
         #[arg(long, value_name = "SIZE", value_parser = format::parse_bytes)]

@@ -11,9 +11,9 @@ use crate::exit::{Exit, Result};
 #[derive(Args)]
 #[command(after_help = "\
 Reads every byte of every target and compares it with its checksum, and each object with the hash \
-that it is named by. What is missing, damaged or forged is rebuilt from the other targets. It needs \
-no password; with one, it makes and compares the tags of parts, too. `tabane check --read-data` \
-compares with what was backed up.
+that it is named by. What is missing, damaged or forged is rebuilt from the other targets. It \
+needs no password; with one, it makes and compares the tags of parts, too. `tabane check \
+--read-data` compares with what was backed up.
 
 The exit code is 1 if something could not be healed, or a target is missing.
 

@@ -32,7 +32,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Time until the certificate ends, by this machine's clock; `None` if the file does not say it.
+    /// Time until the certificate ends, by this machine's clock; `None` if the file does not say.
     pub fn time_left(&self) -> Option<Duration> {
         let until = SystemTime::UNIX_EPOCH + Duration::from_secs(self.until?);
         Some(until.duration_since(SystemTime::now()).unwrap_or_default())
