@@ -203,7 +203,7 @@ impl Scrubs {
         drop(state);
         if damaged > 0 {
             log(&format!(
-                "the scrub has ended: {damaged} shards are damaged, which a heal replaces"
+                "the scrub has ended; damaged shards, which a heal replaces: {damaged}"
             ));
         }
         self.keep()
