@@ -92,8 +92,11 @@ impl Repository {
             Err(error) if is_absent(&error) => {}
             Err(source) => return Err(Error::storage("read", Name::CONFIG)(source)),
         }
+        let exists = || storage.stat(Name::CONFIG).is_ok();
         match copies::read(&*storage) {
             Ok(copies) if copies.configs.is_empty() => {}
+            // Another client has made the repository since the config was looked for.
+            Ok(_) if exists() => return Err(Error::RepositoryExists(location)),
             Ok(_) => return Err(Error::ConfigMissing(location)),
             Err(Error::Storage { source, .. }) if is_absent(&source) => {}
             Err(error) => return Err(error),
@@ -117,7 +120,6 @@ impl Repository {
                 "the password is empty: choose one".to_owned(),
             ));
         }
-        let exists = || storage.stat(Name::CONFIG).is_ok();
         storage.create().map_err(|source| match source.kind() {
             // Another client was faster.
             StorageErrorKind::NotEmpty if exists() => Error::RepositoryExists(location.clone()),
