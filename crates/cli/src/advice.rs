@@ -135,6 +135,11 @@ pub fn explain_event(event: &Event) -> String {
         EventKind::TargetFails => {
             Some("`tabane heal` brings it up to date when it is back".to_owned())
         }
+        EventKind::TargetRefuses => Some(
+            "free some space there or let it be written to, then `tabane heal` brings it up to \
+             date"
+                .to_owned(),
+        ),
         EventKind::CertificateEnds => Some("`tabane cluster renew` makes a new one".to_owned()),
         EventKind::TargetLies => Some(
             "find the cause, replace what is at fault, and run `tabane scrub`, which puts the \
@@ -336,6 +341,7 @@ mod tests {
                 "`tabane cluster replace`",
             ),
             (EventKind::TargetFails, "`tabane heal`"),
+            (EventKind::TargetRefuses, "free some space"),
             (EventKind::TargetLies, "`tabane scrub`"),
             (
                 EventKind::TargetReplaced { is_node: true },

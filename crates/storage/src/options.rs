@@ -28,6 +28,8 @@ pub enum EventKind {
     },
     /// A target of a set failed, and is out of use.
     TargetFails,
+    /// A target of a set is full or cannot be written to; what it has is read.
+    TargetRefuses,
     /// A target of a set has wrong bytes with right checksums.
     TargetLies,
     /// The certificate of this client ends soon.

@@ -284,7 +284,7 @@ impl Targets {
 
     fn leave(&self, number: usize, error: &StorageError, is_final: bool) -> bool {
         let target = &self.all()[number];
-        use StorageErrorKind::{Retryable, SessionOver, Unreachable};
+        use StorageErrorKind::{Denied, Full, ReadOnly, Retryable, SessionOver, Unreachable};
         let why = match (error.kind(), error.object()) {
             // A failed connection has nothing to do with the object.
             (Retryable | SessionOver | Unreachable, _) | (_, None) => error.to_string(),
@@ -294,7 +294,10 @@ impl Targets {
             return false;
         }
         let text = format!("target {} fails ({why}): going on without it", target.url);
-        let kind = EventKind::TargetFails;
+        let kind = match error.kind() {
+            Full | Denied | ReadOnly => EventKind::TargetRefuses,
+            _ => EventKind::TargetFails,
+        };
         self.tell(&Event { kind, text });
         if target.can_return() && !is_final {
             self.ask_again();
@@ -386,7 +389,7 @@ impl Targets {
                 "target {} takes nothing new ({error}): the others go on, and less can be lost",
                 target.url
             );
-            let kind = EventKind::TargetFails;
+            let kind = EventKind::TargetRefuses;
             self.tell(&Event { kind, text });
         }
         is_node
