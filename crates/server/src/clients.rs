@@ -100,6 +100,28 @@ impl Clients {
 }
 
 impl Client {
+    /// Checks the names of the client and of its repositories.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn check(&self) -> Result<(), String> {
+        check_client_name(&self.name)?;
+        if self.repositories.is_empty() {
+            return Err(format!("the client {} has no repositories", self.name));
+        }
+        match self
+            .repositories
+            .iter()
+            .find(|name| !is_repository_name(name))
+        {
+            None => Ok(()),
+            Some(name) => Err(format!(
+                "{name:?} is no name for a repository: use up to 64 letters, digits, '-', '_' and \
+                 '.', no '.' at its front"
+            )),
+        }
+    }
+
     /// The entry of the file for this client.
     pub fn entry(&self) -> String {
         let repositories: Vec<String> = self
@@ -143,14 +165,8 @@ fn parse_client(entry: &DeTable<'_>) -> Result<Client, String> {
             ("repositories", DeValue::Array(names)) => {
                 for name in names {
                     match name.get_ref() {
-                        DeValue::String(name) if is_repository_name(name) => {
-                            client.repositories.push(name.to_string());
-                        }
-                        _ => {
-                            return Err("a repository has a name of up to 64 letters, digits, \
-                                         '-', '_' and '.', no '.' at its front"
-                                .to_owned());
-                        }
+                        DeValue::String(name) => client.repositories.push(name.to_string()),
+                        _ => return Err("repositories are to be names".to_owned()),
                     }
                 }
             }
@@ -172,21 +188,15 @@ fn parse_client(entry: &DeTable<'_>) -> Result<Client, String> {
             }
         }
     }
-    check_client_name(&client.name)?;
     if !has_role {
         return Err(format!("the client {} has no role", client.name));
     }
-    if client.repositories.is_empty() {
-        return Err(format!("the client {} has no repositories", client.name));
-    }
+    client.check()?;
     Ok(client)
 }
 
 /// Checks a client's name: up to 63 small letters, digits and hyphens, as in a DNS name.
-///
-/// # Errors
-/// A sentence.
-pub fn check_client_name(name: &str) -> Result<(), String> {
+fn check_client_name(name: &str) -> Result<(), String> {
     let is_good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_name = (1..=63).contains(&name.len())
         && name.bytes().all(is_good)
@@ -275,12 +285,12 @@ mod tests {
                 "no name for a client",
             ),
             (
-                "[[client]]\nname = \"A B\"".to_owned(),
+                "[[client]]\nname = \"A B\"\nrole = \"read\"".to_owned(),
                 "no name for a client",
             ),
             (
                 "[[client]]\nname = \"a\"\nrole = \"read\"\nrepositories = [\"../x\"]".to_owned(),
-                "a repository has a name",
+                "no name for a repository",
             ),
         ] {
             let error = Clients::parse(&text).unwrap_err();

@@ -157,7 +157,11 @@ impl Server {
             runtime
                 .block_on(TcpListener::bind(address))
                 .map_err(|error| {
-                    let text = format!("cannot listen on {address}: {error}");
+                    let form = match error.kind() {
+                        io::ErrorKind::InvalidInput => ": write HOST:PORT",
+                        _ => "",
+                    };
+                    let text = format!("cannot listen on {address}: {error}{form}");
                     StorageError::new(error.kind().into(), text)
                 })
         };

@@ -13,7 +13,7 @@ use rcgen::{
 };
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
 use tabane_storage::{Result, StorageError, StorageErrorKind, protocol};
 
@@ -111,10 +111,20 @@ fn read_chain(path: &Path) -> std::result::Result<Vec<CertificateDer<'static>>, 
 /// [`StorageErrorKind::AlreadyExists`] when the folder has an authority; when a name is none, or a
 /// file cannot be written.
 pub fn create(folder: &Path, hosts: &[String]) -> Result<()> {
-    fs::DirBuilder::new()
+    for host in hosts {
+        if ServerName::try_from(host.as_str()).is_err() {
+            let text = format!("{host:?} is neither a host name nor an address");
+            return Err(StorageError::new(StorageErrorKind::Invalid, text));
+        }
+    }
+    let made = fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
-        .create(folder)?;
+        .create(folder);
+    made.map_err(|error| {
+        let text = format!("cannot make {}: {error}", folder.display());
+        StorageError::new(error.kind().into(), text)
+    })?;
     if folder.join(AUTHORITY).exists() || folder.join(CERTIFICATE).exists() {
         let text = format!("{} has certificates already", folder.display());
         return Err(StorageError::new(StorageErrorKind::AlreadyExists, text));
@@ -165,7 +175,7 @@ pub enum Proof {
 /// read or written.
 pub fn add(folder: &Path, mut client: Client, is_certificate: bool) -> Result<Proof> {
     let invalid = |why: String| StorageError::new(StorageErrorKind::Invalid, why);
-    clients::check_client_name(&client.name).map_err(invalid)?;
+    client.check().map_err(invalid)?;
     let listed = read_clients(folder).map_err(invalid)?;
     if listed.by_name(&client.name).is_some() {
         let text = format!("there is a client {} already", client.name);

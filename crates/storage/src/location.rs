@@ -43,14 +43,16 @@ impl Location {
         let Some(text) = given.to_str() else {
             return Ok(Self::Directory(given.into()));
         };
-        let Some((scheme, rest)) = split_scheme(text) else {
-            if is_ssh_place(text) {
-                return Err(format!(
-                    "{text:?} looks like a folder on another machine: write {}; for a local folder \
-                     of that name write ./{text}",
-                    as_url(text)
-                ));
-            }
+        let scheme = split_scheme(text);
+        let is_url = scheme.is_some_and(|(_, rest)| rest.starts_with("//"));
+        if !is_url && is_ssh_place(text) {
+            return Err(format!(
+                "{text:?} looks like a folder on another machine: write {}; for a local folder of \
+                 that name write ./{text}",
+                as_url(text)
+            ));
+        }
+        let Some((scheme, rest)) = scheme else {
             return Ok(Self::Directory(given.into()));
         };
         let Some(rest) = rest.strip_prefix("//") else {
@@ -223,6 +225,7 @@ mod tests {
             ("ada@nas:/x", "sftp://ada@nas/x"),
             ("ada@nas:x", "sftp://ada@nas/~/x"),
             ("ada@10.0.0.1:", "sftp://ada@10.0.0.1/~/"),
+            ("nas:/x", "sftp://nas/x"),
             ("10.0.0.1:/x", "sftp://10.0.0.1/x"),
             ("1:/", "sftp://1/"),
         ] {

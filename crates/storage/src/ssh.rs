@@ -35,24 +35,45 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Exit code of a shell that does not find a command.
 const NOT_FOUND_CODE: i32 = 127;
 
-/// Phrases of `ssh` for what another try does not change.
-const PERMANENT: [(&str, StorageErrorKind); 7] = [
-    ("Permission denied", StorageErrorKind::Unauthorized),
+/// Exit code of `ssh` for its own failures; others are those of what it started.
+const FAILED_CODE: i32 = 255;
+
+/// What to do when the server lets nobody in.
+const LOGIN: &str = "log in there with ssh first, until it asks for nothing";
+
+/// Phrases of `ssh` for what another try does not change, and what to do.
+const PERMANENT: [(&str, StorageErrorKind, &str); 7] = [
+    ("Permission denied", StorageErrorKind::Unauthorized, LOGIN),
     (
         "Too many authentication failures",
         StorageErrorKind::Unauthorized,
+        "name the right key in ssh's configuration",
     ),
     (
         "Host key verification failed",
         StorageErrorKind::Unauthorized,
+        LOGIN,
     ),
-    ("subsystem request failed", StorageErrorKind::Unsupported),
-    ("Bad configuration option", StorageErrorKind::Permanent),
+    (
+        "subsystem request failed",
+        StorageErrorKind::Unsupported,
+        "the server must offer what is asked for",
+    ),
+    (
+        "Bad configuration option",
+        StorageErrorKind::Permanent,
+        "mend ssh's configuration",
+    ),
     (
         "terminating, 1 bad configuration",
         StorageErrorKind::Permanent,
+        "mend ssh's configuration",
     ),
-    ("Bad owner or permissions", StorageErrorKind::Permanent),
+    (
+        "Bad owner or permissions",
+        StorageErrorKind::Permanent,
+        "mend them",
+    ),
 ];
 
 /// A folder on a machine with an SSH server.
@@ -268,17 +289,25 @@ async fn keep(mut pipe: ChildStderr, said: Arc<Mutex<Vec<u8>>>) {
 /// Explains why `ssh` ended with this status, having printed `said`.
 fn explain(status: Option<ExitStatus>, said: &str) -> StorageError {
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
-    let permanent = PERMANENT
-        .iter()
-        .find_map(|(phrase, kind)| Some((said.lines().rfind(|line| line.contains(phrase))?, kind)));
-    if let Some((line, kind)) = permanent {
-        return StorageError::new(*kind, format!("ssh says: {}", line.trim()));
+    let permanent = PERMANENT.iter().find_map(|(phrase, kind, advice)| {
+        let line = said.lines().rfind(|line| line.contains(phrase))?;
+        Some((line.trim().trim_end_matches('.'), kind, advice))
+    });
+    if let Some((line, kind, advice)) = permanent {
+        return StorageError::new(*kind, format!("ssh says: {line}; {advice}"));
     }
     let last = lines.next_back();
-    if status.is_some_and(|status| status.code() == Some(NOT_FOUND_CODE)) {
-        let line = last.unwrap_or("command not found");
-        let text = format!("the server cannot start what is asked for: {line}");
-        return StorageError::new(StorageErrorKind::Unsupported, text);
+    match (status.and_then(|status| status.code()), last) {
+        (Some(NOT_FOUND_CODE), line) => {
+            let line = line.unwrap_or("command not found");
+            let text = format!("the server cannot start what is asked for: {line}");
+            return StorageError::new(StorageErrorKind::Unsupported, text);
+        }
+        (Some(1..FAILED_CODE), Some(line)) => {
+            let text = format!("the server says: {line}");
+            return StorageError::new(StorageErrorKind::Permanent, text);
+        }
+        _ => {}
     }
     let text = match last {
         Some(line) => format!("ssh says: {line}"),
@@ -368,7 +397,7 @@ mod tests {
                 ended(255),
                 "Warning: Permanently added x.\nada@nas: Permission denied (publickey).\r\n",
                 StorageErrorKind::Unauthorized,
-                "ssh says: ada@nas: Permission denied (publickey).",
+                "ssh says: ada@nas: Permission denied (publickey); log in",
             ),
             (
                 ended(255),
@@ -382,6 +411,13 @@ mod tests {
                 StorageErrorKind::Unsupported,
                 "cannot start what is asked for: bash: line 1: tabane",
             ),
+            (
+                ended(1),
+                "tabane: cannot use /srv/x: No such file or directory\n",
+                StorageErrorKind::Permanent,
+                "the server says: tabane: cannot use /srv/x",
+            ),
+            (ended(1), "", StorageErrorKind::Retryable, "has ended"),
             (None, "", StorageErrorKind::Retryable, "has ended"),
         ] {
             let error = explain(status, said);

@@ -553,8 +553,10 @@ fn keys_of_ssh_that_are_restricted() {
     tabane(&repository, &["snapshots"]).fails(1, "is no storage server of Tabane");
     sshd.authorize("restrict,command=\"/nowhere/tabane serve --stdio\"");
     tabane(&repository, &["snapshots"]).fails(1, "cannot start what is asked for");
+    sshd.authorize("restrict,command=\"echo hello\"");
+    tabane(&repository, &["snapshots"]).fails(1, "is no storage server of Tabane");
     sshd.authorize(&forced(Path::new("/nowhere"), ""));
-    tabane(&repository, &["snapshots", "--retry-for", "1s"]).fails(1, "cannot use /nowhere");
+    tabane(&repository, &["snapshots"]).fails(1, "the server says: tabane: cannot use /nowhere");
 }
 
 /// What is under way when the server is told to stop is done, and acknowledged.
@@ -647,6 +649,22 @@ fn settings_that_cannot_be_used() {
     let serve = |args: &[&str]| run(&mut bare_command([&["serve"], args].concat()));
     serve(&["setup", &settings, "--host", "x"]).fails(1, "has certificates already");
     serve(&["add", &settings, "No Name", "--role", "read"]).fails(1, "is no name for a client");
+    serve(&[
+        "add",
+        &settings,
+        "x",
+        "--role",
+        "read",
+        "--repository",
+        "../x",
+    ])
+    .fails(1, "is no name for a repository");
+    let other = daemon
+        .settings()
+        .with_file_name("other")
+        .display()
+        .to_string();
+    serve(&["setup", &other, "--host", "a b"]).fails(1, "neither a host name nor an address");
     serve(&["add", &settings, "x", "--role", "root"]).fails(2, "there is no role \"root\"");
     serve(&["add", &settings, "x", "--role", "read"]).succeeds();
     serve(&["add", &settings, "x", "--role", "read"]).fails(1, "there is a client x already");

@@ -95,12 +95,14 @@ impl Connection {
                     tokio::time::timeout(GREETING_TIMEOUT, output.read_exact(&mut greeting));
                 match greeted.await {
                     Ok(Ok(_)) if greeting == *protocol::GREETING => {}
-                    Ok(Ok(_)) => {
+                    Ok(Err(_)) if [0, protocol::GREETING[0]].contains(&greeting[0]) => {
+                        return Err(ssh.reason().await);
+                    }
+                    Ok(_) => {
                         let text = "what answers there is no storage server of Tabane: does a \
                                     login print something, or is another command forced?";
                         return Err(StorageError::new(StorageErrorKind::Malformed, text));
                     }
-                    Ok(Err(_)) => return Err(ssh.reason().await),
                     Err(_) => return Err(StorageErrorKind::Retryable.into()),
                 }
                 Self::start(tokio::io::join(output, input), Some(ssh)).await

@@ -258,7 +258,8 @@ pub fn refusal(reply: Reply) -> StorageError {
 }
 
 fn malformed() -> StorageError {
-    let text = "the server sent what is no message of SFTP: does a login there print something?";
+    let text = "the server sent what is no message of SFTP: does a login there print something, or \
+                is another command forced?";
     StorageError::new(StorageErrorKind::Malformed, text)
 }
 
