@@ -224,20 +224,27 @@ pub fn parse<T: FromStr<Err = Error>>(text: &str) -> std::result::Result<T, Stri
     text.parse().map_err(|error: Error| error.to_string())
 }
 
+/// Requests at a time; `None` for a number that follows the latency.
+#[derive(Clone, Copy, Debug)]
+pub struct Connections(Option<usize>);
+
+fn parse_connections(text: &str) -> std::result::Result<Connections, String> {
+    match text.parse() {
+        _ if text == "auto" => Ok(Connections(None)),
+        Ok(number @ 1..=256) => Ok(Connections(Some(number))),
+        _ => Err("it is neither a number from 1 to 256 nor auto".to_owned()),
+    }
+}
+
 /// Options of repositories behind a network.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub struct Network {
-    /// Requests to a server at a time
-    #[arg(
-        long,
-        global = true,
-        hide_short_help = true,
-        value_name = "N",
-        default_value_t = 5
-    )]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub connections: u16,
+    /// Requests to a server at a time: 1 to 256, or auto, which takes more for a server that is
+    /// farther away
+    #[arg(long, global = true, hide_short_help = true, value_name = "N")]
+    #[arg(default_value = "auto", value_parser = parse_connections)]
+    pub connections: Connections,
     /// Send to a server or a cluster at most this many KiB a second
     #[arg(long, global = true, hide_short_help = true, value_name = "KIB")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
@@ -367,7 +374,7 @@ impl Global {
     pub fn remote_options(&self) -> RemoteOptions {
         let network = &self.repository.network;
         RemoteOptions::default()
-            .connections(network.connections.into())
+            .connections(network.connections.0)
             .upload_kib_per_s(network.limit_upload)
             .download_kib_per_s(network.limit_download)
             .patience(network.retry_for)
@@ -503,7 +510,11 @@ impl Global {
             this.prepare_set()?;
         }
         let storage = this.storage()?;
-        if !exists(&*storage)? {
+        // Looked at before a password is asked for; else the opening tells, and takes a round trip
+        // less.
+        let opening_tells =
+            storage.is_far() && matches!(absent, Absent::Fail) && password::is_given(&this);
+        if !opening_tells && !exists(&*storage)? {
             return match absent {
                 Absent::Fail => Err(Repository::absence(&*storage).into()),
                 Absent::Create => match self.init(InitOptions::default()) {

@@ -54,6 +54,25 @@ pub fn of_new_key(file: Option<&Path>) -> Result<Password> {
     }
 }
 
+/// Whether options or the environment give the password, so that nobody is asked for it.
+pub fn is_given(global: &Global) -> bool {
+    let repository = &global.repository;
+    let names = ["", "_FILE", "_COMMAND"].map(|suffix| format!("{}{suffix}", prefix(global)));
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    repository.password_file.is_some()
+        || repository.password_command.is_some()
+        || names.iter().any(is_set)
+}
+
+/// The name of the environment variable of the password, and the beginning of further ones.
+fn prefix(global: &Global) -> &'static str {
+    if global.repository.is_source {
+        "TABANE_FROM_PASSWORD"
+    } else {
+        "TABANE_PASSWORD"
+    }
+}
+
 /// The password that options or the environment give, the options first.
 pub fn given(global: &Global) -> Result<Option<Password>> {
     if let Some(file) = &global.repository.password_file {
@@ -62,11 +81,7 @@ pub fn given(global: &Global) -> Result<Option<Password>> {
     if let Some(command) = &global.repository.password_command {
         return from_command(command).map(Some);
     }
-    let prefix = if global.repository.is_source {
-        "TABANE_FROM_PASSWORD"
-    } else {
-        "TABANE_PASSWORD"
-    };
+    let prefix = prefix(global);
     let variable = |suffix| {
         let value = std::env::var_os(format!("{prefix}{suffix}"));
         value.filter(|value| !value.is_empty())

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod buffer;
+mod concurrency;
 mod error;
 mod hash;
 mod id;

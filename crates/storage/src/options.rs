@@ -55,8 +55,8 @@ impl Event {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct RemoteOptions {
-    /// Requests at a time; 5 by default.
-    pub connections: usize,
+    /// Requests at a time; by default a number that grows with the latency of the server.
+    pub connections: Option<usize>,
     /// Limit of what is sent, in KiB a second; none by default.
     pub upload_kib_per_s: Option<u64>,
     /// Limit of what is received, in KiB a second; none by default.
@@ -69,7 +69,7 @@ pub struct RemoteOptions {
 }
 
 crate::setters!(RemoteOptions {
-    set => connections: usize,
+    into => connections: Option<usize>,
     into => upload_kib_per_s: Option<u64>,
     into => download_kib_per_s: Option<u64>,
     set => patience: Duration,
@@ -79,7 +79,7 @@ crate::setters!(RemoteOptions {
 impl Default for RemoteOptions {
     fn default() -> Self {
         Self {
-            connections: 5,
+            connections: None,
             upload_kib_per_s: None,
             download_kib_per_s: None,
             patience: Duration::from_secs(300),

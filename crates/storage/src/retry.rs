@@ -93,9 +93,9 @@ impl Outages {
 }
 
 impl Attempts<'_> {
-    /// Whether an earlier try failed; the server may have carried out that request.
-    pub fn is_again(&self) -> bool {
-        self.failures > 0
+    /// Number of tries that failed; the server may have carried out those requests.
+    pub fn failures(&self) -> u32 {
+        self.failures
     }
 
     /// Time limit of the next try, if it is to be shorter than usual.

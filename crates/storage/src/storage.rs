@@ -48,9 +48,16 @@ pub trait Storage: Any + Send + Sync {
     /// The storage's location, for people.
     fn location(&self) -> String;
 
-    /// Number of operations worth having in flight.
+    /// Number of operations worth having in flight; a storage that measures its latency may return
+    /// another number later.
     fn connections(&self) -> usize {
         2
+    }
+
+    /// Whether an operation waits for a network. Callers then ask ahead of time for what they will
+    /// need, and for several objects at once.
+    fn is_far(&self) -> bool {
+        false
     }
 
     /// Prepares the place for a new repository.
@@ -128,7 +135,8 @@ pub trait Storage: Any + Send + Sync {
     /// Removes an object.
     ///
     /// # Errors
-    /// [`StorageErrorKind::NotFound`].
+    /// [`StorageErrorKind::NotFound`], from storages that notice: many servers report success when
+    /// a missing object is removed.
     fn delete(&self, name: Name) -> Result<()>;
 
     /// Replaces a damaged object, or writes it if missing. After an interruption, neither the old

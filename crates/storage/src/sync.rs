@@ -52,9 +52,38 @@ pub fn try_each<T: Sync, R: Send, E: Send>(
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
+/// Does two pieces of work, the first one in a thread of its own if they are to go on `at_once`.
+pub fn both<A: Send, B>(
+    at_once: bool,
+    first: impl FnOnce() -> A + Send,
+    second: impl FnOnce() -> B,
+) -> (A, B) {
+    if !at_once {
+        return (first(), second());
+    }
+    std::thread::scope(|scope| {
+        let first = scope.spawn(first);
+        let second = second();
+        let first = first.join();
+        let first = first.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (first, second)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_are_done_at_once_or_in_order() {
+        let barrier = std::sync::Barrier::new(2);
+        let wait = || barrier.wait().is_leader();
+        let (a, b) = both(true, wait, wait);
+        assert!(a != b);
+        let done = Mutex::new(Vec::new());
+        both(false, || lock(&done).push(1), || lock(&done).push(2));
+        assert_eq!(*lock(&done), [1, 2]);
+    }
 
     #[test]
     fn results_are_in_order_and_the_first_error_ends_it() {

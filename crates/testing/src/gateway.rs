@@ -111,6 +111,11 @@ impl Gateway {
         }
     }
 
+    /// The port at which the server listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// URL of something in a bucket.
     pub fn url(&self, bucket: &str, prefix: &str) -> String {
         let scheme = match self.tls {

@@ -7,10 +7,13 @@ pub mod compare;
 pub mod compare_trees;
 pub mod disk;
 pub mod documents;
+#[cfg(feature = "storage")]
+pub mod far;
 #[cfg(feature = "cluster")]
 pub mod faults;
 pub mod files;
 pub mod gateway;
+pub mod line;
 #[cfg(feature = "cluster")]
 pub mod member;
 #[cfg(feature = "storage")]

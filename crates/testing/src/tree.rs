@@ -19,6 +19,9 @@ use crate::random::Random;
 
 /// Files in one directory of `--kind tiny`.
 const TINY_FILES: u64 = 200_000;
+/// Files of `--kind many`, and how many are in a directory.
+const MANY_FILES: u64 = 800_000;
+const MANY_IN_DIRECTORY: u64 = 500;
 /// Data files of `--kind mixed`.
 const MIXED_FILES: u64 = 50_000;
 /// Length of the sparse file.
@@ -26,7 +29,8 @@ const SPARSE_BYTES: u64 = 10_000_000_000;
 
 /// Build a reproducible test tree.
 ///
-/// tiny: many tiny files in one directory. sparse: a 10 GB file with a few MB of data, and others.
+/// tiny: many tiny files in one directory. many: as tiny, 500 in each directory.
+/// sparse: a 10 GB file with a few MB of data, and others.
 /// names: names that are not UTF-8, long, deep, or confusing; empty files and directories.
 /// links: hard-link groups, symlinks, fifos, devices, xattrs, ACLs, odd modes, owners and times.
 /// mixed: text, binaries, duplicates and noise of many sizes, with names and links.
@@ -38,7 +42,7 @@ pub struct Args {
     /// What to build
     #[arg(long, value_enum)]
     kind: Kind,
-    /// How many files [default: tiny 200000, mixed 50000]
+    /// How many files [default: tiny 200000, many 800000, mixed 50000]
     #[arg(long, value_name = "N")]
     files: Option<u64>,
     /// Length of the largest sparse file [default: 10000000000]
@@ -51,6 +55,8 @@ pub struct Args {
 pub enum Kind {
     /// 200,000 tiny files in one directory
     Tiny,
+    /// 800,000 tiny files, 500 in each directory
+    Many,
     /// A 10 GB sparse file and other files with holes
     Sparse,
     /// Difficult names, depths and empty things
@@ -92,6 +98,7 @@ pub fn build(out: &Path, kind: Kind, files: Option<u64>, bytes: Option<u64>) -> 
     let sparse_bytes = bytes.unwrap_or(SPARSE_BYTES);
     match kind {
         Kind::Tiny => builder.tiny(out, files.unwrap_or(TINY_FILES))?,
+        Kind::Many => builder.many(out, files.unwrap_or(MANY_FILES))?,
         Kind::Sparse => builder.sparse(out, sparse_bytes)?,
         Kind::Names => builder.names(out)?,
         Kind::Links => builder.links(out)?,
@@ -190,11 +197,23 @@ impl Builder {
     }
 
     fn tiny(&mut self, out: &Path, files: u64) -> Result<()> {
-        for index in 0..files {
-            let mut random = Random::new(index);
-            let length = random.below(400) as usize;
-            let content = random.text(length);
-            self.file(&out.join(format!("tiny-{index:06}.txt")), &content)?;
+        (0..files).try_for_each(|number| self.tiny_file(out, number))
+    }
+
+    fn tiny_file(&mut self, directory: &Path, number: u64) -> Result<()> {
+        let mut random = Random::new(number);
+        let length = random.below(400) as usize;
+        let content = random.text(length);
+        self.file(&directory.join(format!("tiny-{number:06}.txt")), &content)
+    }
+
+    fn many(&mut self, out: &Path, files: u64) -> Result<()> {
+        for first in (0..files).step_by(MANY_IN_DIRECTORY as usize) {
+            let number = first / MANY_IN_DIRECTORY;
+            let directory = out.join(format!("{}/{number}", number % 100));
+            self.directory(&directory, 0o755)?;
+            let last = files.min(first + MANY_IN_DIRECTORY);
+            (first..last).try_for_each(|number| self.tiny_file(&directory, number))?;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::bed::{Bed, Ran, restored, run, varied};
 use tabane_testing::gateway::{ACCESS_KEY, BUCKET, Gateway, SECRET_KEY};
+use tabane_testing::line::{Line, Properties, Trouble};
 
 fn command<A: AsRef<OsStr>>(bed: &Bed, url: &str, args: impl IntoIterator<Item = A>) -> Command {
     let mut command = bed.command(args);
@@ -290,8 +291,9 @@ fn refusals_say_what_to_do() {
     ] {
         let parrot = Parrot::new(answer);
         tabane(&bed, &parrot.url("s3+http"), ["snapshots"]).fails(1, says);
+        // An opening asks at once for the config, the copies of it, and four lists.
         assert!(
-            parrot.requests.load(Ordering::SeqCst) <= 2,
+            parrot.requests.load(Ordering::SeqCst) <= 6,
             "{answer}: nothing to try again"
         );
     }
@@ -401,4 +403,129 @@ fn places_that_are_none() {
         .fails(2, "--connections");
     bed.run(["snapshots", "--retry-for", "soon"])
         .fails(2, "90s, 5m, 36h or 2d");
+}
+
+/// A repository on a real server, over a line that is in trouble.
+fn over_a_line(what: &str) -> Option<(Bed, Gateway, Line, String)> {
+    let gateway = Gateway::start(what)?;
+    let line = Line::to(gateway.port(), Properties::default());
+    let url = format!("s3+http://127.0.0.1:{}/{BUCKET}/r", line.port());
+    let bed = Bed::new();
+    tabane(&bed, &url, ["init"]).succeeds();
+    Some((bed, gateway, line, url))
+}
+
+/// Backs up files of some MB, checks them and restores one.
+fn works(bed: &Bed, url: &str) {
+    let file = bed.source().join("large");
+    fs::write(&file, varied(20 << 20)).expect("a file");
+    let source = bed.source().display().to_string();
+    tabane(bed, url, ["backup", &source]).succeeds();
+    tabane(bed, url, ["check", "--read-data"]).succeeds();
+    comes_back(bed, url, &file);
+}
+
+#[test]
+fn connections_that_break_off() {
+    let what = "a line to a server that cuts every third connection";
+    let Some((bed, _gateway, line, url)) = over_a_line(what) else {
+        return;
+    };
+    line.set_trouble(Trouble::Cuts { one_of: 3 });
+    works(&bed, &url);
+    assert!(line.take_traffic().connections >= 3);
+}
+
+#[test]
+fn a_server_that_is_overloaded_for_a_while() {
+    let what = "a server that answers 503 for a while";
+    let Some((bed, _gateway, line, url)) = over_a_line(what) else {
+        return;
+    };
+    thread::scope(|scope| {
+        let source = bed.source().display().to_string();
+        tabane(&bed, &url, ["backup", &source]).succeeds();
+        line.set_trouble(Trouble::Unavailable);
+        scope.spawn(|| {
+            thread::sleep(Duration::from_secs(2));
+            line.set_trouble(Trouble::None);
+        });
+        works(&bed, &url);
+    });
+    // For good, it is told.
+    line.set_trouble(Trouble::Unavailable);
+    let patience = ["snapshots", "--retry-for", "3s"];
+    tabane(&bed, &url, patience).fails(1, "the server answers 503");
+}
+
+#[test]
+fn a_server_that_sends_a_byte_a_second_is_given_up() {
+    let what = "a server that sends one byte a second";
+    let Some((bed, _gateway, line, url)) = over_a_line(what) else {
+        return;
+    };
+    line.set_trouble(Trouble::Trickle);
+    let start = Instant::now();
+    let patience = ["snapshots", "--retry-for", "3s"];
+    tabane(&bed, &url, patience).fails(1, "does not answer");
+    // Not as long as the answer would take: some 500 bytes.
+    assert!(start.elapsed() < Duration::from_secs(120));
+}
+
+/// Requests wait at the server until other connections close; a client that keeps those open must
+/// not wait for itself. `cargo test -p tabane --test cli two_connections -- --ignored`
+#[test]
+#[ignore = "waits for four minutes"]
+fn a_server_of_two_connections() {
+    let what = "a server that serves two connections at a time";
+    let Some((bed, _gateway, line, url)) = over_a_line(what) else {
+        return;
+    };
+    line.set_trouble(Trouble::FewConnections(2));
+    works(&bed, &url);
+}
+
+#[test]
+fn a_name_that_cannot_be_looked_up_for_a_while() {
+    let what = "a host name that cannot be looked up for a while";
+    let Some((bed, gateway, _line, _)) = over_a_line(what) else {
+        return;
+    };
+    let hosts = bed.path("hosts");
+    fs::write(&hosts, "127.0.0.1 localhost\n").expect("a file");
+    let url = format!("s3+http://storage.test:{}/{BUCKET}/r", gateway.port());
+    let looking_up = |args: &[&str]| {
+        let named = command(&bed, &url, args);
+        let mut command = Command::new("unshare");
+        command.args([
+            "--mount",
+            "sh",
+            "-c",
+            "mount --bind \"$0\" /etc/hosts && exec \"$@\"",
+        ]);
+        command
+            .arg(&hosts)
+            .arg(named.get_program())
+            .args(named.get_args());
+        for (name, value) in named.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+    };
+    let may = Command::new("unshare").args(["--mount", "true"]).status();
+    if !may.is_ok_and(|status| status.success()) {
+        tabane_testing::not_checked(what, "this takes root, and unshare");
+        return;
+    }
+    run(&mut looking_up(&["snapshots", "--retry-for", "2s"])).fails(1, "lookup");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_secs(2));
+            fs::write(&hosts, "127.0.0.1 localhost storage.test\n").expect("a file");
+        });
+        run(&mut looking_up(&["snapshots"])).succeeds();
+    });
 }

@@ -9,7 +9,7 @@ mod transport;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -22,7 +22,7 @@ use crate::id::Id;
 use crate::limit::Limiter;
 use crate::name::{Name, ObjectKind};
 use crate::options::RemoteOptions;
-use crate::remote::Remote;
+use crate::remote::{Attempt, Remote};
 use crate::storage::{Listed, OBJECT_LEN_MAX, Storage, replace_in_two_steps};
 
 pub use location::{RemoteLocation, Service};
@@ -33,8 +33,11 @@ const TEMPORARY: &str = "tmp";
 /// Packs that are listed page by page; beyond this number, several pages at a time.
 const LISTED_IN_ORDER: usize = 5000;
 
-/// Time limit of small requests. Uploads may take longer, as long as they move.
-const SMALL_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
+/// Time after which a download is given up if it was slower than [`DOWNLOAD_RATE_MIN`].
+const DOWNLOAD_PERIOD: Duration = Duration::from_secs(60);
+
+/// Bytes a second that a download brings at least.
+const DOWNLOAD_RATE_MIN: u64 = 100;
 
 /// Objects below a prefix of an object store.
 ///
@@ -108,9 +111,9 @@ impl ObjectStorage {
     }
 
     /// Puts an object that must not exist yet.
-    async fn put_new(&self, path: &Path, bytes: &Bytes, again: bool) -> Result<()> {
+    async fn put_new(&self, path: &Path, bytes: &Bytes, attempt: Attempt) -> Result<()> {
         if self.is_webdav {
-            return self.put_copied(path, bytes).await;
+            return self.put_copied(path, bytes, attempt).await;
         }
         if !self.unconditional.load(Ordering::Relaxed) {
             let put = self
@@ -125,11 +128,7 @@ impl ObjectStorage {
         }
         // All objects but `config` are named by their bytes, so that other clients put the same: a
         // look before the put is enough.
-        if !again
-            && within(SMALL_REQUEST_TIMEOUT, self.store.head(path))
-                .await
-                .is_ok()
-        {
+        if !attempt.is_again && attempt.answer(self.store.head(path)).await.is_ok() {
             return Err(StorageErrorKind::AlreadyExists.into());
         }
         let put = self.store.put(path, bytes.clone().into()).await;
@@ -138,47 +137,45 @@ impl ObjectStorage {
 
     /// Puts an object under a temporary name first: a server may keep the beginning of an
     /// interrupted upload.
-    async fn put_copied(&self, path: &Path, bytes: &Bytes) -> Result<()> {
+    async fn put_copied(&self, path: &Path, bytes: &Bytes, attempt: Attempt) -> Result<()> {
         let random = Id(random()).to_string();
         let temporary = self.path(&format!("{TEMPORARY}/{random}"));
         let put = self.store.put(&temporary, bytes.clone().into()).await;
         put.map_err(explain)?;
-        let copied = within(
-            SMALL_REQUEST_TIMEOUT,
-            self.store.copy_if_not_exists(&temporary, path),
-        )
-        .await;
+        let copied = attempt
+            .answer(self.store.copy_if_not_exists(&temporary, path))
+            .await;
         // A temporary object that stays is a leftover.
-        let _ = within(SMALL_REQUEST_TIMEOUT, self.store.delete(&temporary)).await;
+        let _ = attempt.answer(self.store.delete(&temporary)).await;
         copied
     }
 
     /// Whether an object with these bytes exists, after a try with unknown outcome.
-    async fn has(&self, name: Name, bytes: &Bytes) -> Result<bool> {
+    async fn has(&self, name: Name, bytes: &Bytes, attempt: Attempt) -> Result<bool> {
         let path = self.object(name);
         match name.kind {
-            ObjectKind::Config => Ok(self.read(&path, None).await? == *bytes),
+            ObjectKind::Config => Ok(self.read(&path, None, attempt).await? == *bytes),
             // The name is the hash of the bytes.
-            _ => Ok(within(SMALL_REQUEST_TIMEOUT, self.store.head(&path))
-                .await?
-                .size
-                == bytes.len() as u64),
+            _ => Ok(attempt.answer(self.store.head(&path)).await?.size == bytes.len() as u64),
         }
     }
 
-    async fn read(&self, path: &Path, range: Option<Range<u64>>) -> Result<Vec<u8>> {
+    async fn read(
+        &self,
+        path: &Path,
+        range: Option<Range<u64>>,
+        attempt: Attempt,
+    ) -> Result<Vec<u8>> {
         let asked = range.as_ref().map(|range| range.end - range.start);
         let options = GetOptions {
             range: range.clone().map(Into::into),
             ..GetOptions::default()
         };
-        let found = within(SMALL_REQUEST_TIMEOUT, self.store.get_opts(path, options)).await;
+        let found = attempt.answer(self.store.get_opts(path, options)).await;
         let found = match (found, &range) {
             (Err(failure), Some(range)) if failure.kind() == StorageErrorKind::Permanent => {
                 // Services report a missing range in different ways.
-                let size = within(SMALL_REQUEST_TIMEOUT, self.store.head(path))
-                    .await?
-                    .size;
+                let size = attempt.answer(self.store.head(path)).await?.size;
                 return Err(if range.end > size {
                     StorageErrorKind::PastEnd.into()
                 } else {
@@ -197,8 +194,23 @@ impl ObjectStorage {
         }
         let mut bytes = Vec::with_capacity(len as usize);
         let mut pieces = found.into_stream();
-        while let Some(piece) = within(SMALL_REQUEST_TIMEOUT, pieces.try_next()).await? {
+        let (mut waited, mut received) = (Duration::ZERO, 0);
+        loop {
+            let begin = Instant::now();
+            let Some(piece) = attempt.answer(pieces.try_next()).await? else {
+                break;
+            };
             bytes.extend_from_slice(&piece);
+            waited += begin.elapsed();
+            received += piece.len() as u64;
+            if waited >= DOWNLOAD_PERIOD {
+                if received < DOWNLOAD_RATE_MIN * DOWNLOAD_PERIOD.as_secs() {
+                    let text =
+                        format!("the server sends fewer than {DOWNLOAD_RATE_MIN} bytes a second");
+                    return Err(StorageError::new(StorageErrorKind::Retryable, text));
+                }
+                (waited, received) = (Duration::ZERO, 0);
+            }
             if let Some(limiter) = &self.download {
                 limiter.wait(piece.len()).await;
             }
@@ -214,9 +226,9 @@ impl ObjectStorage {
     }
 
     /// Length and time of an object.
-    async fn head(&self, name: Name) -> Result<ObjectMeta> {
+    async fn head(&self, name: Name, attempt: Attempt) -> Result<ObjectMeta> {
         let path = self.object(name);
-        let found = within(SMALL_REQUEST_TIMEOUT, self.store.head(&path)).await;
+        let found = attempt.answer(self.store.head(&path)).await;
         let is_clear = match &found {
             Ok(_) => true,
             // Even the bucket may be missing.
@@ -226,9 +238,7 @@ impl ObjectStorage {
         if is_clear {
             found
         } else {
-            Ok(within(SMALL_REQUEST_TIMEOUT, self.store.get(&path))
-                .await?
-                .meta)
+            Ok(attempt.answer(self.store.get(&path)).await?.meta)
         }
     }
 
@@ -239,13 +249,12 @@ impl ObjectStorage {
         prefix: &Path,
         found: &mut Vec<ObjectMeta>,
         enough: usize,
+        attempt: Attempt,
     ) -> Result<bool> {
         if self.is_webdav {
-            let listed = within(
-                SMALL_REQUEST_TIMEOUT,
-                self.store.list_with_delimiter(Some(prefix)),
-            )
-            .await?;
+            let listed = attempt
+                .answer(self.store.list_with_delimiter(Some(prefix)))
+                .await?;
             *found = listed.objects;
             return Ok(true);
         }
@@ -253,7 +262,7 @@ impl ObjectStorage {
             None => self.store.list(Some(prefix)),
             Some(last) => self.store.list_with_offset(Some(prefix), &last.location),
         };
-        while let Some(object) = within(SMALL_REQUEST_TIMEOUT, objects.try_next()).await? {
+        while let Some(object) = attempt.answer(objects.try_next()).await? {
             found.push(object);
             if found.len() >= enough {
                 return Ok(false);
@@ -282,7 +291,10 @@ impl ObjectStorage {
             .collect();
         let lists = stream::iter(rest).map(|(folder, mut found)| async move {
             let known = found.len();
-            let list = async |_| self.list_below(&folder, &mut found, usize::MAX).await;
+            let list = async |attempt| {
+                self.list_below(&folder, &mut found, usize::MAX, attempt)
+                    .await
+            };
             self.remote.persist(list).await?;
             found.drain(..known);
             Ok(found)
@@ -303,12 +315,16 @@ impl Storage for ObjectStorage {
         self.remote.connections()
     }
 
+    fn is_far(&self) -> bool {
+        true
+    }
+
     fn create(&self) -> Result<()> {
         // Leftovers of an interrupted creation are allowed.
         let harmless = [TEMPORARY, ObjectKind::Key.name()].map(|folder| self.path(folder));
-        self.remote.run(async |_| {
+        self.remote.run(async |attempt| {
             let list = self.store.list_with_delimiter(Some(&self.root));
-            let found = within(SMALL_REQUEST_TIMEOUT, list).await?;
+            let found = attempt.answer(list).await?;
             let other = found
                 .common_prefixes
                 .iter()
@@ -326,9 +342,12 @@ impl Storage for ObjectStorage {
         let path = self.object(name);
         self.remote
             .run(
-                async |again| match self.put_new(&path, &bytes, again).await {
-                    Err(failure) if failure.kind() == StorageErrorKind::AlreadyExists && again => {
-                        match self.has(name, &bytes).await {
+                async |attempt| match self.put_new(&path, &bytes, attempt).await {
+                    Err(failure)
+                        if failure.kind() == StorageErrorKind::AlreadyExists
+                            && attempt.is_again =>
+                    {
+                        match self.has(name, &bytes, attempt).await {
                             Ok(true) => Ok(()),
                             Ok(false) => Err(failure),
                             Err(missing) if missing.kind() == StorageErrorKind::NotFound => {
@@ -347,23 +366,28 @@ impl Storage for ObjectStorage {
     fn get(&self, name: Name, range: Option<Range<u64>>) -> Result<Vec<u8>> {
         let path = self.object(name);
         self.remote
-            .run(async |_| match &range {
+            .run(async |attempt| match &range {
                 Some(range) if range.is_empty() => {
-                    let size = self.head(name).await?.size;
+                    let size = self.head(name, attempt).await?.size;
                     if range.start <= size {
                         Ok(Vec::new())
                     } else {
                         Err(StorageErrorKind::PastEnd.into())
                     }
                 }
-                _ => self.read(&path, range.clone()).await,
+                _ => self.read(&path, range.clone(), attempt).await,
             })
             .map_err(|error| error.about(name))
     }
 
     fn list(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
         let found = match kind {
-            ObjectKind::Config => vec![self.remote.run(async |_| self.head(Name::CONFIG).await)?],
+            ObjectKind::Config => {
+                vec![
+                    self.remote
+                        .run(async |attempt| self.head(Name::CONFIG, attempt).await)?,
+                ]
+            }
             _ => {
                 let prefix = self.path(kind.name());
                 let (mut found, mut all) = (Vec::new(), false);
@@ -374,9 +398,9 @@ impl Storage for ObjectStorage {
                     } else {
                         usize::MAX
                     };
-                    all = self
-                        .remote
-                        .run(async |_| self.list_below(&prefix, &mut found, enough).await)?;
+                    all = self.remote.run(async |attempt| {
+                        self.list_below(&prefix, &mut found, enough, attempt).await
+                    })?;
                 }
                 if !all {
                     let rest = self.list_folders(&prefix, found.last().cloned());
@@ -405,24 +429,23 @@ impl Storage for ObjectStorage {
 
     fn stat(&self, name: Name) -> Result<u64> {
         self.remote
-            .run(async |_| Ok(self.head(name).await?.size))
+            .run(async |attempt| Ok(self.head(name, attempt).await?.size))
             .map_err(|error| error.about(name))
     }
 
     fn delete(&self, name: Name) -> Result<()> {
         let path = self.object(name);
         self.remote
-            .run(async |again| {
-                // Most services report success when a missing object is deleted, so its existence
-                // is asked first.
-                match within(SMALL_REQUEST_TIMEOUT, self.store.head(&path)).await {
-                    Err(failure) if failure.kind() == StorageErrorKind::NotFound && again => {
-                        return Ok(());
+            .run(
+                async |attempt| match attempt.answer(self.store.delete(&path)).await {
+                    Err(failure)
+                        if failure.kind() == StorageErrorKind::NotFound && attempt.is_again =>
+                    {
+                        Ok(())
                     }
-                    found => found?,
-                };
-                within(SMALL_REQUEST_TIMEOUT, self.store.delete(&path)).await
-            })
+                    deleted => deleted,
+                },
+            )
             .map_err(|error| error.about(name))
     }
 
@@ -443,14 +466,13 @@ impl Storage for ObjectStorage {
     }
 }
 
-/// Waits for a request for `limit` at most.
-async fn within<T>(
-    limit: Duration,
-    request: impl Future<Output = object_store::Result<T>>,
-) -> Result<T> {
-    match tokio::time::timeout(limit, request).await {
-        Ok(done) => done.map_err(explain),
-        Err(_) => Err(no_answer()),
+impl Attempt {
+    /// Waits for the answer to a small request.
+    async fn answer<T>(self, request: impl Future<Output = object_store::Result<T>>) -> Result<T> {
+        match tokio::time::timeout(self.answer_timeout, request).await {
+            Ok(done) => done.map_err(explain),
+            Err(_) => Err(no_answer()),
+        }
     }
 }
 

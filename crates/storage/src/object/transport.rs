@@ -31,7 +31,7 @@ use crate::limit::Limiter;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time after which a request whose body does not move is given up.
-const SILENCE_MAX: Duration = Duration::from_secs(300);
+const SILENCE_MAX: Duration = Duration::from_secs(90);
 
 /// Bytes of an upload that go at a time.
 const PIECE_LEN: usize = 16 << 10;

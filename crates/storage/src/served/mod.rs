@@ -205,19 +205,20 @@ impl ServedStorage {
 
     fn put_as(&self, operation: Operation, name: Name, parts: &[&[u8]]) -> Result<()> {
         let bytes = Bytes::from(parts.concat());
-        let put =
-            self.remote.run(
-                async |again| match self.send(operation, bytes.clone(), None).await {
-                    Err(failure) if failure.kind() == StorageErrorKind::AlreadyExists && again => {
-                        if self.has(name, &bytes).await? {
-                            Ok(())
-                        } else {
-                            Err(failure)
-                        }
+        let put = self.remote.run(async |attempt| {
+            match self.send(operation, bytes.clone(), None).await {
+                Err(failure)
+                    if failure.kind() == StorageErrorKind::AlreadyExists && attempt.is_again =>
+                {
+                    if self.has(name, &bytes).await? {
+                        Ok(())
+                    } else {
+                        Err(failure)
                     }
-                    sent => sent.map(drop),
-                },
-            );
+                }
+                sent => sent.map(drop),
+            }
+        });
         put.map_err(|error| error.about(name))
     }
 }
@@ -290,8 +291,12 @@ impl Storage for ServedStorage {
     fn delete(&self, name: Name) -> Result<()> {
         let deleted =
             self.remote.run(
-                async |again| match self.ask(Operation::Delete(name)).await {
-                    Err(error) if error.kind() == StorageErrorKind::NotFound && again => Ok(()),
+                async |attempt| match self.ask(Operation::Delete(name)).await {
+                    Err(error)
+                        if error.kind() == StorageErrorKind::NotFound && attempt.is_again =>
+                    {
+                        Ok(())
+                    }
                     answer => answer.map(drop),
                 },
             );

@@ -84,9 +84,9 @@ impl SftpStorage {
     /// Waits for an operation, with a session that is open at its beginning; `operation` gets
     /// whether it was tried before.
     fn run<T>(&self, operation: impl AsyncFn(&Session, bool) -> Result<T>) -> Result<T> {
-        self.remote.run(async |again| {
+        self.remote.run(async |attempt| {
             let session = self.session().await?;
-            operation(&session, again).await
+            operation(&session, attempt.is_again).await
         })
     }
 
