@@ -56,6 +56,14 @@ pub fn open_beneath(
     })
 }
 
+/// Opens the directory of `path`, which is below `target`, to reach what is in it.
+pub fn open_parent(target: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
+    in_directory(target, path, |directory, _| {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(directory, ".", flags, Mode::empty())?)
+    })
+}
+
 /// Runs `act` on the directory of `path`, which is below `target`, and the last part of its name.
 ///
 /// Links put in the way cannot make it leave the target.

@@ -66,6 +66,7 @@ pub fn stat_open<C: Default>(
 }
 
 /// What the kernel says of a file in one call.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     pub(crate) mode: u32,
     pub(crate) uid: u32,

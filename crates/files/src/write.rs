@@ -136,6 +136,36 @@ pub fn apply<C>(fd: BorrowedFd<'_>, entry: &Entry<C>) -> Vec<AttributeError> {
     Applying::new(Handle::Open(fd)).run(entry)
 }
 
+/// What regular files are that were just made in some directory: their owner and group, and no
+/// extended attributes. All files of one process in one directory are alike, until somebody changes
+/// the directory.
+#[derive(Clone, Copy, Debug)]
+pub struct Fresh {
+    known: Known,
+}
+
+impl Fresh {
+    /// What a file is that was just made; `None` if it has extended attributes, or that cannot be
+    /// told.
+    pub fn of(fd: BorrowedFd<'_>) -> Option<Self> {
+        let handle = Handle::Open(fd);
+        let is_bare = handle.xattrs().is_ok_and(|xattrs| xattrs.is_empty());
+        let known = handle.stat().ok().filter(|_| is_bare)?;
+        Some(Self { known })
+    }
+}
+
+/// As [`apply`], for a regular file that was just made and is like `fresh`, which saves looking.
+pub fn apply_to_fresh<C>(
+    fd: BorrowedFd<'_>,
+    fresh: Fresh,
+    entry: &Entry<C>,
+) -> Vec<AttributeError> {
+    let mut applying = Applying::new(Handle::Open(fd));
+    applying.fresh = Some(fresh);
+    applying.run(entry)
+}
+
 /// Like [`apply`], for what cannot be opened: links, pipes, sockets, devices. Also works for
 /// directories and files that the user may not open. Needs `/proc`.
 ///
@@ -313,6 +343,8 @@ impl Handle<'_> {
 
 struct Applying<'a> {
     handle: Handle<'a>,
+    /// What it is, if that is known.
+    fresh: Option<Fresh>,
     errors: Vec<AttributeError>,
 }
 
@@ -320,6 +352,7 @@ impl<'a> Applying<'a> {
     fn new(handle: Handle<'a>) -> Self {
         Self {
             handle,
+            fresh: None,
             errors: Vec::new(),
         }
     }
@@ -341,7 +374,11 @@ impl<'a> Applying<'a> {
     ///    gives it.
     /// 4. Changing times is what everything else does.
     fn run<C>(mut self, entry: &Entry<C>) -> Vec<AttributeError> {
-        let stat = match self.handle.stat() {
+        let found = match self.fresh {
+            Some(fresh) => Ok(fresh.known),
+            None => self.handle.stat(),
+        };
+        let stat = match found {
             Ok(stat) => stat,
             Err(error) => return vec![failed(Attribute::All, error)],
         };
@@ -408,7 +445,11 @@ impl<'a> Applying<'a> {
     /// Makes the extended attributes those of the entry but for the access ACL, which is returned
     /// if it has to be set, and else is no longer there.
     fn xattrs<'n, C>(&mut self, entry: &'n Entry<C>) -> Option<&'n [u8]> {
-        let present = match self.handle.xattrs() {
+        let found = match self.fresh {
+            Some(_) => Ok(BTreeMap::new()),
+            None => self.handle.xattrs(),
+        };
+        let present = match found {
             Ok(present) => present,
             Err(error) => {
                 self.errors.push(failed(Attribute::Xattrs, error));

@@ -118,6 +118,59 @@ impl Cache {
         }
     }
 
+    /// Writes down what new index objects of this client say, so that the next opening reads none
+    /// of them. Their packs must be there.
+    pub fn add<O: IndexObjects>(&self, objects: &O, new: Vec<(Id, IndexSegment)>) {
+        let folder = self.folder(objects.repository());
+        let current = new.iter().map(|(id, _)| *id).collect();
+        let folding = Folding {
+            objects,
+            folder: &folder,
+            current: &current,
+        };
+        let write = || -> Loaded<Run, O::Error> { folding.write(&[&Batch::new(new)?]) };
+        if let Err(LoadError::Write(error)) = write() {
+            self.warn_of(&error);
+        }
+    }
+
+    /// Moves what `new` index objects of this client say from the memory of `index` to the cache.
+    /// Numbers of segments and packs change. If the cache cannot be written, nothing changes.
+    ///
+    /// # Errors
+    /// When the contents break the limits of the format, or the cache cannot be read.
+    pub fn fold<O: IndexObjects>(
+        &self,
+        objects: &O,
+        index: &mut Index,
+        new: Vec<(Id, IndexSegment)>,
+    ) -> std::result::Result<(), O::Error> {
+        let folder = self.folder(objects.repository());
+        let packs = new.iter().flat_map(|(_, packs)| packs);
+        let packs: HashSet<Id> = packs.map(|(id, _)| *id).collect();
+        let mut runs = index.take_runs();
+        let mut current: HashSet<Id> = new.iter().map(|(id, _)| *id).collect();
+        current.extend(runs.iter().flat_map(Run::sources));
+        let folding = Folding {
+            objects,
+            folder: &folder,
+            current: &current,
+        };
+        let fold = || -> Loaded<(), O::Error> {
+            let batch = Batch::new(new)?;
+            let chosen = folding.choose(&runs, runs.len(), batch.len());
+            folding.replace(&mut runs, chosen, Some(&batch))
+        };
+        let folded = fold();
+        index.set_runs(runs)?;
+        match folded {
+            Ok(()) => index.forget_recent(&packs),
+            Err(LoadError::Write(error)) => self.warn_of(&error),
+            Err(error) => return Err(error.into_error()),
+        }
+        Ok(())
+    }
+
     /// Removes the cached index of a repository, which names packs that are gone.
     pub fn forget(&self, repository: Id) {
         let folder = self.folder(repository);
@@ -130,7 +183,8 @@ impl Cache {
         }
     }
 
-    fn folder(&self, repository: Id) -> PathBuf {
+    /// The folder of a repository, which callers may use for more than its index.
+    pub fn folder(&self, repository: Id) -> PathBuf {
         self.root.join(repository.to_string())
     }
 
@@ -322,27 +376,25 @@ impl<'a, O: IndexObjects> PackPresence<'a, O> {
 
     /// The entries of an index object whose packs exist.
     fn keep(&mut self, packs: IndexSegment) -> std::result::Result<IndexSegment, O::Error> {
-        let mut there = Vec::with_capacity(packs.len());
-        for pack in packs {
-            if self.has(&pack.0)? {
-                there.push(pack);
+        if self.listed.is_none() {
+            let ids: Vec<Id> = packs.iter().map(|(id, _)| *id).collect();
+            if let Some(left) = self.singly.checked_sub(ids.len() as u32) {
+                self.singly = left;
+                let there = self.objects.have_packs(&ids)?;
+                let found = packs.into_iter().zip(there);
+                return Ok(found
+                    .filter_map(|(pack, there)| there.then_some(pack))
+                    .collect());
             }
         }
-        Ok(there)
-    }
-
-    fn has(&mut self, pack: &Id) -> std::result::Result<bool, O::Error> {
-        if let Some(listed) = &self.listed {
-            return Ok(listed.contains(pack));
-        }
-        if let Some(left) = self.singly.checked_sub(1) {
-            self.singly = left;
-            return self.objects.has_pack(*pack);
-        }
-        let listed = self.objects.packs()?;
-        let has = listed.contains(pack);
+        let listed = match self.listed.take() {
+            Some(listed) => listed,
+            None => self.objects.packs()?,
+        };
+        let there = packs.into_iter().filter(|(id, _)| listed.contains(id));
+        let there = there.collect();
         self.listed = Some(listed);
-        Ok(has)
+        Ok(there)
     }
 }
 
@@ -487,6 +539,20 @@ fn remove_if_old(path: &Path) {
     }
 }
 
+/// Bytes of the files in a folder and in those below it.
+fn bytes_below(folder: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for name in names(folder)? {
+        let path = folder.join(name);
+        // Another process may remove the file meanwhile.
+        bytes += match fs::symlink_metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => bytes_below(&path).unwrap_or(0),
+            metadata => metadata.map_or(0, |metadata| metadata.len()),
+        };
+    }
+    Ok(bytes)
+}
+
 /// One repository's part of a cache.
 #[derive(Clone, Debug)]
 pub struct Cached {
@@ -513,11 +579,7 @@ impl Cached {
             };
             let path = root.join(name);
             let measure = || -> io::Result<Cached> {
-                let mut bytes = 0;
-                for name in names(&path)? {
-                    // Another process may remove the file meanwhile.
-                    bytes += fs::metadata(path.join(name)).map_or(0, |metadata| metadata.len());
-                }
+                let bytes = bytes_below(&path)?;
                 let used = fs::metadata(&path)?.modified()?;
                 Ok(Cached {
                     repository,

@@ -66,31 +66,52 @@ impl Index {
         packs.try_for_each(|(pack, contents)| self.add(*pack, contents))
     }
 
-    /// Adds runs to an empty index, the longest first: it answers most look-ups.
+    /// Adds runs to an index that has none.
     ///
     /// # Errors
     /// When the cache cannot be read.
-    pub(crate) fn with_runs(mut self, mut runs: Vec<Run>) -> Result<Self> {
+    pub(crate) fn with_runs(mut self, runs: Vec<Run>) -> Result<Self> {
+        self.set_runs(runs)?;
+        Ok(self)
+    }
+
+    /// Takes all runs out; their blocks are unknown until [`Index::set_runs`].
+    pub(crate) fn take_runs(&mut self) -> Vec<Run> {
+        let parts = std::mem::take(&mut self.parts);
+        parts.into_iter().map(|part| part.run).collect()
+    }
+
+    /// Sets the runs, the longest first: it answers most look-ups.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub(crate) fn set_runs(&mut self, mut runs: Vec<Run>) -> Result<()> {
         runs.sort_by_key(|run| std::cmp::Reverse(run.len()));
-        let index = &mut self;
+        self.parts.clear();
+        self.condemned_in_runs.clear();
         for run in runs {
-            let (packs, segments) = index.in_runs();
-            for pack in &index.condemned {
+            let (packs, segments) = self.in_runs();
+            for pack in &self.condemned {
                 if let Some(range) = run.segments_of(pack)? {
                     let range = segments + range.start..segments + range.end;
-                    index.condemned_in_runs.push(range);
+                    self.condemned_in_runs.push(range);
                 }
             }
-            index.parts.push(Part {
+            self.parts.push(Part {
                 run,
                 packs,
                 segments,
             });
         }
-        let ranges = &mut index.condemned_in_runs;
+        let ranges = &mut self.condemned_in_runs;
         ranges.retain(|range| !range.is_empty());
         ranges.sort_unstable_by_key(|range| range.start);
-        Ok(self)
+        Ok(())
+    }
+
+    /// Forgets the places in these packs that are in memory, since runs have them now.
+    pub(crate) fn forget_recent(&mut self, packs: &HashSet<Id>) {
+        self.recent.exclude_packs(packs);
     }
 
     /// Removes these packs' places of blocks; blocks of other packs stay known.

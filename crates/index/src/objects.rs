@@ -46,11 +46,11 @@ pub trait IndexObjects {
         take: impl FnMut(Id, Result<IndexSegment, Self::Error>) -> Result<(), E>,
     ) -> Result<(), E>;
 
-    /// Whether a pack is there.
+    /// Whether each of these packs is there.
     ///
     /// # Errors
     /// When that cannot be told.
-    fn has_pack(&self, pack: Id) -> Result<bool, Self::Error>;
+    fn have_packs(&self, packs: &[Id]) -> Result<Vec<bool>, Self::Error>;
 
     /// All packs that are there.
     ///

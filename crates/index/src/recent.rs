@@ -110,6 +110,7 @@ impl Recent {
             }
             true
         });
+        self.blocks.shrink_to(2 * self.blocks.len());
     }
 
     /// A segment.

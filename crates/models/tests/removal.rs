@@ -9,7 +9,7 @@ use tabane_models::removal::{
 use tabane_models::report::{Found, Traces, explore};
 
 /// Refutations that take longer are none for a test of seconds.
-const STEPS_MAX: usize = 6_000_000;
+const STEPS_MAX: usize = 12_000_000;
 
 fn assert_holds(what: &str, model: Removal) -> Found {
     let since = Instant::now();

@@ -12,7 +12,7 @@ use crate::error::PatternError;
 use crate::pattern::{Pattern, Patterns, add_line, build};
 
 /// What of a snapshot is to be restored.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IncludeOptions {
     /// Patterns for what is restored, with all below; without any, everything is.

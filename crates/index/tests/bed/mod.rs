@@ -70,8 +70,8 @@ impl IndexObjects for Objects {
         objects.try_for_each(|name| take(*name, Ok(self.objects[name].clone())))
     }
 
-    fn has_pack(&self, _: Id) -> Result<bool, Error> {
-        Ok(true)
+    fn have_packs(&self, packs: &[Id]) -> Result<Vec<bool>, Error> {
+        Ok(vec![true; packs.len()])
     }
 
     fn packs(&self) -> Result<HashSet<Id>, Error> {

@@ -16,6 +16,7 @@ enum At {
     ListObjects,
     ListPacks,
     Write,
+    Look,
     PutPending,
     Check,
     CopyListRemovals,
@@ -50,6 +51,8 @@ pub struct Backup {
     pub fate: Fate,
     attempt: u8,
     copies: u8,
+    /// The removals were those that are taken into account, before the pending object was there.
+    looked: bool,
     /// The removals that its blocks are safe from.
     secured: Removals,
     /// Those that were listed for the index that is being loaded.
@@ -97,6 +100,7 @@ impl Backup {
             At::ListObjects | At::CopyListObjects => Step::IndexListObjects,
             At::ListPacks | At::CopyListPacks => Step::IndexListPacks,
             At::Write | At::CopyWrite => self.writer.step(),
+            At::Look => Step::CommitLook,
             At::PutPending => Step::CommitPutPending,
             At::Check => Step::CommitListRemovals,
             At::CopyRead => Step::RepackReadPacks,
@@ -138,15 +142,23 @@ impl Backup {
                 let place = place_of_backup(job.number, 0);
                 match self.writer.advance(world, place, rules) {
                     Written::Writing => At::Write,
-                    Written::Done => At::PutPending,
+                    Written::Done => At::Look,
                     Written::Removed => self.refused(At::Ended),
                 }
+            }
+            At::Look => {
+                self.looked = world.removals == self.secured;
+                At::PutPending
             }
             At::PutPending => {
                 if rules.hold(Rule::PendingFirst) {
                     world.pending |= snapshot;
                 }
-                At::Check
+                if std::mem::take(&mut self.looked) {
+                    At::PutSnapshot
+                } else {
+                    At::Check
+                }
             }
             At::Check if world.removals == self.secured => At::PutSnapshot,
             At::Check => At::CopyListRemovals,
@@ -195,7 +207,7 @@ impl Backup {
                     Fate::Open => {
                         self.attempt += 1;
                         assert!(usize::from(self.attempt) < ATTEMPTS_MAX, "too few attempts");
-                        At::PutPending
+                        At::Look
                     }
                     Fate::Made | Fate::Refused => At::Ended,
                 }

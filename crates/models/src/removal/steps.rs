@@ -36,6 +36,7 @@ steps! {
     WriterPutRest = "writer/put-rest",
     WriterDeleteIndex = "writer/delete-index",
     RepackReadPacks = "repack/read-packs",
+    CommitLook = "commit/look",
     CommitPutPending = "commit/put-pending",
     CommitListRemovals = "commit/list-removals",
     CommitPutSnapshot = "commit/put-snapshot",

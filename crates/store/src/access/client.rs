@@ -6,6 +6,7 @@
 //! process if it ran on this machine, otherwise by its object, which is not renewed. All times come
 //! from the storage's own clock, so the clocks of clients do not matter.
 
+use std::convert::Infallible;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -18,8 +19,8 @@ use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::host;
 use tabane_storage::Id;
-use tabane_storage::sync::lock;
-use tabane_storage::{Name, ObjectKind};
+use tabane_storage::sync::{lock, try_each};
+use tabane_storage::{Listed, Name, ObjectKind};
 
 /// A client renews its object this often.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(5 * 60);
@@ -153,17 +154,26 @@ impl Presence {
     /// When the storage fails.
     pub fn others(&self) -> Result<(Vec<Seen>, SystemTime)> {
         loop {
-            let mut seen = list(&self.shared.repository)?;
-            let id = lock(&self.shared.said).0;
-            match seen.iter().position(|seen| seen.id == id) {
-                Some(own) => {
-                    let own = seen.swap_remove(own);
-                    return Ok((seen, own.modified));
-                }
-                // Another client has taken this process for dead and removed its object.
-                None => self.shared.renew()?,
+            if let Some(others) = self.others_of(list(&self.shared.repository)?)? {
+                return Ok(others);
             }
         }
+    }
+
+    /// As [`Presence::others`], of a list of all clients; `None` if it lacks this client, which has
+    /// announced itself again then.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn others_of(&self, mut all: Vec<Seen>) -> Result<Option<(Vec<Seen>, SystemTime)>> {
+        let id = lock(&self.shared.said).0;
+        let Some(own) = all.iter().position(|seen| seen.id == id) else {
+            // Another client has taken this process for dead and removed its object.
+            self.shared.renew()?;
+            return Ok(None);
+        };
+        let own = all.swap_remove(own);
+        Ok(Some((all, own.modified)))
     }
 }
 
@@ -203,13 +213,23 @@ impl Shared {
 /// # Errors
 /// When the storage fails.
 pub fn list(repository: &Repository) -> Result<Vec<Seen>> {
-    let listed = repository.list_steadily(ObjectKind::Client)?;
-    let seen = listed.into_iter().map(|object| Seen {
-        id: object.id,
-        client: read(repository, object.id).ok(),
-        modified: object.modified,
+    Ok(read_listed(
+        repository,
+        repository.list_steadily(ObjectKind::Client)?,
+    ))
+}
+
+/// The clients that are listed.
+pub(crate) fn read_listed(repository: &Repository, listed: Vec<Listed>) -> Vec<Seen> {
+    let connections = repository.storage().connections();
+    let seen = try_each(&listed, connections, |object| {
+        Ok::<_, Infallible>(Seen {
+            id: object.id,
+            client: read(repository, object.id).ok(),
+            modified: object.modified,
+        })
     });
-    Ok(seen.collect())
+    seen.unwrap_or_else(|never| match never {})
 }
 
 /// The result of [`Repository::forget_dead_clients`].

@@ -1,4 +1,6 @@
-//! Decodes a whole pack as its readers will, and compares every block with its digest.
+//! Decodes a whole pack as its readers will, and compares what it holds with digests or checksums.
+
+use tabane_engine::{Algorithm, Hasher};
 
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
@@ -69,6 +71,67 @@ impl Examiner {
             }
         }
         Ok(())
+    }
+
+    /// Compares the bytes of a pack with what it should hold, by the checksums of its segments.
+    ///
+    /// # Errors
+    /// The reason why the pack would not be read as it was written.
+    pub fn verify(
+        &mut self,
+        repository: &Repository,
+        bytes: &[u8],
+        expected: &PackContents,
+        checksums: &[Checksum],
+    ) -> std::result::Result<(), String> {
+        let why = |error: Error| match error {
+            Error::Damaged { why, .. } => why,
+            error => error.to_string(),
+        };
+        let master = repository.master();
+        if pack::read_contents(master, bytes, "it").map_err(why)? != *expected {
+            return Err("its footer is not what was written".to_owned());
+        }
+        let key = master.object_key(ObjectKind::Pack, &expected.salt);
+        let mut rest = &bytes[HEADER_LEN..];
+        for (number, segment) in expected.segments.iter().enumerate() {
+            let (sealed, behind) = rest.split_at(segment.stored_len as usize);
+            rest = behind;
+            // Of the same length as the one before, mostly, so that nothing is cleared.
+            self.decoded.resize(segment.raw_len(), 0);
+            let raw = &mut self.decoded[..];
+            let opened =
+                self.segments
+                    .open_into(&key, number, segment.codec, sealed, raw, String::new);
+            opened.map_err(why)?;
+            if !checksums[number].fits(&self.decoded) {
+                return Err(format!("segment {number} does not match its checksum"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checksums of the segments of a pack, made while their blocks came in.
+///
+/// They find accidents, as digests do, in a tenth of the time.
+pub struct Checksum(Hasher);
+
+impl Default for Checksum {
+    fn default() -> Self {
+        Self(Hasher::new(Algorithm::Xxh3))
+    }
+}
+
+impl Checksum {
+    /// Adds a block.
+    pub fn add(&mut self, block: &[u8]) {
+        self.0.update(block);
+    }
+
+    /// Whether these are the bytes of all blocks.
+    pub fn fits(&self, raw: &[u8]) -> bool {
+        Algorithm::Xxh3.digest(raw) == self.0.finish()
     }
 }
 

@@ -1,16 +1,18 @@
 //! Reads blocks out of packs.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use tabane_engine::Pool;
 
+use crate::access::nearby::Window;
 use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, Piece};
 use crate::format::pack::SegmentReader;
 use crate::format::tree;
-use tabane_index::Index;
+use tabane_index::{BlockKind, Index};
 use tabane_storage::Id;
 use tabane_storage::{Name, ObjectKind};
 
@@ -41,6 +43,48 @@ fn are_neighbours(index: &Index, a: u32, b: u32) -> bool {
     a.pack == b.pack && a.offset.checked_add(a.stored_len) == Some(b.offset)
 }
 
+/// The windows of the pack that has this segment, all of them or only one, with their ranges in the
+/// pack.
+fn windows(
+    index: &Index,
+    number: u32,
+    only: Option<Window>,
+) -> Result<BTreeMap<Window, Range<u32>>> {
+    let segment = index.segment(number)?;
+    let pack = index.pack(segment.pack)?.id;
+    let mut windows = BTreeMap::new();
+    // Segments of a pack have consecutive numbers.
+    let mut next = number.checked_sub(segment.number);
+    while let Some(number) = next {
+        let segment = index.segment(number)?;
+        let window = Window::of(pack, segment.offset);
+        let end = segment.offset + segment.stored_len;
+        if only.is_none_or(|only| only == window) {
+            let range = windows.entry(window).or_insert(segment.offset..end);
+            range.end = end;
+        }
+        next = index.following(number)?;
+    }
+    Ok(windows)
+}
+
+fn fetch_window(repository: &Repository, window: Window, range: Range<u32>) -> Result<Arc<[u8]>> {
+    repository.nearby().window(window, || {
+        let name = Name::new(ObjectKind::Pack, window.pack);
+        let range = u64::from(range.start)..u64::from(range.end);
+        let read = repository.storage().get(name, Some(range));
+        read.map_err(Error::storage("read", name))
+    })
+}
+
+fn read_window_ahead(repository: &Repository, window: Window, range: Range<u32>) {
+    let repository = repository.clone();
+    // Whoever needs the window meets the same error, or reads it without a thread.
+    let _ = std::thread::Builder::new()
+        .name("window ahead".to_owned())
+        .spawn(move || drop(fetch_window(&repository, window, range)));
+}
+
 /// Decoded segments kept by a reader: the next blocks are usually neighbours.
 const CACHED_SEGMENTS: usize = 16;
 
@@ -50,6 +94,8 @@ pub struct BlockReader {
     segments: SegmentReader,
     /// Segments by pack and number, the latest used at the back.
     cache: VecDeque<(Id, u32, Arc<[u8]>)>,
+    /// All directories of a tree are wanted, not only some.
+    is_of_trees: bool,
 }
 
 impl BlockReader {
@@ -59,6 +105,15 @@ impl BlockReader {
             repository: repository.clone(),
             segments: SegmentReader::default(),
             cache: VecDeque::new(),
+            is_of_trees: false,
+        }
+    }
+
+    /// A reader of whole trees: where the storage is far, it reads directories ahead.
+    pub fn of_trees(repository: &Repository) -> Self {
+        Self {
+            is_of_trees: true,
+            ..Self::new(repository)
         }
     }
 
@@ -79,14 +134,56 @@ impl BlockReader {
         read
     }
 
-    /// Reads a segment, bypassing the cache.
+    /// Reads a segment, bypassing the cache of decoded segments.
     ///
     /// # Errors
     /// When the storage fails or the segment is damaged.
     pub fn read_segment(&mut self, index: &Index, number: u32) -> Result<Vec<u8>> {
+        if self.repository.is_far()
+            && index.pack(index.segment(number)?.pack)?.kind == BlockKind::Tree
+            && let Some(segment) = self.read_in_window(index, number)?
+        {
+            return Ok(segment);
+        }
         self.read_run(index, &[number])?
             .pop()
             .expect("one result for each number")
+    }
+
+    /// Reads a segment of directories out of its window; `None` if what was kept of the window is
+    /// damaged.
+    fn read_in_window(&mut self, index: &Index, number: u32) -> Result<Option<Vec<u8>>> {
+        let segment = index.segment(number)?;
+        let pack = index.pack(segment.pack)?;
+        let window = Window::of(pack.id, segment.offset);
+        let nearby = self.repository.nearby();
+        let only = (!nearby.begins_ahead(window, self.is_of_trees)).then_some(window);
+        let windows = windows(index, number, only)?;
+        let range = windows[&window].clone();
+        for (other, range) in windows {
+            if other != window && !nearby.is_at_hand(other) {
+                read_window_ahead(&self.repository, other, range);
+            }
+        }
+        let start = range.start;
+        let bytes = fetch_window(&self.repository, window, range)?;
+        let from = (segment.offset - start) as usize;
+        let sealed = bytes.get(from..from + segment.stored_len as usize);
+        let opened = sealed.map(|sealed| {
+            let master = self.repository.master();
+            let key = master.object_key(ObjectKind::Pack, &pack.salt);
+            let (place, raw_len) = (segment.number as usize, segment.raw_len as usize);
+            let what = || Name::new(ObjectKind::Pack, pack.id).to_string();
+            self.segments
+                .open(&key, place, segment.codec, raw_len, sealed, what)
+        });
+        match opened {
+            Some(Ok(raw)) => Ok(Some(raw)),
+            _ => {
+                nearby.drop_window(window);
+                Ok(None)
+            }
+        }
     }
 
     /// Reads contiguous segments of a pack.

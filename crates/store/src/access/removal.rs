@@ -16,7 +16,8 @@
 //!
 //! If a writer of a snapshot and a remover meet, at least one sees the other: the writer the
 //! removal, or the remover the pending snapshot. The newest removal stays after its packs are
-//! deleted, so that clients which started before it still see it. A prune that spares packs which
+//! deleted, so that clients which started before it still see it; a prune deletes those that were
+//! superseded before it began. A prune that spares packs which
 //! clients at work may need ([`crate::access::client`]) only saves these clients the copying.
 
 use std::collections::BTreeSet;
@@ -24,16 +25,34 @@ use std::collections::BTreeSet;
 use crate::access::repository::Repository;
 use crate::error::Result;
 pub use crate::format::removal::{Removal, Removals};
-use tabane_storage::Id;
-use tabane_storage::ObjectKind;
+use tabane_storage::{Id, Listed, ObjectKind};
 
 /// IDs of all removals in the storage.
 ///
 /// # Errors
 /// When the storage fails.
 pub fn names(repository: &Repository) -> Result<BTreeSet<Id>> {
-    let listed = repository.list_steadily(ObjectKind::Removal)?;
-    Ok(listed.into_iter().map(|object| object.id).collect())
+    Ok(list(repository)?
+        .into_iter()
+        .map(|object| object.id)
+        .collect())
+}
+
+/// All removals in the storage.
+///
+/// A list that is made while one object replaces another may lack both. Of removals that cannot be:
+/// a prune deletes only those that were superseded before it began, so such a list would have to
+/// last as long as a whole prune. The list of a directory may, if its client sleeps meanwhile, and
+/// is made twice; the answer of a server is of one moment.
+///
+/// # Errors
+/// When the storage fails.
+pub(crate) fn list(repository: &Repository) -> Result<Vec<Listed>> {
+    if repository.is_far() {
+        repository.list_with_times(ObjectKind::Removal)
+    } else {
+        repository.list_steadily(ObjectKind::Removal)
+    }
 }
 
 /// Writes a removal; returns its name.

@@ -8,7 +8,10 @@ use std::sync::mpsc::sync_channel;
 
 use tabane_engine::{Algorithm, Digest};
 
+use crate::access::early::EarlyLists;
 use crate::access::from_copies::{self, Found};
+use crate::access::nearby::Nearby;
+use crate::access::removal;
 use crate::error::{Error, Result};
 use crate::format::chunker::{Chunker, Chunking};
 use crate::format::config::{Config, parse_block_hash};
@@ -18,9 +21,15 @@ use crate::format::key::{self, KdfCost, Password};
 use crate::format::removal::{Removal, Removals};
 use tabane_index::{Cache, Index, IndexObjects, IndexSegment, PackContents, PageKeys, Removed};
 use tabane_storage::Id;
-use tabane_storage::sync::try_each;
+use tabane_storage::sync::{both, try_each};
 use tabane_storage::{Listed, Name, ObjectKind, Progress, Storage, StorageError, StorageErrorKind};
 use tabane_storage::{object_id, random};
+
+/// Attempts to read all objects that are listed, while others are deleted.
+pub(crate) const READ_ATTEMPTS_MAX: usize = 10;
+
+/// Threads that read objects of the index, each of which may take some MB of memory.
+const INDEX_READERS_MAX: usize = 16;
 
 /// Options of a new repository.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +72,7 @@ impl Default for InitOptions {
 pub struct Repository {
     opened: Arc<Opened>,
     cache: Option<Arc<Cache>>,
+    nearby: Arc<Nearby>,
     progress: Arc<dyn Progress>,
 }
 
@@ -73,6 +83,7 @@ struct Opened {
     found: Found,
     config: Config,
     chunker: Chunker,
+    early: EarlyLists,
 }
 
 impl Repository {
@@ -154,6 +165,7 @@ impl Repository {
             },
             config,
             chunker,
+            early: EarlyLists::default(),
         });
         repository.copy_config_and_keys()?;
         Ok(repository)
@@ -177,6 +189,7 @@ impl Repository {
     /// [`Error::NewerFormat`], damage, or when
     /// the storage fails.
     pub fn open(storage: Arc<dyn Storage>, password: &Password) -> Result<Self> {
+        let early = EarlyLists::ask(&storage);
         let found = match Self::find_originals(&*storage, password) {
             Ok(found) => found,
             Err(error) => from_copies::find(&*storage, password, &error).ok_or(error)?,
@@ -196,11 +209,14 @@ impl Repository {
             found,
             config,
             chunker,
+            early,
         }))
     }
 
     fn find_originals(storage: &dyn Storage, password: &Password) -> Result<Found> {
-        let sealed = storage.get(Name::CONFIG, None).map_err(|source| {
+        let read_config = || storage.get(Name::CONFIG, None);
+        let (sealed, keys) = both(storage.is_far(), read_config, || key::read_all(storage));
+        let sealed = sealed.map_err(|source| {
             if !is_absent(&source) {
                 return Error::storage("read", Name::CONFIG)(source);
             }
@@ -208,7 +224,7 @@ impl Repository {
         })?;
         // A newer format is reported before a password is tried.
         parse_header(ObjectKind::Config, &sealed, "config")?;
-        let (master, key) = key::open(storage, password, |master| {
+        let (master, key) = key::open(storage, keys?, password, |master| {
             let opened = master.open_object(ObjectKind::Config, sealed.clone(), "config");
             opened.map(|_| ())
         })?;
@@ -243,6 +259,7 @@ impl Repository {
         Self {
             opened: Arc::new(opened),
             cache: None,
+            nearby: Arc::default(),
             progress: Arc::new(()),
         }
     }
@@ -286,10 +303,33 @@ impl Repository {
         }
     }
 
-    /// Uses a local cache of the index.
+    /// Uses a local cache: of the index and, if the storage is far, of directories, snapshots and
+    /// removals.
     pub fn with_cache(mut self, cache: Cache) -> Self {
+        if self.is_far() {
+            self.nearby = Arc::new(Nearby::new(cache.folder(self.opened.config.id)));
+        }
         self.cache = Some(Arc::new(cache));
         self
+    }
+
+    /// A handle that takes directories, snapshots and removals from the storage, not from the local
+    /// cache.
+    pub(crate) fn without_local_copies(&self) -> Self {
+        Self {
+            nearby: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// What is kept on this machine.
+    pub(crate) fn nearby(&self) -> &Nearby {
+        &self.nearby
+    }
+
+    /// Whether the storage is behind a network.
+    pub(crate) fn is_far(&self) -> bool {
+        self.opened.storage.is_far()
     }
 
     /// A handle whose operations report to `progress`.
@@ -447,18 +487,21 @@ impl Repository {
     #[doc(hidden)]
     pub fn get_sealed(&self, kind: ObjectKind, id: Id) -> Result<Vec<u8>> {
         let name = Name::new(kind, id);
-        let sealed = self
-            .opened
-            .storage
-            .get(name, None)
-            .map_err(Error::storage("read", name))?;
-        if object_id(&[&sealed]) != id {
-            return Err(Error::damaged(name, "its bytes do not match its name"));
-        }
-        self.opened
-            .found
-            .master
-            .open_object(kind, sealed, &name.to_string())
+        let is_right = |sealed: &Vec<u8>| object_id(&[sealed]) == id;
+        let sealed = match self.nearby.object(name).filter(is_right) {
+            Some(kept) => kept,
+            // Not kept, or damaged, and then it is replaced.
+            None => {
+                let read = self.opened.storage.get(name, None);
+                let sealed = read.map_err(Error::storage("read", name))?;
+                if !is_right(&sealed) {
+                    return Err(Error::damaged(name, "its bytes do not match its name"));
+                }
+                self.nearby.keep_object(name, &sealed);
+                sealed
+            }
+        };
+        self.master().open_object(kind, sealed, &name.to_string())
     }
 
     /// Reads one object of the index.
@@ -478,8 +521,17 @@ impl Repository {
     /// When the storage fails or one is damaged.
     #[doc(hidden)]
     pub fn read_removals(&self) -> Result<Removals> {
-        let read = self.read_all(ObjectKind::Removal, |id| self.read_removal(id));
-        Ok(Removals(read?))
+        let mut known = BTreeMap::new();
+        let mut listed = self.list_early(ObjectKind::Removal)?;
+        loop {
+            let read = |id| self.read_removal(id);
+            if let Some(removals) = self.read_listed(&listed, &mut known, read)? {
+                self.nearby
+                    .retain_objects(ObjectKind::Removal, |id| removals.contains_key(id));
+                return Ok(Removals(removals));
+            }
+            listed = removal::list(self)?;
+        }
     }
 
     /// Reads a removal.
@@ -498,13 +550,24 @@ impl Repository {
     /// # Errors
     /// When the storage fails.
     pub(crate) fn list_steadily(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
-        let mut listed = self.list_with_times(kind)?;
+        let mut listed = self.list_early(kind)?;
         loop {
             let again = self.list_with_times(kind)?;
             if again == listed {
                 return Ok(listed);
             }
             listed = again;
+        }
+    }
+
+    /// A list that may have been made at any time since the repository was opened.
+    fn list_early(&self, kind: ObjectKind) -> Result<Vec<Listed>> {
+        match self.opened.early.take(kind) {
+            Some(mut listed) => {
+                listed.sort_by_key(|object| object.id);
+                Ok(listed)
+            }
+            None => self.list_with_times(kind),
         }
     }
 
@@ -518,6 +581,56 @@ impl Repository {
                 Err(Error::storage("remove", name)(error))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Deletes objects, several at a time; a missing one is no error.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn delete_all_if_there(&self, names: &[Name]) -> Result<()> {
+        let connections = self.opened.storage.connections();
+        try_each(names, connections, |&name| self.delete_if_there(name)).map(drop)
+    }
+
+    /// Lists several kinds, each after the list of the kind before it was complete.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn list_in_order<const N: usize>(
+        &self,
+        kinds: [ObjectKind; N],
+    ) -> Result<[Vec<Listed>; N]> {
+        if !self.is_far() {
+            return try_map(kinds, |kind| match kind {
+                ObjectKind::Removal => removal::list(self),
+                ObjectKind::Pack => self.list_with_times(kind),
+                _ => self.list_steadily(kind),
+            });
+        }
+        loop {
+            // The second list of a kind goes beside the first ones of those behind it.
+            let (firsts, is_steady) = std::thread::scope(|scope| {
+                let mut seconds = Vec::new();
+                let firsts = try_map(kinds, |kind| {
+                    let first = self.list_with_times(kind)?;
+                    if ![ObjectKind::Removal, ObjectKind::Pack].contains(&kind) {
+                        let second = scope.spawn(move || self.list_with_times(kind));
+                        seconds.push((first.clone(), second));
+                    }
+                    Ok(first)
+                })?;
+                let mut is_steady = true;
+                for (first, second) in seconds {
+                    let second = second.join();
+                    let second = second.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                    is_steady &= second? == first;
+                }
+                Ok::<_, Error>((firsts, is_steady))
+            })?;
+            if is_steady {
+                return Ok(firsts);
+            }
         }
     }
 
@@ -545,36 +658,68 @@ impl Repository {
         mut found: BTreeMap<Id, T>,
         read: impl Fn(Id) -> Result<T> + Sync,
     ) -> Result<BTreeMap<Id, T>> {
+        let mut listed = self.list_early(kind)?;
         let mut vanished = BTreeSet::new();
         loop {
-            let listed = self.list_steadily(kind)?;
-            let names: BTreeSet<Id> = listed.into_iter().map(|object| object.id).collect();
-            found.retain(|id, _| names.contains(id));
-            let unread: Vec<Id> = names
-                .iter()
-                .filter(|id| !found.contains_key(id))
-                .copied()
-                .collect();
-            let objects = try_each(
-                &unread,
-                self.opened.storage.connections(),
-                |&id| match read(id) {
-                    Err(error) if error.is_not_found() => Ok(Err(error)),
-                    object => object.map(Ok),
-                },
-            )?;
-            for (id, object) in unread.into_iter().zip(objects) {
-                match object {
-                    Ok(object) => drop(found.insert(id, object)),
-                    // The next listing has the object that replaced this one.
-                    Err(_) if vanished.insert(id) => {}
-                    Err(error) => return Err(error),
+            // The list is made again while the objects are read: see `list_steadily`.
+            let relist = || self.list_with_times(kind);
+            let (again, objects) = both(self.is_far(), relist, || {
+                self.read_listed(&listed, &mut found, &read)
+            });
+            let again = again?;
+            match objects? {
+                Some(objects) if again == listed => return Ok(objects),
+                Some(objects) => found = objects,
+                // The next list has the object that replaced the one which vanished.
+                None => {
+                    let there = |id: &Id| again.iter().any(|object| object.id == *id);
+                    let names = listed.iter().map(|object| object.id);
+                    for id in names.filter(|id| !found.contains_key(id) && there(id)) {
+                        if !vanished.insert(id) {
+                            read(id)?;
+                        }
+                    }
                 }
             }
-            if found.len() == names.len() {
-                return Ok(found);
-            }
+            listed = again;
         }
+    }
+
+    /// Reads these objects with `read`, several at a time, but for those that `known` has; `None`
+    /// if one of them has been deleted, and then `known` has the others.
+    ///
+    /// # Errors
+    /// The first error of `read` but that.
+    pub(crate) fn read_listed<T: Send>(
+        &self,
+        listed: &[Listed],
+        known: &mut BTreeMap<Id, T>,
+        read: impl Fn(Id) -> Result<T> + Sync,
+    ) -> Result<Option<BTreeMap<Id, T>>> {
+        let names: BTreeSet<Id> = listed.iter().map(|object| object.id).collect();
+        known.retain(|id, _| names.contains(id));
+        let unread = names.iter().filter(|id| !known.contains_key(id));
+        let unread: Vec<Id> = unread.copied().collect();
+        let connections = self.opened.storage.connections();
+        let objects = try_each(&unread, connections, |&id| match read(id) {
+            Err(error) if error.is_not_found() => Ok(None),
+            object => object.map(Some),
+        })?;
+        let read = unread.into_iter().zip(objects);
+        known.extend(read.filter_map(|(id, object)| Some((id, object?))));
+        Ok((known.len() == names.len()).then(|| std::mem::take(known)))
+    }
+
+    /// As [`Repository::read_listed`], with a result for each object.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub(crate) fn read_each_listed<T: Send>(
+        &self,
+        listed: &[Listed],
+        read: impl Fn(Id) -> Result<T> + Sync,
+    ) -> Result<Option<BTreeMap<Id, Result<T>>>> {
+        self.read_listed(listed, &mut BTreeMap::new(), |id| one_of_each(read(id)))
     }
 
     /// As [`Repository::read_all`], with a result for each object.
@@ -586,10 +731,7 @@ impl Repository {
         kind: ObjectKind,
         read: impl Fn(Id) -> Result<T> + Sync,
     ) -> Result<BTreeMap<Id, Result<T>>> {
-        self.read_all(kind, |id| match read(id) {
-            Err(error) if error.is_not_found() => Err(error),
-            result => Ok(result),
-        })
+        self.read_all(kind, |id| one_of_each(read(id)))
     }
 
     /// Reads all objects of the index.
@@ -609,8 +751,37 @@ impl Repository {
     pub fn write_index_segment(&self, packs: &[(Id, PackContents)]) -> Result<Id> {
         // Otherwise it might go into another repository at the same place, which could not open it.
         self.verify_presence()?;
+        self.put_index_segment(packs)
+    }
+
+    /// As [`Repository::write_index_segment`], for callers that have just made sure that the
+    /// repository is there.
+    pub(crate) fn put_index_segment(&self, packs: &[(Id, PackContents)]) -> Result<Id> {
         let payload = postcard::to_stdvec(packs).expect("an index is plain data");
         self.put_sealed(ObjectKind::Index, &payload)
+    }
+
+    /// Takes new index objects of this client into the local cache, if there is one.
+    pub(crate) fn cache_index(&self, objects: Vec<(Id, IndexSegment)>) {
+        if let Some(cache) = self.cache.as_ref().filter(|_| !objects.is_empty()) {
+            cache.add(self, objects);
+        }
+    }
+
+    /// Moves new index objects of this client from the memory of `index` to the local cache, if
+    /// there is one.
+    ///
+    /// # Errors
+    /// When the cache cannot be read.
+    pub(crate) fn fold_index(
+        &self,
+        index: &mut Index,
+        objects: Vec<(Id, IndexSegment)>,
+    ) -> Result<()> {
+        match &self.cache {
+            Some(cache) => cache.fold(self, index, objects),
+            None => Ok(()),
+        }
     }
 
     /// Loads the index. A cache reads only new index objects. Without a cache, all index objects
@@ -625,6 +796,39 @@ impl Repository {
         }
     }
 
+    /// The index of all index objects, and the packs that are there.
+    fn load_all(&self) -> Result<(Index, Vec<Listed>)> {
+        let mut known = BTreeMap::new();
+        for _ in 0..READ_ATTEMPTS_MAX {
+            let [removals, objects, packs] = self.list_in_order([
+                // See the rules in `removal`.
+                // model: removal/index/list-removals
+                ObjectKind::Removal,
+                // model: removal/index/list-objects
+                ObjectKind::Index,
+                ObjectKind::Pack,
+            ])?;
+            let read_removals = || {
+                let read = |id| self.read_removal(id);
+                self.read_listed(&removals, &mut BTreeMap::new(), read)
+            };
+            let read_objects = || {
+                let read = |id| self.read_index_segment(id);
+                self.read_listed(&objects, &mut known, read)
+            };
+            let (removals, objects) = both(self.is_far(), read_removals, read_objects);
+            if let (Some(removals), Some(objects)) = (removals?, objects?) {
+                let removals = Removals(removals);
+                let mut index = Index::as_of(removals.names(), removals.condemned());
+                objects
+                    .values()
+                    .try_for_each(|packs| index.add_all(packs))?;
+                return Ok((index, packs));
+            }
+        }
+        Err(Error::RemovedMeanwhile)
+    }
+
     /// The index of all packs of full length, and the IDs of missing or truncated packs, whose
     /// blocks must be stored again. Lists all packs.
     ///
@@ -632,22 +836,16 @@ impl Repository {
     /// When the storage fails or an index object is damaged.
     #[doc(hidden)]
     pub fn load_index_and_lost(&self) -> Result<(Index, Vec<Id>)> {
-        let mut index = match &self.cache {
-            Some(cache) => cache.load_index(self)?,
-            None => {
-                // Removals are listed first: see the rules in `removal`.
-                // model: removal/index/list-removals
-                let (removals, condemned) = self.removals()?;
-                let mut index = Index::as_of(removals, condemned);
-                // model: removal/index/list-objects
-                for packs in self.read_index()?.values() {
-                    index.add_all(packs)?;
-                }
-                index
+        let (mut index, packs) = match &self.cache {
+            Some(cache) => {
+                let index = cache.load_index(self)?;
+                // model: removal/index/list-packs
+                (index, self.list_with_times(ObjectKind::Pack)?)
             }
+            None => self.load_all()?,
         };
-        // model: removal/index/list-packs
-        let there: HashMap<Id, u64> = self.list(ObjectKind::Pack)?.into_iter().collect();
+        let there = packs.into_iter().map(|pack| (pack.id, pack.len));
+        let there: HashMap<Id, u64> = there.collect();
         let mut absent = HashSet::new();
         for pack in index.packs() {
             let pack = pack?;
@@ -696,11 +894,15 @@ impl IndexObjects for Repository {
         objects: &[Id],
         mut take: impl FnMut(Id, Result<IndexSegment>) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        const READERS: usize = 4;
+        let readers = self
+            .opened
+            .storage
+            .connections()
+            .clamp(4, INDEX_READERS_MAX);
         let next = AtomicUsize::new(0);
-        let (sender, receiver) = sync_channel(READERS);
+        let (sender, receiver) = sync_channel(readers);
         std::thread::scope(|scope| {
-            for _ in 0..READERS.min(objects.len()) {
+            for _ in 0..readers.min(objects.len()) {
                 let (sender, next) = (sender.clone(), &next);
                 scope.spawn(move || {
                     while let Some(&id) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -718,8 +920,10 @@ impl IndexObjects for Repository {
         })
     }
 
-    fn has_pack(&self, pack: Id) -> Result<bool> {
-        self.has(Name::new(ObjectKind::Pack, pack))
+    fn have_packs(&self, packs: &[Id]) -> Result<Vec<bool>> {
+        try_each(packs, self.opened.storage.connections(), |&pack| {
+            self.has(Name::new(ObjectKind::Pack, pack))
+        })
     }
 
     fn packs(&self) -> Result<HashSet<Id>> {
@@ -729,6 +933,26 @@ impl IndexObjects for Repository {
 
     fn vanished(error: &Error) -> Option<String> {
         error.is_not_found().then(|| error.to_string())
+    }
+}
+
+/// Applies `map` to each item, to the first error.
+fn try_map<T: Copy, R, const N: usize>(
+    items: [T; N],
+    mut map: impl FnMut(T) -> Result<R>,
+) -> Result<[R; N]> {
+    let mapped: Result<Vec<R>> = items.into_iter().map(&mut map).collect();
+    let Ok(mapped) = mapped?.try_into() else {
+        unreachable!("there is a result for each item")
+    };
+    Ok(mapped)
+}
+
+/// The result of reading one object, of which each has a result; that it was deleted is none.
+fn one_of_each<T>(read: Result<T>) -> Result<Result<T>> {
+    match read {
+        Err(error) if error.is_not_found() => Err(error),
+        read => Ok(read),
     }
 }
 

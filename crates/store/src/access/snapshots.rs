@@ -85,7 +85,10 @@ impl Repository {
     pub fn snapshots(&self, filter: &Filter) -> Result<Listing> {
         let mut listing = Listing::default();
         // Other clients may forget or replace snapshots meanwhile.
-        for (id, snapshot) in self.read_each(ObjectKind::Snapshot, |id| self.load_snapshot(id))? {
+        let read = self.read_each(ObjectKind::Snapshot, |id| self.load_snapshot(id))?;
+        self.nearby()
+            .retain_objects(ObjectKind::Snapshot, |id| read.contains_key(id));
+        for (id, snapshot) in read {
             match snapshot {
                 Ok(snapshot) if filter.allows(&snapshot) => listing.snapshots.push((id, snapshot)),
                 Ok(_) => {}

@@ -13,6 +13,9 @@ use tabane_storage::sync::lock;
 /// The most directories that are read ahead.
 const DIRECTORIES_AHEAD_MAX: usize = 64;
 
+/// Bytes of the directories that are read ahead, as they are encoded, after which no more is read.
+const BYTES_AHEAD_MAX: u64 = 4 << 20;
+
 /// Threads that read, if the storage takes several requests at a time.
 const READERS_MAX: usize = 4;
 
@@ -38,6 +41,8 @@ struct State {
     announced: Vec<Vec<Piece>>,
     being_read: HashSet<Vec<Piece>>,
     done: HashMap<Vec<Piece>, Result<Vec<Entry>>>,
+    /// Bytes of those that are being read and done.
+    bytes: u64,
     /// Readers that wait for work.
     idle: usize,
     /// Whether the caller waits for a directory that is being read.
@@ -45,10 +50,11 @@ struct State {
     closed: bool,
 }
 
-/// Calls `body` with a reader that reads ahead.
+/// Calls `body` with a reader that reads ahead; `reader` makes those that it uses.
 pub fn with_trees_ahead<R>(
     repository: &Repository,
     index: &Index,
+    reader: impl Fn() -> BlockReader,
     body: impl FnOnce(&mut TreesAhead) -> R,
 ) -> R {
     /// Ends the readers, even if `body` panics.
@@ -63,12 +69,12 @@ pub fn with_trees_ahead<R>(
     std::thread::scope(|scope| {
         let _close = Close(&shared);
         for _ in 0..repository.storage().connections().clamp(1, READERS_MAX) {
-            let (mut reader, shared) = (BlockReader::new(repository), &shared);
+            let (mut reader, shared) = (reader(), &shared);
             scope.spawn(move || shared.read_announced(&mut reader, index));
         }
         body(&mut TreesAhead {
             index,
-            reader: BlockReader::new(repository),
+            reader: reader(),
             shared: &shared,
         })
     })
@@ -95,16 +101,24 @@ impl TreesAhead<'_> {
             state = self.shared.done.wait(state).expect("no reader panics");
         }
         let done = state.done.remove(content);
+        if done.is_some() {
+            state.bytes -= len(content);
+        }
         // Usually the last one announced, unless a reader has begun it.
         state.announced.pop_if(|last| last == content);
         // Wakes a reader only once half the room is free: waking a thread takes about as long as
         // reading a directory.
-        if state.done.len() <= DIRECTORIES_AHEAD_MAX / 2 {
+        if state.done.len() <= DIRECTORIES_AHEAD_MAX / 2 && state.bytes <= BYTES_AHEAD_MAX / 2 {
             self.shared.wake_reader(&state);
         }
         drop(state);
         done.unwrap_or_else(|| self.reader.read_directory(self.index, content))
     }
+}
+
+/// Bytes of a content.
+fn len(content: &[Piece]) -> u64 {
+    content.iter().map(Piece::len).sum()
 }
 
 impl Shared {
@@ -120,7 +134,8 @@ impl Shared {
     fn read_announced(&self, reader: &mut BlockReader, index: &Index) {
         let mut state = lock(&self.state);
         while !state.closed {
-            let has_room = state.done.len() + state.being_read.len() < DIRECTORIES_AHEAD_MAX;
+            let ahead = state.done.len() + state.being_read.len();
+            let has_room = ahead < DIRECTORIES_AHEAD_MAX && state.bytes < BYTES_AHEAD_MAX;
             let Some(content) = has_room.then(|| state.announced.pop()).flatten() else {
                 state.idle += 1;
                 state = self.work.wait(state).expect("no reader panics");
@@ -130,6 +145,7 @@ impl Shared {
             if state.done.contains_key(&content) || !state.being_read.insert(content.clone()) {
                 continue;
             }
+            state.bytes += len(&content);
             self.wake_reader(&state);
             drop(state);
             let entries = reader.read_directory(index, &content);

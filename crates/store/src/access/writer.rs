@@ -6,7 +6,7 @@
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tabane_engine::{Algorithm, Digest};
 
-use crate::access::examine::Examiner;
+use crate::access::examine::{Checksum, Examiner};
 use crate::access::reader::BlockReader;
 use crate::access::removal;
 use crate::access::repository::Repository;
@@ -22,19 +22,30 @@ use crate::error::{Error, Result};
 use crate::format::compress::{Compression, Compressor};
 use crate::format::entry::{Entry, Piece};
 use crate::format::pack::{
-    BlockKind, Codec, PACK_LEN, PACKS_PER_INDEX, PackContents, PackWriter, SEGMENT_LEN,
+    BlockKind, Codec, PACK_BLOCKS_MAX, PACK_LEN, PACKS_PER_INDEX, PackContents, PackWriter,
+    SEGMENT_LEN,
 };
 use crate::format::tree;
-use tabane_index::Index;
+use tabane_index::{Index, IndexSegment};
 use tabane_storage::Id;
 use tabane_storage::object_id;
-use tabane_storage::sync::lock;
+use tabane_storage::sync::{both, lock};
 use tabane_storage::{Name, ObjectKind};
 
 use crate::access::buffers::Buffers;
 
 /// The most packs that wait to be written: more would only hold memory.
 const WAITING_PACKS_MAX: usize = 2;
+
+/// The most packs that are written at a time: more would only hold memory.
+const UPLOADS_MAX: usize = 6;
+
+/// Blocks that wait for an index object at most: each takes 36 bytes of memory.
+const UNINDEXED_BLOCKS_MAX: usize = 256 << 10;
+
+/// Blocks of this run whose places are kept in memory, rather than in the local cache, and take
+/// some 100 bytes each.
+const BLOCKS_IN_MEMORY_MAX: usize = 256 << 10;
 
 /// An index object is written at the latest when a pack has waited this long: over a slow line, a
 /// backup may write few packs before it is interrupted.
@@ -56,6 +67,10 @@ struct Shared {
     /// apart.
     pending: Mutex<HashMap<Id, Option<Arc<[u8]>>>>,
     unindexed: Mutex<Unindexed>,
+    /// Packs that were handed over to be written, and that no index object names yet.
+    handed_over: AtomicUsize,
+    /// Index objects of this run that are not in the local cache; `None` if there is none.
+    indexed: Mutex<Option<Indexed>>,
     failed: AtomicBool,
     failure: Mutex<Option<Error>>,
     counters: Counters,
@@ -72,10 +87,18 @@ struct Counters {
     blocks_duplicate: AtomicU64,
 }
 
+/// Index objects with what they say.
+#[derive(Default)]
+struct Indexed {
+    objects: Vec<(Id, IndexSegment)>,
+    blocks: usize,
+}
+
 /// Packs that no index object names yet.
 #[derive(Default)]
 struct Unindexed {
     packs: Vec<(Id, PackContents)>,
+    blocks: usize,
     /// Time at which the first of these packs was stored.
     since: Option<Instant>,
 }
@@ -83,7 +106,9 @@ struct Unindexed {
 impl Unindexed {
     fn is_due(&self) -> bool {
         let waited = self.since.map(|since| since.elapsed());
-        self.packs.len() >= PACKS_PER_INDEX || waited.is_some_and(|time| time >= INDEX_EVERY)
+        self.packs.len() >= PACKS_PER_INDEX
+            || self.blocks >= UNINDEXED_BLOCKS_MAX
+            || waited.is_some_and(|time| time >= INDEX_EVERY)
     }
 }
 
@@ -122,6 +147,8 @@ pub struct Encoder {
     /// Open segment of blocks not worth compressing.
     random: OpenSegment,
     pack: Option<PackWriter>,
+    /// Of the pack's segments.
+    checksums: Vec<Checksum>,
     reader: BlockReader,
     /// Reads packs back before they are stored; `None` without verification.
     verifier: Option<Examiner>,
@@ -137,6 +164,8 @@ struct FinishedPack {
 struct OpenSegment {
     raw: Vec<u8>,
     blocks: Vec<(Id, u32)>,
+    /// Of the blocks as they came in; of none without verification.
+    checksum: Checksum,
 }
 
 impl Writer {
@@ -148,6 +177,8 @@ impl Writer {
             index: RwLock::new(index),
             pending: Mutex::default(),
             unindexed: Mutex::default(),
+            handed_over: AtomicUsize::new(0),
+            indexed: Mutex::new(repository.has_cache().then(Indexed::default)),
             failed: AtomicBool::new(false),
             failure: Mutex::default(),
             counters: Counters::default(),
@@ -168,7 +199,8 @@ impl Writer {
         let (sender, receiver) = sync_channel(WAITING_PACKS_MAX);
         let receiver = Arc::new(Mutex::new(receiver));
         self.uploads = Some(sender);
-        self.threads = (0..self.shared.repository.storage().connections())
+        let uploads = self.shared.repository.storage().connections();
+        self.threads = (0..uploads.min(UPLOADS_MAX))
             .map(|number| {
                 let (shared, receiver) = (Arc::clone(&self.shared), Arc::clone(&receiver));
                 std::thread::Builder::new()
@@ -189,6 +221,7 @@ impl Writer {
             compressible: OpenSegment::default(),
             random: OpenSegment::default(),
             pack: None,
+            checksums: Vec::new(),
             reader: BlockReader::new(&self.shared.repository),
             verifier: Some(Examiner::default()),
         }
@@ -226,15 +259,30 @@ impl Writer {
     /// The first failure of any encoder or upload.
     pub fn finish(mut self) -> Result<Written> {
         self.uploads = None;
-        for thread in self.threads.drain(..) {
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        }
-        if let Some(error) = lock(&self.shared.failure).take() {
+        let shared = Arc::clone(&self.shared);
+        let threads = std::mem::take(&mut self.threads);
+        let wait = || {
+            for thread in threads {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            }
+        };
+        let is_far = shared.repository.is_far();
+        let looked = if is_far && shared.handed_over.load(Ordering::Relaxed) > 0 {
+            let (looked, ()) = both(true, || shared.look(), wait);
+            Some(looked)
+        } else {
+            wait();
+            None
+        };
+        if let Some(error) = lock(&shared.failure).take() {
             return Err(error);
         }
-        self.shared.write_index()?;
+        shared.write_index(looked)?;
+        if let Some(indexed) = lock(&shared.indexed).take().filter(|_| is_far) {
+            shared.repository.cache_index(indexed.objects);
+        }
         Ok(self.written())
     }
 }
@@ -262,6 +310,9 @@ impl Shared {
             .storage()
             .put(name, &[&bytes])
             .map_err(Error::storage("write", name))?;
+        if contents.kind == BlockKind::Tree {
+            self.repository.nearby().keep_pack(id, &bytes, &contents);
+        }
         let stored = &self.counters.stored_bytes;
         stored.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.buffers.give(bytes);
@@ -277,31 +328,57 @@ impl Shared {
         drop(pending);
         let is_due = {
             let mut unindexed = lock(&self.unindexed);
+            unindexed.blocks += blocks_of(&contents);
             unindexed.packs.push((id, contents));
             unindexed.since.get_or_insert_with(Instant::now);
             unindexed.is_due()
         };
-        if is_due { self.write_index() } else { Ok(()) }
+        if is_due {
+            self.write_index(None)
+        } else {
+            Ok(())
+        }
     }
 
-    /// Writes an index object if packs wait for one.
+    /// Whether no packs were condemned since the index was loaded. Fails if the repository is gone.
+    fn look(&self) -> Result<bool> {
+        let repository = &self.repository;
+        let is_known = || {
+            let known = {
+                let index = self.index.read().expect("no panic under this lock");
+                index.removals().clone()
+            };
+            // model: removal/writer/list-removals
+            Ok(removal::names(repository)? == known)
+        };
+        let is_there = || repository.verify_presence();
+        let (is_known, is_there) = both(repository.is_far(), is_known, is_there);
+        // An index object in another repository at the same place could not be opened there.
+        is_there?;
+        is_known
+    }
+
+    /// Writes an index object if packs wait for one. `looked` is what [`Shared::look`] said a
+    /// moment ago.
     ///
     /// # Errors
     /// [`Error::RemovedMeanwhile`] when some of these packs are condemned or deleted: an index
     /// object would promise lost blocks.
-    fn write_index(&self) -> Result<()> {
+    fn write_index(&self, looked: Option<Result<bool>>) -> Result<()> {
         let mut waiting = std::mem::take(&mut *lock(&self.unindexed)).packs;
+        self.handed_over.fetch_sub(waiting.len(), Ordering::Relaxed);
         if waiting.is_empty() {
             return Ok(());
         }
-        if self.look_for(&waiting)? != Removed::default() {
+        let is_known = looked.unwrap_or_else(|| self.look())?;
+        if !is_known && self.look_for(&waiting)? != Removed::default() {
             return Err(Error::RemovedMeanwhile);
         }
         // model: removal/writer/put-index
-        let object = self.repository.write_index_segment(&waiting)?;
+        let object = self.repository.put_index_segment(&waiting)?;
         let removed = self.look_for(&waiting)?;
         if removed == Removed::default() {
-            return Ok(());
+            return self.note_indexed(object, waiting);
         }
         // Another client may rely already on packs that exist, condemned or not, so an index object
         // must go on naming them. No client relies on a pack that is gone: the prune that deleted
@@ -317,6 +394,25 @@ impl Shared {
                 .delete_if_there(Name::new(ObjectKind::Index, object))?;
         }
         Err(Error::RemovedMeanwhile)
+    }
+
+    /// Keeps what an index object says for the local cache, and moves it there when it is much.
+    fn note_indexed(&self, object: Id, packs: IndexSegment) -> Result<()> {
+        let mut indexed = lock(&self.indexed);
+        let Some(noted) = indexed.as_mut() else {
+            return Ok(());
+        };
+        noted.blocks += packs
+            .iter()
+            .map(|(_, contents)| blocks_of(contents))
+            .sum::<usize>();
+        noted.objects.push((object, packs));
+        if noted.blocks < BLOCKS_IN_MEMORY_MAX {
+            return Ok(());
+        }
+        let objects = std::mem::take(noted).objects;
+        let mut index = self.index.write().expect("no panic under this lock");
+        self.repository.fold_index(&mut index, objects)
     }
 
     /// The unindexed packs that a prune has condemned or deleted. A prune does so when it takes
@@ -419,6 +515,11 @@ impl Shared {
     }
 }
 
+fn blocks_of(contents: &PackContents) -> usize {
+    let segments = contents.segments.iter();
+    segments.map(|segment| segment.blocks.len()).sum()
+}
+
 /// Packs the remaining blocks of several encoders together.
 ///
 /// # Errors
@@ -507,6 +608,9 @@ impl Encoder {
         } else {
             &mut self.random
         };
+        if self.verifier.is_some() {
+            segment.checksum.add(block);
+        }
         segment.raw.extend_from_slice(block);
         segment.blocks.push((id, block.len() as u32));
         if segment.raw.len() >= SEGMENT_LEN {
@@ -534,8 +638,9 @@ impl Encoder {
             PackWriter::new(self.shared.repository.master(), self.kind, buffer)
         });
         pack.push(codec, encoded, std::mem::take(&mut segment.blocks));
+        self.checksums.push(std::mem::take(&mut segment.checksum));
         segment.raw.clear();
-        if pack.len() >= PACK_LEN {
+        if pack.len() >= PACK_LEN || pack.blocks() >= PACK_BLOCKS_MAX {
             self.upload()?;
         }
         Ok(())
@@ -551,6 +656,7 @@ impl Encoder {
             return Ok(());
         };
         let (bytes, contents) = pack.finish();
+        let checksums = std::mem::take(&mut self.checksums);
         let Some(uploads) = &self.uploads else {
             // A dry run.
             let stored = &self.shared.counters.stored_bytes;
@@ -559,9 +665,12 @@ impl Encoder {
             return Ok(());
         };
         if let Some(verifier) = &mut self.verifier {
-            read_back(&self.shared.repository, &bytes, &contents, verifier)?;
+            verifier
+                .verify(&self.shared.repository, &bytes, &contents, &checksums)
+                .map_err(|why| Error::NotReadBack { why })?;
         }
         let pack = FinishedPack { bytes, contents };
+        self.shared.handed_over.fetch_add(1, Ordering::Relaxed);
         uploads.send(pack).expect("uploads are taken until the end");
         Ok(())
     }
@@ -580,6 +689,10 @@ impl Encoder {
     /// As [`Encoder::store`].
     pub fn absorb(&mut self, mut other: Self) -> Result<()> {
         for segment in [&other.compressible, &other.random] {
+            if self.verifier.is_some() && !segment.checksum.fits(&segment.raw) {
+                let why = "an open segment does not match its checksum".to_owned();
+                return Err(Error::NotReadBack { why });
+            }
             let mut rest = segment.raw.as_slice();
             for &(id, len) in &segment.blocks {
                 let (block, behind) = rest.split_at(len as usize);
@@ -608,24 +721,6 @@ impl Encoder {
     /// Whether the run has failed.
     pub fn has_failed(&self) -> bool {
         self.shared.failed.load(Ordering::Relaxed)
-    }
-}
-
-/// Checks that a finished pack decodes to its blocks, by their digests.
-fn read_back(
-    repository: &Repository,
-    bytes: &[u8],
-    contents: &PackContents,
-    examiner: &mut Examiner,
-) -> Result<()> {
-    let mut first = None;
-    let examined = examiner.examine(repository, bytes, contents, "it", |error, _| {
-        first.get_or_insert(error);
-    });
-    match examined.err().or(first) {
-        None => Ok(()),
-        Some(Error::Damaged { why, .. }) => Err(Error::NotReadBack { why }),
-        Some(error) => Err(error),
     }
 }
 
@@ -682,7 +777,7 @@ mod tests {
             assert!(matches!(error, Error::NotReadBack { .. }), "{error}");
             let text = error.to_string();
             assert!(
-                text.contains("does not match its digest") && text.contains("memory"),
+                text.contains("does not match its checksum") && text.contains("memory"),
                 "{text}"
             );
             assert_eq!(packs, 0);
@@ -701,12 +796,15 @@ mod tests {
         let steal = |encoder: &mut Encoder| {
             encoder.close_segment(true).unwrap();
             let repository = encoder.shared.repository.clone();
-            pack = encoder.pack.take().map(|pack| (repository, pack.finish()));
+            let checksums = std::mem::take(&mut encoder.checksums);
+            let taken = encoder.pack.take();
+            pack = taken.map(|pack| (repository, pack.finish(), checksums));
         };
         store_with(compression, steal, true).0.unwrap();
-        let (repository, (mut bytes, contents)) = pack.expect("there was an open segment");
+        let (repository, (mut bytes, contents), checksums) =
+            pack.expect("there was an open segment");
         let mut examiner = Examiner::default();
-        let mut test = |bytes: &[u8]| read_back(&repository, bytes, &contents, &mut examiner);
+        let mut test = |bytes: &[u8]| examiner.verify(&repository, bytes, &contents, &checksums);
         test(&bytes).unwrap();
         for at in 0..bytes.len() {
             bytes[at] ^= 1;

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
+use tabane_storage::sync::try_each;
 use tabane_storage::{Id, Name, ObjectKind, Storage, StorageErrorKind, object_id};
 
 const PREFIX: &[u8; 8] = b"TABANEY\x01";
@@ -93,13 +94,18 @@ pub fn read(storage: &dyn Storage) -> Result<Copies> {
         source,
     })?;
     let mut copies = Copies::default();
-    for id in listed.into_iter().map(|listed| listed.id) {
+    let ids: Vec<Id> = listed.into_iter().map(|listed| listed.id).collect();
+    let read = try_each(&ids, storage.connections(), |&id| {
         let name = Name::new(ObjectKind::Copy, id);
-        let bytes = match storage.get(name, None) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == StorageErrorKind::NotFound => continue,
-            Err(error) => return Err(Error::storage("read", name)(error)),
-        };
+        match storage.get(name, None) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == StorageErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::storage("read", name)(error)),
+        }
+    })?;
+    for (id, bytes) in ids.into_iter().zip(read) {
+        let Some(bytes) = bytes else { continue };
+        let name = Name::new(ObjectKind::Copy, id);
         let original = parse(&bytes).filter(|_| object_id(&[&bytes]) == id);
         match original {
             Some(Original::Config(config)) => {

@@ -7,6 +7,7 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::error::{Error, Result};
 use crate::format::crypto::{MasterKey, ObjectKey};
 use tabane_storage::Id;
+use tabane_storage::sync::try_each;
 use tabane_storage::{Name, ObjectKind, Storage, StorageErrorKind};
 use tabane_storage::{object_id, random};
 
@@ -129,14 +130,24 @@ pub struct Listing {
 /// When the storage cannot be listed.
 pub fn list(storage: &dyn Storage) -> Result<Listing> {
     let mut listing = Listing::default();
-    for id in ids(storage)? {
-        match load(storage, id) {
+    for (_, key) in read_all(storage)? {
+        match key {
             Ok(key) => listing.keys.push(key),
             Err(error) => listing.damaged.push(error),
         }
     }
     listing.keys.sort_by_key(|key| (key.file.created, key.id));
     Ok(listing)
+}
+
+/// Reads all keys, several at a time. Those that cannot be read don't hide the others.
+///
+/// # Errors
+/// When the storage cannot be listed.
+pub(crate) fn read_all(storage: &dyn Storage) -> Result<Vec<(Id, Result<Key>)>> {
+    let ids = ids(storage)?;
+    let load = |&id: &Id| Ok::<_, Error>((id, load(storage, id)));
+    try_each(&ids, storage.connections(), load)
 }
 
 /// Tries the password on every key; returns the first master key that `is_right`, and the key that
@@ -151,16 +162,17 @@ pub fn list(storage: &dyn Storage) -> Result<Listing> {
 /// looks at, may be the reason.
 pub(crate) fn open(
     storage: &dyn Storage,
+    keys: Vec<(Id, Result<Key>)>,
     password: &Password,
     is_right: impl Fn(&MasterKey) -> Result<()>,
 ) -> Result<(MasterKey, Id)> {
-    let ids = ids(storage)?;
-    if ids.is_empty() {
+    if keys.is_empty() {
         return Err(Error::NoKeys);
     }
+    let count = keys.len();
     let mut damaged = None;
-    for &id in &ids {
-        let opened = load(storage, id).and_then(|key| match key.unwrap(password)? {
+    for (id, key) in keys {
+        let opened = key.and_then(|key| match key.unwrap(password)? {
             Some(master) => is_right(&master).map(|()| Some(master)),
             None => Ok(None),
         });
@@ -171,7 +183,7 @@ pub(crate) fn open(
         }
     }
     Err(damaged.unwrap_or_else(|| Error::WrongPassword {
-        keys: ids.len(),
+        keys: count,
         location: storage.location(),
     }))
 }

@@ -29,10 +29,15 @@ const _: () =
 /// A pack is closed when it has this many bytes.
 pub const PACK_LEN: usize = 16 << 20;
 
+/// A pack is closed when it has this many blocks: those on their way to the storage are kept in
+/// memory, some 100 bytes each.
+pub const PACK_BLOCKS_MAX: usize = 64 << 10;
+
 /// A pack in the making.
 pub struct PackWriter {
     key: ObjectKey,
     bytes: Vec<u8>,
+    blocks: usize,
     contents: PackContents,
 }
 
@@ -46,6 +51,7 @@ impl PackWriter {
         Self {
             key: master.object_key(ObjectKind::Pack, &salt),
             bytes,
+            blocks: 0,
             contents: PackContents {
                 salt,
                 kind,
@@ -58,6 +64,7 @@ impl PackWriter {
     pub fn push(&mut self, codec: Codec, encoded: &[u8], blocks: Vec<(Id, u32)>) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(encoded);
+        self.blocks += blocks.len();
         let number = self.contents.segments.len();
         self.key
             .seal(nonce_of_segment(number), &mut self.bytes, start);
@@ -71,6 +78,11 @@ impl PackWriter {
     /// Bytes so far.
     pub fn len(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Number of blocks so far.
+    pub fn blocks(&self) -> usize {
+        self.blocks
     }
 
     /// Whether the pack has no segment yet.

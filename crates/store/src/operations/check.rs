@@ -1,6 +1,6 @@
 //! Is everything there, and is it what was written?
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -10,18 +10,18 @@ use crate::access::client::{Presence, Purpose};
 use crate::access::examine::Examiner;
 use crate::access::reach::{Reach, is_whole};
 use crate::access::reader::{self, BlockReader};
-use crate::access::removal::Removals;
-use crate::access::repository::Repository;
+use crate::access::removal::{Removal, Removals};
+use crate::access::repository::{READ_ATTEMPTS_MAX, Repository};
 use crate::error::{Error, Result};
 use crate::format::entry::{self, Entry, Piece};
 use crate::format::key;
 use crate::format::pack::PackContents;
 use crate::format::snapshot::Snapshot;
 use crate::operations::salvage::salvage;
-use tabane_index::Index;
+use tabane_index::{Index, IndexSegment};
 use tabane_storage::Id;
-use tabane_storage::sync::lock;
-use tabane_storage::{Name, ObjectKind};
+use tabane_storage::sync::{both, lock};
+use tabane_storage::{Listed, Name, ObjectKind};
 
 /// What is checked.
 #[derive(Clone, Debug, Default)]
@@ -118,23 +118,32 @@ impl Repository {
     /// When the storage cannot be listed.
     pub fn check(&self, options: CheckOptions) -> Result<CheckReport> {
         let run = Arc::new(Run {
-            repository: self.clone(),
+            // What is kept on this machine says nothing about the storage.
+            repository: self.without_local_copies(),
             problems: AtomicU64::new(0),
             bad_blocks: Mutex::default(),
         });
         let mut report = CheckReport::default();
-        // So that no prune takes packs away meanwhile. A repository that cannot be written to
-        // cannot be pruned from here, and can be checked.
-        let _presence = Presence::announce(self, Purpose::Restore);
-        report.keys = check_keys(&run)?;
-        let removals = read_removals(&run)?;
-        // Before the index: so the index knows all that the snapshots need, even if a backup ends
-        // meanwhile.
-        let announced = self.announced_snapshots()?;
-        let mut snapshots = read_snapshots(&run, &options.snapshots, &mut report)?;
+        let (keys, (_presence, objects)) = both(
+            self.is_far(),
+            || check_keys(&run),
+            || {
+                // So that no prune takes packs away meanwhile. A repository that cannot be written
+                // to cannot be pruned from here, and can be checked.
+                let presence = Presence::announce(self, Purpose::Restore);
+                (presence, read_objects(&run, &options.snapshots))
+            },
+        );
+        report.keys = keys?;
+        let Objects {
+            removals,
+            announced,
+            mut snapshots,
+            contents,
+            packs,
+        } = objects?.count(&run, &mut report);
         snapshots.sort_by_key(|(id, snapshot)| (snapshot.time, *id));
-        let contents = read_index(&run, &mut report)?;
-        let (packs, index) = check_packs(&run, &contents, &removals, &mut report)?;
+        let (packs, index) = check_packs(&run, &contents, packs, &removals, &mut report)?;
         report.packs = contents.len() as u64;
         report.blocks = index.len();
         let packs = if options.snapshots.is_empty() || options.read_data == ReadData::Nothing {
@@ -164,42 +173,135 @@ impl Repository {
 }
 
 fn check_keys(run: &Run) -> Result<u64> {
-    for fault in run.repository.faults_of_config_and_keys()? {
+    let repository = &run.repository;
+    let is_far = repository.is_far();
+    let (faults, (is_migrated, keys)) = both(
+        is_far,
+        || repository.faults_of_config_and_keys(),
+        || {
+            let list = || key::list(repository.storage());
+            both(is_far, || repository.is_migrated_in_part(), list)
+        },
+    );
+    for fault in faults? {
         run.problem(&fault);
     }
-    if run.repository.is_migrated_in_part()? {
-        let progress = run.repository.progress();
+    if is_migrated? {
+        let progress = repository.progress();
         progress.note("a migration of this repository was interrupted: migrate it again");
     }
-    Ok(key::list(run.repository.storage())?.keys.len() as u64)
-}
-
-fn read_removals(run: &Run) -> Result<Removals> {
-    match run.repository.read_removals() {
-        Err(error @ Error::Damaged { .. }) => {
-            run.error(&error);
-            Ok(Removals::default())
-        }
-        result => result,
-    }
+    Ok(keys?.keys.len() as u64)
 }
 
 type Contents = Arc<HashMap<Id, PackContents>>;
 
-/// Reads all objects of the index, those that can be read.
-fn read_index(run: &Run, report: &mut CheckReport) -> Result<Contents> {
-    let mut contents = HashMap::new();
+/// What is read of a repository but for its packs.
+struct Objects {
+    removals: Removals,
+    announced: Vec<Snapshot>,
+    snapshots: Vec<(Id, Snapshot)>,
+    contents: Contents,
+    packs: Vec<(Id, u64)>,
+}
+
+/// As [`Objects`], with what is damaged.
+struct Read {
+    removals: BTreeMap<Id, Result<Removal>>,
+    announced: BTreeMap<Id, Result<Snapshot>>,
+    snapshots: BTreeMap<Id, Result<Option<Snapshot>>>,
+    index: BTreeMap<Id, Result<IndexSegment>>,
+    packs: Vec<Listed>,
+}
+
+/// Lists and reads all objects but packs; of snapshots, those that are `chosen`, all if there are
+/// none.
+fn read_objects(run: &Run, chosen: &[Id]) -> Result<Read> {
     let repository = &run.repository;
-    let segments =
-        repository.read_each(ObjectKind::Index, |id| repository.read_index_segment(id))?;
-    for segment in segments.into_values() {
-        report.index_objects += 1;
-        match segment {
-            Ok(segment) => contents.extend(segment),
-            Err(error) => run.error(&error),
+    let is_far = repository.is_far();
+    for _ in 0..READ_ATTEMPTS_MAX {
+        // Snapshots before the index: so the index knows all that they need, even if a backup ends
+        // meanwhile.
+        let [removals, pending, snapshots, index, packs] = repository.list_in_order([
+            ObjectKind::Removal,
+            ObjectKind::Pending,
+            ObjectKind::Snapshot,
+            ObjectKind::Index,
+            ObjectKind::Pack,
+        ])?;
+        let read_pending = |id| repository.load_snapshot_from(ObjectKind::Pending, id);
+        let read_snapshot = |id| {
+            let is_chosen = chosen.is_empty() || chosen.contains(&id);
+            is_chosen.then(|| repository.load_snapshot(id)).transpose()
+        };
+        let (of_snapshots, of_packs) = both(
+            is_far,
+            || {
+                both(
+                    is_far,
+                    || repository.read_each_listed(&pending, read_pending),
+                    || repository.read_each_listed(&snapshots, read_snapshot),
+                )
+            },
+            || {
+                both(
+                    is_far,
+                    || repository.read_each_listed(&removals, |id| repository.read_removal(id)),
+                    || repository.read_each_listed(&index, |id| repository.read_index_segment(id)),
+                )
+            },
+        );
+        let read = (of_snapshots.0?, of_snapshots.1?, of_packs.0?, of_packs.1?);
+        if let (Some(announced), Some(snapshots), Some(removals), Some(index)) = read {
+            return Ok(Read {
+                removals,
+                announced,
+                snapshots,
+                index,
+                packs,
+            });
         }
     }
-    Ok(Arc::new(contents))
+    Err(Error::RemovedMeanwhile)
+}
+
+impl Read {
+    /// Counts and reports.
+    fn count(self, run: &Run, report: &mut CheckReport) -> Objects {
+        let mut removals = BTreeMap::new();
+        for (id, removal) in self.removals {
+            match removal {
+                Ok(removal) => drop(removals.insert(id, removal)),
+                Err(error) => run.error(&error),
+            }
+        }
+        let mut snapshots = Vec::new();
+        for (id, snapshot) in self.snapshots {
+            let Some(snapshot) = snapshot.transpose() else {
+                continue;
+            };
+            report.snapshots += 1;
+            match snapshot {
+                Ok(snapshot) => snapshots.push((id, snapshot)),
+                Err(error) => run.error(&error),
+            }
+        }
+        let mut contents = HashMap::new();
+        for segment in self.index.into_values() {
+            report.index_objects += 1;
+            match segment {
+                Ok(segment) => contents.extend(segment),
+                Err(error) => run.error(&error),
+            }
+        }
+        let packs = self.packs.into_iter();
+        Objects {
+            removals: Removals(removals),
+            announced: self.announced.into_values().flatten().collect(),
+            snapshots,
+            contents: Arc::new(contents),
+            packs: packs.map(|pack| (pack.id, pack.len)).collect(),
+        }
+    }
 }
 
 /// Compares the packs that are there with those that the index names; returns those in both with
@@ -207,11 +309,11 @@ fn read_index(run: &Run, report: &mut CheckReport) -> Result<Contents> {
 fn check_packs(
     run: &Run,
     contents: &HashMap<Id, PackContents>,
+    listed: Vec<(Id, u64)>,
     removals: &Removals,
     report: &mut CheckReport,
 ) -> Result<(Vec<(Id, u64)>, Index)> {
     let condemned = removals.condemned();
-    let listed = run.repository.list(ObjectKind::Pack)?;
     let there: HashMap<Id, u64> = listed.iter().copied().collect();
     let (mut index, mut lost) = (Index::default(), Vec::new());
     for (id, pack) in contents {
@@ -268,7 +370,7 @@ fn needed(
     contents: &Contents,
     mut packs: Vec<(Id, u64)>,
 ) -> Vec<(Id, u64)> {
-    let mut reader = BlockReader::new(&run.repository);
+    let mut reader = BlockReader::of_trees(&run.repository);
     let mut reach = Reach::default();
     for (_, snapshot) in snapshots {
         let _ = reach.add(&mut reader, index, &snapshot.root);
@@ -281,31 +383,6 @@ fn needed(
     packs
 }
 
-/// The snapshots that can be read, of those that are `chosen`.
-fn read_snapshots(
-    run: &Run,
-    chosen: &[Id],
-    report: &mut CheckReport,
-) -> Result<Vec<(Id, Snapshot)>> {
-    let mut readable = Vec::new();
-    let repository = &run.repository;
-    let snapshots = repository.read_each(ObjectKind::Snapshot, |id| {
-        let is_chosen = chosen.is_empty() || chosen.contains(&id);
-        is_chosen.then(|| repository.load_snapshot(id)).transpose()
-    })?;
-    for (id, snapshot) in snapshots {
-        let Some(snapshot) = snapshot.transpose() else {
-            continue;
-        };
-        report.snapshots += 1;
-        match snapshot {
-            Ok(snapshot) => readable.push((id, snapshot)),
-            Err(error) => run.error(&error),
-        }
-    }
-    Ok(readable)
-}
-
 /// Reads every directory of every snapshot once, and looks up every block.
 fn check_snapshots(
     run: &Run,
@@ -313,7 +390,7 @@ fn check_snapshots(
     snapshots: Vec<(Id, Snapshot)>,
     announced: &[Snapshot],
 ) -> Result<()> {
-    let mut reader = BlockReader::new(&run.repository);
+    let mut reader = BlockReader::of_trees(&run.repository);
     let mut seen = Seen::default();
     for (id, snapshot) in snapshots {
         let what = format!("snapshot {}", id.short());

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
+use crate::access::client::Presence;
 use crate::access::reach::Reach;
 use crate::access::reader::BlockReader;
 use crate::access::removal;
@@ -11,20 +12,28 @@ use crate::error::{Error, Result};
 use crate::format::snapshot::Snapshot;
 use crate::operations::repack;
 use tabane_storage::Id;
+use tabane_storage::sync::both;
 use tabane_storage::{Name, ObjectKind};
 
 /// Writes a snapshot; returns its ID. `removals` are those of the index in which its blocks were
 /// found ([`Index::removals`](tabane_index::Index::removals)). Its blocks must be durable and
-/// indexed, each in a pack that no such removal names.
+/// indexed, each in a pack that no such removal names. `presence` ends when the snapshot is there,
+/// if this client has nothing else to do.
 ///
 /// # Errors
 /// [`Error::RemovedMeanwhile`] when a block is gone, [`Error::RepositoryGone`] when the repository
 /// is; when the storage fails. No snapshot is left then.
-pub fn commit(repository: &Repository, snapshot: &Snapshot, removals: &BTreeSet<Id>) -> Result<Id> {
+pub fn commit(
+    repository: &Repository,
+    snapshot: &Snapshot,
+    removals: &BTreeSet<Id>,
+    presence: Option<Presence>,
+) -> Result<Id> {
     let new = New {
         repository,
         snapshot,
         beside: None,
+        presence,
     };
     new.commit(removals)
 }
@@ -46,6 +55,7 @@ pub(crate) fn commit_beside(
         repository,
         snapshot,
         beside: Some((old, own)),
+        presence: None,
     };
     new.commit(removals)
 }
@@ -57,6 +67,8 @@ struct New<'a> {
     /// The old snapshot, which keeps all blocks but the listed ones; if absent, all blocks need
     /// checking.
     beside: Option<(Id, &'a HashSet<Id>)>,
+    /// The announcement of this client, which ends with a committed snapshot.
+    presence: Option<Presence>,
 }
 
 impl New<'_> {
@@ -66,18 +78,31 @@ impl New<'_> {
         let json = serde_json::to_vec(self.snapshot).expect("a snapshot is plain data");
         let mut removals = removals.clone();
         loop {
+            // What was removed since the blocks were looked up shows most often here, before
+            // anything relies on them.
+            // model: removal/commit/look
+            let look = || removal::names(repository);
             // model: removal/commit/put-pending
-            let pending = repository.put_sealed(ObjectKind::Pending, &json)?;
+            let put = || repository.put_sealed(ObjectKind::Pending, &json);
+            let (seen, pending) = both(repository.is_far(), look, put);
+            let pending = pending?;
             // As long as the pending object exists, an equal snapshot counts as not confirmed. A
             // pending object that is left behind is removed by a later prune.
             // model: removal/commit/delete-pending
             let forget_pending =
                 || repository.delete_if_there(Name::new(ObjectKind::Pending, pending));
-            removals = self.secure(&removals).inspect_err(|_| {
+            let secured = match seen {
+                Ok(seen) if seen == removals => Ok(removals),
+                Ok(_) => self.secure(&removals),
+                Err(error) => Err(error),
+            };
+            removals = secured.inspect_err(|_| {
                 let _ = forget_pending();
             })?;
             if let Some(id) = self.attempt(&removals)? {
-                let _ = forget_pending();
+                // The records of a client that has done its work go together.
+                let presence = self.presence.take();
+                let _ = both(repository.is_far(), || drop(presence), forget_pending);
                 return Ok(id);
             }
             forget_pending()?;
@@ -96,13 +121,17 @@ impl New<'_> {
         let repository = self.repository;
         // model: removal/commit/put-snapshot
         let id = repository.save_snapshot(self.snapshot)?;
-        let stands = || -> Result<bool> {
+        let stands = || {
             // model: removal/commit/confirm
-            let stands = removal::names(repository)? == *removals && self.is_old_there()?;
-            repository.verify_presence()?;
-            Ok(stands)
+            let is_secured = || -> Result<bool> { Ok(removal::names(repository)? == *removals) };
+            let is_there = || {
+                repository.verify_presence()?;
+                self.is_old_there()
+            };
+            let (is_secured, is_there) = both(repository.is_far(), is_secured, is_there);
+            Ok(is_secured? & is_there?)
         };
-        let stands = stands();
+        let stands: Result<bool> = stands();
         if let Ok(true) = stands {
             return Ok(Some(id));
         }
@@ -144,7 +173,7 @@ impl New<'_> {
         let blocks = match self.beside {
             Some((_, own)) => own,
             None => {
-                let mut reader = BlockReader::new(repository);
+                let mut reader = BlockReader::of_trees(repository);
                 reach.add(&mut reader, &index, &self.snapshot.root)?;
                 reach.blocks()
             }

@@ -133,7 +133,7 @@ impl Repository {
         };
         let target = to.load_index()?;
         let removals = target.removals().clone();
-        let mut reader = BlockReader::new(self);
+        let mut reader = BlockReader::of_trees(self);
         let mut reach = Reach::default();
         for (_, snapshot) in &new {
             reach.add(&mut reader, &source, &snapshot.root)?;
@@ -165,7 +165,7 @@ impl Repository {
         let written = repack::copy_between(ends, missing, options.compression, progress)?;
         copied.stored_bytes = written.stored_bytes;
         for (id, snapshot) in new {
-            let copy = commit(to, &snapshot, &removals)?;
+            let copy = commit(to, &snapshot, &removals, None)?;
             copied.snapshots.push((id, Some(copy)));
         }
         Ok(copied)

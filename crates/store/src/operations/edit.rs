@@ -107,7 +107,7 @@ pub fn edit<E: Edit>(
         encoder: writer.encoder(BlockKind::Tree, Compression::AUTO),
         trees: Trees {
             writer: &writer,
-            reader: BlockReader::new(repository),
+            reader: BlockReader::of_trees(repository),
         },
         edit,
         done: HashMap::new(),

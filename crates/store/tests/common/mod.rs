@@ -17,7 +17,8 @@ use tabane_store::key::{KdfCost, Password};
 use tabane_store::restore::{RestoreOptions, RestoreSummary};
 use tabane_store::{Algorithm, Id, InitOptions, Outcome, Progress, Repository};
 pub use tabane_testing::{
-    compare, files as tree, gateway, is_root, memory, mount, not_checked, process, scratch, sshd,
+    compare, far, files as tree, gateway, is_root, memory, mount, not_checked, process, scratch,
+    sshd,
 };
 use tempfile::TempDir;
 

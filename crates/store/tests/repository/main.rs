@@ -11,6 +11,7 @@ mod concurrent;
 mod copy;
 mod decode;
 mod errors;
+mod far;
 mod faults;
 mod flips;
 mod format;

@@ -4,6 +4,7 @@
 //! their blocks are hashed side by side; a big file by itself, whose blocks are handed on in
 //! bundles so that all cores get some. A directory is stored by whoever completes its last entry.
 
+mod cold;
 mod directory;
 mod gate;
 mod options;
@@ -32,8 +33,10 @@ use crate::error::{Error, Result};
 use crate::format::pack::BlockKind;
 use crate::format::snapshot::{Snapshot, Summary};
 use crate::operations::commit::commit;
+use tabane_storage::sync::both;
 use tabane_storage::{Id, Name, ObjectKind};
 
+use cold::Cold;
 use directory::Assembler;
 use gate::Gate;
 use producer::Producer;
@@ -138,24 +141,37 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
     if matches!(source, Source::Paths(_)) {
         point_out_itself(repository, &paths, &excludes);
     }
-    let parent = match options.parent {
-        Parent::None => None,
-        Parent::Snapshot(id) => Some((id, repository.load_snapshot(id)?)),
-        Parent::Latest => repository.find_parent_snapshot(&options.hostname, &path_texts, time)?,
+    let is_far = repository.is_far();
+    let find_parent = || match options.parent {
+        Parent::None => Ok(None),
+        Parent::Snapshot(id) => Ok(Some((id, repository.load_snapshot(id)?))),
+        Parent::Latest => repository.find_parent_snapshot(&options.hostname, &path_texts, time),
     };
-    // Before anything is looked up: from now on a prune leaves alone what this backup finds.
-    let _presence = if options.dry_run {
-        None
-    } else {
-        Some(Presence::announce(repository, Purpose::Backup)?)
+    // From now on a prune leaves alone what this backup finds.
+    let announce = || {
+        if options.dry_run {
+            Ok(None)
+        } else {
+            Presence::announce(repository, Purpose::Backup).map(Some)
+        }
     };
     // To list all packs takes the longer the more there are: it is done for whoever reads
     // everything anyway.
-    let (index, lost) = if options.parent == Parent::None || !repository.has_cache() {
-        repository.load_index_and_lost()?
-    } else {
-        (repository.load_index()?, Vec::new())
+    let load = || {
+        if options.parent == Parent::None || !repository.has_cache() {
+            repository.load_index_and_lost()
+        } else {
+            Ok((repository.load_index()?, Vec::new()))
+        }
     };
+    let (parent, begun) = both(is_far, find_parent, || both(is_far, announce, load));
+    let (presence, loaded) = (begun.0?, begun.1);
+    let (parent, mut loaded) = (parent?, loaded?);
+    // A prune that has begun before the announcement may not leave alone what was looked up before.
+    while is_far && presence.is_some() && removal::names(repository)? != *loaded.0.removals() {
+        loaded = load()?;
+    }
+    let (index, lost) = loaded;
     let removals = index.removals().clone();
     for pack in lost {
         let name = Name::new(ObjectKind::Pack, pack).path();
@@ -177,6 +193,7 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
         repository: repository.clone(),
         writer,
         reading: Gate::new(options.readers),
+        contents: Cold::default(),
         options,
         time,
         assembler,
@@ -274,10 +291,11 @@ fn make(repository: &Repository, source: &Source, options: BackupOptions) -> Res
     let is_same = |parent: &Snapshot| parent.paths == snapshot.paths && !is_changed;
     let has_parent = parent.is_some_and(|(_, parent)| is_same(&parent));
     let unchanged = has_parent && matches!(source, Source::Paths(_));
+    repository.nearby().tidy();
     let id = if run.options.dry_run || unchanged && run.options.skip_if_unchanged {
         None
     } else {
-        Some(commit(repository, &snapshot, &removals)?)
+        Some(commit(repository, &snapshot, &removals, presence)?)
     };
     Ok(Backup {
         id,

@@ -83,6 +83,8 @@ impl Batch {
             return;
         }
         let turn = run.reading.enter();
+        let watch = run.contents.watch();
+        run.contents.ask_ahead(&self.jobs);
         let mut bundle = Bundle::new(run.buffers.take());
         let mut files: Vec<(FileJob, Entry)> = Vec::with_capacity(self.jobs.len());
         for job in self.jobs {
@@ -114,7 +116,7 @@ impl Batch {
                 }
             }
         }
-        drop(turn);
+        drop((watch, turn));
         let stored = store(run, &bundle, encoder).and_then(|pieces| {
             for ((_, &file), piece) in bundle.iter().zip(pieces) {
                 if let Kind::File { content, .. } = &mut files[file].1.kind {

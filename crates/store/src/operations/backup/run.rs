@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use jiff::Timestamp;
 use tabane_storage::Outcome;
 
+use super::cold::Cold;
 use super::directory::Assembler;
 use super::gate::Gate;
 use super::options::BackupOptions;
@@ -29,6 +30,8 @@ pub struct Run {
     /// Arenas of bundles.
     pub buffers: Buffers,
     pub reading: Gate,
+    /// Contents of files.
+    pub contents: Cold,
 }
 
 /// What a backup has done so far.

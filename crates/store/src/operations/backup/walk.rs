@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use tabane_engine::Submitter;
 use tabane_files::read;
 
+use super::cold::Cold;
 use super::directory::{Directory, Place};
 use super::options::Source;
 use super::read::{Batch, FileJob, LargeFile};
@@ -34,6 +35,8 @@ pub struct Walker<'a> {
     /// Start of the parent snapshot: files changed at about this time or later are read again.
     parent_start: Option<Timestamp>,
     batch: Batch,
+    /// Entries of directories.
+    entries: Cold,
 }
 
 /// The source paths as a tree, so that each directory is walked once.
@@ -93,12 +96,13 @@ impl<'a> Walker<'a> {
         Self {
             run,
             submitter,
-            reader: BlockReader::new(&run.repository),
+            reader: BlockReader::of_trees(&run.repository),
             parent_root: parent
                 .map(|snapshot| snapshot.root.clone())
                 .unwrap_or_default(),
             parent_start: parent.map(|snapshot| snapshot.summary.start),
             batch: Batch::default(),
+            entries: Cold::default(),
         }
     }
 
@@ -252,6 +256,9 @@ impl<'a> Walker<'a> {
     /// Hands out the entries of a directory and everything below them.
     fn entries(&mut self, level: Level<'_>, names: Vec<OsString>, targets: &Targets) -> Result<()> {
         let none = Targets::default();
+        let fd = level.fd.as_fd();
+        // If the last directory was not in memory, or the first entry of this one is not.
+        let is_ahead = self.entries.look_ahead(fd, &names);
         for (number, name) in names.iter().enumerate() {
             self.run.go_on()?;
             let place = level.directory.place(number);
@@ -261,7 +268,16 @@ impl<'a> Walker<'a> {
                 level.directory.compare(number, known);
             }
             let path = level.path.join(name);
-            let found = read::stat(level.fd.as_fd(), name, self.run.options.with_atime);
+            let stat = || read::stat(fd, name, self.run.options.with_atime);
+            let found = if number == 0 && !is_ahead {
+                let watch = self.entries.watch();
+                let found = stat();
+                drop(watch);
+                self.entries.look_ahead(fd, &names[1..]);
+                found
+            } else {
+                stat()
+            };
             let found = match found {
                 Ok(found) => found,
                 Err(error) if target.named => return Err(cannot_read(&path)(error)),

@@ -7,6 +7,7 @@ use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use tabane_index::IndexSegment;
 use tabane_storage::Id;
+use tabane_storage::sync::{both, try_each};
 use tabane_storage::{Name, ObjectKind};
 
 /// The most packs that one index object names: 16 GiB of packs.
@@ -17,6 +18,9 @@ const SMALL_INDEX_PACKS: usize = 128;
 
 /// The most small objects that are left as they are.
 const SMALL_OBJECTS_MAX: usize = 8;
+
+/// Index objects that are read from a far storage at a time: each may take tens of MB of memory.
+const READ_AT_ONCE: usize = 4;
 
 /// Packs that new index objects do not name.
 #[derive(Clone, Copy)]
@@ -44,6 +48,7 @@ pub fn rewrite(
     removals: &BTreeSet<Id>,
 ) -> Result<u64> {
     let Unwanted { gone, condemned } = unwanted;
+    let is_far = repository.is_far();
     let small = |packs: &IndexSegment| packs.len() < SMALL_INDEX_PACKS;
     let merge = objects.values().filter(|packs| small(packs)).count() > SMALL_OBJECTS_MAX;
     let old: Vec<Id> = objects
@@ -57,20 +62,25 @@ pub fn rewrite(
     let (mut named, mut segment) = (HashSet::new(), IndexSegment::new());
     let mut write = |segment: &mut IndexSegment| -> Result<()> {
         // model: removal/rewrite/list-removals
-        verify_removals(repository, removals)?;
+        let verify = || verify_removals(repository, removals);
+        let (verified, there) = both(is_far, verify, || repository.verify_presence());
+        verified?;
+        there?;
         // model: removal/rewrite/put-index
-        written.push(repository.write_index_segment(segment)?);
+        written.push(repository.put_index_segment(segment)?);
         segment.clear();
         Ok(())
     };
-    for &id in &old {
+    for ids in old.chunks(if is_far { READ_AT_ONCE } else { 1 }) {
         // model: removal/rewrite/read-old
-        let read = match repository.read_index_segment(id) {
-            // Another client has rewritten this object.
-            Err(error) if error.is_not_found() => continue,
-            read => read?,
-        };
-        for (pack, contents) in read {
+        let read = try_each(ids, ids.len(), |&id| {
+            match repository.read_index_segment(id) {
+                // Another client has rewritten this object.
+                Err(error) if error.is_not_found() => Ok(IndexSegment::new()),
+                read => read,
+            }
+        })?;
+        for (pack, contents) in read.into_iter().flatten() {
             let is_wanted = !gone.contains(&pack) && !condemned.contains(&pack);
             if is_wanted && named.insert(pack) {
                 segment.push((pack, contents));
@@ -83,18 +93,21 @@ pub fn rewrite(
     if !segment.is_empty() {
         write(&mut segment)?;
     }
-    let delete = |id| repository.delete_if_there(Name::new(ObjectKind::Index, id));
+    let delete = |ids: &[Id]| {
+        let names = ids.iter().map(|id| Name::new(ObjectKind::Index, *id));
+        repository.delete_all_if_there(&names.collect::<Vec<_>>())
+    };
     // model: removal/rewrite/confirm
     if let Err(error) = verify_removals(repository, removals) {
         // Safe to delete: packs that they name and that still exist are also in the old objects, or
         // in the objects that replaced these.
         // model: removal/rewrite/delete-new
-        written.into_iter().try_for_each(delete)?;
+        delete(&written)?;
         return Err(error);
     }
     let left = objects.len() - old.len() + written.len();
     // model: removal/rewrite/delete-old
-    old.into_iter().try_for_each(delete)?;
+    delete(&old)?;
     Ok(left as u64)
 }
 

@@ -12,7 +12,7 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
@@ -150,7 +150,8 @@ impl Repository {
     /// [`Error::PruneRunning`]; [`Error::CannotPrune`] when a block of a snapshot is missing or a
     /// snapshot cannot be read; when the storage fails.
     pub fn plan_prune(&self, options: PruneOptions) -> Result<PrunePlan> {
-        make_plan(self, options, Some(announce(self)?), &HashSet::new())
+        let presence = Presence::announce(self, Purpose::Prune)?;
+        make_plan(self, options, Some(presence), &HashSet::new())
     }
 
     /// As [`Repository::plan_prune`], with the snapshots in `forgotten` counted as removed. Writes
@@ -181,6 +182,9 @@ fn make_plan(
         BTreeMap::new(),
         &mut reach,
     )?;
+    if presence.is_some() {
+        refuse_beside(&view.alive, view.now)?;
+    }
     let mut plan = PrunePlan {
         repository: repository.clone(),
         options,
@@ -199,6 +203,12 @@ fn make_plan(
 pub(crate) fn announce(repository: &Repository) -> Result<Presence> {
     let presence = Presence::announce(repository, Purpose::Prune)?;
     let (others, now) = presence.others()?;
+    refuse_beside(&others, now)?;
+    Ok(presence)
+}
+
+/// Refuses to go on beside another prune, of these `others`; `now` is the time of the own record.
+fn refuse_beside(others: &[Seen], now: SystemTime) -> Result<()> {
     let is_other_prune = |seen: &&Seen| {
         let client = seen.client.as_ref();
         client.is_some_and(|client| client.purpose == Purpose::Prune)
@@ -206,18 +216,16 @@ pub(crate) fn announce(repository: &Repository) -> Result<Presence> {
             && seen.modified <= now
             && !seen.is_dead(now)
     };
-    match others.iter().find(is_other_prune) {
-        None => Ok(presence),
-        Some(other) => {
-            let who = other.client.as_ref().map_or_else(String::new, |client| {
-                format!(
-                    "{}@{} (process {})",
-                    client.username, client.hostname, client.pid
-                )
-            });
-            Err(Error::PruneRunning(who))
-        }
-    }
+    let Some(other) = others.iter().find(is_other_prune) else {
+        return Ok(());
+    };
+    let who = other.client.as_ref().map_or_else(String::new, |client| {
+        format!(
+            "{}@{} (process {})",
+            client.username, client.hostname, client.pid
+        )
+    });
+    Err(Error::PruneRunning(who))
 }
 
 /// Removes these packs from the index.
@@ -349,7 +357,7 @@ impl PrunePlan {
         let mut condemned = view.removals.condemned();
         let mut removals = view.removals.names();
         if !packs.is_empty() {
-            superseded = view.removals.names().into_iter().collect();
+            superseded = view.superseded_removals();
             condemned.extend(&packs);
             // model: removal/prune/put-removal
             removals.insert(removal::save(&run.repository, &Removal { packs })?);
@@ -459,27 +467,17 @@ impl Run {
         self.report.index_objects =
             index_objects::rewrite(&self.repository, &view.segments, unwanted, removals)?;
         // The newest removal stays for clients that began before it: see `removal`.
-        for (id, removal) in view.removals.iter() {
-            if superseded.contains(id) && removal.packs.iter().all(|pack| gone.contains(pack)) {
-                // model: removal/tidy/delete-removal
-                self.repository
-                    .delete_if_there(Name::new(ObjectKind::Removal, *id))?;
-            }
-        }
-        for snapshot in &view.unconfirmed {
-            // model: removal/tidy/delete-snapshot
-            self.repository
-                .delete_if_there(Name::new(ObjectKind::Snapshot, *snapshot))?;
-        }
-        for pending in &view.settled {
-            // model: removal/tidy/delete-pending
-            self.repository
-                .delete_if_there(Name::new(ObjectKind::Pending, *pending))?;
-        }
-        for dead in &view.dead {
-            self.repository
-                .delete_if_there(Name::new(ObjectKind::Client, dead.id))?;
-        }
+        let is_over = |(id, removal): &(&Id, &Removal)| {
+            superseded.contains(id) && removal.packs.iter().all(|pack| gone.contains(pack))
+        };
+        let over = view.removals.iter().filter(is_over).map(|(id, _)| id);
+        // model: removal/tidy/delete-removal
+        self.delete(ObjectKind::Removal, over)?;
+        // model: removal/tidy/delete-snapshot
+        self.delete(ObjectKind::Snapshot, &view.unconfirmed)?;
+        // model: removal/tidy/delete-pending
+        self.delete(ObjectKind::Pending, &view.settled)?;
+        self.delete(ObjectKind::Client, view.dead.iter().map(|dead| &dead.id))?;
         let removed = self.repository.storage().remove_leftovers(LEFTOVER_AGE_MIN);
         match removed {
             Ok(count) => self.report.leftovers = count,
@@ -488,5 +486,11 @@ impl Run {
             )),
         }
         Ok(())
+    }
+
+    fn delete<'a>(&self, kind: ObjectKind, ids: impl IntoIterator<Item = &'a Id>) -> Result<()> {
+        let names = ids.into_iter().map(|id| Name::new(kind, *id));
+        self.repository
+            .delete_all_if_there(&names.collect::<Vec<_>>())
     }
 }

@@ -9,11 +9,13 @@ use crate::access::client::{self, Presence, Seen};
 use crate::access::reach::{Reach, is_whole};
 use crate::access::reader::BlockReader;
 use crate::access::removal::{Removal, Removals};
-use crate::access::repository::Repository;
+use crate::access::repository::{READ_ATTEMPTS_MAX, Repository};
 use crate::error::{Error, Result};
 use crate::format::pack::BlockKind;
+use crate::format::snapshot::Snapshot;
 use tabane_index::{Index, IndexSegment};
 use tabane_storage::Id;
+use tabane_storage::sync::both;
 use tabane_storage::{Listed, ObjectKind};
 
 /// Age at which a dead client's pending snapshot is removed: until then it warns that the snapshot,
@@ -94,32 +96,26 @@ impl View {
         known: BTreeMap<Id, IndexSegment>,
         reach: &mut Reach,
     ) -> Result<Self> {
-        // model: removal/view/list-removals
-        let removals = repository.read_removals()?;
-        let removal_times = times(repository, ObjectKind::Removal)?;
-        let read = |kind| repository.read_each(kind, |id| repository.load_snapshot_from(kind, id));
-        // Read before the snapshots: a pending snapshot that vanishes meanwhile has become a
-        // snapshot by then.
-        // model: removal/view/list-pending
-        let pending_snapshots = read(ObjectKind::Pending)?;
-        let pending = repository.list_with_times(ObjectKind::Pending)?;
-        // model: removal/view/list-snapshots
-        let mut snapshots = read(ObjectKind::Snapshot)?;
+        let Objects {
+            removals,
+            removal_times,
+            pending,
+            pending_snapshots,
+            mut snapshots,
+            segments,
+            packs,
+            clients,
+        } = read_objects(repository, known)?;
         snapshots.retain(|id, _| !forgotten.contains(id));
-        // model: removal/view/list-objects
-        let segments = repository.read_rest(ObjectKind::Index, known, |id| {
-            repository.read_index_segment(id)
-        })?;
-        // model: removal/view/list-packs
-        let packs = repository.list_with_times(ObjectKind::Pack)?;
-        let packs: HashMap<Id, Listed> = packs.into_iter().map(|pack| (pack.id, pack)).collect();
-        // Listed after the packs: a client announces itself before it puts a pack.
-        let (mut clients, now) = match presence {
-            Some(presence) => presence.others()?,
-            None => without_presence(repository, &packs)?,
+        let (clients, now) = match presence {
+            Some(presence) => match presence.others_of(clients)? {
+                Some(others) => others,
+                None => presence.others()?,
+            },
+            None => without_presence(clients, &packs),
         };
         let (dead, alive): (Vec<Seen>, Vec<Seen>) =
-            clients.drain(..).partition(|seen| seen.is_dead(now));
+            clients.into_iter().partition(|seen| seen.is_dead(now));
 
         let mut index = Index::as_of(removals.names(), removals.condemned());
         let mut whole_packs = BTreeMap::new();
@@ -155,7 +151,7 @@ impl View {
             .collect();
         let mut unconfirmed = Vec::new();
 
-        let mut reader = BlockReader::new(repository);
+        let mut reader = BlockReader::of_trees(repository);
         reach.keep_if_all_in(|id| snapshots.contains_key(id) || pending_snapshots.contains_key(id));
         let snapshot_count = snapshots.len() as u64;
         for (id, snapshot) in snapshots {
@@ -229,6 +225,14 @@ impl View {
         due.map(|(_, removal)| removal).collect()
     }
 
+    /// The removals that another one has superseded: all but the newest.
+    pub fn superseded_removals(&self) -> Vec<Id> {
+        let newest = self.removal_times.values().max();
+        let times = self.removal_times.iter();
+        let older = times.filter(|(_, time)| Some(*time) < newest);
+        older.map(|(id, _)| *id).collect()
+    }
+
     /// Start of the oldest other client at work.
     pub fn oldest_client(&self) -> Option<SystemTime> {
         self.alive.iter().map(Seen::since).min()
@@ -244,17 +248,90 @@ impl View {
     }
 }
 
-/// All clients and the time for a dry run, which has no presence: just after the latest known time
-/// of the storage.
-fn without_presence(
-    repository: &Repository,
-    packs: &HashMap<Id, Listed>,
-) -> Result<(Vec<Seen>, SystemTime)> {
-    let clients = client::list(repository)?;
+/// What is read of a repository, in the order of rule 2.
+struct Objects {
+    removals: Removals,
+    removal_times: HashMap<Id, SystemTime>,
+    pending: Vec<Listed>,
+    pending_snapshots: BTreeMap<Id, Result<Snapshot>>,
+    snapshots: BTreeMap<Id, Result<Snapshot>>,
+    segments: BTreeMap<Id, IndexSegment>,
+    packs: HashMap<Id, Listed>,
+    clients: Vec<Seen>,
+}
+
+/// Lists and reads all objects but the `known` ones of the index, again if some of them are deleted
+/// meanwhile.
+fn read_objects(repository: &Repository, mut known: BTreeMap<Id, IndexSegment>) -> Result<Objects> {
+    for _ in 0..READ_ATTEMPTS_MAX {
+        let [removals, pending, snapshots, segments, packs, clients] =
+            repository.list_in_order([
+                // model: removal/view/list-removals
+                ObjectKind::Removal,
+                // Before the snapshots: a pending snapshot that vanishes meanwhile has become a
+                // snapshot by then.
+                // model: removal/view/list-pending
+                ObjectKind::Pending,
+                // model: removal/view/list-snapshots
+                ObjectKind::Snapshot,
+                // model: removal/view/list-objects
+                ObjectKind::Index,
+                // model: removal/view/list-packs
+                ObjectKind::Pack,
+                // After the packs: a client announces itself before it puts a pack.
+                ObjectKind::Client,
+            ])?;
+        let is_far = repository.is_far();
+        let read_snapshots = |kind, listed: &[Listed]| {
+            let read = |id| repository.load_snapshot_from(kind, id);
+            repository.read_each_listed(listed, read)
+        };
+        let read_removals = || {
+            let read = |id| repository.read_removal(id);
+            repository.read_listed(&removals, &mut BTreeMap::new(), read)
+        };
+        let read_segments = || {
+            let read = |id| repository.read_index_segment(id);
+            repository.read_listed(&segments, &mut known, read)
+        };
+        let (of_snapshots, of_packs) = both(
+            is_far,
+            || {
+                both(
+                    is_far,
+                    || read_snapshots(ObjectKind::Pending, &pending),
+                    || read_snapshots(ObjectKind::Snapshot, &snapshots),
+                )
+            },
+            || both(is_far, read_removals, read_segments),
+        );
+        let read = (of_snapshots.0?, of_snapshots.1?, of_packs.0?, of_packs.1?);
+        let (Some(pending_snapshots), Some(snapshots), Some(of_removals), Some(segments)) = read
+        else {
+            continue;
+        };
+        let times = removals.iter().map(|object| (object.id, object.modified));
+        return Ok(Objects {
+            removals: Removals(of_removals),
+            removal_times: times.collect(),
+            pending,
+            pending_snapshots,
+            snapshots,
+            segments,
+            packs: packs.into_iter().map(|pack| (pack.id, pack)).collect(),
+            clients: client::read_listed(repository, clients),
+        });
+    }
+    Err(Error::PruneOvertaken)
+}
+
+/// The others among all clients and the time for a dry run, which has no presence: just after the
+/// latest known time of the storage.
+fn without_presence(clients: Vec<Seen>, packs: &HashMap<Id, Listed>) -> (Vec<Seen>, SystemTime) {
     let times = packs.values().map(|pack| pack.modified);
     let latest = times.chain(clients.iter().map(|seen| seen.modified)).max();
     let now = latest.unwrap_or(SystemTime::UNIX_EPOCH) + Duration::from_nanos(1);
-    Ok((clients, now))
+    (clients, now)
 }
 
 /// The error of a snapshot that lacks blocks or cannot be read; others pass unchanged.
@@ -268,12 +345,4 @@ fn cannot_read(snapshot: Id, error: Error) -> Error {
         "snapshot {} cannot be read ({error})",
         snapshot.short()
     ))
-}
-
-fn times(repository: &Repository, kind: ObjectKind) -> Result<HashMap<Id, SystemTime>> {
-    let listed = repository.list_with_times(kind)?;
-    Ok(listed
-        .into_iter()
-        .map(|object| (object.id, object.modified))
-        .collect())
 }

@@ -81,7 +81,7 @@ impl Repository {
         let index = load_index(self)?;
         let mut report = SnapshotsReport::default();
         let (mut readable, mut missing_roots) = (Vec::new(), Vec::new());
-        let mut reader = BlockReader::new(self);
+        let mut reader = BlockReader::of_trees(self);
         for (id, snapshot) in snapshots {
             match reader.read_directory(&index, &snapshot.root) {
                 Err(error) if is_loss(&error) => {

@@ -7,15 +7,16 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 use tabane_engine::{Bundle, Pool};
-use tabane_files::beneath::{in_directory, open_beneath, remove};
+use tabane_files::beneath::{in_directory, open_beneath, open_parent, remove};
 use tabane_files::read::{data_extents, open_file};
-use tabane_files::write::{apply, apply_at};
+use tabane_files::write::{Fresh, apply, apply_at, apply_to_fresh};
 
 use super::plan::attribute_errors;
 use super::run::Run;
@@ -159,12 +160,30 @@ impl File {
     }
 }
 
-fn pool(run: &Run) -> Pool<BlockReader> {
-    reader::pool(&run.repository, || BlockReader::new(&run.repository))
+/// What one worker has.
+struct Worker {
+    reader: BlockReader,
+    /// The directory in which it made the last file.
+    place: Option<Place>,
+}
+
+/// A directory in which files are made, one after the other.
+struct Place {
+    path: PathBuf,
+    directory: OwnedFd,
+    /// What the files in it are at first, if that can be told, once one was made.
+    fresh: Option<Option<Fresh>>,
+}
+
+fn pool(run: &Run) -> Pool<Worker> {
+    reader::pool(&run.repository, || Worker {
+        reader: BlockReader::new(&run.repository),
+        place: None,
+    })
 }
 
 /// Writes all files.
-pub fn write_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) {
+pub fn write_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<Arc<File>>>) {
     let wanted = compare_all(run, target, files);
     let mut by_segment: HashMap<u32, Vec<Use>> = HashMap::new();
     let mut without_blocks = Vec::new();
@@ -193,9 +212,9 @@ pub fn write_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) 
             Arc::clone(files),
             numbers.to_vec(),
         );
-        pool.submitter().submit(move |_, _| {
+        pool.submitter().submit(move |worker, _| {
             for number in numbers {
-                write(&run, &target, &files[number], &[], 0);
+                write(&run, &target, &files[number], &mut worker.place, &[], 0);
             }
         });
     }
@@ -277,20 +296,21 @@ fn locate(run: &Run, file: &File, number: usize, wanted: &Wanted) -> Result<Vec<
 fn submit(
     run: &Arc<Run>,
     target: &Arc<OwnedFd>,
-    files: &Arc<Vec<File>>,
-    pool: &Pool<BlockReader>,
+    files: &Arc<Vec<Arc<File>>>,
+    pool: &Pool<Worker>,
     batches: Vec<Batch>,
 ) {
     let (run, target, files) = (Arc::clone(run), Arc::clone(target), Arc::clone(files));
-    pool.submitter().submit(move |reader, _| {
+    pool.submitter().submit(move |worker, _| {
         for batch in batches {
-            process(&run, &target, &files, reader, batch);
+            process(&run, &target, &files, worker, batch);
         }
     });
 }
 
 /// Reads segments, checks all wanted blocks side by side, and writes them.
-fn process(run: &Run, target: &OwnedFd, files: &[File], reader: &mut BlockReader, batch: Batch) {
+fn process(run: &Run, target: &OwnedFd, files: &[Arc<File>], worker: &mut Worker, batch: Batch) {
+    let reader = &mut worker.reader;
     if run.has_failed() {
         return;
     }
@@ -341,7 +361,14 @@ fn process(run: &Run, target: &OwnedFd, files: &[File], reader: &mut BlockReader
                 .iter()
                 .map(|place| (place.start, part(raw, place)))
                 .collect();
-            write(run, target, file, &parts, uses.len() as u32);
+            write(
+                run,
+                target,
+                file,
+                &mut worker.place,
+                &parts,
+                uses.len() as u32,
+            );
         }
     }
 }
@@ -375,7 +402,14 @@ fn close(run: &Run, state: &mut State) {
 }
 
 /// Writes parts of a file, and sets its attributes after the last of its `outstanding` blocks.
-fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], blocks: u32) {
+fn write(
+    run: &Run,
+    target: &OwnedFd,
+    file: &File,
+    place: &mut Option<Place>,
+    parts: &[(u64, &[u8])],
+    blocks: u32,
+) {
     if lock(&file.state).right {
         // Not opened for writing: a running program would refuse this.
         let applied = in_directory(target, &file.path, |directory, name| {
@@ -390,7 +424,7 @@ fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], block
     }
     let before = file.outstanding.load(Ordering::Relaxed);
     let written = (|| -> io::Result<()> {
-        let Some(open) = open(run, target, file, before == blocks)? else {
+        let Some((open, fresh)) = open(run, target, file, place, before == blocks)? else {
             return Ok(());
         };
         let mut bytes = 0;
@@ -411,7 +445,11 @@ fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], block
             {
                 open.set_len(file.entry.size())?;
             }
-            attribute_errors(run, &file.path, &apply(open.as_fd(), &file.entry));
+            let failures = match fresh {
+                Some(fresh) => apply_to_fresh(open.as_fd(), fresh, &file.entry),
+                None => apply(open.as_fd(), &file.entry),
+            };
+            attribute_errors(run, &file.path, &failures);
             close(run, &mut lock(&file.state));
             run.entry(&file.path, file.outcome());
         }
@@ -426,29 +464,34 @@ fn write(run: &Run, target: &OwnedFd, file: &File, parts: &[(u64, &[u8])], block
     }
 }
 
-/// Opens a file for writing; `None` if the file was given up. `whole` says that no other worker
-/// needs it.
+/// Opens a file for writing, and says what it is if it was just made; `None` if the file was given
+/// up. `whole` says that no other worker needs it.
 fn open(
     run: &Run,
     target: &OwnedFd,
     file: &File,
+    place: &mut Option<Place>,
     whole: bool,
-) -> io::Result<Option<Arc<fs::File>>> {
+) -> io::Result<Option<(Arc<fs::File>, Option<Fresh>)>> {
     let mut state = lock(&file.state);
     if state.failed {
         return Ok(None);
     }
     if let Some(open) = &state.open {
-        return Ok(Some(Arc::clone(open)));
+        return Ok(Some((Arc::clone(open), None)));
     }
     let begun = std::mem::replace(&mut state.begun, true);
     let flags = OFlags::WRONLY | OFlags::NONBLOCK;
     let new = flags | OFlags::CREATE | OFlags::EXCL;
     let owner = Mode::RUSR | Mode::WUSR;
+    let mut fresh = None;
     let first = if begun {
         open_beneath(target, &file.path, flags, Mode::empty())
     } else {
-        open_beneath(target, &file.path, new, owner)
+        make(target, &file.path, place, new, owner).map(|(made, known)| {
+            fresh = known;
+            made
+        })
     };
     let opened = match first {
         // The file is read-only, as an earlier restore may have left it.
@@ -475,7 +518,43 @@ fn open(
         run.open_files.fetch_add(1, Ordering::Relaxed);
         state.open = Some(Arc::clone(&opened));
     }
-    Ok(Some(opened))
+    Ok(Some((opened, fresh)))
+}
+
+/// Makes a file, and says what it is if that is known. The directory of the last file serves again:
+/// neighbours in a pack are neighbours in a directory.
+fn make(
+    target: &OwnedFd,
+    path: &Path,
+    place: &mut Option<Place>,
+    flags: OFlags,
+    mode: Mode,
+) -> io::Result<(OwnedFd, Option<Fresh>)> {
+    let (parent, name) = (path.parent(), path.file_name());
+    let (Some(parent), Some(name)) = (parent, name) else {
+        return Ok((open_beneath(target, path, flags, mode)?, None));
+    };
+    if place.as_ref().is_none_or(|place| place.path != parent) {
+        *place = Some(Place {
+            path: parent.to_owned(),
+            directory: open_parent(target, path)?,
+            fresh: None,
+        });
+    }
+    let here = place.as_mut().expect("it was set");
+    let flags_here = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    match rustix::fs::openat(&here.directory, name, flags_here, mode) {
+        Ok(made) => {
+            let fresh = *here.fresh.get_or_insert_with(|| Fresh::of(made.as_fd()));
+            Ok((made, fresh))
+        }
+        // Somebody may have put another directory in its place.
+        Err(Errno::NOENT) => {
+            *place = None;
+            Ok((open_beneath(target, path, flags, mode)?, None))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The blocks of a file to write.
@@ -495,7 +574,7 @@ impl Wanted {
 }
 
 /// Reports the outcomes that a restore of all files would have.
-pub fn compare_only(run: &Arc<Run>, target: Option<&Arc<OwnedFd>>, files: &Arc<Vec<File>>) {
+pub fn compare_only(run: &Arc<Run>, target: Option<&Arc<OwnedFd>>, files: &Arc<Vec<Arc<File>>>) {
     let wanted = target.map(|target| compare_all(run, target, files));
     for (number, file) in files.iter().enumerate() {
         let skips = |block| {
@@ -513,7 +592,7 @@ pub fn compare_only(run: &Arc<Run>, target: Option<&Arc<OwnedFd>>, files: &Arc<V
 
 /// Finds the blocks that existing files hold already; a file of which some are kept is marked as
 /// begun.
-fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) -> Vec<Wanted> {
+fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<Arc<File>>>) -> Vec<Wanted> {
     let mut wanted = vec![Wanted::All; files.len()];
     let mut existing = Vec::new();
     for (number, file) in files.iter().enumerate() {
@@ -573,7 +652,7 @@ fn compare_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) ->
 }
 
 /// Reads all restored files again and reports each that differs from the snapshot.
-pub fn verify_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<File>>) {
+pub fn verify_all(run: &Arc<Run>, target: &Arc<OwnedFd>, files: &Arc<Vec<Arc<File>>>) {
     let good: Vec<usize> = (0..files.len())
         .filter(|&number| !files[number].has_failed())
         .collect();
@@ -622,7 +701,7 @@ enum Holes {
 fn read_all(
     run: &Arc<Run>,
     target: &Arc<OwnedFd>,
-    files: &Arc<Vec<File>>,
+    files: &Arc<Vec<Arc<File>>>,
     numbers: &[usize],
     done: impl Fn(&Run, &File, usize, io::Result<Comparison>) + Send + Sync + 'static,
 ) {

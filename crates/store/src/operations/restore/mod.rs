@@ -4,7 +4,8 @@
 //!
 //! The plan turns the snapshot around: for each segment, the files that want a part of it. So every
 //! segment is read, decrypted and decompressed once, in the order of the packs, by whichever worker
-//! is free.
+//! is free. A snapshot of very many files is planned in parts, of which one is written while the
+//! next one is planned: so the memory is bounded by the length of a part.
 
 mod delete;
 mod files;
@@ -13,7 +14,9 @@ mod plan;
 mod run;
 mod there;
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 
 use crate::access::client::{Presence, Purpose};
@@ -21,10 +24,11 @@ use crate::access::repository::Repository;
 use crate::error::{Error, Result};
 use crate::format::owners::Renumbering;
 use crate::format::snapshot::Snapshot;
+use tabane_patterns::Includes;
 use tabane_storage::Id;
 use tabane_storage::sync::lock;
 
-use plan::Plan;
+use plan::{Directory, Part};
 use run::{Counters, Run};
 
 pub use options::{Overwrite, RestoreOptions};
@@ -57,53 +61,52 @@ impl Repository {
             failure: Mutex::default(),
             open_files: AtomicU32::new(0),
         });
-        let Plan {
-            target,
-            files,
-            links,
-            directories,
-            surplus,
-            includes,
-            mut summary,
-        } = plan::make(&run, snapshot_id, snapshot)?;
+        let includes = Includes::new(&run.options.includes)?;
+        if snapshot.summary.total_bytes > 0 && run.options.restores_all() {
+            let total = &run.counters.total_bytes;
+            total.store(snapshot.summary.total_bytes, Ordering::Relaxed);
+        }
+        let (target, rest) = std::thread::scope(|scope| {
+            // While a part is written, the next one is planned, and waits.
+            let (sender, receiver) = sync_channel::<(Option<Arc<OwnedFd>>, Part)>(0);
+            let run = &run;
+            let finish = move || {
+                for (target, part) in receiver {
+                    finish_part(run, target.as_ref(), part);
+                }
+            };
+            let writer = scope.spawn(finish);
+            let planned = plan::make(run, &includes, snapshot_id, snapshot, |target, part| {
+                // Parts are taken until the end.
+                let _ = sender.send((target.clone(), part));
+            });
+            drop(sender);
+            let written = writer.join();
+            written.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            planned
+        })?;
         let total = &run.counters.total_bytes;
-        total.store(summary.total_bytes, Ordering::Relaxed);
+        total.store(rest.summary.total_bytes, Ordering::Relaxed);
         run.count(&run.counters.restored_bytes, 0);
-        let files = Arc::new(files);
-        match target.map(Arc::new) {
-            Some(target) if !run.options.dry_run => {
-                files::write_all(&run, &target, &files);
-                for file in files.iter().filter(|file| file.has_failed()) {
-                    summary.files -= 1;
-                    summary.total_bytes = summary.total_bytes.saturating_sub(file.entry.size());
-                }
-                plan::link_all(&run, &target, &files, &links);
-                delete::delete_all(&run, &target, &includes, &surplus);
-                plan::finish_directories(&run, &target, &directories);
+        if let Some(target) = &target {
+            delete::delete_all(&run, target, &includes, &rest.surplus);
+            finish_directories(&run, target, &rest.directories);
+            if !run.options.dry_run {
                 if run.options.file_flags {
-                    plan::set_flags(&run, &target, &files, &directories);
+                    plan::set_flags(&run, target, &rest);
                 }
-                if run.options.verify && !run.has_failed() {
-                    files::verify_all(&run, &target, &files);
-                }
-                let synced = rustix::fs::syncfs(&*target);
+                let synced = rustix::fs::syncfs(&**target);
                 synced.map_err(|error| Error::path("write", &run.options.target)(error.into()))?;
             }
-            target => {
-                files::compare_only(&run, target.as_ref(), &files);
-                plan::compare_links(&run, target.as_deref(), &files, &links);
-                if let Some(target) = &target {
-                    delete::delete_all(&run, target, &includes, &surplus);
-                }
-                for directory in &directories {
-                    run.entry(&directory.path, directory.outcome);
-                }
-            }
         }
+        let mut summary = rest.summary;
         if let Some(error) = lock(&run.failure).take() {
             return Err(error);
         }
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        summary.files -= load(&run.counters.failed_files);
+        let failed_bytes = load(&run.counters.failed_bytes);
+        summary.total_bytes = summary.total_bytes.saturating_sub(failed_bytes);
         summary.restored_bytes = load(&run.counters.restored_bytes);
         summary.skipped_bytes = load(&run.counters.skipped_bytes);
         summary.verified_bytes = load(&run.counters.verified_bytes);
@@ -114,5 +117,41 @@ impl Repository {
         summary.deleted = load(&run.counters.deleted);
         summary.errors = load(&run.counters.errors);
         Ok(summary)
+    }
+}
+
+/// Writes the files of a part, and does what waits for them; in a dry run, says what would be done.
+fn finish_part(run: &Arc<Run>, target: Option<&Arc<OwnedFd>>, part: Part) {
+    let files = Arc::new(part.files);
+    let Some(target) = target.filter(|_| !run.options.dry_run) else {
+        files::compare_only(run, target, &files);
+        plan::compare_links(run, target.map(|target| &**target), &part.links);
+        for directory in &part.directories {
+            run.entry(&directory.path, directory.outcome);
+        }
+        return;
+    };
+    files::write_all(run, target, &files);
+    let counters = &run.counters;
+    for file in files.iter().filter(|file| file.has_failed()) {
+        counters.failed_files.fetch_add(1, Ordering::Relaxed);
+        let size = file.entry.size();
+        counters.failed_bytes.fetch_add(size, Ordering::Relaxed);
+    }
+    plan::link_all(run, target, &part.links);
+    finish_directories(run, target, &part.directories);
+    if run.options.verify && !run.has_failed() {
+        files::verify_all(run, target, &files);
+    }
+}
+
+/// Gives directories their attributes; in a dry run, says what would become of them.
+fn finish_directories(run: &Run, target: &OwnedFd, directories: &[Directory]) {
+    if run.options.dry_run {
+        for directory in directories {
+            run.entry(&directory.path, directory.outcome);
+        }
+    } else {
+        plan::finish_directories(run, target, directories);
     }
 }

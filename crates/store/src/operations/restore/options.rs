@@ -1,6 +1,6 @@
 //! Options of a restore.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::format::entry::Entry;
 use tabane_patterns::IncludeOptions;
@@ -58,6 +58,11 @@ impl Overwrite {
 }
 
 impl RestoreOptions {
+    /// Whether no entry of the snapshot is left out.
+    pub(super) fn restores_all(&self) -> bool {
+        self.subpath == Path::new("/") && self.includes == IncludeOptions::default()
+    }
+
     /// Restores everything into the directory `target`.
     pub fn new(target: impl Into<PathBuf>) -> Self {
         Self {

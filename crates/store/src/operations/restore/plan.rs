@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode};
 use tabane_files::beneath::{file_type, in_directory, remove};
@@ -21,6 +22,7 @@ use super::options::Overwrite;
 use super::run::{RestoreSummary, Run};
 use super::there;
 use crate::access::deep_stack::{DEPTH_MAX, with_deep_stack};
+use crate::access::reader::BlockReader;
 use crate::access::snapshots::path_text;
 use crate::access::tree_ahead::{TreesAhead, with_trees_ahead};
 use crate::error::{Error, Result};
@@ -32,20 +34,36 @@ use tabane_storage::{Id, Outcome};
 /// Fewer directories than this are finished sooner than a thread is started.
 const DIRECTORIES_PER_THREAD: usize = 256;
 
-/// What is left to do when everything without content is there.
-pub struct Plan {
-    /// The target directory; nothing if it is not there in a dry run.
-    pub target: Option<OwnedFd>,
+/// Files of a part at most. A part is written while the next one is planned, so this bounds the
+/// memory, which is some 600 bytes a file; fewer would read more segments twice, at the ends of
+/// parts.
+const PART_FILES_MAX: usize = 64 << 10;
+
+/// Blocks of the files of a part, after which no file is added to it.
+const PART_BLOCKS_MAX: usize = 256 << 10;
+
+/// A part of a restore: files that are written together, and what can be done after them.
+#[derive(Default)]
+pub struct Part {
     /// Regular files, by number.
-    pub files: Vec<File>,
-    /// Further names of files.
+    pub files: Vec<Arc<File>>,
+    /// Further names of these files, and of those of earlier parts.
     pub links: Vec<Link>,
-    /// Directories that await their attributes, those above others first.
+    /// Directories with nothing in later parts, those below others first.
+    pub directories: Vec<Directory>,
+}
+
+/// What is left to do when all parts are done.
+#[derive(Default)]
+pub struct Rest {
+    /// Directories that await their attributes, those below others first.
     pub directories: Vec<Directory>,
     /// What is to be deleted.
     pub surplus: Vec<Surplus>,
-    /// What of the snapshot is chosen.
-    pub includes: Includes,
+    /// Files with flags.
+    pub flagged_files: Vec<Arc<File>>,
+    /// Directories with flags.
+    pub flagged_directories: Vec<(PathBuf, Entry)>,
     /// What was counted.
     pub summary: RestoreSummary,
 }
@@ -70,7 +88,7 @@ pub struct Link {
 /// The first name of a hard link.
 #[derive(Clone)]
 enum First {
-    File(usize),
+    File(Arc<File>),
     Other(PathBuf, Kind),
 }
 
@@ -82,12 +100,35 @@ struct Step {
     made: bool,
     /// It was there before: so may be what is restored into it.
     existed: bool,
+    /// It was made or is to be kept, and awaits the end of what is in it.
+    directory: Option<Directory>,
+    /// Something in it is deleted in the end, and only then it gets its attributes.
+    waits: bool,
+}
+
+impl Step {
+    fn new(path: PathBuf, entry: Option<Entry>, existed: bool) -> Self {
+        Self {
+            path,
+            made: entry.is_none(),
+            entry,
+            existed,
+            directory: None,
+            waits: false,
+        }
+    }
 }
 
 struct Planner<'a, 'b> {
     run: &'a Run,
     trees: &'a mut TreesAhead<'b>,
-    plan: Plan,
+    /// The target directory; nothing if it is not there in a dry run.
+    target: Option<Arc<OwnedFd>>,
+    take: &'a mut dyn FnMut(Part),
+    part: Part,
+    /// Blocks of the files of the part.
+    part_blocks: usize,
+    rest: Rest,
     firsts: HashMap<HardLink, First>,
     /// The paths that were backed up: the snapshot has all of these, and only the way to them of
     /// what is above.
@@ -95,71 +136,62 @@ struct Planner<'a, 'b> {
     way: Vec<Step>,
 }
 
-/// Plans the restore and does what needs no content.
+/// The target directory of a restore; nothing if it is not there in a dry run. Says whether it is
+/// new.
+///
+/// # Errors
+/// When it cannot be used.
+fn target(run: &Run) -> Result<(Option<Arc<OwnedFd>>, bool)> {
+    if run.options.dry_run {
+        Ok((look_at_target(&run.options.target)?.map(Arc::new), false))
+    } else {
+        let (target, is_new) = open_target(&run.options.target)?;
+        Ok((Some(Arc::new(target)), is_new))
+    }
+}
+
+/// Plans the restore, does what needs no content, and hands the rest to `take`, part by part, with
+/// the target.
 ///
 /// # Errors
 /// When the target cannot be used, the subpath is not in the snapshot, or the repository cannot be
 /// read.
-pub fn make(run: &Run, snapshot_id: Id, snapshot: &Snapshot) -> Result<Plan> {
-    with_deep_stack(|| {
-        with_trees_ahead(&run.repository, &run.index, |trees| {
-            make_reading(run, trees, snapshot_id, snapshot)
-        })
-    })
-}
-
-fn make_reading(
+pub fn make(
     run: &Run,
-    trees: &mut TreesAhead,
+    includes: &Includes,
     snapshot_id: Id,
     snapshot: &Snapshot,
-) -> Result<Plan> {
-    let Found {
-        above,
-        directory,
-        entries,
-        is_single,
-    } = find(run, trees, snapshot_id, snapshot)?;
-    let (target, is_new) = if run.options.dry_run {
-        (look_at_target(&run.options.target)?, false)
-    } else {
-        let (target, is_new) = open_target(&run.options.target)?;
-        (Some(target), is_new)
-    };
-    let mut planner = Planner {
-        run,
-        trees,
-        plan: Plan {
-            target,
-            files: Vec::new(),
-            links: Vec::new(),
-            directories: Vec::new(),
-            surplus: Vec::new(),
-            includes: Includes::new(&run.options.includes)?,
-            summary: RestoreSummary::default(),
-        },
-        firsts: HashMap::new(),
-        sources: snapshot.paths.iter().cloned().collect(),
-        way: vec![Step {
-            path: PathBuf::new(),
-            entry: None,
-            made: true,
-            existed: !is_new,
-        }],
-    };
-    let selection = planner.plan.includes.select_directory(&above);
-    // A target that was there has attributes of its own.
-    if let Some(mut directory) = directory.filter(|_| is_new) {
-        run.renumbering.apply(&mut directory);
-        planner.plan.directories.push(Directory {
-            path: PathBuf::new(),
-            entry: directory,
-            outcome: Outcome::Created,
-        });
-    }
-    let is_whole = !is_single && above.ancestors().any(|path| planner.is_source(path));
-    planner.entries(&above, entries, selection, is_whole)?;
-    Ok(planner.plan)
+    mut take: impl FnMut(&Option<Arc<OwnedFd>>, Part) + Send,
+) -> Result<(Option<Arc<OwnedFd>>, Rest)> {
+    with_deep_stack(|| {
+        let is_part = run.options.subpath != Path::new("/");
+        let reader = || {
+            if is_part {
+                BlockReader::new(&run.repository)
+            } else {
+                BlockReader::of_trees(&run.repository)
+            }
+        };
+        with_trees_ahead(&run.repository, &run.index, reader, |trees| {
+            let found = find(run, trees, snapshot_id, snapshot)?;
+            let (target, is_new) = target(run)?;
+            let mut planner = Planner {
+                run,
+                trees,
+                target: target.clone(),
+                take: &mut |part| take(&target, part),
+                part: Part::default(),
+                part_blocks: 0,
+                rest: Rest::default(),
+                firsts: HashMap::new(),
+                sources: snapshot.paths.iter().cloned().collect(),
+                way: vec![Step::new(PathBuf::new(), None, !is_new)],
+            };
+            planner.all(includes, found, is_new)?;
+            let rest = planner.rest;
+            Ok((target, rest))
+        })
+    })
 }
 
 /// What is at the subpath.
@@ -256,10 +288,65 @@ fn cannot_use(target: &Path) -> impl Fn(io::Error) -> Error + '_ {
 }
 
 impl Planner<'_, '_> {
+    /// Plans everything.
+    fn all(&mut self, includes: &Includes, found: Found, is_new: bool) -> Result<()> {
+        let Found {
+            above,
+            directory,
+            entries,
+            is_single,
+        } = found;
+        let selection = includes.select_directory(&above);
+        // A target that was there has attributes of its own.
+        if let Some(mut directory) = directory.filter(|_| is_new) {
+            self.run.renumbering.apply(&mut directory);
+            self.way[0].directory = Some(Directory {
+                path: PathBuf::new(),
+                entry: directory,
+                outcome: Outcome::Created,
+            });
+        }
+        let is_whole = !is_single && above.ancestors().any(|path| self.is_source(path));
+        self.entries(includes, &above, entries, selection, is_whole)?;
+        self.leave();
+        self.hand_over();
+        Ok(())
+    }
+
+    /// Leaves the directory that is the last step.
+    fn leave(&mut self) {
+        let step = self.way.pop().expect("the target is a step");
+        if step.waits
+            && let Some(above) = self.way.last_mut()
+        {
+            // It could not be reached any more once those above it have their attributes.
+            above.waits = true;
+        }
+        let Some(directory) = step.directory else {
+            return;
+        };
+        if !directory.entry.flags.is_empty() && directory.outcome != Outcome::Kept {
+            let flagged = (directory.path.clone(), directory.entry.clone());
+            self.rest.flagged_directories.push(flagged);
+        }
+        if step.waits {
+            self.rest.directories.push(directory);
+        } else {
+            self.part.directories.push(directory);
+        }
+    }
+
+    /// Hands over what is planned.
+    fn hand_over(&mut self) {
+        self.part_blocks = 0;
+        (self.take)(std::mem::take(&mut self.part));
+    }
+
     /// Plans the entries of the directory that is the last step; `above` is its path in the
     /// snapshot, which has all of it if `is_whole`.
     fn entries(
         &mut self,
+        includes: &Includes,
         above: &Path,
         entries: Vec<Entry>,
         parent: Selection,
@@ -285,7 +372,7 @@ impl Planner<'_, '_> {
             let name = OsStr::from_bytes(&entry.name);
             let path = above.join(name);
             let is_directory = entry.directory().is_some();
-            let selection = self.plan.includes.select(&path, is_directory, parent);
+            let selection = includes.select(&path, is_directory, parent);
             if selection == Selection::Skip {
                 continue;
             }
@@ -308,18 +395,13 @@ impl Planner<'_, '_> {
                     continue;
                 }
                 let is_whole = is_whole || self.is_source(&path);
-                self.way.push(Step {
-                    path: below,
-                    entry: Some(entry),
-                    made: false,
-                    existed: true,
-                });
+                self.way.push(Step::new(below, Some(entry), true));
                 if selection != Selection::Take || self.make_way() {
-                    self.entries(&path, entries, selection, is_whole)?;
+                    self.entries(includes, &path, entries, selection, is_whole)?;
                 }
-                self.way.pop();
+                self.leave();
             } else if self.make_way() {
-                self.entry(below, &path, entry, parent);
+                self.entry(includes, below, &path, entry, parent);
             }
         }
         Ok(())
@@ -332,7 +414,7 @@ impl Planner<'_, '_> {
     /// Notes what the target has in the directory that is the last step, and the snapshot has not.
     fn find_surplus(&mut self, above: &Path, entries: &[Entry], parent: Selection) {
         let step = self.way.last().expect("the target is a step");
-        let Some(target) = self.plan.target.as_ref().filter(|_| step.existed) else {
+        let Some(target) = self.target.as_ref().filter(|_| step.existed) else {
             return;
         };
         let opened = if step.path.as_os_str().is_empty() {
@@ -352,17 +434,20 @@ impl Planner<'_, '_> {
         };
         let known: HashSet<&[u8]> = entries.iter().map(|entry| &entry.name[..]).collect();
         let surplus = names.iter().filter(|name| !known.contains(name.as_bytes()));
-        self.plan.surplus.extend(surplus.map(|name| Surplus {
+        let before = self.rest.surplus.len();
+        self.rest.surplus.extend(surplus.map(|name| Surplus {
             below: step.path.join(name),
             path: above.join(name),
             parent,
         }));
+        let waits = self.rest.surplus.len() > before;
+        self.way.last_mut().expect("the target is a step").waits |= waits;
     }
 
     /// What the target has at `path`, in the directory that is the last step.
     fn find_there(&self, path: &Path) -> Option<Entry> {
         let step = self.way.last().expect("the target is a step");
-        let target = self.plan.target.as_ref().filter(|_| step.existed)?;
+        let target = self.target.as_ref().filter(|_| step.existed)?;
         there::find(target, path)
     }
 
@@ -376,10 +461,10 @@ impl Planner<'_, '_> {
                 continue;
             }
             let entry = step.entry.take().expect("only the target has no entry");
-            let target = self.plan.target.as_ref().filter(|_| above_existed);
+            let target = self.target.as_ref().filter(|_| above_existed);
             let there = target.and_then(|target| there::find(target, &step.path));
             let is_directory = |there: &&Entry| there.directory().is_some();
-            let made = match (&there, &self.plan.target) {
+            let made = match (&there, &self.target) {
                 (Some(there), _)
                     if there.directory().is_none() && options.overwrite.keeps(there, &entry) =>
                 {
@@ -398,13 +483,13 @@ impl Planner<'_, '_> {
             }
             step.made = true;
             above_existed = step.existed;
-            self.plan.summary.directories += 1;
+            self.rest.summary.directories += 1;
             let outcome = match there.as_ref().filter(is_directory) {
                 Some(there) if options.overwrite.keeps(there, &entry) => Outcome::Kept,
                 _ if there.is_some() && !step.existed => Outcome::Updated,
                 there => there::outcome(there, &entry),
             };
-            self.plan.directories.push(Directory {
+            step.directory = Some(Directory {
                 path: step.path.clone(),
                 entry,
                 outcome,
@@ -415,7 +500,14 @@ impl Planner<'_, '_> {
 
     /// Plans an entry that is no directory; `source` is its path in the snapshot, and `parent` what
     /// is chosen of the directory that it is in.
-    fn entry(&mut self, path: PathBuf, source: &Path, entry: Entry, parent: Selection) {
+    fn entry(
+        &mut self,
+        includes: &Includes,
+        path: PathBuf,
+        source: &Path,
+        entry: Entry,
+        parent: Selection,
+    ) {
         let options = &self.run.options;
         let there = self.find_there(&path);
         if let Some(there) = &there {
@@ -423,43 +515,35 @@ impl Planner<'_, '_> {
                 self.run.entry(&path, Outcome::Kept);
                 return;
             }
-            if let (true, Some(_), Some(target)) =
-                (options.delete, there.directory(), &self.plan.target)
+            if let (true, Some(_), Some(target)) = (options.delete, there.directory(), &self.target)
             {
                 let surplus = Surplus {
                     below: path.clone(),
                     path: source.to_owned(),
                     parent,
                 };
-                delete::delete(self.run, target, &self.plan.includes, &surplus);
+                delete::delete(self.run, target, includes, &surplus);
             }
         }
-        if let Some(link) = entry.hard_link {
-            // Inode numbers are used again, and some file systems make them up: the same content
-            // makes it sure.
-            let same = |first: &&First| match first {
-                First::File(number) => self.plan.files[*number].entry.kind == entry.kind,
-                First::Other(_, kind) => *kind == entry.kind,
-            };
-            if let Some(first) = self.firsts.get(&link).filter(same) {
-                let first = first.clone();
-                self.plan.links.push(Link {
-                    path,
-                    first,
-                    may_exist: there.is_some(),
-                });
-                self.plan.summary.others += 1;
-                return;
-            }
-            let first = match entry.kind {
-                Kind::File { .. } => First::File(self.plan.files.len()),
-                _ => First::Other(path.clone(), entry.kind.clone()),
-            };
-            self.firsts.insert(link, first);
+        // Inode numbers are used again, and some file systems make them up: the same content makes
+        // it sure.
+        let is_same_content = |first: &&First| match first {
+            First::File(file) => file.entry.kind == entry.kind,
+            First::Other(_, kind) => *kind == entry.kind,
+        };
+        let known = entry.hard_link.and_then(|link| self.firsts.get(&link));
+        if let Some(first) = known.filter(is_same_content) {
+            self.part.links.push(Link {
+                path,
+                first: first.clone(),
+                may_exist: there.is_some(),
+            });
+            self.rest.summary.others += 1;
+            return;
         }
         if let Kind::File { size, .. } = entry.kind {
-            self.plan.summary.files += 1;
-            let total = &mut self.plan.summary.total_bytes;
+            self.rest.summary.files += 1;
+            let total = &mut self.rest.summary.total_bytes;
             // Holes may be of any length.
             *total = total.saturating_add(size);
             let is_assumed_right = options.overwrite == Overwrite::IfChanged
@@ -468,16 +552,30 @@ impl Planner<'_, '_> {
                         && there.hard_link.is_none()
                         && (there.size(), there.mtime) == (size, entry.mtime)
                 });
-            let file = File::new(path, entry, there, is_assumed_right);
-            self.plan.files.push(file);
+            let file = Arc::new(File::new(path, entry, there, is_assumed_right));
+            if let Some(link) = file.entry.hard_link {
+                self.firsts.insert(link, First::File(Arc::clone(&file)));
+            }
+            if !file.entry.flags.is_empty() {
+                self.rest.flagged_files.push(Arc::clone(&file));
+            }
+            self.part_blocks += file.blocks().count();
+            self.part.files.push(file);
+            if self.part.files.len() >= PART_FILES_MAX || self.part_blocks >= PART_BLOCKS_MAX {
+                self.hand_over();
+            }
             return;
         }
-        self.plan.summary.others += 1;
+        if let Some(link) = entry.hard_link {
+            let first = First::Other(path.clone(), entry.kind.clone());
+            self.firsts.insert(link, first);
+        }
+        self.rest.summary.others += 1;
         let outcome = match &there {
             Some(there) if there.kind != entry.kind => Outcome::Updated,
             there => there::outcome(there.as_ref(), &entry),
         };
-        if let Some(target) = self.plan.target.as_ref().filter(|_| !options.dry_run) {
+        if let Some(target) = self.target.as_ref().filter(|_| !options.dry_run) {
             let made = in_directory(target, &path, |directory, name| {
                 if !is_same(directory, name, &entry) {
                     remove(directory, name)?;
@@ -523,18 +621,18 @@ fn make_directory(target: &OwnedFd, path: &Path) -> io::Result<bool> {
 }
 
 /// Gives the files that have them their further names.
-pub fn link_all(run: &Run, target: &OwnedFd, files: &[File], links: &[Link]) {
+pub fn link_all(run: &Run, target: &OwnedFd, links: &[Link]) {
     for link in links {
         if run.has_failed() {
             return;
         }
         let path = &link.path;
         let first = match &link.first {
-            First::File(number) if files[*number].has_failed() => {
+            First::File(file) if file.has_failed() => {
                 run.error(path, &"its other name could not be restored");
                 continue;
             }
-            first => first.path(files),
+            first => first.path(),
         };
         let linked = in_directory(target, first, |first_directory, first_name| {
             in_directory(target, path, |directory, name| {
@@ -547,17 +645,17 @@ pub fn link_all(run: &Run, target: &OwnedFd, files: &[File], links: &[Link]) {
             })
         });
         match linked {
-            Ok(was_linked) => run.entry(path, link.outcome(files, was_linked)),
+            Ok(was_linked) => run.entry(path, link.outcome(was_linked)),
             Err(error) => run.io_error(path, "link", error),
         }
     }
 }
 
 /// Tells what would become of further names.
-pub fn compare_links(run: &Run, target: Option<&OwnedFd>, files: &[File], links: &[Link]) {
+pub fn compare_links(run: &Run, target: Option<&OwnedFd>, links: &[Link]) {
     for link in links {
         let is_linked = target.is_some_and(|target| {
-            let first = link.first.path(files);
+            let first = link.first.path();
             let linked = in_directory(target, first, |first_directory, first_name| {
                 in_directory(target, &link.path, |directory, name| {
                     is_linked(first_directory, first_name, directory, name)
@@ -565,7 +663,7 @@ pub fn compare_links(run: &Run, target: Option<&OwnedFd>, files: &[File], links:
             });
             linked.unwrap_or(false)
         });
-        run.entry(&link.path, link.outcome(files, is_linked));
+        run.entry(&link.path, link.outcome(is_linked));
     }
 }
 
@@ -583,9 +681,9 @@ fn is_linked(
 }
 
 impl First {
-    fn path<'a>(&'a self, files: &'a [File]) -> &'a Path {
+    fn path(&self) -> &Path {
         match self {
-            Self::File(number) => &files[*number].path,
+            Self::File(file) => &file.path,
             Self::Other(path, _) => path,
         }
     }
@@ -593,9 +691,9 @@ impl First {
 
 impl Link {
     /// What becomes of it, if it is a name of the right inode already or not.
-    fn outcome(&self, files: &[File], is_linked: bool) -> Outcome {
+    fn outcome(&self, is_linked: bool) -> Outcome {
         match (&self.first, is_linked, self.may_exist) {
-            (First::File(number), true, _) => files[*number].outcome(),
+            (First::File(file), true, _) => file.outcome(),
             (First::Other(..), true, _) => Outcome::Unchanged,
             (_, false, true) => Outcome::Updated,
             (_, false, false) => Outcome::Created,
@@ -646,15 +744,12 @@ fn finish_directory(run: &Run, target: &OwnedFd, path: &Path, entry: &Entry) {
 }
 
 /// Gives files and directories the flags that they should have. Nothing can be changed afterwards.
-pub fn set_flags(run: &Run, target: &OwnedFd, files: &[File], directories: &[Directory]) {
-    let files = files.iter().filter(|file| !file.has_failed());
+pub fn set_flags(run: &Run, target: &OwnedFd, rest: &Rest) {
+    let files = rest.flagged_files.iter().filter(|file| !file.has_failed());
     let files = files.map(|file| (&file.path, &file.entry));
-    let changed = directories
-        .iter()
-        .filter(|directory| directory.outcome != Outcome::Kept);
-    let directories = changed.map(|directory| (&directory.path, &directory.entry));
-    let flagged = files.chain(directories);
-    for (path, entry) in flagged.filter(|(_, entry)| !entry.flags.is_empty()) {
+    let directories = rest.flagged_directories.iter();
+    let directories = directories.map(|(path, entry)| (path, entry));
+    for (path, entry) in files.chain(directories) {
         let applied = if path.as_os_str().is_empty() {
             Ok(write::apply_flags(target.as_fd(), OsStr::new("."), entry))
         } else {

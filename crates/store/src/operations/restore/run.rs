@@ -71,6 +71,9 @@ pub struct Counters {
     pub unchanged: AtomicU64,
     pub kept: AtomicU64,
     pub deleted: AtomicU64,
+    /// Files that could not be written, and their bytes, holes included.
+    pub failed_files: AtomicU64,
+    pub failed_bytes: AtomicU64,
 }
 
 impl Run {
