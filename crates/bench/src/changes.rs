@@ -70,6 +70,40 @@ fn insert(path: &Path, insertions: u64, random: &mut Random) -> Result<()> {
     Ok(())
 }
 
+/// Entries of a tree that have about half of its bytes together.
+///
+/// # Errors
+/// When a directory cannot be read.
+pub fn half_of(tree: &Path) -> Result<Vec<PathBuf>> {
+    let total = disk::census(tree)?.bytes;
+    let (mut chosen, mut bytes, mut directory) = (Vec::new(), 0, tree.to_owned());
+    // What would make more than half is divided further.
+    for _ in 0..4 {
+        let mut entries: Vec<PathBuf> = fs::read_dir(&directory)?
+            .map(|entry| Ok(entry?.path()))
+            .collect::<Result<_>>()?;
+        entries.sort();
+        let mut too_large = None;
+        for entry in entries {
+            let metadata = fs::symlink_metadata(&entry)?;
+            let len = if metadata.is_dir() {
+                disk::census(&entry)?.bytes
+            } else {
+                metadata.len()
+            };
+            if bytes + len <= total / 2 {
+                bytes += len;
+                chosen.push(entry);
+            } else if entry.is_dir() && too_large.is_none() {
+                too_large = Some(entry);
+            }
+        }
+        let Some(next) = too_large else { break };
+        directory = next;
+    }
+    Ok(chosen)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

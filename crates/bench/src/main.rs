@@ -13,6 +13,8 @@ mod chunk;
 mod chunk_size;
 mod cp;
 mod fabric;
+mod far;
+mod floor;
 mod guard;
 mod index;
 mod lanes;
@@ -56,6 +58,12 @@ enum Command {
     Store(store::Args),
     /// Time backup, restore and check through the storage server and SFTP beside a directory
     Served(served::Args),
+    /// Time backups, restores, checks and prunes over a line to an S3 server that is far away,
+    /// beside installed peers
+    Far(far::Args),
+    /// Do with a tree what any backup program has to do, and nothing else
+    #[command(hide = true)]
+    Floor(floor::Args),
     /// Time first backups at levels of compression: speed against size, beside the installed peers
     Levels(levels::Args),
     /// Time a backup to several directories beside one to a single directory, and the heal of a
@@ -89,6 +97,8 @@ fn main() -> ExitCode {
         Command::Index(args) => index::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Served(args) => served::run(&args),
+        Command::Far(args) => far::run(&args),
+        Command::Floor(args) => floor::run(&args),
         Command::Levels(args) => levels::run(&args),
         Command::Striped(args) => striped::run(&args),
         Command::Sum(args) => sum::run(&args),

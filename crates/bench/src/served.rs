@@ -300,8 +300,9 @@ impl Bench {
             disk::remove_tree(path)?;
         }
         fs::create_dir(&places.cache)?;
-        let command = self.prepare(way, server, self.tool(way).init(&places));
-        measure(command, &self.log(), &[0])?;
+        for command in self.tool(way).init(&places)? {
+            measure(self.prepare(way, server, command), &self.log(), &[0])?;
+        }
         Ok(())
     }
 

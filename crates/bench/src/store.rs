@@ -24,6 +24,9 @@ use crate::changes;
 const BAR_REPOSITORY: f64 = 1.02;
 /// Of restic's CPU time, restic's by ours.
 const BAR_CPU: f64 = 3.0;
+/// CPU time of a first backup and of a restore, of the floor's.
+const BAR_FIRST_CPU: f64 = 1.2;
+const BAR_RESTORE_CPU: f64 = 1.5;
 /// Tabane may use this much memory, in MB.
 const BAR_PEAK_RSS_MB: f64 = 250.0;
 /// Part of the tree's size that a repository surely takes, for the refusal to start.
@@ -32,7 +35,7 @@ const REPOSITORY_PART_LIKELY: f64 = 0.6;
 const REPOSITORY_PART_WORST: f64 = 1.05;
 
 /// Time first backup, unchanged second, forced rescan, few changes, restore and check of Tabane and
-/// its peers.
+/// its peers, beside the least that any program has to do.
 ///
 /// The tree is copied into the work directory, and the copy is what every tool backs up, so that
 /// all its files can be touched for the rescan; the tree itself is only read. Within a run the
@@ -57,7 +60,7 @@ pub struct Args {
         long,
         value_name = "NAMES",
         value_delimiter = ',',
-        default_value = "restic,borg,rustic"
+        default_value = "vykar,restic,kopia,borg,rustic"
     )]
     peers: Vec<String>,
     /// How many times to run everything
@@ -357,6 +360,7 @@ fn find_tools(args: &Args) -> Result<Vec<Tool>> {
     if tools.is_empty() {
         bail!("there is nothing to measure");
     }
+    tools.push(Tool::floor()?);
     Ok(tools)
 }
 
@@ -377,8 +381,12 @@ struct Bench {
 }
 
 impl Bench {
-    fn places(&self, kind: Kind) -> Places {
-        let own = |what: &str| self.work.join(format!("{}-{what}", kind.name()));
+    fn places(&self, kind: Kind, scenario: Scenario) -> Places {
+        let half = match scenario {
+            Scenario::Half => "half-",
+            _ => "",
+        };
+        let own = |what: &str| self.work.join(format!("{}-{half}{what}", kind.name()));
         Places {
             tree: self.tree.clone(),
             repository: own("repository"),
@@ -456,13 +464,7 @@ impl Bench {
         let first = (run as usize - 1) % order.len();
         order.rotate_left(first);
         for tool in &order {
-            let places = self.places(tool.kind);
-            for path in [&places.repository, &places.cache, &places.target] {
-                disk::remove_tree(path)?;
-            }
-            fs::create_dir(&places.cache)
-                .with_context(|| format!("cannot make {}", places.cache.display()))?;
-            measure(tool.init(&places), &self.work.join("log"), &[0])?;
+            self.initialise(tool, &self.places(tool.kind, Scenario::First))?;
         }
         self.each(Scenario::First, Scenario::First, &order, run, rows)?;
         let mut latest = Scenario::First;
@@ -480,9 +482,22 @@ impl Bench {
                     std::thread::sleep(Duration::from_millis(1500));
                     latest = scenario;
                 }
-                Scenario::Restore | Scenario::Check => {}
+                Scenario::Restore | Scenario::Check | Scenario::Half => {}
             }
             self.each(scenario, latest, &order, run, rows)?;
+        }
+        Ok(())
+    }
+
+    /// Makes an empty repository.
+    fn initialise(&self, tool: &Tool, places: &Places) -> Result<()> {
+        for path in [&places.repository, &places.cache, &places.target] {
+            disk::remove_tree(path)?;
+        }
+        fs::create_dir(&places.cache)
+            .with_context(|| format!("cannot make {}", places.cache.display()))?;
+        for command in tool.init(places)? {
+            measure(command, &self.work.join("log"), &[0])?;
         }
         Ok(())
     }
@@ -497,7 +512,14 @@ impl Bench {
         rows: &mut Vec<Row>,
     ) -> Result<()> {
         for tool in order {
-            let places = self.places(tool.kind);
+            let places = self.places(tool.kind, scenario);
+            if scenario == Scenario::Half {
+                self.initialise(tool, &places)?;
+                if tool.kind != Kind::Floor {
+                    let seed = tool.seed(&changes::half_of(&self.tree)?, &places);
+                    measure(seed, &self.work.join("log"), tool.kind.accepted())?;
+                }
+            }
             if scenario == Scenario::Restore {
                 fs::create_dir(&places.target)
                     .with_context(|| format!("cannot make {}", places.target.display()))?;
@@ -532,12 +554,16 @@ impl Bench {
                 restored_whole = Some(self.check_restored(tool, &places, run)?);
                 disk::remove_tree(&places.target)?;
             }
+            let repository_mb = disk::size_mb(&places.repository);
+            if scenario == Scenario::Half {
+                disk::remove_tree(&places.repository)?;
+            }
             let row = Row {
                 kind: tool.kind,
                 scenario,
                 run,
                 sample,
-                repository_mb: disk::size_mb(&places.repository),
+                repository_mb,
                 restored_whole,
             };
             eprintln!(
@@ -861,10 +887,23 @@ impl Summary {
                 at_least: true,
             });
         }
+        for ratio in of(Kind::Floor) {
+            let limit = match ratio.scenario {
+                Scenario::First => BAR_FIRST_CPU,
+                Scenario::Restore => BAR_RESTORE_CPU,
+                _ => continue,
+            };
+            bars.push(Bar {
+                what: format!("{}: ours / floor, CPU", ratio.scenario.name()),
+                value: 1.0 / ratio.cpu,
+                limit,
+                at_least: false,
+            });
+        }
         let others = || {
             self.ratios
                 .iter()
-                .filter(|ratio| ratio.peer != Kind::Restic)
+                .filter(|ratio| ![Kind::Restic, Kind::Floor].contains(&ratio.peer))
         };
         if let Some(wall) = others().map(|ratio| ratio.wall).reduce(f64::min) {
             bars.push(Bar {
@@ -874,7 +913,8 @@ impl Summary {
                 at_least: true,
             });
         }
-        let repositories = self.ratios.iter().map(|ratio| ratio.repository);
+        let programs = self.ratios.iter().filter(|ratio| ratio.peer != Kind::Floor);
+        let repositories = programs.map(|ratio| ratio.repository);
         if let Some(worst) = repositories.reduce(f64::max) {
             bars.push(Bar {
                 what: "repository: ours / smallest, worst".to_owned(),

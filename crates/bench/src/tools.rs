@@ -1,6 +1,7 @@
 //! The command lines of Tabane and its peers.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,6 +10,9 @@ use anyhow::{Context, Result, bail};
 
 /// The password of every repository made here.
 const PASSWORD: &str = "tabane-bench";
+
+/// vykar's configuration, in the cache.
+const VYKAR_CONFIGURATION: &str = "vykar.yaml";
 
 /// A backup program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,6 +25,13 @@ pub enum Kind {
     Borg,
     /// rustic with its defaults (zstd).
     Rustic,
+    /// kopia with `--compression zstd-fastest`.
+    Kopia,
+    /// vykar with its defaults.
+    Vykar,
+    /// No backup program, but what each of them has to do at least: `tabane-bench floor`, and
+    /// `cp -a` for a restore.
+    Floor,
 }
 
 /// What is timed.
@@ -39,6 +50,8 @@ pub enum Scenario {
     Restore,
     /// A check that reads and verifies all data
     Check,
+    /// A first backup of the tree after about half of it was stored, not timed, as another snapshot
+    Half,
 }
 
 impl Scenario {
@@ -51,13 +64,14 @@ impl Scenario {
             Scenario::Changes => "changes",
             Scenario::Restore => "restore",
             Scenario::Check => "check",
+            Scenario::Half => "half",
         }
     }
 
     /// How many times restic's wall time must exceed ours.
     pub fn bar(self) -> f64 {
         match self {
-            Scenario::First | Scenario::Rescan | Scenario::Restore => 4.0,
+            Scenario::First | Scenario::Half | Scenario::Rescan | Scenario::Restore => 4.0,
             Scenario::Check => 3.5,
             Scenario::Unchanged | Scenario::Changes => 3.0,
         }
@@ -96,6 +110,9 @@ impl Kind {
             Kind::Restic => "restic",
             Kind::Borg => "borg",
             Kind::Rustic => "rustic",
+            Kind::Kopia => "kopia",
+            Kind::Vykar => "vykar",
+            Kind::Floor => "floor",
         }
     }
 
@@ -105,7 +122,11 @@ impl Kind {
             "restic" => Ok(Kind::Restic),
             "borg" => Ok(Kind::Borg),
             "rustic" => Ok(Kind::Rustic),
-            _ => bail!("no peer is called {name:?}; known are restic, borg and rustic"),
+            "kopia" => Ok(Kind::Kopia),
+            "vykar" => Ok(Kind::Vykar),
+            _ => {
+                bail!("no peer is called {name:?}; known are restic, borg, rustic, kopia and vykar")
+            }
         }
     }
 
@@ -116,6 +137,11 @@ impl Kind {
             Kind::Restic => "--compression auto, repository version 2",
             Kind::Borg => "repokey-blake2, lz4 (its default)",
             Kind::Rustic => "defaults (zstd)",
+            Kind::Kopia => "--compression zstd-fastest",
+            Kind::Vykar => "zstd, level 3",
+            Kind::Floor => {
+                "stat, read, compress with zstd -1 and write, decompress and hash; cp -a"
+            }
         }
     }
 
@@ -124,7 +150,8 @@ impl Kind {
     pub fn accepted(self) -> &'static [i32] {
         match self {
             Kind::Borg => &[0, 1],
-            Kind::Tabane | Kind::Restic | Kind::Rustic => &[0, 3],
+            Kind::Tabane | Kind::Restic | Kind::Rustic | Kind::Vykar => &[0, 3],
+            Kind::Kopia | Kind::Floor => &[0],
         }
     }
 }
@@ -134,7 +161,7 @@ impl Tool {
     pub fn at(kind: Kind, program: PathBuf) -> Result<Tool> {
         let argument = match kind {
             Kind::Restic => "version",
-            Kind::Tabane | Kind::Borg | Kind::Rustic => "--version",
+            _ => "--version",
         };
         let output = Command::new(&program)
             .arg(argument)
@@ -160,9 +187,25 @@ impl Tool {
         })
     }
 
-    /// The command that makes an empty repository.
-    pub fn init(&self, places: &Places) -> Command {
+    /// The floor, which is in the running program.
+    ///
+    /// # Errors
+    /// When that cannot be found.
+    pub fn floor() -> Result<Tool> {
+        Ok(Tool {
+            kind: Kind::Floor,
+            program: std::env::current_exe().context("cannot find this program")?,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        })
+    }
+
+    /// The commands that make an empty repository.
+    ///
+    /// # Errors
+    /// When a configuration cannot be written.
+    pub fn init(&self, places: &Places) -> Result<Vec<Command>> {
         let mut command = self.command(places);
+        let mut more = Vec::new();
         match self.kind {
             Kind::Tabane => command.arg("init").arg("--repo").arg(&places.repository),
             Kind::Restic => command.arg("init").arg("--quiet"),
@@ -170,7 +213,48 @@ impl Tool {
                 .args(["init", "--encryption", "repokey-blake2"])
                 .arg(&places.repository),
             Kind::Rustic => command.arg("init"),
+            Kind::Kopia => {
+                let mut policy = self.command(places);
+                policy.args(["policy", "set", "--global", "--compression=zstd-fastest"]);
+                more.push(policy);
+                command.args(["repository", "create", "filesystem", "--path"]);
+                command.arg(&places.repository)
+            }
+            Kind::Floor => {
+                command = Command::new("mkdir");
+                command.arg(&places.repository)
+            }
+            Kind::Vykar => {
+                let configuration = serde_json::json!({
+                    "sources": [places.tree],
+                    "repositories": [{"label": "bench", "url": places.repository}],
+                    "compression": {"algorithm": "zstd", "zstd_level": 3},
+                });
+                // JSON is YAML.
+                let file = places.cache.join(VYKAR_CONFIGURATION);
+                fs::write(&file, configuration.to_string())
+                    .with_context(|| format!("cannot write {}", file.display()))?;
+                command.args(["init", "-R", "bench"])
+            }
         };
+        more.insert(0, command);
+        Ok(more)
+    }
+
+    /// The command that stores some of the tree, before the scenario `half`.
+    pub fn seed(&self, paths: &[PathBuf], places: &Places) -> Command {
+        let first = self.scenario(Scenario::First, Scenario::First, places);
+        let mut command = Command::new(&self.program);
+        for (name, value) in first.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let arguments = first.get_args();
+        let is_tree = |argument: &OsStr| argument == places.tree;
+        command.args(arguments.filter(|argument| !is_tree(argument)));
+        command.args(paths);
         command
     }
 
@@ -185,7 +269,11 @@ impl Tool {
         } = places;
         let backup = matches!(
             scenario,
-            Scenario::First | Scenario::Unchanged | Scenario::Rescan | Scenario::Changes
+            Scenario::First
+                | Scenario::Unchanged
+                | Scenario::Rescan
+                | Scenario::Changes
+                | Scenario::Half
         );
         match self.kind {
             Kind::Tabane if backup => {
@@ -218,6 +306,39 @@ impl Tool {
                 command.args(["restore", "latest"]).arg(target)
             }
             Kind::Rustic => command.args(["check", "--read-data"]),
+            Kind::Kopia if backup => command.args(["snapshot", "create"]).arg(tree),
+            Kind::Kopia if scenario == Scenario::Restore => command
+                .args(["snapshot", "restore"])
+                .arg(tree)
+                .arg(target)
+                .args(["--snapshot-time", "latest"]),
+            Kind::Kopia => command.args(["snapshot", "verify", "--verify-files-percent=100"]),
+            Kind::Vykar if backup => command
+                .args(["backup", "-R", "bench", "-l", "bench"])
+                .arg(tree),
+            Kind::Vykar if scenario == Scenario::Restore => command
+                .args(["restore", "-R", "bench", "latest"])
+                .arg(target),
+            Kind::Vykar => command.args(["check", "-R", "bench", "--verify-data"]),
+            Kind::Floor => return self.floor_of(scenario, places),
+        };
+        command
+    }
+
+    /// What has to be done in a scenario at least.
+    fn floor_of(&self, scenario: Scenario, places: &Places) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("floor");
+        let packed = places.repository.join("packed");
+        match scenario {
+            Scenario::First | Scenario::Half => command.arg("pack").arg(&places.tree).arg(packed),
+            Scenario::Unchanged | Scenario::Changes => command.arg("stat").arg(&places.tree),
+            Scenario::Rescan => command.arg("read").arg(&places.tree),
+            Scenario::Check => command.arg("verify").arg(packed),
+            Scenario::Restore => {
+                command = Command::new("cp");
+                command.arg("-a").arg(&places.tree).arg(&places.target)
+            }
         };
         command
     }
@@ -225,17 +346,19 @@ impl Tool {
     /// The commands that make a repository and a first backup with other compression: a level of
     /// Tabane or rustic, one of the names that restic and borg have.
     pub fn first_compressed(&self, setting: &str, places: &Places) -> [Command; 2] {
+        let init = self
+            .init(places)
+            .expect("no configuration is written")
+            .remove(0);
         let mut commands = [
-            self.init(places),
+            init,
             self.scenario(Scenario::First, Scenario::First, places),
         ];
         match self.kind {
             // It is a setting of the repository.
             Kind::Rustic => commands[0].arg(format!("--set-compression={setting}")),
             // The last one counts.
-            Kind::Tabane | Kind::Restic | Kind::Borg => {
-                commands[1].arg(format!("--compression={setting}"))
-            }
+            _ => commands[1].arg(format!("--compression={setting}")),
         };
         commands
     }
@@ -283,6 +406,19 @@ impl Tool {
                 .env("RUSTIC_CACHE_DIR", &places.cache)
                 .env("RUSTIC_NO_PROGRESS", "true")
                 .env("XDG_CONFIG_HOME", &places.cache),
+            Kind::Kopia => command
+                .env("KOPIA_PASSWORD", PASSWORD)
+                .env("KOPIA_CHECK_FOR_UPDATES", "false")
+                .env("KOPIA_CONFIG_PATH", places.cache.join("kopia.config"))
+                .env("KOPIA_CACHE_DIRECTORY", places.cache.join("cache"))
+                .env("KOPIA_LOG_DIR", places.cache.join("log")),
+            Kind::Vykar => command
+                .arg("--config")
+                .arg(places.cache.join(VYKAR_CONFIGURATION))
+                .env("VYKAR_PASSPHRASE", PASSWORD)
+                .env("XDG_CACHE_HOME", &places.cache)
+                .env("XDG_CONFIG_HOME", &places.cache),
+            Kind::Floor => &mut command,
         };
         command
     }

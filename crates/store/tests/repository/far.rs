@@ -36,7 +36,7 @@ impl Bed {
         let bed = Self { dir, storage };
         for number in 0..40 {
             let below = format!("source/{}/{}/file-{number}", number % 3, number % 7);
-            tree::write(&bed.path(&below), &[number as u8; 5000]);
+            tree::write(bed.path(&below), &[number as u8; 5000]);
         }
         bed.back_up();
         bed
@@ -101,7 +101,7 @@ fn a_backup_with_changes_makes_few_round_trips_in_sequence() {
     bed.expect_at_most(11, || {
         count.set(count.get() + 1);
         tree::write(
-            &bed.path("source/new"),
+            bed.path("source/new"),
             format!("{}", count.get()).as_bytes(),
         );
         bed.back_up();
@@ -151,7 +151,7 @@ fn a_forget_with_a_prune_makes_few_round_trips_in_sequence() {
     let count = std::cell::Cell::new(0);
     bed.expect_at_most(30, || {
         count.set(count.get() + 1);
-        tree::write(&bed.path("source/0/new"), &vec![count.get(); 300_000]);
+        tree::write(bed.path("source/0/new"), &vec![count.get(); 300_000]);
         let made = bed.back_up();
         bed.storage.take_operations();
         let repository = bed.open();
