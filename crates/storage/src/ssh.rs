@@ -403,7 +403,7 @@ mod tests {
                 ended(255),
                 "No ED25519 host key is known.\nHost key verification failed.\n",
                 StorageErrorKind::Unauthorized,
-                "Host key verification failed.",
+                "Host key verification failed; log in",
             ),
             (
                 ended(127),
